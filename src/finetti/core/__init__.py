@@ -1,0 +1,5 @@
+"""Norms, log-space arithmetic, solves, intervals, precision, random keys, errors."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

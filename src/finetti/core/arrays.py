@@ -1,0 +1,50 @@
+"""Array namespaces and the checks that every public function makes on its arrays."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from finetti.core.errors import InputError, bad_argument
+
+
+def namespace(*arrays: Any) -> Any:
+    """``jax.numpy`` if any argument is a JAX array (or tracer), else ``numpy``; never imports JAX."""
+    jax = sys.modules.get("jax")
+    if jax is not None and any(isinstance(array, jax.Array) for array in arrays):
+        return jax.numpy
+    return np
+
+
+def is_concrete(array: Any) -> bool:
+    """Whether the values of ``array`` can be looked at now (not inside ``jit``, ``vmap``, ``grad``)."""
+    jax = sys.modules.get("jax")
+    return jax is None or not isinstance(array, jax.core.Tracer)
+
+
+def check_finite(array: Any, argument: str, owner: str) -> None:
+    """Refuse NaN and infinity. Values inside a JAX transformation cannot be seen and pass."""
+    if not is_concrete(array):
+        return
+    finite = namespace(array).isfinite(array)
+    if not bool(finite.all()):
+        count = int(finite.size - finite.sum())
+        raise InputError(
+            f"The `{argument}` argument of {owner} must be finite. Got {count} NaN or infinite "
+            f"entries of {finite.size} instead. Clean or mask them first."
+        )
+
+
+def check_rank(array: Any, rank: int, shape: str, argument: str, owner: str) -> None:
+    """Refuse arrays with fewer than ``rank`` axes; ``shape`` names the expected axes."""
+    if array.ndim < rank:
+        raise bad_argument(argument, owner, f"an array of shape {shape}", f"shape {array.shape}")
+
+
+def check_positive(value: Any, argument: str, owner: str) -> None:
+    """Refuse numbers that are not finite and > 0 (tracers pass)."""
+    if not is_concrete(value):
+        return
+    number = np.asarray(value)
+    if not (np.isfinite(number).all() and (number > 0).all()):
+        raise bad_argument(argument, owner, "a finite number > 0", value)

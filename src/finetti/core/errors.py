@@ -1,0 +1,27 @@
+"""What the library says when it cannot go on: what is wrong, why, and what to do next."""
+
+from typing import Any
+
+
+class FinettiError(Exception):
+    """Anything a user can cause and mend. The command line prints it as one sentence, exit code 2."""
+
+
+class InputError(FinettiError, ValueError):
+    """An argument has a value or a shape that the call cannot accept."""
+
+
+class UnsupportedError(FinettiError, TypeError):
+    """The object asked for does not exist (a feature map of a kernel that has none, for example)."""
+
+
+def bad_argument(
+    argument: str, owner: str, requirement: str, got: Any, advice: str = ""
+) -> InputError:
+    """The error for one argument, in scikit-learn's sentence.
+
+    >>> print(bad_argument("ridge", "ConditionalMean", "a positive number", -1.0))
+    The `ridge` argument of ConditionalMean must be a positive number. Got -1.0 instead.
+    """
+    sentence = f"The `{argument}` argument of {owner} must be {requirement}. Got {got} instead."
+    return InputError(f"{sentence} {advice}".rstrip())
