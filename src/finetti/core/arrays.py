@@ -9,7 +9,7 @@ from finetti.core.errors import InputError, bad_argument
 
 
 def namespace(*arrays: Any) -> Any:
-    """``jax.numpy`` if any argument is a JAX array (or tracer), else ``numpy``; never imports JAX."""
+    """``jax.numpy`` if any argument is a JAX array, else ``numpy``; never imports JAX."""
     jax = sys.modules.get("jax")
     if jax is not None and any(isinstance(array, jax.Array) for array in arrays):
         return jax.numpy
@@ -17,7 +17,7 @@ def namespace(*arrays: Any) -> Any:
 
 
 def is_concrete(array: Any) -> bool:
-    """Whether the values of ``array`` can be looked at now (not inside ``jit``, ``vmap``, ``grad``)."""
+    """Whether the values can be looked at now: not inside ``jit``, ``vmap``, ``grad``."""
     jax = sys.modules.get("jax")
     return jax is None or not isinstance(array, jax.core.Tracer)
 

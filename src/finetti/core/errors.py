@@ -4,7 +4,7 @@ from typing import Any
 
 
 class FinettiError(Exception):
-    """Anything a user can cause and mend. The command line prints it as one sentence, exit code 2."""
+    """Anything a user can cause and mend: one sentence at the command line, exit code 2."""
 
 
 class InputError(FinettiError, ValueError):
@@ -12,7 +12,7 @@ class InputError(FinettiError, ValueError):
 
 
 class UnsupportedError(FinettiError, TypeError):
-    """The object asked for does not exist (a feature map of a kernel that has none, for example)."""
+    """The object asked for does not exist: a feature map of a kernel without one, for example."""
 
 
 def bad_argument(

@@ -29,7 +29,8 @@ def float64_inside(function: Callable[..., Any]) -> Callable[..., Any]:
     (the promotion of all of them). Works under ``jit``, ``vmap`` and reverse-mode ``grad``, also
     repeated; forward mode is refused by JAX. JAX transposes a linearised function outside the
     ``enable_x64`` block, where the casts would be cut back to float32; hence the explicit VJP,
-    which opens the block on both ways.
+    which opens the block on both ways. For the same reason ``function`` must do without primitives
+    that JAX lowers late by tracing Python again (``argmax``, ``sort`` by key and their kin).
     """
 
     def result_dtype(arguments: Any) -> Any:

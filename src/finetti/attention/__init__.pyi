@@ -1,0 +1,16 @@
+from .base import Attention as Attention
+from .conditional_mean import ConditionalMean as ConditionalMean
+from .functional import cme_attention as cme_attention
+from .functional import kernel_attention as kernel_attention
+from .functional import softmax_attention as softmax_attention
+from .ridge import RidgeChoice as RidgeChoice
+from .ridge import choose_ridge as choose_ridge
+from .ridge import effective_dimension as effective_dimension
+from .smoother import KernelSmoother as KernelSmoother
+from .softmax import Softmax as Softmax
+from .solution import CMESolution as CMESolution
+from .solution import cme_solve as cme_solve
+from .sphere import SphereConstants as SphereConstants
+from .sphere import mean_resultant as mean_resultant
+from .sphere import sphere_constants as sphere_constants
+from .sphere import sphere_rule as sphere_rule

@@ -1,0 +1,34 @@
+"""The interface of every attention module."""
+
+import abc
+
+import equinox as eqx
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+
+class Attention(eqx.Module):
+    """attn(q, K, V) = Vᵀ Norm(K(K, q)): how a query reads keys and values (zhang2022, Section 2).
+
+    Shapes, for all members of the family:
+
+    - ``query`` is (\\*batch, \\*queries, d_k), ``keys`` (\\*batch, L, d_k), ``values``
+      (\\*batch, L, d_v). The leading axes of ``keys`` are the batch; whatever axes ``query`` has
+      beyond them are queries that read the same context, and share its factorization.
+    - ``mask`` is boolean, True = may be read: (\\*batch, L) for all queries alike, or
+      (\\*batch, \\*queries, L) for each query its own. A masked key counts as deleted, whatever it
+      holds.
+    - the output is (\\*batch, \\*queries, d_v), the weights (\\*batch, \\*queries, L).
+    """
+
+    @abc.abstractmethod
+    def __call__(
+        self, query: ArrayLike, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "..."]:
+        """What the query reads: a weighted sum of the values."""
+
+    @abc.abstractmethod
+    def weights(
+        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "..."]:
+        """The weight of each key; 0 on masked ones."""

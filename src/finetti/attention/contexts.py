@@ -1,0 +1,160 @@
+"""From the shapes people pass to one flat layout, checked once for every attention."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
+
+from finetti.core.arrays import check_finite, check_rank
+from finetti.core.errors import InputError, bad_argument
+from finetti.core.precision import widest_float
+
+
+class Contexts(NamedTuple):
+    """B contexts of L keys, each read by Q queries. Masked keys and values are already zero."""
+
+    query: Float[Array, "B Q d_k"]
+    keys: Float[Array, "B L d_k"]
+    values: Float[Array, "B L d_v"]
+    mask: Bool[Array, "B L"] | Bool[Array, "B Q L"] | None
+    lead: tuple[int, ...]  # the batch and query axes of the caller
+
+    @property
+    def per_query(self) -> bool:
+        """Whether each query has a mask of its own."""
+        return self.mask is not None and self.mask.ndim == 3
+
+    def restore(self, flat: Array) -> Array:
+        """(B, Q, …) back to the axes and the precision of the caller."""
+        return flat.reshape(self.lead + flat.shape[2:]).astype(self.query.dtype)
+
+    def over(self, function: Callable[..., Any]) -> Any:
+        """Apply ``function(query (Q, d), keys, values, mask (L,) | None)`` to every context.
+
+        With per-query masks the function sees one query at a time, the contexts one after the
+        other, so that memory stays that of one context.
+        """
+        if not self.per_query:
+            axes = (0, 0, 0, None if self.mask is None else 0)
+            return jax.vmap(function, in_axes=axes)(*self[:4])
+
+        def one_context(args: Any) -> Any:
+            query, keys, values, masks = args
+            return jax.lax.map(
+                lambda pair: jax.tree.map(
+                    # A result per query loses its Q axis of one; one per context has none to lose.
+                    lambda leaf: leaf[0] if leaf.ndim else leaf,
+                    function(pair[0][None], keys, values, pair[1]),
+                ),
+                (query, masks),
+            )
+
+        return jax.lax.map(one_context, self[:4])
+
+
+def arrange(
+    owner: str,
+    query: ArrayLike,
+    keys: ArrayLike,
+    values: ArrayLike | None,
+    mask: ArrayLike | None,
+) -> Contexts:
+    """Check the arguments of ``owner`` and flatten them; ``values=None`` stands for no columns."""
+    query, keys = jnp.asarray(query), jnp.asarray(keys)
+    check_rank(query, 1, "(..., d_k)", "query", owner)
+    check_rank(keys, 2, "(..., L, d_k)", "keys", owner)
+    batch, length = keys.shape[:-2], keys.shape[-2]
+    values = jnp.zeros((*batch, length, 0), keys.dtype) if values is None else jnp.asarray(values)
+    check_rank(values, 2, "(..., L, d_v)", "values", owner)
+    _check_shapes(owner, query, keys, values)
+    dtype = widest_float(query, keys, values)
+    query, keys, values = query.astype(dtype), keys.astype(dtype), values.astype(dtype)
+
+    lead = query.shape[:-1]
+    size, queries = math.prod(batch), math.prod(lead[len(batch) :])
+    flat_mask = _flat_mask(owner, mask, batch, lead, length, size, queries)
+    keys = keys.reshape(size, length, keys.shape[-1])
+    values = values.reshape(size, length, values.shape[-1])
+    if flat_mask is not None:
+        readable = flat_mask if flat_mask.ndim == 2 else flat_mask.any(axis=1)
+        keys, values = clear_unreadable(keys, values, readable)
+    check_finite(query, "query", owner)
+    check_finite(keys, "keys", owner)
+    check_finite(values, "values", owner)
+    return Contexts(query.reshape(size, queries, query.shape[-1]), keys, values, flat_mask, lead)
+
+
+def clear_unreadable(
+    keys: Float[Array, "*batch L d_k"],
+    values: Float[Array, "*batch L d_v"],
+    readable: Bool[Array, "*batch L"],
+) -> tuple[Float[Array, "*batch L d_k"], Float[Array, "*batch L d_v"]]:
+    """Zero what no query may read: it must not matter, even if it is NaN.
+
+    Softmax reads a fully masked context evenly (as JAX does), so there the finite values stay.
+    """
+    kept = readable[..., None]
+    empty = ~readable.any(axis=-1)[..., None, None] & jnp.isfinite(values)
+    return jnp.where(kept, keys, 0), jnp.where(kept | empty, values, 0)
+
+
+def _check_shapes(owner: str, query: Array, keys: Array, values: Array) -> None:
+    batch = keys.shape[:-2]
+    if keys.shape[-2] == 0:
+        raise bad_argument("keys", owner, "at least one key", f"shape {keys.shape}")
+    if keys.shape[-1] == 0:
+        raise bad_argument("keys", owner, "of at least one dimension", f"shape {keys.shape}")
+    if query.shape[-1] != keys.shape[-1]:
+        raise bad_argument(
+            "query",
+            owner,
+            f"of the keys' dimension d_k = {keys.shape[-1]}",
+            f"shape {query.shape} with keys of shape {keys.shape}",
+        )
+    if query.shape[: len(batch)] != batch or query.ndim <= len(batch):
+        raise bad_argument(
+            "query",
+            owner,
+            f"of shape {(*batch, '...', keys.shape[-1])}, leading with the batch axes of the keys",
+            f"shape {query.shape} with keys of shape {keys.shape}",
+        )
+    if values.shape[:-1] != keys.shape[:-1]:
+        raise bad_argument(
+            "values",
+            owner,
+            f"one per key, of shape {(*keys.shape[:-1], 'd_v')}",
+            f"shape {values.shape}",
+        )
+
+
+def _flat_mask(
+    owner: str,
+    mask: ArrayLike | None,
+    batch: tuple[int, ...],
+    lead: tuple[int, ...],
+    length: int,
+    size: int,
+    queries: int,
+) -> Bool[Array, "..."] | None:
+    if mask is None:
+        return None
+    mask = jnp.asarray(mask)
+    if mask.dtype != bool:
+        raise InputError(
+            f"The `mask` argument of {owner} must be boolean, True where a key may be read. Got "
+            f"dtype {mask.dtype} instead. Convert it with `mask != 0`."
+        )
+    if mask.shape == (*batch, length):
+        return mask.reshape(size, length)
+    if mask.shape == (*lead, length):
+        return mask.reshape(size, queries, length)
+    raise bad_argument(
+        "mask",
+        owner,
+        f"of shape {(*batch, length)} (one for all queries) or {(*lead, length)} (one per query)",
+        f"shape {mask.shape}",
+    )

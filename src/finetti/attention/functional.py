@@ -1,0 +1,135 @@
+"""Attention functions with the arguments of ``jax.nn.dot_product_attention``.
+
+All take ``query`` (B, T, N, H), ``key`` (B, S, K, H) and ``value`` (B, S, K, D), or the same
+without B; K divides N (grouped-query attention). ``mask`` is boolean and broadcastable to
+(B, N, T, S). ``scale`` multiplies query·key and is 1/√H by default: a kernel sees √scale·query and
+√scale·key, so that the exponential kernel is exp(scale·query·key).
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from finetti.attention.conditional_mean import ConditionalMean
+from finetti.attention.heads import Heads, arrange_heads
+from finetti.attention.normalized import masked_softmax
+from finetti.core.errors import InputError, UnsupportedError
+from finetti.kernels.base import Kernel
+from finetti.kernels.rbf import RBF
+
+
+def softmax_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
+) -> Float[Array, "..."]:
+    """softmax(scale·query·key + bias) value: the reference member of the family (4.10), zhang2022.
+
+    >>> import jax.numpy as jnp
+    >>> query, key = jnp.zeros((1, 2, 1, 4)), jnp.ones((1, 3, 1, 4))
+    >>> value = jnp.arange(12.0).reshape(1, 3, 1, 4)
+    >>> softmax_attention(query, key, value)[0, 0, 0].round(3).tolist()
+    [4.0, 5.0, 6.0, 7.0]
+    """
+    owner = "softmax_attention"
+    heads = arrange_heads(
+        owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
+    )
+    logits = heads.scale * jnp.einsum("bkgth,bksh->bkgts", heads.query, heads.keys)
+    return _read(heads, logits, heads.bias(owner, bias))
+
+
+def kernel_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
+) -> Float[Array, "..."]:
+    """Nadaraya–Watson attention with a nonnegative kernel, RBF() by default; see `KernelSmoother`.
+
+    ``bias`` is added to the log of the kernel. With ``Exponential()`` this is `softmax_attention`.
+    """
+    owner = "kernel_attention"
+    kernel = RBF() if kernel is None else kernel
+    if not kernel.is_positive:
+        raise UnsupportedError(
+            f"kernel_attention divides by the sum of the kernel's values, and {kernel} takes both "
+            "signs. Use cme_attention, or a nonnegative kernel such as RBF or Exponential."
+        )
+    heads = arrange_heads(
+        owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
+    )
+    root = jnp.sqrt(heads.scale)
+    over_heads = jax.vmap(jax.vmap(jax.vmap(kernel.log_gram, (0, None))))
+    logits = over_heads(root * heads.query, root * heads.keys)
+    return _read(heads, logits, heads.bias(owner, bias))
+
+
+def cme_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: None = None,
+    mask: ArrayLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    ridge: ArrayLike | None = None,
+    ridge_per_token: ArrayLike | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
+) -> Float[Array, "..."]:
+    """Conditional-mean attention (4.5), zhang2022, RBF() by default; see `ConditionalMean`.
+
+    A key mask (``mask`` of shape (B, N, 1, S), ``key_value_seq_lengths``) costs nothing. A mask
+    that differs between queries, ``is_causal`` included, means one solve per query.
+
+    >>> import jax
+    >>> tokens = jax.random.normal(jax.random.key(0), (3, 2, 128, 4, 16))
+    >>> cme_attention(*tokens, ridge=0.1, key_value_seq_lengths=[128, 70]).shape
+    (2, 128, 4, 16)
+    """
+    owner = "cme_attention"
+    if bias is not None:
+        raise InputError(
+            "The `bias` argument of cme_attention must be None: a ridge regression has no additive "
+            "score. Use `mask` to exclude keys, or change the kernel."
+        )
+    if is_causal and ridge_per_token is not None:
+        raise InputError(
+            "The `ridge_per_token` argument of cme_attention must be None with is_causal=True, "
+            "where every query reads another number of keys. Use `ridge`."
+        )
+    module = ConditionalMean(kernel, ridge, ridge_per_token)
+    heads = arrange_heads(
+        owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
+    )
+    root = jnp.sqrt(heads.scale)
+    out = module(root * heads.query, root * heads.keys, heads.values, heads.mask)
+    return heads.restore(out)
+
+
+def _read(heads: Heads, logits: Array, bias: Array | None) -> Array:
+    if bias is not None:
+        logits = logits + jnp.broadcast_to(bias, logits.shape)
+    mask = heads.mask
+    if mask is not None and mask.ndim == 3:
+        mask = mask[:, :, None, None, :]
+    weights = masked_softmax(logits, mask)
+    return heads.restore(jnp.einsum("bkgts,bksd->bkgtd", weights, heads.values))

@@ -1,0 +1,187 @@
+"""The layout of ``jax.nn.dot_product_attention``: from heads to contexts and back."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
+
+from finetti.attention.contexts import clear_unreadable
+from finetti.core.arrays import check_finite, check_positive
+from finetti.core.errors import InputError, bad_argument
+from finetti.core.precision import widest_float
+
+
+class Heads(NamedTuple):
+    """K key heads, each read by G query heads (grouped-query attention; G = 1 as a rule)."""
+
+    query: Float[Array, "B K G T H"]
+    keys: Float[Array, "B K S H"]
+    values: Float[Array, "B K S D"]
+    mask: Bool[Array, "B K S"] | Bool[Array, "B K G T S"] | None
+    scale: Any
+    query_lengths: Array | None
+    batched: bool
+    dtype: Any
+
+    def bias(self, owner: str, bias: ArrayLike | None) -> Float[Array, "B K G T S"] | None:
+        """An additive bias on the log scores, in the layout of the mask."""
+        if bias is None:
+            return None
+        full = _broadcast(owner, "bias", jnp.asarray(bias), self)
+        return full.astype(self.query.dtype)
+
+    def restore(self, out: Float[Array, "B K G T D"]) -> Float[Array, "..."]:
+        """(B, K, G, T, D) to (B, T, N, D), zero on padded queries, unbatched as it came."""
+        batch, groups, members, length, dimension = out.shape
+        out = out.reshape(batch, groups * members, length, dimension).swapaxes(1, 2)
+        if self.query_lengths is not None:
+            padding = jnp.arange(length)[None, :] < self.query_lengths[:, None]
+            out = jnp.where(padding[:, :, None, None], out, 0)
+        out = out.astype(self.dtype)
+        return out if self.batched else out[0]
+
+
+def arrange_heads(
+    owner: str,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    mask: ArrayLike | None,
+    scale: float | None,
+    is_causal: bool,
+    query_seq_lengths: ArrayLike | None,
+    key_value_seq_lengths: ArrayLike | None,
+) -> Heads:
+    """Check the arguments of ``owner``; all masks are joined into one."""
+    query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
+    batched = query.ndim == 4
+    for name, array in (("query", query), ("key", key), ("value", value)):
+        if array.ndim != query.ndim or array.ndim not in (3, 4):
+            raise bad_argument(
+                name,
+                owner,
+                "of shape (B, T, N, H) or (T, N, H), all three alike",
+                f"shape {array.shape}",
+            )
+    dtype = widest_float(query, key, value)
+    # Scores and kernels need at least float32, as in JAX's own attention.
+    working = jnp.promote_types(dtype, jnp.float32)
+    query, key, value = (
+        (array if batched else array[None]).astype(working) for array in (query, key, value)
+    )
+    _check_shapes(owner, query, key, value)
+    if scale is None:
+        scale = query.shape[-1] ** -0.5
+    check_positive(scale, "scale", owner)
+
+    batch, length, n_heads, dimension = query.shape
+    groups = key.shape[2]
+    heads = Heads(
+        query.reshape(batch, length, groups, n_heads // groups, dimension).transpose(0, 2, 3, 1, 4),
+        key.swapaxes(1, 2),
+        value.swapaxes(1, 2),
+        None,
+        jnp.asarray(scale, working),
+        _lengths(owner, "query_seq_lengths", query_seq_lengths, batch),
+        batched,
+        dtype,
+    )
+    key_lengths = _lengths(owner, "key_value_seq_lengths", key_value_seq_lengths, batch)
+    heads = _with_mask(owner, heads, mask, is_causal, key_lengths)
+    if heads.mask is not None:
+        readable = heads.mask if heads.mask.ndim == 3 else heads.mask.any(axis=(2, 3))
+        cleared_keys, cleared_values = clear_unreadable(heads.keys, heads.values, readable)
+        heads = heads._replace(keys=cleared_keys, values=cleared_values)
+    check_finite(heads.query, "query", owner)
+    check_finite(heads.keys, "key", owner)
+    check_finite(heads.values, "value", owner)
+    return heads
+
+
+def _check_shapes(owner: str, query: Array, key: Array, value: Array) -> None:
+    if key.shape[1] == 0:
+        raise bad_argument("key", owner, "at least one key", f"shape {key.shape}")
+    if (key.shape[0], key.shape[3]) != (query.shape[0], query.shape[3]):
+        raise bad_argument(
+            "key",
+            owner,
+            f"of shape (B = {query.shape[0]}, S, K, H = {query.shape[3]}) as the query has them",
+            f"shape {key.shape}",
+        )
+    if query.shape[2] % key.shape[2]:
+        raise bad_argument(
+            "key",
+            owner,
+            f"with a number of heads that divides the query's {query.shape[2]}",
+            f"{key.shape[2]} heads",
+        )
+    if value.shape[:3] != key.shape[:3]:
+        raise bad_argument(
+            "value", owner, f"of shape {(*key.shape[:3], 'D')}, one per key", f"shape {value.shape}"
+        )
+
+
+def _lengths(owner: str, name: str, lengths: ArrayLike | None, batch: int) -> Array | None:
+    if lengths is None:
+        return None
+    lengths = jnp.asarray(lengths)
+    if lengths.shape != (batch,) or not jnp.issubdtype(lengths.dtype, jnp.integer):
+        got = f"{lengths.dtype} of shape {lengths.shape}"
+        raise bad_argument(name, owner, f"integers of shape ({batch},)", got)
+    return lengths
+
+
+def _broadcast(owner: str, name: str, array: Array, heads: Heads) -> Array:
+    """A (B, N, T, S) argument in the layout (B, K, G, T, S); axes of size 1 stay."""
+    batch, groups, members, length, _ = heads.query.shape
+    full = (batch, groups * members, length, heads.keys.shape[2])
+    given = array[None] if array.ndim == 3 and not heads.batched else array
+    if given.ndim != 4 or any(
+        size not in (1, wanted) for size, wanted in zip(given.shape, full, strict=True)
+    ):
+        raise bad_argument(
+            name, owner, f"broadcastable to (B, N, T, S) = {full}", f"shape {array.shape}"
+        )
+    if given.shape[1] == 1:
+        return given[:, :, None]
+    return given.reshape(given.shape[0], groups, members, *given.shape[2:])
+
+
+def _with_mask(
+    owner: str, heads: Heads, mask: ArrayLike | None, is_causal: bool, key_lengths: Array | None
+) -> Heads:
+    """One mask from all of them: a key mask where no query differs from another, else per query."""
+    batch, groups, members, length, _ = heads.query.shape
+    span = heads.keys.shape[2]
+    joined = None
+    if mask is not None:
+        mask = jnp.asarray(mask)
+        if mask.dtype != bool:
+            raise InputError(
+                f"The `mask` argument of {owner} must be boolean, True where a key may be read. "
+                f"Got dtype {mask.dtype} instead. Convert it with `mask != 0`."
+            )
+        joined = _broadcast(owner, "mask", mask, heads)
+    if key_lengths is not None:
+        padding = (jnp.arange(span)[None, :] < key_lengths[:, None])[:, None, None, None, :]
+        joined = padding if joined is None else joined & padding
+    if is_causal:
+        causal = jnp.tril(jnp.ones((length, span), bool))[None, None, None]
+        joined = causal if joined is None else joined & causal
+    if joined is None:
+        return heads
+    if joined.shape[3] == 1 and joined.shape[2] == members > 1:
+        # A key mask of its own for every query head: the heads no longer share a context.
+        flat = groups * members
+        return heads._replace(
+            query=heads.query.reshape(batch, flat, 1, length, -1),
+            keys=jnp.repeat(heads.keys, members, axis=1),
+            values=jnp.repeat(heads.values, members, axis=1),
+            mask=jnp.broadcast_to(joined.reshape(joined.shape[0], flat, span), (batch, flat, span)),
+        )
+    if joined.shape[3] == 1:
+        return heads._replace(
+            mask=jnp.broadcast_to(joined[:, :, 0, 0], (batch, groups, span)),
+        )
+    return heads._replace(mask=jnp.broadcast_to(joined, (batch, groups, members, length, span)))

@@ -1,0 +1,66 @@
+"""Attention whose weights are positive scores divided by their sum."""
+
+import abc
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
+
+from finetti.attention.base import Attention
+from finetti.attention.contexts import arrange
+
+# The mask value of jax.nn.dot_product_attention, so that fully masked queries agree with it.
+_MASKED = -0.7
+
+
+def masked_softmax(
+    logits: Float[Array, "*rows L"], mask: Bool[Array, "*broadcast"] | None
+) -> Float[Array, "*rows L"]:
+    """Weights that sum to 1, 0 on masked keys, without overflow.
+
+    A query that may read nothing spreads its weight evenly, as ``jax.nn.dot_product_attention``
+    does; so does one whose scores are all zero (log −∞).
+    """
+    lowest = _MASKED * jnp.finfo(logits.dtype).max
+    logits = jnp.maximum(logits, lowest)
+    if mask is not None:
+        logits = jnp.where(mask, logits, lowest)
+    return jax.nn.softmax(logits, axis=-1)
+
+
+class NormalizedAttention(Attention):
+    """Norm_SM(s) = s / 1ᵀs on positive scores, given by their logarithms   (4.9), zhang2022"""
+
+    @abc.abstractmethod
+    def _log_scores(
+        self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
+    ) -> Float[Array, "Q L"]:
+        """log s(q, k_ℓ)."""
+
+    def __call__(
+        self, query: ArrayLike, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "..."]:
+        """Σ_ℓ w_ℓ v_ℓ with the weights of `weights`."""
+        contexts = arrange(type(self).__name__, query, keys, values, mask)
+
+        def read(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
+            return self._normalized(query, keys, mask) @ values
+
+        return contexts.restore(contexts.over(read))
+
+    def weights(
+        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "..."]:
+        """Score over sum of scores; they sum to 1."""
+        contexts = arrange(type(self).__name__, query, keys, None, mask)
+        return contexts.restore(contexts.over(lambda q, k, _, m: self._normalized(q, k, m)))
+
+    def _normalized(
+        self,
+        query: Float[Array, "Q d_k"],
+        keys: Float[Array, "L d_k"],
+        mask: Bool[Array, "L"] | None,
+    ) -> Float[Array, "Q L"]:
+        logits = self._log_scores(query, keys)
+        return masked_softmax(logits, None if mask is None else mask[None, :])

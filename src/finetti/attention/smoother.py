@@ -1,0 +1,80 @@
+"""Nadaraya–Watson attention and its conditional kernel density."""
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from finetti.attention.contexts import arrange
+from finetti.attention.normalized import NormalizedAttention
+from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.kernels.base import Kernel
+
+
+class KernelSmoother(NormalizedAttention):
+    """Nadaraya–Watson attention: softmax attention is the one with the exponential kernel.
+
+    attn(q, K, V) = Σ_ℓ K(k_ℓ, q) v_ℓ / Σ_ℓ K(k_ℓ, q)                       (4.9), zhang2022
+
+    Args:
+        kernel: any nonnegative kernel K.
+
+    >>> import jax.numpy as jnp
+    >>> from finetti.kernels import RBF
+    >>> smoother = KernelSmoother(RBF())
+    >>> smoother(jnp.zeros(1), keys=jnp.array([[-1.0], [1.0]]), values=jnp.array([[2.0], [4.0]]))
+    Array([3.], dtype=float32)
+    """
+
+    kernel: Kernel
+
+    def __init__(self, kernel: Kernel):
+        if not kernel.is_positive:
+            raise UnsupportedError(
+                f"KernelSmoother divides by the sum of the kernel's values, and {kernel} takes "
+                "both signs. Use ConditionalMean, which accepts any positive-definite kernel, or a "
+                "nonnegative one such as RBF or Exponential."
+            )
+        self.kernel = kernel
+
+    def density(
+        self,
+        points: ArrayLike,
+        query: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        value_kernel: Kernel | None = None,
+    ) -> Float[Array, "... P"]:
+        """The conditional kernel density p̂(v | q) at ``points`` v.
+
+        p̂(v | q) = Σ_ℓ K(k_ℓ, q) K(v_ℓ, v) / Σ_ℓ K(k_ℓ, q)                 (4.11), zhang2022
+
+        The value kernel is not normalized, as in the paper: on the unit sphere with the exponential
+        kernel ∫ p̂ dv = C_0 and ∫ v p̂ dv = C_1·attn (`sphere_constants`; erratum 4).
+
+        Args:
+            points: where to evaluate, shape (P, d_v), the same for all queries.
+            query, keys, values, mask: as in a call.
+            value_kernel: the kernel on values; by default that of the keys.
+        """
+        contexts = arrange("KernelSmoother.density", query, keys, values, mask)
+        points = jnp.asarray(points).astype(contexts.values.dtype)
+        if points.ndim != 2 or points.shape[1] != contexts.values.shape[2]:
+            raise bad_argument(
+                "points",
+                "KernelSmoother.density",
+                f"of shape (P, d_v = {contexts.values.shape[2]})",
+                f"shape {points.shape}",
+            )
+        kernel = self.kernel if value_kernel is None else value_kernel
+
+        def evaluate(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
+            return self._normalized(query, keys, mask) @ kernel.gram(values, points)
+
+        return contexts.restore(contexts.over(evaluate))
+
+    def _log_scores(
+        self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
+    ) -> Float[Array, "Q L"]:
+        return self.kernel.log_gram(query, keys)

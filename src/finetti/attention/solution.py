@@ -1,0 +1,102 @@
+"""`cme_solve`: the answer of CME attention together with how the solve went."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int
+
+from finetti.attention import system as linear
+from finetti.attention.conditional_mean import ConditionalMean
+from finetti.attention.contexts import Contexts, arrange
+from finetti.core.precision import float64_inside
+from finetti.core.solves import Status, condition_number, solve_status
+from finetti.kernels.base import Kernel
+
+
+class CMESolution(eqx.Module):
+    """Value, error bar and health of a CME attention call.
+
+    ``status`` and ``condition_number`` are one per context (one per query with per-query masks);
+    the condition number is ‖A‖₁‖A⁻¹‖₁ of the matrix that was factored.
+    """
+
+    mean: Float[Array, "... d_v"]
+    variance: Float[Array, "..."]
+    status: Int[Array, "..."]
+    condition_number: Float[Array, "..."]
+    ridge: Float[Array, "..."]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every context was solved without remark."""
+        return bool(jnp.all(self.status == Status.SOLVED))
+
+    @property
+    def advice(self) -> str:
+        """What happened in the contexts, the gravest first, and what to do about it."""
+        return " ".join(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        codes, counts = np.unique(np.asarray(self.status), return_counts=True)
+        for code, count in sorted(zip(codes, counts, strict=True), reverse=True):
+            where = "" if counts.sum() == 1 else f"{count} of {counts.sum()} contexts: "
+            yield f"{where}{Status(int(code)).advice}"
+
+
+def cme_solve(
+    query: ArrayLike,
+    keys: ArrayLike,
+    values: ArrayLike,
+    mask: ArrayLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    ridge: ArrayLike | None = None,
+    ridge_per_token: ArrayLike | None = None,
+) -> CMESolution:
+    """CME attention (4.5), zhang2022, with mean, variance, status and condition number.
+
+    Args:
+        query, keys, values, mask: as in `ConditionalMean`.
+        kernel, ridge, ridge_per_token: as in `ConditionalMean`.
+
+    >>> import jax.numpy as jnp
+    >>> solution = cme_solve(jnp.zeros(1), jnp.zeros((3, 1)), jnp.ones((3, 1)), ridge=1e-6)
+    >>> print(f"{solution.mean[0]:.4f}", solution.advice)
+    1.0000 Solved.
+    """
+    module = ConditionalMean(kernel, ridge, ridge_per_token)
+    contexts = arrange("cme_solve", query, keys, values, mask)
+    solution = _solve(module, *contexts[:4])
+    batch = jnp.asarray(keys).shape[:-2]
+    per_context = contexts.lead if contexts.per_query else batch
+    return CMESolution(
+        mean=contexts.restore(solution.mean),
+        variance=contexts.restore(solution.variance),
+        status=solution.status.reshape(per_context),
+        condition_number=solution.condition_number.reshape(per_context),
+        ridge=solution.ridge.reshape(per_context),
+    )
+
+
+@jax.jit
+@float64_inside
+def _solve(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any) -> CMESolution:
+    def read(query: Array, keys: Array, values: Array, mask: Array | None) -> CMESolution:
+        system = linear.build(module.kernel, keys, mask, module.ridge, module.per_token)
+        right = linear.cross(module.kernel, system, keys, query)
+        weights, scaled, (factor, shift) = linear.solve_weights(system, right)
+        condition = condition_number(system.matrix, factor)
+        return CMESolution(
+            mean=weights.T @ values,
+            variance=linear.solve_variance(module.kernel, query, right, scaled),
+            status=solve_status(condition, shift, system.floored),
+            condition_number=condition,
+            ridge=system.ridge,
+        )
+
+    return Contexts(query, keys, values, mask, ()).over(read)

@@ -1,0 +1,95 @@
+"""Integrals over the unit sphere: the constants that tie softmax attention to a density."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, ive, roots_gegenbauer
+
+from finetti.core.arrays import check_positive
+from finetti.core.errors import bad_argument
+
+
+class SphereConstants(NamedTuple):
+    """C_0 = ∫ exp(κaᵀb) da and C_1 = ∫ aᵀb exp(κaᵀb) da over a ∈ S^{d−1}, any unit b."""
+
+    c0: float
+    c1: float
+
+
+def sphere_constants(dimension: int, concentration: float = 1.0) -> SphereConstants:
+    """The constants of Lemma B.2 in closed form.
+
+    C_0 = (2π)^{d/2} κ^{1−d/2} I_{d/2−1}(κ),  C_1 = (2π)^{d/2} κ^{1−d/2} I_{d/2}(κ)
+
+    Args:
+        dimension: d ≥ 2 of the values; the sphere is S^{d−1}.
+        concentration: κ; 1 in the paper.
+
+    >>> c0, c1 = sphere_constants(3)
+    >>> f"{c0 / c1:.3f}"  # a density-normalized value kernel needs this factor (erratum 4)
+    '3.195'
+
+    Reference: Lemma B.2, zhang2022.
+    """
+    _check_dimension(dimension, "sphere_constants")
+    check_positive(concentration, "concentration", "sphere_constants")
+    order = dimension / 2
+    log_front = order * np.log(2 * np.pi) + (1 - order) * np.log(concentration) + concentration
+    # ive carries exp(−κ), which log_front puts back; together they do not overflow early.
+    front = np.exp(log_front)
+    return SphereConstants(
+        float(front * ive(order - 1, concentration)), float(front * ive(order, concentration))
+    )
+
+
+def mean_resultant(dimension: int, concentration: float = 1.0) -> float:
+    """A_d(κ) = I_{d/2}(κ) / I_{d/2−1}(κ): how much a kernel smoother shrinks a linear function.
+
+    With keys uniform on S^{d−1} and E[V | K = k] = Mk, softmax attention tends to A_d(κ)·Mq.
+
+    >>> f"{mean_resultant(5):.5f}"
+    '0.19453'
+
+    Reference: Proposition 4.2 and its caveat (erratum 4), zhang2022.
+    """
+    constants = sphere_constants(dimension, concentration)
+    return constants.c1 / constants.c0
+
+
+def sphere_rule(dimension: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes (P, d) and weights (P,) that integrate polynomials of the degree over S^{d−1} exactly.
+
+    A product rule: Gauss–Gegenbauer in the polar coordinate, the sphere one dimension lower on
+    each slice, equally spaced points on the circle. P grows like (degree/2)^{d−1}: small d only.
+
+    >>> nodes, weights = sphere_rule(3, 5)
+    >>> f"{weights.sum() / np.pi:.6f}"  # the area of S² is 4π
+    '4.000000'
+    """
+    _check_dimension(dimension, "sphere_rule")
+    if degree < 0:
+        raise bad_argument("degree", "sphere_rule", "an integer ≥ 0", degree)
+    if dimension == 2:
+        count = degree + 1
+        angles = 2 * np.pi * np.arange(count) / count
+        nodes = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        return nodes, np.full(count, 2 * np.pi / count)
+    heights, height_weights = roots_gegenbauer(degree // 2 + 1, (dimension - 2) / 2)
+    # The Gegenbauer weight (1−t²)^{(d−3)/2} is exactly the sphere's; rescale against rounding.
+    area_ratio = np.exp(0.5 * np.log(np.pi) + gammaln((dimension - 1) / 2) - gammaln(dimension / 2))
+    height_weights = height_weights * (area_ratio / height_weights.sum())
+    ring, ring_weights = sphere_rule(dimension - 1, degree)
+    radius = np.sqrt(1 - heights**2)
+    nodes = np.concatenate(
+        [
+            np.repeat(heights, len(ring))[:, None],
+            np.repeat(radius, len(ring))[:, None] * np.tile(ring, (len(heights), 1)),
+        ],
+        axis=1,
+    )
+    return nodes, np.outer(height_weights, ring_weights).ravel()
+
+
+def _check_dimension(dimension: int, owner: str) -> None:
+    if dimension != int(dimension) or dimension < 2:
+        raise bad_argument("dimension", owner, "an integer ≥ 2", dimension)

@@ -1,0 +1,151 @@
+"""The linear system behind conditional-mean attention, scaled so that no kernel overflows it.
+
+With D = diag(e^{a_ℓ}) the system (K + λI)w = K(K, q) is solved as A x = e^{−c} D⁻¹K(K, q),
+A = D⁻¹(K + Λ)D⁻¹, w = e^{c} D⁻¹x. For kernels of bounded growth a = 0 and c = 0; the exponential
+kernel takes a_ℓ = ½ log K(k_ℓ, k_ℓ), so that A has a unit diagonal however long the keys are.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from finetti.core.solves import diagonal_floor, posdef_solve
+from finetti.kernels.base import Kernel
+
+# Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.
+_LARGEST = 1e150
+_LARGEST_LOG = 345.0
+
+
+class System(NamedTuple):
+    """A, the scales a (None where the kernel needs none), and the keys that count."""
+
+    matrix: Float[Array, "L L"]
+    log_scale: Float[Array, "L"] | None
+    mask: Bool[Array, "L"] | None
+    ridge: Float[Array, ""]
+    floored: Bool[Array, ""]
+
+
+class Cross(NamedTuple):
+    """e^{−c_q} D⁻¹K(K, q) for every query, and c (None where the kernel needs none)."""
+
+    columns: Float[Array, "L Q"]
+    log_scale: Float[Array, "Q"] | None
+
+
+def build(
+    kernel: Kernel,
+    keys: Float[Array, "L d_k"],
+    mask: Bool[Array, "L"] | None,
+    ridge: Float[Array, ""],
+    per_token: bool,
+) -> System:
+    """The matrix of (4.5), zhang2022, or with ``per_token`` that of (A.3): λ times the keys read.
+
+    The diagonal floor: every key's ridge is at least `diagonal_floor` times K(k_ℓ, k_ℓ), below
+    which float64 cannot tell the matrix from a singular one.
+    """
+    length, dimension = keys.shape
+    count = jnp.asarray(length) if mask is None else jnp.sum(mask)
+    if per_token:
+        ridge = ridge * count.astype(ridge.dtype)
+    growth = kernel.growth(keys, keys)
+    if growth is None:
+        log_scale, gram = None, kernel.gram(keys)
+        noise = jnp.broadcast_to(ridge, (length,))
+    else:
+        log_scale = 0.5 * jnp.diagonal(growth)
+        gram = kernel.gram_over(keys, keys, log_scale[:, None] + log_scale[None, :])
+        noise = ridge * jnp.exp(-2.0 * log_scale)
+    gram = jnp.clip(gram, -_LARGEST, _LARGEST)
+    floor = diagonal_floor(length, dimension) * jnp.diagonal(gram)
+    floored = noise < floor
+    noise = jnp.maximum(noise, floor)
+    if mask is not None:
+        # A masked key keeps a 1 on the diagonal and nothing else: it decouples from the rest.
+        gram = jnp.where(mask[:, None] & mask[None, :], gram, 0.0)
+        noise = jnp.where(mask, noise, 1.0)
+        floored = floored & mask
+    # A key at the origin of a linear kernel has no row at all; any positive noise will do.
+    noise = jnp.where(noise > 0, noise, 1.0)
+    return System(gram + jnp.diag(noise), log_scale, mask, ridge, jnp.any(floored))
+
+
+def cross(
+    kernel: Kernel, system: System, keys: Float[Array, "L d_k"], query: Float[Array, "Q d_k"]
+) -> Cross:
+    """The right-hand sides: one column per query, 0 on masked keys."""
+    growth = kernel.growth(keys, query)
+    if growth is None or system.log_scale is None:
+        log_scale, columns = None, kernel.gram(keys, query)
+    else:
+        reach = growth - system.log_scale[:, None]
+        if system.mask is not None:
+            reach = jnp.where(system.mask[:, None], reach, -jnp.inf)
+        highest = jnp.max(reach, axis=0)
+        log_scale = jnp.where(jnp.isfinite(highest), highest, 0.0)
+        columns = kernel.gram_over(keys, query, system.log_scale[:, None] + log_scale[None, :])
+    columns = jnp.clip(columns, -_LARGEST, _LARGEST)
+    if system.mask is not None:
+        columns = jnp.where(system.mask[:, None], columns, 0.0)
+    return Cross(columns, log_scale)
+
+
+def solve_mean(
+    kernel: Kernel,
+    system: System,
+    keys: Float[Array, "L d_k"],
+    values: Float[Array, "L d_v"],
+    query: Float[Array, "Q d_k"],
+) -> Float[Array, "Q d_v"]:
+    """Vᵀ(K + λI)⁻¹K(K, q): solved for the values or for the queries, whichever are fewer."""
+    right = cross(kernel, system, keys, query)
+    if right.log_scale is None and values.shape[1] <= query.shape[0]:
+        coefficients, _, _ = posdef_solve(system.matrix, values)
+        return right.columns.T @ _or_zero(coefficients)
+    return solve_weights(system, right)[0].T @ values
+
+
+def solve_weights(
+    system: System, right: Cross
+) -> tuple[Float[Array, "L Q"], Float[Array, "L Q"], Any]:
+    """w = (K + λI)⁻¹K(K, q), the scaled solution x behind it, and (factor, shift) for diagnosis."""
+    scaled, factor, shift = posdef_solve(system.matrix, right.columns)
+    scaled = _or_zero(scaled)
+    weights = scaled
+    if right.log_scale is not None and system.log_scale is not None:
+        exponent = right.log_scale[None, :] - system.log_scale[:, None]
+        weights = scaled * jnp.exp(jnp.clip(exponent, -_LARGEST_LOG, _LARGEST_LOG))
+        if system.mask is not None:
+            weights = jnp.where(system.mask[:, None], weights, 0.0)
+    return weights, scaled, (factor, shift)
+
+
+def solve_variance(
+    kernel: Kernel, query: Float[Array, "Q d_k"], right: Cross, scaled: Float[Array, "L Q"]
+) -> Float[Array, "Q"]:
+    """K(q, q) − K(q, K)(K + λI)⁻¹K(K, q) ≥ 0 (B.1, zhang2022)."""
+    explained = jnp.sum(right.columns * scaled, axis=0)
+    if right.log_scale is None:
+        return jnp.maximum(jnp.clip(kernel.diagonal(query), 0.0, _LARGEST) - explained, 0.0)
+    scale = jnp.exp(jnp.clip(2.0 * right.log_scale, -_LARGEST_LOG, _LARGEST_LOG))
+    # growth is taken query by query: the whole Q×Q matrix for its diagonal would be waste.
+    prior = _diagonal_over(kernel, query, 2.0 * right.log_scale)
+    return scale * jnp.maximum(prior - explained, 0.0)
+
+
+def _diagonal_over(
+    kernel: Kernel, query: Float[Array, "Q d_k"], shift: Float[Array, "Q"]
+) -> Float[Array, "Q"]:
+    def one(token: Array, shift: Array) -> Array:
+        return kernel.gram_over(token[None], token[None], shift[None, None])[0, 0]
+
+    return jnp.clip(jax.vmap(one)(query, shift), 0.0, _LARGEST)
+
+
+def _or_zero(solution: Array) -> Array:
+    """The prior mean 0 where no factor exists; `cme_solve` reports such a context as failed."""
+    return jnp.where(jnp.isfinite(solution), solution, 0.0)

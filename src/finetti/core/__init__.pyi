@@ -1,0 +1,10 @@
+from .errors import FinettiError as FinettiError
+from .errors import InputError as InputError
+from .errors import UnsupportedError as UnsupportedError
+from .keys import generator as generator
+from .keys import random_key as random_key
+from .precision import float64 as float64
+from .precision import float64_inside as float64_inside
+from .solves import PosdefSolution as PosdefSolution
+from .solves import Status as Status
+from .solves import solve_posdef as solve_posdef
