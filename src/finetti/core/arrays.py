@@ -1,6 +1,7 @@
 """Array namespaces and the checks that every public function makes on its arrays."""
 
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,20 @@ def is_concrete(array: Any) -> bool:
     return jax is None or not isinstance(array, jax.core.Tracer)
 
 
+def _now() -> Any:
+    """Inside ``jit`` JAX would trace even an operation on a constant; look at it all the same."""
+    return sys.modules["jax"].ensure_compile_time_eval()
+
+
 def check_finite(array: Any, argument: str, owner: str) -> None:
     """Refuse NaN and infinity. Values inside a JAX transformation cannot be seen and pass."""
     if not is_concrete(array):
         return
-    finite = namespace(array).isfinite(array)
-    if not bool(finite.all()):
+    xp = namespace(array)
+    with nullcontext() if xp is np else _now():
+        finite = xp.isfinite(array)
+        passed = bool(finite.all())
+    if not passed:
         count = int(finite.size - finite.sum())
         raise InputError(
             f"The `{argument}` argument of {owner} must be finite. Got {count} NaN or infinite "

@@ -132,7 +132,7 @@ def _stirling_error(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """``log z! − log( √(2πz) (z/e)^z )`` for whole z ≥ 1."""
     large = 1 / np.maximum(z, len(_SMALL_ERRORS))
     square = large**2
-    series = 1 / 1188 - square * 691 / 360360
+    series = 1 / 1188  # the next term is below 2⁻⁵³
     for coefficient in (1 / 1680, 1 / 1260, 1 / 360, 1 / 12):
         series = coefficient - square * series
     small = _SMALL_ERRORS[np.minimum(z, len(_SMALL_ERRORS) - 1).astype(int)]

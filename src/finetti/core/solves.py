@@ -107,7 +107,6 @@ def safe_cholesky(
     return factor, shift
 
 
-@jax.custom_vjp
 def posdef_solve(
     matrix: Float[Array, "n n"], right: Float[Array, "n k"]
 ) -> tuple[Float[Array, "n k"], Float[Array, "n n"], Float[Array, ""]]:
@@ -116,25 +115,32 @@ def posdef_solve(
     The gradient of A⁻¹B reuses the factor: with X = A⁻¹B and Y = A⁻¹X̄, B̄ = Y and Ā = −YXᵀ. The
     factor and the shift carry no gradient.
     """
-    return _solve_forward(matrix, right)[0]
-
-
-def _solve_forward(matrix: Array, right: Array) -> Any:
-    factor, shift = safe_cholesky(matrix)
-    value = cho_solve((factor, True), right)
-    return (value, factor, shift), (factor, value)
-
-
-def _solve_backward(residuals: Any, cotangents: Any) -> Any:
-    factor, value = residuals
-    adjoint = cho_solve((factor, True), cotangents[0])
-    return -adjoint @ value.T, adjoint
-
-
-posdef_solve.defvjp(_solve_forward, _solve_backward)
+    factor, shift = safe_cholesky(jax.lax.stop_gradient(matrix))
+    return _factored_solve(matrix, factor, right), factor, shift
 
 
 @jax.custom_vjp
+def _factored_solve(
+    matrix: Float[Array, "n n"], factor: Float[Array, "n n"], right: Float[Array, "n k"]
+) -> Float[Array, "n k"]:
+    """A⁻¹B with A's factor given. The backward pass calls it again: gradients of any order."""
+    return cho_solve((factor, True), right)
+
+
+def _solve_forward(matrix: Array, factor: Array, right: Array) -> Any:
+    value = _factored_solve(matrix, factor, right)
+    return value, (matrix, factor, value)
+
+
+def _solve_backward(residuals: Any, cotangent: Any) -> Any:
+    matrix, factor, value = residuals
+    adjoint = _factored_solve(matrix, factor, cotangent)
+    return -adjoint @ value.T, jnp.zeros_like(factor), adjoint
+
+
+_factored_solve.defvjp(_solve_forward, _solve_backward)
+
+
 def gaussian_log_density(
     covariance: Float[Array, "n n"], samples: Float[Array, "n k"]
 ) -> Float[Array, ""]:
@@ -142,12 +148,19 @@ def gaussian_log_density(
 
     With α = A⁻¹V the gradient is Ā = ½(ααᵀ − k·A⁻¹), V̄ = −α.
     """
-    return _density_forward(covariance, samples)[0]
+    factor, _ = safe_cholesky(jax.lax.stop_gradient(covariance))
+    return _factored_density(covariance, factor, samples)
 
 
-def _density_forward(covariance: Array, samples: Array) -> Any:
-    factor, _ = safe_cholesky(covariance)
-    alpha = cho_solve((factor, True), samples)
+@jax.custom_vjp
+def _factored_density(
+    covariance: Float[Array, "n n"], factor: Float[Array, "n n"], samples: Float[Array, "n k"]
+) -> Float[Array, ""]:
+    return _density_forward(covariance, factor, samples)[0]
+
+
+def _density_forward(covariance: Array, factor: Array, samples: Array) -> Any:
+    alpha = _factored_solve(covariance, factor, samples)
     size, count = samples.shape
     half_log_determinant = jnp.sum(jnp.log(jnp.diagonal(factor)))
     value = (
@@ -155,18 +168,18 @@ def _density_forward(covariance: Array, samples: Array) -> Any:
         - count * half_log_determinant
         - 0.5 * count * size * jnp.log(2 * jnp.pi).astype(covariance.dtype)
     )
-    return value, (factor, alpha)
+    return value, (covariance, factor, alpha)
 
 
 def _density_backward(residuals: Any, cotangent: Any) -> Any:
-    factor, alpha = residuals
+    covariance, factor, alpha = residuals
     identity = jnp.eye(factor.shape[0], dtype=factor.dtype)
-    inverse = cho_solve((factor, True), identity)
+    inverse = _factored_solve(covariance, factor, identity)
     gradient = 0.5 * (alpha @ alpha.T - alpha.shape[1] * inverse)
-    return cotangent * gradient, -cotangent * alpha
+    return cotangent * gradient, jnp.zeros_like(factor), -cotangent * alpha
 
 
-gaussian_log_density.defvjp(_density_forward, _density_backward)
+_factored_density.defvjp(_density_forward, _density_backward)
 
 
 def condition_number(matrix: Float[Array, "n n"], factor: Float[Array, "n n"]) -> Float[Array, ""]:

@@ -1,0 +1,92 @@
+"""The three papers whose claims are checked, as data."""
+
+from dataclasses import dataclass
+
+from finetti.core.errors import bad_argument
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper. ``letter`` begins the ids of its claims, ``key`` is its BibTeX key."""
+
+    letter: str
+    key: str
+    title: str
+    authors: tuple[str, ...]
+    year: int
+    arxiv: str
+    booktitle: str = ""
+
+    def cite(self, label: str = "") -> str:
+        """The paper in running text.
+
+        >>> PAPERS["E"].cite("Proposition 4.1")
+        'Zhang et al. (2022), Proposition 4.1'
+        """
+        surname = self.authors[0].split()[-1]
+        others = " et al." if len(self.authors) > 2 else ""
+        return f"{surname}{others} ({self.year}){', ' if label else ''}{label}"
+
+    @property
+    def bibtex(self) -> str:
+        """The paper as a BibTeX entry."""
+        fields = {
+            "title": f"{{{self.title}}}",  # double braces: BibTeX keeps the capitals
+            "author": " and ".join(self.authors),
+            "year": str(self.year),
+            **({"booktitle": self.booktitle} if self.booktitle else {}),
+            "eprint": self.arxiv,
+            "archivePrefix": "arXiv",
+            "url": f"https://arxiv.org/abs/{self.arxiv}",
+        }
+        kind = "inproceedings" if self.booktitle else "misc"
+        lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
+        return f"@{kind}{{{self.key},\n{lines}}}"
+
+
+PAPERS = {
+    paper.letter: paper
+    for paper in (
+        Paper(
+            letter="E",
+            key="zhang2022",
+            title="An Analysis of Attention via the Lens of Exchangeability and Latent Variable "
+            "Models",
+            authors=("Yufeng Zhang", "Boyi Liu", "Qi Cai", "Lingxiao Wang", "Zhaoran Wang"),
+            year=2022,
+            arxiv="2212.14852",
+        ),
+        Paper(
+            letter="S",
+            key="edelman2022",
+            title="Inductive Biases and Variable Creation in Self-Attention Mechanisms",
+            authors=("Benjamin L. Edelman", "Surbhi Goel", "Sham Kakade", "Cyril Zhang"),
+            year=2022,
+            arxiv="2110.10090",
+            booktitle="International Conference on Machine Learning (ICML)",
+        ),
+        Paper(
+            letter="R",
+            key="fu2023",
+            title="What can a Single Attention Layer Learn? A Study Through the Random Features "
+            "Lens",
+            authors=("Hengyu Fu", "Tianyu Guo", "Yu Bai", "Song Mei"),
+            year=2023,
+            arxiv="2307.11353",
+            booktitle="Advances in Neural Information Processing Systems (NeurIPS)",
+        ),
+    )
+}
+
+
+def bibtex(paper: str | None = None) -> str:
+    """The BibTeX entry of one paper (E, S or R), or of all three.
+
+    >>> print(bibtex("E").splitlines()[0])
+    @misc{zhang2022,
+    """
+    if paper is None:
+        return "\n\n".join(entry.bibtex for entry in PAPERS.values())
+    if paper not in PAPERS:
+        raise bad_argument("paper", "bibtex", "E, S or R", paper)
+    return PAPERS[paper].bibtex

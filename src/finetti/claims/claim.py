@@ -1,0 +1,333 @@
+"""A claim of a paper, what was measured for it, and the verdict. Imports without JAX."""
+
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from finetti.claims.bibliography import PAPERS
+from finetti.core.errors import bad_argument
+from finetti.show.card import Card, Table
+from finetti.show.numbers import format_interval, format_number
+from finetti.show.shown import Shown
+
+ID = re.compile(r"[ESR](-[a-z]+)(-[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*")
+OUTCOMES = {True: "yes", False: "no", None: "undecided"}
+Value = TypeVar("Value")
+
+
+class Verdict(StrEnum):
+    """What the evidence says about a claim."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Scale(StrEnum):
+    """How much to compute: minutes on a laptop, or the grid that the paper prints."""
+
+    QUICK = "quick"
+    PAPER = "paper"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number, the rule it was held against, and whether it obeyed.
+
+    ``holds`` is None where the rule could not be decided; ``reason`` then says why. A value that is
+    not a number decides nothing, neither for a claim nor against it.
+    """
+
+    name: str
+    value: float
+    rule: str
+    holds: bool | None
+    interval: tuple[float, float] | None = None
+    unit: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "value", float(self.value))
+        set_field(self, "holds", None if self.holds is None else bool(self.holds))
+        if self.interval is not None:
+            low, high = self.interval
+            set_field(self, "interval", (float(low), float(high)))
+        if any(math.isnan(number) for number in (self.value, *(self.interval or ()))):
+            set_field(self, "holds", None)
+            set_field(self, "reason", "it is not a number")
+        elif self.holds is None and not self.reason:
+            set_field(self, "reason", "the measurement does not decide")
+
+    @property
+    def outcome(self) -> str:
+        """The number against its rule, as short as a table needs it.
+
+        >>> close("two routes", 0.2, 1e-10).outcome
+        '0.2, not ≤ 1e-10'
+        """
+        if self.holds is None:
+            return f"{self.number}, undecided: {self.rule}"
+        return f"{self.number}{'' if self.holds else ', not'} {self.rule}"
+
+    @property
+    def number(self) -> str:
+        """The value with its interval and unit, as people read it."""
+        return f"{format_interval(self.value, self.interval)} {self.unit}".rstrip()
+
+
+def _bounded(
+    name: str,
+    value: float,
+    low: float,
+    high: float,
+    rule: str,
+    interval: tuple[float, float] | None,
+    unit: str,
+) -> Measurement:
+    """Without an interval the value decides; with one, only an interval on one side does."""
+    first, last = (value, value) if interval is None else interval
+    reason = ""
+    if low <= first and last <= high:
+        holds = True
+    elif last < low or first > high:
+        holds = False
+    else:
+        holds, reason = None, "its interval reaches over the limit"
+    return Measurement(name, value, rule, holds, interval, unit, reason)
+
+
+def at_most(
+    name: str,
+    value: float,
+    limit: float,
+    *,
+    interval: tuple[float, float] | None = None,
+    unit: str = "",
+) -> Measurement:
+    """``value`` ≤ ``limit``. An interval that contains the limit leaves it undecided.
+
+    >>> at_most("error", 0.1, 0.2).holds, at_most("error", float("nan"), 0.2).holds
+    (True, None)
+    """
+    return _bounded(name, value, -math.inf, limit, f"≤ {format_number(limit)}", interval, unit)
+
+
+def at_least(
+    name: str,
+    value: float,
+    limit: float,
+    *,
+    interval: tuple[float, float] | None = None,
+    unit: str = "",
+) -> Measurement:
+    """``value`` ≥ ``limit``. An interval that contains the limit leaves it undecided.
+
+    >>> at_least("slope", 0.9, 1.0).holds
+    False
+    >>> at_least("slope", 0.9, 1.0, interval=(0.8, 1.1)).reason
+    'its interval reaches over the limit'
+    """
+    return _bounded(name, value, limit, math.inf, f"≥ {format_number(limit)}", interval, unit)
+
+
+def within(
+    name: str,
+    value: float,
+    low: float,
+    high: float,
+    *,
+    interval: tuple[float, float] | None = None,
+    unit: str = "",
+) -> Measurement:
+    """``low`` ≤ ``value`` ≤ ``high``.
+
+    >>> within("exponent", -0.97, -1.1, -0.9).rule
+    'in [-1.1, -0.9]'
+    """
+    rule = f"in [{format_number(low)}, {format_number(high)}]"
+    return _bounded(name, value, low, high, rule, interval, unit)
+
+
+def close(name: str, error: float, tolerance: float, *, unit: str = "") -> Measurement:
+    """An identity: the largest absolute ``error`` is at most ``tolerance`` (its sign is ignored).
+
+    >>> close("two routes", 3e-16, 1e-10).holds
+    True
+    """
+    return at_most(name, abs(error), tolerance, unit=unit)
+
+
+@dataclass(frozen=True)
+class Evidence(Shown):
+    """What was measured for a claim. Give the measurement that matters most first.
+
+    ``charts`` are Vega-Lite specifications (``finetti.show.line_chart``), ``tables`` are
+    ``finetti.show.Table``.
+    """
+
+    measurements: tuple[Measurement, ...]
+    note: str = ""
+    charts: tuple[dict[str, Any], ...] = ()
+    tables: tuple[Table, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("measurements", "charts", "tables"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Fails if any measurement does, holds if all of them hold, else inconclusive."""
+        outcomes = [measurement.holds for measurement in self.measurements]
+        if False in outcomes:
+            return Verdict.FAILS
+        return Verdict.HOLDS if outcomes and None not in outcomes else Verdict.INCONCLUSIVE
+
+    @property
+    def decisive(self) -> Measurement | None:
+        """The measurement that decided: the first that fails, else undecided, else the first."""
+        for outcome in (False, None, True):
+            for measurement in self.measurements:
+                if measurement.holds is outcome:
+                    return measurement
+        return None
+
+    @property
+    def reason(self) -> str:
+        """One sentence that names the measurement that decided.
+
+        >>> Evidence((close("two routes", 3e-16, 1e-10),)).reason
+        'two routes: 3e-16, which is ≤ 1e-10.'
+        """
+        decisive = self.decisive
+        if decisive is None:
+            return "Nothing was measured."
+        number = f"{decisive.name}: {decisive.number}"
+        if decisive.holds is None:
+            return f"{number}, undecided against {decisive.rule}: {decisive.reason}."
+        if not decisive.holds:
+            return f"{number}, which is not {decisive.rule}."
+        others = len(self.measurements) - 1
+        more = f" ({others} more also {'hold' if others > 1 else 'holds'})" if others else ""
+        return f"{number}, which is {decisive.rule}{more}."
+
+    def __card__(self) -> Card:
+        rows = [(m.name, m.number, m.rule, OUTCOMES[m.holds]) for m in self.measurements]
+        table = Table("", ("measurement", "value", "rule", "obeyed"), tuple(rows))
+        fields = (("verdict", self.verdict.value), ("because", self.reason))
+        notes = (self.note,) if self.note else ()
+        return Card("Evidence", fields, (table, *self.tables), notes)
+
+
+@dataclass(frozen=True)
+class Context:
+    """How a run is made: its scale and its seed, from which all randomness of a claim follows."""
+
+    scale: Scale = Scale.QUICK
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.scale not in tuple(Scale):
+            raise bad_argument("scale", "Context", "quick or paper", self.scale)
+        object.__setattr__(self, "scale", Scale(self.scale))
+
+    def generator(self, claim_id: str, *parts: Any) -> Any:
+        """A NumPy generator for this claim, seed and ``parts`` (strings and integers)."""
+        from finetti.core.keys import generator
+
+        return generator(claim_id, self.seed, *parts)
+
+    def random_key(self, claim_id: str, *parts: Any) -> Any:
+        """A JAX random key for this claim, seed and ``parts``."""
+        from finetti.core.keys import random_key
+
+        return random_key(claim_id, self.seed, *parts)
+
+    def pick(self, *, quick: Value, paper: Value) -> Value:
+        """The setting for the scale of this run.
+
+        >>> Context("paper").pick(quick=10, paper=1000)
+        1000
+        """
+        return quick if self.scale is Scale.QUICK else paper
+
+
+@dataclass(frozen=True)
+class Claim(Shown):
+    """A statement of a paper and the function that looks for evidence.
+
+    Args:
+        id: paper and label, as ``E-prop-4.1`` or ``S-erratum-3``; never changes.
+        title: a few words for tables.
+        statement: the claim in full sentences.
+        paper: E, S or R; see ``finetti.claims.bibliography``.
+        label: where it stands in the paper, as ``Proposition 4.1``.
+        run: measures; imports JAX inside, so that the claim itself loads instantly. Its docstring
+            says what is measured.
+        expected: an erratum's printed form is expected to fail.
+        false_alarm: probability that a true claim turns red by chance, its share of the 1 % that
+            the whole run may have; 0 for identities.
+        erratum: what the paper prints and what its proof gives, where they differ.
+    """
+
+    id: str
+    title: str
+    statement: str
+    paper: str
+    label: str
+    run: Callable[[Context], Evidence]
+    expected: Verdict = Verdict.HOLDS
+    false_alarm: float = 0.0
+    erratum: str | None = None
+
+    def __post_init__(self) -> None:
+        if not ID.fullmatch(self.id) or self.id[0] != self.paper:
+            advice = f"Its first letter is the paper, here {self.paper!r}."
+            raise bad_argument("id", "Claim", "like E-prop-4.1 or S-erratum-3", self.id, advice)
+        if not 0.0 <= self.false_alarm <= 0.01:
+            raise bad_argument("false_alarm", "Claim", "in [0, 0.01]", self.false_alarm)
+        object.__setattr__(self, "expected", Verdict(self.expected))
+
+    @property
+    def measured(self) -> str:
+        """What ``run`` measures, in the words of its docstring (or of its module's)."""
+        module = sys.modules.get(self.run.__module__)
+        text = inspect.getdoc(self.run) or inspect.getdoc(module) or ""
+        return text.strip()
+
+    @property
+    def citation(self) -> str:
+        """Where the claim stands: authors, year, label."""
+        return PAPERS[self.paper].cite(self.label)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "statement": self.statement,
+            "paper": self.paper,
+            "label": self.label,
+            "citation": self.citation,
+            "measured": self.measured,
+            "erratum": self.erratum,
+            "expected": self.expected.value,
+            "false_alarm": self.false_alarm,
+        }
+
+    def __card__(self) -> Card:
+        chance = f"at most {format_number(100 * self.false_alarm)} % if the claim is true"
+        fields = (
+            ("statement", self.statement),
+            ("source", self.citation),
+            ("measured", self.measured or None),
+            ("erratum", self.erratum or "none"),
+            ("expected", self.expected.value),
+            ("false alarm", chance if self.false_alarm else "never: nothing is left to chance"),
+        )
+        return Card(f"{self.id}: {self.title}", fields)

@@ -1,0 +1,1 @@
+"""Claims of paper E: attention through exchangeability and latent variable models."""

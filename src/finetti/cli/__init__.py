@@ -1,0 +1,1 @@
+"""The command `finetti`: one file per command; parses, calls, prints."""

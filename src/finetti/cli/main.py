@@ -1,0 +1,67 @@
+"""The entry of the command ``finetti``. Loads nothing heavy: commands import what they use."""
+
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from finetti._version import __version__
+from finetti.cli.claims import claims
+from finetti.cli.options import DEBUG, Debug
+from finetti.cli.reproduce import reproduce
+from finetti.core.errors import FinettiError
+
+
+class Commands(TyperGroup):
+    """Commands whose errors, where the user can mend them, are one sentence and exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, and say what went wrong."""
+        try:
+            return super().invoke(ctx)
+        except FinettiError as error:
+            if ctx.meta.get(DEBUG):
+                traceback.print_exc()
+            typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(2) from error
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"finetti {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """The statistics of attention: what the papers claim, checked on your machine."""
+
+
+app = typer.Typer(
+    name="finetti",
+    cls=Commands,
+    callback=_root,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit code: 0 as expected, 1 something is not as expected, 2 wrong use.",
+)
+app.command("claims")(claims)
+app.command("reproduce")(reproduce)
+
+
+def main() -> None:
+    """Run ``finetti`` with the arguments of the process."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot write λ or ≤ shows ? and does not end the run.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+    app(prog_name="finetti")

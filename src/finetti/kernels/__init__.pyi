@@ -1,0 +1,10 @@
+from .base import Kernel as Kernel
+from .combine import Product as Product
+from .combine import Scaled as Scaled
+from .combine import Sum as Sum
+from .exponential import Exponential as Exponential
+from .linear import Linear as Linear
+from .matern import Matern as Matern
+from .polynomial import Polynomial as Polynomial
+from .random_features import RandomFeatures as RandomFeatures
+from .rbf import RBF as RBF

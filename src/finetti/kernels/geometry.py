@@ -1,0 +1,105 @@
+"""Inner products and distances between tokens, and the checks made on tokens."""
+
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from finetti.core.arrays import check_positive
+from finetti.core.errors import bad_argument
+from finetti.core.precision import widest_float
+
+
+def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:
+    """The arguments as arrays of one floating dtype and exactly ``rank`` axes; None stays None."""
+    tokens = {name: jnp.asarray(array) for name, array in arrays.items() if array is not None}
+    shape = "(d,)" if rank == 1 else "(L, d)"
+    for name, array in tokens.items():
+        if array.ndim != rank:
+            advice = "Use jax.vmap for batches." if array.ndim > rank else ""
+            raise bad_argument(
+                name, owner, f"an array of shape {shape}", f"shape {array.shape}", advice
+            )
+        if array.size == 0:
+            raise bad_argument(name, owner, "an array with tokens in it", f"shape {array.shape}")
+    first, *others = tokens
+    for name in others:
+        if tokens[name].shape[-1] != tokens[first].shape[-1]:
+            raise bad_argument(
+                name,
+                owner,
+                f"of the same token dimension as `{first}`, {tokens[first].shape[-1]}",
+                tokens[name].shape[-1],
+            )
+    dtype = widest_float(*tokens.values())
+    return tuple(tokens[name].astype(dtype) if name in tokens else None for name in arrays)
+
+
+def as_count(value: Any, argument: str, owner: str) -> int:
+    """``value`` as a Python integer ≥ 1."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = 0
+    if count < 1 or isinstance(value, bool):
+        raise bad_argument(argument, owner, "an integer ≥ 1", value)
+    return count
+
+
+def log_parameter(value: Any, argument: str, owner: str, ranks: tuple[int, ...] = (0,)) -> Array:
+    """The logarithm of a positive parameter: what is learned, so that it stays positive."""
+    check_positive(value, argument, owner)
+    array = jnp.asarray(value)
+    if array.ndim not in ranks:
+        requirement = "a number" if ranks == (0,) else "a number or an array of shape (d,)"
+        raise bad_argument(argument, owner, requirement, f"shape {array.shape}")
+    # The explicit dtype makes the leaf strongly typed: it keeps its type under an optimizer.
+    return jnp.log(jnp.asarray(array, dtype=widest_float(array)))
+
+
+def positive(log_value: Array, dtype: Any, power: float = 1.0) -> Array:
+    """The parameter (or a power of it) in ``dtype``, without loss: cast first, then exp."""
+    return jnp.exp(power * log_value.astype(dtype))
+
+
+def inner_products(xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None) -> Float[Array, "L M"]:
+    """``xs @ ys.T``; among ``xs`` themselves if ``ys`` is None, then with an exact diagonal."""
+    if ys is None:
+        return _with_diagonal(_products(xs, xs), jnp.sum(xs * xs, axis=1))
+    return _products(xs, ys)
+
+
+def squared_distances(
+    xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None
+) -> Float[Array, "L M"]:
+    """‖x‖² + ‖y‖² − 2x·y by one matrix product.
+
+    Cancellation costs about ε‖x‖², hence the tokens are centered first and the result is clamped.
+    """
+    # The distance does not depend on the center, so neither does its gradient.
+    center = jax.lax.stop_gradient(jnp.mean(xs, axis=0, keepdims=True))
+    a = xs - center
+    b = a if ys is None else ys - center
+    norms_a, norms_b = jnp.sum(a * a, axis=1), jnp.sum(b * b, axis=1)
+    squares = jnp.maximum(norms_a[:, None] + norms_b[None, :] - 2 * _products(a, b), 0)
+    return _with_diagonal(squares, jnp.zeros_like(norms_a)) if ys is None else squares
+
+
+@jax.jit  # fuses the sum, so that the (L, M, d) differences never exist in memory
+def exact_squared_distances(
+    xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None
+) -> Float[Array, "L M"]:
+    """Σ (x − y)², slower but without cancellation: for kernels that take the square root of it."""
+    others = xs if ys is None else ys
+    return jnp.sum((xs[:, None, :] - others[None, :, :]) ** 2, axis=-1)
+
+
+def _products(xs: Array, ys: Array) -> Array:
+    # Accelerators round matrix products to 10 bits by default: too coarse for an exponent.
+    return jnp.matmul(xs, ys.T, precision=jax.lax.Precision.HIGHEST)
+
+
+def _with_diagonal(matrix: Array, diagonal: Array) -> Array:
+    return jnp.where(jnp.eye(len(diagonal), dtype=bool), diagonal[:, None], matrix)

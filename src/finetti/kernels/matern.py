@@ -1,0 +1,78 @@
+"""The Matérn kernels with a closed form."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from finetti.core.errors import bad_argument
+from finetti.kernels.geometry import exact_squared_distances, log_parameter
+from finetti.kernels.random_features import FourierFeatures, RandomFeatures, normal_frequencies
+from finetti.kernels.stationary import StationaryKernel
+
+
+class Matern(StationaryKernel):
+    """The Matérn kernel of smoothness ν at r = ‖x − y‖/ℓ.
+
+    ν = 1/2: exp(−r);  ν = 3/2: (1 + √3 r) exp(−√3 r);  ν = 5/2: (1 + √5 r + 5r²/3) exp(−√5 r).
+
+    Args:
+        nu: ν, one of 0.5, 1.5, 2.5; the Gaussian process is differentiable ⌈ν⌉ − 1 times.
+        lengthscale: ℓ > 0, one number or one per coordinate; learned through its logarithm.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(Matern(nu=0.5)(jnp.array([0.0]), jnp.array([1.0]))), 4)  # exp(−1)
+    0.3679
+
+    Reference: Rasmussen and Williams (2006), Gaussian processes for machine learning, (4.17).
+    """
+
+    nu: float = eqx.field(static=True)
+
+    def __init__(self, nu: float = 1.5, lengthscale: Any = 1.0):
+        if nu not in (0.5, 1.5, 2.5):
+            raise bad_argument(
+                "nu", self._name, "0.5, 1.5 or 2.5", nu, "Its limit ν → ∞ is the kernel RBF."
+            )
+        self.nu = float(nu)
+        self.log_lengthscale = log_parameter(lengthscale, "lengthscale", self._name, ranks=(0, 1))
+
+    def _value(self, x: Array, y: Array) -> Array:
+        return jnp.exp(self._log_of_square(jnp.sum(self._scaled(x - y) ** 2)))
+
+    def _gram(self, xs: Array, ys: Array | None) -> Array:
+        return jnp.exp(self._log_gram(xs, ys))
+
+    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
+        # The kernel is linear in r near 0: a rounding error of ε in r² would become √ε.
+        return self._log_of_square(exact_squared_distances(self._scaled(xs), self._scaled(ys)))
+
+    def _log_of_square(self, square: Array) -> Array:
+        """log K as a function of r²."""
+        # The inner `where` keeps the infinite slope of √ at 0 out of the gradient.
+        apart = square > 0
+        root = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1)), 0)
+        t = root * (2 * self.nu) ** 0.5  # √(2ν) r
+        if self.nu == 0.5:
+            return -t
+        return jnp.log1p(t if self.nu == 1.5 else t + t * t / 3) - t
+
+    @property
+    def _methods(self) -> tuple[str, ...]:
+        return ("fourier",)
+
+    def _features_per_draw(self, method: str) -> int:
+        return 2
+
+    def _draw(
+        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
+    ) -> RandomFeatures:
+        key_normal, key_chi = jax.random.split(key)
+        normal = normal_frequencies(key_normal, n_draws, dimension, orthogonal)
+        # The spectral density is Student's t with 2ν degrees of freedom.
+        freedom = 2 * self.nu
+        chi_square = jax.random.chisquare(key_chi, freedom, (n_draws, 1))
+        frequencies = normal * jnp.sqrt(freedom / chi_square)
+        return FourierFeatures(frequencies, self._log_token_scale(dimension), exponent=0.0)

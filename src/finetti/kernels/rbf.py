@@ -1,0 +1,59 @@
+"""The Gaussian kernel."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from finetti.kernels.geometry import log_parameter, squared_distances
+from finetti.kernels.random_features import (
+    FourierFeatures,
+    PositiveFeatures,
+    RandomFeatures,
+    normal_frequencies,
+)
+from finetti.kernels.stationary import StationaryKernel
+
+
+class RBF(StationaryKernel):
+    """The Gaussian kernel, K(x, y) = exp(−‖x − y‖² / (2ℓ²)).
+
+    Args:
+        lengthscale: ℓ > 0, one number or one per coordinate; learned through its logarithm.
+
+    >>> import jax.numpy as jnp
+    >>> similarity = RBF(lengthscale=2.0)(jnp.array([0.0, 0.0]), jnp.array([0.0, 2.0]))
+    >>> round(float(similarity), 4)  # exp(−1/2)
+    0.6065
+
+    Reference: K_RBF below (4.2), paper E, where ℓ = 1.
+    """
+
+    def __init__(self, lengthscale: Any = 1.0):
+        self.log_lengthscale = log_parameter(lengthscale, "lengthscale", self._name, ranks=(0, 1))
+
+    def _value(self, x: Array, y: Array) -> Array:
+        return jnp.exp(-jnp.sum(self._scaled(x - y) ** 2) / 2)
+
+    def _gram(self, xs: Array, ys: Array | None) -> Array:
+        return jnp.exp(self._log_gram(xs, ys))
+
+    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
+        return -squared_distances(self._scaled(xs), self._scaled(ys)) / 2
+
+    @property
+    def _methods(self) -> tuple[str, ...]:
+        return ("fourier", "positive")
+
+    def _features_per_draw(self, method: str) -> int:
+        return 2 if method == "fourier" else 1
+
+    def _draw(
+        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
+    ) -> RandomFeatures:
+        frequencies = normal_frequencies(key, n_draws, dimension, orthogonal)
+        log_scale = self._log_token_scale(dimension)
+        if method == "fourier":
+            return FourierFeatures(frequencies, log_scale, exponent=0.0)
+        # ‖z + z'‖²/2 − ‖z‖² − ‖z'‖² = −‖z − z'‖²/2
+        return PositiveFeatures(frequencies, log_scale, exponent=-1.0)

@@ -1,0 +1,58 @@
+"""What the kernels of the distance ‖x − y‖ share."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from finetti.core.errors import InputError
+from finetti.kernels.base import Kernel, no_features
+from finetti.kernels.geometry import positive
+
+
+class StationaryKernel(Kernel):
+    """Abstract: K(x, y) depends on (x − y)/ℓ only, and K(x, x) = 1."""
+
+    log_lengthscale: Array
+
+    @property
+    def lengthscale(self) -> Array:
+        """ℓ, one number or one per coordinate."""
+        return jnp.exp(self.log_lengthscale)
+
+    @property
+    def is_positive(self) -> bool:
+        """True."""
+        return True
+
+    def feature_dimension(self, d: int) -> None:
+        """None: the feature space has infinite dimension."""
+        return
+
+    def _diagonal(self, xs: Array) -> Array:
+        return jnp.ones_like(xs, shape=xs.shape[:1])
+
+    def _growth(self, xs: Array, ys: Array | None) -> None:
+        return None
+
+    def _remainder(self, xs: Array, ys: Array | None) -> Array:
+        return self._gram(xs, ys)
+
+    def _features(self, xs: Array) -> Array:
+        raise no_features(self)
+
+    def _log_token_scale(self, dimension: int) -> Array:
+        """−log ℓ, checked against the dimension of the tokens."""
+        if self.log_lengthscale.ndim and len(self.log_lengthscale) != dimension:
+            raise InputError(
+                f"The `lengthscale` argument of {self._name} must have one entry per coordinate of "
+                f"the tokens, {dimension}. Got {len(self.log_lengthscale)} entries instead."
+            )
+        return -self.log_lengthscale
+
+    def _scaled(self, tokens: Array | None) -> Any:
+        """Tokens in units of ℓ; one token or many, and None stays None."""
+        if tokens is None:
+            return None
+        factor = positive(self._log_token_scale(tokens.shape[-1]), tokens.dtype)
+        return tokens * jnp.broadcast_to(factor, tokens.shape)

@@ -1,0 +1,5 @@
+"""The HTML page of a run. It reads results and computes nothing."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,11 @@
+from .card import Card as Card
+from .card import Table as Table
+from .charts import line_chart as line_chart
+from .charts import save_chart as save_chart
+from .numbers import format_duration as format_duration
+from .numbers import format_interval as format_interval
+from .numbers import format_number as format_number
+from .numbers import format_value as format_value
+from .page import to_html as to_html
+from .shown import Shown as Shown
+from .terminal import to_text as to_text

@@ -1,0 +1,143 @@
+"""Charts as plain Vega-Lite specifications, and their files. Altair is loaded when first used."""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from finetti.core.errors import InputError, bad_argument
+from finetti.show.channels import axis_channel, color_channels
+from finetti.show.theme import chart_config
+
+SUFFIXES = (".svg", ".png", ".pdf", ".html")
+
+
+def _plain(value: Any, positive: bool) -> Any:
+    """A Python value; numbers that the axis cannot show become gaps."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return value if math.isfinite(value) and (value > 0 or not positive) else None
+
+
+def _rows(
+    records: Iterable[Mapping[str, Any]], fields: list[str], positive: dict[str, bool]
+) -> list[dict[str, Any]]:
+    for field in fields:
+        if any(sign in field for sign in ".[]\\'\""):
+            # Vega reads these as paths into nested records, and would show an empty chart.
+            advice = "Rename the field, and give its name as the title of the axis."
+            raise bad_argument(
+                "records", "line_chart", "named without . [ ] or quotes", field, advice
+            )
+    rows = []
+    for record in records:
+        missing = [field for field in fields if field not in record]
+        if missing:
+            got = f"a record with {', '.join(record) or 'nothing'}"
+            raise bad_argument("records", "line_chart", f"records with {missing[0]!r}", got)
+        rows.append({f: _plain(record[f], positive.get(f, False)) for f in fields})
+    if not rows:
+        raise bad_argument("records", "line_chart", "at least one record", "none")
+    return rows
+
+
+def line_chart(
+    records: Iterable[Mapping[str, Any]],
+    x: str,
+    y: str,
+    color: str | None = None,
+    low: str | None = None,
+    high: str | None = None,
+    reference: str | float | None = None,
+    log_x: bool = False,
+    log_y: bool = False,
+    title: str = "",
+    x_title: str | None = None,
+    y_title: str | None = None,
+) -> dict[str, Any]:
+    """Lines with points of ``y`` against ``x``, one per value of ``color``.
+
+    Args:
+        records: one mapping per point. NaN, infinity, and what a logarithmic axis cannot show,
+            are gaps.
+        x: field on the horizontal axis.
+        y: field on the vertical axis.
+        color: field that tells the lines apart, by color and by shape.
+        low: lower end of the interval of each point, drawn as a band with ``high``.
+        high: upper end of the interval.
+        reference: what theory says, drawn dashed: a number (a horizontal line) or a field.
+        log_x: logarithmic horizontal axis.
+        log_y: logarithmic vertical axis.
+        title: of the chart.
+        x_title: of the horizontal axis; the field's name by default.
+        y_title: of the vertical axis; the field's name by default.
+
+    Returns:
+        A Vega-Lite specification that holds its own data: plain, and ready for JSON.
+    """
+    import altair as alt
+
+    if (low is None) != (high is None):
+        raise bad_argument("low", "line_chart", "given together with high", f"{low}, {high}")
+    curve = reference if isinstance(reference, str) else None
+    level = None if reference is None or isinstance(reference, str) else float(reference)
+    if level is not None and not (math.isfinite(level) and (level > 0 or not log_y)):
+        raise bad_argument("reference", "line_chart", "a number on the vertical axis", level)
+
+    vertical = [field for field in (y, low, high, curve) if field]
+    fields = list(dict.fromkeys(field for field in (x, *vertical, color) if field))
+    rows = _rows(records, fields, {x: log_x, **dict.fromkeys(vertical, log_y)})
+    if low and log_y:
+        # An interval that reaches down to zero has no end on this axis: it ends at the lowest mark.
+        floor = min((row[f] for row in rows for f in vertical if row[f] is not None), default=None)
+        rows = [{**row, low: floor if row[low] is None else row[low]} for row in rows]
+
+    across = [row[x] for row in rows]
+    upward = [row[field] for row in rows for field in vertical]
+    x_axis = axis_channel(alt.X, x, x_title or x, log_x, across)
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x_axis)
+
+    def drawn(field: str, chart: Any = base) -> Any:
+        return chart.encode(y=axis_channel(alt.Y, field, y_title or y, log_y, upward))
+
+    channels = color_channels(rows, color) if color else {}
+    colored = {name: channel for name, channel in channels.items() if name == "color"}
+    layers: list[Any] = []
+    if low and high:
+        layers.append(drawn(low).mark_area(opacity=0.18).encode(y2=alt.Y2(field=high), **colored))
+    layers.append(drawn(y).mark_line().encode(**colored))
+    if curve:
+        detail = {"detail": alt.Detail(field=color, type="nominal")} if color else {}
+        layers.append(drawn(curve).mark_line(style="reference").encode(**detail))
+    if level is not None:
+        flat = alt.Chart(alt.Data(values=[{"level": level}]))
+        layers.append(drawn("level", flat).mark_rule(style="reference"))
+    tips = [alt.Tooltip(field=f, format=".4~g" if f in (x, *vertical) else "") for f in fields]
+    layers.append(drawn(y).mark_point(filled=True, opacity=1).encode(tooltip=tips, **channels))
+    spec = alt.layer(*layers, **({"title": title} if title else {})).to_dict()
+    spec["config"] = chart_config()
+    return spec
+
+
+def save_chart(spec: Mapping[str, Any], path: str | Path) -> Path:
+    """Write a chart as SVG, PNG, PDF, or HTML that works offline, by the suffix of ``path``."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"A chart cannot be written to {path.name!r}. End the name with {', '.join(SUFFIXES)}."
+        )
+    import vl_convert
+
+    # Files leave the page they were made for, so they carry their own paper.
+    chart = {**spec, "background": "white"}
+    if suffix == ".svg":
+        path.write_text(vl_convert.vegalite_to_svg(chart), encoding="utf-8")
+    elif suffix == ".png":
+        path.write_bytes(vl_convert.vegalite_to_png(chart, scale=2))
+    elif suffix == ".pdf":
+        path.write_bytes(vl_convert.vegalite_to_pdf(chart))
+    else:
+        path.write_text(vl_convert.vegalite_to_html(chart, bundle=True), encoding="utf-8")
+    return path

@@ -1,0 +1,27 @@
+"""Objects that show themselves the same way in a terminal and in a notebook."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from finetti.show.card import Card
+from finetti.show.page import to_html
+from finetti.show.terminal import renderable, to_text
+
+
+class Shown(ABC):
+    """Give ``__card__``, get ``print(object)``, Rich output and the notebook's HTML from it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __card__(self) -> Card:
+        """What the object says about itself."""
+
+    def __str__(self) -> str:
+        return to_text(self.__card__())
+
+    def __rich__(self) -> Any:
+        return renderable(self.__card__())
+
+    def _repr_html_(self) -> str:
+        return to_html(self.__card__())

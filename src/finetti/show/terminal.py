@@ -1,0 +1,68 @@
+"""A card as text, for terminals and logs (Rich)."""
+
+import io
+from typing import Any
+
+from finetti.show.card import Card, Table
+from finetti.show.numbers import format_value
+
+
+def is_numeric(table: Table, column: int) -> bool:
+    """Whether a column holds numbers (and perhaps gaps), and so is aligned at the right."""
+    cells = [row[column] for row in table.rows if row[column] is not None]
+    numbers = [not isinstance(cell, bool | str) and hasattr(cell, "__float__") for cell in cells]
+    return bool(cells) and all(numbers)
+
+
+def renderable_table(table: Table) -> Any:
+    """A Rich table. Content is text, never markup: brackets in a title stay brackets."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    title = Text(table.title, style="bold") if table.title else None
+    shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(table.columns):
+        justify = "right" if is_numeric(table, index) else "left"
+        shown.add_column(Text(column), justify=justify, overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(Text(format_value(cell)) for cell in row))
+    return shown
+
+
+def renderable(card: Card) -> Any:
+    """What a Rich console prints for ``card``."""
+    from rich.console import Group
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    parts: list[Any] = [Text(card.title, style="bold")]
+    if card.fields:
+        grid = RichTable.grid(padding=(0, 2))
+        grid.add_column(style="cyan", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in card.fields:
+            grid.add_row(Text(name), Text(format_value(value)))
+        parts.append(grid)
+    parts += [renderable_table(table) for table in card.tables]
+    parts += [Text(note, style="italic") for note in card.notes]
+    return Group(*parts)
+
+
+def to_text(card: Card, width: int | None = None, color: bool = False) -> str:
+    """``card`` as text, as wide as the terminal (or ``COLUMNS``) unless ``width`` is given.
+
+    ``color=True`` adds the terminal's color codes, unless ``NO_COLOR`` is set.
+    """
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        force_jupyter=False,
+    )
+    with console.capture() as capture:
+        console.print(renderable(card))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())

@@ -1,0 +1,183 @@
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from finetti.claims import PAPERS, Claim, Evidence, Ledger, bibtex, close, load_ledger
+from finetti.core.errors import FinettiError, InputError
+
+
+def run(context):
+    """Nothing but zero."""
+    return Evidence((close("zero", 0.0, 1.0),))
+
+
+def claim(claim_id, **fields):
+    return Claim(claim_id, "a title", "A statement.", claim_id[0], "Label 1", run, **fields)
+
+
+IDS = ["R-table", "E-prop-4.10", "S-erratum-3", "E-prop-4.2", "E-prop-4.1-bias", "E-prop-4.1"]
+LEDGER = Ledger(tuple(map(claim, IDS)))
+
+
+def ids(claims):
+    return [each.id for each in claims]
+
+
+def test_order_is_that_of_the_papers_and_then_natural():
+    assert ids(LEDGER) == [
+        "E-prop-4.1",
+        "E-prop-4.1-bias",
+        "E-prop-4.2",
+        "E-prop-4.10",
+        "S-erratum-3",
+        "R-table",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("e-PROP-4.1", ["E-prop-4.1"]),
+        ("E-prop-4.1*", ["E-prop-4.1", "E-prop-4.1-bias", "E-prop-4.10"]),
+        ("S", ["S-erratum-3"]),
+        ("bias", ["E-prop-4.1-bias"]),
+        ("R-table, S-*, ", ["S-erratum-3", "R-table"]),
+        ("*", ids(LEDGER)),
+    ],
+)
+def test_select(pattern, found):
+    assert ids(LEDGER.select(pattern)) == found
+
+
+@pytest.mark.parametrize("pattern", ["E-prop-4.3", "S-*, E-prop-4.3", "E-prop-4.3*"])
+def test_a_pattern_without_match_names_the_nearest_ids(pattern):
+    with pytest.raises(FinettiError, match=r"'E-prop-4\.3\*?'\. The nearest: .*E-prop-4\.[12]"):
+        LEDGER.select(pattern)
+
+
+def test_an_empty_pattern_does_not_mean_everything():
+    with pytest.raises(FinettiError, match="names no claim"):
+        LEDGER.select(" , ")
+
+
+def test_get_ignores_case_and_advises():
+    assert LEDGER.get("r-TABLE").id == "R-table"
+    with pytest.raises(FinettiError, match="R-table"):
+        LEDGER.get("R-tabel")
+    with pytest.raises(FinettiError, match="empty"):
+        Ledger(()).get("R-table")
+
+
+def test_duplicates_are_refused():
+    with pytest.raises(FinettiError, match=r"E-prop-4\.2"):
+        Ledger((claim("E-prop-4.2"), claim("E-prop-4.2")))
+
+
+@pytest.mark.parametrize("claim_id", ["X-prop-1", "E", "E-", "E-Prop-1", "E-prop-4.", "E prop"])
+def test_ids_are_checked(claim_id):
+    with pytest.raises(InputError, match=r"E-prop-4\.1 or S-erratum-3"):
+        claim(claim_id)
+
+
+def test_the_paper_must_be_that_of_the_id():
+    with pytest.raises(InputError, match="'S'"):
+        Claim("E-prop-1", "", "", "S", "", run)
+
+
+def test_a_share_above_one_percent_is_refused():
+    with pytest.raises(InputError, match="false_alarm"):
+        claim("E-prop-1", false_alarm=0.05)
+
+
+CLAIM_FILE = """
+from finetti.claims.claim import Claim, Evidence, close
+
+def run(context):
+    "Zero."
+    import jax
+    return Evidence((close("zero", 0.0, 1.0),))
+
+CLAIM = Claim("{id}", "title", "Statement.", "{paper}", "Label", run)
+"""
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch, request):
+    """A package of claims with a name of its own, since imports are cached by name."""
+    name = f"shelf_{abs(hash(request.node.name))}"
+    monkeypatch.syspath_prepend(tmp_path)
+    write(tmp_path / name / "__init__.py", "")
+    write(tmp_path / name / "loose.py", CLAIM_FILE.format(id="E-loose", paper="E"))
+    write(tmp_path / name / "one" / "__init__.py", "")
+    write(tmp_path / name / "one" / "helper.py", "x = 1")
+    write(tmp_path / name / "one" / "a.py", CLAIM_FILE.format(id="E-eq-1", paper="E"))
+    write(tmp_path / name / "one" / "deep" / "__init__.py", "")
+    write(tmp_path / name / "one" / "deep" / "b.py", CLAIM_FILE.format(id="S-eq-2", paper="S"))
+    return name, tmp_path / name
+
+
+def test_claims_are_found_in_subpackages_at_any_depth(shelf):
+    assert ids(load_ledger(shelf[0])) == ["E-eq-1", "S-eq-2"]
+
+
+def test_the_same_id_in_two_files_is_refused(shelf):
+    write(shelf[1] / "one" / "c.py", CLAIM_FILE.format(id="E-eq-1", paper="E"))
+    with pytest.raises(FinettiError, match="Two claims have the id E-eq-1"):
+        load_ledger(shelf[0])
+
+
+def test_a_claim_file_that_cannot_be_imported_is_not_skipped(shelf):
+    write(shelf[1] / "one" / "c.py", "import no_such_module")
+    with pytest.raises(ModuleNotFoundError):
+        load_ledger(shelf[0])
+
+
+def test_something_else_called_claim_is_refused(shelf):
+    write(shelf[1] / "one" / "c.py", "CLAIM = 3")
+    with pytest.raises(FinettiError, match=r"one\.c is not a Claim"):
+        load_ledger(shelf[0])
+
+
+def test_the_whole_ledger_loads_without_jax():
+    code = (
+        "import sys; from finetti.claims import load_ledger; str(load_ledger()); "
+        "sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_whole_run_is_wrong_by_chance_at_most_once_in_a_hundred():
+    assert load_ledger().false_alarm <= 0.01
+
+
+def test_every_claim_says_what_it_measures_and_every_expected_failure_is_an_erratum():
+    for each in load_ledger():
+        assert each.measured, each.id
+        assert each.expected == "holds" or each.erratum, each.id
+
+
+def test_a_claim_shows_everything_there_is_to_know():
+    shown = str(claim("S-erratum-3", expected="fails", erratum="Prints 2.", false_alarm=0.002))
+    for part in ("A statement.", "Edelman", "Nothing but zero.", "Prints 2.", "fails", "0.2 %"):
+        assert part in shown
+
+
+def test_bibtex_of_one_and_of_all():
+    entries = bibtex().split("\n\n")
+    assert [entry.splitlines()[0] for entry in entries] == [
+        "@misc{zhang2022,",
+        "@inproceedings{edelman2022,",
+        "@inproceedings{fu2023,",
+    ]
+    assert bibtex("S") == entries[1]
+    assert all(entry.count("{") == entry.count("}") for entry in entries)
+    assert [paper.arxiv for paper in PAPERS.values()] == ["2212.14852", "2110.10090", "2307.11353"]
+    with pytest.raises(InputError, match="E, S or R"):
+        bibtex("X")

@@ -1,0 +1,198 @@
+import json
+import math
+import os
+import platform
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from finetti.claims import (
+    Claim,
+    Context,
+    Evidence,
+    Measurement,
+    Verdict,
+    at_least,
+    at_most,
+    close,
+    provenance,
+    results_document,
+    run_claim,
+    run_claims,
+    within,
+)
+from finetti.core.errors import InputError
+from finetti.show import Table
+
+NAN = math.nan
+YES = close("yes", 0.0, 1.0)
+NO = close("no", 2.0, 1.0)
+UNSURE = at_least("unsure", 1.0, 1.0, interval=(0.9, 1.1))
+
+
+def claim(run, claim_id="E-eq-1", **fields):
+    return Claim(claim_id, "a title", "A statement.", claim_id[0], "(1)", run, **fields)
+
+
+@pytest.mark.parametrize(
+    ("measurement", "holds"),
+    [
+        (at_most("a", 1.0, 1.0), True),
+        (at_most("a", 1.1, 1.0), False),
+        (at_most("a", 0.9, 1.0, interval=(0.8, 1.01)), None),
+        (at_most("a", 1.2, 1.0, interval=(1.1, 1.3)), False),
+        (at_least("a", 1.0, 1.0), True),
+        (at_least("a", 1.2, 1.0, interval=(1.1, 1.3)), True),
+        (at_least("a", 0.9, 1.0), False),
+        (within("a", 0.5, 0.0, 1.0, interval=(0.4, 0.6)), True),
+        (within("a", 0.5, 0.0, 1.0, interval=(-0.4, 1.6)), None),
+        (within("a", 2.0, 0.0, 1.0), False),
+        (close("a", -3.0, 1.0), False),
+        (close("a", jnp.float32(0.5), 1.0), True),
+        (at_most("a", math.inf, 1.0), False),
+    ],
+)
+def test_rules(measurement, holds):
+    assert measurement.holds is holds
+    assert bool(measurement.reason) is (holds is None)
+
+
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        at_most("a", NAN, 1.0),
+        at_least("a", NAN, 1.0),
+        within("a", NAN, 0.0, 1.0),
+        close("a", NAN, 1.0),
+        at_most("a", 0.0, 1.0, interval=(NAN, 0.5)),
+        Measurement("a", NAN, "any", True),
+        Measurement("a", NAN, "any", False),
+    ],
+)
+def test_nan_decides_nothing(measurement):
+    assert measurement.holds is None
+    assert "not a number" in measurement.reason
+
+
+@pytest.mark.parametrize(
+    ("measurements", "verdict", "decisive"),
+    [
+        ((YES, YES), "holds", YES),
+        ((YES, UNSURE), "inconclusive", UNSURE),
+        ((YES, UNSURE, NO), "fails", NO),
+        ((), "inconclusive", None),
+    ],
+)
+def test_verdict_and_the_reason_for_it(measurements, verdict, decisive):
+    evidence = Evidence(measurements)
+    assert evidence.verdict == verdict
+    assert evidence.decisive is decisive
+    assert (decisive.name if decisive else "Nothing") in evidence.reason
+
+
+def test_context():
+    context = Context("paper", 3)
+    assert context.pick(quick=1, paper=2) == 2
+    draws = context.generator("E-eq-1", "data").normal(size=3)
+    np.testing.assert_array_equal(
+        draws, Context("quick", 3).generator("E-eq-1", "data").normal(size=3)
+    )
+    assert (draws != Context("paper", 4).generator("E-eq-1", "data").normal(size=3)).all()
+    with pytest.raises(InputError, match="quick or paper"):
+        Context("huge")
+
+
+def test_claims_run_in_float64_whatever_the_program():
+    import jax
+
+    with jax.enable_x64(False):
+        seen = []
+        run_claim(
+            claim(lambda context: seen.append(jnp.ones(2).dtype) or Evidence((YES,))), Context()
+        )
+        assert seen == [jnp.float64]
+        assert jnp.ones(2).dtype == jnp.float32
+
+
+def test_an_expected_failure_is_as_expected():
+    failing = claim(lambda context: Evidence((NO,)), expected=Verdict.FAILS)
+    assert run_claim(failing, Context()).as_expected
+    assert not run_claim(claim(failing.run), Context()).as_expected
+
+
+@pytest.mark.parametrize("expected", list(Verdict))
+def test_a_claim_that_raises_is_never_as_expected(expected):
+    def run(context):
+        raise RuntimeError("no luck")
+
+    result = run_claim(claim(run, expected=expected), Context())
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert not result.as_expected
+    assert "no luck" in result.reason
+    assert "Traceback" in (result.error or "")
+    assert os.path.dirname(__file__) not in (result.error or "")
+
+
+def test_something_other_than_evidence_is_an_error():
+    result = run_claim(claim(lambda context: True), Context())
+    assert "must return Evidence" in (result.error or "")
+
+
+def test_ctrl_c_goes_through_and_finished_results_stay():
+    def interrupted(context):
+        raise KeyboardInterrupt
+
+    claims = [claim(lambda context: Evidence((YES,))), claim(interrupted, "E-eq-2")]
+    started, finished, kept = [], [], []
+
+    def consume():
+        for result in run_claims(claims, Context(), started.append, finished.append):
+            kept.append(result)
+
+    with pytest.raises(KeyboardInterrupt):
+        consume()
+    assert started == claims
+    assert [result.claim.id for result in kept] == ["E-eq-1"]
+    assert finished == kept
+
+
+def test_the_document_is_strict_json_and_keeps_everything():
+    evidence = Evidence(
+        (
+            at_most("a", np.float64(0.5), 1.0, interval=(0.4, 0.6), unit="bits"),
+            close("b", NAN, 1.0),
+        ),
+        note="n",
+        charts=({"data": {"values": [{"x": np.int64(1)}]}},),
+        tables=(Table("t", ("a", "b"), ((jnp.ones(()), math.inf),)),),
+    )
+    context = Context("quick", 5)
+    results = list(run_claims([claim(lambda context: evidence, false_alarm=0.001)], context))
+    document = results_document(results, provenance(context), selected=2)
+    plain = json.loads(json.dumps(document, allow_nan=False))
+    assert plain == document
+    (row,) = plain["results"]
+    assert plain["complete"] is False
+    assert row["measurements"][0] == {
+        "name": "a",
+        "value": 0.5,
+        "interval": [0.4, 0.6],
+        "unit": "bits",
+        "rule": "≤ 1",
+        "holds": True,
+        "reason": "",
+    }
+    assert row["measurements"][1]["value"] == "NaN"
+    assert row["tables"] == [{"title": "t", "columns": ["a", "b"], "rows": [[1.0, "Infinity"]]}]
+    assert row["verdict"] == "inconclusive"
+    assert row["false_alarm"] == 0.001
+
+
+def test_provenance_says_how_but_not_where():
+    made_by = provenance(Context("quick", 5))
+    assert made_by["seed"] == 5
+    assert made_by["time"].endswith("+00:00")
+    text = json.dumps(made_by)
+    assert platform.node() not in text
+    assert "/" not in text

@@ -1,0 +1,327 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+import finetti.claims
+from finetti._version import __version__
+from finetti.claims import Claim, Evidence, Ledger, Verdict, close
+from finetti.cli.main import app
+from finetti.core.errors import FinettiError
+
+
+def yes(context):
+    """Zero."""
+    return Evidence((close("the zero", 3e-16, 1e-10),))
+
+
+def no(context):
+    return Evidence((close("the one", 1.0, 1e-10),))
+
+
+def breaks(context):
+    raise RuntimeError("no luck")
+
+
+def claim(claim_id, run, **fields):
+    return Claim(claim_id, "title [b]x[/b]", "A statement.", claim_id[0], "(1)", run, **fields)
+
+
+GOOD = (claim("E-eq-1", yes), claim("S-erratum-3", no, expected=Verdict.FAILS, erratum="Prints 2."))
+
+
+@pytest.fixture
+def finetti_command(monkeypatch):
+    """The command with a ledger of the test's own."""
+
+    def run(*arguments, claims=GOOD, **options):
+        monkeypatch.setattr(finetti.claims, "load_ledger", lambda: Ledger(claims))
+        return CliRunner().invoke(app, arguments, **options)
+
+    return run
+
+
+def python(*arguments, **options):
+    command = [sys.executable, "-W", "error", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, **options
+    )
+
+
+def is_one_sentence_of_advice(result):
+    return (
+        result.exit_code == 2
+        and result.stderr.count("\n") == 1
+        and "Traceback" not in result.stderr
+    )
+
+
+def test_version():
+    done = python("-m", "finetti", "--version")
+    assert (done.returncode, done.stdout) == (0, f"finetti {__version__}\n")
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from finetti.cli.main import main\n"
+        "sys.argv = ['finetti', *sys.argv[1:]]\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n"
+        "    heavy = {'jax', 'numpy', 'scipy', 'altair', 'vl_convert', 'jinja2', 'equinox'}\n"
+        "    print('LOADED', sorted(heavy & set(sys.modules)))\n"
+    )
+    for arguments in (["--help"], ["reproduce", "--help"], ["claims", "--help"]):
+        done = python("-c", code, *arguments)
+        assert "Usage: finetti" in done.stdout
+        assert done.stdout.endswith("LOADED []\n"), done.stdout[-200:]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--bogus"], ["bogus"], ["claims", "--bogus"], ["reproduce", "x"]]
+)
+def test_unknown_words_are_wrong_use(finetti_command, arguments):
+    result = finetti_command(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("option", [("--scale", "huge"), ("--seed", "-1"), ("--seed", "x")])
+def test_values_out_of_range_are_wrong_use(finetti_command, option):
+    assert finetti_command("reproduce", *option).exit_code == 2
+
+
+def test_claims_are_listed(finetti_command):
+    result = finetti_command("claims")
+    assert result.exit_code == 0
+    for part in ("E-eq-1", "S-erratum-3", "title [b]x[/b]", "Zhang et al. (2022), (1)", "fails"):
+        assert part in result.stdout
+    assert "S-erratum-3" not in finetti_command("claims", "--paper", "e").stdout
+
+
+def test_one_claim_is_explained(finetti_command):
+    result = finetti_command("claims", "s-ERRATUM-3")
+    assert result.exit_code == 0
+    for part in ("A statement.", "Edelman", "Prints 2.", "fails", "nothing is left to chance"):
+        assert part in result.stdout
+
+
+def test_an_unknown_id_names_the_nearest(finetti_command):
+    result = finetti_command("claims", "S-eratum-3")
+    assert is_one_sentence_of_advice(result)
+    assert "S-erratum-3" in result.stderr
+
+
+def test_cite(finetti_command):
+    assert finetti_command("claims", "--cite").stdout.count("@") == 3
+    assert finetti_command("claims", "S-erratum-3", "--cite").stdout.startswith("@inproceedings{ed")
+    assert list(
+        json.loads(finetti_command("claims", "--cite", "--paper", "R", "--json").stdout)
+    ) == ["fu2023"]
+
+
+def test_claims_as_json(finetti_command):
+    listed = json.loads(finetti_command("claims", "--json").stdout)
+    assert [each["id"] for each in listed] == ["E-eq-1", "S-erratum-3"]
+    assert json.loads(finetti_command("claims", "E-eq-1", "--json").stdout) == listed[0]
+
+
+def test_reproduce_shows_verdicts(finetti_command):
+    result = finetti_command("reproduce")
+    assert result.exit_code == 0
+    for part in ("✓ holds", "✗ fails, as expected", "3e-16 ≤ 1e-10", "1, not ≤ 1e-10"):
+        assert part in result.stdout
+    assert "2 of 2 verdicts as expected (scale quick, seed 0" in result.stdout
+    assert "Add --out DIR" in result.stdout
+    assert result.stderr == ""  # not a terminal: no progress bar
+
+
+@pytest.mark.parametrize("run", [no, breaks])
+def test_one_surprise_is_exit_code_1(finetti_command, run):
+    result = finetti_command("reproduce", claims=(*GOOD, claim("R-table", run)))
+    assert result.exit_code == 1
+    assert "expected: holds" in result.stdout
+    assert "2 of 3 verdicts" in result.stdout
+    assert "Traceback" not in result.stdout
+
+
+def test_debug_shows_why_a_claim_broke(finetti_command):
+    result = finetti_command("reproduce", "--debug", claims=(claim("R-table", breaks),))
+    assert "Traceback" in result.stdout
+    assert result.exit_code == 1
+
+
+def test_only(finetti_command):
+    result = finetti_command("reproduce", "--only", "s-*", "--seed", "3", "--scale", "PAPER")
+    assert "E-eq-1" not in result.stdout
+    assert "1 of 1 verdicts as expected (scale paper, seed 3" in result.stdout
+    wrong = finetti_command("reproduce", "--only", "E-eq-2")
+    assert is_one_sentence_of_advice(wrong)
+    assert "E-eq-1" in wrong.stderr
+
+
+def test_an_empty_ledger_is_not_a_success(finetti_command):
+    assert is_one_sentence_of_advice(finetti_command("reproduce", claims=()))
+    assert finetti_command("claims", claims=()).exit_code == 0
+
+
+def test_json_is_the_only_thing_on_stdout(finetti_command):
+    result = finetti_command("reproduce", "--json", claims=(*GOOD, claim("R-table", breaks)))
+    document = json.loads(result.stdout)
+    assert [each["as_expected"] for each in document["results"]] == [True, True, False]
+    assert document["complete"] is True
+    assert "2 of 3 verdicts" in result.stderr
+    assert result.exit_code == 1
+
+
+def test_quiet_is_one_line(finetti_command):
+    result = finetti_command("reproduce", "--quiet")
+    assert result.stdout.count("\n") == 1
+    assert result.stdout.startswith("2 of 2 verdicts")
+
+
+def test_out_holds_data_and_report(finetti_command, tmp_path):
+    result = finetti_command("reproduce", "--out", str(tmp_path / "a" / "b"))
+    assert result.exit_code == 0
+    assert f"Report: {tmp_path / 'a' / 'b' / 'report.html'}" in result.stdout
+    assert len(json.loads((tmp_path / "a" / "b" / "results.json").read_text())["results"]) == 2
+    assert "2 of 2 verdicts as expected" in (tmp_path / "a" / "b" / "report.html").read_text()
+
+
+def test_out_is_checked_before_anything_runs(finetti_command, tmp_path):
+    ran = []
+    (tmp_path / "file").write_text("")
+    spy = claim("E-eq-1", lambda context: ran.append(1) or yes(context))
+    result = finetti_command("reproduce", "--out", str(tmp_path / "file"), claims=(spy,))
+    assert is_one_sentence_of_advice(result)
+    assert "--out" in result.stderr
+    assert not ran
+
+
+def test_trouble_with_the_files_does_not_cost_the_verdicts(finetti_command, tmp_path):
+    (tmp_path / "results.json").mkdir()
+    result = finetti_command("reproduce", "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert "2 of 2 verdicts" in result.stdout
+    assert "cannot be written" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--debug", "claims", "X"), ("claims", "X", "--debug")])
+def test_debug_shows_the_traceback_of_an_error(finetti_command, arguments):
+    result = finetti_command(*arguments)
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: There is no claim 'X'.")
+
+
+def test_unexpected_errors_are_not_hidden(monkeypatch):
+    def broken():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(finetti.claims, "load_ledger", broken)
+    assert isinstance(CliRunner().invoke(app, ["claims"]).exception, ZeroDivisionError)
+
+
+def test_a_sentence_on_several_lines_becomes_one(monkeypatch):
+    def broken():
+        raise FinettiError("one\n  two")
+
+    monkeypatch.setattr(finetti.claims, "load_ledger", broken)
+    assert CliRunner().invoke(app, ["claims"]).stderr == "Error: one two\n"
+
+
+SLOW = """
+import sys, time
+import finetti.claims
+from finetti.claims import Claim, Evidence, Ledger, close
+from finetti.cli.main import main
+
+def fast(context):
+    return Evidence((close("zero", 0.0, 1.0),))
+
+def slow(context):
+    time.sleep(60)
+
+claims = (
+    Claim("E-eq-1", "≤ fast", "S.", "E", "(1)", fast),
+    Claim("E-eq-2", "slow", "S.", "E", "(2)", slow),
+)
+finetti.claims.load_ledger = lambda: Ledger(claims)
+main()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent the POSIX way")
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW, encoding="utf-8")
+    out = tmp_path / "out"
+    command = [sys.executable, str(script), "reproduce", "--json", "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 40
+    while not (out / "results.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=40)
+    assert process.returncode == 130, stderr
+    document = json.loads(stdout)
+    assert document["complete"] is False
+    assert [each["id"] for each in document["results"]] == ["E-eq-1"]
+    assert "1 of 1 verdicts as expected" in stderr
+    assert "1 of 2 claims not run" in stderr
+    assert json.loads((out / "results.json").read_text()) == document
+    assert (out / "report.html").exists()
+
+
+def test_color_and_progress_on_a_terminal_only_without_no_color(tmp_path):
+    pty = pytest.importorskip("pty", reason="pseudo-terminals are a POSIX thing")
+    script = tmp_path / "fast.py"
+    script.write_text(SLOW.replace("time.sleep(60)", "return fast(context)"), encoding="utf-8")
+
+    def on_terminal(**environment):
+        leader, follower = pty.openpty()
+        clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+        process = subprocess.Popen(
+            [sys.executable, str(script), "reproduce"],
+            stdout=follower,
+            stderr=follower,
+            env={**clean, "TERM": "xterm-256color", "COLUMNS": "100", **environment},
+        )
+        os.close(follower)
+        text = b""
+        while True:
+            try:
+                chunk = os.read(leader, 4096)
+            except OSError:
+                break
+            if not chunk:
+                break
+            text += chunk
+        os.close(leader)
+        assert process.wait(timeout=30) == 0
+        return text.decode()
+
+    colored = on_terminal()
+    assert "\x1b[32m" in colored  # green verdicts
+    assert "0/2" in colored  # the bar
+    assert "\x1b[32m" not in on_terminal(NO_COLOR="1")
+
+
+def test_a_terminal_that_knows_only_ascii_survives(tmp_path):
+    script = tmp_path / "fast.py"
+    script.write_text(SLOW.replace("time.sleep(60)", "return fast(context)"), encoding="utf-8")
+    done = python(script, "reproduce", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 verdicts" in done.stdout
+
+
+def test_the_real_ledger_is_listed():
+    done = python("-m", "finetti", "claims", "--json")
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(done.stdout), list)

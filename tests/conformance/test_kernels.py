@@ -1,0 +1,382 @@
+"""What every kernel promises, member by member."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.precision import float64_inside
+from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
+
+ARD = jnp.array([0.6, 1.0, 1.9])
+MEMBERS = {
+    "rbf": RBF(0.7),
+    "rbf-ard": RBF(ARD),
+    "exponential": Exponential(0.6),
+    "linear": Linear(),
+    "polynomial-3": Polynomial(3, scale=0.5, bias=0.8),
+    "polynomial-2": Polynomial(2, scale=1.3),
+    "polynomial-2-homogeneous": Polynomial(2, bias=0.0),
+    "matern-1/2": Matern(0.5, 1.3),
+    "matern-3/2": Matern(1.5, 0.8),
+    "matern-5/2": Matern(2.5, ARD),
+    "scaled": 2.5 * RBF(0.9),
+    "sum": RBF(1.2) + Linear(),
+    "sum-growing": RBF(0.8) + Exponential(0.5),
+    "sum-finite": Linear() + 0.3 * Polynomial(2),
+    "product": Exponential(0.4) * RBF(1.1),
+    "product-growing": Exponential(0.4) * (0.5 * Exponential(0.3)),
+    "product-finite": Linear() * Polynomial(2, bias=0.0),
+    "nested": (Matern(2.5) + 2.0 * Exponential(0.3)) * RBF(1.7),
+}
+POSITIVE = [name for name, kernel in MEMBERS.items() if kernel.is_positive]
+FINITE = [name for name, kernel in MEMBERS.items() if kernel.feature_dimension(3) is not None]
+RANDOM = {
+    (name, method)
+    for name, kernel in MEMBERS.items()
+    for method in ("fourier", "positive")
+    if not any(part in name for part in ("linear", "polynomial", "finite")) and name != "sum"
+    if method == "fourier" or not ("matern" in name or name == "nested")
+}
+
+# Enough for what depends on the arithmetic of a kernel rather than on its formula.
+KINDS = ["rbf", "exponential", "linear", "polynomial-3", "matern-1/2", "nested"]
+MAPS = [("rbf", "fourier"), ("exponential", "positive"), ("product", "fourier")]
+
+members = pytest.mark.parametrize("kernel", MEMBERS.values(), ids=MEMBERS.keys())
+
+
+def tokens(seed, n, d=3, size=0.7):
+    return size * jax.random.normal(jax.random.key(seed), (n, d))
+
+
+def close(actual, expected, tolerance):
+    scale = max(1.0, float(jnp.abs(expected).max()))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * scale)
+
+
+@members
+def test_gram_is_symmetric_and_positive_semidefinite(kernel):
+    gram = kernel.gram(tokens(0, 30))
+    assert (gram == gram.T).all()
+    assert jnp.linalg.eigvalsh(gram).min() >= -1e-10 * 30
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_gram_is_bitwise_symmetric_at_odd_sizes(name, dtype):
+    gram = MEMBERS[name].gram(tokens(1, 259, 3).astype(dtype))
+    assert (gram == gram.T).all()
+
+
+@members
+def test_gram_is_the_loop_over_pairs(kernel):
+    xs, ys = tokens(2, 6), tokens(3, 5)
+    close(kernel.gram(xs, ys), jnp.array([[kernel(x, y) for y in ys] for x in xs]), 1e-12)
+    close(kernel.gram(xs), jnp.array([[kernel(x, y) for y in xs] for x in xs]), 1e-12)
+
+
+@members
+def test_diagonal_is_the_diagonal_of_gram(kernel):
+    xs = tokens(4, 6) + 3.0  # off center, where cancellation would show
+    np.testing.assert_allclose(kernel.diagonal(xs), jnp.diagonal(kernel.gram(xs)), rtol=1e-15)
+    close(kernel.diagonal(xs), jnp.array([kernel(x, x) for x in xs]), 1e-12)
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+def test_log_gram_is_the_logarithm_of_gram(name):
+    kernel, xs, ys = MEMBERS[name], tokens(5, 6), tokens(6, 5)
+    close(kernel.log_gram(xs, ys), jnp.log(kernel.gram(xs, ys)), 1e-12)
+    close(kernel.log_gram(xs), jnp.log(kernel.gram(xs)), 1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(MEMBERS.keys() - POSITIVE))
+def test_kernels_with_negative_values_refuse_a_logarithm(name):
+    kernel, xs = MEMBERS[name], tokens(7, 40, size=3.0)
+    assert kernel.gram(xs).min() < 0
+    with pytest.raises(UnsupportedError, match="negative values"):
+        kernel.log_gram(xs)
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+def test_positive_kernels_are_nonnegative(name):
+    assert MEMBERS[name].gram(tokens(7, 40, size=3.0)).min() >= 0
+
+
+@members
+def test_gram_over_divides_by_the_exponential_of_the_shift(kernel):
+    xs, ys = tokens(8, 6), tokens(9, 5)
+    shift = jax.random.normal(jax.random.key(10), (6, 5))
+    close(kernel.gram_over(xs, ys, shift), kernel.gram(xs, ys) * jnp.exp(-shift), 1e-13)
+    close(kernel.gram_over(xs, None, 0.5), kernel.gram(xs) * jnp.exp(-0.5), 1e-13)
+
+
+@members
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_gram_over_its_growth_is_finite_and_of_polynomial_size(kernel, dtype):
+    xs = tokens(11, 6).astype(dtype)
+    xs = xs * (5000**0.5 / jnp.linalg.norm(xs, axis=1, keepdims=True))
+    growth = kernel.growth(xs)
+    ratio = kernel.gram_over(xs, None, 0.0 if growth is None else growth)
+    assert jnp.isfinite(ratio).all()
+    assert jnp.abs(ratio).max() <= 5001.0**3
+    if growth is not None:
+        assert not jnp.isfinite(kernel.gram(xs)).all()
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_features_give_the_gram_matrix_exactly(name):
+    kernel, xs, ys = MEMBERS[name], tokens(12, 6), tokens(13, 5)
+    features = kernel.features(xs)
+    assert features.shape == (6, kernel.feature_dimension(3))
+    close(features @ kernel.features(ys).T, kernel.gram(xs, ys), 1e-10)
+
+
+@pytest.mark.parametrize("name", sorted(MEMBERS.keys() - FINITE))
+def test_kernels_of_infinite_dimension_refuse_features(name):
+    with pytest.raises(UnsupportedError, match=r"no finite feature map\. Use `random_features`"):
+        MEMBERS[name].features(tokens(14, 4))
+
+
+def estimates(kernel, method, orthogonal, n_features, n_keys, xs, ys):
+    def estimate(key):
+        features = kernel.random_features(key, n_features, 3, method, orthogonal)
+        return features(xs) @ features(ys).T
+
+    return jax.vmap(estimate)(jax.random.split(jax.random.key(15), n_keys))
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "orthogonal"),
+    [(*each, False) for each in sorted(RANDOM)]
+    + [(*each, True) for each in [*MAPS, ("matern-3/2", "fourier")]],
+)
+def test_random_features_are_unbiased(name, method, orthogonal):
+    kernel, xs, ys = MEMBERS[name], tokens(16, 6, size=0.3), tokens(17, 5, size=0.3)
+    n_keys, gram = 1000, kernel.gram(xs, ys)
+    values = estimates(kernel, method, orthogonal, 32, n_keys, xs, ys)
+    standard_errors = jnp.std(values, axis=0) / n_keys**0.5
+    assert (standard_errors < 0.05 * gram.mean()).all()  # the test has power
+    assert (jnp.abs(values.mean(axis=0) - gram) <= 4 * standard_errors).all()
+
+
+@pytest.mark.parametrize(("name", "method"), MAPS)
+def test_error_of_random_features_falls_with_the_root_of_their_number(name, method):
+    kernel, xs, ys = MEMBERS[name], tokens(16, 6, size=0.3), tokens(17, 5, size=0.3)
+    n_keys, logs, variance = 250, [], 0.0
+    for n_features in (32, 512):
+        values = estimates(kernel, method, False, n_features, n_keys, xs, ys)
+        squares = jnp.mean((values - kernel.gram(xs, ys)[None]) ** 2, axis=(1, 2))  # one per key
+        logs.append(float(jnp.log(squares.mean())) / 2)
+        # The delta method: the relative variance of the mean square, halved by the root.
+        variance += float(jnp.var(squares) / squares.mean() ** 2) / n_keys / 4
+    slope, standard_error = (logs[1] - logs[0]) / np.log(16), variance**0.5 / np.log(16)
+    assert standard_error < 0.05
+    assert abs(slope + 0.5) <= 4 * standard_error
+
+
+@pytest.mark.parametrize("name", sorted(MEMBERS.keys() - {name for name, _ in RANDOM}))
+def test_kernels_without_spectral_form_refuse_random_features(name):
+    advice = "Use `features`" if name in FINITE else "Use those of its parts"
+    with pytest.raises(UnsupportedError, match=advice):
+        MEMBERS[name].random_features(jax.random.key(0), 32, 3)
+
+
+def central_difference(function, point, direction, step=1e-5):
+    ahead, behind = (
+        jax.tree.map(lambda leaf, slope, h=h: leaf + h * slope, point, direction)
+        for h in (step, -step)
+    )
+    return (function(ahead) - function(behind)) / (2 * step)
+
+
+def check_gradient(function, point):
+    leaves, structure = jax.tree.flatten(point)
+    keys = jax.random.split(jax.random.key(18), max(1, len(leaves)))
+    direction = structure.unflatten(
+        [jax.random.normal(key, leaf.shape) for key, leaf in zip(keys, leaves, strict=False)]
+    )
+    slopes = jax.tree.map(lambda g, v: jnp.sum(g * v), jax.grad(function)(point), direction)
+    expected = central_difference(function, point, direction)
+    total = sum(jax.tree.leaves(slopes), start=jnp.zeros(()))
+    assert abs(expected) > 1e-3  # a zero gradient would prove nothing
+    np.testing.assert_allclose(total, expected, rtol=1e-7, atol=1e-8)
+
+
+def readouts(kernel):
+    """A scalar of every output of a kernel, as a function of the kernel and two sets of tokens."""
+    weights = jax.random.normal(jax.random.key(19), (6, 5))
+
+    def over_shift(kernel, xs, ys):
+        shift = jnp.sum(xs, axis=1, keepdims=True) + jnp.sum(ys, axis=1, keepdims=True).T
+        return jnp.sum(weights * kernel.gram_over(xs, ys, shift))
+
+    yield lambda kernel, xs, ys: jnp.sum(weights * kernel.gram(xs, ys))
+    yield lambda kernel, xs, ys: jnp.sum(weights[:, :1] * weights[:, 1:2].T * kernel.gram(xs))
+    yield over_shift
+    if kernel.is_positive:
+        yield lambda kernel, xs, ys: jnp.sum(weights * kernel.log_gram(xs, ys))
+    if kernel.feature_dimension(3) is not None:
+        yield lambda kernel, xs, ys: jnp.sum(jnp.sin(kernel.features(xs)))
+
+
+@members
+def test_gradients_by_finite_differences(kernel):
+    xs, ys = tokens(20, 6, size=0.4), tokens(21, 5, size=0.4)
+    parameters, static = eqx.partition(kernel, eqx.is_inexact_array)
+
+    def total(kernel, xs, ys):  # incommensurable weights: errors cannot cancel
+        return sum(2**0.5**i * f(kernel, xs, ys) for i, f in enumerate(readouts(kernel)))
+
+    check_gradient(lambda xs: total(kernel, xs, ys), xs)
+    check_gradient(lambda ys: total(kernel, xs, ys), ys)
+    if jax.tree.leaves(parameters):
+        check_gradient(lambda p: total(eqx.combine(p, static), xs, ys), parameters)
+
+
+@members
+def test_gradients_are_finite_at_coincident_tokens(kernel):
+    xs = jnp.concatenate([tokens(22, 3), tokens(22, 3)])
+    for gram in (lambda xs: kernel.gram(xs), lambda xs: kernel.gram(xs, xs)):
+        assert jnp.isfinite(jax.grad(lambda xs, gram=gram: gram(xs).sum())(xs)).all()
+    assert jnp.isfinite(jax.grad(kernel)(xs[0], xs[3])).all()
+    gradient = eqx.filter_grad(lambda kernel: kernel.gram(xs).sum())(kernel)
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@members
+def test_vmap_is_the_loop(kernel):
+    xs, ys = tokens(23, 12).reshape(2, 6, 3), tokens(24, 10).reshape(2, 5, 3)
+    loop = jnp.stack([kernel.gram(x, y) for x, y in zip(xs, ys, strict=True)])
+    close(jax.vmap(kernel.gram)(xs, ys), loop, 1e-14)
+    close(jax.vmap(kernel.gram)(xs), jnp.stack([kernel.gram(x) for x in xs]), 1e-14)
+
+
+@members
+def test_jit_changes_nothing(kernel):
+    xs, ys, shift = tokens(25, 6), tokens(26, 5), tokens(27, 6, 5)
+
+    def everything(kernel):
+        over = kernel.gram_over(xs, ys, shift)
+        return kernel(xs[0], ys[0]), kernel.gram(xs), kernel.gram(xs, ys), over
+
+    for jitted, eager in zip(eqx.filter_jit(everything)(kernel), everything(kernel), strict=True):
+        close(jitted, eager, 1e-14)
+
+
+def outputs(kernel, xs, ys):
+    yield kernel(xs[0], ys[0])
+    yield kernel.gram(xs)
+    yield kernel.gram(xs, ys)
+    yield kernel.diagonal(xs)
+    yield kernel.gram_over(xs, ys, 1.0)
+    if kernel.is_positive:
+        yield kernel.log_gram(xs, ys)
+    if (growth := kernel.growth(xs, ys)) is not None:
+        yield growth
+    if kernel.feature_dimension(3) is not None:
+        yield kernel.features(xs)
+    elif kernel._methods:
+        yield kernel.random_features(jax.random.key(28), 32, 3)(xs)
+
+
+@members
+@pytest.mark.parametrize("parameters", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_results_have_the_dtype_of_the_tokens(kernel, parameters, dtype):
+    kernel = jax.tree.map(lambda leaf: leaf.astype(parameters), kernel)
+    xs, ys = tokens(29, 6).astype(dtype), tokens(30, 5).astype(dtype)
+    for output in jax.eval_shape(lambda xs, ys: list(outputs(kernel, xs, ys)), xs, ys):
+        assert output.dtype == dtype
+
+
+@members
+def test_parameters_of_low_precision_do_not_limit_the_tokens(kernel):
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), kernel)
+    same = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), low)
+    xs, ys = tokens(31, 6), tokens(32, 5)
+    close(low.gram(xs, ys), same.gram(xs, ys), 1e-14)
+    close(low(xs[0], ys[0]), same(xs[0], ys[0]), 1e-14)
+
+
+@members
+def test_mixed_and_integer_tokens_take_the_wider_float(kernel):
+    xs, ys = tokens(33, 6), tokens(34, 5).astype(jnp.float32)
+    assert kernel.gram(xs, ys).dtype == jnp.float64
+    integers = np.array([[1, 0, -1], [0, 1, 1]])
+    close(kernel.gram(integers), kernel.gram(jnp.asarray(integers, dtype=jnp.float64)), 1e-15)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_float64_inside_a_float32_program(name):
+    kernel = MEMBERS[name]
+    with jax.enable_x64(False):
+        xs = np.asarray(tokens(35, 6), dtype=np.float32)
+        low = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, dtype=np.float32)), kernel)
+        inside = float64_inside(lambda kernel, xs: kernel.gram(xs))
+        gradient = jax.jit(jax.grad(lambda xs: inside(low, xs).sum()))(xs)
+        plain = jax.grad(lambda xs: low.gram(xs).sum())(jnp.asarray(xs))
+    assert gradient.dtype == jnp.float32
+    close(gradient, plain, 1e-5)
+
+
+@members
+def test_refuses_tokens_of_the_wrong_shape(kernel):
+    xs = tokens(36, 4)
+    with pytest.raises(InputError, match=r"`xs` .* shape \(L, d\). Got shape \(3,\)"):
+        kernel.gram(xs[0])
+    with pytest.raises(InputError, match=r"`ys` .* Use jax.vmap for batches"):
+        kernel.gram(xs, xs[None])
+    with pytest.raises(InputError, match=r"`ys` .* same token dimension as `xs`, 3. Got 2"):
+        kernel.gram(xs, xs[:, :2])
+    with pytest.raises(InputError, match=r"`xs` .* tokens in it. Got shape \(0, 3\)"):
+        kernel.diagonal(xs[:0])
+    with pytest.raises(InputError, match=r"`x` .* shape \(d,\)"):
+        kernel(xs, xs)
+    with pytest.raises(InputError, match=r"`shift` .* shape \(4, 4\)"):
+        kernel.gram_over(xs, None, jnp.ones(4))
+    with pytest.raises(InputError, match=r"`shift` .* shape \(4, 4\)"):
+        kernel.gram_over(xs, None, jnp.ones((4, 3)))
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in RANDOM}))
+def test_refuses_wrong_requests_for_random_features(name):
+    kernel, key = MEMBERS[name], jax.random.key(37)
+    with pytest.raises(InputError, match=r"`n_features` .* integer ≥ 1"):
+        kernel.random_features(key, 0, 3)
+    with pytest.raises(InputError, match=r"`dimension` .* integer ≥ 1"):
+        kernel.random_features(key, 32, -3)
+    with pytest.raises(InputError, match=r'`method` .* "fourier", "positive" or None'):
+        kernel.random_features(key, 32, 3, method="taylor")
+    with pytest.raises(InputError, match=r"`n_features` .* a multiple of"):
+        kernel.random_features(key, 31, 3, method="fourier")
+    with pytest.raises(InputError, match=r"`xs` .* token dimension of the draw, 3"):
+        kernel.random_features(key, 32, 3)(tokens(38, 4, 2))
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in RANDOM}))
+def test_random_features_have_the_size_asked_for_and_are_frozen(name):
+    kernel, xs = MEMBERS[name], tokens(40, 6)
+    features = kernel.random_features(jax.random.key(39), 32, 3)
+    assert features(xs).shape == (6, 32)
+    assert (features(xs) == features(xs)).all()
+    other = kernel.random_features(jax.random.key(41), 32, 3)
+    assert not jnp.allclose(features(xs), other(xs))
+
+
+pairs = hnp.arrays(np.float64, (2, 3), elements=st.floats(-2, 2))
+
+
+@members
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(pair=pairs)
+def test_symmetry_and_cauchy_schwarz(kernel, pair):
+    x, y = jnp.asarray(pair)
+    value = float(kernel(x, y))
+    assert value == pytest.approx(float(kernel(y, x)), rel=1e-13)
+    assert value**2 <= float(kernel(x, x) * kernel(y, y)) * (1 + 1e-12) + 1e-300

@@ -1,0 +1,107 @@
+import json
+import math
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from finetti.core.errors import InputError
+from finetti.show import line_chart, save_chart
+
+RECORDS = [
+    {
+        "T": np.int64(size),
+        "error": np.float64(c / size),
+        "low": 0.0,
+        "high": 2 * c / size,
+        "of": kind,
+    }
+    for kind, c in (("softmax", 2.0), ("CME", 1.0))
+    for size in (8, 16, 32)
+]
+
+
+def layers(spec):
+    return [layer["mark"]["type"] for layer in spec["layer"]]
+
+
+def rows(spec):
+    found = [part["data"]["values"] for part in (spec, *spec["layer"]) if "data" in part]
+    return found[0]
+
+
+def test_the_specification_is_plain_json_with_its_own_data():
+    spec = line_chart(RECORDS, "T", "error", color="of", log_x=True, title="t")
+    assert json.loads(json.dumps(spec, allow_nan=False)) == spec
+    assert len(rows(spec)) == len(RECORDS)
+    assert spec["title"] == "t"
+
+
+def test_layers_follow_what_is_asked_for():
+    assert layers(line_chart(RECORDS, "T", "error")) == ["line", "point"]
+    full = line_chart(RECORDS, "T", "error", low="low", high="high", reference=0.1)
+    assert layers(full) == ["area", "line", "rule", "point"]
+    curve = line_chart(RECORDS, "T", "error", reference="high")
+    assert layers(curve) == ["line", "line", "point"]
+
+
+def test_lines_are_told_apart_by_color_and_by_shape():
+    points = line_chart(RECORDS, "T", "error", color="of")["layer"][-1]["encoding"]
+    assert points["color"]["field"] == points["shape"]["field"] == "of"
+    assert points["color"]["scale"]["domain"] == ["softmax", "CME"]
+
+
+def test_what_an_axis_cannot_show_is_a_gap():
+    bad = [{"x": 1.0, "y": y} for y in (1.0, math.nan, math.inf, -1.0, 0.0)]
+    shown = [row["y"] for row in rows(line_chart(bad, "x", "y", log_y=True))]
+    assert shown == [1.0, None, None, None, None]
+    assert [row["y"] for row in rows(line_chart(bad, "x", "y"))][3:] == [-1.0, 0.0]
+
+
+def test_an_interval_down_to_zero_ends_at_the_lowest_mark_of_a_log_axis():
+    spec = line_chart(RECORDS, "T", "error", low="low", high="high", log_y=True)
+    assert {row["low"] for row in rows(spec)} == {1 / 32}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"records": []}, "at least one record"),
+        ({"y": "loss"}, "'loss'"),
+        ({"low": "low"}, "together with high"),
+        ({"reference": 0.0, "log_y": True}, "reference"),
+        ({"records": [{"a.b": 1}], "x": "a.b", "y": "a.b"}, "a.b"),
+    ],
+)
+def test_bad_input_names_the_argument(change, message):
+    with pytest.raises(InputError, match=message):
+        line_chart(**{"records": RECORDS, "x": "T", "y": "error", **change})
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"), [("svg", b"<svg"), ("PNG", b"\x89PNG"), ("pdf", b"%PDF"), ("html", b"<!D")]
+)
+def test_files_by_suffix(tmp_path, suffix, start):
+    spec = line_chart(RECORDS, "T", "error", color="of", low="low", high="high", log_y=True)
+    content = save_chart(spec, tmp_path / f"chart.{suffix}").read_bytes()
+    assert content.lstrip().startswith(start)
+    if suffix == "svg":
+        text = "".join(ElementTree.fromstring(content).itertext())
+        assert "softmax" in text
+    if suffix == "html":
+        assert b'src="http' not in content  # scripts are inside the file
+
+
+def test_an_unknown_suffix_says_which_there_are(tmp_path):
+    with pytest.raises(InputError, match=r"\.svg, \.png, \.pdf, \.html"):
+        save_chart(line_chart(RECORDS, "T", "error"), tmp_path / "chart.gif")
+
+
+def test_altair_is_loaded_only_when_a_chart_is_made():
+    code = (
+        "import sys; from finetti.show import line_chart, Card, to_text; to_text(Card('a')); "
+        "sys.exit(bool({'altair', 'vl_convert', 'jax', 'numpy'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
