@@ -1,6 +1,6 @@
 """Finetti: the statistics of attention.
 
-Importing this package loads nothing heavy; a room (and with it JAX) is loaded when it is first used.
+Importing this package loads nothing heavy; a room, and with it JAX, is loaded when first used.
 """
 
 import lazy_loader

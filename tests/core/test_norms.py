@@ -220,8 +220,7 @@ def test_hadamard_matrices_attain_riesz_thorin(t):
 
 
 def test_reproducible():
-    matrix = gaussian(30, 30)
-    assert norms.operator_norm(matrix, 3, 1.5) == norms.operator_norm(matrix, 3, 1.5)
+    assert len({norms.operator_norm(gaussian(30, 30), 3, 1.5) for _ in range(3)}) == 1
 
 
 @pytest.mark.parametrize(

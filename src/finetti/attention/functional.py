@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.conditional_mean import ConditionalMean
-from finetti.attention.heads import Heads, arrange_heads
+from finetti.attention.layout import Heads, arrange_heads
 from finetti.attention.normalized import masked_softmax
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.kernels.base import Kernel

@@ -132,10 +132,13 @@ class _Run:
 
 @contextmanager
 def _progress(total: int, shown: bool) -> Iterator[Callable[[Claim], None]]:
-    """A bar on stderr that names the running claim; nothing at all where it would be garbage."""
+    """A bar on stderr that names the running claim; one line per claim where a bar is garbage."""
     console = make_console(stderr=True)
-    if not (shown and console.is_terminal):
+    if not shown:
         yield lambda claim: None
+        return
+    if not console.is_terminal:
+        yield lambda claim: typer.echo(f"running {claim.id}: {claim.title}", err=True)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from finetti import attention, kernels, show
+from finetti import attention, core, kernels, show
 from finetti.claims.claim import Claim, Context, Evidence, at_most, close, within
 from finetti.claims.exchangeability.support import Support, draw_context, draw_support
-from finetti.core.statistics import power_law_slope
 
 RIDGES = (0.1, 0.01, 0.001)
 DELTA = 0.05
@@ -64,7 +63,7 @@ def run(context: Context) -> Evidence:
             errors.append(sample.std(ddof=1) / np.sqrt(repeats))
             exceeded += int(np.sum(sample > upper_bound(support, ridge, length, DELTA)))
             records.append({"length": length, "error": sample.mean(), "ridge": f"λ = {ridge:g}"})
-        slope = power_law_slope(lengths, means, errors)
+        slope = core.power_law_slope(lengths, means, errors)
         measurements.append(within(f"slope in L at λ = {ridge:g}", slope.value, -0.56, -0.44))
     draws = len(RIDGES) * len(lengths) * repeats
     measurements.append(

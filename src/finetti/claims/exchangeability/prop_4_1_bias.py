@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from finetti import show
+from finetti import core, show
 from finetti.claims.claim import Claim, Context, Evidence, at_most, within
 from finetti.claims.exchangeability.support import draw_support
-from finetti.core.statistics import power_law_slope
 
 
 def run(context: Context) -> Evidence:
@@ -23,7 +22,7 @@ def run(context: Context) -> Evidence:
     biases = np.array(
         [np.abs(support.regularized(support.mass, means, ridge) - truth).max() for ridge in ridges]
     )
-    slope = power_law_slope(ridges, biases)
+    slope = core.power_law_slope(ridges, biases)
     chart = show.line_chart(
         [
             {"ridge": float(r), "bias": float(b), "bound": float(r * norm)}

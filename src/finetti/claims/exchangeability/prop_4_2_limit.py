@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from finetti import attention, show
+from finetti import attention, core, show
 from finetti.claims.claim import Claim, Context, Evidence, within
 from finetti.claims.exchangeability.uniform_keys import DIMENSION, draw_unit, read
-from finetti.core.statistics import power_law_slope
 
 
 def run(context: Context) -> Evidence:
@@ -29,7 +28,7 @@ def run(context: Context) -> Evidence:
         means.append(sample.mean())
         errors.append(sample.std(ddof=1) / np.sqrt(repeats))
         records.append({"length": length, "distance": float(sample.mean())})
-    slope = power_law_slope(lengths, means, errors)
+    slope = core.power_law_slope(lengths, means, errors)
     ratios = []
     for trial in range(context.pick(quick=20, paper=100)):
         out = read(context.generator(CLAIM.id, "ratio", trial), query, harmonic, 20_000)

@@ -1,0 +1,23 @@
+"""One small context that most tests read: the same shapes, so that they share compilations."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+
+class Context(NamedTuple):
+    query: jnp.ndarray  # (4, 3)
+    keys: jnp.ndarray  # (6, 3)
+    values: jnp.ndarray  # (6, 2)
+
+
+def draw(seed=0):
+    rng = np.random.default_rng(seed)
+    return Context(*(jnp.asarray(rng.normal(size=size)) for size in ((4, 3), (6, 3), (6, 2))))
+
+
+@pytest.fixture
+def context():
+    return draw()

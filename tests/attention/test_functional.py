@@ -1,0 +1,234 @@
+"""The functional forms against jax.nn.dot_product_attention, argument by argument."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from finetti.attention import (
+    ConditionalMean,
+    Softmax,
+    cme_attention,
+    kernel_attention,
+    softmax_attention,
+)
+from finetti.core.errors import InputError
+from finetti.kernels import RBF, Exponential
+
+BATCH, T, S, HEADS, WIDTH = 2, 4, 6, 4, 3
+
+
+def tensors(key_heads=HEADS, seed=0):
+    rng = np.random.default_rng(seed)
+    sizes = (T, HEADS), (S, key_heads), (S, key_heads)
+    return tuple(jnp.asarray(rng.normal(size=(BATCH, *size, WIDTH))) for size in sizes)
+
+
+def random_mask(shape, seed=1):
+    mask = np.random.default_rng(seed).random(shape) < 0.6
+    mask[..., 0] = True
+    return jnp.asarray(mask)
+
+
+def dead_rows():
+    mask = np.ones((BATCH, HEADS, T, S), bool)
+    mask[0, 1, 2] = False
+    mask[1, :, 0] = False
+    return jnp.asarray(mask)
+
+
+CASES = {
+    "plain": {},
+    "scale": {"scale": 0.37},
+    "key mask": {"mask": random_mask((BATCH, 1, 1, S))},
+    "head mask": {"mask": random_mask((BATCH, HEADS, 1, S))},
+    "full mask": {"mask": random_mask((BATCH, HEADS, T, S))},
+    "shared mask": {"mask": random_mask((1, 1, T, S))},
+    "causal": {"is_causal": True},
+    "key lengths": {"key_value_seq_lengths": jnp.array([6, 3])},
+    "query lengths": {"query_seq_lengths": jnp.array([2, 4])},
+    "both lengths": {
+        "query_seq_lengths": jnp.array([3, 1]),
+        "key_value_seq_lengths": jnp.array([2, 5]),
+    },
+    "causal, lengths and mask": {
+        "is_causal": True,
+        "key_value_seq_lengths": jnp.array([6, 3]),
+        "mask": random_mask((BATCH, 1, T, S)),
+    },
+    "dead rows": {"mask": dead_rows()},
+    "no keys at all": {"mask": jnp.zeros((BATCH, HEADS, T, S), bool)},
+}
+BIASES = {
+    "bias": {
+        "bias": tensors(seed=5)[0][:, :, :, :1].transpose(0, 2, 1, 3) * jnp.ones((1, 1, 1, S))
+    },
+    "shared bias and causal": {
+        "bias": jnp.asarray(np.random.default_rng(6).normal(size=(1, 1, T, S))),
+        "is_causal": True,
+    },
+}
+cases = pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
+
+
+@pytest.mark.parametrize("key_heads", [4, 2, 1])
+@pytest.mark.parametrize("options", (CASES | BIASES).values(), ids=(CASES | BIASES).keys())
+def test_softmax_attention_is_jax(options, key_heads):
+    query, key, value = tensors(key_heads)
+    expected = jax.nn.dot_product_attention(query, key, value, **options)
+    np.testing.assert_allclose(
+        softmax_attention(query, key, value, **options), expected, atol=1e-12
+    )
+    exponential = kernel_attention(query, key, value, kernel=Exponential(), **options)
+    np.testing.assert_allclose(exponential, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["plain", "full mask", "key lengths", "causal", "query lengths"])
+def test_unbatched_inputs(name):
+    arrays = tensors(2)
+    options = dict(CASES[name])
+    for argument, array in options.items():
+        if isinstance(array, jax.Array):
+            options[argument] = array[:1]
+    single = [array[0] for array in arrays]
+    expected = jax.nn.dot_product_attention(*single, **options)
+    np.testing.assert_allclose(softmax_attention(*single, **options), expected, atol=1e-12)
+    batched = cme_attention(*(array[:1] for array in arrays), **options)
+    np.testing.assert_allclose(cme_attention(*single, **options), batched[0], atol=1e-14)
+
+
+def cme_by_loop(query, key, value, kernel, ridge, scale, mask):
+    """(4.5) for every batch, head and query on its own, unreadable keys deleted."""
+    groups = query.shape[2] // key.shape[2]
+    out = np.zeros((*query.shape[:3], value.shape[3]))
+    for b, t, n in np.ndindex(*query.shape[:3]):
+        kept = np.asarray(mask[b, n, t])
+        if not kept.any():
+            continue
+        keys = scale**0.5 * key[b, :, n // groups][kept]
+        read = kernel.gram(keys, scale**0.5 * query[b, t, n][None])
+        system = kernel.gram(keys) + ridge * jnp.eye(len(keys))
+        out[b, t, n] = (jnp.linalg.solve(system, read).T @ value[b, :, n // groups][kept])[0]
+    return out
+
+
+def full_mask(options):
+    mask = jnp.broadcast_to(options.get("mask", jnp.ones((1, 1, 1, 1), bool)), (BATCH, HEADS, T, S))
+    if options.get("is_causal"):
+        mask = mask & jnp.tril(jnp.ones((T, S), bool))[None, None]
+    lengths = options.get("key_value_seq_lengths")
+    if lengths is not None:
+        mask = mask & (jnp.arange(S)[None, :] < lengths[:, None])[:, None, None, :]
+    return np.asarray(mask)
+
+
+@cases
+def test_cme_attention_is_the_loop_over_queries(options):
+    query, key, value = tensors(2)
+    scale = options.get("scale", WIDTH**-0.5)
+    expected = cme_by_loop(query, key, value, RBF(0.8), 0.2, scale, full_mask(options))
+    lengths = options.get("query_seq_lengths")
+    if lengths is not None:
+        expected[np.arange(T)[None, :] >= np.asarray(lengths)[:, None]] = 0.0
+    ours = cme_attention(query, key, value, kernel=RBF(0.8), ridge=0.2, **options)
+    np.testing.assert_allclose(ours, expected, atol=1e-10)
+
+
+def test_functional_and_module_agree():
+    query, key, value = (array[:1] for array in tensors())
+    flat = [array[0].swapaxes(0, 1) for array in (query, key, value)]  # heads as the batch
+
+    def heads(out):
+        return out.swapaxes(0, 1)[None]
+
+    np.testing.assert_allclose(
+        softmax_attention(query, key, value, scale=1.0), heads(Softmax()(*flat)), atol=1e-14
+    )
+    np.testing.assert_allclose(
+        cme_attention(query, key, value, scale=1.0, ridge_per_token=0.05),
+        heads(ConditionalMean(RBF(), ridge_per_token=0.05)(*flat)),
+        atol=1e-13,
+    )
+
+
+def test_value_width_may_differ_from_key_width():
+    query, key, value = tensors()
+    wide = jnp.concatenate([value, value[..., :1]], axis=-1)
+    for attention in (softmax_attention, kernel_attention, cme_attention):
+        out = attention(query, key, wide)
+        assert out.shape == (BATCH, T, HEADS, WIDTH + 1)
+        np.testing.assert_allclose(out[..., :WIDTH], attention(query, key, value), atol=1e-13)
+
+
+def test_padding_may_hold_anything():
+    query, key, value = tensors()
+    options = {"key_value_seq_lengths": jnp.array([6, 3])}
+    dirty = [array.at[1, 3:].set(jnp.nan) for array in (key, value)]
+    for attention in (softmax_attention, kernel_attention, cme_attention):
+        clean = attention(query, key, value, **options)
+        np.testing.assert_array_equal(attention(query, *dirty, **options), clean)
+
+
+@pytest.mark.parametrize("attention", [softmax_attention, kernel_attention, cme_attention])
+def test_half_precision_comes_back_as_it_went_in(attention):
+    with jax.enable_x64(False):
+        half = [jnp.asarray(np.asarray(array), jnp.bfloat16) for array in tensors()]
+        single = [array.astype(jnp.float32) for array in half]
+        out = attention(*half)
+        assert out.dtype == jnp.bfloat16
+        # bfloat16 has 8 bits: half a unit in the last place is 2⁻⁹ of the value.
+        expected = np.asarray(attention(*single), np.float64)
+    np.testing.assert_allclose(np.asarray(out, np.float64), expected, rtol=2**-8, atol=1e-6)
+
+
+BAD = {
+    "query": lambda q, k, v: ((q[0, 0], k, v), {}),
+    "key": lambda q, k, v: ((q, k[..., :2], v), {}),
+    "value": lambda q, k, v: ((q, k, v[:, :3]), {}),
+    "key ": lambda q, k, v: ((q, k[:, :, :3], v[:, :, :3]), {}),
+    "key  ": lambda q, k, v: ((q, k[:, :0], v[:, :0]), {}),
+    "key   ": lambda q, k, v: ((q, k[0], v[0]), {}),
+    "value ": lambda q, k, v: ((q, k, v[0]), {}),
+    "mask": lambda q, k, v: ((q, k, v), {"mask": jnp.ones((BATCH, HEADS, T, S + 1), bool)}),
+    "mask ": lambda q, k, v: ((q, k, v), {"mask": jnp.ones((BATCH, HEADS, T, S))}),
+    "mask  ": lambda q, k, v: ((q, k, v), {"mask": jnp.ones((T, S), bool)}),
+    "scale": lambda q, k, v: ((q, k, v), {"scale": 0.0}),
+    "scale ": lambda q, k, v: ((q, k, v), {"scale": float("nan")}),
+    "key_value_seq_lengths": lambda q, k, v: (
+        (q, k, v),
+        {"key_value_seq_lengths": jnp.array([1, 2, 3])},
+    ),
+    "query_seq_lengths": lambda q, k, v: ((q, k, v), {"query_seq_lengths": jnp.array([1.0, 2.0])}),
+    "query ": lambda q, k, v: ((q.at[0, 0, 0, 0].set(jnp.nan), k, v), {}),
+    "key    ": lambda q, k, v: ((q, k.at[0, 0, 0, 0].set(jnp.inf), v), {}),
+    "value  ": lambda q, k, v: ((q, k, v.at[0, 0, 0, 0].set(jnp.nan)), {}),
+}
+
+
+@pytest.mark.parametrize("attention", [softmax_attention, kernel_attention, cme_attention])
+@pytest.mark.parametrize("argument", BAD)
+def test_bad_arguments_are_named(attention, argument):
+    arrays, options = BAD[argument](*tensors())
+    name = argument.strip()
+    with pytest.raises(InputError, match=f"`{name}` argument of {attention.__name__} "):
+        attention(*arrays, **options)
+
+
+@pytest.mark.parametrize("attention", [softmax_attention, kernel_attention])
+def test_bad_biases_are_named(attention):
+    arrays = tensors()
+    for bias in (jnp.ones((BATCH, HEADS, T, S + 1)), jnp.full((1, 1, T, S), jnp.nan)):
+        with pytest.raises(InputError, match="`bias` argument"):
+            attention(*arrays, bias)
+
+
+def test_refusals_of_cme_attention():
+    arrays = tensors()
+    with pytest.raises(InputError, match="`bias` argument of cme_attention"):
+        cme_attention(*arrays, jnp.zeros((1, 1, T, S)))
+    with pytest.raises(InputError, match="`ridge_per_token` argument of cme_attention"):
+        cme_attention(*arrays, ridge_per_token=0.1, is_causal=True)
+    with pytest.raises(InputError, match="`ridge` argument of"):
+        cme_attention(*arrays, ridge=-1.0)
+    with pytest.raises(InputError, match=r"`ridge` .* or `ridge_per_token`"):
+        cme_attention(*arrays, ridge=1.0, ridge_per_token=1.0)
