@@ -1,5 +1,7 @@
 """CME attention is Bayesian: the latent regression (3.3), and the Gaussian process B.1."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +9,8 @@ from sklearn.kernel_ridge import KernelRidge
 
 from finetti.attention import ConditionalMean, cme_solve
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
+
+close = partial(np.testing.assert_allclose, rtol=0)
 
 KERNELS = {
     "rbf": RBF(0.9),
@@ -49,12 +53,12 @@ def test_linear_kernel_is_the_posterior_of_the_latent_regression(context):
     z_mean = (covariance @ design.T @ values.T.ravel() / sigma2).reshape(2, 3)
     module = ConditionalMean(Linear(), ridge=sigma2 / tau2)
     mean, variance = module.posterior(*context)
-    np.testing.assert_allclose(mean, query @ z_mean.T, atol=1e-10)
+    close(mean, query @ z_mean.T, atol=1e-10)
     # The kernel has unit prior variance, so variances are in units of τ².
     exact = np.einsum("qi,ij,qj->q", query, covariance[:3, :3], query)
-    np.testing.assert_allclose(tau2 * variance, exact, atol=1e-10)
+    close(tau2 * variance, exact, atol=1e-10)
     _, predictive = module.posterior(*context, predictive=True)
-    np.testing.assert_allclose(tau2 * predictive, exact + sigma2, atol=1e-10)  # σ̃² of (3.7)
+    close(tau2 * predictive, exact + sigma2, atol=1e-10)  # σ̃² of (3.7)
 
 
 @kernels
@@ -63,18 +67,16 @@ def test_any_kernel_conditions_the_joint_gaussian(kernel, ridge, context):
     mean, variance = joint_conditioning(kernel, ridge, context)
     module = ConditionalMean(kernel, ridge=ridge)
     scale = max(1.0, np.abs(np.asarray(kernel.diagonal(context.query))).max())
-    np.testing.assert_allclose(module(*context), mean, atol=1e-10)
+    close(module(*context), mean, atol=1e-10)
     ours, our_variance = module.posterior(*context)
-    np.testing.assert_allclose(ours, mean, atol=1e-10)
-    np.testing.assert_allclose(our_variance, variance, atol=1e-10 * scale)
+    close(ours, mean, atol=1e-10)
+    close(our_variance, variance, atol=1e-10 * scale)
     predictive = module.posterior(*context, predictive=True)[1]
-    np.testing.assert_allclose(predictive, variance + ridge, atol=1e-10 * scale)
+    close(predictive, variance + ridge, atol=1e-10 * scale)
     solution = cme_solve(*context, kernel=kernel, ridge=ridge)
-    np.testing.assert_allclose(solution.mean, mean, atol=1e-10)
-    np.testing.assert_allclose(solution.variance, variance, atol=1e-10 * scale)
-    np.testing.assert_allclose(
-        module.weights(context.query, context.keys) @ context.values, mean, atol=1e-10
-    )
+    close(solution.mean, mean, atol=1e-10)
+    close(solution.variance, variance, atol=1e-10 * scale)
+    close(module.weights(context.query, context.keys) @ context.values, mean, atol=1e-10)
 
 
 @kernels
@@ -82,7 +84,7 @@ def test_equals_kernel_ridge_of_scikit_learn(kernel, context):
     gram, cross = kernel.gram(context.keys), kernel.gram(context.query, context.keys)
     model = KernelRidge(alpha=0.3, kernel="precomputed").fit(gram, context.values)
     ours = ConditionalMean(kernel, ridge=0.3)(*context)
-    np.testing.assert_allclose(ours, model.predict(cross), atol=1e-10)
+    close(ours, model.predict(cross), atol=1e-10)
 
 
 def test_ridge_per_token_counts_the_keys_that_are_read(context):
@@ -91,21 +93,19 @@ def test_ridge_per_token_counts_the_keys_that_are_read(context):
     per_token = ConditionalMean(RBF(), ridge_per_token=0.05)
     for readable, count in ((None, 6), (mask, 4)):
         plain = ConditionalMean(RBF(), ridge=0.05 * count)
-        np.testing.assert_allclose(
-            per_token(*context, readable), plain(*context, readable), atol=1e-13
-        )
+        close(per_token(*context, readable), plain(*context, readable), atol=1e-13)
         predictive = [
             module.posterior(*context, readable, predictive=True)[1]
             for module in (per_token, plain)
         ]
-        np.testing.assert_allclose(*predictive, atol=1e-13)
+        close(*predictive, atol=1e-13)
 
 
 def test_predictive_variance_with_a_mask_per_query(context):
     mask = jnp.arange(6)[None, :] <= jnp.arange(4)[:, None]
     module = ConditionalMean(RBF(), ridge_per_token=0.05)
     plain, predictive = (module.posterior(*context, mask, predictive=p)[1] for p in (False, True))
-    np.testing.assert_allclose(predictive - plain, 0.05 * jnp.arange(1.0, 5.0), atol=1e-14)
+    close(predictive - plain, 0.05 * jnp.arange(1.0, 5.0), atol=1e-14)
 
 
 def test_variance_never_grows_with_another_key_and_never_with_less_noise(context):

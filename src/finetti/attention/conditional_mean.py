@@ -1,5 +1,7 @@
 """Conditional-mean (CME) attention: kernel ridge regression over the context, with an error bar."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -8,17 +10,19 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention import system as linear
+from finetti.attention import routes
 from finetti.attention.base import Attention
 from finetti.attention.contexts import Contexts, arrange
-from finetti.core.arrays import check_positive
-from finetti.core.errors import InputError
+from finetti.attention.plan import ROUTES, Plan, Route, Wants, make_plan, shapes_of
+from finetti.core.arrays import check_positive, check_rank
+from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside
-from finetti.core.solves import gaussian_log_density
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
 
 DEFAULT_RIDGE = 0.1
+# Gram matrices of that many entries (128 MB in float64) are in work at once.
+TOGETHER = 2**24
 
 
 class ConditionalMean(Attention):
@@ -36,6 +40,9 @@ class ConditionalMean(Attention):
         ridge: λ, the noise variance of the values in units of the kernel. Kept as ``log_ridge``.
         ridge_per_token: instead of ``ridge``: λ = ridge_per_token × (number of unmasked keys), the
             scale of the empirical conditional mean embedding (A.3).
+        route: how to solve: "cholesky", "primal" (kernels with a finite feature map; linear in L),
+            "conjugate_gradients" (long contexts, mean only, in the precision of the data), or
+            "auto"; `plan` explains the choice.
 
     >>> import jax.numpy as jnp
     >>> from finetti.kernels import RBF
@@ -49,16 +56,22 @@ class ConditionalMean(Attention):
     kernel: Kernel
     log_ridge: Float[Array, ""]
     per_token: bool = eqx.field(static=True)
+    route: str = eqx.field(static=True)
 
     def __init__(
         self,
         kernel: Kernel | None = None,
         ridge: ArrayLike | None = None,
         ridge_per_token: ArrayLike | None = None,
+        *,
+        route: Route = "auto",
     ):
         self.kernel = RBF() if kernel is None else kernel
         value, self.per_token = resolve_ridge("ConditionalMean", ridge, ridge_per_token)
         self.log_ridge = jnp.log(jnp.asarray(value, dtype=float))
+        if route not in ROUTES:
+            raise bad_argument("route", "ConditionalMean", f"one of {ROUTES}", repr(route))
+        self.route = route
 
     @property
     def ridge(self) -> Float[Array, ""]:
@@ -66,18 +79,33 @@ class ConditionalMean(Attention):
         return jnp.exp(self.log_ridge)
 
     def __call__(
-        self, query: ArrayLike, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "..."]:
-        """The posterior mean of the value at the query; 0 where every key is masked."""
+        """The posterior mean of the value at the query; 0 where every key is masked.
+
+        With ``is_causal`` the query at position t of the last query axis reads the keys 0…t: one
+        factorization for all prefixes, or chunk by chunk in the primal form.
+        """
         contexts = arrange("ConditionalMean", query, keys, values, mask)
-        return contexts.restore(_mean(self, contexts))
+        return contexts.restore(self._answer(contexts, "mean", is_causal).mean)
 
     def weights(
-        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "..."]:
         """(K + λI)⁻¹K(K, q): of either sign, and they need not sum to 1 (4.4)."""
         contexts = arrange("ConditionalMean", query, keys, None, mask)
-        return contexts.restore(_weights(self, contexts))
+        return contexts.restore(self._answer(contexts, "weights", is_causal).weights)
 
     def posterior(
         self,
@@ -86,6 +114,8 @@ class ConditionalMean(Attention):
         values: ArrayLike,
         mask: ArrayLike | None = None,
         predictive: bool = False,
+        *,
+        is_causal: bool = False,
     ) -> tuple[Float[Array, "... d_v"], Float[Array, "..."]]:
         """Mean and variance of the value at the query: attention with an error bar.
 
@@ -96,10 +126,12 @@ class ConditionalMean(Attention):
         answer is the prior: mean 0, variance K(q, q).
         """
         contexts = arrange("ConditionalMean.posterior", query, keys, values, mask)
-        mean, variance, ridge = _posterior(self, contexts)
+        answer = self._answer(contexts, "posterior", is_causal)
+        variance = answer.variance
         if predictive:
-            variance = variance + (ridge if contexts.per_query else ridge[:, None])
-        return contexts.restore(mean), contexts.restore(variance)
+            per_query = answer.ridge.ndim == 2
+            variance = variance + (answer.ridge if per_query else answer.ridge[:, None])
+        return contexts.restore(answer.mean), contexts.restore(variance)
 
     def log_marginal_likelihood(
         self, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None
@@ -110,9 +142,74 @@ class ConditionalMean(Attention):
         Masked keys do not count.
         """
         keys = jnp.asarray(keys)
-        # The likelihood has no query; a key in its place only carries the shape.
-        contexts = arrange("log_marginal_likelihood", keys[..., :1, :], keys, values, mask)
-        return _log_likelihood(self, contexts).reshape(keys.shape[:-2])
+        check_rank(keys, 2, "(..., L, d_k)", "keys", "log_marginal_likelihood")
+        # The likelihood has no query; zeros in its place only carry the shape.
+        query = jnp.zeros(keys.shape[:-2] + keys.shape[-1:], keys.dtype)
+        contexts = arrange("log_marginal_likelihood", query, keys, values, mask)
+        return _log_likelihood(self, *contexts[:4]).reshape(keys.shape[:-2])
+
+    def plan(
+        self,
+        query_shape: tuple[int, ...],
+        keys_shape: tuple[int, ...],
+        values_shape: tuple[int, ...],
+        *,
+        per_query_mask: bool = False,
+        is_causal: bool = False,
+        wants: Wants = "mean",
+    ) -> Plan:
+        """How a call with these shapes is computed, what it costs, and why.
+
+        ``wants`` is what is asked for: "mean" (a call), "posterior" or "weights".
+
+        >>> print(ConditionalMean().plan((512, 8), (512, 8), (512, 64)).reason)
+        One float64 factorization (512 keys).
+        """
+        length, queries, d_k, d_v = shapes_of(query_shape, keys_shape, values_shape)
+        return make_plan(
+            self.kernel,
+            self.route,
+            length,
+            queries,
+            d_k,
+            d_v,
+            per_query=per_query_mask,
+            is_causal=is_causal,
+            wants=wants,
+        )
+
+    def _answer(self, contexts: Contexts, wants: Wants, is_causal: bool) -> Any:
+        prefix = None
+        if is_causal:
+            contexts, prefix = self._causal(contexts)
+        plan = self.plan(
+            contexts.query.shape,
+            contexts.keys.shape,
+            contexts.values.shape,
+            per_query_mask=contexts.per_query,
+            is_causal=prefix is not None,
+            wants=wants,
+        )
+        return _compiled(plan.route, wants, prefix)(self, *contexts[:4])
+
+    def _causal(self, contexts: Contexts) -> tuple[Contexts, int | None]:
+        """The number of positions; masks that differ between queries take the causal one in."""
+        if self.per_token:
+            raise InputError(
+                "ConditionalMean cannot use `ridge_per_token` with is_causal=True, where every "
+                "query reads another number of keys. Use `ridge`."
+            )
+        if not contexts.has_queries:
+            raise InputError(
+                "The `query` argument of ConditionalMean must have an axis of positions with "
+                "is_causal=True. Got one query per context instead."
+            )
+        prefix = contexts.lead[-1]
+        if contexts.mask is None or not contexts.per_query:
+            return contexts, prefix
+        positions = jnp.arange(contexts.query.shape[1]) % prefix
+        visible = jnp.arange(contexts.keys.shape[1])[None, None, :] <= positions[None, :, None]
+        return contexts._replace(mask=contexts.mask & visible), None
 
 
 def resolve_ridge(
@@ -132,73 +229,31 @@ def resolve_ridge(
     return value, False
 
 
-def _build(module: ConditionalMean, keys: Array, mask: Array | None) -> linear.System:
-    return linear.build(module.kernel, keys, mask, module.ridge, module.per_token)
+@functools.cache
+def _compiled(route: str, wants: Wants, prefix: int | None) -> Callable[..., Any]:
+    """One compiled function per way of answering; float64 inside but for conjugate gradients."""
 
-
-def _flat(function: Any) -> Any:
-    """``function(module, contexts)`` compiled, and run in float64 inside.
-
-    The axes of the caller stay outside: they would be traced as numbers, and mean nothing inside.
-    """
-
-    @jax.jit
-    @float64_inside
     def run(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any) -> Any:
-        return function(module, Contexts(query, keys, values, mask, ()))
+        def read(query: Array, keys: Array, values: Array, mask: Array | None) -> routes.Answer:
+            ridge = routes.Ridge(module.ridge, module.per_token)
+            if route == "conjugate_gradients":
+                return routes.read_iterative(module.kernel, ridge, query, keys, values, mask)
+            reader = routes.read_primal if route == "primal" else routes.read_cholesky
+            return reader(module.kernel, ridge, wants, prefix, query, keys, values, mask)
 
-    return lambda module, contexts: run(module, *contexts[:4])
+        return Contexts(query, keys, values, mask, (), True).over(read, TOGETHER)
 
-
-@_flat
-def _mean(module: ConditionalMean, contexts: Contexts) -> Any:
-    def read(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-        system = _build(module, keys, mask)
-        if mask is not None:
-            values = jnp.where(mask[:, None], values, 0.0)
-        return linear.solve_mean(module.kernel, system, keys, values, query)
-
-    return contexts.over(read)
+    return jax.jit(run if route == "conjugate_gradients" else float64_inside(run))
 
 
-@_flat
-def _weights(module: ConditionalMean, contexts: Contexts) -> Any:
-    def read(query: Array, keys: Array, _: Array, mask: Array | None) -> Array:
-        system = _build(module, keys, mask)
-        return linear.solve_weights(system, linear.cross(module.kernel, system, keys, query))[0].T
+@jax.jit
+@float64_inside
+def _log_likelihood(
+    module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any
+) -> Float[Array, "B"]:
+    ridge = routes.Ridge(module.ridge, module.per_token)
 
-    return contexts.over(read)
-
-
-@_flat
-def _posterior(module: ConditionalMean, contexts: Contexts) -> Any:
-    def read(query: Array, keys: Array, values: Array, mask: Array | None) -> Any:
-        system = _build(module, keys, mask)
-        right = linear.cross(module.kernel, system, keys, query)
-        weights, scaled, _ = linear.solve_weights(system, right)
-        variance = linear.solve_variance(module.kernel, query, right, scaled)
-        return weights.T @ values, variance, system.ridge
-
-    return contexts.over(read)
-
-
-@_flat
-def _log_likelihood(module: ConditionalMean, contexts: Contexts) -> Any:
     def read(_: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-        system = _build(module, keys, mask)
-        if mask is not None:
-            values = jnp.where(mask[:, None], values, 0.0)
-        samples, jacobian = values, 0.0
-        if system.log_scale is not None:
-            # N(v; 0, DAD) = N(D⁻¹v; 0, A) / |D|
-            samples = values * jnp.exp(-system.log_scale)[:, None]
-            jacobian = jnp.sum(system.log_scale if mask is None else mask * system.log_scale)
-        dimension = values.shape[1]
-        density = gaussian_log_density(system.matrix, samples) - dimension * jacobian
-        if mask is not None:
-            # A masked key contributed N(0; 0, 1) per coordinate; take it out again.
-            extra = jnp.sum(~mask).astype(values.dtype)
-            density = density + 0.5 * dimension * extra * jnp.log(2 * jnp.pi).astype(values.dtype)
-        return density
+        return routes.log_likelihood(module.kernel, ridge, keys, values, mask)
 
-    return contexts.over(read)
+    return Contexts(query, keys, values, mask, (), True).over(read, TOGETHER)

@@ -22,6 +22,7 @@ class Contexts(NamedTuple):
     values: Float[Array, "B L d_v"]
     mask: Bool[Array, "B L"] | Bool[Array, "B Q L"] | None
     lead: tuple[int, ...]  # the batch and query axes of the caller
+    has_queries: bool  # whether the caller has query axes of its own
 
     @property
     def per_query(self) -> bool:
@@ -29,18 +30,25 @@ class Contexts(NamedTuple):
         return self.mask is not None and self.mask.ndim == 3
 
     def restore(self, flat: Array) -> Array:
-        """(B, Q, …) back to the axes and the precision of the caller."""
-        return flat.reshape(self.lead + flat.shape[2:]).astype(self.query.dtype)
+        """(B, Q, …) back to the axes and the precision of the caller, who gets no infinity."""
+        largest = jnp.finfo(self.query.dtype).max.astype(flat.dtype)
+        flat = jnp.clip(flat, -largest, largest).astype(self.query.dtype)
+        return flat.reshape(self.lead + flat.shape[2:])
 
-    def over(self, function: Callable[..., Any]) -> Any:
+    def over(self, function: Callable[..., Any], entries: int | None = None) -> Any:
         """Apply ``function(query (Q, d), keys, values, mask (L,) | None)`` to every context.
 
+        As many contexts run together as fit into ``entries`` entries of L×L matrices (None: all).
         With per-query masks the function sees one query at a time, the contexts one after the
         other, so that memory stays that of one context.
         """
         if not self.per_query:
-            axes = (0, 0, 0, None if self.mask is None else 0)
-            return jax.vmap(function, in_axes=axes)(*self[:4])
+            size, length = self.keys.shape[:2]
+            together = size if entries is None else max(1, entries // length**2)
+            if together >= size:
+                axes = (0, 0, 0, None if self.mask is None else 0)
+                return jax.vmap(function, in_axes=axes)(*self[:4])
+            return jax.lax.map(lambda args: function(*args), self[:4], batch_size=together)
 
         def one_context(args: Any) -> Any:
             query, keys, values, masks = args
@@ -85,7 +93,8 @@ def arrange(
     check_finite(query, "query", owner)
     check_finite(keys, "keys", owner)
     check_finite(values, "values", owner)
-    return Contexts(query.reshape(size, queries, query.shape[-1]), keys, values, flat_mask, lead)
+    query = query.reshape(size, queries, query.shape[-1])
+    return Contexts(query, keys, values, flat_mask, lead, len(lead) > len(batch))
 
 
 def clear_unreadable(

@@ -29,6 +29,8 @@ class Heads(NamedTuple):
         if bias is None:
             return None
         full = _broadcast(owner, "bias", jnp.asarray(bias), self)
+        # −∞ is a mask by another name.
+        check_finite(jnp.where(full == -jnp.inf, 0, full), "bias", owner)
         return full.astype(self.query.dtype)
 
     def restore(self, out: Float[Array, "B K G T D"]) -> Float[Array, "..."]:
@@ -66,7 +68,7 @@ def arrange_heads(
             )
     dtype = widest_float(query, key, value)
     # Scores and kernels need at least float32, as in JAX's own attention.
-    working = jnp.promote_types(dtype, jnp.float32)
+    working = jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype
     query, key, value = (
         (array if batched else array[None]).astype(working) for array in (query, key, value)
     )

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from finetti.attention.conditional_mean import ConditionalMean
 from finetti.attention.contexts import arrange
-from finetti.core.arrays import check_finite, check_positive
+from finetti.core.arrays import check_finite, check_positive, check_rank
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
 from finetti.kernels.base import Kernel
@@ -159,10 +159,10 @@ def _spectra(
 ) -> list[Spectrum]:
     with float64():
         keys = np.asarray(keys)
-        query = keys[..., :1, :] if keys.ndim >= 2 else keys
+        check_rank(keys, 2, "(..., L, d_k)", "keys", owner)
+        # There is no query; zeros in its place only carry the shape.
+        query = np.zeros(keys.shape[:-2] + keys.shape[-1:], keys.dtype)
         contexts = arrange(owner, query, keys, values, mask)
-        if contexts.per_query:
-            raise bad_argument("mask", owner, "one per key, not one per query", "a per-query mask")
         spectra = []
         for index in range(len(contexts.keys)):
             kept = slice(None) if contexts.mask is None else np.asarray(contexts.mask[index])

@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 
 from finetti.attention.contexts import arrange
 from finetti.attention.normalized import NormalizedAttention
+from finetti.core.arrays import check_finite
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.base import Kernel
 
@@ -67,6 +68,7 @@ class KernelSmoother(NormalizedAttention):
                 f"of shape (P, d_v = {contexts.values.shape[2]})",
                 f"shape {points.shape}",
             )
+        check_finite(points, "points", "KernelSmoother.density")
         kernel = self.kernel if value_kernel is None else value_kernel
 
         def evaluate(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:

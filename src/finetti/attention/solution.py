@@ -99,4 +99,4 @@ def _solve(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: An
             ridge=system.ridge,
         )
 
-    return Contexts(query, keys, values, mask, ()).over(read)
+    return Contexts(query, keys, values, mask, (), True).over(read)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, ive, roots_gegenbauer
+from scipy.special import gammaln, hyp0f1, ive, roots_gegenbauer
 
 from finetti.core.arrays import check_positive
 from finetti.core.errors import bad_argument
@@ -33,13 +33,32 @@ def sphere_constants(dimension: int, concentration: float = 1.0) -> SphereConsta
     """
     _check_dimension(dimension, "sphere_constants")
     check_positive(concentration, "concentration", "sphere_constants")
+    zeroth, first, log_front = _scaled_constants(dimension, concentration)
+    with np.errstate(over="ignore"):
+        front = np.exp(log_front)
+    if not np.isfinite(front):
+        raise bad_argument(
+            "concentration",
+            "sphere_constants",
+            "small enough for float64 to hold exp(κ)",
+            concentration,
+            "Use mean_resultant for the ratio C_1/C_0.",
+        )
+    return SphereConstants(float(front * zeroth), float(front * first))
+
+
+def _scaled_constants(dimension: int, concentration: float) -> tuple[float, float, float]:
+    """C_0 and C_1 up to a common factor, and the logarithm of that factor."""
     order = dimension / 2
+    if concentration <= order:
+        # I_ν underflows for large orders; the series without its leading power does not.
+        square = concentration**2 / 4
+        zeroth = hyp0f1(order, square)
+        first = concentration / dimension * hyp0f1(order + 1, square)
+        return zeroth, first, np.log(2) + order * np.log(np.pi) - gammaln(order)
+    # ive carries exp(−κ), which the factor puts back.
     log_front = order * np.log(2 * np.pi) + (1 - order) * np.log(concentration) + concentration
-    # ive carries exp(−κ), which log_front puts back; together they do not overflow early.
-    front = np.exp(log_front)
-    return SphereConstants(
-        float(front * ive(order - 1, concentration)), float(front * ive(order, concentration))
-    )
+    return ive(order - 1, concentration), ive(order, concentration), log_front
 
 
 def mean_resultant(dimension: int, concentration: float = 1.0) -> float:
@@ -52,8 +71,10 @@ def mean_resultant(dimension: int, concentration: float = 1.0) -> float:
 
     Reference: Proposition 4.2 and its caveat (erratum 4), zhang2022.
     """
-    constants = sphere_constants(dimension, concentration)
-    return constants.c1 / constants.c0
+    _check_dimension(dimension, "mean_resultant")
+    check_positive(concentration, "concentration", "mean_resultant")
+    zeroth, first, _ = _scaled_constants(dimension, concentration)
+    return float(first / zeroth)
 
 
 def sphere_rule(dimension: int, degree: int) -> tuple[np.ndarray, np.ndarray]:

@@ -75,22 +75,28 @@ def build(
 
 
 def cross(
-    kernel: Kernel, system: System, keys: Float[Array, "L d_k"], query: Float[Array, "Q d_k"]
+    kernel: Kernel,
+    system: System,
+    keys: Float[Array, "L d_k"],
+    query: Float[Array, "Q d_k"],
+    visible: Bool[Array, "L Q"] | None = None,
 ) -> Cross:
-    """The right-hand sides: one column per query, 0 on masked keys."""
+    """The right-hand sides: one column per query, 0 on masked keys and on those not visible."""
+    if system.mask is not None:
+        visible = system.mask[:, None] if visible is None else visible & system.mask[:, None]
     growth = kernel.growth(keys, query)
     if growth is None or system.log_scale is None:
         log_scale, columns = None, kernel.gram(keys, query)
     else:
         reach = growth - system.log_scale[:, None]
-        if system.mask is not None:
-            reach = jnp.where(system.mask[:, None], reach, -jnp.inf)
+        if visible is not None:
+            reach = jnp.where(visible, reach, -jnp.inf)
         highest = jnp.max(reach, axis=0)
         log_scale = jnp.where(jnp.isfinite(highest), highest, 0.0)
         columns = kernel.gram_over(keys, query, system.log_scale[:, None] + log_scale[None, :])
     columns = jnp.clip(columns, -_LARGEST, _LARGEST)
-    if system.mask is not None:
-        columns = jnp.where(system.mask[:, None], columns, 0.0)
+    if visible is not None:
+        columns = jnp.where(visible, columns, 0.0)
     return Cross(columns, log_scale)
 
 
@@ -105,7 +111,7 @@ def solve_mean(
     right = cross(kernel, system, keys, query)
     if right.log_scale is None and values.shape[1] <= query.shape[0]:
         coefficients, _, _ = posdef_solve(system.matrix, values)
-        return right.columns.T @ _or_zero(coefficients)
+        return right.columns.T @ or_zero(coefficients)
     return solve_weights(system, right)[0].T @ values
 
 
@@ -114,21 +120,30 @@ def solve_weights(
 ) -> tuple[Float[Array, "L Q"], Float[Array, "L Q"], Any]:
     """w = (K + λI)⁻¹K(K, q), the scaled solution x behind it, and (factor, shift) for diagnosis."""
     scaled, factor, shift = posdef_solve(system.matrix, right.columns)
-    scaled = _or_zero(scaled)
-    weights = scaled
-    if right.log_scale is not None and system.log_scale is not None:
-        exponent = right.log_scale[None, :] - system.log_scale[:, None]
-        weights = scaled * jnp.exp(jnp.clip(exponent, -_LARGEST_LOG, _LARGEST_LOG))
-        if system.mask is not None:
-            weights = jnp.where(system.mask[:, None], weights, 0.0)
-    return weights, scaled, (factor, shift)
+    scaled = or_zero(scaled)
+    return unscale(system, right, scaled), scaled, (factor, shift)
+
+
+def unscale(system: System, right: Cross, scaled: Float[Array, "L Q"]) -> Float[Array, "L Q"]:
+    """w = e^{c} D⁻¹x, 0 on masked keys."""
+    if right.log_scale is None or system.log_scale is None:
+        return scaled
+    exponent = right.log_scale[None, :] - system.log_scale[:, None]
+    weights = scaled * jnp.exp(jnp.clip(exponent, -_LARGEST_LOG, _LARGEST_LOG))
+    return weights if system.mask is None else jnp.where(system.mask[:, None], weights, 0.0)
 
 
 def solve_variance(
     kernel: Kernel, query: Float[Array, "Q d_k"], right: Cross, scaled: Float[Array, "L Q"]
 ) -> Float[Array, "Q"]:
-    """K(q, q) − K(q, K)(K + λI)⁻¹K(K, q) ≥ 0 (B.1, zhang2022)."""
-    explained = jnp.sum(right.columns * scaled, axis=0)
+    """K(q, q) − K(q, K)(K + λI)⁻¹K(K, q) (B.1, zhang2022)."""
+    return remaining_variance(kernel, query, right, jnp.sum(right.columns * scaled, axis=0))
+
+
+def remaining_variance(
+    kernel: Kernel, query: Float[Array, "Q d_k"], right: Cross, explained: Float[Array, "Q"]
+) -> Float[Array, "Q"]:
+    """K(q, q) less what the keys explain (in units e^{2c}), never below 0."""
     if right.log_scale is None:
         return jnp.maximum(jnp.clip(kernel.diagonal(query), 0.0, _LARGEST) - explained, 0.0)
     scale = jnp.exp(jnp.clip(2.0 * right.log_scale, -_LARGEST_LOG, _LARGEST_LOG))
@@ -146,6 +161,6 @@ def _diagonal_over(
     return jnp.clip(jax.vmap(one)(query, shift), 0.0, _LARGEST)
 
 
-def _or_zero(solution: Array) -> Array:
+def or_zero(solution: Array) -> Array:
     """The prior mean 0 where no factor exists; `cme_solve` reports such a context as failed."""
     return jnp.where(jnp.isfinite(solution), solution, 0.0)

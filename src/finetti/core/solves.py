@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
@@ -139,6 +139,39 @@ def _solve_backward(residuals: Any, cotangent: Any) -> Any:
 
 
 _factored_solve.defvjp(_solve_forward, _solve_backward)
+
+
+def posdef_factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The lower Cholesky factor G of A, by `safe_cholesky`.
+
+    The gradient is Ā = sym(G⁻ᵀ Φ(GᵀḠ) G⁻¹), Φ = lower triangle with half the diagonal.
+
+    Reference: Murray, Differentiation of the Cholesky decomposition (2016).
+    """
+    return _known_factor(matrix, safe_cholesky(jax.lax.stop_gradient(matrix))[0])
+
+
+@jax.custom_vjp
+def _known_factor(matrix: Float[Array, "n n"], factor: Float[Array, "n n"]) -> Array:
+    """A's factor, computed already. The backward pass calls it again: gradients of any order."""
+    return factor
+
+
+def _factor_forward(matrix: Array, factor: Array) -> Any:
+    factor = _known_factor(matrix, factor)
+    return factor, (matrix, factor)
+
+
+def _factor_backward(residuals: Any, cotangent: Array) -> Any:
+    factor = _known_factor(*residuals)
+    middle = jnp.tril(factor.T @ cotangent)
+    middle = middle - 0.5 * jnp.diag(jnp.diagonal(middle))
+    left = solve_triangular(factor, middle, lower=True, trans="T")
+    gradient = solve_triangular(factor, left.T, lower=True, trans="T").T
+    return 0.5 * (gradient + gradient.T), jnp.zeros_like(factor)
+
+
+_known_factor.defvjp(_factor_forward, _factor_backward)
 
 
 def gaussian_log_density(

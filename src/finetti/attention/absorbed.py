@@ -1,0 +1,128 @@
+"""Attention of [CLS] with the query absorbed into the keys, and what its relatives share."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from finetti.attention.weights import alike, as_weights
+from finetti.core.errors import bad_argument
+
+
+def absorbed_attention(
+    tokens: ArrayLike,
+    cls: ArrayLike,
+    query_weights: ArrayLike,
+    key_weights: ArrayLike,
+    value_weights: ArrayLike,
+    *,
+    scale: float = 1.0,
+    query_bias: ArrayLike | None = None,
+    value_bias: ArrayLike | None = None,
+    dropout: ArrayLike | None = None,
+    cls_dropout: ArrayLike | None = None,
+) -> Float[Array, "m H v"]:
+    """What [CLS] reads from T tokens and itself, per head, without making keys or values.
+
+    The query goes into the keys, u_h = W_K^h q_h, and the tokens are averaged before W_V^h:
+    (Σ_t p_t x_t)ᵀW_V^h with p = softmax(scale · Xu_h). Cost m·T·d·H instead of m·T·d². For samples
+    whose tokens differ, as under embedding dropout; else see `binary_attention`. A bias of the keys
+    would change no weight, so there is none.
+
+    Args:
+        tokens: (m, T, d).
+        cls: (m, d).
+        query_weights, key_weights: (H, d, k).
+        value_weights: (H, d, v).
+        scale: multiplies query·key; 1 as in the papers, 1/√k in networks.
+        query_bias, value_bias: (H, k) and (H, v), or None.
+        dropout, cls_dropout: what multiplies the weights on the tokens, (m, H, T), and on [CLS],
+            (m, H): 0 or 1/(1 − rate).
+    """
+    owner = "absorbed_attention"
+    tokens = as_weights(tokens, "tokens", owner, "(m, T, d)", (None, None, None))
+    samples, length, dimension = tokens.shape
+    cls = as_weights(cls, "cls", owner, "(m, d)", (samples, dimension))
+    weights = as_head_weights(owner, dimension, query_weights, key_weights, value_weights)
+    biases = as_biases(owner, weights, query_bias, None, value_bias)
+    tokens, cls, *rest = alike(tokens, cls, *weights, *biases)
+    query_weights, key_weights, value_weights, query_bias, _, value_bias = rest
+    heads = len(query_weights)
+    dropout = as_multiplier(dropout, "dropout", owner, (samples, heads, length), tokens.dtype)
+    cls_dropout = as_multiplier(cls_dropout, "cls_dropout", owner, (samples, heads), tokens.dtype)
+
+    query = jnp.einsum("nd,hdk->nhk", cls, query_weights)
+    query = scale * (query + query_bias[None])
+    absorbed = jnp.einsum("nhk,hdk->nhd", query, key_weights)
+    scores = jnp.einsum("nhd,ntd->nht", absorbed, tokens)
+    cls_scores = jnp.einsum("nhd,nd->nh", absorbed, cls)
+    top = jnp.maximum(jnp.max(scores, axis=2), cls_scores)
+    top = jax.lax.stop_gradient(top)
+    e, e_cls = jnp.exp(scores - top[..., None]), jnp.exp(cls_scores - top)
+    den = jnp.sum(e, axis=2) + e_cls
+    e = e if dropout is None else e * dropout
+    e_cls = e_cls if cls_dropout is None else e_cls * cls_dropout
+    num = jnp.einsum("nht,ntd->nhd", e, tokens) + e_cls[..., None] * cls[:, None, :]
+    out = jnp.einsum("nhd,hdv->nhv", num / den[..., None], value_weights)
+    # Dropped weights do not sum to 1, and the bias is read with them.
+    total = (jnp.sum(e, axis=2) + e_cls) / den
+    return out + total[..., None] * value_bias[None]
+
+
+def cls_part(
+    e_cls: Float[Array, "n H"],
+    cls_values: Float[Array, "H v"],
+    cls_dropout: Float[Array, "m H"] | None,
+) -> Float[Array, "n H v"]:
+    """[CLS]'s own term of the numerator; n is m or 1."""
+    if cls_dropout is not None:
+        e_cls = e_cls * cls_dropout
+    return e_cls[..., None] * cls_values[None]
+
+
+def as_head_weights(
+    owner: str,
+    dimension: int,
+    query_weights: ArrayLike,
+    key_weights: ArrayLike,
+    value_weights: ArrayLike,
+) -> tuple[Float[Array, "H d k"], Float[Array, "H d k"], Float[Array, "H d v"]]:
+    """W_Q, W_K, W_V of all heads, checked against each other."""
+    wide = (None, dimension, None)
+    queries = as_weights(query_weights, "query_weights", owner, "(H, d, k)", wide)
+    keys = as_weights(key_weights, "key_weights", owner, "(H, d, k)", queries.shape)
+    like = (queries.shape[0], dimension, None)
+    return queries, keys, as_weights(value_weights, "value_weights", owner, "(H, d, v)", like)
+
+
+def as_biases(
+    owner: str,
+    weights: tuple[Array, Array, Array],
+    query_bias: ArrayLike | None,
+    key_bias: ArrayLike | None,
+    value_bias: ArrayLike | None,
+) -> tuple[Float[Array, "H k"], Float[Array, "H k"], Float[Array, "H v"]]:
+    """The biases of W_Q, W_K, W_V, one row per head; None is zero."""
+    given = (query_bias, key_bias, value_bias)
+    names = ("query_bias", "key_bias", "value_bias")
+    query, key, value = (
+        jnp.zeros_like(weight[:, 0])
+        if bias is None
+        else as_weights(bias, name, owner, "(H, width)", weight.shape[::2])
+        for bias, name, weight in zip(given, names, weights, strict=True)
+    )
+    return query, key, value
+
+
+def as_multiplier(
+    value: ArrayLike | None, argument: str, owner: str, shape: tuple[int, ...], dtype: Any
+) -> Float[Array, "..."] | None:
+    """A dropout mask in the precision of the data."""
+    if value is None:
+        return None
+    array = jnp.asarray(value)
+    if array.shape != shape:
+        raise bad_argument(argument, owner, f"of shape {shape}", f"shape {array.shape}")
+    return array.astype(dtype)

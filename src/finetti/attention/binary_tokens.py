@@ -1,0 +1,138 @@
+"""Attention of [CLS] over binary tokens by tables: exact, one matrix product for a whole batch.
+
+Where a token is one of two vectors at each position (position-wise maps such as LayerNorm included)
+only 2T + 1 keys and values exist. Scores and values are then tables, and a batch of bit strings
+X ∈ {0,1}^{m×T} needs no (m, H, T, T) attention at all. The networks are those of Section 5,
+edelman2022; the tables are ours.
+"""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from finetti.attention.absorbed import as_multiplier, cls_part
+from finetti.attention.binary_tables import BinaryTables
+from finetti.attention.weights import alike
+from finetti.core.arrays import is_concrete
+from finetti.core.errors import InputError, bad_argument
+
+Method = Literal["split", "difference", "select"]
+
+
+def binary_attention(
+    bits: ArrayLike,
+    tables: BinaryTables,
+    *,
+    dropout: ArrayLike | None = None,
+    cls_dropout: ArrayLike | None = None,
+    method: Method = "split",
+) -> Float[Array, "m H v"]:
+    """What [CLS] reads from each bit string, per head.
+
+    out = num / den, den = Xe_1 + (1−X)e_0 + e_cls, num = X(e_1v_1) + (1−X)(e_0v_0) + e_cls v_cls
+    with e = exp(s − shift_h).
+
+    Args:
+        bits: X, shape (m, T), zeros and ones of any dtype.
+        tables: from `binary_tables`.
+        dropout: what multiplies the attention weights on the T tokens, shape (m, H, T): 0 or
+            1/(1 − rate). The denominator does not feel it.
+        cls_dropout: the same for [CLS] itself, shape (m, H).
+        method: "split" adds nonnegative terms only; "difference" is X(e_1 − e_0) + Σe_0, half the
+            work, with an error of about ε·Σe_0/den (with dropout it is the denominator's form
+            only); "select" takes the maximum of each sequence by itself, safe for any scores but
+            with (m, H, T) numbers in memory.
+
+    "split" and "difference" are safe while the largest score of a head exceeds the least maximum
+    that a sequence can have by less than 120 in float32, 1200 in float64. Beyond that they are
+    refused; inside ``jit``, where scores cannot be looked at, the answer may be NaN.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from finetti.attention.binary_tables import binary_tables
+    >>> key = jax.random.key(0)
+    >>> tokens, cls = jax.random.normal(key, (2, 100, 8)), jnp.ones(8)
+    >>> weights = jax.random.normal(key, (3, 4, 8, 2)) / 8**0.5
+    >>> tables = binary_tables(tokens, cls, *weights)
+    >>> binary_attention(jax.random.bernoulli(key, shape=(32, 100)), tables).shape
+    (32, 4, 2)
+    """
+    owner = "binary_attention"
+    tables = BinaryTables(*alike(*tables))
+    _, length, heads, _ = tables.values.shape
+    ones = _as_bits(bits, length, tables.scores.dtype, owner)
+    dropout = as_multiplier(dropout, "dropout", owner, (len(ones), heads, length), ones.dtype)
+    cls_dropout = as_multiplier(cls_dropout, "cls_dropout", owner, (len(ones), heads), ones.dtype)
+    if method not in ("split", "difference", "select"):
+        raise bad_argument("method", owner, '"split", "difference" or "select"', repr(method))
+    if method == "select":
+        return _by_selection(ones, tables, dropout, cls_dropout)
+    e, e_cls = _exponentials(tables, owner)
+    table = jnp.concatenate([e[..., None], e[..., None] * tables.values], axis=-1)
+    flat = table.reshape(2, length, -1)  # a column for each denominator and each numerator
+    if method == "difference":
+        sums = ones @ (flat[1] - flat[0]) + jnp.sum(flat[0], axis=0)[None]
+    else:
+        sums = ones @ flat[1] + (1 - ones) @ flat[0]
+    sums = sums.reshape(len(ones), heads, -1)
+    den, num = sums[..., 0] + e_cls[None], sums[..., 1:]
+    if dropout is not None:
+        kept = dropout * ones[:, None, :]
+        num = jnp.einsum("nht,thv->nhv", kept, table[1, ..., 1:])
+        num = num + jnp.einsum("nht,thv->nhv", dropout - kept, table[0, ..., 1:])
+    return (num + cls_part(e_cls[None], tables.cls_values, cls_dropout)) / den[..., None]
+
+
+def _exponentials(
+    tables: BinaryTables, owner: str
+) -> tuple[Float[Array, "2 T H"], Float[Array, " H"]]:
+    """exp(score − shift): no overflow, and no sequence whose terms all vanish.
+
+    The maximum of a sequence lies between ``least``, whatever its bits, and ``most``. Shifting by
+    ``least`` makes every denominator at least 1; only if that lets the largest term grow beyond
+    e^reach is the shift raised.
+    """
+    reach = 60.0 if tables.scores.dtype == jnp.float32 else 600.0
+    least = jnp.maximum(jnp.max(jnp.min(tables.scores, axis=0), axis=0), tables.cls_scores)
+    most = jnp.maximum(jnp.max(tables.scores, axis=(0, 1)), tables.cls_scores)
+    shift = jax.lax.stop_gradient(jnp.maximum(least, most - reach))
+    if is_concrete(shift):
+        spread = float(jnp.max(most - least))
+        if spread > 2 * reach:
+            raise InputError(
+                f"The scores in the `tables` argument of {owner} spread over {spread:.0f}, so that "
+                'a sequence without the largest of them would underflow. Use method="select".'
+            )
+    return jnp.exp(tables.scores - shift[None, None]), jnp.exp(tables.cls_scores - shift)
+
+
+def _by_selection(
+    ones: Float[Array, "m T"],
+    tables: BinaryTables,
+    dropout: Float[Array, "m H T"] | None,
+    cls_dropout: Float[Array, "m H"] | None,
+) -> Float[Array, "m H v"]:
+    """Each sequence by itself: its own scores, its own maximum."""
+    chosen = ones[:, :, None] > 0
+    scores = jnp.where(chosen, tables.scores[1][None], tables.scores[0][None])  # (m, T, H)
+    top = jnp.maximum(jnp.max(scores, axis=1), tables.cls_scores[None])
+    top = jax.lax.stop_gradient(top)
+    e = jnp.exp(scores - top[:, None])
+    e_cls = jnp.exp(tables.cls_scores[None] - top)
+    den = jnp.sum(e, axis=1) + e_cls
+    e = e if dropout is None else e * dropout.swapaxes(1, 2)
+    num = jnp.einsum("nth,thv->nhv", jnp.where(chosen, e, 0), tables.values[1])
+    num = num + jnp.einsum("nth,thv->nhv", jnp.where(chosen, 0, e), tables.values[0])
+    return (num + cls_part(e_cls, tables.cls_values, cls_dropout)) / den[..., None]
+
+
+def _as_bits(bits: ArrayLike, length: int, dtype: Any, owner: str) -> Float[Array, "m T"]:
+    bits = jnp.asarray(bits)
+    if bits.ndim != 2 or bits.shape[1] != length:
+        raise bad_argument("bits", owner, f"of shape (m, T = {length})", f"shape {bits.shape}")
+    ones = bits.astype(dtype)
+    if is_concrete(ones) and not bool(jnp.all((ones == 0) | (ones == 1))):
+        raise bad_argument("bits", owner, "zeros and ones", "other values")
+    return ones

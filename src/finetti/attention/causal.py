@@ -1,0 +1,69 @@
+"""Every query reads its own prefix of the context, at the price of one factorization.
+
+With GGᵀ = A the leading t×t block of G is the factor of the first t keys, and forward substitution
+is causal: W = G⁻¹K(K, Q) and U = G⁻¹V hold the answers of all prefixes at once,
+out_t = Σ_{i≤t} W_it U_i with the variance K(q_t, q_t) − Σ_{i≤t} W_it².
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float, Int
+
+from finetti.attention import system as linear
+from finetti.core.solves import posdef_factor
+from finetti.kernels.base import Kernel
+
+
+class Prefixes(NamedTuple):
+    """G, the half-solved columns W (0 beyond each prefix), and how they were scaled."""
+
+    factor: Float[Array, "L L"]
+    half: Float[Array, "L Q"]
+    right: linear.Cross
+
+
+def prefix_mask(length: int, positions: Int[Array, "Q"]) -> Bool[Array, "L Q"]:
+    """Key i is visible at position t iff i ≤ t, as in ``jax.nn.dot_product_attention``."""
+    return jnp.arange(length)[:, None] <= positions[None, :]
+
+
+def solve_prefixes(
+    kernel: Kernel,
+    system: linear.System,
+    keys: Float[Array, "L d_k"],
+    query: Float[Array, "Q d_k"],
+    positions: Int[Array, "Q"],
+) -> Prefixes:
+    """The factor of all prefixes and the half-solved columns."""
+    visible = prefix_mask(keys.shape[0], positions)
+    right = linear.cross(kernel, system, keys, query, visible)
+    factor = linear.or_zero(posdef_factor(system.matrix))
+    # A failed factor is all zero here; a unit diagonal keeps the answers at the prior's 0.
+    factor = factor + jnp.diag(jnp.where(jnp.diagonal(factor) > 0, 0.0, 1.0))
+    half = solve_triangular(factor, right.columns, lower=True)
+    return Prefixes(factor, jnp.where(visible, half, 0.0), right)
+
+
+def prefix_mean(
+    system: linear.System, solved: Prefixes, values: Float[Array, "L d_v"]
+) -> Float[Array, "Q d_v"]:
+    """out_t = Σ_{i≤t} W_it U_i."""
+    if solved.right.log_scale is not None:
+        # U = G⁻¹D⁻¹V would underflow with the keys' scales; the weights bring both scales together.
+        return prefix_weights(system, solved).T @ values
+    return solved.half.T @ solve_triangular(solved.factor, values, lower=True)
+
+
+def prefix_weights(system: linear.System, solved: Prefixes) -> Float[Array, "L Q"]:
+    """w_t = G_t⁻ᵀW_t: back substitution stays inside the prefix, because W is 0 beyond it."""
+    scaled = solve_triangular(solved.factor, solved.half, lower=True, trans="T")
+    return linear.unscale(system, solved.right, scaled)
+
+
+def prefix_variance(
+    kernel: Kernel, query: Float[Array, "Q d_k"], solved: Prefixes
+) -> Float[Array, "Q"]:
+    """K(q_t, q_t) − Σ_{i≤t} W_it²."""
+    return linear.remaining_variance(kernel, query, solved.right, jnp.sum(solved.half**2, axis=0))

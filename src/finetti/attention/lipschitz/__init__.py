@@ -1,0 +1,5 @@
+"""How far attention moves when its weights or its tokens do: lemmas that return both sides."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

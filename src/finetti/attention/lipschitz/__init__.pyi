@@ -1,0 +1,14 @@
+from .edelman_constants import amplifications as amplifications
+from .edelman_constants import head_bound as head_bound
+from .edelman_constants import layer_constant as layer_constant
+from .edelman_constants import layer_radii as layer_radii
+from .edelman_constants import softmax_constant as softmax_constant
+from .edelman_constants import softmax_distance as softmax_distance
+from .edelman_constants import token_constant as token_constant
+from .edelman_constants import weight_bound as weight_bound
+from .zhang_constants import bandwidth as bandwidth
+from .zhang_constants import heads_token_constant as heads_token_constant
+from .zhang_constants import heads_weight_bound as heads_weight_bound
+from .zhang_constants import rbf_constant as rbf_constant
+from .zhang_constants import residual_deviation as residual_deviation
+from .zhang_constants import residual_radii as residual_radii

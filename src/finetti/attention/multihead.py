@@ -1,0 +1,178 @@
+"""Several heads, added."""
+
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from finetti.attention.activations import Activation, as_activation
+from finetti.attention.base import Attention
+from finetti.attention.reading import read_heads
+from finetti.attention.softmax import Softmax
+from finetti.attention.weights import alike, as_weights, draw
+from finetti.core.errors import InputError, bad_argument
+
+if TYPE_CHECKING:
+    from finetti.attention.concatenated import ConcatenatedHeads
+
+
+class MultiHead(eqx.Module):
+    """The sum of H heads, Σ_h σ(attn(QW_q^h, XW_k^h, XW_v^h))W_o^h    (B.2), zhang2022
+
+    With ``output_weights=None`` the heads are added as they are, as paper E prints it; with W_o
+    and σ it is the sum of heads of A.5, edelman2022 (W_o = W_C). `concatenated` gives the same
+    function in the layout of practice.
+
+    Args:
+        query_weights, key_weights: (H, d, k).
+        value_weights: (H, d, v).
+        output_weights: (H, v, d_out), or None for the identity.
+        attention: any member of the family; `Softmax()` by default.
+        activation: σ, between a head and its output weights.
+
+    >>> import jax, jax.numpy as jnp
+    >>> heads = MultiHead.init(jax.random.key(0), n_heads=2, dimension=8, head_dimension=4)
+    >>> tokens = jax.random.normal(jax.random.key(1), (10, 8))
+    >>> same = heads.concatenated()(tokens, tokens)
+    >>> bool(jnp.allclose(heads(tokens, tokens), same, atol=1e-6))
+    True
+    """
+
+    query_weights: Float[Array, "H d k"]
+    key_weights: Float[Array, "H d k"]
+    value_weights: Float[Array, "H d v"]
+    output_weights: Float[Array, "H v d_out"] | None
+    attention: Attention
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        query_weights: ArrayLike,
+        key_weights: ArrayLike,
+        value_weights: ArrayLike,
+        output_weights: ArrayLike | None = None,
+        attention: Attention | None = None,
+        activation: str | Activation = "identity",
+    ):
+        owner = "MultiHead"
+        queries = as_weights(query_weights, "query_weights", owner, "(H, d, k)", (None,) * 3)
+        heads, _, width = queries.shape
+        keys = as_weights(key_weights, "key_weights", owner, "(H, d, k)", (heads, None, width))
+        like = (heads, keys.shape[1], None)
+        values = as_weights(value_weights, "value_weights", owner, "(H, d, v)", like)
+        if output_weights is not None:
+            sizes = (heads, values.shape[2], None)
+            output_weights = as_weights(
+                output_weights, "output_weights", owner, "(H, v, d_out)", sizes
+            )
+        self.query_weights, self.key_weights, self.value_weights = queries, keys, values
+        self.output_weights = output_weights
+        self.attention = Softmax() if attention is None else attention
+        self.activation = as_activation(activation, owner)
+
+    @classmethod
+    def init(
+        cls,
+        key: PRNGKeyArray,
+        n_heads: int,
+        dimension: int,
+        head_dimension: int | None = None,
+        attention: Attention | None = None,
+        activation: str | Activation = "identity",
+    ) -> "MultiHead":
+        """Independent N(0, 1/fan-in) weights; head_dimension is dimension / n_heads by default."""
+        if head_dimension is None:
+            if dimension % n_heads:
+                raise bad_argument(
+                    "n_heads", "MultiHead.init", f"a divisor of the dimension {dimension}", n_heads
+                )
+            head_dimension = dimension // n_heads
+        query, keys, values, output = jax.random.split(key, 4)
+        wide = (n_heads, dimension, head_dimension)
+        total = n_heads * head_dimension
+        return cls(
+            draw(query, *wide, fan_in=dimension),
+            draw(keys, *wide, fan_in=dimension),
+            draw(values, *wide, fan_in=dimension),
+            draw(output, n_heads, head_dimension, dimension, fan_in=total),
+            attention,
+            activation,
+        )
+
+    @property
+    def n_heads(self) -> int:
+        """H."""
+        return self.query_weights.shape[0]
+
+    def __call__(
+        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "*batch Q d_out"]:
+        """The sum over the heads.
+
+        Args:
+            queries: (\\*batch, Q, d), before the heads' query weights.
+            tokens: (\\*batch, T, d).
+            mask: boolean (\\*batch, T) or (\\*batch, Q, T), shared by the heads.
+        """
+        heads = self.heads(queries, tokens, mask)
+        return jnp.sum(heads, axis=-3)
+
+    def heads(
+        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "*batch H Q d_out"]:
+        """What each head adds."""
+        read = read_heads(
+            self.attention,
+            queries,
+            tokens,
+            mask,
+            self.query_weights,
+            self.key_weights,
+            self.value_weights,
+        )
+        if self.output_weights is None:
+            return self.activation(read)
+        read, output_weights = alike(read, self.output_weights)
+        return jnp.einsum("...hqv,hvo->...hqo", self.activation(read), output_weights)
+
+    def absorbed(self) -> "MultiHead":
+        """The same function without output weights: W_v^h W_o^h for W_v^h, paper E's form."""
+        if self.output_weights is None:
+            return self
+        if self.activation.name != "identity":
+            raise InputError(
+                f"MultiHead.absorbed needs the identity between a head and its output weights, "
+                f"and here it is {self.activation.name}. Keep the output weights, or use "
+                "`concatenated`, which has them."
+            )
+        values, outputs = alike(self.value_weights, self.output_weights)
+        return MultiHead(
+            self.query_weights, self.key_weights, values @ outputs, None, self.attention
+        )
+
+    def concatenated(self) -> "ConcatenatedHeads":
+        """The same function as one wide projection: σ([head_1 … head_H])W_o."""
+        from finetti.attention.concatenated import ConcatenatedHeads
+
+        n_heads, _, width = self.value_weights.shape
+        if self.output_weights is None:
+            identity = jnp.eye(width, dtype=self.value_weights.dtype)
+            output_weights = jnp.tile(identity, (n_heads, 1))
+        else:
+            output_weights = self.output_weights.reshape(n_heads * width, -1)
+        return ConcatenatedHeads(
+            _beside(self.query_weights),
+            _beside(self.key_weights),
+            _beside(self.value_weights),
+            output_weights,
+            n_heads=n_heads,
+            attention=self.attention,
+            activation=self.activation,
+        )
+
+
+def _beside(weights: Float[Array, "H d k"]) -> Float[Array, "d Hk"]:
+    return jnp.concatenate(list(weights), axis=1)

@@ -1,0 +1,154 @@
+"""The deep network of paper S: attention layers between projections onto the unit ball."""
+
+from itertools import pairwise
+
+import equinox as eqx
+import jax
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from finetti.attention.activations import Activation, as_activation
+from finetti.attention.projection import project_ball
+from finetti.attention.softmax import Softmax
+from finetti.attention.weights import alike, as_sequence, as_weights, draw
+from finetti.core.errors import bad_argument
+
+
+class ProjectedLayer(eqx.Module):
+    """g ↦ Π(σ(Π(f(g; W)))W_C), f(Z; W) = RowSoftmax(ZW_Q(ZW_K)ᵀ)ZW_V   (4.3), edelman2022
+
+    Args:
+        query_weights, key_weights: W_Q and W_K, shape (d, k).
+        value_weights: W_V, shape (d, v).
+        output_weights: W_C, shape (v, d_out).
+        activation: σ, with σ(0) = 0.
+    """
+
+    query_weights: Float[Array, "d k"]
+    key_weights: Float[Array, "d k"]
+    value_weights: Float[Array, "d v"]
+    output_weights: Float[Array, "v d_out"]
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        query_weights: ArrayLike,
+        key_weights: ArrayLike,
+        value_weights: ArrayLike,
+        output_weights: ArrayLike,
+        activation: str | Activation = "relu",
+    ):
+        owner = "ProjectedLayer"
+        queries = as_weights(query_weights, "query_weights", owner, "(d, k)", (None, None))
+        self.query_weights = queries
+        self.key_weights = as_weights(key_weights, "key_weights", owner, "(d, k)", queries.shape)
+        self.value_weights = as_weights(
+            value_weights, "value_weights", owner, "(d, v)", (queries.shape[0], None)
+        )
+        self.output_weights = as_weights(
+            output_weights,
+            "output_weights",
+            owner,
+            "(v, d_out)",
+            (self.value_weights.shape[1], None),
+        )
+        self.activation = as_activation(activation, owner)
+
+    @property
+    def score_matrix(self) -> Float[Array, "d d"]:
+        """M = W_QW_Kᵀ."""
+        query_weights, key_weights = alike(self.query_weights, self.key_weights)
+        return query_weights @ key_weights.T
+
+    def attend(
+        self, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "*batch T v"]:
+        """f(Z; W), before the projections."""
+        dimension = self.query_weights.shape[0]
+        tokens = as_sequence(tokens, "tokens", "ProjectedLayer", dimension)
+        tokens, *weights = alike(tokens, self.query_weights, self.key_weights, self.value_weights)
+        queries, keys, values = (tokens @ weight for weight in weights)
+        return Softmax()(queries, keys, values, mask)
+
+    def inside(
+        self, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "*batch T v"]:
+        """σ(Π(f(Z; W))), what W_C multiplies."""
+        return self.activation(project_ball(self.attend(tokens, mask)))
+
+    def __call__(
+        self, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "*batch T d_out"]:
+        """The layer's tokens, all inside the unit ball."""
+        inside, output_weights = alike(self.inside(tokens, mask), self.output_weights)
+        return project_ball(inside @ output_weights)
+
+
+class ProjectedTransformer(eqx.Module):
+    """g^{(1)} = X, g^{(i+1)} = Π(σ(Π(f(g^{(i)}; W^{(i)})))W_C^{(i)})        (4.3), edelman2022
+
+    Its scalar output is ``TokenReadout(w)(network(tokens))``.
+
+    Args:
+        layers: one `ProjectedLayer` per layer.
+
+    >>> import jax
+    >>> network = ProjectedTransformer.init(jax.random.key(0), 3, dimension=8, head_dimension=4)
+    >>> out = network(jax.random.normal(jax.random.key(1), (10, 8)))
+    >>> out.shape, bool((out**2).sum(axis=1).max() <= 1 + 1e-6)
+    ((10, 8), True)
+    """
+
+    layers: tuple[ProjectedLayer, ...]
+
+    def __init__(self, layers: tuple[ProjectedLayer, ...] | list[ProjectedLayer]):
+        layers = tuple(layers)
+        if not layers:
+            raise bad_argument("layers", "ProjectedTransformer", "at least one layer", "none")
+        for before, after in pairwise(layers):
+            given, wanted = before.output_weights.shape[1], after.query_weights.shape[0]
+            if given != wanted:
+                requirement = f"layers that fit: one asks for tokens of dimension {wanted}"
+                raise bad_argument("layers", "ProjectedTransformer", requirement, given)
+        self.layers = layers
+
+    @classmethod
+    def init(
+        cls,
+        key: PRNGKeyArray,
+        n_layers: int,
+        dimension: int,
+        head_dimension: int,
+        activation: str | Activation = "relu",
+    ) -> "ProjectedTransformer":
+        """Independent N(0, 1/fan-in) weights."""
+        layers = []
+        for layer_key in jax.random.split(key, n_layers):
+            query, keys, values, output = jax.random.split(layer_key, 4)
+            wide = (dimension, head_dimension)
+            layers.append(
+                ProjectedLayer(
+                    draw(query, *wide, fan_in=dimension),
+                    draw(keys, *wide, fan_in=dimension),
+                    draw(values, *wide, fan_in=dimension),
+                    draw(output, head_dimension, dimension, fan_in=head_dimension),
+                    activation,
+                )
+            )
+        return cls(layers)
+
+    def states(
+        self, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> tuple[Float[Array, "*batch T d"], ...]:
+        """g^{(1)}, …, g^{(L+1)}."""
+        dimension = self.layers[0].query_weights.shape[0]
+        states = [as_sequence(tokens, "tokens", "ProjectedTransformer", dimension)]
+        for layer in self.layers:
+            states.append(layer(states[-1], mask))
+        return tuple(states)
+
+    def __call__(
+        self, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "*batch T d"]:
+        """g^{(L+1)}."""
+        return self.states(tokens, mask)[-1]

@@ -1,0 +1,244 @@
+"""Attention with frozen random heads and trained values: a linear model in random features."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from finetti.attention.blocks import block_size, map_blocks
+from finetti.attention.contexts import Contexts, arrange
+from finetti.attention.head_draws import draw_heads, resolve_mean, with_bias
+from finetti.attention.head_weights import Activation, check_activation, head_weights
+from finetti.attention.infinite_heads import InfiniteHeadKernel
+from finetti.attention.readout import check_values, zero_values
+from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.kernels.geometry import as_count
+
+
+class RandomFeatureAttention(eqx.Module):
+    """M random heads whose scores are frozen and whose values are trained (RFA; BRFA with a mean).
+
+    f(x₀, x_{1:N}) = Σ_m (1/N) Σ_i σ(⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩) ⟨v_m, x̃ᵢ⟩,   x̃ = [x; 1]
+
+    The values of a head are ⟨v_m, x̃ᵢ⟩: they belong to the model and are read off the keys, so a
+    call takes a query and keys only, and this is not an `Attention`. Shapes and masks are those of
+    `Attention`: ``query`` (\\*batch, \\*queries, d), ``keys`` (\\*batch, N, d), a masked key counts
+    as deleted (N is the number of unmasked ones), and a query that may read nothing gets 0.
+
+    The draw is frozen: it gets no gradient (but weight decay would move it; `trainable` says which
+    leaves to give to an optimizer). Heads are computed in blocks, so that memory stays bounded in
+    M, in the batch and in the gradient.
+
+    Args:
+        key: the randomness of the draw.
+        n_heads: M.
+        dimension: d of query and keys. The paper has them on the unit sphere, where
+            ⟨W_m, x̃₀x̃ᵢᵀ⟩ ∼ N(0, 1); any others are accepted, with variance ‖x̃₀‖²‖x̃ᵢ‖²/4.
+        output_dimension: d_out of a vector output; None for a number.
+        mean_weights: W₀. None for zero (RFA), "identity" for [[I, 0], [0, 0]] (BRFA), or a matrix,
+            d×d (embedded like the identity) or (d+1)×(d+1).
+        activation: "relu" is the paper's σ; "exponential" replaces it by exp, "softmax" replaces
+            σ/N by the softmax over the keys.
+        sampling: "direct", W_m with entries iid N(0, 1/4); or "factored", W_m = QᵀK/(2√D).
+        head_dimension: D of "factored".
+
+    >>> import jax, jax.numpy as jnp
+    >>> attention = RandomFeatureAttention(jax.random.key(0), n_heads=100, dimension=2)
+    >>> query, keys = jnp.array([1.0, 0.0]), jnp.array([[0.0, 1.0], [1.0, 0.0], [0.0, -1.0]])
+    >>> attention.features(query, keys).shape
+    (300,)
+    >>> float(attention(query, keys))  # the values start at zero
+    0.0
+
+    Reference: the random-feature attention of fu2023, stated from knowledge of the paper rather
+    than quoted; the exponential and softmax variants are ours.
+    """
+
+    values: Float[Array, "M d+1"] | Float[Array, "M d+1 d_out"]
+    draws: Float[Array, "M d+1 d+1"]
+    mean_weights: Float[Array, "d+1 d+1"] | None
+    activation: Activation = eqx.field(static=True)
+    sampling: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        n_heads: int,
+        dimension: int,
+        output_dimension: int | None = None,
+        *,
+        mean_weights: Any = None,
+        activation: Activation = "relu",
+        sampling: str = "direct",
+        head_dimension: int | None = None,
+    ):
+        owner = type(self).__name__
+        n_heads = as_count(n_heads, "n_heads", owner)
+        dimension = as_count(dimension, "dimension", owner)
+        check_activation(activation, owner)
+        self.mean_weights = resolve_mean(mean_weights, dimension, owner)
+        self.draws = draw_heads(key, n_heads, dimension, sampling, head_dimension, owner)
+        self.values = zero_values((n_heads, dimension + 1), output_dimension, owner)
+        self.activation, self.sampling = activation, sampling
+
+    @property
+    def n_heads(self) -> int:
+        """M."""
+        return self.draws.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.draws.shape[1] - 1
+
+    @property
+    def trainable(self) -> Any:
+        """True at the values, False at the frozen leaves: for `equinox.partition`."""
+        frozen = jax.tree.map(lambda _: False, self)
+        return eqx.tree_at(lambda module: module.values, frozen, True)
+
+    def with_values(self, values: ArrayLike) -> "RandomFeatureAttention":
+        """The same draw with these values, (M, d+1) or (M, d+1, d_out)."""
+        heads = (self.n_heads, self.dimension + 1)
+        array = check_values(values, heads, f"{type(self).__name__}.with_values")
+        return eqx.tree_at(lambda module: module.values, self, array)
+
+    def __call__(
+        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "..."]:
+        """f(query, keys), of shape (\\*batch, \\*queries) or (\\*batch, \\*queries, d_out)."""
+        contexts = self._arrange("", query, keys, mask)
+        return contexts.restore(_read(self, *_parts(contexts)))
+
+    def features(
+        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "... M*(d+1)"]:
+        """Φ(x) = M^(−1/2) [(1/N) Σ_i σ(⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩) x̃ᵢ]_m, head after head.
+
+        Φ(x)·Φ(x') estimates `infinite_kernel` without bias, at the rate M^(−1/2). Since f has no
+        1/M in front, f(x) = √M · Φ(x)·vec(V): coefficients β of a linear fit on Φ are the values
+        ``(beta / M**0.5).reshape(M, d + 1)``.
+        """
+        contexts = self._arrange(".features", query, keys, mask)
+        return contexts.restore(_features(self, *_parts(contexts)))
+
+    def preactivations(self, query: ArrayLike, keys: ArrayLike) -> Float[Array, "... M N"]:
+        """⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩ of every head and key; all in memory at once."""
+        contexts = self._arrange(".preactivations", query, keys, None)
+        query_, keys_, _ = _parts(contexts)
+        return contexts.restore(
+            jnp.einsum(
+                "bqi,mij,bnj->bqmn", with_bias(query_), _weights(self, query_), with_bias(keys_)
+            )
+        )
+
+    def infinite_kernel(self) -> InfiniteHeadKernel:
+        """The exact limit of Φ(x)·Φ(x') as M → ∞; refused for "softmax" and "factored"."""
+        if self.sampling == "factored":
+            raise UnsupportedError(
+                "RandomFeatureAttention has no closed-form infinite_kernel with factored sampling: "
+                "for finite head_dimension the scores are not Gaussian. Its limit as "
+                "head_dimension grows is InfiniteHeadKernel(dimension, mean_weights, activation)."
+            )
+        return InfiniteHeadKernel(self.dimension, self.mean_weights, self.activation)
+
+    def _arrange(
+        self, method: str, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None
+    ) -> Contexts:
+        owner = type(self).__name__ + method
+        contexts = arrange(owner, query, keys, None, mask)
+        if contexts.keys.shape[-1] != self.dimension:
+            raise bad_argument(
+                "keys",
+                owner,
+                f"of the dimension of the draw, d = {self.dimension}",
+                f"shape {jnp.shape(keys)}",
+            )
+        return contexts
+
+
+def _parts(contexts: Contexts) -> tuple[Array, Array, Array | None]:
+    """Query, keys and mask (B, 1 or Q, N), in float32 at least."""
+    dtype = jnp.promote_types(contexts.query.dtype, jnp.float32)
+    mask = contexts.mask
+    if mask is not None and not contexts.per_query:
+        mask = mask[:, None, :]
+    return contexts.query.astype(dtype), contexts.keys.astype(dtype), mask
+
+
+def _weights(module: RandomFeatureAttention, like: Array) -> Float[Array, "M d+1 d+1"]:
+    """W₀ + W_m, without gradient."""
+    weights = module.draws.astype(like.dtype)
+    if module.mean_weights is not None:
+        weights = weights + module.mean_weights.astype(like.dtype)[None]
+    return jax.lax.stop_gradient(weights)
+
+
+def _over_heads(
+    module: RandomFeatureAttention,
+    query: Array,
+    keys: Array,
+    mask: Array | None,
+    per_head: Any,
+    finish: Any,
+) -> Array:
+    """``finish`` of what ``per_head(weights (Q, N), keys (N, d+1), v_m)`` gives for all heads.
+
+    Both loops run in blocks: contexts outside, heads inside.
+    """
+    matrices = _weights(module, query)
+    values = module.values.reshape(*module.values.shape[:2], -1).astype(query.dtype)
+    n_queries, length = query.shape[1], keys.shape[1]
+
+    def one_context(context: Any) -> Array:
+        tokens, others, readable = context
+        tokens, others = with_bias(tokens), with_bias(others)
+
+        def one_head(head: Any) -> Array:
+            matrix, value = head
+            # Three factors; the shorter of query and keys first is cheaper.
+            scores = (
+                (tokens @ matrix) @ others.T
+                if n_queries <= length
+                else tokens @ (matrix @ others.T)
+            )
+            weights = head_weights(scores, readable, module.activation)
+            return per_head(weights, others, value)
+
+        return finish(map_blocks(one_head, (matrices, values), n_queries * length))
+
+    scores_at_once = min(module.n_heads, block_size(n_queries * length)) * n_queries * length
+    return map_blocks(one_context, (query, keys, mask), scores_at_once)
+
+
+@jax.jit
+def _read(module: RandomFeatureAttention, query: Array, keys: Array, mask: Array | None) -> Array:
+    output = _over_heads(
+        module,
+        query,
+        keys,
+        mask,
+        per_head=lambda weights, keys, value: weights @ (keys @ value),  # (Q, d_out)
+        finish=lambda heads: jnp.sum(heads, axis=0),
+    )
+    return output[..., 0] if module.values.ndim == 2 else output
+
+
+@jax.jit
+def _features(
+    module: RandomFeatureAttention, query: Array, keys: Array, mask: Array | None
+) -> Array:
+    def line_up(heads: Float[Array, "M Q d+1"]) -> Float[Array, "Q M*(d+1)"]:
+        return jnp.swapaxes(heads, 0, 1).reshape(query.shape[1], -1) * module.n_heads**-0.5
+
+    return _over_heads(
+        module,
+        query,
+        keys,
+        mask,
+        per_head=lambda weights, keys, _: weights @ keys,
+        finish=line_up,
+    )

@@ -1,0 +1,133 @@
+"""The random-feature network that random-feature attention is compared with."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from finetti.attention.blocks import map_blocks
+from finetti.attention.contexts import Contexts, arrange
+from finetti.attention.infinite_mlp import InfiniteMLPKernel, check_positions
+from finetti.attention.readout import check_values, zero_values
+from finetti.kernels.geometry import as_count
+
+
+class RandomFeatureMLP(eqx.Module):
+    """M random ReLU neurons on all tokens at once, with trained values (RFMLP).
+
+    f(x₀, x_{1:N}) = Σ_m σ(⟨w_m, vec⟩) v_m,   vec = [x₀; x₁; …; x_N; 1],   w_m ∼ N(0, I/(N + 2))
+
+    It sees the order of the keys, and takes exactly N of them without a mask. Everything else is
+    as in `RandomFeatureAttention`: shapes, frozen draw, values that start at zero.
+
+    Args:
+        key: the randomness of the draw.
+        n_neurons: M.
+        dimension: d of query and keys; on the unit sphere ⟨w_m, vec⟩ ∼ N(0, 1).
+        context_length: N.
+        output_dimension: d_out of a vector output; None for a number.
+
+    >>> import jax, jax.numpy as jnp
+    >>> network = RandomFeatureMLP(jax.random.key(0), 100, dimension=2, context_length=3)
+    >>> network.features(jnp.ones(2), jnp.ones((3, 2))).shape
+    (100,)
+
+    Reference: the comparison model of fu2023, stated from knowledge of the paper.
+    """
+
+    values: Float[Array, " M"] | Float[Array, "M d_out"]
+    draws: Float[Array, "M d*(N+1)+1"]
+    dimension: int = eqx.field(static=True)
+    context_length: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        n_neurons: int,
+        dimension: int,
+        context_length: int,
+        output_dimension: int | None = None,
+    ):
+        owner = type(self).__name__
+        n_neurons = as_count(n_neurons, "n_neurons", owner)
+        self.dimension = as_count(dimension, "dimension", owner)
+        self.context_length = as_count(context_length, "context_length", owner)
+        width = self.dimension * (self.context_length + 1) + 1
+        self.draws = jax.random.normal(key, (n_neurons, width)) * (self.context_length + 2) ** -0.5
+        self.values = zero_values((n_neurons,), output_dimension, owner)
+
+    @property
+    def n_neurons(self) -> int:
+        """M."""
+        return self.draws.shape[0]
+
+    @property
+    def trainable(self) -> Any:
+        """True at the values, False at the frozen draw: for `equinox.partition`."""
+        frozen = jax.tree.map(lambda _: False, self)
+        return eqx.tree_at(lambda module: module.values, frozen, True)
+
+    def with_values(self, values: ArrayLike) -> "RandomFeatureMLP":
+        """The same draw with these values, (M,) or (M, d_out)."""
+        array = check_values(values, (self.n_neurons,), f"{type(self).__name__}.with_values")
+        return eqx.tree_at(lambda module: module.values, self, array)
+
+    def __call__(
+        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "..."]:
+        """f(query, keys), of shape (\\*batch, \\*queries) or (\\*batch, \\*queries, d_out)."""
+        contexts = self._arrange("", query, keys, mask)
+        return contexts.restore(_read(self, *_parts(contexts)))
+
+    def features(
+        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+    ) -> Float[Array, "... M"]:
+        """Φ(x) = M^(−1/2) [σ(⟨w_m, vec⟩)]_m, so that f(x) = √M · Φ(x)·v."""
+        contexts = self._arrange(".features", query, keys, mask)
+        query_, keys_ = _parts(contexts)
+        return contexts.restore(_neurons(self, query_, keys_) * self.n_neurons**-0.5)
+
+    def infinite_kernel(self) -> InfiniteMLPKernel:
+        """The exact limit of Φ(x)·Φ(x') as M → ∞."""
+        return InfiniteMLPKernel(self.dimension, self.context_length)
+
+    def _arrange(
+        self, method: str, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None
+    ) -> Contexts:
+        owner = type(self).__name__ + method
+        contexts = arrange(owner, query, keys, None, None)
+        check_positions(owner, "", jnp.asarray(keys), mask, self.dimension, self.context_length)
+        return contexts
+
+
+def _parts(contexts: Contexts) -> tuple[Array, Array]:
+    """Query and keys, in float32 at least."""
+    dtype = jnp.promote_types(contexts.query.dtype, jnp.float32)
+    return contexts.query.astype(dtype), contexts.keys.astype(dtype)
+
+
+@jax.jit
+def _neurons(
+    module: RandomFeatureMLP, query: Float[Array, "B Q d"], keys: Float[Array, "B N d"]
+) -> Float[Array, "B Q M"]:
+    """σ(⟨w_m, vec⟩); the part of the keys is shared by their queries."""
+    draws = jax.lax.stop_gradient(module.draws).astype(query.dtype)
+    of_query, of_keys, of_one = jnp.split(draws, [module.dimension, draws.shape[1] - 1], axis=1)
+    shared = keys.reshape(len(keys), -1) @ of_keys.T + of_one.T
+    return jax.nn.relu(query @ of_query.T + shared[:, None, :])
+
+
+@jax.jit
+def _read(
+    module: RandomFeatureMLP, query: Float[Array, "B Q d"], keys: Float[Array, "B N d"]
+) -> Float[Array, "B Q ..."]:
+    values = module.values.astype(query.dtype)
+
+    def one_context(context: tuple[Array, Array]) -> Array:
+        tokens, others = context
+        return _neurons(module, tokens[None], others[None])[0] @ values
+
+    return map_blocks(one_context, (query, keys), query.shape[1] * module.n_neurons)

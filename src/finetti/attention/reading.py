@@ -1,0 +1,57 @@
+"""One attention read by several heads at once."""
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
+
+from finetti.attention.base import Attention
+from finetti.attention.weights import alike
+from finetti.core.errors import bad_argument
+
+
+def read_heads(
+    attention: Attention,
+    queries: ArrayLike,
+    tokens: ArrayLike,
+    mask: ArrayLike | None,
+    query_weights: Float[Array, "H d k"],
+    key_weights: Float[Array, "H d k"],
+    value_weights: Float[Array, "H d v"],
+) -> Float[Array, "*batch H Q v"]:
+    """attn(QW_q^h, XW_k^h, XW_v^h) for every head: the heads are one more batch axis."""
+    owner, dimension = "MultiHead", query_weights.shape[1]
+    queries, tokens = jnp.asarray(queries), jnp.asarray(tokens)
+    if tokens.ndim < 2 or tokens.shape[-1] != key_weights.shape[1]:
+        requirement = f"of shape (..., T, {key_weights.shape[1]})"
+        raise bad_argument("tokens", owner, requirement, f"shape {tokens.shape}")
+    batch = tokens.shape[:-2]
+    if queries.shape[:-2] != batch or queries.ndim < 2 or queries.shape[-1] != dimension:
+        requirement = f"of shape {(*batch, 'Q', dimension)}, with the batch axes of the tokens"
+        raise bad_argument("queries", owner, requirement, f"shape {queries.shape}")
+    mask = _for_heads(mask, queries, tokens, len(query_weights))
+    queries, tokens, *weights = alike(queries, tokens, query_weights, key_weights, value_weights)
+    query, keys, values = (
+        jnp.einsum("...td,hdk->...htk", array, weight)
+        for array, weight in zip((queries, tokens, tokens), weights, strict=True)
+    )
+    return attention(query, keys, values, mask)
+
+
+def _for_heads(
+    mask: ArrayLike | None, queries: Array, tokens: Array, n_heads: int
+) -> Bool[Array, "..."] | None:
+    """The caller's mask, (…, T) or (…, Q, T), repeated for every head."""
+    if mask is None:
+        return None
+    mask = jnp.asarray(mask)
+    batch, length = tokens.shape[:-2], tokens.shape[-2]
+    for own in ((length,), (queries.shape[-2], length)):
+        if mask.shape == batch + own:
+            expanded = jnp.expand_dims(mask, len(batch))
+            return jnp.broadcast_to(expanded, (*batch, n_heads, *own))
+    raise bad_argument(
+        "mask",
+        "MultiHead",
+        f"of shape {(*batch, length)} or {(*batch, queries.shape[-2], length)}",
+        f"shape {mask.shape}",
+    )

@@ -1,0 +1,34 @@
+"""The trained values of a random-feature model."""
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from finetti.core.arrays import check_finite
+from finetti.core.errors import bad_argument
+from finetti.core.precision import widest_float
+from finetti.kernels.geometry import as_count
+
+
+def zero_values(
+    shape: tuple[int, ...], output_dimension: int | None, owner: str
+) -> Float[Array, "..."]:
+    """Values of ``shape`` for a number, with a last axis d_out for a vector.
+
+    They start at zero: the model is linear in them, so there is no symmetry to break.
+    """
+    if output_dimension is not None:
+        shape = (*shape, as_count(output_dimension, "output_dimension", owner))
+    return jnp.zeros(shape)
+
+
+def check_values(values: ArrayLike, shape: tuple[int, ...], owner: str) -> Float[Array, "..."]:
+    """``values`` if they have this shape, or this shape and one more axis."""
+    array = jnp.asarray(values)
+    fits = array.ndim in (len(shape), len(shape) + 1) and array.shape[: len(shape)] == shape
+    if not fits or array.size == 0:
+        raise bad_argument(
+            "values", owner, f"of shape {shape} or {(*shape, 'd_out')}", f"shape {array.shape}"
+        )
+    check_finite(array, "values", owner)
+    return array.astype(widest_float(array))
