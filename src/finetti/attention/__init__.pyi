@@ -1,8 +1,14 @@
+from .adapters import flax_attention_fn as flax_attention_fn
 from .base import Attention as Attention
 from .conditional_mean import ConditionalMean as ConditionalMean
+from .decode import DecodeCache as DecodeCache
+from .decode import append as append
+from .decode import read as read
+from .decode import start_decoding as start_decoding
 from .functional import cme_attention as cme_attention
 from .functional import kernel_attention as kernel_attention
 from .functional import softmax_attention as softmax_attention
+from .plan import Plan as Plan
 from .ridge import RidgeChoice as RidgeChoice
 from .ridge import choose_ridge as choose_ridge
 from .ridge import effective_dimension as effective_dimension

@@ -95,9 +95,10 @@ def _exponentials(
     e^reach is the shift raised.
     """
     reach = 60.0 if tables.scores.dtype == jnp.float32 else 600.0
-    least = jnp.maximum(jnp.max(jnp.min(tables.scores, axis=0), axis=0), tables.cls_scores)
-    most = jnp.maximum(jnp.max(tables.scores, axis=(0, 1)), tables.cls_scores)
-    shift = jax.lax.stop_gradient(jnp.maximum(least, most - reach))
+    scores, cls_scores = jax.lax.stop_gradient((tables.scores, tables.cls_scores))
+    least = jnp.maximum(jnp.max(jnp.min(scores, axis=0), axis=0), cls_scores)
+    most = jnp.maximum(jnp.max(scores, axis=(0, 1)), cls_scores)
+    shift = jnp.maximum(least, most - reach)
     if is_concrete(shift):
         spread = float(jnp.max(most - least))
         if spread > 2 * reach:

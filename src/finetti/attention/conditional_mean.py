@@ -17,7 +17,7 @@ from finetti.attention.plan import ROUTES, Plan, Route, Wants, make_plan, shapes
 from finetti.core.arrays import check_positive, check_rank
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel
+from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 DEFAULT_RIDGE = 0.1
@@ -67,6 +67,7 @@ class ConditionalMean(Attention):
         route: Route = "auto",
     ):
         self.kernel = RBF() if kernel is None else kernel
+        check_kernel(self.kernel, "ConditionalMean")
         value, self.per_token = resolve_ridge("ConditionalMean", ridge, ridge_per_token)
         self.log_ridge = jnp.log(jnp.asarray(value, dtype=float))
         if route not in ROUTES:

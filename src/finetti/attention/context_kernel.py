@@ -44,7 +44,7 @@ class ContextKernel(eqx.Module):
         owner = type(self).__name__
         x = self._input(owner, 0, "", query, keys, mask)
         y = self._input(owner, 0, "other_", other_query, other_keys, other_mask)
-        return self._value(*_same_dtype(x, y))
+        return _pair(self, *_same_dtype(x, y))
 
     def gram(
         self,
@@ -96,8 +96,8 @@ class ContextKernel(eqx.Module):
         if contexts.mask is None:
             share = jnp.full(lead, 1 / keys.shape[-2], dtype)
         else:
-            count = jnp.sum(contexts.mask, axis=-1, keepdims=True)
-            share = (contexts.mask / jnp.maximum(count, 1)).astype(dtype).reshape(lead)
+            read = contexts.mask.astype(dtype)
+            share = (read / jnp.maximum(jnp.sum(read, axis=-1, keepdims=True), 1)).reshape(lead)
         return Input(query.astype(dtype), contexts.keys.reshape(keys.shape), share)
 
 
@@ -105,6 +105,11 @@ def _same_dtype(x: Input, y: Input) -> tuple[Input, Input]:
     dtype = widest_float(x.query, y.query)
     x, y = jax.tree.map(lambda array: array.astype(dtype), (x, y))
     return x, y
+
+
+@jax.jit
+def _pair(kernel: ContextKernel, x: Input, y: Input) -> Float[Array, ""]:
+    return kernel._value(x, y)
 
 
 @jax.jit

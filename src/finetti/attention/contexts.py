@@ -35,6 +35,13 @@ class Contexts(NamedTuple):
         flat = jnp.clip(flat, -largest, largest).astype(self.query.dtype)
         return flat.reshape(self.lead + flat.shape[2:])
 
+    def at_least_float32(self) -> "Contexts":
+        """Half precision cast up: scores and their sums need more bits than tokens."""
+        if jnp.finfo(self.query.dtype).bits >= 32:
+            return self
+        query, keys, values = (array.astype(jnp.float32) for array in self[:3])
+        return self._replace(query=query, keys=keys, values=values)
+
     def over(self, function: Callable[..., Any], entries: int | None = None) -> Any:
         """Apply ``function(query (Q, d), keys, values, mask (L,) | None)`` to every context.
 

@@ -119,7 +119,8 @@ def append(
         (cache.keys, cache.factor, cache.half_values),
         grown,
     )
-    return DecodeCache(*kept, jnp.minimum(cache.length + 1, cache.capacity))
+    length = jnp.minimum(cache.length + 1, cache.capacity)
+    return DecodeCache(kept[0], kept[1], kept[2], length)
 
 
 def read(

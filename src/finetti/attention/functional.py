@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from finetti.attention.conditional_mean import ConditionalMean
 from finetti.attention.layout import Heads, arrange_heads
 from finetti.attention.normalized import masked_softmax
+from finetti.attention.plan import Route
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
@@ -90,6 +91,7 @@ def cme_attention(
     kernel: Kernel | None = None,
     ridge: ArrayLike | None = None,
     ridge_per_token: ArrayLike | None = None,
+    route: Route = "auto",
     scale: float | None = None,
     is_causal: bool = False,
     query_seq_lengths: ArrayLike | None = None,
@@ -97,8 +99,9 @@ def cme_attention(
 ) -> Float[Array, "..."]:
     """Conditional-mean attention (4.5), zhang2022, RBF() by default; see `ConditionalMean`.
 
-    A key mask (``mask`` of shape (B, N, 1, S), ``key_value_seq_lengths``) costs nothing. A mask
-    that differs between queries, ``is_causal`` included, means one solve per query.
+    A key mask (``mask`` of shape (B, N, 1, S), ``key_value_seq_lengths``) costs nothing, and
+    ``is_causal`` is one factorization for all prefixes. Any other mask that differs between queries
+    means one solve per query. Query heads that share their keys share the factorization.
 
     >>> import jax
     >>> tokens = jax.random.normal(jax.random.key(0), (3, 2, 128, 4, 16))
@@ -116,12 +119,15 @@ def cme_attention(
             "The `ridge_per_token` argument of cme_attention must be None with is_causal=True, "
             "where every query reads another number of keys. Use `ridge`."
         )
-    module = ConditionalMean(kernel, ridge, ridge_per_token)
+    module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
+    # Causality goes to the module, which has a faster way than a mask.
     heads = arrange_heads(
-        owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
+        owner, query, key, value, mask, scale, False, query_seq_lengths, key_value_seq_lengths
     )
     root = jnp.sqrt(heads.scale)
-    out = module(root * heads.query, root * heads.keys, heads.values, heads.mask)
+    out = module(
+        root * heads.query, root * heads.keys, heads.values, heads.mask, is_causal=is_causal
+    )
     return heads.restore(out)
 
 

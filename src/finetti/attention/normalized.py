@@ -22,7 +22,7 @@ def masked_softmax(
     A query that may read nothing spreads its weight evenly, as ``jax.nn.dot_product_attention``
     does; so does one whose scores are all zero (log −∞).
     """
-    lowest = _MASKED * jnp.finfo(logits.dtype).max
+    lowest = jnp.asarray(_MASKED * float(jnp.finfo(logits.dtype).max), logits.dtype)
     logits = jnp.maximum(logits, lowest)
     if mask is not None:
         logits = jnp.where(mask, logits, lowest)
@@ -47,14 +47,15 @@ class NormalizedAttention(Attention):
         def read(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
             return self._normalized(query, keys, mask) @ values
 
-        return contexts.restore(contexts.over(read))
+        return contexts.restore(contexts.at_least_float32().over(read))
 
     def weights(
         self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
     ) -> Float[Array, "..."]:
         """Score over sum of scores; they sum to 1."""
         contexts = arrange(type(self).__name__, query, keys, None, mask)
-        return contexts.restore(contexts.over(lambda q, k, _, m: self._normalized(q, k, m)))
+        wide = contexts.at_least_float32()
+        return contexts.restore(wide.over(lambda q, k, _, m: self._normalized(q, k, m)))
 
     def _normalized(
         self,

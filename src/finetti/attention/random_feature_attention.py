@@ -13,7 +13,7 @@ from finetti.attention.contexts import Contexts, arrange
 from finetti.attention.head_draws import draw_heads, resolve_mean, with_bias
 from finetti.attention.head_weights import Activation, check_activation, head_weights
 from finetti.attention.infinite_heads import InfiniteHeadKernel
-from finetti.attention.readout import check_values, zero_values
+from finetti.attention.readout import check_values, working_dtype, zero_values
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.geometry import as_count
 
@@ -162,7 +162,7 @@ class RandomFeatureAttention(eqx.Module):
 
 def _parts(contexts: Contexts) -> tuple[Array, Array, Array | None]:
     """Query, keys and mask (B, 1 or Q, N), in float32 at least."""
-    dtype = jnp.promote_types(contexts.query.dtype, jnp.float32)
+    dtype = working_dtype(contexts.query)
     mask = contexts.mask
     if mask is not None and not contexts.per_query:
         mask = mask[:, None, :]

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finetti.attention.blocks import map_blocks
 from finetti.attention.contexts import Contexts, arrange
 from finetti.attention.infinite_mlp import InfiniteMLPKernel, check_positions
-from finetti.attention.readout import check_values, zero_values
+from finetti.attention.readout import check_values, working_dtype, zero_values
 from finetti.kernels.geometry import as_count
 
 
@@ -105,7 +105,7 @@ class RandomFeatureMLP(eqx.Module):
 
 def _parts(contexts: Contexts) -> tuple[Array, Array]:
     """Query and keys, in float32 at least."""
-    dtype = jnp.promote_types(contexts.query.dtype, jnp.float32)
+    dtype = working_dtype(contexts.query)
     return contexts.query.astype(dtype), contexts.keys.astype(dtype)
 
 

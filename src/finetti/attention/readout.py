@@ -1,4 +1,6 @@
-"""The trained values of a random-feature model."""
+"""What random-feature models share: their trained values and the precision they work in."""
+
+from typing import Any
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -8,6 +10,11 @@ from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 from finetti.core.precision import widest_float
 from finetti.kernels.geometry import as_count
+
+
+def working_dtype(tokens: Array) -> Any:
+    """The dtype of the tokens, or float32 if that is shorter: sums over keys need the digits."""
+    return tokens.dtype if jnp.finfo(tokens.dtype).bits >= 32 else jnp.float32
 
 
 def zero_values(

@@ -8,8 +8,8 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
-# Owen's integrand on [0, 1] has its poles at ±i: 20 Gauss–Legendre nodes leave less than 1e-16.
-_NODES, _WEIGHTS = (array / 2 for array in np.polynomial.legendre.leggauss(20))
+# Owen's integrand on [0, 1] has its poles at ±i: 12 Gauss–Legendre nodes leave 1e-16.
+_NODES, _WEIGHTS = (array / 2 for array in np.polynomial.legendre.leggauss(12))
 _NODES = _NODES + 0.5
 
 
@@ -39,6 +39,7 @@ def _arc_cosine_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arra
 
 
 @jax.custom_jvp
+@jax.jit
 def rectified_product(
     a: Float[Array, "*shape"], b: Float[Array, "*shape"], correlation: Float[Array, "*shape"]
 ) -> Float[Array, "*shape"]:
@@ -83,6 +84,7 @@ def _rectified_product_jvp(
 
 
 @jax.custom_jvp
+@jax.jit
 def bivariate_normal_cdf(
     a: Float[Array, "*shape"], b: Float[Array, "*shape"], correlation: Float[Array, "*shape"]
 ) -> Float[Array, "*shape"]:
@@ -132,11 +134,13 @@ def _owens_t(h: Array, opposite: Array) -> Array:
     x, y = jnp.abs(h), jnp.abs(opposite)
     longer = jnp.maximum(x, y)
     slope = jnp.minimum(x, y) / jnp.where(longer > 0, longer, 1)  # ≤ 1, where few nodes suffice
-    inner = jnp.zeros_like(longer)
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-        square = 1 + (float(node) * slope) ** 2
-        inner = inner + float(weight) * jnp.exp(-longer * longer * square / 2) / square
-    inner = inner * slope / (2 * math.pi)
+    nodes, weights = (
+        jnp.asarray(array.reshape(-1, *(1,) * h.ndim), h.dtype) for array in (_NODES, _WEIGHTS)
+    )
+    squares = 1 + (nodes * slope[None]) ** 2
+    # Elementwise work under one sum: the compiler fuses it, the node axis is never stored.
+    terms = weights * jnp.exp(-((longer * longer)[None]) * squares / 2) / squares
+    inner = jnp.sum(terms, axis=0) * slope / (2 * math.pi)
     # T(h, α) + T(αh, 1/α) = (Φ(h) + Φ(αh))/2 − Φ(h)Φ(αh) for h, α ≥ 0
     both = (ndtr(x) * ndtr(-y) + ndtr(y) * ndtr(-x)) / 2
     sector = jnp.where(y <= x, inner, both - inner)

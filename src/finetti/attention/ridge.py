@@ -98,6 +98,10 @@ def choose_ridge(
     if method not in ("marginal_likelihood", "gcv"):
         raise bad_argument("method", "choose_ridge", "'marginal_likelihood' or 'gcv'", repr(method))
     spectra = _spectra("choose_ridge", keys, values, mask, RBF() if kernel is None else kernel)
+    # A context without keys says nothing about the ridge.
+    spectra = [spectrum for spectrum in spectra if len(spectrum.eigenvalues)]
+    if not spectra:
+        raise bad_argument("mask", "choose_ridge", "true somewhere", "a mask without any key")
     criterion = _negative_log_likelihood if method == "marginal_likelihood" else _gcv
 
     def objective(log_ridge: float) -> float:
@@ -169,14 +173,13 @@ def _spectra(
             context_keys = np.asarray(contexts.keys[index])[kept]
             context_values = np.asarray(contexts.values[index])[kept]
             if len(context_keys) == 0:
-                continue  # A context without keys says nothing about the ridge.
+                spectra.append(Spectrum(np.zeros(0), np.zeros(0), context_values.shape[1]))
+                continue
             gram = np.asarray(kernel.gram(jnp.asarray(context_keys)), dtype=np.float64)
             check_finite(gram, "kernel", f"{owner} (its Gram matrix)")
             eigenvalues, basis = np.linalg.eigh(gram)
             power = np.sum((basis.T @ context_values) ** 2, axis=1)
             spectra.append(Spectrum(np.maximum(eigenvalues, 0.0), power, context_values.shape[1]))
-    if not spectra:
-        raise bad_argument("mask", owner, "true somewhere", "a mask without any key")
     return spectra
 
 

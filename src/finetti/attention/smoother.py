@@ -8,7 +8,7 @@ from finetti.attention.contexts import arrange
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_finite
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.kernels.base import Kernel
+from finetti.kernels.base import Kernel, check_kernel
 
 
 class KernelSmoother(NormalizedAttention):
@@ -29,6 +29,7 @@ class KernelSmoother(NormalizedAttention):
     kernel: Kernel
 
     def __init__(self, kernel: Kernel):
+        check_kernel(kernel, "KernelSmoother")
         if not kernel.is_positive:
             raise UnsupportedError(
                 f"KernelSmoother divides by the sum of the kernel's values, and {kernel} takes "
@@ -60,7 +61,7 @@ class KernelSmoother(NormalizedAttention):
             value_kernel: the kernel on values; by default that of the keys.
         """
         contexts = arrange("KernelSmoother.density", query, keys, values, mask)
-        points = jnp.asarray(points).astype(contexts.values.dtype)
+        points = jnp.asarray(points).astype(contexts.at_least_float32().values.dtype)
         if points.ndim != 2 or points.shape[1] != contexts.values.shape[2]:
             raise bad_argument(
                 "points",
@@ -74,7 +75,7 @@ class KernelSmoother(NormalizedAttention):
         def evaluate(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
             return self._normalized(query, keys, mask) @ kernel.gram(values, points)
 
-        return contexts.restore(contexts.over(evaluate))
+        return contexts.restore(contexts.at_least_float32().over(evaluate))
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]

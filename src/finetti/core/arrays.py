@@ -35,9 +35,8 @@ def check_finite(array: Any, argument: str, owner: str) -> None:
     xp = namespace(array)
     with nullcontext() if xp is np else _now():
         finite = xp.isfinite(array)
-        passed = bool(finite.all())
-    if not passed:
         count = int(finite.size - finite.sum())
+    if count:
         raise InputError(
             f"The `{argument}` argument of {owner} must be finite. Got {count} NaN or infinite "
             f"entries of {finite.size} instead. Clean or mask them first."

@@ -204,6 +204,12 @@ class Kernel(eqx.Module):
         """The random feature map of ``n_draws`` draws; called only with one of `_methods`."""
 
 
+def check_kernel(kernel: Any, owner: str) -> None:
+    """Refuse what is not a kernel: a name, or a class instead of its instance."""
+    if not isinstance(kernel, Kernel):
+        raise bad_argument("kernel", owner, "a Kernel such as RBF()", repr(kernel))
+
+
 def no_features(kernel: Kernel) -> UnsupportedError:
     """The error of a kernel whose feature space has infinite dimension."""
     return UnsupportedError(

@@ -1,3 +1,5 @@
+from .attention_tokens import attention_token_perturbation as attention_token_perturbation
+from .attention_weights import attention_weight_perturbation as attention_weight_perturbation
 from .edelman_constants import amplifications as amplifications
 from .edelman_constants import head_bound as head_bound
 from .edelman_constants import layer_constant as layer_constant
@@ -6,6 +8,16 @@ from .edelman_constants import softmax_constant as softmax_constant
 from .edelman_constants import softmax_distance as softmax_distance
 from .edelman_constants import token_constant as token_constant
 from .edelman_constants import weight_bound as weight_bound
+from .head_parameters import head_perturbation as head_perturbation
+from .heads_tokens import heads_token_perturbation as heads_token_perturbation
+from .heads_weights import heads_weight_perturbation as heads_weight_perturbation
+from .projected_layer import layer_perturbation as layer_perturbation
+from .projected_network import network_perturbation as network_perturbation
+from .rbf_weights import rbf_softmax_perturbation as rbf_softmax_perturbation
+from .residual_network import residual_perturbation as residual_perturbation
+from .result import Perturbation as Perturbation
+from .softmax_weights import softmax_perturbation as softmax_perturbation
+from .token_readout import readout_perturbation as readout_perturbation
 from .zhang_constants import bandwidth as bandwidth
 from .zhang_constants import heads_token_constant as heads_token_constant
 from .zhang_constants import heads_weight_bound as heads_weight_bound

@@ -13,7 +13,7 @@ DIMENSION, LENGTH = 4, 5
 
 @dataclass(frozen=True)
 class Inputs:
-    """Pairs (x, x') of inputs: queries (P, d) and keys (P, N, d) on either side, all unit norm."""
+    """Pairs (x, x') of inputs: queries (P, d) and keys (P, N, d) on either side, of one norm."""
 
     query: np.ndarray
     keys: np.ndarray
@@ -39,14 +39,10 @@ def draw_unit(rng: np.random.Generator, *shape: int, dimension: int = DIMENSION)
     return tokens / np.linalg.norm(tokens, axis=-1, keepdims=True)
 
 
-def draw_inputs(rng: np.random.Generator, pairs: int) -> Inputs:
-    """Independent uniform tokens, d = 4 and N = 5."""
-    return Inputs(
-        draw_unit(rng, pairs),
-        draw_unit(rng, pairs, LENGTH),
-        draw_unit(rng, pairs),
-        draw_unit(rng, pairs, LENGTH),
-    )
+def draw_inputs(rng: np.random.Generator, pairs: int, norm: float = 1.0) -> Inputs:
+    """Independent uniform directions, d = 4 and N = 5, all tokens of one norm."""
+    shapes = ((pairs,), (pairs, LENGTH)) * 2
+    return Inputs(*(norm * draw_unit(rng, *shape) for shape in shapes))
 
 
 Maker = Callable[[Any, int], Any]  # from a random key and a number of draws to a module

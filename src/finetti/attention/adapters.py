@@ -1,0 +1,72 @@
+"""Our attention functions as the ``attention_fn`` of Flax (linen and nnx)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from finetti.attention.functional import cme_attention
+from finetti.core.errors import InputError
+
+
+def flax_attention_fn(
+    function: Callable[..., Array] = cme_attention, *, key_mask: bool = False, **options: Any
+) -> Callable[..., Array]:
+    """``function`` with the named arguments that Flax passes to its ``attention_fn``.
+
+    Give it to ``flax.linen.MultiHeadDotProductAttention(attention_fn=...)`` or
+    ``flax.nnx.MultiHeadAttention(attention_fn=...)``. Padding and causal masks arrive as Flax makes
+    them. Attention dropout does not exist here and is refused.
+
+    Args:
+        function: `cme_attention`, `kernel_attention` or `softmax_attention`.
+        key_mask: read Flax's (batch, heads, queries, keys) mask as a mask of keys: a key counts if
+            any query may read it. CME attention then factors once instead of once per query;
+            say ``is_causal=True`` beside it if the mask is causal.
+        options: further arguments of ``function``, as ``ridge=0.1`` or ``kernel=RBF()``.
+
+    >>> attention_fn = flax_attention_fn(cme_attention, ridge=0.1)
+    """
+
+    # Flax linen passes only what it finds by name in the signature: no **kwargs here.
+    def attention_fn(
+        query: Array,
+        key: Array,
+        value: Array,
+        bias: Array | None = None,
+        mask: Array | None = None,
+        broadcast_dropout: bool = True,
+        dropout_rng: Array | None = None,
+        dropout_rate: float = 0.0,
+        deterministic: bool = False,
+        dtype: Any = None,
+        precision: Any = None,
+        module: Any = None,
+        is_causal: bool = False,
+    ) -> Array:
+        if dropout_rate > 0 and not deterministic:
+            raise InputError(
+                "The `dropout_rate` argument of an attention_fn from Finetti must be 0. Got "
+                f"{dropout_rate} instead: its weights are an estimate, not a mixture to thin out. "
+                "Put dropout on the layer's output."
+            )
+        query, key, value = (
+            array if dtype is None else array.astype(dtype) for array in (query, key, value)
+        )
+        # Flax allows any batch axes: (..., length, heads, width).
+        lead = query.shape[:-3]
+        query, key, value = (array.reshape(-1, *array.shape[-3:]) for array in (query, key, value))
+        if mask is not None:
+            mask = (mask != 0).reshape(-1, *mask.shape[-3:])
+            if key_mask:
+                mask = mask.any(axis=2, keepdims=True)
+        if bias is not None:
+            bias = jnp.reshape(bias, (-1, *bias.shape[-3:]))
+        settings = dict(options)
+        if is_causal:
+            settings["is_causal"] = True
+        out = function(query, key, value, bias, mask, **settings)
+        return out.reshape(*lead, *out.shape[1:])
+
+    return attention_fn

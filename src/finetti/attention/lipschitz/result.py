@@ -1,0 +1,36 @@
+"""Both sides of a perturbation lemma."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from finetti.core.forms import Form
+
+
+class Perturbation(eqx.Module):
+    """How far something moved, and how far the lemma lets it move.
+
+    ``measured`` and ``bound`` are numbers, or one number per draw where the lemma was mapped over
+    many with `jax.vmap`.
+
+    >>> import jax.numpy as jnp
+    >>> moved = Perturbation(jnp.array(1.0), jnp.array(4.0), "Lemma A.14, edelman2022", "derived")
+    >>> float(moved.ratio), bool(moved.holds)
+    (0.25, True)
+    """
+
+    measured: Float[Array, "*draws"]
+    bound: Float[Array, "*draws"]
+    citation: str = eqx.field(static=True)
+    form: Form = eqx.field(static=True)
+
+    @property
+    def ratio(self) -> Float[Array, "*draws"]:
+        """measured / bound; 0 where nothing moved."""
+        still = self.measured == 0
+        return jnp.where(still, 0.0, self.measured / jnp.where(still, 1.0, self.bound))
+
+    @property
+    def holds(self) -> Bool[Array, "*draws"]:
+        """measured ≤ bound, up to rounding in the last digits."""
+        return self.ratio <= 1 + 1e-9

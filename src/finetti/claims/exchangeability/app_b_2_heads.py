@@ -1,0 +1,76 @@
+"""One full-rank head cannot see the sequence; several narrow ones can."""
+
+import numpy as np
+
+from finetti import kernels
+from finetti.claims.claim import Claim, Context, Evidence, at_least, at_most
+
+RIDGE = 1e-6
+
+
+def grid(side: int) -> np.ndarray:
+    """side² tokens that fill the square [−1, 1]²."""
+    axis = np.linspace(-1, 1, side)
+    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+
+def parabola(length: int, bend: float) -> np.ndarray:
+    """Tokens (u, bend·u²): the second coordinate is no linear function of the first."""
+    u = np.linspace(-1, 1, length)
+    return np.stack([u, bend * u**2], axis=1)
+
+
+def nonlinearity(inputs: np.ndarray, outputs: np.ndarray) -> float:
+    """The largest distance of ``outputs`` from their best linear function of ``inputs``."""
+    fit = np.linalg.lstsq(inputs, outputs, rcond=None)[0]
+    return float(np.abs(outputs - inputs @ fit).max())
+
+
+def run(context: Context) -> Evidence:
+    """CME attention with one invertible W_k, and with two narrow ones, over different sequences."""
+    from finetti.attention import ConditionalMean
+    from finetti.attention.multihead import MultiHead
+
+    rng = context.generator(CLAIM.id)
+    module = ConditionalMean(kernels.RBF(), ridge=RIDGE)
+    turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    key, value = turn * np.array([0.8, 1.25]), np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    one = MultiHead(np.eye(2)[None], key[None], value[None], attention=module)
+    query = 0.7 * grid(9) @ key
+    limit = query @ np.linalg.solve(key, value)
+    errors = [
+        float(np.abs(np.asarray(one(query, tokens)) - limit).max())
+        for tokens in (grid(3), grid(20), np.sin(1.3 * grid(20)) ** 3 + 0.05 * grid(20))
+    ]
+
+    # Two heads of width 1 that read u; their values are the two coordinates of the token.
+    narrow = MultiHead(
+        np.ones((2, 1, 1)),
+        np.array([[[1.0], [0.0]]] * 2),
+        np.stack([np.diag([1.0, 0.0]), np.diag([0.0, 1.0])]),
+        attention=module,
+    )
+    reach = np.linspace(-0.9, 0.9, 19)[:, None]
+    up, down = (np.asarray(narrow(reach, parabola(60, bend))) for bend in (1.0, -1.0))
+    return Evidence(
+        (
+            at_most("one head: distance to (W_k⁻¹W_v)ᵀq, 400 tokens", errors[1], 1e-3),
+            at_most("one head: the same over another sequence", errors[2], 1e-3),
+            at_least("one head: error with 9 tokens / error with 400", errors[0] / errors[1], 10),
+            at_least("two narrow heads: distance from linear in q", nonlinearity(reach, up), 0.1),
+            at_least(
+                "two narrow heads: change with the sequence", float(np.abs(up - down).max()), 0.1
+            ),
+        )
+    )
+
+
+CLAIM = Claim(
+    id="E-app-B.2-heads",
+    title="one full-rank head is blind to the sequence",
+    statement="With one head and an invertible W_k, attention tends to (W_k⁻¹W_v)ᵀq: linear in q "
+    "and independent of X. Several heads with W_k of lower rank are neither.",
+    paper="E",
+    label="Appendix B.2",
+    run=run,
+)

@@ -1,0 +1,30 @@
+"""Erratum 5: Lemma C.11 misses the norm of the values."""
+
+from finetti.attention import lipschitz
+from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_most
+from finetti.claims.exchangeability.instances import even_reader
+
+
+def run(context: Context) -> Evidence:
+    """A query that reads opposite tokens evenly, ω_v = 10, while W_k goes from 0 to 0.01·e₁e₁ᵀ."""
+    instance = even_reader(10.0, 0.01)
+    printed = lipschitz.heads_weight_perturbation(*instance, "printed")
+    derived = lipschitz.heads_weight_perturbation(*instance)
+    return Evidence(
+        (at_most("change of the heads", float(printed.measured), float(printed.bound)),),
+        note=f"With ω_v, at the same printed σ, {10 * float(printed.bound):.3g}; with σ⁻² too "
+        f"{float(derived.bound):.3g}: E-lemma-C.11 holds.",
+    )
+
+
+CLAIM = Claim(
+    id="E-erratum-5",
+    title="printed: Lemma C.11 without the values' norm",
+    statement="‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε_v + R³Σ(ω_q + ω_k)(ε_q + ε_k).",
+    paper="E",
+    label="Lemma C.11",
+    run=run,
+    expected=Verdict.FAILS,
+    erratum="(F.10)–(F.11) contain ω_v in the second sum; print drops it, also in Lemma C.12, "
+    "(C.10) and the third entry of κ.",
+)

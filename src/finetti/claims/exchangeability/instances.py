@@ -1,0 +1,47 @@
+"""Heads at which paper E's perturbation lemmas are nearly equalities, and random ones."""
+
+from typing import Any
+
+import numpy as np
+
+from finetti.claims.perturbations import sizes
+
+DIMENSION = 4
+AXES = np.eye(DIMENSION)
+N_HEADS, TOKENS, WIDTH = 2, 5, 2
+
+
+def heads(query: Any, key: Any, value: Any) -> Any:
+    """Heads with RBF-form softmax attention, σ² = 2√d_p."""
+    from finetti.attention.multihead import MultiHead
+    from finetti.attention.residual_transformer import rbf_attention
+
+    return MultiHead(query, key, value, attention=rbf_attention(key.shape[-1]))
+
+
+def even_reader(value_norm: float, step: float, copies: int = 40) -> tuple[Any, Any, np.ndarray]:
+    """W, Ŵ and X: a query e₂ reads n tokens e₁ and n tokens −e₁ evenly, until W_k leaves 0."""
+    query = np.outer(AXES[1], AXES[0])[None]
+    value = value_norm * AXES[None]
+    pair = (heads(query, size * first()[None], value) for size in (0.0, step))
+    signs = np.repeat([1.0, -1.0], copies)[:, None]
+    return *pair, np.vstack([signs * AXES[0], AXES[1]])
+
+
+def first() -> np.ndarray:
+    """e₁e₁ᵀ."""
+    return np.outer(AXES[0], AXES[0])
+
+
+def weights(rng: np.random.Generator, count: int) -> list[np.ndarray]:
+    """W_q, W_k, W_v of two heads, with sizes over two decades."""
+    shapes = (WIDTH, WIDTH, DIMENSION)
+    return [
+        sizes(rng, -1.5, 0.5, count, 1) * rng.normal(size=(count, N_HEADS, DIMENSION, width))
+        for width in shapes
+    ]
+
+
+def tokens(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Sequences of tokens, short and long."""
+    return sizes(rng, -1, 0.5, count) * rng.normal(size=(count, TOKENS, DIMENSION))

@@ -1,0 +1,1 @@
+"""Claims of paper S: inductive biases and variable creation in self-attention."""

@@ -1,0 +1,29 @@
+"""Random layers and tokens for paper S's lemmas: many shapes of trouble, many sizes."""
+
+from typing import Any
+
+import numpy as np
+
+from finetti.claims.perturbations import sizes
+
+TOKENS, DIMENSION, WIDTH = 5, 4, 3
+WEIGHTS = ((DIMENSION, WIDTH), (DIMENSION, WIDTH), (DIMENSION, WIDTH), (WIDTH, DIMENSION))
+
+
+def tokens(rng: np.random.Generator, count: int, radius: float = 2.0) -> np.ndarray:
+    """Sequences whose longest token has a length up to ``radius``."""
+    draws = rng.normal(size=(count, TOKENS, DIMENSION))
+    longest = np.linalg.norm(draws, axis=2).max(axis=1)
+    return draws / longest[:, None, None] * rng.uniform(0.05, radius, size=(count, 1, 1))
+
+
+def weights(rng: np.random.Generator, count: int, spread: float = 1.0) -> list[np.ndarray]:
+    """W_Q, W_K, W_V, W_C with sizes over 2·``spread`` decades."""
+    return [sizes(rng, -spread, spread / 2, count) * rng.normal(size=(count, *s)) for s in WEIGHTS]
+
+
+def build(*weights: Any) -> Any:
+    """A layer with ReLU."""
+    from finetti.attention.projected_transformer import ProjectedLayer
+
+    return ProjectedLayer(*weights, activation="relu")

@@ -1,0 +1,57 @@
+"""Layers at which paper S's perturbation lemmas are nearly equalities."""
+
+from typing import Any
+
+import numpy as np
+
+AXES = np.eye(3)
+
+
+def layer(scores: Any, values: Any = None, outputs: Any = None) -> Any:
+    """A layer of tokens in R³ with M = ``scores`` and the identity elsewhere; σ = identity."""
+    from finetti.attention.projected_transformer import ProjectedLayer
+
+    values = AXES if values is None else values
+    outputs = AXES if outputs is None else outputs
+    return ProjectedLayer(scores, AXES, values, outputs, activation="identity")
+
+
+def two_tokens(size: float = 1.0) -> np.ndarray:
+    """±e₁, as long as ``size``: attention between them sees a change of M at first order."""
+    return size * np.stack([AXES[0], -AXES[0]])
+
+
+def first_axis(size: float) -> np.ndarray:
+    """size · e₁e₁ᵀ."""
+    return size * np.outer(AXES[0], AXES[0])
+
+
+def balanced(
+    score_norm: float, step: float, common: float = 0.0, copies: int = 200
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """M, Z and Ẑ: a query that reads n tokens e₁ and n tokens −e₁ evenly, until they move.
+
+    Me₁ = qe₁, Me₂ = qe₃, Me₃ = qe₂, and the query e₂ moves by δe₁. A token ±e₁ moves by δ in the
+    direction ±e₃ (its score changes) and, for a part ``common`` of its way, e₁ (its value does).
+    """
+    e1, e2, e3 = AXES
+    matrix = score_norm * (np.outer(e1, e1) + np.outer(e3, e2) + np.outer(e2, e3))
+    signs = np.repeat([1.0, -1.0], copies)[:, None]
+    tokens = np.vstack([signs * e1, e2])
+    own = np.sqrt(1 - common**2)
+    move = np.vstack([common * e1 + own * signs * e3, e1])
+    return matrix, tokens, tokens + step * move
+
+
+def two_layers() -> tuple[Any, Any, Any, np.ndarray]:
+    """Two networks of two layers without scores that differ in W_C of the first; W_V of the second
+    is 5I, so that the difference is multiplied by 5 after it was made."""
+    from finetti.attention.projected_transformer import ProjectedTransformer
+    from finetti.attention.self_attention import TokenReadout
+
+    none = np.zeros((3, 3))
+    second = layer(none, values=5 * AXES)
+    first, moved = (
+        ProjectedTransformer([layer(none, outputs=size * AXES), second]) for size in (1.0, 1.05)
+    )
+    return first, moved, TokenReadout(AXES[0]), 0.1 * np.tile(AXES[0], (3, 1))

@@ -1,0 +1,52 @@
+"""Modules refuse what they cannot be, by name."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from finetti.attention import ConditionalMean, KernelSmoother, Softmax, kernel_attention
+from finetti.core.errors import InputError, UnsupportedError
+from finetti.kernels import RBF, Linear, Polynomial
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("ridge", [0.0, -1.0, NAN, INFINITY, jnp.array(-0.1)])
+@pytest.mark.parametrize("option", ["ridge", "ridge_per_token"])
+def test_ridge_must_be_positive(option, ridge):
+    with pytest.raises(InputError, match=f"`{option}` argument of ConditionalMean"):
+        ConditionalMean(RBF(), **{option: ridge})
+
+
+def test_only_one_ridge():
+    with pytest.raises(InputError, match=r"`ridge` .* `ridge_per_token`.* not both"):
+        ConditionalMean(RBF(), ridge=0.1, ridge_per_token=0.1)
+
+
+@pytest.mark.parametrize("scale", [0.0, -2.0, NAN, INFINITY])
+def test_scale_must_be_positive(scale):
+    with pytest.raises(InputError, match="`scale` argument of Softmax"):
+        Softmax(scale)
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(3), RBF() + Linear()])
+def test_smoothers_need_a_kernel_of_one_sign(kernel):
+    with pytest.raises(UnsupportedError, match="both signs"):
+        KernelSmoother(kernel)
+    with pytest.raises(UnsupportedError, match="both signs"):
+        kernel_attention(*jnp.ones((3, 1, 2, 1, 3)), kernel=kernel)
+
+
+@pytest.mark.parametrize("make", [KernelSmoother, ConditionalMean])
+@pytest.mark.parametrize("kernel", ["rbf", RBF])
+def test_kernel_must_be_a_kernel(make, kernel):
+    with pytest.raises(InputError, match="`kernel` argument"):
+        make(kernel)
+
+
+def test_defaults_and_leaves():
+    module = ConditionalMean()
+    assert float(module.ridge) == pytest.approx(0.1)
+    assert not module.per_token
+    assert len(jax.tree.leaves(module)) == 2  # the lengthscale and the ridge can be trained
+    assert jax.tree.leaves(Softmax()) == []

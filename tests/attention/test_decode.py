@@ -1,0 +1,92 @@
+"""Decoding step by step is recomputing from scratch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from finetti.attention import ConditionalMean, append, read, start_decoding
+from finetti.core.errors import InputError
+from finetti.kernels import RBF, Exponential, Polynomial
+
+
+def draw(*batch, length=8):
+    rng = np.random.default_rng(0)
+    return (
+        jnp.asarray(rng.normal(size=(*batch, length, 3))),
+        jnp.asarray(rng.normal(size=(*batch, length, 2))),
+        jnp.asarray(rng.normal(size=(*batch, 3))),
+    )
+
+
+@pytest.mark.parametrize("kernel", [RBF(), Polynomial(2)])
+@pytest.mark.parametrize("prompt", [0, 1, 5])
+def test_a_decode_step_is_full_recomputation(kernel, prompt):
+    keys, values, query = draw(2)
+    module = ConditionalMean(kernel, ridge=0.05, route="cholesky")
+    cache = start_decoding(module, keys[:, :prompt], values[:, :prompt], capacity=10)
+    for t in range(prompt, 8):
+        cache = append(module, cache, keys[:, t], values[:, t])
+        mean, variance = read(module, cache, query)
+        exact = module.posterior(query, keys[:, : t + 1], values[:, : t + 1])
+        np.testing.assert_allclose(mean, exact[0], atol=1e-10)
+        np.testing.assert_allclose(variance, exact[1], atol=1e-10)
+    assert int(cache.length) == 8
+
+
+def test_an_empty_cache_answers_with_the_prior():
+    keys, values, query = draw()
+    module = ConditionalMean(2.0 * RBF(), ridge=0.1)
+    mean, variance = read(module, start_decoding(module, keys[:0], values[:0], 4), query)
+    np.testing.assert_array_equal(mean, 0.0)
+    np.testing.assert_allclose(variance, 2.0)
+
+
+def test_decoding_runs_under_scan_and_keeps_float64_in_a_float32_program():
+    with jax.enable_x64(False):
+        rng = np.random.default_rng(1)
+        keys = jnp.asarray(np.repeat(rng.normal(size=(30, 4)), 2, axis=0), jnp.float32)
+        values = jnp.asarray(rng.normal(size=(60, 1)), jnp.float32)
+        module = ConditionalMean(RBF(), ridge=1e-6)  # twins: float32 factors would fail
+
+        @jax.jit
+        def decode(keys, values):
+            cache = start_decoding(module, keys[:0], values[:0], 60)
+            step = lambda cache, pair: (append(module, cache, *pair), None)  # noqa: E731
+            return jax.lax.scan(step, cache, (keys, values))[0]
+
+        cache = decode(keys, values)
+        mean, _ = read(module, cache, keys[7])
+        assert mean.dtype == jnp.float32
+        np.testing.assert_allclose(mean, (values[6] + values[7]) / 2, atol=1e-4)
+
+
+def test_a_full_cache_is_refused_and_left_alone_inside_jit():
+    keys, values, query = draw()
+    module = ConditionalMean(RBF(), ridge=0.1)
+    cache = start_decoding(module, keys, values, capacity=8)
+    with pytest.raises(InputError, match="full"):
+        append(module, cache, keys[0], values[0])
+    same = jax.jit(lambda cache: append(module, cache, keys[0], values[0]))(cache)
+    np.testing.assert_array_equal(same.factor.high, cache.factor.high)
+    np.testing.assert_allclose(read(module, same, query)[0], read(module, cache, query)[0])
+
+
+def test_bad_input_names_the_argument():
+    keys, values, query = draw()
+    module = ConditionalMean(RBF(), ridge=0.1)
+    cache = start_decoding(module, keys, values, capacity=9)
+    with pytest.raises(InputError, match="`key`"):
+        append(module, cache, keys[0][:2], values[0])
+    with pytest.raises(InputError, match="`value`"):
+        append(module, cache, keys[0], values[0][:1])
+    with pytest.raises(InputError, match="`query`"):
+        read(module, cache, query * jnp.nan)
+    with pytest.raises(InputError, match="`capacity`"):
+        start_decoding(module, keys, values, capacity=3)
+    with pytest.raises(InputError, match="`values`"):
+        start_decoding(module, keys, values[:3], capacity=9)
+    with pytest.raises(InputError, match="ridge_per_token"):
+        start_decoding(ConditionalMean(RBF(), ridge_per_token=0.1), keys, values, 9)
+    with pytest.raises(InputError, match="bounded growth"):
+        start_decoding(ConditionalMean(Exponential()), keys, values, 9)

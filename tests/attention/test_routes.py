@@ -1,0 +1,165 @@
+"""Primal, dual and conjugate gradients are three roads to one answer; the plan tells which."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from finetti.attention import ConditionalMean, cme_attention, iterative
+from finetti.core.errors import InputError
+from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
+
+
+@pytest.fixture
+def tokens():
+    rng = np.random.default_rng(0)
+    return [
+        jnp.asarray(rng.normal(size=(size, width))) for size, width in ((5, 2), (40, 2), (40, 3))
+    ]
+
+
+@pytest.fixture
+def mask():
+    return jnp.arange(40) % 3 != 1
+
+
+@pytest.mark.parametrize("per_token", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(2), 0.5 * Linear() + Polynomial(3)])
+def test_primal_is_dual(tokens, mask, kernel, masked, per_token):
+    ridge = {"ridge_per_token": 0.05} if per_token else {"ridge": 0.3}
+    mask = mask if masked else None
+    dual, primal = (ConditionalMean(kernel, **ridge, route=r) for r in ("cholesky", "primal"))
+    for one, other in zip(
+        primal.posterior(*tokens, mask, predictive=True),
+        dual.posterior(*tokens, mask, predictive=True),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-10, rtol=1e-10)
+    np.testing.assert_allclose(primal(*tokens, mask), dual(*tokens, mask), atol=1e-10)
+    np.testing.assert_allclose(
+        primal.weights(*tokens[:2], mask), dual.weights(*tokens[:2], mask), atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kernel", [RBF(), Matern(1.5), Linear(), Polynomial(2)])
+def test_conjugate_gradients_are_the_factorization(tokens, mask, kernel, masked):
+    mask = mask if masked else None
+    modules = [
+        ConditionalMean(kernel, ridge=0.2, route=r) for r in ("conjugate_gradients", "cholesky")
+    ]
+
+    def loss(module, tokens):
+        return jnp.sum(jnp.sin(module(*tokens, mask)))
+
+    results = [jax.value_and_grad(loss, argnums=(0, 1))(module, tokens) for module in modules]
+    for one, other in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8, rtol=1e-8)
+
+
+def test_blocks_do_not_change_the_product(monkeypatch, tokens):
+    monkeypatch.setattr(iterative, "BLOCK", 16)  # 40 rows: two full blocks and a part
+    vectors = tokens[2]
+    whole = RBF().gram(tokens[1]) @ vectors
+    np.testing.assert_allclose(
+        iterative.gram_product(RBF(), tokens[1], tokens[1], vectors), whole, atol=1e-12
+    )
+
+
+def test_pivoted_cholesky_of_full_rank_is_exact(tokens):
+    keys = tokens[1]
+    root = iterative.pivoted_cholesky(Matern(0.5), keys, jnp.ones(40), 40)
+    np.testing.assert_allclose(root @ root.T, Matern(0.5).gram(keys), atol=1e-10)
+
+
+def test_the_preconditioner_saves_iterations():
+    rng = np.random.default_rng(1)
+    keys = jnp.asarray(rng.normal(size=(300, 2)))
+    values = jnp.asarray(rng.normal(size=(300, 1)))
+    matrix = RBF().gram(keys) + 1e-3 * jnp.eye(300)
+    plain = iterative.conjugate_gradients(lambda x: matrix @ x, values, lambda r: r, 1e-8)[1]
+    _, preconditioned = iterative.iterative_mean(
+        RBF(), keys, values, keys[:1], None, jnp.asarray(1e-3), 1e-8
+    )
+    assert 3 * int(preconditioned.iterations) < int(plain.iterations)
+    assert float(preconditioned.residual) <= 1e-8
+
+
+def test_float32_conjugate_gradients_reach_float32():
+    rng = np.random.default_rng(2)
+    tokens = [jnp.asarray(rng.normal(size=(500, width)), jnp.float32) for width in (4, 4, 2)]
+    with jax.enable_x64(False):
+        fast = ConditionalMean(RBF(), ridge=0.1, route="conjugate_gradients")(*tokens)
+        exact = ConditionalMean(RBF(), ridge=0.1, route="cholesky")(*tokens)
+    assert fast.dtype == jnp.float32
+    # Rounding in products with coefficients of size |v|/ridge: eps · sum |coefficient| ≈ 1e-4.
+    np.testing.assert_allclose(fast, exact, atol=1e-4)
+
+
+class TestPlan:
+    def test_says_which_and_why(self):
+        long, short = (20_000, 4), (500, 4)
+        plan = ConditionalMean(RBF()).plan
+        assert plan(short, short, short).route == "cholesky"
+        assert plan(long, long, long).route == "conjugate_gradients"
+        assert plan(long, long, long, is_causal=True).route == "cholesky"
+        assert plan(long, long, long, per_query_mask=True).route == "cholesky"
+        assert plan(long, long, long, wants="posterior").route == "cholesky"
+        assert ConditionalMean(Exponential()).plan(long, long, long).route == "cholesky"
+        assert ConditionalMean(Linear()).plan(short, short, short).route == "primal"
+        assert ConditionalMean(Linear()).plan((9, 4), (3, 4), (3, 1)).route == "cholesky"
+        assert "linear in the length" in ConditionalMean(Linear()).plan(short, short, short).reason
+
+    def test_costs_follow_the_route(self):
+        primal, dual = (
+            ConditionalMean(Linear(), route=r).plan((1, 8), (n, 8), (n, 8))
+            for n, r in ((4000, "primal"), (4000, "cholesky"))
+        )
+        assert primal.flops < dual.flops / 1000
+        assert "cholesky" in str(dual)
+        assert "cholesky" in dual._repr_html_()
+
+    @pytest.mark.parametrize(
+        ("kernel", "route", "reason"),
+        [
+            (RBF(), "primal", "finite feature map"),
+            (Exponential(), "conjugate_gradients", "bounded growth"),
+        ],
+    )
+    def test_refuses_what_cannot_answer(self, tokens, kernel, route, reason):
+        with pytest.raises(InputError, match=reason):
+            ConditionalMean(kernel, route=route)(*tokens)
+        with pytest.raises(InputError, match="route"):
+            ConditionalMean(kernel, route="magic")
+
+    def test_mean_only_routes_refuse_the_rest(self, tokens, mask):
+        module = ConditionalMean(RBF(), route="conjugate_gradients")
+        with pytest.raises(InputError, match="mean only"):
+            module.posterior(*tokens)
+        with pytest.raises(InputError, match="mask per query"):
+            module(*tokens, jnp.broadcast_to(mask, (5, 40)))
+
+
+def test_many_contexts_run_in_groups(monkeypatch):
+    from finetti.attention import conditional_mean
+
+    rng = np.random.default_rng(3)
+    tokens = [jnp.asarray(rng.normal(size=(7, 6, width))) for width in (2, 2, 1)]
+    module = ConditionalMean(RBF(), ridge=0.1)
+    together = module(*tokens)
+    monkeypatch.setattr(conditional_mean, "TOGETHER", 2 * 36)  # two contexts at a time, then one
+    conditional_mean._compiled.cache_clear()
+    np.testing.assert_allclose(module(*tokens), together, atol=1e-12)
+    conditional_mean._compiled.cache_clear()
+
+
+def test_bfloat16_in_safe_solve_inside():
+    rng = np.random.default_rng(4)
+    tokens = [jnp.asarray(rng.normal(size=(1, 64, 2, 8)), jnp.bfloat16) for _ in range(3)]
+    out = cme_attention(*tokens, ridge=1e-3)
+    assert out.dtype == jnp.bfloat16
+    exact = cme_attention(*(t.astype(jnp.float64) for t in tokens), ridge=1e-3)
+    np.testing.assert_allclose(
+        np.asarray(out, np.float64), exact, atol=0.01 * float(jnp.abs(exact).max())
+    )
