@@ -16,9 +16,11 @@ from finetti.attention.contexts import Contexts, arrange
 from finetti.core.precision import float64_inside
 from finetti.core.solves import Status, condition_number, solve_status
 from finetti.kernels.base import Kernel
+from finetti.show.card import Card
+from finetti.show.shown import Shown
 
 
-class CMESolution(eqx.Module):
+class CMESolution(Shown, eqx.Module):
     """Value, error bar and health of a CME attention call.
 
     ``status`` and ``condition_number`` are one per context (one per query with per-query masks);
@@ -40,6 +42,18 @@ class CMESolution(eqx.Module):
     def advice(self) -> str:
         """What happened in the contexts, the gravest first, and what to do about it."""
         return " ".join(self._sentences())
+
+    def __card__(self) -> Card:
+        return Card(
+            title="CME attention, solved",
+            fields=(
+                ("mean", f"array of shape {self.mean.shape}"),
+                ("largest standard deviation", float(jnp.sqrt(jnp.max(self.variance)))),
+                ("largest condition number", float(jnp.max(self.condition_number))),
+                ("largest ridge", float(jnp.max(self.ridge))),
+            ),
+            notes=(self.advice,),
+        )
 
     def _sentences(self) -> Iterator[str]:
         codes, counts = np.unique(np.asarray(self.status), return_counts=True)

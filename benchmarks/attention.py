@@ -1,0 +1,207 @@
+"""CME attention against its peers: ratios of time and peak memory in one run.
+
+    python benchmarks/attention.py                 # L = 256 … 4096, two threads
+    python benchmarks/attention.py --lengths 16384 --peers finetti torch-cholesky --rounds 1
+
+RBF kernel at the default scale of attention (1/√d_k), d_k = 16, d_v = 64, ridge 0.1, as many
+queries as keys, float32 data. Finetti solves in float64 (conjugate gradients above 8192 keys:
+float32); the peers work in float32, scikit-learn and torch-float64 in float64. Every measurement is
+a process of its own, so that peak memory means something; peers take turns, medians are compared.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+D_K, D_V, RIDGE, SCALE = 16, 64, 0.1, 0.25
+PEERS = ("finetti", "torch-cholesky", "torch-solve", "gpytorch", "scikit-learn", "torch-float64")
+NO_GRADIENT = ("scikit-learn",)
+
+
+def data(length):
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=(length, d)).astype(np.float32) for d in (D_K, D_K, D_V)]
+
+
+def finetti_call(length, gradient):
+    import jax
+    import jax.numpy as jnp
+
+    from finetti.attention import cme_attention
+
+    tokens = [jnp.asarray(array)[:, None] for array in data(length)]
+
+    def forward(query, key, value):
+        return cme_attention(query, key, value, ridge=RIDGE, scale=SCALE)
+
+    function = jax.jit(forward)
+    if gradient:
+        function = jax.jit(jax.grad(lambda *args: jnp.sum(forward(*args) ** 2), argnums=(0, 1, 2)))
+    return lambda: jax.block_until_ready(function(*tokens))
+
+
+def torch_call(length, gradient, solver, double=False):
+    import torch
+
+    tokens = [torch.tensor(array) for array in data(length)]
+    tokens = [array.double() if double else array for array in tokens]
+
+    def gram(x, y):
+        squared = (x * x).sum(1)[:, None] + (y * y).sum(1)[None] - 2 * x @ y.T
+        return torch.exp(-0.5 * SCALE * squared.clamp_min(0))
+
+    def forward(query, key, value):
+        if solver == "gpytorch":
+            import gpytorch
+
+            kernel = gpytorch.kernels.RBFKernel()
+            kernel.lengthscale = SCALE**-0.5
+            covariance = kernel(key).add_diagonal(torch.tensor(RIDGE))
+            return kernel(query, key).to_dense() @ covariance.solve(value)
+        system = gram(key, key) + RIDGE * torch.eye(length, dtype=key.dtype)
+        if solver == "solve":
+            return gram(query, key) @ torch.linalg.solve(system, value)
+        return gram(query, key) @ torch.cholesky_solve(value, torch.linalg.cholesky(system))
+
+    def run():
+        if not gradient:
+            with torch.no_grad():
+                return forward(*tokens)
+        leaves = [array.clone().requires_grad_() for array in tokens]
+        forward(*leaves).square().sum().backward()
+        return leaves
+
+    return run
+
+
+def sklearn_call(length, gradient):
+    from sklearn.kernel_ridge import KernelRidge
+
+    query, key, value = data(length)
+    model = KernelRidge(kernel="rbf", gamma=SCALE / 2, alpha=RIDGE)
+    return lambda: model.fit(key, value).predict(query)
+
+
+def call_of(peer, length, gradient):
+    if peer == "finetti":
+        return finetti_call(length, gradient)
+    if peer == "scikit-learn":
+        return sklearn_call(length, gradient)
+    if peer == "torch-float64":
+        return torch_call(length, gradient, "cholesky", double=True)
+    return torch_call(length, gradient, peer.removeprefix("torch-"))
+
+
+def gemm_rates():
+    """GFLOP/s of a 2048³ product in float32 and float64: the limit that the machine shows today."""
+    import numpy as np
+
+    rates = {}
+    for dtype in ("float32", "float64"):
+        matrix = np.random.default_rng(0).normal(size=(2048, 2048)).astype(dtype)
+        times = []
+        for _ in range(6):
+            start = time.perf_counter()
+            matrix @ matrix
+            times.append(time.perf_counter() - start)
+        rates[dtype] = 2 * 2048**3 / min(times) / 1e9
+    return rates
+
+
+def worker(peer, length, mode, seconds):
+    if peer == "gemm":
+        print(json.dumps(gemm_rates()))
+        return
+    run = call_of(peer, length, mode == "gradient")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run()  # compiles, allocates
+    times = []
+    while not times or (sum(times) < seconds and len(times) < 200):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(json.dumps({"seconds": statistics.median(times), "megabytes": peak / 1024}))
+
+
+def measure(peer, length, mode, options):
+    threads = str(options.threads)
+    environment = os.environ | {
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+    }
+    command = [sys.executable, __file__, "--worker", peer, str(length), mode, str(options.seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        print(f"{peer} at L = {length}, {mode}: failed\n{done.stderr[-500:]}", file=sys.stderr)
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def medians(length, mode, options):
+    """Peers take turns; the median over the rounds."""
+    found = {}
+    for _ in range(options.rounds):
+        for peer in options.peers:
+            if mode == "gradient" and peer in NO_GRADIENT:
+                continue
+            result = measure(peer, length, mode, options)
+            if result:
+                found.setdefault(peer, []).append(result)
+    return {
+        peer: {key: statistics.median(r[key] for r in results) for key in results[0]}
+        for peer, results in found.items()
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lengths", type=int, nargs="+", default=[256, 512, 1024, 2048, 4096])
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
+    parser.add_argument("--modes", nargs="+", default=["forward", "gradient"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0, help="per measurement")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="write all numbers as JSON")
+    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        peer, length, mode, seconds = options.worker
+        worker(peer, int(length), mode, float(seconds))
+        return
+
+    rates = measure("gemm", 0, "", options)
+    print(
+        f"GEMM: {rates['float32']:.0f} GFLOP/s float32, {rates['float64']:.0f} float64, "
+        f"{options.threads} threads\n"
+    )
+    table = {}
+    for mode in options.modes:
+        print(f"| L | {mode} | milliseconds | peak MB | Finetti is |\n|---|---|---|---|---|")
+        for length in options.lengths:
+            results = medians(length, mode, options)
+            table[f"{mode}-{length}"] = results
+            ours = results.get("finetti")
+            for peer, result in results.items():
+                ratio = f"{result['seconds'] / ours['seconds']:.2f}×" if ours else ""
+                print(
+                    f"| {length} | {peer} | {1e3 * result['seconds']:.1f} | "
+                    f"{result['megabytes']:.0f} | {ratio} |",
+                    flush=True,
+                )
+        print()
+    if options.out:
+        options.out.write_text(json.dumps({"gemm": rates, "table": table}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
