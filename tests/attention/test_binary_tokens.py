@@ -1,5 +1,7 @@
 """Tables instead of tokens: the same attention, to the last digits, at any length."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from finetti.attention.binary_tokens import binary_attention
 from finetti.attention.multihead import MultiHead
 from finetti.core.errors import InputError
 
-SAMPLES, LENGTH, DIMENSION, HEADS, WIDTH = 6, 11, 8, 3, 2
+SAMPLES, LENGTH, DIMENSION, HEADS, WIDTH = 6, 8, 8, 3, 2
 RNG = np.random.default_rng(4)
 TOKENS, CLS = RNG.normal(size=(2, LENGTH, DIMENSION)), RNG.normal(size=DIMENSION)
 WEIGHTS = RNG.normal(size=(3, HEADS, DIMENSION, WIDTH))
@@ -35,6 +37,7 @@ def textbook(tokens, cls, weights, bits):
     return layer.heads(inputs, inputs)[:, :, 0]
 
 
+@partial(jax.jit, static_argnames="method")
 def by_tables(tokens, cls, weights, bits, **options):
     return binary_attention(bits, binary_tables(tokens, cls, *weights), **options)
 

@@ -96,6 +96,7 @@ def test_activations_are_as_steep_as_they_say_and_not_steeper(name):
 
 
 def test_gradients_reach_every_weight():
+    @jax.jit
     def loss(head):
         return jnp.sum(head(jnp.asarray(TOKENS), jnp.asarray(QUERY)) ** 2)
 

@@ -1,5 +1,6 @@
 """Sum form, concatenated form, and a loop over the heads are one function."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +30,12 @@ MEMBERS = {
 }
 
 
+@eqx.filter_jit
+def read(heads, *arguments):
+    return heads(*arguments)
+
+
+@eqx.filter_jit
 def by_loop(attention, activation=lambda x: x):
     total = 0
     for query, key, value, output in zip(*WEIGHTS, strict=True):
@@ -47,7 +54,7 @@ def test_all_forms_agree(name, activation):
     if activation == "identity":
         forms += [heads.absorbed(), heads.absorbed().concatenated()]
     for form in forms:
-        np.testing.assert_allclose(form(QUERIES, TOKENS), expected, atol=1e-10)
+        np.testing.assert_allclose(read(form, QUERIES, TOKENS), expected, atol=1e-10)
 
 
 def test_conversions_return_to_the_same_weights():
@@ -74,17 +81,18 @@ def test_gradients_of_the_two_forms_are_one():
         np.testing.assert_allclose(mine, theirs, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("name", ["softmax", "cme"])
 def test_masks_and_batches(name):
     heads = MultiHead(*WEIGHTS, MEMBERS[name])
     mask = np.arange(9) < 6
-    expected = heads(QUERIES, TOKENS[mask])
-    np.testing.assert_allclose(heads(QUERIES, TOKENS, mask), expected, atol=1e-10)
+    expected = read(heads, QUERIES, TOKENS[mask])
+    np.testing.assert_allclose(read(heads, QUERIES, TOKENS, mask), expected, atol=1e-10)
     per_query = np.stack([mask] * 4)
-    np.testing.assert_allclose(heads(QUERIES, TOKENS, per_query), expected, atol=1e-10)
-    batch = heads(np.stack([QUERIES, -QUERIES]), np.stack([TOKENS, TOKENS]), np.stack([mask] * 2))
+    np.testing.assert_allclose(read(heads, QUERIES, TOKENS, per_query), expected, atol=1e-10)
+    two = np.stack([QUERIES, -QUERIES]), np.stack([TOKENS, TOKENS]), np.stack([mask] * 2)
+    batch = read(heads, *two)
     np.testing.assert_allclose(batch[0], expected, atol=1e-10)
-    np.testing.assert_allclose(batch[1], heads(-QUERIES, TOKENS[mask]), atol=1e-10)
+    np.testing.assert_allclose(batch[1], read(heads, -QUERIES, TOKENS[mask]), atol=1e-10)
 
 
 def test_the_sum_of_paper_s_heads():
@@ -93,8 +101,8 @@ def test_the_sum_of_paper_s_heads():
     each = [Head.transformer(*(w[i] for w in WEIGHTS), "relu") for i in range(3)]
     total = sum(head(TOKENS, QUERIES) for head in each)
     np.testing.assert_allclose(heads(QUERIES, TOKENS), total, atol=1e-10)
+    parts = heads.heads(QUERIES, TOKENS)
     for i, head in enumerate(each):
-        parts = heads.heads(QUERIES, TOKENS)
         np.testing.assert_allclose(parts[i], head(TOKENS, QUERIES), atol=1e-10)
 
 

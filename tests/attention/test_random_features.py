@@ -21,9 +21,8 @@ MEMBERS = {
     "brfa-small-matrix": {"mean_weights": MEAN[:D, :D]},
     "exponential": {"activation": "exponential", "mean_weights": MEAN},
     "softmax": {"activation": "softmax"},
-    "factored": {"sampling": "factored", "head_dimension": 2},
 }
-KINDS = ["rfa", "brfa", "exponential", "softmax"]  # what differs in arithmetic
+KINDS = ["brfa", "exponential", "softmax"]  # what differs in arithmetic
 members = pytest.mark.parametrize("options", MEMBERS.values(), ids=MEMBERS.keys())
 kinds = pytest.mark.parametrize("options", [MEMBERS[kind] for kind in KINDS], ids=KINDS)
 
@@ -110,7 +109,7 @@ def check_gradients(options, n_heads, count):
 
     arguments = (module.values, query, keys)
     for actual, expected in zip(
-        jax.grad(fast, (0, 1, 2))(*arguments),
+        jax.jit(jax.grad(fast, (0, 1, 2)))(*arguments),
         jax.jit(jax.grad(slow, (0, 1, 2)))(*arguments),
         strict=True,
     ):
@@ -131,8 +130,8 @@ def test_gradients_are_those_of_the_loop(options):
 @pytest.mark.usefixtures("_tiny_blocks")
 def test_blocks_change_nothing(kind):
     # Sizes of their own: compiled functions are cached by shape, not by the size of a block.
-    check_values(MEMBERS[kind], n_heads=5, count=3)
-    check_gradients(MEMBERS[kind], n_heads=5, count=3)
+    check_values(MEMBERS[kind], n_heads=3, count=3)
+    check_gradients(MEMBERS[kind], n_heads=3, count=3)
 
 
 @kinds
@@ -145,7 +144,7 @@ def test_the_output_is_linear_in_the_features(options):
 @kinds
 def test_the_draw_is_frozen_and_the_values_are_trained(options):
     module, query, keys = attention(options), unit(8, 1, D), unit(9, 1, N, D)
-    gradient = jax.grad(lambda module: module(query, keys)[0])(module)
+    gradient = jax.jit(jax.grad(lambda module: module(query, keys)[0]))(module)
     assert (gradient.draws == 0).all()
     assert gradient.mean_weights is None or (gradient.mean_weights == 0).all()
     features = module.features(query, keys).reshape(M, D + 1)
@@ -163,7 +162,9 @@ def test_masking_a_key_is_deleting_it(options):
     np.testing.assert_allclose(
         module.features(query, dirty, mask), module.features(query, keys[mask]), atol=1e-12
     )
-    value, gradient = jax.value_and_grad(lambda keys: jnp.sum(module(query, keys, mask)))(dirty)
+    value, gradient = jax.jit(jax.value_and_grad(lambda keys: jnp.sum(module(query, keys, mask))))(
+        dirty
+    )
     np.testing.assert_allclose(value, jnp.sum(module(query, keys[mask])), atol=1e-12)
     assert (gradient[~mask] == 0).all()
     assert jnp.isfinite(gradient).all()
@@ -287,7 +288,7 @@ def test_network_is_its_formula(output_dimension):
 
 @pytest.mark.usefixtures("_tiny_blocks")
 def test_network_in_blocks_is_its_formula():
-    check_network(None, n_neurons=5)
+    check_network(None, n_neurons=3)
 
 
 def test_network_draw_is_frozen():

@@ -16,7 +16,7 @@ from finetti.attention.random_feature_mlp import RandomFeatureMLP
 from finetti.attention.rectified import arc_cosine, bivariate_normal_cdf, rectified_product
 from finetti.claims.random_features.eq_series import series
 
-D, N = 3, 4
+D, N, COUNT = 3, 4, 8  # one shape for most tests, so that each kernel compiles once
 MEAN = np.random.default_rng(0).normal(size=(D + 1, D + 1)) / 2
 KERNELS = {
     "rfa": InfiniteHeadKernel(D),
@@ -26,7 +26,9 @@ KERNELS = {
     "exponential-matrix": InfiniteHeadKernel(D, MEAN, "exponential"),
     "network": InfiniteMLPKernel(D, N),
 }
+KINDS = ["rfa", "brfa-matrix", "exponential-matrix", "network"]  # what differs in arithmetic
 kernels = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
+kinds = pytest.mark.parametrize("kernel", [KERNELS[kind] for kind in KINDS], ids=KINDS)
 EASY = [(0.4, -0.9, 0.3), (0.0, 0.0, -0.6), (1.5, 0.2, -0.8), (0.0, 0.7, 0.2), (-0.7, 0.0, 0.9)]
 HARD = [
     (0.5, 0.5, 1.0),
@@ -177,7 +179,7 @@ def test_network_kernel_is_its_integral(scale):
 
 @kernels
 def test_gram_is_the_loop_over_pairs_and_symmetric(kernel):
-    (query, keys), (other, others) = inputs(13, 5), inputs(15, 3)
+    (query, keys), (other, others) = inputs(13, COUNT), inputs(15, COUNT)
     pairs = [
         [kernel(q, k, o, p) for o, p in zip(other, others, strict=True)]
         for q, k in zip(query, keys, strict=True)
@@ -190,44 +192,35 @@ def test_gram_is_the_loop_over_pairs_and_symmetric(kernel):
 
 @kernels
 def test_gram_is_positive_semidefinite(kernel):
-    query, keys = inputs(17, 40)
+    query, keys = inputs(17, COUNT)
     query[1], keys[1] = query[0], keys[0]  # a repeated input makes it singular
     spectrum = jnp.linalg.eigvalsh(kernel.gram(query, keys))
     assert spectrum.min() >= -1e-12 * spectrum.max()
 
 
-@kernels
+@kinds
 def test_gradients_are_finite_and_right_even_at_equal_inputs(kernel):
     query, keys = (jnp.asarray(array[0]) for array in inputs(19, 1))
-
-    def half(query, keys):
-        return kernel(query, keys, *map(jax.lax.stop_gradient, (query, keys)))
-
-    def whole(query, keys):
-        return kernel(query, keys, query, keys) / 2
-
-    # K is symmetric, so half of the change of K(x, x) comes from either side.
-    for actual, expected in zip(
-        jax.grad(half, (0, 1))(query, keys), jax.grad(whole, (0, 1))(query, keys), strict=True
-    ):
-        assert jnp.isfinite(actual).all()
-        np.testing.assert_allclose(actual, expected, atol=1e-7)
-    direction, step = jnp.asarray(unit(21, D)), 1e-6
-    slope = jnp.dot(jax.grad(whole)(query, keys), direction)
-    ends = [whole(query + h * direction, keys) for h in (step, -step)]
-    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5)
+    gradient = jax.jit(jax.grad(kernel, (0, 1)))(query, keys, query, keys)
+    assert all(jnp.isfinite(part).all() for part in gradient)
+    for i in range(2):
+        # K is symmetric, so half of the change of K(x, x) comes from either side.
+        direction = jnp.asarray(np.random.default_rng(21).normal(size=gradient[i].shape))
+        moved = [
+            (query + h * direction, keys) if i == 0 else (query, keys + h * direction)
+            for h in (1e-6, -1e-6)
+        ]
+        slope = (kernel(*moved[0], *moved[0]) - kernel(*moved[1], *moved[1])) / 4e-6
+        np.testing.assert_allclose(jnp.sum(gradient[i] * direction), slope, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if name != "network"])
+@pytest.mark.parametrize("name", KINDS[:-1])
 def test_masking_a_key_is_deleting_it(name):
-    kernel, (query, keys) = KERNELS[name], inputs(23, 3)
+    kernel, (query, keys) = KERNELS[name], inputs(23, COUNT)
     mask = np.array([True, False, True, True])
-    masks, dirty = np.tile(mask, (3, 1)), np.where(mask[None, :, None], keys, np.nan)
+    masks, dirty = np.tile(mask, (COUNT, 1)), np.where(mask[None, :, None], keys, np.nan)
     expected = kernel.gram(query, keys[:, mask])
     np.testing.assert_allclose(kernel.gram(query, dirty, mask=masks), expected, rtol=1e-12)
-    np.testing.assert_allclose(
-        kernel(query[0], dirty[0], query[1], keys[1][mask], mask=mask), expected[0, 1], rtol=1e-12
-    )
     masks[1] = False
     gram = kernel.gram(query, dirty, mask=masks)
     assert (gram[1] == 0).all()
@@ -235,15 +228,15 @@ def test_masking_a_key_is_deleting_it(name):
 
 
 def test_the_order_of_the_keys_matters_to_the_network_only():
-    query, keys = inputs(25, 2)
+    query, keys = inputs(25, COUNT)
     for name, kernel in KERNELS.items():
         change = kernel.gram(query, keys, query, keys[:, ::-1]) - kernel.gram(query, keys)
         assert (jnp.abs(change).max() > 1e-3) == (name == "network")
 
 
-@kernels
+@kinds
 def test_the_precision_is_that_of_the_tokens(kernel):
-    query, keys = inputs(27, 6)
+    query, keys = inputs(27, COUNT)
     exact = kernel.gram(query, keys)
     single = kernel.gram(query.astype(np.float32), keys.astype(np.float32))
     assert single.dtype == jnp.float32
@@ -251,9 +244,9 @@ def test_the_precision_is_that_of_the_tokens(kernel):
     assert kernel(query[0].astype(np.float32), keys[0].astype(np.float32), query[1], keys[1]).dtype
 
 
-@kernels
+@kinds
 def test_jit_and_vmap(kernel):
-    (query, keys), (other, others) = inputs(29, 3), inputs(31, 3)
+    (query, keys), (other, others) = inputs(29, COUNT), inputs(31, COUNT)
     mapped = jax.jit(jax.vmap(lambda *pair: kernel(*pair)))(query, keys, other, others)
     expected = jnp.diagonal(kernel.gram(query, keys, other, others))
     np.testing.assert_allclose(mapped, expected, rtol=1e-12)
@@ -261,7 +254,7 @@ def test_jit_and_vmap(kernel):
 
 def models(name):
     """A random model of many heads, drawn for the kernel of this name."""
-    key, heads = jax.random.key(33), 100_000
+    key, heads = jax.random.key(33), 40_000
     if name == "network":
         return RandomFeatureMLP(key, heads, D, N)
     kernel = KERNELS[name]
@@ -270,14 +263,14 @@ def models(name):
     )
 
 
-@pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("scale", [1.0, 0.6])
+@pytest.mark.parametrize("name", KERNELS)
 def test_many_heads_approach_the_kernel(name, scale):
     module, (query, keys) = models(name), inputs(35, 2, scale)
-    features = np.asarray(module.features(query, keys)).reshape(2, 100_000, -1)
-    sample = 100_000 * np.sum(features[0] * features[1], axis=-1)
+    features = np.asarray(module.features(query, keys)).reshape(2, 40_000, -1)
+    sample = 40_000 * np.sum(features[0] * features[1], axis=-1)
     exact = module.infinite_kernel().gram(query, keys)[0, 1]
-    assert abs(sample.mean() - exact) <= 4 * sample.std() / 100_000**0.5
+    assert abs(sample.mean() - exact) <= 4 * sample.std() / 40_000**0.5
 
 
 def test_mean_weights_of_a_kernel_can_be_trained():

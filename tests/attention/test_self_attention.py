@@ -1,5 +1,6 @@
 """Self-attention, positions, [CLS] and the read-out."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -31,10 +32,10 @@ def test_without_positions_the_order_does_not_matter_with_them_it_does():
     cls, readout = ClassToken(RNG.normal(size=4)), TokenReadout(RNG.normal(size=4))
     positions = Positions(RNG.normal(size=(7, 4)))
     order = [3, 1, 4, 0, 2]
-    plain = readout(layer(cls(TOKENS)))
-    np.testing.assert_allclose(readout(layer(cls(TOKENS[:, order]))), plain, atol=1e-12)
-    placed = readout(layer(positions(cls(TOKENS))))
-    assert (np.abs(readout(layer(positions(cls(TOKENS[:, order])))) - placed) > 1e-3).all()
+    plain = jax.jit(lambda tokens: readout(layer(cls(tokens))))
+    np.testing.assert_allclose(plain(TOKENS[:, order]), plain(TOKENS), atol=1e-12)
+    placed = jax.jit(lambda tokens: readout(layer(positions(cls(tokens)))))
+    assert (np.abs(placed(TOKENS[:, order]) - placed(TOKENS)) > 1e-3).all()
     np.testing.assert_array_equal(cls(TOKENS)[:, 1:], TOKENS)
     np.testing.assert_array_equal(positions(TOKENS)[0], TOKENS[0] + positions.vectors[:5])
 

@@ -1,5 +1,7 @@
 """Projection of tokens onto a ball: the normalization of paper S's deep network."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -22,7 +24,11 @@ def project_ball(rows: ArrayLike, radius: float = 1.0) -> Float[Array, "*lead d"
     rows = jnp.asarray(rows)
     check_rank(rows, 1, "(..., d)", "rows", "project_ball")
     check_positive(radius, "radius", "project_ball")
-    rows = rows.astype(widest_float(rows))
+    return _project(rows.astype(widest_float(rows)), float(radius))
+
+
+@partial(jax.jit, static_argnums=1)
+def _project(rows: Float[Array, "*lead d"], radius: float) -> Float[Array, "*lead d"]:
     # Measured in units of the largest entry, so that squares neither overflow nor vanish.
     top = jnp.max(jnp.abs(rows), axis=-1, keepdims=True)
     unit = jax.lax.stop_gradient(jnp.maximum(top, radius))

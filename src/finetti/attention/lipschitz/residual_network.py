@@ -62,9 +62,9 @@ def residual_perturbation(
         reach = constant * radius if form == "derived" else radius
         values, query_keys = list(norms.values), list(norms.query_key)
         rho = heads_token_constant(values, query_keys, reach, norms.bandwidth, form)
-        head_constants.append(layer.skip + rho)
+        head_constants.append(float(layer.skip) + rho)
         head_errors.append(_heads(norms, head_changes(heads, other_heads), reach, form))
-        radius = residual_radii(radius, [constant], [layer.skip + jnp.sum(norms.values)])[-1]
+        radius = residual_radii(radius, [constant], [float(layer.skip) + jnp.sum(norms.values)])[-1]
     bound = residual_deviation(inner_errors, head_errors, inner_constants, head_constants)
     moved = sequence_norm(network(tokens) - other(tokens))
     return Perturbation(moved, bound, "Lemma C.14, zhang2022", form)
@@ -88,7 +88,7 @@ def _feed_forward(part: FeedForward, other: FeedForward) -> tuple[Any, Any]:
     inner = jnp.maximum(spectral(part.inner), spectral(other.inner))
     inner_change = spectral(part.inner - other.inner)
     if part.outer is None or other.outer is None:
-        return part.skip + inner, inner_change
+        return float(part.skip) + inner, inner_change
     outer = jnp.maximum(spectral(part.outer), spectral(other.outer))
     outer_change = spectral(part.outer - other.outer)
-    return part.skip + inner * outer, inner * outer_change + outer * inner_change
+    return float(part.skip) + inner * outer, inner * outer_change + outer * inner_change
