@@ -8,6 +8,7 @@ from .binary_tables import binary_tables as binary_tables
 from .binary_tokens import binary_attention as binary_attention
 from .concatenated import ConcatenatedHeads as ConcatenatedHeads
 from .conditional_mean import ConditionalMean as ConditionalMean
+from .context_kernel import ContextKernel as ContextKernel
 from .decode import DecodeCache as DecodeCache
 from .decode import append as append
 from .decode import read as read
@@ -17,6 +18,8 @@ from .functional import cme_attention as cme_attention
 from .functional import kernel_attention as kernel_attention
 from .functional import softmax_attention as softmax_attention
 from .head import Head as Head
+from .infinite_heads import InfiniteHeadKernel as InfiniteHeadKernel
+from .infinite_mlp import InfiniteMLPKernel as InfiniteMLPKernel
 from .maps import LinearMap as LinearMap
 from .maps import TokenMap as TokenMap
 from .multihead import MultiHead as MultiHead
@@ -26,6 +29,11 @@ from .plan import Plan as Plan
 from .projected_transformer import ProjectedLayer as ProjectedLayer
 from .projected_transformer import ProjectedTransformer as ProjectedTransformer
 from .projection import project_ball as project_ball
+from .random_feature_attention import RandomFeatureAttention as RandomFeatureAttention
+from .random_feature_mlp import RandomFeatureMLP as RandomFeatureMLP
+from .rectified import arc_cosine as arc_cosine
+from .rectified import bivariate_normal_cdf as bivariate_normal_cdf
+from .rectified import rectified_product as rectified_product
 from .residual_transformer import ResidualLayer as ResidualLayer
 from .residual_transformer import ResidualTransformer as ResidualTransformer
 from .residual_transformer import rbf_attention as rbf_attention

@@ -286,6 +286,7 @@ def solve_posdef(matrix: ArrayLike, right: ArrayLike) -> PosdefSolution:
     return _solve_and_diagnose(matrix, right)
 
 
+@jax.jit
 @float64_inside
 def _solve_and_diagnose(matrix: Array, right: Array) -> PosdefSolution:
     value, factor, shift = posdef_solve(matrix, right)

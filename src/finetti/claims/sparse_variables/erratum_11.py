@@ -23,7 +23,7 @@ CLAIM = Claim(
     id="S-erratum-11",
     title="printed: unit spectral norms avoid the exponential",
     statement="If all spectral norms are at most 1, a layer does not amplify a deviation of its "
-    "tokens, so the bound has no factor that is exponential in the depth.",
+    "tokens (which would spare the bound its factor exponential in the depth).",
     paper="S",
     label="Theorem 4.6",
     run=run,
