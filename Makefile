@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Tests run side by side; BLAS threads of their own would only wait for each other.
+test: export OPENBLAS_NUM_THREADS := 1
+
 .PHONY: reproduce test format clean
 
 reproduce: .venv/.runtime

@@ -109,7 +109,7 @@ BIASES = {
 cases = pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
 
 
-@pytest.mark.parametrize("key_heads", [4, 2, 1])
+@pytest.mark.parametrize("key_heads", [4, 2])
 @pytest.mark.parametrize("options", (CASES | BIASES).values(), ids=(CASES | BIASES).keys())
 def test_softmax_attention_is_jax(options, key_heads):
     query, key, value = tensors(key_heads)
@@ -133,18 +133,23 @@ def test_unbatched_inputs(name):
     close(cme_attention(*single, **options), batched[0], atol=1e-14)
 
 
-def cme_by_loop(query, key, value, kernel, ridge, scale, mask):
-    """(4.5) for every batch, head and query on its own, unreadable keys deleted."""
+def cme_by_loop(query, key, value, lengthscale, ridge, scale, mask):
+    """(4.5) for every batch, head and query on its own, unreadable keys deleted, in NumPy."""
+    query, key, value = (np.asarray(array) for array in (query, key, value))
     groups = query.shape[2] // key.shape[2]
     out = np.zeros((*query.shape[:3], value.shape[3]))
+
+    def rbf(xs, ys):
+        squares = np.sum((xs[:, None] - ys[None]) ** 2, axis=-1)
+        return np.exp(-scale * squares / (2 * lengthscale**2))
+
     for b, t, n in np.ndindex(*query.shape[:3]):
-        kept = np.asarray(mask[b, n, t])
-        if not kept.any():
-            continue
-        keys = scale**0.5 * key[b, :, n // groups][kept]
-        read = kernel.gram(keys, scale**0.5 * query[b, t, n][None])
-        system = kernel.gram(keys) + ridge * jnp.eye(len(keys))
-        out[b, t, n] = (jnp.linalg.solve(system, read).T @ value[b, :, n // groups][kept])[0]
+        kept = mask[b, n, t]
+        keys, values = (array[b, :, n // groups][kept] for array in (key, value))
+        weights = np.linalg.solve(
+            rbf(keys, keys) + ridge * np.eye(len(keys)), rbf(keys, query[b, t, n][None])
+        )
+        out[b, t, n] = weights[:, 0] @ values
     return out
 
 
@@ -152,7 +157,7 @@ def cme_by_loop(query, key, value, kernel, ridge, scale, mask):
 def test_cme_attention_is_the_loop_over_queries(options):
     query, key, value = tensors(2)
     scale = options.get("scale", WIDTH**-0.5)
-    expected = cme_by_loop(query, key, value, RBF(0.8), 0.2, scale, full_mask(options))
+    expected = cme_by_loop(query, key, value, 0.8, 0.2, scale, full_mask(options))
     expected = without_padding(expected, options)
     ours = cme_attention(query, key, value, kernel=RBF(0.8), ridge=0.2, **options)
     close(ours, expected, atol=1e-10)

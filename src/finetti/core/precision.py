@@ -65,7 +65,8 @@ def float64_inside(function: Callable[..., Any]) -> Callable[..., Any]:
         return known(arguments, result, pullback), (arguments, pullback)
 
     def backward(residuals: Any, cotangents: Any) -> Any:
-        return _pull(function, *residuals, cotangents)
+        arguments, pullback = residuals
+        return _pull(function, arguments, pullback, cotangents)
 
     @jax.custom_vjp
     def known(arguments: Any, result: Any, pullback: Any) -> Any:
@@ -80,7 +81,7 @@ def float64_inside(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def as_arrays(*arguments: Any) -> Any:
         # Where the whole program has float64, JAX's own rules will do, and compile faster.
-        route = up_and_down if jax.config.jax_enable_x64 else run
+        route = up_and_down if jnp.result_type(float) == jnp.float64 else run
         return route(*jax.tree.map(jnp.asarray, arguments))
 
     return as_arrays
@@ -91,7 +92,7 @@ def _in_block(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        result_structure = None
+        result_structure: Any = None
 
         def flat(*leaves: Any) -> list[Any]:
             nonlocal result_structure

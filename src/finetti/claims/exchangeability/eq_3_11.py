@@ -1,5 +1,7 @@
 """Minimizing the paper's risk over the ridge alone finds noise over prior variance."""
 
+from typing import Any
+
 import numpy as np
 
 from finetti import attention, kernels, show
@@ -26,7 +28,7 @@ def run(context: Context) -> Evidence:
         errors = values[:, -1] - np.asarray(module(query, keys, values[:, :-1]))
         return float(np.mean(np.sum(errors**2, axis=1)))
 
-    found = minimize_scalar(
+    found: Any = minimize_scalar(
         risk, bounds=(np.log(0.05), np.log(5.0)), method="bounded", options={"xatol": 1e-3}
     )
     ridge = float(np.exp(found.x))
