@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.absorbed import absorbed_attention
-from finetti.attention.binary_tables import BinaryTables, binary_tables
-from finetti.attention.binary_tokens import binary_attention
-from finetti.attention.multihead import MultiHead
+from finetti.attention.binary.absorbed import absorbed_attention
+from finetti.attention.binary.binary_tables import BinaryTables, binary_tables
+from finetti.attention.binary.binary_tokens import binary_attention
+from finetti.attention.networks.multihead import MultiHead
 from finetti.core.errors import InputError
 
 SAMPLES, LENGTH, DIMENSION, HEADS, WIDTH = 6, 8, 8, 3, 2

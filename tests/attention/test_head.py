@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.activations import ACTIVATIONS, Activation, as_activation
-from finetti.attention.head import Head
-from finetti.attention.maps import LinearMap
-from finetti.attention.normalizations import Normalization, SoftmaxNormalization
-from finetti.attention.scores import BilinearScore, Score
+from finetti.attention.networks.activations import ACTIVATIONS, Activation, as_activation
+from finetti.attention.networks.head import Head
+from finetti.attention.networks.maps import LinearMap
+from finetti.attention.networks.normalizations import Normalization, SoftmaxNormalization
+from finetti.attention.networks.scores import BilinearScore, Score
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(0)

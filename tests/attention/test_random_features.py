@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import blocks
-from finetti.attention.random_feature_attention import RandomFeatureAttention
-from finetti.attention.random_feature_mlp import RandomFeatureMLP
+from finetti.attention.random_features import blocks
+from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
+from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
 
 D, N, M = 2, 3, 4
 MEAN = np.random.default_rng(90).normal(size=(D + 1, D + 1))

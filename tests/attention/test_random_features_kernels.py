@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from finetti.attention.infinite_heads import InfiniteHeadKernel
-from finetti.attention.infinite_mlp import InfiniteMLPKernel
-from finetti.attention.random_feature_attention import RandomFeatureAttention
-from finetti.attention.random_feature_mlp import RandomFeatureMLP
-from finetti.attention.rectified import arc_cosine, bivariate_normal_cdf, rectified_product
+from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
+from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel
+from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
+from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
+from finetti.attention.random_features.rectified import (
+    arc_cosine,
+    bivariate_normal_cdf,
+    rectified_product,
+)
 from finetti.claims.random_features.eq_series import series
 
 D, N, COUNT = 3, 4, 8  # one shape for most tests, so that each kernel compiles once

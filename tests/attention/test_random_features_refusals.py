@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from finetti.attention.infinite_heads import InfiniteHeadKernel
-from finetti.attention.infinite_mlp import InfiniteMLPKernel
-from finetti.attention.random_feature_attention import RandomFeatureAttention
-from finetti.attention.random_feature_mlp import RandomFeatureMLP
+from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
+from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel
+from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
+from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
 from finetti.core.errors import InputError, UnsupportedError
 
 KEY = jax.random.key(0)

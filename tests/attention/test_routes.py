@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import ConditionalMean, cme_attention, iterative
+from finetti.attention import ConditionalMean, cme_attention
+from finetti.attention.cme import iterative
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
@@ -142,7 +143,7 @@ class TestPlan:
 
 
 def test_many_contexts_run_in_groups(monkeypatch):
-    from finetti.attention import conditional_mean
+    from finetti.attention.cme import conditional_mean
 
     rng = np.random.default_rng(3)
     tokens = [jnp.asarray(rng.normal(size=(7, 6, width))) for width in (2, 2, 1)]

@@ -5,8 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.multihead import MultiHead
-from finetti.attention.self_attention import ClassToken, Positions, SelfAttention, TokenReadout
+from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.self_attention import (
+    ClassToken,
+    Positions,
+    SelfAttention,
+    TokenReadout,
+)
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(2)

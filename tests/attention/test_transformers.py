@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from finetti.attention.feed_forward import FeedForward
 from finetti.attention.lipschitz import bandwidth
-from finetti.attention.multihead import MultiHead
-from finetti.attention.projected_transformer import ProjectedLayer, ProjectedTransformer
-from finetti.attention.projection import project_ball
-from finetti.attention.residual_transformer import (
+from finetti.attention.networks.feed_forward import FeedForward
+from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
+from finetti.attention.networks.projection import project_ball
+from finetti.attention.networks.residual_transformer import (
     ResidualLayer,
     ResidualTransformer,
     rbf_attention,
 )
-from finetti.attention.self_attention import TokenReadout
+from finetti.attention.networks.self_attention import TokenReadout
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(3)

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.conditional_mean import ConditionalMean
+from finetti.attention.cme.conditional_mean import ConditionalMean
+from finetti.attention.cme.plan import Route
 from finetti.attention.layout import Heads, arrange_heads
 from finetti.attention.normalized import masked_softmax
-from finetti.attention.plan import Route
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
@@ -37,7 +37,7 @@ def softmax_attention(
     >>> import jax.numpy as jnp
     >>> query, key = jnp.zeros((1, 2, 1, 4)), jnp.ones((1, 3, 1, 4))
     >>> value = jnp.arange(12.0).reshape(1, 3, 1, 4)
-    >>> softmax_attention(query, key, value)[0, 0, 0].round(3).tolist()
+    >>> [round(float(entry), 3) for entry in softmax_attention(query, key, value)[0, 0, 0]]
     [4.0, 5.0, 6.0, 7.0]
     """
     owner = "softmax_attention"

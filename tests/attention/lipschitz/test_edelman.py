@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 
-from finetti.attention.head import Head
 from finetti.attention.lipschitz import (
     attention_token_perturbation,
     attention_weight_perturbation,
@@ -14,8 +13,9 @@ from finetti.attention.lipschitz import (
     readout_perturbation,
     softmax_perturbation,
 )
-from finetti.attention.projected_transformer import ProjectedLayer, ProjectedTransformer
-from finetti.attention.self_attention import TokenReadout
+from finetti.attention.networks.head import Head
+from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
+from finetti.attention.networks.self_attention import TokenReadout
 from finetti.claims.sparse_variables.instances import (
     AXES,
     balanced,

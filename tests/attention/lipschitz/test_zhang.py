@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from finetti.attention.feed_forward import FeedForward
 from finetti.attention.lipschitz import (
     heads_token_perturbation,
     heads_weight_perturbation,
     rbf_softmax_perturbation,
     residual_perturbation,
 )
-from finetti.attention.multihead import MultiHead
-from finetti.attention.residual_transformer import (
+from finetti.attention.networks.feed_forward import FeedForward
+from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.residual_transformer import (
     ResidualLayer,
     ResidualTransformer,
     rbf_attention,

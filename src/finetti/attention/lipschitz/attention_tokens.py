@@ -5,8 +5,8 @@ from jax.typing import ArrayLike
 
 from finetti.attention.lipschitz.edelman_constants import token_constant
 from finetti.attention.lipschitz.result import Perturbation
-from finetti.attention.projected_transformer import ProjectedLayer
-from finetti.attention.weights import as_weights
+from finetti.attention.networks.projected_transformer import ProjectedLayer
+from finetti.attention.networks.weights import as_weights
 from finetti.core.forms import Form
 from finetti.core.norms import sequence_norm, spectral
 

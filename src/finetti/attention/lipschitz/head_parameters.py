@@ -4,10 +4,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from finetti.attention.head import Head
 from finetti.attention.lipschitz.edelman_constants import head_bound
 from finetti.attention.lipschitz.result import Perturbation
-from finetti.attention.weights import as_weights
+from finetti.attention.networks.head import Head
+from finetti.attention.networks.weights import as_weights
 from finetti.core.forms import Form
 from finetti.core.norms import sequence_norm
 

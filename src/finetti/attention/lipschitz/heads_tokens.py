@@ -6,8 +6,8 @@ from jax.typing import ArrayLike
 from finetti.attention.lipschitz.rbf_heads import checked_heads, head_norms
 from finetti.attention.lipschitz.result import Perturbation
 from finetti.attention.lipschitz.zhang_constants import heads_token_constant
-from finetti.attention.multihead import MultiHead
-from finetti.attention.weights import as_weights
+from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.weights import as_weights
 from finetti.core.forms import Form
 from finetti.core.norms import sequence_norm
 

@@ -6,8 +6,8 @@ from jaxtyping import Array, Float
 
 from finetti.attention.lipschitz.edelman_constants import layer_constant, weight_bound
 from finetti.attention.lipschitz.result import Perturbation
-from finetti.attention.projected_transformer import ProjectedLayer
-from finetti.attention.weights import as_weights
+from finetti.attention.networks.projected_transformer import ProjectedLayer
+from finetti.attention.networks.weights import as_weights
 from finetti.core.forms import Form
 from finetti.core.norms import sequence_norm, spectral
 

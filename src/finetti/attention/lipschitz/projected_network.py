@@ -10,9 +10,9 @@ from finetti.attention.lipschitz.edelman_constants import (
 )
 from finetti.attention.lipschitz.projected_layer import own_error
 from finetti.attention.lipschitz.result import Perturbation
-from finetti.attention.projected_transformer import ProjectedTransformer
-from finetti.attention.self_attention import TokenReadout
-from finetti.attention.weights import as_weights
+from finetti.attention.networks.projected_transformer import ProjectedTransformer
+from finetti.attention.networks.self_attention import TokenReadout
+from finetti.attention.networks.weights import as_weights
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form, check_form
 from finetti.core.norms import sequence_norm, spectral

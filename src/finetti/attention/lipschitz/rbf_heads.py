@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.multihead import MultiHead
+from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.smoother import KernelSmoother
 from finetti.core.errors import InputError
 from finetti.core.norms import spectral

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from finetti.attention.lipschitz.result import Perturbation
 from finetti.attention.lipschitz.zhang_constants import rbf_constant
-from finetti.attention.weights import alike, as_weights
+from finetti.attention.networks.weights import alike, as_weights
 from finetti.core.arrays import check_positive
 from finetti.core.forms import Form
 from finetti.core.norms import sequence_norm

@@ -5,7 +5,6 @@ from typing import Any
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from finetti.attention.feed_forward import FeedForward
 from finetti.attention.lipschitz.rbf_heads import (
     HeadNorms,
     checked_heads,
@@ -19,8 +18,9 @@ from finetti.attention.lipschitz.zhang_constants import (
     residual_deviation,
     residual_radii,
 )
-from finetti.attention.residual_transformer import ResidualTransformer
-from finetti.attention.weights import as_weights
+from finetti.attention.networks.feed_forward import FeedForward
+from finetti.attention.networks.residual_transformer import ResidualTransformer
+from finetti.attention.networks.weights import as_weights
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form, check_form
 from finetti.core.norms import sequence_norm, spectral

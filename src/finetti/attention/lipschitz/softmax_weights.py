@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 
 from finetti.attention.lipschitz.edelman_constants import softmax_constant
 from finetti.attention.lipschitz.result import Perturbation
-from finetti.attention.weights import alike, as_weights
+from finetti.attention.networks.weights import alike, as_weights
 from finetti.core.forms import Form
 
 

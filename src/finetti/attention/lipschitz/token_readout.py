@@ -4,8 +4,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from finetti.attention.lipschitz.result import Perturbation
-from finetti.attention.self_attention import TokenReadout
-from finetti.attention.weights import as_weights
+from finetti.attention.networks.self_attention import TokenReadout
+from finetti.attention.networks.weights import as_weights
 from finetti.core.errors import bad_argument
 
 

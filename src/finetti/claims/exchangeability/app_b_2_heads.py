@@ -29,7 +29,7 @@ def nonlinearity(inputs: np.ndarray, outputs: np.ndarray) -> float:
 def run(context: Context) -> Evidence:
     """CME attention with one invertible W_k, and with two narrow ones, over different sequences."""
     from finetti.attention import ConditionalMean
-    from finetti.attention.multihead import MultiHead
+    from finetti.attention.networks.multihead import MultiHead
 
     rng = context.generator(CLAIM.id)
     module = ConditionalMean(kernels.RBF(), ridge=RIDGE)

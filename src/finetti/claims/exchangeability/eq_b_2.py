@@ -9,7 +9,7 @@ from finetti.claims.claim import Claim, Context, Evidence, close
 def run(context: Context) -> Evidence:
     """Sum form against concatenated form and a loop, with each attention inside."""
     from finetti.attention import ConditionalMean, KernelSmoother, Softmax
-    from finetti.attention.multihead import MultiHead
+    from finetti.attention.networks.multihead import MultiHead
 
     members = {
         "softmax": Softmax(),

@@ -13,8 +13,8 @@ N_HEADS, TOKENS, WIDTH = 2, 5, 2
 
 def heads(query: Any, key: Any, value: Any) -> Any:
     """Heads with RBF-form softmax attention, σ² = 2√d_p."""
-    from finetti.attention.multihead import MultiHead
-    from finetti.attention.residual_transformer import rbf_attention
+    from finetti.attention.networks.multihead import MultiHead
+    from finetti.attention.networks.residual_transformer import rbf_attention
 
     return MultiHead(query, key, value, attention=rbf_attention(key.shape[-1]))
 

@@ -14,8 +14,8 @@ DEPTHS = (1, 2, 3)
 
 def network(layers: Any) -> Any:
     """(A^x, A^σ, W_q, W_k, W_v) of each layer → the network with skips."""
-    from finetti.attention.feed_forward import FeedForward
-    from finetti.attention.residual_transformer import ResidualLayer, ResidualTransformer
+    from finetti.attention.networks.feed_forward import FeedForward
+    from finetti.attention.networks.residual_transformer import ResidualLayer, ResidualTransformer
 
     return ResidualTransformer(
         [ResidualLayer(FeedForward(*layer[:2]), instances.heads(*layer[2:])) for layer in layers]

@@ -7,8 +7,8 @@ from finetti.claims.claim import Claim, Context, Evidence, close
 
 def run(context: Context) -> Evidence:
     """The sum of four heads σ(·)W_C against σ(concatenation) times the stacked W_C."""
-    from finetti.attention.head import Head
-    from finetti.attention.multihead import MultiHead
+    from finetti.attention.networks.head import Head
+    from finetti.attention.networks.multihead import MultiHead
 
     wide = loop = 0.0
     for trial in range(context.pick(quick=3, paper=30)):

@@ -24,6 +24,6 @@ def weights(rng: np.random.Generator, count: int, spread: float = 1.0) -> list[n
 
 def build(*weights: Any) -> Any:
     """A layer with ReLU."""
-    from finetti.attention.projected_transformer import ProjectedLayer
+    from finetti.attention.networks.projected_transformer import ProjectedLayer
 
     return ProjectedLayer(*weights, activation="relu")

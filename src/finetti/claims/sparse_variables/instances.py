@@ -9,7 +9,7 @@ AXES = np.eye(3)
 
 def layer(scores: Any, values: Any = None, outputs: Any = None) -> Any:
     """A layer of tokens in R³ with M = ``scores`` and the identity elsewhere; σ = identity."""
-    from finetti.attention.projected_transformer import ProjectedLayer
+    from finetti.attention.networks.projected_transformer import ProjectedLayer
 
     values = AXES if values is None else values
     outputs = AXES if outputs is None else outputs
@@ -46,8 +46,8 @@ def balanced(
 def two_layers() -> tuple[Any, Any, Any, np.ndarray]:
     """Two networks of two layers without scores that differ in W_C of the first; W_V of the second
     is 5I, so that the difference is multiplied by 5 after it was made."""
-    from finetti.attention.projected_transformer import ProjectedTransformer
-    from finetti.attention.self_attention import TokenReadout
+    from finetti.attention.networks.projected_transformer import ProjectedTransformer
+    from finetti.attention.networks.self_attention import TokenReadout
 
     none = np.zeros((3, 3))
     second = layer(none, values=5 * AXES)

@@ -9,7 +9,7 @@ from finetti.claims.sparse_variables.instances import AXES, first_axis, two_toke
 
 def run(context: Context) -> Evidence:
     """Both sides on random heads, and on two tokens whose scores move apart."""
-    from finetti.attention.head import Head
+    from finetti.attention.networks.head import Head
 
     def lemma(q, k, v, c, q2, k2, v2, tokens, query):
         head, other = Head.transformer(q, k, v, c, "gelu"), Head.transformer(q2, k2, v2, c, "gelu")

@@ -10,7 +10,7 @@ from finetti.claims.sparse_variables import draws
 
 def run(context: Context) -> Evidence:
     """Both sides on random read-outs, and on a token that moves along w."""
-    from finetti.attention.self_attention import TokenReadout
+    from finetti.attention.networks.self_attention import TokenReadout
 
     def lemma(weights, other_weights, tokens, other):
         readouts = TokenReadout(weights), TokenReadout(other_weights)

@@ -14,7 +14,7 @@ def stretched(context: Context, claim_id: str, sphere: bool) -> np.ndarray:
     if sphere:
         images = [each / np.linalg.norm(each, axis=1)[:, None] for each in (first, second)]
     else:
-        from finetti.attention.projection import project_ball
+        from finetti.attention.networks.projection import project_ball
 
         images = [np.asarray(project_ball(each)) for each in (first, second)]
     return np.linalg.norm(images[0] - images[1], axis=1) / np.linalg.norm(first - second, axis=1)

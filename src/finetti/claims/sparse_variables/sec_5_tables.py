@@ -12,9 +12,9 @@ def run(context: Context) -> Evidence:
     import jax
     import jax.numpy as jnp
 
-    from finetti.attention.binary_tables import binary_tables
-    from finetti.attention.binary_tokens import binary_attention
-    from finetti.attention.multihead import MultiHead
+    from finetti.attention.binary.binary_tables import binary_tables
+    from finetti.attention.binary.binary_tokens import binary_attention
+    from finetti.attention.networks.multihead import MultiHead
 
     rng = context.generator(CLAIM.id)
     bits = rng.integers(0, 2, size=(SAMPLES, LENGTH))

@@ -16,8 +16,8 @@ def chain_ratios(context: Context, form: Form) -> np.ndarray:
     """measured / bound on random pairs of networks of 1 to 4 layers."""
     import jax
 
-    from finetti.attention.projected_transformer import ProjectedTransformer
-    from finetti.attention.self_attention import TokenReadout
+    from finetti.attention.networks.projected_transformer import ProjectedTransformer
+    from finetti.attention.networks.self_attention import TokenReadout
 
     def lemma(tokens, read, other_read, weights, moved):
         network, other = (

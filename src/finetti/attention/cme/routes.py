@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention import causal, iterative, primal
-from finetti.attention import system as linear
-from finetti.attention.plan import Wants
+from finetti.attention.cme import causal, iterative, primal
+from finetti.attention.cme import system as linear
+from finetti.attention.cme.plan import Wants
 from finetti.core.solves import gaussian_log_density
 from finetti.kernels.base import Kernel
 

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.activations import Activation, as_activation
 from finetti.attention.base import Attention
-from finetti.attention.reading import read_heads
+from finetti.attention.networks.activations import Activation, as_activation
+from finetti.attention.networks.reading import read_heads
+from finetti.attention.networks.weights import alike, as_weights, draw
 from finetti.attention.softmax import Softmax
-from finetti.attention.weights import alike, as_weights, draw
 from finetti.core.errors import InputError, bad_argument
 
 if TYPE_CHECKING:
-    from finetti.attention.concatenated import ConcatenatedHeads
+    from finetti.attention.networks.concatenated import ConcatenatedHeads
 
 
 class MultiHead(eqx.Module):
@@ -155,7 +155,7 @@ class MultiHead(eqx.Module):
 
     def concatenated(self) -> "ConcatenatedHeads":
         """The same function as one wide projection: σ([head_1 … head_H])W_o."""
-        from finetti.attention.concatenated import ConcatenatedHeads
+        from finetti.attention.networks.concatenated import ConcatenatedHeads
 
         n_heads, _, width = self.value_weights.shape
         if self.output_weights is None:

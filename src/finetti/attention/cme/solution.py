@@ -10,8 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from finetti.attention import system as linear
-from finetti.attention.conditional_mean import ConditionalMean
+from finetti.attention.cme import system as linear
+from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.contexts import Contexts, arrange
 from finetti.core.precision import float64_inside
 from finetti.core.solves import Status, condition_number, solve_status

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
-from finetti.attention import system as linear
+from finetti.attention.cme import system as linear
 from finetti.core.solves import posdef_factor
 from finetti.kernels.base import Kernel
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from finetti.attention.causal import prefix_mask
-from finetti.attention.system import or_zero
+from finetti.attention.cme.causal import prefix_mask
+from finetti.attention.cme.system import or_zero
 from finetti.core.solves import diagonal_floor, posdef_factor, posdef_solve
 
 

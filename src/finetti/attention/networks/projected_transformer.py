@@ -7,10 +7,10 @@ import jax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.activations import Activation, as_activation
-from finetti.attention.projection import project_ball
+from finetti.attention.networks.activations import Activation, as_activation
+from finetti.attention.networks.projection import project_ball
+from finetti.attention.networks.weights import alike, as_sequence, as_weights, draw
 from finetti.attention.softmax import Softmax
-from finetti.attention.weights import alike, as_sequence, as_weights, draw
 from finetti.core.errors import bad_argument
 
 

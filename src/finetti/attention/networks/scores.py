@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.weights import alike, as_weights
+from finetti.attention.networks.weights import alike, as_weights
 
 
 class Score(eqx.Module):

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.absorbed import as_biases, as_head_weights
-from finetti.attention.weights import alike, as_weights
+from finetti.attention.binary.absorbed import as_biases, as_head_weights
+from finetti.attention.networks.weights import alike, as_weights
 
 
 class BinaryTables(NamedTuple):

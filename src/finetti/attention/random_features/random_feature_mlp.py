@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.blocks import map_blocks
 from finetti.attention.contexts import Contexts, arrange
-from finetti.attention.infinite_mlp import InfiniteMLPKernel, check_positions
-from finetti.attention.readout import check_values, working_dtype, zero_values
+from finetti.attention.random_features.blocks import map_blocks
+from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
+from finetti.attention.random_features.readout import check_values, working_dtype, zero_values
 from finetti.kernels.geometry import as_count
 
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.activations import Activation, as_activation
 from finetti.attention.base import Attention
-from finetti.attention.multihead import MultiHead
-from finetti.attention.reading import read_heads
+from finetti.attention.networks.activations import Activation, as_activation
+from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.reading import read_heads
+from finetti.attention.networks.weights import alike, as_weights
 from finetti.attention.softmax import Softmax
-from finetti.attention.weights import alike, as_weights
 from finetti.core.errors import bad_argument
 from finetti.kernels.geometry import as_count
 

@@ -6,8 +6,8 @@ import equinox as eqx
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.activations import Activation, as_activation
-from finetti.attention.weights import alike, as_weights
+from finetti.attention.networks.activations import Activation, as_activation
+from finetti.attention.networks.weights import alike, as_weights
 from finetti.core.norms import spectral
 
 

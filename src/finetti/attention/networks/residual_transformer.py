@@ -5,11 +5,11 @@ import jax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.feed_forward import FeedForward
 from finetti.attention.lipschitz.zhang_constants import bandwidth
-from finetti.attention.multihead import MultiHead
+from finetti.attention.networks.feed_forward import FeedForward
+from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.weights import alike, as_sequence, draw
 from finetti.attention.smoother import KernelSmoother
-from finetti.attention.weights import alike, as_sequence, draw
 from finetti.core.errors import bad_argument
 from finetti.kernels.rbf import RBF
 

@@ -15,9 +15,9 @@ from jax.scipy.linalg import solve_triangular
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from finetti.attention import system as linear
-from finetti.attention.conditional_mean import ConditionalMean
-from finetti.attention.plan import kernel_grows
+from finetti.attention.cme import system as linear
+from finetti.attention.cme.conditional_mean import ConditionalMean
+from finetti.attention.cme.plan import kernel_grows
 from finetti.core.arrays import check_finite, is_concrete
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside, widest_float

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention import routes
 from finetti.attention.base import Attention
+from finetti.attention.cme import routes
+from finetti.attention.cme.plan import ROUTES, Plan, Route, Wants, make_plan, shapes_of
 from finetti.attention.contexts import Contexts, arrange
-from finetti.attention.plan import ROUTES, Plan, Route, Wants, make_plan, shapes_of
 from finetti.core.arrays import check_positive, check_rank
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.context_kernel import ContextKernel, Input
-from finetti.attention.rectified import arc_cosine
+from finetti.attention.random_features.context_kernel import ContextKernel, Input
+from finetti.attention.random_features.rectified import arc_cosine
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.geometry import as_count
 

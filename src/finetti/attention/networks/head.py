@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from finetti.attention.activations import Activation
-from finetti.attention.maps import LinearMap, TokenMap
-from finetti.attention.normalizations import Normalization, SoftmaxNormalization
-from finetti.attention.scores import BilinearScore, Score
-from finetti.attention.weights import draw
+from finetti.attention.networks.activations import Activation
+from finetti.attention.networks.maps import LinearMap, TokenMap
+from finetti.attention.networks.normalizations import Normalization, SoftmaxNormalization
+from finetti.attention.networks.scores import BilinearScore, Score
+from finetti.attention.networks.weights import draw
 from finetti.core.arrays import check_finite, check_rank
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form

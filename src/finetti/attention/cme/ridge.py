@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from finetti.attention.conditional_mean import ConditionalMean
+from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.contexts import arrange
 from finetti.core.arrays import check_finite, check_positive, check_rank
 from finetti.core.errors import bad_argument

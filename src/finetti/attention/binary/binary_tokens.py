@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.absorbed import as_multiplier, cls_part
-from finetti.attention.binary_tables import BinaryTables
-from finetti.attention.weights import alike
+from finetti.attention.binary.absorbed import as_multiplier, cls_part
+from finetti.attention.binary.binary_tables import BinaryTables
+from finetti.attention.networks.weights import alike
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
 
@@ -51,7 +51,7 @@ def binary_attention(
     refused; inside ``jit``, where scores cannot be looked at, the answer may be NaN.
 
     >>> import jax, jax.numpy as jnp
-    >>> from finetti.attention.binary_tables import binary_tables
+    >>> from finetti.attention.binary.binary_tables import binary_tables
     >>> key = jax.random.key(0)
     >>> tokens, cls = jax.random.normal(key, (2, 100, 8)), jnp.ones(8)
     >>> weights = jax.random.normal(key, (3, 4, 8, 2)) / 8**0.5

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.concatenated import ConcatenatedHeads
-from finetti.attention.multihead import MultiHead
-from finetti.attention.weights import alike, as_sequence, as_weights
+from finetti.attention.networks.concatenated import ConcatenatedHeads
+from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.weights import alike, as_sequence, as_weights
 from finetti.core.errors import bad_argument
 from finetti.core.norms import spectral
 

@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.base import Attention
-from finetti.attention.weights import alike
+from finetti.attention.networks.weights import alike
 from finetti.core.errors import bad_argument
 
 

@@ -8,12 +8,16 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.blocks import block_size, map_blocks
 from finetti.attention.contexts import Contexts, arrange
-from finetti.attention.head_draws import draw_heads, resolve_mean, with_bias
-from finetti.attention.head_weights import Activation, check_activation, head_weights
-from finetti.attention.infinite_heads import InfiniteHeadKernel
-from finetti.attention.readout import check_values, working_dtype, zero_values
+from finetti.attention.random_features.blocks import block_size, map_blocks
+from finetti.attention.random_features.head_draws import draw_heads, resolve_mean, with_bias
+from finetti.attention.random_features.head_weights import (
+    Activation,
+    check_activation,
+    head_weights,
+)
+from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
+from finetti.attention.random_features.readout import check_values, working_dtype, zero_values
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.geometry import as_count
 

@@ -6,10 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.context_kernel import ContextKernel, Input
-from finetti.attention.head_draws import resolve_mean, with_bias
-from finetti.attention.head_weights import Activation, check_activation
-from finetti.attention.rectified import arc_cosine, rectified_product
+from finetti.attention.random_features.context_kernel import ContextKernel, Input
+from finetti.attention.random_features.head_draws import resolve_mean, with_bias
+from finetti.attention.random_features.head_weights import Activation, check_activation
+from finetti.attention.random_features.rectified import arc_cosine, rectified_product
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.geometry import as_count
 

@@ -1,0 +1,1 @@
+"""[CLS] attention over binary tokens: tables instead of tokens, exact at any length."""

@@ -1,0 +1,1 @@
+"""Conditional-mean attention: one file per route, the plan that chooses, decoding, the ridge."""

@@ -1,0 +1,1 @@
+"""Heads, layers and deep networks of papers S and E."""

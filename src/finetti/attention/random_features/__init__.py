@@ -1,0 +1,1 @@
+"""Random-feature attention of paper R and its infinite-head kernels."""
