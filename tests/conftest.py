@@ -4,6 +4,8 @@ import os
 
 # Workers run side by side; BLAS threads of their own would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Most of the time goes into compiling thousands of small programs, which run once.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 from hypothesis import settings
