@@ -25,10 +25,13 @@ def tokens():
     return [jnp.asarray(rng.normal(size=(LENGTH, width))) for width in (3, 3, 2)]
 
 
+SAMPLED = [0, 1, 6, 10]  # every prefix length compiles anew; these show the first, last and inner
+
+
 def by_prefixes(module, query, keys, values, mask=None):
     """The slow, obvious reference: one context per query."""
     answers = []
-    for t in range(len(query)):
+    for t in SAMPLED:
         kept = slice(0, t + 1) if mask is None else np.flatnonzero(np.asarray(mask)[: t + 1])
         if np.size(keys[kept]) == 0:
             answers.append((np.zeros(values.shape[1]), module.kernel.diagonal(query[t][None])[0]))
@@ -43,9 +46,9 @@ def test_causal_is_the_loop_over_prefixes(tokens, name, route):
     module = ConditionalMean(KERNELS[name], ridge=0.3, route=route)
     mean, variance = module.posterior(*tokens, is_causal=True)
     slow_mean, slow_variance = by_prefixes(module, *tokens)
-    np.testing.assert_allclose(mean, slow_mean, atol=1e-10)
-    np.testing.assert_allclose(variance, slow_variance, atol=1e-10)
-    np.testing.assert_allclose(module(*tokens, is_causal=True), slow_mean, atol=1e-10)
+    np.testing.assert_allclose(mean[jnp.array(SAMPLED)], slow_mean, atol=1e-10)
+    np.testing.assert_allclose(variance[jnp.array(SAMPLED)], slow_variance, atol=1e-10)
+    np.testing.assert_allclose(module(*tokens, is_causal=True), mean, atol=1e-12)
 
 
 def test_padding_keys_count_as_deleted(tokens):
@@ -53,8 +56,8 @@ def test_padding_keys_count_as_deleted(tokens):
     mask = jnp.arange(LENGTH) % 4 != 0  # the first key is masked: the first query reads nothing
     mean, variance = module.posterior(*tokens, mask, is_causal=True)
     slow_mean, slow_variance = by_prefixes(module, *tokens, mask)
-    np.testing.assert_allclose(mean, slow_mean, atol=1e-10)
-    np.testing.assert_allclose(variance, slow_variance, atol=1e-10)
+    np.testing.assert_allclose(mean[jnp.array(SAMPLED)], slow_mean, atol=1e-10)
+    np.testing.assert_allclose(variance[jnp.array(SAMPLED)], slow_variance, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -27,6 +27,8 @@ def test_a_decode_step_is_full_recomputation(kernel, prompt):
     cache = start_decoding(module, keys[:, :prompt], values[:, :prompt], capacity=10)
     for t in range(prompt, 8):
         cache = append(module, cache, keys[:, t], values[:, t])
+        if t not in (5, 7):  # every length of the full context compiles anew
+            continue
         mean, variance = read(module, cache, query)
         exact = module.posterior(query, keys[:, : t + 1], values[:, : t + 1])
         np.testing.assert_allclose(mean, exact[0], atol=1e-10)

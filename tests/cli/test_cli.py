@@ -139,7 +139,11 @@ def test_reproduce_shows_verdicts(finetti_command):
         assert part in result.stdout
     assert "2 of 2 verdicts as expected (scale quick, seed 0" in result.stdout
     assert "Add --out DIR" in result.stdout
-    assert result.stderr == ""  # not a terminal: no progress bar
+    # Not a terminal: one plain line per claim instead of a progress bar.
+    lines = result.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("running ") for line in lines)
+    assert finetti_command("reproduce", "--quiet").stderr == ""
 
 
 @pytest.mark.parametrize("run", [no, breaks])

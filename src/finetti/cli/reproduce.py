@@ -168,7 +168,7 @@ def _verdict_table(results: "list[Result]") -> Any:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("id", no_wrap=True)
     table.add_column("claim")
-    table.add_column("verdict")
+    table.add_column("verdict", no_wrap=True)
     table.add_column("decisive number", overflow="fold")
     table.add_column("time", justify="right", no_wrap=True)
     for result in results:
