@@ -6,11 +6,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from finetti.core.arrays import check_finite
+from finetti.core.blocked import cholesky, solve_factored, solve_lower
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64_inside
 
@@ -94,10 +94,10 @@ def safe_cholesky(
     def again(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, _, attempt = state
         shift = floor * _ESCALATION**attempt
-        return jnp.linalg.cholesky(matrix + shift * diagonal), shift, attempt + 1
+        return cholesky(matrix + shift * diagonal), shift, attempt + 1
 
     start = (
-        jnp.linalg.cholesky(matrix),
+        cholesky(matrix),
         jnp.zeros((), matrix.dtype),
         jnp.zeros((), matrix.dtype),
     )
@@ -124,7 +124,7 @@ def _factored_solve(
     matrix: Float[Array, "n n"], factor: Float[Array, "n n"], right: Float[Array, "n k"]
 ) -> Float[Array, "n k"]:
     """A⁻¹B with A's factor given. The backward pass calls it again: gradients of any order."""
-    return cho_solve((factor, True), right)
+    return solve_factored(factor, right)
 
 
 def _solve_forward(matrix: Array, factor: Array, right: Array) -> Any:
@@ -166,8 +166,8 @@ def _factor_backward(residuals: Any, cotangent: Array) -> Any:
     factor = _known_factor(*residuals)
     middle = jnp.tril(factor.T @ cotangent)
     middle = middle - 0.5 * jnp.diag(jnp.diagonal(middle))
-    left = solve_triangular(factor, middle, lower=True, trans="T")
-    gradient = solve_triangular(factor, left.T, lower=True, trans="T").T
+    left = solve_lower(factor, middle, True)
+    gradient = solve_lower(factor, left.T, True).T
     return 0.5 * (gradient + gradient.T), jnp.zeros_like(factor)
 
 
@@ -223,7 +223,7 @@ def condition_number(matrix: Float[Array, "n n"], factor: Float[Array, "n n"]) -
     size = matrix.shape[0]
 
     def solve(vector: Array) -> Array:
-        return cho_solve((factor, True), vector)
+        return solve_factored(factor, vector[:, None])[:, 0]
 
     def step(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
         vector, best = state

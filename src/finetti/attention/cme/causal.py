@@ -8,10 +8,10 @@ out_t = Σ_{i≤t} W_it U_i with the variance K(q_t, q_t) − Σ_{i≤t} W_it².
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from finetti.attention.cme import system as linear
+from finetti.core.blocked import solve_lower
 from finetti.core.solves import posdef_factor
 from finetti.kernels.base import Kernel
 
@@ -42,7 +42,7 @@ def solve_prefixes(
     factor = linear.or_zero(posdef_factor(system.matrix))
     # A failed factor is all zero here; a unit diagonal keeps the answers at the prior's 0.
     factor = factor + jnp.diag(jnp.where(jnp.diagonal(factor) > 0, 0.0, 1.0))
-    half = solve_triangular(factor, right.columns, lower=True)
+    half = solve_lower(factor, right.columns, False)
     return Prefixes(factor, jnp.where(visible, half, 0.0), right)
 
 
@@ -53,12 +53,12 @@ def prefix_mean(
     if solved.right.log_scale is not None:
         # U = G⁻¹D⁻¹V would underflow with the keys' scales; the weights bring both scales together.
         return prefix_weights(system, solved).T @ values
-    return solved.half.T @ solve_triangular(solved.factor, values, lower=True)
+    return solved.half.T @ solve_lower(solved.factor, values, False)
 
 
 def prefix_weights(system: linear.System, solved: Prefixes) -> Float[Array, "L Q"]:
     """w_t = G_t⁻ᵀW_t: back substitution stays inside the prefix, because W is 0 beyond it."""
-    scaled = solve_triangular(solved.factor, solved.half, lower=True, trans="T")
+    scaled = solve_lower(solved.factor, solved.half, True)
     return linear.unscale(system, solved.right, scaled)
 
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
@@ -19,6 +18,7 @@ from finetti.attention.cme import system as linear
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.plan import kernel_grows
 from finetti.core.arrays import check_finite, is_concrete
+from finetti.core.blocked import solve_lower
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside, widest_float
 from finetti.core.solves import diagonal_floor, safe_cholesky
@@ -183,7 +183,7 @@ def _start(module: ConditionalMean, length: Array, keys: Array, values: Array) -
     noise = _noise(module, module.kernel.diagonal(keys), capacity, dimension)
     gram = jnp.where(held[:, None] & held[None, :], module.kernel.gram(keys), 0.0)
     factor, _ = safe_cholesky(gram + jnp.diag(jnp.where(held, noise, 1.0)))
-    half_values = solve_triangular(factor, values, lower=True)
+    half_values = solve_lower(factor, values, False)
     return _split(factor), _split(half_values)
 
 
@@ -193,7 +193,7 @@ def _half(
     """g = G⁻¹K(K, token) on the keys held, 0 beyond."""
     column = module.kernel.gram(keys, token[None])
     column = jnp.where((jnp.arange(keys.shape[0]) < length)[:, None], column, 0.0)
-    return solve_triangular(factor, column, lower=True)[:, 0]
+    return solve_lower(factor, column, False)[:, 0]
 
 
 def _append(

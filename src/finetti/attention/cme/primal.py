@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from finetti.attention.cme.causal import prefix_mask
 from finetti.attention.cme.system import or_zero
+from finetti.core.blocked import solve_lower
 from finetti.core.solves import diagonal_floor, posdef_factor, posdef_solve
 
 
@@ -94,15 +94,15 @@ def primal_prefixes(
         matrix, moment = state
         keys, chunk_values, query = block
         factor = posdef_factor(matrix)
-        white_keys = solve_triangular(factor, keys.T, lower=True)  # (D, chunk)
-        white_query = solve_triangular(factor, query.T, lower=True)
-        white_moment = solve_triangular(factor, moment, lower=True)
+        white_keys = solve_lower(factor, keys.T, False)  # (D, chunk)
+        white_query = solve_lower(factor, query.T, False)
+        white_moment = solve_lower(factor, moment, False)
         surprise = chunk_values - white_keys.T @ white_moment
         inner = posdef_factor(white_keys.T @ white_keys + identity)
-        half = solve_triangular(inner, white_keys.T @ white_query, lower=True)
+        half = solve_lower(inner, white_keys.T @ white_query, False)
         half = jnp.where(visible, half, 0.0)
         mean = white_query.T @ white_moment
-        mean = mean + half.T @ solve_triangular(inner, surprise, lower=True)
+        mean = mean + half.T @ solve_lower(inner, surprise, False)
         variance = ridge * (jnp.sum(white_query**2, axis=0) - jnp.sum(half**2, axis=0))
         state = (matrix + keys.T @ keys, moment + keys.T @ chunk_values)
         return state, PrimalAnswer(or_zero(mean), jnp.maximum(or_zero(variance), 0.0))
