@@ -52,10 +52,15 @@ class Contexts(NamedTuple):
         if not self.per_query:
             size, length = self.keys.shape[:2]
             together = size if entries is None else max(1, entries // length**2)
+            if size == 1:
+                # Products with a batch axis of one are slower than those without.
+                alone = jax.tree.map(lambda array: array[0], self[:4])
+                return jax.tree.map(lambda leaf: leaf[None], function(*alone))
             if together >= size:
                 axes = (0, 0, 0, None if self.mask is None else 0)
                 return jax.vmap(function, in_axes=axes)(*self[:4])
-            return jax.lax.map(lambda args: function(*args), self[:4], batch_size=together)
+            groups = None if together == 1 else together
+            return jax.lax.map(lambda args: function(*args), self[:4], batch_size=groups)
 
         def one_context(args: Any) -> Any:
             query, keys, values, masks = args

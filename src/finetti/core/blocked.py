@@ -25,16 +25,20 @@ def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     size = matrix.shape[0]
     if size < SMALL:
         return jnp.linalg.cholesky(matrix, symmetrize_input=False)
-    factor = jnp.zeros_like(matrix)
+    # Columns are kept apart and joined: updates in place do not lower in `float64_inside`.
+    columns: list[Array] = []
     for start in range(0, size, BLOCK):
         stop = min(start + BLOCK, size)
         panel = matrix[start:, start:stop]
         if start:
-            panel = panel - factor[start:, :start] @ factor[start:stop, :start].T
+            before = jnp.concatenate([column[start - size :] for column in columns], axis=1)
+            panel = panel - before @ before[: stop - start].T
         corner, inverse = _corner(panel[: stop - start])
-        column = jnp.concatenate([corner, _divide(panel[stop - start :], corner, inverse)])
-        factor = jax.lax.dynamic_update_slice(factor, column, (start, start))
-    return factor
+        below = _divide(panel[stop - start :], corner, inverse)
+        columns.append(jnp.concatenate([corner, below]))
+    return jnp.concatenate(
+        [jnp.pad(column, ((size - column.shape[0], 0), (0, 0))) for column in columns], axis=1
+    )
 
 
 def _divide(
@@ -80,22 +84,19 @@ def _solve(factor: Array, right: Array, transpose: bool) -> Array:
     size = factor.shape[0]
     if size < SMALL:
         return solve_triangular(factor, right, lower=True, trans="T" if transpose else "N")
-    starts = list(range(0, size, BLOCK))
-    solved = jnp.zeros_like(right)
+    solved = right[:0]
+    starts = range(0, size, BLOCK)
     for start in reversed(starts) if transpose else starts:
         stop = min(start + BLOCK, size)
         part = right[start:stop]
-        if transpose and stop < size:
-            part = part - factor[stop:, start:stop].T @ solved[stop:]
-        elif not transpose and start:
-            part = part - factor[start:stop, :start] @ solved[:start]
         corner = factor[start:stop, start:stop]
         inverse = solve_triangular(corner, jnp.eye(stop - start, dtype=factor.dtype), lower=True)
         if transpose:
-            part = _divide(part.T, corner.T, inverse.T).T
+            part = part - factor[stop:, start:stop].T @ solved
+            solved = jnp.concatenate([_divide(part.T, corner.T, inverse.T).T, solved])
         else:
-            part = _divide(part.T, corner, inverse).T
-        solved = jax.lax.dynamic_update_slice(solved, part, (start, 0))
+            part = part - factor[start:stop, :start] @ solved
+            solved = jnp.concatenate([solved, _divide(part.T, corner, inverse).T])
     return solved
 
 

@@ -84,27 +84,29 @@ def safe_cholesky(
     The shift starts at the diagonal floor and grows a thousandfold per attempt; if the last one
     fails too, the factor is NaN, which the callers turn into a status.
     """
-    diagonal = jnp.diag(jnp.diagonal(matrix))
-    floor = diagonal_floor(matrix.shape[0])
+    size, dtype = matrix.shape[0], matrix.dtype
+    floor = diagonal_floor(size)
+    zero = jnp.zeros((), dtype)
 
     def failed(factor: Array) -> Array:
-        # A failed factorization is NaN throughout its lower triangle, the corner included.
+        # A factorization that fails somewhere has no number on its diagonal from there on.
         return ~jnp.all(jnp.isfinite(jnp.diagonal(factor)))
 
     def again(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, _, attempt = state
         shift = floor * _ESCALATION**attempt
-        return cholesky(matrix + shift * diagonal), shift, attempt + 1
+        raised = matrix + shift * jnp.diag(jnp.diagonal(matrix))
+        return cholesky(raised), shift, attempt + 1
 
-    start = (
-        cholesky(matrix),
-        jnp.zeros((), matrix.dtype),
-        jnp.zeros((), matrix.dtype),
-    )
-    factor, shift, _ = jax.lax.while_loop(
-        lambda state: failed(state[0]) & (state[2] < _ATTEMPTS), again, start
-    )
-    return factor, shift
+    def repair(factor: Array) -> tuple[Array, Array]:
+        factor, shift, _ = jax.lax.while_loop(
+            lambda state: failed(state[0]) & (state[2] < _ATTEMPTS), again, (factor, zero, zero)
+        )
+        return factor, shift
+
+    factor = cholesky(matrix)
+    # The loop would copy the factor even if it never runs; the branch does not.
+    return jax.lax.cond(failed(factor), repair, lambda factor: (factor, zero), factor)
 
 
 def posdef_solve(

@@ -108,10 +108,12 @@ def solve_mean(
     query: Float[Array, "Q d_k"],
 ) -> Float[Array, "Q d_v"]:
     """Vᵀ(K + λI)⁻¹K(K, q): solved for the values or for the queries, whichever are fewer."""
-    right = cross(kernel, system, keys, query)
-    if right.log_scale is None and values.shape[1] <= query.shape[0]:
+    if system.log_scale is None and values.shape[1] <= query.shape[0]:
+        # Masked values are zero and their rows decoupled, so their coefficients are zero too.
         coefficients, _, _ = posdef_solve(system.matrix, values)
-        return right.columns.T @ or_zero(coefficients)
+        rows = jnp.clip(kernel.gram(query, keys), -_LARGEST, _LARGEST)
+        return rows @ or_zero(coefficients)
+    right = cross(kernel, system, keys, query)
     return solve_weights(system, right)[0].T @ values
 
 
