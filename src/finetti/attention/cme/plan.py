@@ -16,7 +16,7 @@ Route = Literal["auto", "cholesky", "primal", "conjugate_gradients"]
 Wants = Literal["mean", "posterior", "weights"]
 ROUTES = ("auto", "cholesky", "primal", "conjugate_gradients")
 
-# Above this length the L³/3 of a float64 factorization costs more than conjugate gradients do.
+# Above this length the float64 Gram matrix and its factor take more than a gigabyte.
 LONG = 8192
 
 
