@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, cme_attention
-from finetti.attention.cme import iterative
+from finetti.attention.cme import gram_product, iterative
+from finetti.core.block_cg import conjugate_gradients
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
@@ -60,17 +61,26 @@ def test_conjugate_gradients_are_the_factorization(tokens, mask, kernel, masked)
 
 
 def test_blocks_do_not_change_the_product(monkeypatch, tokens):
-    monkeypatch.setattr(iterative, "BLOCK", 16)  # 40 rows: two full blocks and a part
     vectors = tokens[2]
-    whole = RBF().gram(tokens[1]) @ vectors
-    np.testing.assert_allclose(
-        iterative.gram_product(RBF(), tokens[1], tokens[1], vectors), whole, atol=1e-12
-    )
+
+    def loss(kernel, rows, keys, vectors):
+        return jnp.sum(jnp.sin(gram_product.gram_product(kernel, rows, keys, vectors)))
+
+    def plain(kernel, rows, keys, vectors):
+        return jnp.sum(jnp.sin(kernel.gram(rows, keys) @ vectors))
+
+    arguments = (Matern(2.5), tokens[1][:37], tokens[1], vectors)
+    wanted = jax.value_and_grad(plain, argnums=(0, 1, 2, 3))(*arguments)
+    for entries in (2**21, 500):  # 37 rows of 40: one block, or three and a part
+        monkeypatch.setattr(gram_product, "BLOCK_ENTRIES", entries)
+        found = jax.value_and_grad(loss, argnums=(0, 1, 2, 3))(*arguments)
+        for one, other in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-11)
 
 
-def test_pivoted_cholesky_of_full_rank_is_exact(tokens):
+def test_nystrom_of_full_rank_is_exact(tokens):
     keys = tokens[1]
-    root = iterative.pivoted_cholesky(Matern(0.5), keys, jnp.ones(40), 40)
+    root = iterative.nystrom(Matern(0.5), keys, jnp.ones(40), 40)
     np.testing.assert_allclose(root @ root.T, Matern(0.5).gram(keys), atol=1e-10)
 
 
@@ -79,7 +89,7 @@ def test_the_preconditioner_saves_iterations():
     keys = jnp.asarray(rng.normal(size=(300, 2)))
     values = jnp.asarray(rng.normal(size=(300, 1)))
     matrix = RBF().gram(keys) + 1e-3 * jnp.eye(300)
-    plain = iterative.conjugate_gradients(lambda x: matrix @ x, values, lambda r: r, 1e-8)[1]
+    plain = conjugate_gradients(lambda x: matrix @ x, values, lambda r: r, 1e-8)[1]
     _, preconditioned = iterative.iterative_mean(
         RBF(), keys, values, keys[:1], None, jnp.asarray(1e-3), 1e-8
     )
@@ -102,7 +112,10 @@ class TestPlan:
     def test_says_which_and_why(self):
         long, short = (20_000, 4), (500, 4)
         plan = ConditionalMean(RBF()).plan
-        assert plan(short, short, short).route == "cholesky"
+        assert plan(short, short, short).route == "mixed"
+        assert plan(short, short, short, dtype=jnp.float64).route == "cholesky"
+        assert plan((255, 4), (255, 4), (255, 4)).route == "cholesky"
+        assert plan(short, short, short, wants="posterior").route == "cholesky"
         assert plan(long, long, long).route == "conjugate_gradients"
         assert plan(long, long, long, is_causal=True).route == "cholesky"
         assert plan(long, long, long, per_query_mask=True).route == "cholesky"
@@ -126,6 +139,7 @@ class TestPlan:
         [
             (RBF(), "primal", "finite feature map"),
             (Exponential(), "conjugate_gradients", "bounded growth"),
+            (RBF(), "mixed", "data are float64"),
         ],
     )
     def test_refuses_what_cannot_answer(self, tokens, kernel, route, reason):

@@ -82,9 +82,14 @@ def squared_distances(
     center = jax.lax.stop_gradient(jnp.mean(xs, axis=0, keepdims=True))
     a = xs - center
     b = a if ys is None else ys - center
-    norms_a, norms_b = jnp.sum(a * a, axis=1), jnp.sum(b * b, axis=1)
-    squares = jnp.maximum(norms_a[:, None] + norms_b[None, :] - 2 * _products(a, b), 0)
-    return _with_diagonal(squares, jnp.zeros_like(norms_a)) if ys is None else squares
+    norms_a = jnp.sum(a * a, axis=1, keepdims=True)
+    norms_b = norms_a if ys is None else jnp.sum(b * b, axis=1, keepdims=True)
+    # The norms ride along as two more coordinates: one product, also backwards, and no sums over
+    # rows and columns of the result.
+    left = jnp.concatenate([-2 * a, norms_a, jnp.ones_like(norms_a)], axis=1)
+    right = jnp.concatenate([b, jnp.ones_like(norms_b), norms_b], axis=1)
+    squares = jnp.maximum(_products(left, right), 0)
+    return _with_diagonal(squares, jnp.zeros_like(norms_a[:, 0])) if ys is None else squares
 
 
 @jax.jit  # fuses the sum, so that the (L, M, d) differences never exist in memory

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, DTypeLike, Float
 
 from finetti.attention.base import Attention
 from finetti.attention.cme import routes
@@ -21,6 +21,11 @@ from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 DEFAULT_RIDGE = 0.1
+# Routes that are not float64 throughout; they give the mean only.
+IN_DATA_PRECISION = {
+    "mixed": routes.read_mixed,
+    "conjugate_gradients": routes.read_iterative,
+}
 # Gram matrices of that many entries (128 MB in float64) are in work at once.
 TOGETHER = 2**24
 
@@ -30,19 +35,21 @@ class ConditionalMean(Attention):
 
     attn_CME(q, K, V) = Vᵀ(K(K, K) + λI)⁻¹K(K, q)                             (4.5), zhang2022
 
-    Solved in float64 whatever the precision of the data, with gradients by implicit
-    differentiation (reverse mode). The answer is finite for finite input: each key's ridge is at
-    least `finetti.core.solves.diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶; `cme_solve` says
-    whether that floor was used.
+    Solved in float64 whatever the precision of the data, or, for the mean over 256 keys and more,
+    in float32 where an estimate says that rounding stays small against the values ("mixed").
+    Gradients are implicit (reverse mode). The answer is finite for finite input: each key's ridge
+    is at least `finetti.core.solves.diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶; `cme_solve`
+    says whether that floor was used.
 
     Args:
         kernel: K, any positive-definite kernel; its parameters are leaves that can be trained.
         ridge: λ, the noise variance of the values in units of the kernel. Kept as ``log_ridge``.
         ridge_per_token: instead of ``ridge``: λ = ridge_per_token × (number of unmasked keys), the
             scale of the empirical conditional mean embedding (A.3).
-        route: how to solve: "cholesky", "primal" (kernels with a finite feature map; linear in L),
-            "conjugate_gradients" (long contexts, mean only, in the precision of the data), or
-            "auto"; `plan` explains the choice.
+        route: how to solve: "cholesky" (float64), "mixed" (float32 factorization of float32 data,
+            mean only; float64 where that is too coarse), "primal" (kernels with a finite feature
+            map; linear in L), "conjugate_gradients" (long contexts, mean only, in the precision of
+            the data), or "auto"; `plan` explains the choice.
 
     >>> import jax.numpy as jnp
     >>> from finetti.kernels import RBF
@@ -158,13 +165,15 @@ class ConditionalMean(Attention):
         per_query_mask: bool = False,
         is_causal: bool = False,
         wants: Wants = "mean",
+        dtype: DTypeLike = jnp.float32,
     ) -> Plan:
         """How a call with these shapes is computed, what it costs, and why.
 
-        ``wants`` is what is asked for: "mean" (a call), "posterior" or "weights".
+        ``wants`` is what is asked for: "mean" (a call), "posterior" or "weights"; ``dtype`` that of
+        the data.
 
-        >>> print(ConditionalMean().plan((512, 8), (512, 8), (512, 64)).reason)
-        One float64 factorization (512 keys).
+        >>> print(ConditionalMean().plan((99, 8), (99, 8), (99, 64)).reason)
+        One float64 factorization (99 keys).
         """
         length, queries, d_k, d_v = shapes_of(query_shape, keys_shape, values_shape)
         return make_plan(
@@ -177,6 +186,7 @@ class ConditionalMean(Attention):
             per_query=per_query_mask,
             is_causal=is_causal,
             wants=wants,
+            dtype=dtype,
         )
 
     def _answer(self, contexts: Contexts, wants: Wants, is_causal: bool) -> Any:
@@ -190,7 +200,10 @@ class ConditionalMean(Attention):
             per_query_mask=contexts.per_query,
             is_causal=prefix is not None,
             wants=wants,
+            dtype=contexts.query.dtype,
         )
+        if plan.route in IN_DATA_PRECISION:
+            contexts = contexts.at_least_float32()
         return _compiled(plan.route, wants, prefix)(self, *contexts[:4])
 
     def _causal(self, contexts: Contexts) -> tuple[Contexts, int | None]:
@@ -232,19 +245,22 @@ def resolve_ridge(
 
 @functools.cache
 def _compiled(route: str, wants: Wants, prefix: int | None) -> Callable[..., Any]:
-    """One compiled function per way of answering; float64 inside but for conjugate gradients."""
+    """One compiled function per way of answering."""
 
     def run(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any) -> Any:
         def read(query: Array, keys: Array, values: Array, mask: Array | None) -> routes.Answer:
             ridge = routes.Ridge(module.ridge, module.per_token)
-            if route == "conjugate_gradients":
-                return routes.read_iterative(module.kernel, ridge, query, keys, values, mask)
+            if route in IN_DATA_PRECISION:
+                reader = IN_DATA_PRECISION[route]
+                return reader(module.kernel, ridge, query, keys, values, mask)
             reader = routes.read_primal if route == "primal" else routes.read_cholesky
             return reader(module.kernel, ridge, wants, prefix, query, keys, values, mask)
 
-        return Contexts(query, keys, values, mask, (), True).over(read, TOGETHER)
+        # A float32 factorization of hundreds of keys keeps all cores busy by itself.
+        together = 1 if route == "mixed" else TOGETHER
+        return Contexts(query, keys, values, mask, (), True).over(read, together)
 
-    return jax.jit(run if route == "conjugate_gradients" else float64_inside(run))
+    return jax.jit(run if route in IN_DATA_PRECISION else float64_inside(run))
 
 
 @jax.jit

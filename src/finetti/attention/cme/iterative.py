@@ -1,4 +1,5 @@
-"""CME attention for long contexts: preconditioned conjugate gradients that never hold the Gram.
+"""CME attention for long contexts: preconditioned block conjugate gradients that never hold
+the Gram matrix.
 
 The kernel matrix is evaluated block by block inside every product, so memory is linear in L. The
 work is L²·(d_k + d_v) per iteration, in the precision of the data (float32 as a rule); gradients
@@ -6,29 +7,22 @@ solve one more system of the same kind (implicit differentiation).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
+from finetti.attention.cme.gram_product import gram_product
+from finetti.core import block_tree
+from finetti.core.block_cg import Iterations, conjugate_gradients
 from finetti.kernels.base import Kernel
 
-RANK = 64
-BLOCK = 1024
-MAX_ITERATIONS = 500
-
-
-class Iterations(NamedTuple):
-    """How conjugate gradients went: iterations and the largest relative residual at the end."""
-
-    iterations: Int[Array, ""]
-    residual: Float[Array, ""]
+RANK = 1024
 
 
 def default_tolerance(dtype: jnp.dtype) -> float:
-    """Relative residual asked of conjugate gradients: 1e-6 in float32, 1e-12 in float64."""
-    return 1e-6 if dtype == jnp.float32 else 1e-12
+    """Relative residual asked of conjugate gradients: 1e-5 in float32, 1e-12 in float64."""
+    return 1e-5 if dtype == jnp.float32 else 1e-12
 
 
 def iterative_mean(
@@ -63,81 +57,6 @@ def iterative_mean(
     return gram_product(kernel, query, keys, coefficients), iterations
 
 
-def gram_product(
-    kernel: Kernel,
-    rows: Float[Array, "n d_k"],
-    keys: Float[Array, "L d_k"],
-    vectors: Float[Array, "L k"],
-) -> Float[Array, "n k"]:
-    """K(rows, keys)·vectors, one block of rows at a time; recomputed in the backward pass."""
-    count = rows.shape[0]
-    if count <= BLOCK:
-        return kernel.gram(rows, keys) @ vectors
-    blocks = -(-count // BLOCK)
-    padded = jnp.pad(rows, ((0, blocks * BLOCK - count), (0, 0)))
-
-    @jax.checkpoint
-    def one(block: Array) -> Array:
-        return kernel.gram(block, keys) @ vectors
-
-    products = jax.lax.map(one, padded.reshape(blocks, BLOCK, -1))
-    return products.reshape(blocks * BLOCK, -1)[:count]
-
-
-def conjugate_gradients(
-    matvec: Callable[[Array], Array],
-    right: Float[Array, "L k"],
-    precondition: Callable[[Array], Array],
-    tolerance: float,
-) -> tuple[Float[Array, "L k"], Iterations]:
-    """Solve for all columns side by side, until each has ‖r‖ ≤ tolerance·‖b‖.
-
-    A column that is done, or that rounding has stopped, no longer moves.
-    """
-    goal = tolerance * _norms(right)
-
-    class State(NamedTuple):
-        solution: Array
-        residual: Array
-        direction: Array
-        energy: Array
-        iterations: Array
-
-    def active(state: State) -> Array:
-        return _norms(state.residual) > goal
-
-    def step(state: State) -> State:
-        image = matvec(state.direction)
-        curvature = jnp.sum(state.direction * image, axis=0)
-        moving = active(state) & (curvature > 0)
-        length = jnp.where(moving, state.energy / jnp.where(moving, curvature, 1.0), 0.0)
-        solution = state.solution + length[None, :] * state.direction
-        residual = state.residual - length[None, :] * image
-        whitened = precondition(residual)
-        energy = jnp.sum(residual * whitened, axis=0)
-        momentum = jnp.where(moving, energy / jnp.where(moving, state.energy, 1.0), 0.0)
-        direction = whitened + momentum[None, :] * state.direction
-        return State(solution, residual, direction, energy, state.iterations + 1)
-
-    whitened = precondition(right)
-    start = State(
-        jnp.zeros_like(right),
-        right,
-        whitened,
-        jnp.sum(right * whitened, axis=0),
-        jnp.zeros((), jnp.int32),
-    )
-    end = jax.lax.while_loop(
-        lambda state: jnp.any(active(state)) & (state.iterations < MAX_ITERATIONS), step, start
-    )
-    relative = _norms(end.residual) / jnp.maximum(_norms(right), jnp.finfo(right.dtype).tiny)
-    return end.solution, Iterations(end.iterations, jnp.max(relative))
-
-
-def _norms(columns: Float[Array, "L k"]) -> Float[Array, "k"]:
-    return jnp.sqrt(jnp.sum(columns**2, axis=0))
-
-
 def _preconditioner(
     kernel: Kernel,
     keys: Float[Array, "L d_k"],
@@ -145,41 +64,41 @@ def _preconditioner(
     ridge: Float[Array, ""],
     rank: int,
 ) -> Callable[[Array], Array]:
-    """(RRᵀ + λI)⁻¹ with RRᵀ ≈ K by pivoted Cholesky, applied through Woodbury's identity."""
-    root = pivoted_cholesky(kernel, keys, weights, rank)
+    """(RRᵀ + λI)⁻¹ with RRᵀ ≈ K by `nystrom`, applied through Woodbury's identity."""
+    # What lies a hundred times below the ridge need not be resolved.
+    root = nystrom(kernel, keys, weights, rank, nugget=0.01 * ridge)
     inner = root.T @ root + ridge * jnp.eye(rank, dtype=root.dtype)
-    factor = jnp.linalg.cholesky(inner)
+    tree = block_tree.factor(lambda rows, columns: inner[rows, columns], rank)
     # Where rounding spoils the small factor, no preconditioner is better than a wrong one.
-    usable = jnp.all(jnp.isfinite(factor))
-    factor = jnp.where(usable, factor, jnp.eye(rank, dtype=root.dtype))
+    usable = jnp.all(jnp.isfinite(block_tree.solve(tree, jnp.ones((rank, 1), root.dtype))))
     root = jnp.where(usable, root, 0.0)
 
     def apply(residual: Array) -> Array:
-        correction = jax.scipy.linalg.cho_solve((factor, True), root.T @ residual)
-        return (residual - root @ correction) / ridge
+        correction = block_tree.solve(tree, root.T @ residual)
+        return (residual - root @ jnp.where(usable, correction, 0.0)) / ridge
 
     return apply
 
 
-def pivoted_cholesky(
-    kernel: Kernel, keys: Float[Array, "L d_k"], weights: Float[Array, "L"], rank: int
+def nystrom(
+    kernel: Kernel,
+    keys: Float[Array, "L d_k"],
+    weights: Float[Array, "L"],
+    rank: int,
+    nugget: Float[Array, ""] | float = 0.0,
 ) -> Float[Array, "L rank"]:
-    """The first ``rank`` columns of a Cholesky factor that takes the largest pivot each time.
+    """R = K(K, C)G⁻ᵀ, GGᵀ = K(C, C) + nugget·I, for ``rank`` keys C over the context: RRᵀ ≈ K.
 
-    Reference: Harbrecht, Peters and Schneider (2012); Gardner et al. (2018) as a preconditioner.
+    The nugget is at least what keeps the small factor numerically positive definite.
+
+    Reference: Williams and Seeger (2001); Frangella, Tropp and Udell (2023) as a preconditioner.
     """
-    diagonal = weights * kernel.diagonal(keys)
-    floor = jnp.finfo(keys.dtype).eps * jnp.maximum(jnp.max(diagonal), 1e-30)
-
-    def step(index: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        root, left = state
-        pivot = jnp.argmax(left)
-        height = left[pivot]
-        column = kernel.gram(keys, keys[pivot][None])[:, 0] * weights * weights[pivot]
-        column = (column - root @ root[pivot]) / jnp.sqrt(jnp.maximum(height, floor))
-        column = jnp.where(height > floor, column, 0.0)
-        left = jnp.maximum(left - column**2, 0.0).at[pivot].set(0.0)
-        return root.at[:, index].set(column), left
-
-    start = (jnp.zeros((keys.shape[0], rank), keys.dtype), diagonal)
-    return jax.lax.fori_loop(0, rank, step, start)[0]
+    length = keys.shape[0]
+    chosen = jnp.arange(rank) * length // rank
+    centers, kept = keys[chosen], weights[chosen]
+    cross = weights[:, None] * kernel.gram(keys, centers) * kept[None, :]
+    gram = kept[:, None] * kernel.gram(centers) * kept[None, :]
+    least = 10 * rank * jnp.finfo(keys.dtype).eps * jnp.max(kernel.diagonal(keys))
+    gram = gram + jnp.diag(jnp.maximum(nugget, least) + (1 - kept))
+    tree = block_tree.factor(lambda rows, columns: gram[rows, columns], rank)
+    return block_tree.divide(cross, tree)

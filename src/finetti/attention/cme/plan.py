@@ -6,18 +6,23 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import DTypeLike
 
+from finetti.attention.cme.gram_product import BLOCK_ENTRIES
+from finetti.attention.cme.iterative import RANK
 from finetti.core.errors import InputError
 from finetti.kernels.base import Kernel
 from finetti.show.card import Card
 from finetti.show.shown import Shown
 
-Route = Literal["auto", "cholesky", "primal", "conjugate_gradients"]
+Route = Literal["auto", "cholesky", "mixed", "primal", "conjugate_gradients"]
 Wants = Literal["mean", "posterior", "weights"]
-ROUTES = ("auto", "cholesky", "primal", "conjugate_gradients")
+ROUTES = ("auto", "cholesky", "mixed", "primal", "conjugate_gradients")
 
-# Above this length the float64 Gram matrix and its factor take more than a gigabyte.
-LONG = 8192
+# Below this length float64 costs next to nothing.
+MIXED = 256
+# Above this length a factor takes gigabytes.
+LONG = 16384
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,12 @@ def make_plan(
     per_query: bool = False,
     is_causal: bool = False,
     wants: Wants = "mean",
+    dtype: DTypeLike = jnp.float32,
 ) -> Plan:
     """The plan for one shape; refuses a route that cannot answer the call."""
     features = kernel.feature_dimension(d_k)
-    asked = _Asked(kernel, features, kernel_grows(kernel, d_k), per_query, is_causal, wants)
+    double = jnp.finfo(dtype).bits > 32
+    asked = _Asked(kernel, features, kernel_grows(kernel, d_k), per_query, is_causal, wants, double)
     refusal = _refusal(route, asked)
     if refusal and route != "auto":
         raise InputError(f"The route {route!r} of ConditionalMean {refusal} Use route='auto'.")
@@ -77,7 +84,10 @@ def make_plan(
         memory = 8.0 * ((length + queries) * features + features**2)
     elif route == "conjugate_gradients":
         flops = 2.0 * length**2 * (d_k + d_v)
-        memory = 4.0 * (1024.0 * length + 8.0 * length * d_v)
+        memory = 4.0 * (2.0 * RANK * length + 8.0 * length * d_v)
+    elif route == "mixed":
+        flops = solves * (length**3 / 3 + 2.0 * length**2 * d_v)
+        memory = 4.0 * (length**2 + 4.0 * BLOCK_ENTRIES)
     else:
         right = queries if is_causal or wants != "mean" else min(queries, d_v)
         flops = solves * (length**3 / 3 + 2.0 * length**2 * right)
@@ -94,6 +104,7 @@ class _Asked(NamedTuple):
     per_query: bool
     is_causal: bool
     wants: Wants
+    double: bool
 
 
 def _choose(length: int, asked: _Asked) -> tuple[str, str]:
@@ -106,6 +117,10 @@ def _choose(length: int, asked: _Asked) -> tuple[str, str]:
         return "conjugate_gradients", (
             f"More than {LONG} keys: products with the kernel instead of a factorization."
         )
+    if length >= MIXED and not _refusal("mixed", asked):
+        return "mixed", (
+            f"One float32 factorization ({length} keys), checked; float64 where that is too coarse."
+        )
     why = f"{length} keys" if length <= LONG else "conjugate gradients cannot answer this call"
     return "cholesky", f"One float64 factorization ({why})."
 
@@ -117,7 +132,9 @@ def _refusal(route: str, asked: _Asked) -> str:
         return f"needs a kernel with a finite feature map, and {name} has none."
     if route == "primal" and asked.is_causal and asked.wants == "weights":
         return "keeps no causal weights: its chunks remember sums over the keys only."
-    if route != "conjugate_gradients":
+    if route == "mixed" and asked.double:
+        return "works in float32, and the data are float64."
+    if route not in ("mixed", "conjugate_gradients"):
         return ""
     if asked.is_causal:
         return "cannot be causal: every prefix would be a system of its own."

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme import causal, iterative, primal
+from finetti.attention.cme import causal, iterative, primal, single
 from finetti.attention.cme import system as linear
 from finetti.attention.cme.plan import Wants
+from finetti.core.precision import float64_inside
 from finetti.core.solves import gaussian_log_density
 from finetti.kernels.base import Kernel
 
@@ -78,10 +79,7 @@ def read_primal(
     features = _masked(kernel.features(keys), mask)
     values = _masked(values, mask)
     query_features = kernel.features(query)
-    level = ridge.value
-    if ridge.per_token:
-        count = jnp.asarray(keys.shape[0]) if mask is None else jnp.sum(mask)
-        level = level * count.astype(level.dtype)
+    level = _level(ridge, keys, mask)
     if wants == "weights":
         return Answer(weights=primal.primal_weights(features, query_features, level).T)
     if prefix is None:
@@ -108,12 +106,36 @@ def read_iterative(
     mask: Bool[Array, "L"] | None,
 ) -> Answer:
     """Conjugate gradients in the precision of the data."""
-    count = jnp.asarray(keys.shape[0]) if mask is None else jnp.sum(mask)
-    level = ridge.value.astype(keys.dtype)
-    if ridge.per_token:
-        level = level * count.astype(keys.dtype)
+    level = _level(ridge, keys, mask).astype(keys.dtype)
     values = _masked(values, mask)
     return Answer(mean=iterative.iterative_mean(kernel, keys, values, query, mask, level)[0])
+
+
+def read_mixed(
+    kernel: Kernel,
+    ridge: Ridge,
+    query: Float[Array, "Q d_k"],
+    keys: Float[Array, "L d_k"],
+    values: Float[Array, "L d_v"],
+    mask: Bool[Array, "L"] | None,
+) -> Answer:
+    """A float32 factorization, or where that is too coarse a float64 one."""
+
+    @jax.checkpoint  # the branch not taken must leave nothing behind for the backward pass
+    @float64_inside
+    def in_float64(
+        kernel: Kernel, level: Array, query: Array, keys: Array, values: Array
+    ) -> Float[Array, "Q d_v"]:
+        system = linear.build(kernel, keys, mask, level, per_token=False)
+        return linear.solve_mean(kernel, system, keys, values, query)
+
+    def instead() -> Array:
+        return in_float64(kernel, level, query, keys, values).astype(query.dtype)
+
+    values = _masked(values, mask)
+    level = _level(ridge, keys, mask).astype(keys.dtype)
+    mean = single.single_mean(kernel, keys, values, query, mask, level, instead)
+    return Answer(mean=mean)
 
 
 def log_likelihood(
@@ -139,6 +161,14 @@ def log_likelihood(
         extra = jnp.sum(~mask).astype(values.dtype)
         density = density + 0.5 * dimension * extra * jnp.log(2 * jnp.pi).astype(values.dtype)
     return density
+
+
+def _level(ridge: Ridge, keys: Array, mask: Array | None) -> Float[Array, ""]:
+    """λ, or λ times the number of keys read."""
+    if not ridge.per_token:
+        return ridge.value
+    count = jnp.asarray(keys.shape[0]) if mask is None else jnp.sum(mask)
+    return ridge.value * count.astype(ridge.value.dtype)
 
 
 def _masked(rows: Float[Array, "L d"], mask: Bool[Array, "L"] | None) -> Float[Array, "L d"]:

@@ -1,0 +1,76 @@
+"""Products with a kernel matrix that is never held: one block of rows at a time, in the cache."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from finetti.kernels.base import Kernel
+
+# Entries of a block: 8 MB in float32, about what stays near the cores.
+BLOCK_ENTRIES = 2**21
+
+
+@jax.custom_vjp
+def gram_product(
+    kernel: Kernel,
+    rows: Float[Array, "n d_k"],
+    keys: Float[Array, "L d_k"],
+    vectors: Float[Array, "L k"],
+) -> Float[Array, "n k"]:
+    """K(rows, keys)·vectors. The backward pass evaluates each block once more for all gradients."""
+    if not _n_blocks(rows, keys):
+        return kernel.gram(rows, keys) @ vectors
+    products = jax.lax.map(lambda block: kernel.gram(block, keys) @ vectors, _blocks(rows, keys))
+    return _joined(products, rows.shape[0])
+
+
+def _forward(kernel: Kernel, rows: Array, keys: Array, vectors: Array) -> Any:
+    return gram_product(kernel, rows, keys, vectors), (kernel, rows, keys, vectors)
+
+
+def _backward(residuals: Any, cotangent: Array) -> Any:
+    kernel, rows, keys, vectors = residuals
+
+    def one(block: Array, cotangent: Array) -> Any:
+        gram, pull = jax.vjp(lambda *args: args[0].gram(*args[1:]), kernel, block, keys)
+        of_kernel, of_rows, of_keys = pull(cotangent @ vectors.T)
+        return (of_kernel, of_keys, gram.T @ cotangent), of_rows
+
+    if not _n_blocks(rows, keys):
+        (of_kernel, of_keys, of_vectors), of_rows = one(rows, cotangent)
+        return of_kernel, of_rows, of_keys, of_vectors
+
+    def step(total: Any, pair: Any) -> Any:
+        part, of_rows = one(*pair)
+        return jax.tree.map(jnp.add, total, part), of_rows
+
+    zero = jax.tree.map(jnp.zeros_like, (kernel, keys, vectors))
+    blocks = _blocks(rows, keys), _blocks_of(cotangent, _n_blocks(rows, keys))
+    (of_kernel, of_keys, of_vectors), of_rows = jax.lax.scan(step, zero, blocks)
+    return of_kernel, _joined(of_rows, rows.shape[0]), of_keys, of_vectors
+
+
+gram_product.defvjp(_forward, _backward)
+
+
+def _n_blocks(rows: Array, keys: Array) -> int:
+    """0 where one block holds everything."""
+    blocks = -(-rows.shape[0] * keys.shape[0] // BLOCK_ENTRIES)
+    return 0 if blocks <= 1 else blocks
+
+
+def _blocks(rows: Array, keys: Array) -> Array:
+    return _blocks_of(rows, _n_blocks(rows, keys))
+
+
+def _blocks_of(rows: Array, count: int) -> Array:
+    """(count, size, d); padded rows are zero and their cotangents too."""
+    size = -(-rows.shape[0] // count)
+    padded = jnp.pad(rows, ((0, count * size - rows.shape[0]), (0, 0)))
+    return padded.reshape(count, size, rows.shape[1])
+
+
+def _joined(blocks: Array, count: int) -> Array:
+    return blocks.reshape(-1, blocks.shape[-1])[:count]

@@ -1,0 +1,111 @@
+"""The float32 factorization: accurate where it answers, float64 where it would not be."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from finetti.attention import ConditionalMean
+from finetti.attention.cme import single
+from finetti.kernels import RBF, Matern
+
+LENGTH = 300
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    rng = np.random.default_rng(0)
+    keys = rng.normal(size=(LENGTH, 2))
+    values = np.sin(keys @ rng.normal(size=(2, 3))) + 0.1 * rng.normal(size=(LENGTH, 3))
+    return [array.astype(np.float32) for array in (rng.normal(size=(7, 2)), keys, values)]
+
+
+@pytest.fixture(scope="module")
+def mask():
+    return np.arange(LENGTH) % 3 != 1
+
+
+def loss(route, kernel=None):
+    def of(log_ridge, query, keys, values, mask=None):
+        module = ConditionalMean(kernel or RBF(), ridge=jnp.exp(log_ridge), route=route)
+        return jnp.sum(jnp.sin(module(query, keys, values, mask)))
+
+    return of
+
+
+@pytest.mark.parametrize(("ridge", "accepted"), [(0.1, True), (1e-4, False), (1e-8, False)])
+def test_the_answer_and_its_gradients(tokens, mask, ridge, accepted):
+    log_ridge = jnp.log(jnp.float32(ridge))
+    for visible in (None, mask):
+        exact, mixed = (
+            jax.value_and_grad(loss(route), argnums=(0, 1, 2, 3))(log_ridge, *tokens, visible)
+            for route in ("cholesky", "mixed")
+        )
+        # Accepted: a float32 answer. Not accepted: the float64 route itself.
+        tolerance = 1e-3 if accepted else 1e-6
+        for one, other in zip(*map(jax.tree.leaves, (mixed, exact)), strict=True):
+            assert one.dtype == jnp.float32
+            np.testing.assert_allclose(one, other, atol=tolerance * max(1.0, np.abs(other).max()))
+
+
+def test_the_estimate_bounds_the_error_of_what_is_accepted(tokens):
+    query, keys, _ = tokens
+    rng = np.random.default_rng(1)
+    seen = 0
+    for ridge in (1.0, 0.1, 0.01):
+        for kernel in (RBF(), RBF(0.3), Matern(1.5)):
+            values = rng.normal(size=(LENGTH, 3)).astype(np.float32)
+            level = jnp.float32(ridge)
+            coefficients = single.solve_values(kernel, jnp.asarray(keys), values, None, level)
+            if not single._accepted(kernel, keys, values, coefficients):
+                continue
+            seen += 1
+            mean = kernel.gram(query, keys) @ coefficients
+            exact = ConditionalMean(kernel, ridge=ridge, route="cholesky")(query, keys, values)
+            error = np.abs(mean - exact).max() / np.abs(values).max()
+            assert error < 10 * single.TOLERANCE
+    assert seen >= 5
+
+
+def test_batches_decide_together(tokens):
+    query, keys, values = tokens
+    module = ConditionalMean(RBF(), ridge=0.1, route="mixed")
+    alone = module(query, keys, values)
+    good = np.stack([keys, keys])
+    np.testing.assert_allclose(
+        module(np.stack([query] * 2), good, np.stack([values] * 2))[1], alone, atol=1e-5
+    )
+    mapped = jax.jit(jax.vmap(module))(np.stack([query] * 2), good, np.stack([values] * 2))
+    np.testing.assert_allclose(mapped[0], alone, atol=1e-5)
+    # One context of equal keys with a tiny ridge sends the batch to float64; all stay right.
+    tiny = ConditionalMean(RBF(), ridge=1e-9, route="mixed")
+    exact = ConditionalMean(RBF(), ridge=1e-9, route="cholesky")
+    bad = np.stack([keys, 0 * keys])
+    arguments = np.stack([query] * 2), bad, np.stack([values] * 2)
+    np.testing.assert_allclose(jax.vmap(tiny)(*arguments), exact(*arguments), atol=1e-6)
+
+
+def test_float32_programs_and_half_precision(tokens):
+    exact = ConditionalMean(RBF(), ridge=0.1, route="cholesky")(*tokens)
+    with jax.enable_x64(False):
+        module = ConditionalMean(RBF(), ridge=0.1)
+        assert module.plan(*(array.shape for array in tokens)).route == "mixed"
+        single_answer = module(*tokens)
+        gradient = jax.grad(loss("auto"), argnums=2)(jnp.log(jnp.float32(1e-6)), *tokens)
+        half = [jnp.asarray(array, jnp.bfloat16) for array in tokens]
+        half_answer = module(*half)
+        assert half_answer.dtype == jnp.bfloat16
+        upcast = module(*(array.astype(jnp.float32) for array in half))
+    np.testing.assert_allclose(single_answer, exact, atol=1e-4)
+    np.testing.assert_allclose(half_answer.astype(jnp.float32), upcast, rtol=2**-8)
+    assert bool(jnp.isfinite(gradient).all())
+
+
+def test_second_derivatives(tokens):
+    def curvature(route):
+        def stretched(factor):
+            return loss(route)(jnp.log(jnp.float32(0.1)), factor * tokens[0], *tokens[1:])
+
+        return jax.grad(jax.grad(stretched))(jnp.float32(1.0))
+
+    np.testing.assert_allclose(curvature("mixed"), curvature("cholesky"), rtol=1e-3)
