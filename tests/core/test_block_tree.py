@@ -12,16 +12,10 @@ def posdef(size, seed=0):
     return root @ root.T / size + np.eye(size)
 
 
-@pytest.mark.parametrize("size", [1, 63, 65, 128, 200, 331])
+@pytest.mark.parametrize("size", [1, 63, 65, 128, 200, 331, 1200])
 def test_solves(size):
     matrix, right = posdef(size), np.random.default_rng(1).normal(size=(size, 3))
-    asked = []
-
-    def entries(rows, columns):
-        asked.append((rows.start, columns.stop))
-        return jnp.asarray(matrix[rows, columns])
-
-    tree = block_tree.factor(entries, size)
+    tree = block_tree.factor(lambda rows, columns: jnp.asarray(matrix[rows, columns]), size)
     np.testing.assert_allclose(
         block_tree.solve(tree, jnp.asarray(right)), np.linalg.solve(matrix, right), atol=1e-10
     )
@@ -33,21 +27,18 @@ def test_solves(size):
 
 
 def test_only_the_lower_half_is_asked_for():
-    matrix = np.tril(posdef(300))
+    matrix = jnp.asarray(posdef(300))
+    asked = []
 
     def entries(rows, columns):
-        assert rows.start >= columns.start
-        return jnp.asarray(matrix[rows, columns])
+        asked.append((rows.start, rows.stop, columns.start, columns.stop))
+        return matrix[rows, columns]
 
-    # LAPACK reads the lower half of a corner; products by blocks read whole corners.
-    full = np.tril(matrix) + np.tril(matrix, -1).T
-    tree = block_tree.factor(
-        lambda rows, columns: (entries(rows, columns), jnp.asarray(full[rows, columns]))[1], 300
-    )
-    right = np.ones((300, 1))
-    np.testing.assert_allclose(
-        block_tree.solve(tree, jnp.asarray(right)), np.linalg.solve(full, right), atol=1e-10
-    )
+    block_tree.factor(entries, 300)
+    below_or_on = [(r, c) for r in range(300) for c in range(r + 1)]
+    covered = {(r, c) for r0, r1, c0, c1 in asked for r in range(r0, r1) for c in range(c0, c1)}
+    assert covered.issuperset(below_or_on)
+    assert len(covered) - len(below_or_on) <= 3 * 128 * 127 // 2  # the corners, whole
 
 
 def test_no_factor_is_visible():

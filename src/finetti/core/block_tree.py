@@ -16,6 +16,8 @@ from jaxtyping import Array, Float
 # LAPACK factors blocks of this size; inverses are built up to the next one by products.
 _BASE = 64
 _CORNER, _LARGE_CORNER, _LARGE = 128, 256, 1024
+# A diagonal block of this size (a power-of-two multiple of the base) is evaluated as a whole.
+_EVALUATED = 1024
 
 Entries = Callable[[slice, slice], Float[Array, "m n"]]
 
@@ -52,9 +54,12 @@ def solve(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
 
 
 def _factor(entries: Entries, start: int, stop: int, corner: int) -> Tree:
+    block = slice(start, stop)
     if stop - start <= corner:
-        block = slice(start, stop)
         return Corner(_inverse(entries(block, block)))
+    if stop - start == _EVALUATED:
+        # From here on the blocks are small, and so would be the products that update them.
+        entries = _blocks_of(entries(block, block), start)
     middle = start + _half(stop - start)
     first = _factor(entries, start, middle, corner)
     below = divide(entries(slice(middle, stop), slice(start, middle)), first)
@@ -64,6 +69,17 @@ def _factor(entries: Entries, start: int, stop: int, corner: int) -> Tree:
         return entries(rows, columns) - left @ right.T
 
     return Split(first, below, _factor(rest, middle, stop, corner))
+
+
+def _blocks_of(matrix: Float[Array, "n n"], start: int) -> Entries:
+    """The blocks of a matrix whose first row and column have the number ``start``."""
+
+    def entries(rows: slice, columns: slice) -> Array:
+        return matrix[
+            rows.start - start : rows.stop - start, columns.start - start : columns.stop - start
+        ]
+
+    return entries
 
 
 def _half(size: int) -> int:
