@@ -1,16 +1,19 @@
 """CME attention against its peers: ratios of time and peak memory in one run.
 
     python benchmarks/attention.py                 # L = 256 … 4096, two threads
-    python benchmarks/attention.py --lengths 16384 --peers finetti torch-cholesky --rounds 1
+    python benchmarks/attention.py --lengths 16384 --rounds 1 --peers finetti gpytorch
+    python benchmarks/attention.py --primal        # a kernel with 153 features: linear in L
 
 RBF kernel at the default scale of attention (1/√d_k), d_k = 16, d_v = 64, ridge 0.1, as many
-queries as keys, float32 data. Finetti solves in float64 (conjugate gradients above 8192 keys:
-float32); the peers work in float32, scikit-learn and torch-float64 in float64. Every measurement is
-a process of its own, so that peak memory means something; peers take turns, medians are compared.
+queries as keys, float32 data. Finetti factors in float32 and checks the answer; the peers work in
+float32, finetti-float64, scikit-learn and torch-float64 in float64. Every measurement is a process
+of its own, so that peak memory means something; peers take turns, medians are compared. The error
+is that of 64 queries against a float64 solution, relative to the largest value.
 """
 
 import argparse
 import json
+import math
 import os
 import resource
 import statistics
@@ -20,8 +23,19 @@ import time
 from pathlib import Path
 
 D_K, D_V, RIDGE, SCALE = 16, 64, 0.1, 0.25
-PEERS = ("finetti", "torch-cholesky", "torch-solve", "gpytorch", "scikit-learn", "torch-float64")
+PEERS = (
+    "finetti",
+    "torch-cholesky",
+    "torch-solve",
+    "gpytorch",
+    "finetti-float64",
+    "scikit-learn",
+    "torch-float64",
+)
 NO_GRADIENT = ("scikit-learn",)
+NOT_OURS = ("torch-cholesky", "torch-solve", "gpytorch", "scikit-learn", "torch-float64", "gemm")
+# Beyond this length the float64 reference takes longer than what it judges.
+LARGEST_JUDGED = 4096
 
 
 def data(length):
@@ -31,16 +45,18 @@ def data(length):
     return [rng.normal(size=(length, d)).astype(np.float32) for d in (D_K, D_K, D_V)]
 
 
-def finetti_call(length, gradient):
+def finetti_call(length, gradient, route="auto", kernel=None):
     import jax
     import jax.numpy as jnp
 
-    from finetti.attention import cme_attention
+    from finetti.attention import ConditionalMean
+    from finetti.kernels import RBF
 
-    tokens = [jnp.asarray(array)[:, None] for array in data(length)]
+    tokens = [jnp.asarray(array) for array in data(length)]
+    module = ConditionalMean(kernel or RBF(SCALE**-0.5), ridge=RIDGE, route=route)
 
-    def forward(query, key, value):
-        return cme_attention(query, key, value, ridge=RIDGE, scale=SCALE)
+    def forward(query, keys, values):
+        return module(query, keys, values)
 
     function = jax.jit(forward)
     if gradient:
@@ -96,6 +112,13 @@ def sklearn_call(length, gradient):
 def call_of(peer, length, gradient):
     if peer == "finetti":
         return finetti_call(length, gradient)
+    if peer == "finetti-float64":
+        return finetti_call(length, gradient, route="cholesky")
+    if peer in ("primal", "dual"):
+        from finetti.kernels import Polynomial
+
+        route = "primal" if peer == "primal" else "mixed"
+        return finetti_call(length, gradient, route, Polynomial(2))
     if peer == "scikit-learn":
         return sklearn_call(length, gradient)
     if peer == "torch-float64":
@@ -132,7 +155,22 @@ def worker(peer, length, mode, seconds):
         run()
         times.append(time.perf_counter() - start)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(json.dumps({"seconds": statistics.median(times), "megabytes": peak / 1024}))
+    result = {"seconds": statistics.median(times), "megabytes": peak / 1024}
+    if mode == "forward" and length <= LARGEST_JUDGED and peer not in ("primal", "dual"):
+        result["error"] = error_of(run(), length)
+    print(json.dumps(result))
+
+
+def error_of(answer, length):
+    import numpy as np
+    from scipy.linalg import cho_factor, cho_solve
+    from scipy.spatial.distance import cdist
+
+    query, key, value = (array.astype(np.float64) for array in data(length))
+    system = np.exp(-0.5 * SCALE * cdist(key, key, "sqeuclidean")) + RIDGE * np.eye(length)
+    gram = np.exp(-0.5 * SCALE * cdist(query[:64], key, "sqeuclidean"))
+    exact = gram @ cho_solve(cho_factor(system), value)
+    return float(np.abs(np.asarray(answer)[:64] - exact).max() / np.abs(value).max())
 
 
 def measure(peer, length, mode, options):
@@ -141,7 +179,7 @@ def measure(peer, length, mode, options):
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         # XLA brings its own threads; those of the BLAS behind JAX would spin beside them.
-        "OPENBLAS_NUM_THREADS": "1" if peer == "finetti" else threads,
+        "OPENBLAS_NUM_THREADS": threads if peer in NOT_OURS else "1",
     }
     command = [sys.executable, __file__, "--worker", peer, str(length), mode, str(options.seconds)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -167,6 +205,25 @@ def medians(length, mode, options):
     }
 
 
+def primal(options):
+    """Polynomial kernel of degree 2, 153 features: the primal form against the dual one."""
+    options.peers = ("primal", "dual")
+    print("| L | primal, ms | dual, ms | ratio |\n|---|---|---|---|")
+    seconds = {}
+    for length in (1024, 4096, 16384, 65536):
+        options.peers = ("primal", "dual") if length <= 4096 else ("primal",)
+        found = medians(length, "forward", options)
+        seconds[length] = found["primal"]["seconds"]
+        dual = found["dual"]["seconds"] if "dual" in found else None
+        shown = f"{1e3 * dual:.1f} | {dual / seconds[length]:.1f}×" if dual else " | "
+        print(f"| {length} | {1e3 * seconds[length]:.1f} | {shown} |", flush=True)
+    lengths = sorted(seconds)
+    slope = math.log(seconds[lengths[-1]] / seconds[lengths[0]]) / math.log(
+        lengths[-1] / lengths[0]
+    )
+    print(f"\nThe primal form grows like L^{slope:.2f} from {lengths[0]} to {lengths[-1]}.")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lengths", type=int, nargs="+", default=[256, 512, 1024, 2048, 4096])
@@ -175,6 +232,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="per measurement")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--primal", action="store_true", help="primal against dual form")
     parser.add_argument("--out", type=Path, help="write all numbers as JSON")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -183,6 +241,9 @@ def main():
         worker(peer, int(length), mode, float(seconds))
         return
 
+    if options.primal:
+        primal(options)
+        return
     rates = measure("gemm", 0, "", options)
     print(
         f"GEMM: {rates['float32']:.0f} GFLOP/s float32, {rates['float64']:.0f} float64, "
@@ -190,16 +251,18 @@ def main():
     )
     table = {}
     for mode in options.modes:
-        print(f"| L | {mode} | milliseconds | peak MB | Finetti is |\n|---|---|---|---|---|")
+        print(f"| L | {mode} | milliseconds | peak MB | error | Finetti is |")
+        print("|---|---|---|---|---|---|")
         for length in options.lengths:
             results = medians(length, mode, options)
             table[f"{mode}-{length}"] = results
             ours = results.get("finetti")
             for peer, result in results.items():
                 ratio = f"{result['seconds'] / ours['seconds']:.2f}×" if ours else ""
+                error = f"{result['error']:.0e}" if "error" in result else ""
                 print(
                     f"| {length} | {peer} | {1e3 * result['seconds']:.1f} | "
-                    f"{result['megabytes']:.0f} | {ratio} |",
+                    f"{result['megabytes']:.0f} | {error} | {ratio} |",
                     flush=True,
                 )
         print()

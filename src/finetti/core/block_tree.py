@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from finetti.core.products import transposed_product
+
 # LAPACK factors blocks of this size; inverses are built up to the next one by products.
 _BASE = 64
 _CORNER, _LARGE_CORNER, _LARGE = 128, 256, 1024
@@ -57,7 +59,7 @@ def _factor(entries: Entries, start: int, stop: int, corner: int) -> Tree:
     block = slice(start, stop)
     if stop - start <= corner:
         return Corner(_inverse(entries(block, block)))
-    if stop - start == _EVALUATED:
+    if start and stop - start == _EVALUATED:
         # From here on the blocks are small, and so would be the products that update them.
         entries = _blocks_of(entries(block, block), start)
     middle = start + _half(stop - start)
@@ -125,8 +127,8 @@ def _solve_lower(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
 
 def _solve_upper(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
     if isinstance(tree, Corner):
-        return tree.inverse.T @ right
+        return transposed_product(tree.inverse, right)
     middle = tree.below.shape[1]
     bottom = _solve_upper(tree.second, right[middle:])
-    top = _solve_upper(tree.first, right[:middle] - tree.below.T @ bottom)
+    top = _solve_upper(tree.first, right[:middle] - transposed_product(tree.below, bottom))
     return jnp.concatenate([top, bottom])

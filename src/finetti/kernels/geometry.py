@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from finetti.core.arrays import check_positive
 from finetti.core.errors import bad_argument
 from finetti.core.precision import widest_float
+from finetti.core.products import outer_products
 
 
 def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:
@@ -67,8 +68,8 @@ def positive(log_value: Array, dtype: Any, power: float = 1.0) -> Array:
 def inner_products(xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None) -> Float[Array, "L M"]:
     """``xs @ ys.T``; among ``xs`` themselves if ``ys`` is None, then with an exact diagonal."""
     if ys is None:
-        return _with_diagonal(_products(xs, xs), jnp.sum(xs * xs, axis=1))
-    return _products(xs, ys)
+        return _with_diagonal(outer_products(xs, xs), jnp.sum(xs * xs, axis=1))
+    return outer_products(xs, ys)
 
 
 def squared_distances(
@@ -81,15 +82,18 @@ def squared_distances(
     # The distance does not depend on the center, so neither does its gradient.
     center = jax.lax.stop_gradient(jnp.mean(xs, axis=0, keepdims=True))
     a = xs - center
-    b = a if ys is None else ys - center
     norms_a = jnp.sum(a * a, axis=1, keepdims=True)
-    norms_b = norms_a if ys is None else jnp.sum(b * b, axis=1, keepdims=True)
+    if ys is None:
+        # The sum of the norms does not depend on their order: symmetric to the last bit.
+        squares = jnp.maximum(norms_a + norms_a.T - 2 * outer_products(a, a), 0)
+        return _with_diagonal(squares, jnp.zeros_like(norms_a[:, 0]))
+    b = ys - center
+    norms_b = jnp.sum(b * b, axis=1, keepdims=True)
     # The norms ride along as two more coordinates: one product, also backwards, and no sums over
     # rows and columns of the result.
     left = jnp.concatenate([-2 * a, norms_a, jnp.ones_like(norms_a)], axis=1)
     right = jnp.concatenate([b, jnp.ones_like(norms_b), norms_b], axis=1)
-    squares = jnp.maximum(_products(left, right), 0)
-    return _with_diagonal(squares, jnp.zeros_like(norms_a[:, 0])) if ys is None else squares
+    return jnp.maximum(outer_products(left, right), 0)
 
 
 @jax.jit  # fuses the sum, so that the (L, M, d) differences never exist in memory
@@ -99,11 +103,6 @@ def exact_squared_distances(
     """Σ (x − y)², slower but without cancellation: for kernels that take the square root of it."""
     others = xs if ys is None else ys
     return jnp.sum((xs[:, None, :] - others[None, :, :]) ** 2, axis=-1)
-
-
-def _products(xs: Array, ys: Array) -> Array:
-    # Accelerators round matrix products to 10 bits by default: too coarse for an exponent.
-    return jnp.matmul(xs, ys.T, precision=jax.lax.Precision.HIGHEST)
 
 
 def _with_diagonal(matrix: Array, diagonal: Array) -> Array:

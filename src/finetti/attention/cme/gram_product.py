@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from finetti.core.products import transposed_product
 from finetti.kernels.base import Kernel
 
 # Entries of a block: 8 MB in float32, about what stays near the cores.
@@ -36,7 +37,7 @@ def _backward(residuals: Any, cotangent: Array) -> Any:
     def one(block: Array, cotangent: Array) -> Any:
         gram, pull = jax.vjp(lambda *args: args[0].gram(*args[1:]), kernel, block, keys)
         of_kernel, of_rows, of_keys = pull(cotangent @ vectors.T)
-        return (of_kernel, of_keys, gram.T @ cotangent), of_rows
+        return (of_kernel, of_keys, transposed_product(gram, cotangent)), of_rows
 
     if not _n_blocks(rows, keys):
         (of_kernel, of_keys, of_vectors), of_rows = one(rows, cotangent)
