@@ -8,11 +8,15 @@ import typer
 from typer.core import TyperGroup
 
 from finetti._version import __version__
+from finetti.cli.bound import bound
 from finetti.cli.claims import claims
+from finetti.cli.export import export
+from finetti.cli.merge import merge
 from finetti.cli.options import DEBUG, Debug
 from finetti.cli.reproduce import reproduce
+from finetti.cli.run import run
+from finetti.cli.status import status
 from finetti.core.errors import FinettiError
-
 
 class Commands(TyperGroup):
     """Commands whose errors, where the user can mend them, are one sentence and exit code 2."""
@@ -27,12 +31,10 @@ class Commands(TyperGroup):
             typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(2) from error
 
-
 def _show_version(value: bool) -> None:
     if value:
         typer.echo(f"finetti {__version__}")
         raise typer.Exit
-
 
 def _root(
     version: Annotated[
@@ -42,7 +44,6 @@ def _root(
     debug: Debug = False,
 ) -> None:
     """The statistics of attention: what the papers claim, checked on your machine."""
-
 
 app = typer.Typer(
     name="finetti",
@@ -54,9 +55,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit code: 0 as expected, 1 something is not as expected, 2 wrong use.",
 )
+app.command("bound")(bound)
 app.command("claims")(claims)
+app.command("export")(export)
+app.command("merge")(merge)
 app.command("reproduce")(reproduce)
-
+app.command("run")(run)
+app.command("status")(status)
 
 def main() -> None:
     """Run ``finetti`` with the arguments of the process."""

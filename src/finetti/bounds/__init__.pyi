@@ -1,0 +1,10 @@
+from .base import Bound as Bound
+from .registry import Registry as Registry
+from .registry import load_bounds as load_bounds
+from .sample import Sample as Sample
+from .sensitivity import Sensitivities as Sensitivities
+from .sensitivity import Sensitivity as Sensitivity
+from .settings import Settings as Settings
+from .value import BoundValue as BoundValue
+from .value import Comparison as Comparison
+from .value import Term as Term

@@ -1,0 +1,175 @@
+"""What every bound is: a frozen description of a class of functions that can be evaluated."""
+
+import abc
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from finetti.bounds.sample import Sample
+from finetti.bounds.value import OF_THE_LOSS, BoundValue, Kind, Term
+from finetti.core.errors import UnsupportedError
+from finetti.core.forms import Form, check_form
+from finetti.show.card import Card
+from finetti.show.numbers import format_value
+from finetti.show.shown import Shown
+
+if TYPE_CHECKING:
+    from finetti.bounds.sensitivity import Sensitivities
+    from finetti.bounds.settings import Settings
+
+NORM = "finetti.norm"
+
+
+def norm_field(default: Any = MISSING, **options: Any) -> Any:
+    """A dataclass field that holds a norm (or any size that `sensitivity` should vary by 10 %).
+
+    ``norm_field()`` has no default, ``norm_field(1.0)`` has one.
+    """
+    return field(default=default, metadata={NORM: True}, **options)
+
+
+@dataclass(frozen=True)
+class Bound(Shown, abc.ABC):
+    """A theorem applied to a class of functions; every assumption is a field.
+
+    A final subclass is a frozen dataclass that sets the class attributes below and gives
+    `evaluate` and `from_settings`. `evaluate` ends with ``return self.value(sample, log, terms)``.
+
+    Class attributes:
+        name: what the command line calls it, as ``S-thm-A.17``; never changes.
+        title: a few words.
+        statement: the theorem in one line.
+        citation: theorem and paper, as ``Theorem A.17, edelman2022``.
+        paper: E, S, R, or "" where it is nobody's.
+        quantity: what it bounds.
+        assumes: what has to be true and is not a field.
+        derived_kind, printed_kind: scaling or upper_bound; printed_kind None: no printed form.
+
+    Args:
+        form: "derived" (as the proof gives it) or "printed".
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    statement: ClassVar[str]
+    citation: ClassVar[str]
+    paper: ClassVar[str]
+    quantity: ClassVar[str]
+    assumes: ClassVar[tuple[str, ...]] = ()
+    derived_kind: ClassVar[Kind] = "upper_bound"
+    printed_kind: ClassVar[Kind | None] = None
+
+    form: Form = field(default="derived", kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_form(self.form, type(self).__name__)
+        if self.form == "printed" and self.printed_kind is None:
+            raise UnsupportedError(f"{self.name} has no printed form. Take form='derived'.")
+
+    @property
+    def kind(self) -> Kind:
+        """scaling: constants unknown; upper_bound: all of them kept."""
+        kind = self.printed_kind if self.form == "printed" else self.derived_kind
+        assert kind is not None  # __post_init__ refused it
+        return kind
+
+    @abc.abstractmethod
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The value at ``sample``, with its parts."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_settings(cls, settings: "Settings") -> "Bound":
+        """The bound for sizes and norms given by name."""
+
+    def samples_needed(
+        self,
+        gap: float,
+        sample: Sample,
+        constant: float | None = None,
+        *,
+        delta: float | None = None,
+    ) -> BoundValue:
+        """The smallest n_samples at which the bound is at most ``gap``; the rest as in ``sample``.
+
+        ``delta`` replaces that of the sample. A scaling quantity is inverted only with the
+        ``constant`` to multiply it by.
+        """
+        from finetti.bounds.inversion import samples_needed
+
+        sample = sample if delta is None else replace(sample, delta=delta)
+        return samples_needed(self, gap, sample, constant)
+
+    def sensitivity(self, sample: Sample) -> "Sensitivities":
+        """What 10 % more of each norm does to the value."""
+        from finetti.bounds.sensitivity import sensitivity
+
+        return sensitivity(self, sample)
+
+    def value(
+        self,
+        sample: Sample,
+        log_value: float,
+        terms: Sequence[Term] = (),
+        *,
+        sign: int = 1,
+        notes: Sequence[str] = (),
+        assumptions: Sequence[str] = (),
+    ) -> BoundValue:
+        """A `BoundValue` with everything that the class already knows."""
+        vacuous = None
+        if self.kind == "upper_bound" and self.quantity in OF_THE_LOSS and sample.bounded_loss:
+            vacuous = log_value >= math.log(sample.loss_bound)
+        return BoundValue(
+            log_value=float(log_value),
+            terms=tuple(terms),
+            citation=self.citation,
+            form=self.form,
+            kind=self.kind,
+            quantity=self.quantity,
+            assumptions=(*self.assumes, *assumptions),
+            vacuous=vacuous,
+            sign=sign,
+            notes=tuple(notes),
+        )
+
+    def refuse(self, assumption: str, nearest: str) -> UnsupportedError:
+        """The error for a class that the theorem does not cover: what fails, what applies."""
+        return UnsupportedError(f"{self.name} assumes {assumption}. Nearest bound: {nearest}")
+
+    def __card__(self) -> Card:
+        rows = [
+            ("statement", self.statement),
+            ("source", self.citation),
+            ("quantity", self.quantity),
+            ("form", self.form),
+            ("kind", self.kind),
+        ]
+        rows += [("assumes", each) for each in self.assumes]
+        rows += [(name, value) for name, value in _described(self) if name != "form"]
+        return Card(f"{self.name}: {self.title}", tuple(rows))
+
+
+def _described(described: Any) -> Iterator[tuple[str, str]]:
+    """The fields of a description as text; those of a description inside it with a dot."""
+    for each in fields(described):
+        value = getattr(described, each.name)
+        if is_dataclass(value):
+            yield from ((f"{each.name}.{name}", text) for name, text in _described(value))
+        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+            first = ", ".join(f"{name} {text}" for name, text in _described(value[0]))
+            alike = all(part == value[0] for part in value)
+            rest = "all alike" if alike else "the first"
+            yield each.name, f"{len(value)}, {rest}: {first}"
+        else:
+            yield each.name, format_value(value)
+
+
+def require_bounded_loss(bound: Bound, sample: Sample, nearest: str) -> None:
+    """Refuse a loss without a bound, by name."""
+    if not sample.bounded_loss:
+        raise bound.refuse(
+            "a bounded loss, and `loss_bound` is infinite: clip the loss and give its range",
+            nearest,
+        )

@@ -1,0 +1,1 @@
+"""From covering numbers to generalization: tools that the bounds of all papers share."""

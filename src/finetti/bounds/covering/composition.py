@@ -1,0 +1,104 @@
+"""Covers of a network from covers of its matrices: the error is shared by Lemma A.8."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from finetti.bounds.covering.linear import LOG_4, LOG_36, log_points_factor
+from finetti.bounds.value import Term, summed
+from finetti.core.logspace import log_sum
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One trained matrix of a network.
+
+    Args:
+        name: what it is called, as "W_V".
+        layer: which layer, from 1; None where there is only one.
+        log_cost: log c, c = (what its error is multiplied by)·(outputs)·(column norm)·(input norm).
+        outputs: d_j, how many columns.
+        log_points: log N_j, on how many points it is covered.
+    """
+
+    name: str
+    layer: int | None
+    log_cost: float
+    outputs: int
+    log_points: float
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The cover of a network whose output moves by at most Σ_j (multiplier_j · error of matrix j).
+
+        log N_∞ ≤ 36 (γ²/ε²) Σ_j c_j^{2/3} log(2⌈4γc_j^{1/3}/(√d_j ε) + 2⌉N_j + 1),  γ = Σ c_j^{2/3}
+
+    Matrix j gets the part c_j^{2/3}/γ of the error, which is best for the leading part
+    (Lemma A.8). The scaling form is γ³/ε² · log N.
+
+    >>> parts = (Matrix("W_V", None, math.log(8.0), 4, math.log(1e4)),)
+    >>> cover = Composition(parts)
+    >>> round(math.exp(cover.log_gamma), 9), round(math.exp(cover.log_scaling(0.0, 0.0)), 6)
+    (4.0, 64.0)
+    """
+
+    matrices: tuple[Matrix, ...]
+
+    @cached_property
+    def log_costs(self) -> NDArray[np.float64]:
+        """log c_j."""
+        return np.array([matrix.log_cost for matrix in self.matrices])
+
+    @cached_property
+    def log_gamma(self) -> float:
+        """log γ."""
+        return float(log_sum(self.log_costs * (2 / 3)))
+
+    @cached_property
+    def _log_outputs(self) -> NDArray[np.float64]:
+        return np.array([math.log(matrix.outputs) for matrix in self.matrices])
+
+    @cached_property
+    def _log_points(self) -> NDArray[np.float64]:
+        return np.array([matrix.log_points for matrix in self.matrices])
+
+    def log_parts(self, log_resolution: ArrayLike, smooth: bool = False) -> NDArray[np.float64]:
+        """The log of each matrix's part of log N_∞, on the last axis; for any number of log ε."""
+        finer = -np.asarray(log_resolution, dtype=np.float64)[..., None]
+        costs, gamma = self.log_costs, self.log_gamma
+        if gamma == -math.inf:  # nothing is trained, or nothing reaches the output
+            return finer * 0 + costs
+        inside = LOG_4 + gamma + costs / 3 - self._log_outputs / 2 + finer
+        factor = log_points_factor(inside, self._log_points, smooth)
+        return LOG_36 + 2 * (gamma + finer) + costs * (2 / 3) + factor
+
+    def log_log_cover(self, log_resolution: ArrayLike, smooth: bool = False) -> Any:
+        """log log N_∞ at ε; for any number of log ε."""
+        return log_sum(self.log_parts(log_resolution, smooth), axis=-1)
+
+    def log_scaling(self, log_resolution: float, log_log_points: float) -> float:
+        """The log of γ³/ε² · log N."""
+        return 3 * self.log_gamma - 2 * log_resolution + log_log_points
+
+    def terms(self, log_resolution: float) -> tuple[float, tuple[Term, ...]]:
+        """log log N_∞, and what each matrix adds to log N_∞."""
+        parts = self.log_parts(log_resolution)
+        return summed(
+            Term("log covering number", matrix.layer, matrix.name, float(part))
+            for matrix, part in zip(self.matrices, parts, strict=True)
+        )
+
+    def scaling_terms(
+        self, log_resolution: float, log_log_points: float
+    ) -> tuple[float, tuple[Term, ...]]:
+        """The scaling form, and its parts c_j^{2/3}γ²/ε² · log N."""
+        common = 2 * (self.log_gamma - log_resolution) + log_log_points
+        return summed(
+            Term("scaling", matrix.layer, matrix.name, common + matrix.log_cost * (2 / 3))
+            for matrix in self.matrices
+        )

@@ -1,0 +1,148 @@
+"""From covering numbers to Rademacher complexity: Dudley's integral, by quadrature and closed.
+
+All in log space; ``log_log_cover`` is a function of log ε that gives log log N_∞(ε), decreasing.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from finetti.bounds.checks import exp_of, log_of
+from finetti.core.logspace import log_add, log_sum
+
+# log ε ↦ log log N_∞(ε), for one or many ε.
+Cover = Callable[[Any], Any]
+LOG_3, LOG_12 = math.log(3), math.log(12)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+@dataclass(frozen=True)
+class Dudley:
+    """log Rad ≤ ``log_value``, reached at resolution e^``log_resolution``; trivial if Rad ≤ A."""
+
+    log_value: float
+    log_resolution: float
+    trivial: bool
+
+
+def best_resolution(log_log_cover: Cover, log_range: float, log_samples: float) -> float:
+    """log δ with log N(δ) = m/9, where 4δ + (12/√m)∫_δ^A √log N is smallest; at most log A.
+
+    >>> round(best_resolution(lambda u: -2 * u, 0.0, math.log(900)), 9) == round(math.log(0.1), 9)
+    True
+    """
+    target = log_samples - 2 * LOG_3
+    if log_log_cover(log_range) >= target:
+        return log_range
+    step = 1.0
+    while log_log_cover(log_range - step) < target:
+        step *= 2
+        if step > 1e9:  # a finite class: its covering number stops growing
+            return log_range - 745.0
+    root = optimize.root_scalar(
+        lambda u: float(log_log_cover(u)) - target,
+        bracket=(log_range - step, log_range),
+        method="brentq",
+        xtol=1e-13,
+    )
+    return float(root.root)
+
+
+def _panels(length: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes in [0, length] and the logs of their weights: panels that double in width.
+
+    A class of few parameters has its integral near 0 (the range), one with log N = C/ε² all over.
+    """
+    count = max(1, math.ceil(math.log2(max(length, 1.0)))) + 1
+    edges = np.minimum(np.r_[0.0, 2.0 ** np.arange(count)], length)
+    edges = np.unique(np.r_[edges, length])
+    half = np.diff(edges)[:, None] / 2
+    nodes = edges[:-1, None] + half * (1 + _NODES)
+    return nodes.ravel(), np.log(half * _WEIGHTS).ravel()
+
+
+def dudley_quadrature(log_log_cover: Cover, log_range: float, log_samples: float) -> Dudley:
+    """Rad ≤ min( A, inf_δ 4δ + (12/√m) ∫_δ^A √log N_∞(ε) dε )                 A.2, edelman2022
+
+    The integral over log ε is by Gauss–Legendre in panels; A bounds the functions, so Rad ≤ A.
+
+    >>> found = dudley_quadrature(lambda u: -2 * u, 0.0, math.log(1e6))
+    >>> closed = dudley_closed(0.0, 0.0, math.log(1e6))
+    >>> abs(found.log_value - closed) < 1e-10
+    True
+    """
+    if log_range == -math.inf:
+        return Dudley(-math.inf, -math.inf, True)
+    low = best_resolution(log_log_cover, log_range, log_samples)
+    if low == log_range:
+        return Dudley(log_range, log_range, True)
+    nodes, log_weights = _panels(log_range - low)
+    heights = log_log_cover(log_range - nodes) / 2 + log_range - nodes
+    integral = float(log_sum(heights + log_weights))
+    found = float(log_add(math.log(4) + low, LOG_12 - log_samples / 2 + integral))
+    return Dudley(min(found, log_range), low, found >= log_range)
+
+
+def dudley_at_best(log_log_cover: Cover, log_range: float, log_samples: float) -> Dudley:
+    """4δ(1 + log(A/δ)) at the best δ: the closed form for log N = C(ε)/ε², C larger for smaller ε.
+
+    Then √log N(ε) ≤ (δ/ε)√(m/9) above δ, and the integral has a primitive.
+    """
+    if log_range == -math.inf:
+        return Dudley(-math.inf, -math.inf, True)
+    low = best_resolution(log_log_cover, log_range, log_samples)
+    if low == log_range:
+        return Dudley(log_range, log_range, True)
+    found = math.log(4) + low + math.log1p(log_range - low)
+    return Dudley(min(found, log_range), low, found >= log_range)
+
+
+def dudley_closed(log_constant: float, log_range: float, log_samples: float) -> float:
+    """log of A·min(1, 12(1 + log(x/3))/x) for x = A√(m/C_F) ≥ 3, else of A       A.3, edelman2022
+
+    For a class with log N_∞(ε) ≤ C_F/ε² and |f| ≤ A.
+
+    Args:
+        log_constant: log C_F.
+        log_range: log A.
+        log_samples: log m.
+
+    >>> round(math.exp(dudley_closed(0.0, 0.0, math.log(1e6))), 12)   # 0.012(1 + log(1000/3))
+    0.081709715884
+    """
+    if -math.inf in (log_constant, log_range):  # one function, or only zero
+        return -math.inf
+    log_x = log_range + (log_samples - log_constant) / 2
+    if log_x < LOG_3:
+        return log_range
+    return log_range + min(0.0, LOG_12 + math.log1p(log_x - LOG_3) - log_x)
+
+
+def signed_dudley_printed(
+    log_constant: float, log_range: float, log_samples: float
+) -> tuple[float, int]:
+    """log|y| and the sign of y = √(C_F/m)(1 + log(A√(m/C_F))), up to a constant
+
+    A.3, edelman2022, as printed: negative for A√(m/C_F) < 1/e (erratum 12).
+
+    >>> signed_dudley_printed(log_constant=4.0, log_range=0.0, log_samples=0.0)
+    (2.0, -1)
+    """
+    if -math.inf in (log_constant, log_range):
+        return -math.inf, 1
+    log_x = log_range + (log_samples - log_constant) / 2
+    return log_of(abs(1 + log_x)) + log_range - log_x, 1 if log_x >= -1 else -1
+
+
+def dudley_printed(log_constant: float, log_range: float, log_samples: float) -> float:
+    """The printed closed form as a number, which may have any sign.
+
+    >>> round(dudley_printed(log_constant=4.0, log_range=0.0, log_samples=0.0), 6)     # −e²
+    -7.389056
+    """
+    log_size, sign = signed_dudley_printed(log_constant, log_range, log_samples)
+    return sign * exp_of(log_size)

@@ -1,0 +1,163 @@
+"""Theorems 5.5 and 6.4: what a class cannot represent, and what pretraining carries over."""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.checks import check_norm
+from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.arrays import check_finite
+from finetti.core.errors import bad_argument
+
+
+def transfer_matrix(downstream: Any, pretrained: Any) -> np.ndarray:
+    """B = W_DS^⊤(W_SSL W_SSL^⊤)⁻¹W_SSL, with B W_SSL^⊤ = W_DS^⊤              (6.10), zhang2022
+
+    Args:
+        downstream: W_DS, shape (d, d_y).
+        pretrained: W_SSL, shape (d, d'). If W_SSL W_SSL^⊤ is singular, its pseudo-inverse; then the
+            identity needs the columns of W_DS in the range of W_SSL.
+
+    >>> transfer_matrix(np.eye(2)[:, :1], 2 * np.eye(2))
+    array([[0.5, 0. ]])
+    """
+    owner = "transfer_matrix"
+    target, source = (np.asarray(each, dtype=np.float64) for each in (downstream, pretrained))
+    for name, array in (("downstream", target), ("pretrained", source)):
+        if array.ndim != 2 or not array.size:
+            raise bad_argument(name, owner, "a matrix (d, outputs)", f"shape {array.shape}")
+        check_finite(array, name, owner)
+    if len(target) != len(source):
+        requirement = f"a matrix with {len(target)} rows, as downstream has"
+        raise bad_argument("pretrained", owner, requirement, f"shape {source.shape}")
+    return target.T @ np.linalg.pinv(source).T
+
+
+def condition_number(downstream: Any, pretrained: Any) -> float:
+    """μ = ‖B‖² of `transfer_matrix`: 1 where both tasks use the same weights  (6.10), zhang2022
+
+    >>> round(condition_number(np.diag([1.0, 2.0]), np.diag([1.0, 2.0])), 12)
+    1.0
+    """
+    return float(np.linalg.norm(transfer_matrix(downstream, pretrained), 2) ** 2)
+
+
+@dataclass(frozen=True)
+class ApproximationBound(Bound):
+    """A bound of an approximation error from other errors, all of them fields."""
+
+    paper: ClassVar[str] = "E"
+    quantity: ClassVar[str] = "approximation error"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self._numbers():
+            check_norm(getattr(self, name), name, type(self).__name__)
+
+    @classmethod
+    def _numbers(cls) -> list[str]:
+        return [each.name for each in fields(cls) if each.name != "form"]
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "ApproximationBound":
+        """Errors by name, those of the class's own fields; 0 if not given."""
+        defaults = {"condition_number": 1.0}
+        numbers = {name: settings.norm(name, defaults.get(name, 0.0)) for name in cls._numbers()}
+        return cls(**numbers, form=settings.form)
+
+    def _summed(self, sample: Sample, *parts: tuple[str, float, Positive]) -> BoundValue:
+        terms = [Term(name, log_value=(size * factor).log) for name, factor, size in parts]
+        log_value, terms = summed(terms)
+        return self.value(sample, log_value, terms)
+
+
+@dataclass(frozen=True)
+class SurrogateApproximation(ApproximationBound):
+    """E_approx ≤ 2ε_g² + 2ε_attn²
+
+    Args:
+        latent_error: ε_g, from the latent-to-target function to the space of K_LTV.
+        attention_error: ε_attn, from the class to the surrogate W^⊤attn_CME, uniformly in X.
+
+    >>> SurrogateApproximation(0.5, 0.1).evaluate(Sample(1, 1)).value
+    0.52
+
+    Reference: Theorem 5.5, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-thm-5.5"
+    title: ClassVar[str] = "what a single attention cannot represent"
+    statement: ClassVar[str] = "E_approx ≤ 2ε_g² + 2ε_attn²"
+    citation: ClassVar[str] = "Theorem 5.5, zhang2022"
+    printed_kind: ClassVar[Any] = "upper_bound"
+    assumes: ClassVar[tuple[str, ...]] = ("the loss is ‖y − f(X)‖²",)
+
+    latent_error: float = norm_field(1.0)
+    attention_error: float = norm_field(1.0)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The same at every sample."""
+        return self._summed(
+            sample,
+            ("latent to target", 2.0, Positive.of(self.latent_error) ** 2),
+            ("attention", 2.0, Positive.of(self.attention_error) ** 2),
+        )
+
+
+@dataclass(frozen=True)
+class TransferApproximation(ApproximationBound):
+    """E_approx ≤ 3ε_agg²(B) + 6μ(E_approx^PT + ε_SSL²) + 3ε_g²
+
+    Printed: without 3, 6, 3. `condition_number` gives μ from W_DS and W_SSL.
+
+    Args:
+        pretraining_excess: the whole excess risk of the pretrained f̂_PT. Printed as E_approx^PT,
+            which is right for the population minimizer only (erratum 10).
+        transfer_error: ε_SSL, from the pretraining target to the space of the downstream mask.
+        latent_error: ε_g of the downstream task.
+        aggregation_error: ε_agg(B).
+        condition_number: μ ≥ ‖B‖².
+
+    >>> bound = TransferApproximation(0.1, 0.2, 0.1, 0.3, condition_number=2.0)
+    >>> round(bound.evaluate(Sample(1, 1)).value, 9)       # 3·0.09 + 12·(0.1 + 0.04) + 3·0.01
+    1.98
+
+    Reference: Theorem 6.4, zhang2022; constants from (E.8)–(E.15).
+    """
+
+    name: ClassVar[str] = "E-thm-6.4"
+    title: ClassVar[str] = "what pretraining carries over"
+    statement: ClassVar[str] = "E_approx ≤ 3ε_agg²(B) + 6μ(E_approx^PT + ε_SSL²) + 3ε_g²"
+    citation: ClassVar[str] = "Theorem 6.4, zhang2022"
+    printed_kind: ClassVar[Any] = "scaling"
+    assumes: ClassVar[tuple[str, ...]] = ("the loss is ‖y − f(X)‖²", "μ ≥ ‖B‖²")
+
+    pretraining_excess: float = norm_field(1.0)
+    transfer_error: float = norm_field(1.0)
+    latent_error: float = norm_field(1.0)
+    aggregation_error: float = norm_field(1.0)
+    condition_number: float = norm_field(1.0)
+
+    @classmethod
+    def from_weights(
+        cls, downstream: Any, pretrained: Any, **errors: Any
+    ) -> "TransferApproximation":
+        """With μ of the two heads W_DS and W_SSL."""
+        return cls(condition_number=condition_number(downstream, pretrained), **errors)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The same at every sample."""
+        outer, inner = (3.0, 6.0) if self.form == "derived" else (1.0, 1.0)
+        mu = Positive.of(self.condition_number)
+        return self._summed(
+            sample,
+            ("aggregation", outer, Positive.of(self.aggregation_error) ** 2),
+            ("pretraining", inner, mu * self.pretraining_excess),
+            ("transfer", inner, mu * Positive.of(self.transfer_error) ** 2),
+            ("latent to target", outer, Positive.of(self.latent_error) ** 2),
+        )

@@ -1,0 +1,136 @@
+"""What the bounds of paper E's network share: the class, its rule, and what it refuses."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from finetti.bounds.base import Bound
+from finetti.bounds.checks import check_positive
+from finetti.bounds.exchangeability.chain import Rule, log_deviation
+from finetti.bounds.exchangeability.network import FullTransformer
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term
+from finetti.core.errors import bad_argument
+from finetti.core.logspace import log_sum
+
+Constants = Literal["paper", "sharp"]
+PRINTED = "As printed it is not proven: see errata 5, 6 and 9 of paper E."
+
+
+@dataclass(frozen=True)
+class NetworkBound(Bound):
+    """A bound for the class `FullTransformer`; refuses what paper E's network does not have.
+
+    Args:
+        network: the class.
+        constants: "paper" keeps the paper's own simplifications: norms summed over the heads
+            before they are multiplied, (4 + H)D²T dimensions, c ≤ 1 of Lemma F.1, and 2 for the
+            integral of √log(1/ε). "sharp" does not, and is smaller.
+    """
+
+    paper: ClassVar[str] = "E"
+
+    network: FullTransformer
+    constants: Constants = "paper"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.constants not in ("paper", "sharp"):
+            owner = type(self).__name__
+            raise bad_argument("constants", owner, '"paper" or "sharp"', repr(self.constants))
+        if self.constants == "sharp" and self.form == "printed":
+            owner = type(self).__name__
+            raise bad_argument("constants", owner, '"paper" in the printed form', "'sharp'")
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "NetworkBound":
+        """The network with the sizes and norms given by name."""
+        return cls(**cls._read(settings))
+
+    @classmethod
+    def _read(cls, settings: Settings) -> dict[str, Any]:
+        return {
+            "network": FullTransformer.from_settings(settings),
+            "constants": settings.value("constants", "paper"),
+            "form": settings.form,
+        }
+
+    @classmethod
+    def from_weights(cls, network: Any, **fields: Any) -> "NetworkBound":
+        """The bound for the smallest class that contains a network; see `measure_network`."""
+        from finetti.bounds.exchangeability.measure import measure_network
+
+        return cls(measure_network(network), **fields)
+
+    @property
+    def sharp(self) -> bool:
+        """Whether the paper's simplifications are left out."""
+        return self.constants == "sharp"
+
+    @property
+    def rule(self) -> Rule:
+        """How the chain of layers is computed."""
+        return Rule.of(self.network, self.form, self.sharp)
+
+    @property
+    def n_dimensions(self) -> int:
+        """(4 + H)D²T, or the number of parameters if that is larger (erratum 9) or if sharp."""
+        network = self.network
+        if self.sharp:
+            return network.n_parameters
+        printed = (4 + network.n_heads) * network.largest_dimension**2 * network.n_layers
+        return printed if self.form == "printed" else max(printed, network.n_parameters)
+
+    def value(self, sample: Sample, *parts: Any, **options: Any) -> BoundValue:
+        """As in `Bound`; the printed form says that it is none."""
+        found = super().value(sample, *parts, **options)
+        if self.form == "derived" or self.kind == "scaling":
+            return found
+        return replace(found, notes=(*found.notes, PRINTED))
+
+    def log_deviation(self, sample: Sample) -> tuple[float, tuple[Term, ...]]:
+        """log(R_T^trans R_T) and its parts, after the network was checked."""
+        self.check_network()
+        return log_deviation(self.network, sample.input_norm, self.rule)
+
+    def check_network(self) -> None:
+        """Refuse what the paper's network does not have, by name."""
+        if self.network.positions == "trained":
+            raise self.refuse(
+                "that positions are part of the tokens, and a trained positional table has "
+                "parameters for each of the L positions",
+                "parameter-count, which is linear in the table; or fix the table.",
+            )
+        if self.network.normalization != "none":
+            raise self.refuse(
+                f"layers without normalization, and this network has {self.network.normalization}",
+                "S-thm-A.17, which projects tokens onto a ball.",
+            )
+
+
+@dataclass(frozen=True)
+class AtResolution(NetworkBound):
+    """A bound of the network at ``resolution`` ε."""
+
+    resolution: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.resolution, "resolution", type(self).__name__)
+
+    @classmethod
+    def _read(cls, settings: Settings) -> dict[str, Any]:
+        return {**super()._read(settings), "resolution": settings.resolution}
+
+
+def shared(name: str, log_value: float, parts: Sequence[Term]) -> list[Term]:
+    """``log_value`` shared between layers and matrices in proportion to ``parts``."""
+    if log_value == -math.inf or not parts:
+        return [Term(name, log_value=log_value)]
+    log_total = float(log_sum([part.log_value for part in parts]))
+    return [
+        Term(name, part.layer, part.matrix, log_value + part.log_value - log_total)
+        for part in parts
+    ]

@@ -1,0 +1,170 @@
+"""How an error in each matrix reaches the output of paper E's network, layer by layer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from finetti.attention.lipschitz.zhang_constants import (
+    heads_token_constant,
+    heads_weight_bound,
+    residual_radii,
+)
+from finetti.bounds.exchangeability.network import FullTransformer, LayerNorms
+from finetti.bounds.exchangeability.positive import Positive, total
+from finetti.bounds.value import Term, summed
+from finetti.core.forms import Form
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which of the forms: printed or derived, head by head (sharp) or summed, and c of F.1."""
+
+    form: Form = "derived"
+    sharp: bool = False
+    constant: float = 1.0
+
+    @classmethod
+    def of(cls, network: FullTransformer, form: Form, sharp: bool) -> "Rule":
+        """The rule for a network; c is its RBF constant."""
+        return cls(form, sharp, network.rbf_constant(sharp))
+
+
+@dataclass(frozen=True)
+class HeadsLink:
+    """What the heads of a layer do to tokens of a given length.
+
+    Attributes:
+        reach: how long the tokens are.
+        value_norm: ω^v, how much longer the heads make them.
+        constant: ρ, the Lipschitz constant of the heads (Lemma C.13).
+        values, scores: the two sums of R^mha (Lemmas C.11, C.12): W_v, and W_q with W_k.
+        skip: 1 if the tokens are added to what the heads give, else 0.
+    """
+
+    reach: Positive
+    value_norm: Positive
+    constant: Positive
+    values: Positive
+    scores: Positive
+    skip: float
+
+    @property
+    def growth(self) -> Positive:
+        """ω̃ = 1 + ω^v; without the 1 if there is no skip."""
+        return self.value_norm + self.skip
+
+    @property
+    def token_constant(self) -> Positive:
+        """ρ̃ = 1 + ρ; without the 1 if there is no skip."""
+        return self.constant + self.skip
+
+
+@dataclass(frozen=True)
+class Link:
+    """The quantities of one layer, (C.5)–(C.6) and (C.10)–(C.11), zhang2022.
+
+    Attributes:
+        radius: R_t, how long tokens can be before the layer.
+        feed_forward: α̃_t = 1 + α^xα^σ, without the 1 if there is no skip.
+        inner, outer: α^σR^x and α^xR^σ: the sizes of the feed-forward part's matrices.
+        heads: what follows it, at tokens as long as α̃_tR_t; printed R_t (erratum 6).
+    """
+
+    radius: Positive
+    feed_forward: Positive
+    inner: Positive
+    outer: Positive
+    heads: HeadsLink
+
+
+def heads_link(layer: LayerNorms, reach: Positive, rule: Rule) -> HeadsLink:
+    """The heads of a layer at tokens as long as ``reach``.
+
+    R^mha = R^v + cω^vω^{qk}R^{qk}R²,   ρ̃ = ω̃^v + cω^v(ω^{qk})²R²           (C.10), zhang2022
+
+    with ω^v, R^v, R^{qk} summed over the heads and the largest ω^{qk} (C.5). Printed: R^mha without
+    ω^v (erratum 5). Sharp: the same products head by head, as Lemmas C.11 to C.13 have them.
+    """
+    bandwidth, form = 1.0 / rule.constant, rule.form
+    value_norms = [Positive.of(head.value_norm) for head in layer.heads]
+    score_norms = [Positive.of(head.query_norm) + head.key_norm for head in layer.heads]
+    value_sizes = [Positive.of(head.value_mixed_norm) for head in layer.heads]
+    score_sizes = [Positive.of(head.query_mixed_norm) + head.key_mixed_norm for head in layer.heads]
+    if not rule.sharp:
+        value_norms, score_norms = [total(value_norms)], [max(score_norms)]
+        value_sizes, score_sizes = [total(value_sizes)], [total(score_sizes)]
+    nothing = [Positive.of(0.0)] * len(value_norms)
+    values, scores = (
+        heads_weight_bound(sizes, score_norms, changes, value_norms, reach, bandwidth, form) / reach
+        for sizes, changes in ((value_sizes, nothing), (nothing, score_sizes))
+    )
+    constant = heads_token_constant(value_norms, score_norms, reach, bandwidth, form)
+    skip = float(layer.attention_skip)
+    return HeadsLink(reach, total(value_norms), constant, values, scores, skip)
+
+
+def links(network: FullTransformer, input_norm: float, rule: Rule) -> list[Link]:
+    """All layers, from the first; ``input_norm`` is R_0."""
+    radius, chain = Positive.of(input_norm), []
+    for layer in network.layers:
+        inner = Positive.of(layer.inner_norm)
+        outer = Positive.of(1.0 if layer.outer_norm is None else layer.outer_norm)
+        growth = inner * outer + float(layer.feed_forward_skip)
+        reach = growth * radius if rule.form == "derived" else radius
+        heads = heads_link(layer, reach, rule)
+        sizes = outer * layer.inner_mixed_norm, inner * (layer.outer_mixed_norm or 0.0)
+        chain.append(Link(radius, growth, *sizes, heads))
+        radius = residual_radii(radius, [growth], [heads.growth])[-1]
+    return chain
+
+
+def output_radius(chain: list[Link]) -> Positive:
+    """R_T, how long tokens can be after the last layer (G.6)."""
+    last = chain[-1]
+    return residual_radii(last.radius, [last.feed_forward], [last.heads.growth])[-1]
+
+
+def log_deviation(
+    network: FullTransformer, input_norm: float, rule: Rule
+) -> tuple[float, tuple[Term, ...]]:
+    """log S: how far the output moves when every matrix moves by its mixed norm, matrix by matrix.
+
+    S = R_T^trans R_T,
+    R_T^trans = Σ_t (R_t^mha/ρ̃_t + (α^xR^σ + α^σR^x)/α̃_t) Π_{τ ≥ t} ρ̃_τ/ω̃_τ    (C.11), zhang2022
+
+    which is Lemma C.14 with ε_{t,a} = (α^xR^σ + α^σR^x)R_t and ε_{t,w} = R_t^mha α̃_tR_t. Printed:
+    the product starts at τ = t + 1, and tokens are as long as R_t (erratum 6).
+
+    Returns:
+        log S and its parts, one per layer and matrix.
+    """
+    chain = links(network, input_norm, rule)
+    parts = _derived_parts(chain) if rule.form == "derived" else _printed_parts(chain)
+    return summed(parts)
+
+
+def _derived_parts(chain: list[Link]) -> Iterator[Term]:
+    after = Positive.of(1.0)
+    for number, link in reversed(list(enumerate(chain, start=1))):
+        heads = link.heads
+        yield from _terms(
+            number, link, heads.token_constant * link.radius * after, heads.reach * after
+        )
+        after = after * heads.token_constant * link.feed_forward
+
+
+def _printed_parts(chain: list[Link]) -> Iterator[Term]:
+    after = output_radius(chain)
+    for number, link in reversed(list(enumerate(chain, start=1))):
+        heads = link.heads
+        yield from _terms(number, link, after / link.feed_forward, after / heads.token_constant)
+        after = after * heads.token_constant / heads.growth
+
+
+def _terms(layer: int, link: Link, feed_forward: Positive, heads: Positive) -> Iterator[Term]:
+    for matrix, size, factor in (
+        ("A^x", link.inner, feed_forward),
+        ("A^σ", link.outer, feed_forward),
+        ("W_v", link.heads.values, heads),
+        ("W_q, W_k", link.heads.scores, heads),
+    ):
+        yield Term("deviation of the output", layer, matrix, (size * factor).log)

@@ -1,0 +1,262 @@
+"""Proposition 4.1: how far CME attention is from the conditional mean it estimates."""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.checks import check_norm, check_positive, log_of
+from finetti.bounds.inversion import smallest_count
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.arrays import check_finite
+from finetti.core.errors import InputError, UnsupportedError, bad_argument
+from finetti.core.forms import Form
+
+
+def effective_dimension(gram: Any, ridge: float) -> float:
+    """Γ̂(λ) = tr(G(G + LλI)⁻¹) of the Gram matrix G of L keys, which estimates tr((C + λI)⁻¹C).
+
+    >>> effective_dimension(np.eye(4), 0.25)
+    2.0
+
+    Reference: B.4, zhang2022.
+    """
+    owner = "effective_dimension"
+    matrix = np.asarray(gram, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise bad_argument("gram", owner, "a square matrix", f"shape {matrix.shape}")
+    check_finite(matrix, "gram", owner)
+    check_positive(ridge, "ridge", owner)
+    spectrum = np.maximum(np.linalg.eigvalsh((matrix + matrix.T) / 2), 0.0)
+    return float(np.sum(spectrum / (spectrum + len(matrix) * ridge)))
+
+
+def log_deviation(
+    ridge: float, dimension: float, log_length: float, delta: float, form: Form = "derived"
+) -> tuple[float, float]:
+    """The parts of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ), as logarithms
+
+    For K ≤ 1 and ‖v‖ ≤ 1: (B.8) and (B.9) with the constant 1 and half of δ each, and (B.5) with
+    its second term. Printed: λ^{−1/2}(…) log(2/δ), times an unknown constant. (B.10), zhang2022.
+
+    >>> parts = log_deviation(0.25, 4.0, math.log(1600.0), 4 / math.e)     # 4/200 and 4/10
+    >>> [round(math.exp(part), 9) for part in parts]
+    [0.02, 0.4]
+    """
+    log_scaled = math.log(ridge) + log_length
+    front, events = math.log(2 + ridge**-0.5), 4.0
+    if form == "printed":
+        front, events = -math.log(ridge) / 2, 2.0
+    front += math.log(math.log(events / delta))
+    return front + math.log(2) - log_scaled, front + (log_of(dimension) - log_scaled) / 2
+
+
+@dataclass(frozen=True)
+class ConditionalMeanBound(Bound):
+    """An error of attn_CME with the ridge Lλ; L is the sample's ``context_length``.
+
+    Args:
+        ridge: λ (`ridge_per_token` of attention).
+    """
+
+    paper: ClassVar[str] = "E"
+    quantity: ClassVar[str] = "error of the attention"
+    printed_kind: ClassVar[Any] = "scaling"
+    assumes: ClassVar[tuple[str, ...]] = (
+        "tokens are independent given the latent variable",
+        "K ≤ 1",
+    )
+
+    ridge: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.ridge, "ridge", type(self).__name__)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "ConditionalMeanBound":
+        """Numbers by name; those of the class's own fields."""
+        names = [each.name for each in fields(cls) if each.name != "form"]
+        defaults = {"ridge": 0.1}
+        numbers = {name: settings.norm(name, defaults.get(name, 1.0)) for name in names}
+        return cls(**numbers, form=settings.form)
+
+    def samples_needed(
+        self, gap: float, sample: Sample, constant: float | None = None
+    ) -> BoundValue:
+        """Refused: the error falls with the number of tokens, see `tokens_needed`."""
+        raise UnsupportedError(
+            f"{self.name} falls with the context length, not with the number of sequences. Use "
+            "`tokens_needed`."
+        )
+
+    def tokens_needed(self, error: float, sample: Sample) -> BoundValue:
+        """The smallest context length L at which the error is at most ``error``."""
+        if self.kind == "scaling":
+            raise UnsupportedError(
+                f"{self.name} ({self.form}) is a scaling quantity. Take form='derived'."
+            )
+        log_error = math.log(check_positive(error, "error", "tokens_needed"))
+        floor = self.evaluate(replace(sample, context_length=10**300)).log_value
+        if floor > log_error:
+            raise InputError(
+                f"The bias of the ridge alone is {math.exp(floor):.3g}, and no number of tokens "
+                "removes it. Ask for a larger error, or take a smaller ridge."
+            )
+        length = smallest_count(
+            lambda n: self.evaluate(replace(sample, context_length=n)).log_value <= log_error,
+            "context length",
+        )
+        return BoundValue(
+            math.log(length),
+            (),
+            self.citation,
+            self.form,
+            self.kind,
+            "tokens",
+            self.assumes,
+            notes=(f"Enough for an error of {error:g} with probability {1 - sample.delta:g}.",),
+            count=length,
+        )
+
+
+@dataclass(frozen=True)
+class DeviationBound(ConditionalMeanBound):
+    """A bound that contains the deviation (B.10).
+
+    Args:
+        effective_dimension: Γ(λ); `effective_dimension` estimates it from keys.
+        value_norm: the longest value, ‖v‖.
+    """
+
+    effective_dimension: float = norm_field(1.0)
+    value_norm: float = norm_field(1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_norm(self.effective_dimension, "effective_dimension", type(self).__name__)
+        check_norm(self.value_norm, "value_norm", type(self).__name__)
+
+    @classmethod
+    def from_keys(cls, gram: Any, ridge: float, **fields: Any) -> Self:
+        """With the effective dimension of the Gram matrix of keys."""
+        return cls(ridge, effective_dimension(gram, ridge), **fields)
+
+    def deviation(self, sample: Sample) -> list[Term]:
+        """The two parts of (B.10)."""
+        arguments = self.ridge, self.effective_dimension, sample.log_context, sample.delta
+        few, many = log_deviation(*arguments, self.form)
+        scale = log_of(self.value_norm)
+        return [
+            Term("deviation: 2/(λL)", log_value=scale + few),
+            Term("deviation: √(Γ/(λL))", log_value=scale + many),
+        ]
+
+
+@dataclass(frozen=True)
+class RegularizedDeviation(DeviationBound):
+    """sup_q ‖attn_CME − its λ-regularized population value‖, with probability 1 − δ
+
+    >>> bound = RegularizedDeviation(0.25, effective_dimension=4.0)
+    >>> sample = Sample(1, context_length=1600, delta=0.05)
+    >>> round(bound.evaluate(sample).value, 6)                         # 4·0.105·log 80
+    1.840451
+
+    Reference: (B.10), zhang2022.
+    """
+
+    name: ClassVar[str] = "E-eq-B.10"
+    title: ClassVar[str] = "CME attention and its population value"
+    statement: ClassVar[str] = (
+        "‖attn_CME − population‖ ≤ (2 + λ^(−1/2))·(2/(λL) + √(Γ(λ)/(λL)))·log(4/δ)"
+    )
+    citation: ClassVar[str] = "(B.10), zhang2022"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """For all queries at once."""
+        return self.value(sample, *summed(self.deviation(sample)))
+
+
+@dataclass(frozen=True)
+class RidgeBias(ConditionalMeanBound):
+    """‖population value with ridge λ − E[V|K=q]‖ ≤ λ‖h‖ if E[V|K=·] = C_KK h and K ≤ 1
+
+    Printed: λ, times an unknown constant.
+
+    Args:
+        source_norm: ‖h‖ in the kernel's space.
+
+    >>> RidgeBias(0.25, source_norm=2.0).evaluate(Sample(1, 100)).value
+    0.5
+
+    Reference: (B.11), zhang2022.
+    """
+
+    name: ClassVar[str] = "E-eq-B.11"
+    title: ClassVar[str] = "the bias that a ridge costs"
+    statement: ClassVar[str] = "‖population value − E[V|K=q]‖ ≤ λ‖h‖√K(q,q) if E[V|K=·] = C_KK h"
+    citation: ClassVar[str] = "(B.11), zhang2022"
+    assumes: ClassVar[tuple[str, ...]] = (
+        *ConditionalMeanBound.assumes,
+        "the source condition E[V|K=·] = C_KK h",
+    )
+
+    source_norm: float = norm_field(1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_norm(self.source_norm, "source_norm", type(self).__name__)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The same at every sample."""
+        return self.value(sample, log_bias(self.ridge, self.source_norm, self.form))
+
+
+@dataclass(frozen=True)
+class ConditionalMeanError(DeviationBound):
+    """sup_q ‖attn_CME − E[V|K=q]‖: the deviation (B.10) and the bias (B.11) of the ridge
+
+    Printed: L^{−1/2} log(1/δ) + λ, whose constant hides λ^{−1}Γ(λ)^{1/2} (erratum 3).
+
+    Args:
+        source_norm: ‖h‖ of the source condition.
+
+    >>> bound = ConditionalMeanError(0.25, effective_dimension=4.0, source_norm=2.0)
+    >>> round(bound.evaluate(Sample(1, context_length=1600)).value, 6)   # 4·0.105·log 80 + 0.5
+    2.340451
+
+    Reference: Proposition 4.1, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-prop-4.1"
+    title: ClassVar[str] = "CME attention and the conditional mean"
+    statement: ClassVar[str] = (
+        "‖attn_CME − E[V|K=q]‖ ≤ (2 + λ^(−1/2))(2/(λL) + √(Γ/(λL)))·log(4/δ) + λ‖h‖"
+    )
+    citation: ClassVar[str] = "Proposition 4.1, zhang2022"
+    assumes: ClassVar[tuple[str, ...]] = RidgeBias.assumes
+
+    source_norm: float = norm_field(1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_norm(self.source_norm, "source_norm", type(self).__name__)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """For all queries at once."""
+        bias = log_bias(self.ridge, self.source_norm, self.form)
+        deviation = self.deviation(sample)
+        if self.form == "printed":
+            log_rate = math.log(-math.log(sample.delta)) - sample.log_context / 2
+            deviation = [Term("deviation: L^(−1/2)", log_value=log_rate)]
+        terms = [*deviation, Term("bias of the ridge", log_value=bias)]
+        return self.value(sample, *summed(terms))
+
+
+def log_bias(ridge: float, source_norm: float, form: Form = "derived") -> float:
+    """log of λ‖h‖; printed λ                                             (B.11), zhang2022"""
+    return math.log(ridge) + (log_of(source_norm) if form == "derived" else 0.0)

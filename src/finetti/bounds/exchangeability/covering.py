@@ -1,0 +1,200 @@
+"""Covering numbers of paper E: balls of matrices, the two parts of a layer, the whole network."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
+from finetti.bounds.exchangeability.base import AtResolution, shared
+from finetti.bounds.exchangeability.chain import heads_link, links
+from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.logspace import log1pexp, log_sum
+
+
+def log_volume(count: float, log_radius: float, log_resolution: float) -> float:
+    """log of p·log(1 + 2R/ε): how a ball of radius R in p dimensions is covered.
+
+    >>> round(math.exp(log_volume(6, math.log(3.0), math.log(0.5))), 9) == round(
+    ...     6 * math.log(13), 9)
+    True
+
+    Reference: Lemma C.9, zhang2022.
+    """
+    return log_of(count) + log_of(float(log1pexp(math.log(2) + log_radius - log_resolution)))
+
+
+@dataclass(frozen=True)
+class MatrixCovering(Bound):
+    """log N({‖M‖_{r,s} ≤ R}, ε) ≤ d₁d₂ log(1 + 2R/ε)                      Lemma C.9, zhang2022
+
+    Args:
+        rows, columns: d₂ and d₁.
+        mixed_norm: R.
+        resolution: ε.
+
+    >>> sample = Sample(n_samples=1, context_length=1)
+    >>> value = MatrixCovering(2, 3, mixed_norm=3.0, resolution=0.5).evaluate(sample)
+    >>> round(value.value, 6)                                                # 6·log 13
+    15.389696
+    """
+
+    name: ClassVar[str] = "E-lemma-C.9"
+    title: ClassVar[str] = "covering a ball of matrices"
+    statement: ClassVar[str] = "log N(‖M‖_{r,s} ≤ R, ε) ≤ d₁d₂·log(1 + 2R/ε)"
+    citation: ClassVar[str] = "Lemma C.9, zhang2022"
+    paper: ClassVar[str] = "E"
+    quantity: ClassVar[str] = "log covering number"
+    printed_kind: ClassVar[Any] = "upper_bound"
+
+    rows: int
+    columns: int
+    mixed_norm: float = norm_field(1.0)
+    resolution: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = "MatrixCovering"
+        check_count(self.rows, "rows", owner)
+        check_count(self.columns, "columns", owner)
+        check_norm(self.mixed_norm, "mixed_norm", owner)
+        check_positive(self.resolution, "resolution", owner)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "MatrixCovering":
+        """``width`` × ``head_dimension`` matrices with the norm ``mixed_norm``."""
+        return cls(
+            settings.width,
+            settings.head_width,
+            settings.norm("mixed_norm"),
+            settings.resolution,
+            form=settings.form,
+        )
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The same at every sample."""
+        log_radius, log_resolution = log_of(self.mixed_norm), math.log(self.resolution)
+        count = self.rows * self.columns
+        terms = (
+            Term("number of entries", log_value=math.log(count)),
+            Term("log(1 + 2R/ε)", log_value=log_volume(1, log_radius, log_resolution)),
+        )
+        return self.value(sample, log_volume(count, log_radius, log_resolution), terms)
+
+
+@dataclass(frozen=True)
+class CoveringBound(AtResolution):
+    """A log covering number of (a part of) the network."""
+
+    quantity: ClassVar[str] = "log covering number"
+    printed_kind: ClassVar[Any] = "upper_bound"
+
+    def _covered(self, sample: Sample, count: int, parts: Sequence[Term]) -> BoundValue:
+        """count·log(1 + 2S/ε), S the sum of ``parts``, shared between them like S."""
+        log_resolution = math.log(self.resolution)
+        log_size = float(log_sum([part.log_value for part in parts]))
+        log_value = log_volume(count, log_size, log_resolution)
+        terms = summed(shared("log covering number", log_value, parts))[1]
+        note = f"{count} dimensions, and log S = {log_size:.6g} in log(1 + 2S/ε)."
+        return self.value(sample, log_value, terms, notes=(note,))
+
+
+@dataclass(frozen=True)
+class FeedForwardCovering(CoveringBound):
+    """log N ≤ 2dd_σ log(1 + 2(α^xR^σ + α^σR^x)R_0/ε) for the first layer's feed-forward part
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(dimension=2, hidden_dimension=3)
+    >>> sample = Sample(n_samples=1, context_length=1)
+    >>> round(FeedForwardCovering(network, resolution=0.5).evaluate(sample).value, 6)   # 12·log 9
+    26.366695
+
+    Reference: Lemma C.10, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-lemma-C.10"
+    title: ClassVar[str] = "covering a feed-forward part"
+    statement: ClassVar[str] = "log N(FFN, ε) ≤ 2dd_σ·log(1 + 2(α^xR^σ + α^σR^x)‖X‖/ε)"
+    citation: ClassVar[str] = "Lemma C.10, zhang2022"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """At tokens as long as the sample's ``input_norm``."""
+        self.check_network()
+        network, first = self.network, links(self.network, sample.input_norm, self.rule)[0]
+        single = network.layers[0].outer_norm is None
+        d = network.dimension
+        count = d * d if single else 2 * d * network.hidden_dimension
+        parts = [
+            Term("S", 1, "A^x", (first.inner * first.radius).log),
+            Term("S", 1, "A^σ", (first.outer * first.radius).log),
+        ]
+        return self._covered(sample, count, parts)
+
+
+@dataclass(frozen=True)
+class HeadsCovering(CoveringBound):
+    """log N ≤ (2 + H)D² log(1 + 2R·R^mha/ε) for the first layer's heads, R = ``input_norm``
+
+    R^mha = R^v + cω^vω^{qk}R^{qk}R². Printed: without ω^v (erratum 5). The dimensions are at least
+    H(2dd_p + d²), which (2 + H)D² is only if d_pH ≤ D (erratum 9), and equal to it if sharp.
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(dimension=2, hidden_dimension=2, bandwidth=4.0)
+    >>> sample = Sample(n_samples=1, context_length=1)
+    >>> heads = HeadsCovering(network, "sharp", resolution=0.5).evaluate(sample)
+    >>> round(heads.value, 6)                                                # 12·log(1 + 4·2)
+    26.366695
+
+    Reference: Lemma C.12, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-lemma-C.12"
+    title: ClassVar[str] = "covering the heads of a layer"
+    statement: ClassVar[str] = "log N(MHA, ε) ≤ (2 + H)D²·log(1 + 2R·R^mha/ε)"
+    citation: ClassVar[str] = "Lemma C.12, zhang2022"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """At tokens as long as the sample's ``input_norm``."""
+        self.check_network()
+        network, layer = self.network, self.network.layers[0]
+        d, n_heads, radius = network.dimension, len(layer.heads), Positive.of(sample.input_norm)
+        heads = heads_link(layer, radius, self.rule)
+        exact = n_heads * (2 * d * network.head_dimension + d * d)
+        printed = (2 + n_heads) * network.largest_dimension**2
+        count = exact if self.sharp else printed if self.form == "printed" else max(printed, exact)
+        parts = [
+            Term("S", 1, "W_v", (radius * heads.values).log),
+            Term("S", 1, "W_q, W_k", (radius * heads.scores).log),
+        ]
+        return self._covered(sample, count, parts)
+
+
+@dataclass(frozen=True)
+class TransformerCovering(CoveringBound):
+    """log N ≤ (4 + H)D²T log(1 + 2R_T^trans R_T/ε), free of L
+
+    Printed: R_T^trans with the errata 5 and 6. Sharp: the number of parameters for (4 + H)D²T.
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(dimension=2, hidden_dimension=2, bandwidth=4.0)
+    >>> sample = Sample(n_samples=1, context_length=1)
+    >>> value = TransformerCovering(network, "sharp", resolution=0.5).evaluate(sample)
+    >>> round(value.value, 6)                      # S = 6·2 + 2·5 = 22, 20·log(1 + 4·22)
+    89.772727
+
+    Reference: Lemma C.8, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-lemma-C.8"
+    title: ClassVar[str] = "covering the full Transformer"
+    statement: ClassVar[str] = "log N(F, ε) ≤ (4 + H)D²T·log(1 + 2R_T^trans·R_T/ε), free of L"
+    citation: ClassVar[str] = "Lemma C.8, zhang2022"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """At tokens as long as the sample's ``input_norm``."""
+        _, parts = self.log_deviation(sample)
+        return self._covered(sample, self.n_dimensions, parts)

@@ -1,0 +1,166 @@
+"""From covers to generalization: Lemma C.7, Theorem C.5, and Theorem C.4 with its constants."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from finetti.bounds.base import require_bounded_loss
+from finetti.bounds.checks import log_of
+from finetti.bounds.covering.generalization import log_confidence
+from finetti.bounds.exchangeability.base import NetworkBound, shared
+from finetti.bounds.exchangeability.dudley import (
+    ROOT_INTEGRAL,
+    Integral,
+    log_closed,
+    log_quadrature,
+)
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.errors import bad_argument
+
+LOG_2 = math.log(2)
+AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
+RBF = "attention is softmax over −‖q − k‖²/(2σ²)"
+
+
+@dataclass(frozen=True)
+class ComplexityBound(NetworkBound):
+    """A bound that starts from the Rademacher complexity of loss ∘ network.
+
+    The paper has ℓ = ‖y − f‖² with ‖y‖, ‖f‖ ≤ 1: loss_bound = loss_lipschitz = 4.
+
+    Args:
+        integral: "closed", or "quadrature", which is smaller.
+    """
+
+    assumes: ClassVar[tuple[str, ...]] = (AGGREGATION, RBF)
+
+    integral: Integral = "closed"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.integral not in ("closed", "quadrature"):
+            requirement = '"closed" or "quadrature"'
+            raise bad_argument("integral", type(self).__name__, requirement, repr(self.integral))
+
+    @classmethod
+    def _read(cls, settings: Settings) -> dict[str, Any]:
+        return {**super()._read(settings), "integral": settings.value("integral", "closed")}
+
+    def complexity(self, sample: Sample, log_factor: float = 0.0) -> list[Term]:
+        """The summands of the complexity times e^``log_factor``.
+
+        A loss in an interval of length b with Lipschitz constant Λ has, at resolution bε, the
+        covering number of the network at resolution bε/Λ. What √log(1 + 2S) adds is shared between
+        the matrices like S itself, which is how log S moves with each of them.
+        """
+        require_bounded_loss(
+            self, sample, "R-thm-risk, which asks for a Lipschitz loss with ℓ(0, y) ≤ 1 only."
+        )
+        log_size, parts = self.log_deviation(sample)
+        log_bound = math.log(sample.loss_bound)
+        log_ratio = LOG_2 + log_size + log_of(sample.loss_lipschitz) - log_bound
+        shift = log_factor + log_bound
+        if self.integral == "quadrature":
+            log_area = log_quadrature(self.n_dimensions, log_ratio, sample.log_samples)
+            return shared("complexity, by quadrature", shift + log_area, parts)
+        rest = ROOT_INTEGRAL if self.sharp else 2.0
+        fine, coarse = log_closed(self.n_dimensions, log_ratio, sample.log_samples, rest)
+        every = Term("complexity: √log(1/ε)", log_value=shift + fine)
+        return [every, *shared("complexity: √log(1 + 2S)", shift + coarse, parts)]
+
+    def finish(self, sample: Sample, summands: list[Term]) -> BoundValue:
+        """The sum, and its summands with their shares."""
+        return self.value(sample, *summed(summands))
+
+
+@dataclass(frozen=True)
+class TransformerComplexity(ComplexityBound):
+    """R̂ ≤ 12D√((4 + H)T)(2 + √log(1 + 2R_T^trans R_T))/√n
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
+    >>> sample = Sample(n_samples=10**8, context_length=100)
+    >>> round(TransformerComplexity(network).evaluate(sample).value, 4)  # 0.43445·(2 + √9.2618)
+    2.1911
+
+    Reference: Lemma C.7, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-lemma-C.7"
+    title: ClassVar[str] = "Rademacher complexity of the full Transformer"
+    statement: ClassVar[str] = "R̂ ≤ 12D√((4+H)T)·(2 + √log(1 + 2R_T^trans·R_T))/√n, free of L"
+    citation: ClassVar[str] = "Lemma C.7, zhang2022"
+    quantity: ClassVar[str] = "Rademacher complexity"
+    printed_kind: ClassVar[Any] = "upper_bound"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """Of the loss composed with the network."""
+        return self.finish(sample, self.complexity(sample))
+
+
+@dataclass(frozen=True)
+class TransformerGap(ComplexityBound):
+    """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))) for a loss in an interval of length b
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
+    >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
+    >>> round(TransformerGap(network).evaluate(sample).value, 4)   # 4(2·0.21911 + 3·1.358e-5)
+    1.753
+
+    Reference: Theorem C.5 (Mohri et al.), zhang2022.
+    """
+
+    name: ClassVar[str] = "E-thm-C.5"
+    title: ClassVar[str] = "generalization gap of the full Transformer"
+    statement: ClassVar[str] = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of L"
+    citation: ClassVar[str] = "Theorem C.5, zhang2022"
+    quantity: ClassVar[str] = "generalization gap"
+    printed_kind: ClassVar[Any] = "upper_bound"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """One-sided, with probability 1 − δ."""
+        confidence = Term("confidence", log_value=log_confidence(sample, two_sided=False))
+        return self.finish(sample, [*self.complexity(sample, LOG_2), confidence])
+
+
+@dataclass(frozen=True)
+class TransformerRisk(ComplexityBound):
+    """E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))): Theorem C.4 with all constants
+
+    Half of δ for Theorem C.5, half for Hoeffding's inequality at the best function of the class.
+    For a minimizer of the training loss E_gen is its risk above the best of the class.
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
+    >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
+    >>> round(TransformerRisk(network).evaluate(sample).value, 4)
+    1.7531
+
+    Reference: Theorem C.4, zhang2022, by its Theorem C.5 and Lemmas C.7 and C.8.
+    """
+
+    name: ClassVar[str] = "E-thm-C.4-constants"
+    title: ClassVar[str] = "excess risk of the full Transformer, with constants"
+    statement: ClassVar[str] = (
+        "E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))), R̂ of Lemma C.7"
+    )
+    citation: ClassVar[str] = "Theorem C.4, zhang2022"
+    quantity: ClassVar[str] = "excess risk"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """With probability 1 − δ."""
+        half = replace(sample, delta=sample.delta / 2)
+        hoeffding = math.log(sample.loss_bound) + _log_deviation(sample)
+        confidence = [
+            Term("confidence", log_value=log_confidence(half, two_sided=False)),
+            Term("confidence at the best function", log_value=hoeffding),
+        ]
+        return self.finish(sample, [*self.complexity(sample, LOG_2), *confidence])
+
+
+def _log_deviation(sample: Sample) -> float:
+    """log √(log(2/δ)/(2n))."""
+    return (math.log(math.log(2 / sample.delta)) - LOG_2 - sample.log_samples) / 2

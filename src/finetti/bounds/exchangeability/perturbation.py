@@ -1,0 +1,130 @@
+"""Lemmas C.11, C.13 and C.14 as numbers: how far outputs move with weights and with tokens."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from finetti.bounds.base import norm_field
+from finetti.bounds.checks import check_positive
+from finetti.bounds.exchangeability.base import NetworkBound
+from finetti.bounds.exchangeability.chain import heads_link
+from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.logspace import log_subtract
+
+
+@dataclass(frozen=True)
+class HeadsTokenConstant(NetworkBound):
+    """ρ = Σω^v + cR²Σ(ω^q + ω^k)²ω^v: how much the first layer's heads stretch a change of tokens
+
+    Printed: c = 1. Sums over the heads as in (C.11) unless sharp. R is the sample's ``input_norm``.
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(8, n_heads=1)
+    >>> value = HeadsTokenConstant(network).evaluate(Sample(1, 1))
+    >>> round(value.value, 9)                                                # 1 + 2²
+    5.0
+
+    Reference: Lemma C.13, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-lemma-C.13"
+    title: ClassVar[str] = "Lipschitz constant of the heads in their tokens"
+    statement: ClassVar[str] = "‖MHA(X) − MHA(X̂)‖ ≤ ρ‖X − X̂‖, ρ = Σω^v + cR²Σ(ω^q+ω^k)²ω^v"
+    citation: ClassVar[str] = "Lemma C.13, zhang2022"
+    quantity: ClassVar[str] = "Lipschitz constant"
+    printed_kind: ClassVar[Any] = "upper_bound"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """At tokens as long as the sample's ``input_norm``."""
+        self.check_network()
+        radius = Positive.of(sample.input_norm)
+        link = heads_link(self.network.layers[0], radius, self.rule)
+        scores = log_subtract(link.constant.log, min(link.value_norm, link.constant).log)
+        parts = (
+            Term("values", 1, "W_v", link.value_norm.log),
+            Term("scores", 1, "W_q, W_k", float(scores)),
+        )
+        return self.value(sample, link.constant.log, summed(parts)[1])
+
+
+@dataclass(frozen=True)
+class MovedBound(NetworkBound):
+    """How far outputs move when every matrix moves by ``change`` times its mixed norm."""
+
+    quantity: ClassVar[str] = "deviation of the output"
+    printed_kind: ClassVar[Any] = "upper_bound"
+
+    change: float = norm_field(0.01)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.change, "change", type(self).__name__)
+
+    @classmethod
+    def _read(cls, settings: Settings) -> dict[str, Any]:
+        return {**super()._read(settings), "change": settings.norm("change", 0.01)}
+
+
+@dataclass(frozen=True)
+class HeadsDeviation(MovedBound):
+    """‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε^v + cR³Σω^v(ω^q + ω^k)(ε^q + ε^k) for the first layer's heads
+
+    with ε = ``change``·R of each matrix. Printed: neither ω^v nor c (erratum 5).
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(8, n_heads=1, norm=2.0)
+    >>> value = HeadsDeviation(network, change=0.5).evaluate(Sample(1, 1))
+    >>> round(value.value, 9)                                                # 1 + 2·4·2
+    17.0
+
+    Reference: Lemma C.11, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-lemma-C.11"
+    title: ClassVar[str] = "how far the heads move with their weights"
+    statement: ClassVar[str] = "‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε^v + cR³Σω^v(ω^q+ω^k)(ε^q+ε^k)"
+    citation: ClassVar[str] = "Lemma C.11, zhang2022"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """At tokens as long as the sample's ``input_norm``."""
+        self.check_network()
+        radius = Positive.of(sample.input_norm)
+        link = heads_link(self.network.layers[0], radius, self.rule)
+        moved = radius * self.change
+        log_value, terms = summed(
+            (
+                Term("deviation of the output", 1, "W_v", (link.values * moved).log),
+                Term("deviation of the output", 1, "W_q, W_k", (link.scores * moved).log),
+            )
+        )
+        return self.value(sample, log_value, terms)
+
+
+@dataclass(frozen=True)
+class TransformerDeviation(MovedBound):
+    """‖X_T − X̂_T‖ ≤ Σ_t (ρ̃_tε_{t,a} + ε_{t,w}) Π_{τ>t} ρ̃_τα̃_τ, matrix by matrix
+
+    with ε = ``change``·R of each matrix, so that it is ``change``·R_T^trans R_T.
+
+    >>> from finetti.bounds.exchangeability import FullTransformer
+    >>> network = FullTransformer.uniform(2, 2, bandwidth=4.0)
+    >>> value = TransformerDeviation(network, "sharp", change=0.5).evaluate(Sample(1, 1))
+    >>> round(value.value, 9)                            # (6·2 + 2·5)/2, as in Lemma C.8
+    11.0
+
+    Reference: Lemma C.14, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-lemma-C.14"
+    title: ClassVar[str] = "how far the full Transformer moves with its weights"
+    statement: ClassVar[str] = "‖X_T − X̂_T‖ ≤ Σ_t (ρ̃_tε_{t,a} + ε_{t,w})·Π_{τ>t} ρ̃_τα̃_τ"
+    citation: ClassVar[str] = "Lemma C.14, zhang2022"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """At tokens as long as the sample's ``input_norm``."""
+        log_size, parts = self.log_deviation(sample)
+        shift = Positive.of(self.change).log
+        moved = (Term(p.name, p.layer, p.matrix, p.log_value + shift, p.share) for p in parts)
+        return self.value(sample, log_size + shift, tuple(moved))

@@ -1,0 +1,191 @@
+"""Theorem 5.3: one head after one layer of a network, without skips."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.checks import check_count, check_positive
+from finetti.bounds.exchangeability.base import Constants
+from finetti.bounds.exchangeability.generalization import AGGREGATION, RBF, TransformerRisk
+from finetti.bounds.exchangeability.network import FullTransformer, HeadNorms, LayerNorms
+from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.exchangeability.rates import Scales, log_rate
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue
+from finetti.core.forms import Form
+
+
+@dataclass(frozen=True)
+class SingleAttention:
+    """F_attn: agg ∘ attn(W_q^⊤nn(x), W_k^⊤nn(x), W_v^⊤nn(x)), nn(x) = ReLU(Ax)    (5.1), zhang2022
+
+    Assumption 5.1: one bound ω for the spectral and one R^attn for the Frobenius norms of W_q, W_k
+    and W_v.
+
+    Args:
+        dimension: d of a token.
+        head_dimension: d_p.
+        attention_norm, attention_size: ω and R^attn.
+        feed_forward_norm, feed_forward_size: α and R^nn of A.
+    """
+
+    dimension: int
+    head_dimension: int
+    attention_norm: float = norm_field(1.0)
+    attention_size: float = norm_field(1.0)
+    feed_forward_norm: float = norm_field(1.0)
+    feed_forward_size: float = norm_field(1.0)
+
+    def __post_init__(self) -> None:
+        owner = "SingleAttention"
+        for name in ("dimension", "head_dimension"):
+            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
+        for name in ("attention", "feed_forward"):
+            for kind in ("norm", "size"):
+                check_positive(getattr(self, f"{name}_{kind}"), f"{name}_{kind}", owner)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "SingleAttention":
+        """Sizes and norms by name; a size that is not given is the norm."""
+        norms = {}
+        for name in ("attention", "feed_forward"):
+            norms[f"{name}_norm"] = settings.norm(f"{name}_norm")
+            norms[f"{name}_size"] = settings.norm(f"{name}_size", norms[f"{name}_norm"])
+        return cls(settings.width, settings.head_width, **norms)
+
+    @classmethod
+    def from_weights(cls, network: Any) -> "SingleAttention":
+        """The smallest class with a network of one layer, one head, no skips, no A^σ."""
+        from finetti.bounds.exchangeability.measure import measure_single
+
+        return measure_single(network)
+
+    def as_network(self) -> FullTransformer:
+        """The same class as a `FullTransformer` with H = T = 1 and σ² = d_p of (5.4)."""
+        omega, size = self.attention_norm, self.attention_size
+        layer = LayerNorms(
+            (HeadNorms(omega, omega, omega, size, size, size),),
+            inner_norm=self.feed_forward_norm,
+            outer_norm=None,
+            inner_mixed_norm=self.feed_forward_size,
+            outer_mixed_norm=None,
+            feed_forward_skip=False,
+            attention_skip=False,
+        )
+        return FullTransformer(
+            self.dimension,
+            self.dimension,
+            self.head_dimension,
+            (layer,),
+            bandwidth=float(self.head_dimension),
+        )
+
+    def scales(self, form: Form) -> Scales:
+        """γ = max{α, ω}, κ = max{R^nn/α, R^attn/ω}, ζ = ω².
+
+        Printed: κ = max{R^nn/α, R^attn/ω, R^attn/ω²} (erratum 5) and ζ = ωR^attn (erratum 8).
+        """
+        alpha, omega = Positive.of(self.feed_forward_norm), Positive.of(self.attention_norm)
+        inner, size = Positive.of(self.feed_forward_size), Positive.of(self.attention_size)
+        widths = [inner / alpha, size / omega]
+        if form == "printed":
+            widths.append(size / omega**2)
+        steep = omega**2 if form == "derived" else omega * size
+        return Scales(max(alpha, omega), max(widths), steep)
+
+
+@dataclass(frozen=True)
+class SingleBound(Bound):
+    """A bound for the class `SingleAttention`.
+
+    Args:
+        attention: the class.
+    """
+
+    paper: ClassVar[str] = "E"
+    quantity: ClassVar[str] = "excess risk"
+    assumes: ClassVar[tuple[str, ...]] = (AGGREGATION, RBF)
+
+    attention: SingleAttention
+
+    @classmethod
+    def from_weights(cls, network: Any, **fields: Any) -> "SingleBound":
+        """The bound for the smallest class that contains a network."""
+        return cls(SingleAttention.from_weights(network), **fields)
+
+
+@dataclass(frozen=True)
+class SingleRate(SingleBound):
+    """E_gen = O((D/√n)[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of L
+
+    Printed: R for R², κ/ζ for κ/√ζ, and other κ and ζ (see `SingleAttention.scales`).
+
+    >>> import math
+    >>> bound = SingleRate(SingleAttention(4, 2), form="printed")
+    >>> sample = Sample(n_samples=1600, context_length=10, delta=1 / math.e)
+    >>> round(bound.evaluate(sample).value, 6)             # 0.1·3·√log 2 + 1/40
+    0.274766
+
+    Reference: Theorem 5.3, zhang2022.
+    """
+
+    name: ClassVar[str] = "E-thm-5.3"
+    title: ClassVar[str] = "how a single attention generalizes"
+    statement: ClassVar[str] = (
+        "E_gen = O((D/√n)·[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of L"
+    )
+    citation: ClassVar[str] = "Theorem 5.3, zhang2022"
+    derived_kind: ClassVar[Any] = "scaling"
+    printed_kind: ClassVar[Any] = "scaling"
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "SingleRate":
+        """The class with the sizes and norms given by name."""
+        return cls(SingleAttention.from_settings(settings), form=settings.form)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """Up to a constant that does not depend on anything."""
+        attention = self.attention
+        log_value, terms = log_rate(
+            max(attention.dimension, attention.head_dimension),
+            1,
+            1,
+            attention.scales(self.form),
+            False,
+            sample,
+            self.form,
+        )
+        return self.value(sample, log_value, terms)
+
+
+@dataclass(frozen=True)
+class SingleRisk(SingleBound):
+    """Theorem 5.3 with all constants: Theorem C.4's at H = T = 1 without skips
+
+    >>> bound = SingleRisk(SingleAttention(64, 16, attention_size=4.0, feed_forward_size=8.0))
+    >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
+    >>> bound.evaluate(sample).vacuous
+    False
+
+    Reference: Theorem 5.3, zhang2022, by its Theorem C.5 and Lemmas C.7 and C.8.
+    """
+
+    name: ClassVar[str] = "E-thm-5.3-constants"
+    title: ClassVar[str] = "excess risk of a single attention, with constants"
+    statement: ClassVar[str] = "E_gen ≤ Theorem C.4 with constants, at H = T = 1 without skips"
+    citation: ClassVar[str] = "Theorem 5.3, zhang2022"
+
+    constants: Constants = "paper"
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "SingleRisk":
+        """The class with the sizes and norms given by name."""
+        attention = SingleAttention.from_settings(settings)
+        constants = settings.value("constants", "paper")
+        return cls(attention, constants=constants, form=settings.form)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """With probability 1 − δ."""
+        route = TransformerRisk(self.attention.as_network(), self.constants).evaluate(sample)
+        return self.value(sample, route.log_value, route.terms, notes=route.notes)

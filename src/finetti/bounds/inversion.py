@@ -1,0 +1,109 @@
+"""How many samples a bound asks for: monotone root finding in log n."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from finetti.bounds.checks import check_positive
+from finetti.bounds.sample import Sample
+from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term
+from finetti.core.errors import InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from finetti.bounds.base import Bound
+
+_LARGEST_LOG = 2.0**20  # e to this power has half a million digits
+_EXACT = 2**53
+
+
+def whole_exp(log_value: float) -> int:
+    """⌊e^x⌉ as a Python integer, to 15 digits, for any x ≥ 0.
+
+    >>> whole_exp(math.log(1000)), round(math.log(whole_exp(1e4)), 9)
+    (1000, 10000.0)
+    """
+    if log_value < 40:
+        return round(math.exp(log_value))
+    bits = log_value / math.log(2)
+    shift = int(bits) - 52
+    return round(2.0 ** (bits - shift)) << shift
+
+
+def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
+    """The smallest n ≥ 1 with ``small_enough(n)``, for a condition that stays true once it is.
+
+    Exact up to 2⁵³, to 12 digits of log n beyond.
+
+    >>> smallest_count(lambda n: n * n >= 1e7, "n")
+    3163
+    """
+    if small_enough(1):
+        return 1
+    low, high = 0.0, 1.0  # false at e^low, true at e^high
+    while not small_enough(whole_exp(high)):
+        low, high = high, 2 * high
+        if high > _LARGEST_LOG:
+            raise InputError(f"No {what} is large enough. Ask for a larger gap, or lower norms.")
+    while high - low > 1e-12 * high and whole_exp(high) > _EXACT:
+        middle = (low + high) / 2
+        low, high = (low, middle) if small_enough(whole_exp(middle)) else (middle, high)
+    first, last = whole_exp(low), whole_exp(high)
+    if last > _EXACT:
+        return last
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (first, middle) if small_enough(middle) else (middle, last)
+    return last
+
+
+def samples_needed(
+    bound: "Bound", gap: float, sample: Sample, constant: float | None = None
+) -> BoundValue:
+    """The smallest n with bound(n) ≤ gap, as a value of the quantity "samples".
+
+    Args:
+        bound: of a quantity that falls with the sample.
+        gap: the target.
+        sample: everything but n_samples.
+        constant: what a scaling quantity is multiplied by; only the user can know it.
+    """
+    log_gap = math.log(check_positive(gap, "gap", "samples_needed"))
+    if bound.quantity not in OF_THE_LOSS:
+        raise UnsupportedError(
+            f"{bound.name} bounds a {bound.quantity}, which does not fall with the sample. "
+            f"Invert a bound of a {', '.join(OF_THE_LOSS[:-1])} or {OF_THE_LOSS[-1]}, as "
+            "`finetti bound --list` names them."
+        )
+    if bound.kind == "scaling" and constant is None:
+        raise UnsupportedError(
+            f"{bound.name} ({bound.form}) is a scaling quantity: its constants are unknown, so it "
+            "asks for no definite number of samples. Give the constant yourself, or take an "
+            "upper bound."
+        )
+    log_constant = 0.0 if constant is None else math.log(check_positive(constant, "constant", ""))
+
+    def small_enough(n: int) -> bool:
+        found = bound.evaluate(replace(sample, n_samples=n))
+        if found.sign < 0:
+            raise UnsupportedError(
+                f"{bound.name} ({bound.form}) is negative at log n = {math.log(n):.3g}, so it "
+                "cannot be inverted. Take form='derived'."
+            )
+        return log_constant + found.log_value <= log_gap
+
+    n = smallest_count(small_enough, "number of samples")
+    reached = bound.evaluate(replace(sample, n_samples=n))
+    return BoundValue(
+        log_value=math.log(n),
+        terms=(
+            Term(f"{reached.quantity} at this size", log_value=log_constant + reached.log_value),
+        ),
+        citation=bound.citation,
+        form=bound.form,
+        kind=bound.kind,
+        quantity="samples",
+        assumptions=reached.assumptions,
+        notes=(f"Enough for a {bound.quantity} of {gap:g} with probability {1 - sample.delta:g}.",),
+        count=n,
+    )

@@ -1,0 +1,2 @@
+from .network import ParameterCountCovering as ParameterCountCovering
+from .network import ParameterCountGap as ParameterCountGap

@@ -1,0 +1,198 @@
+"""Counting parameters: a network that moves at most Λ times as far as its p parameters."""
+
+import abc
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from finetti.bounds.base import Bound, norm_field, require_bounded_loss
+from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
+from finetti.bounds.covering.dudley import dudley_quadrature
+from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.sparse_variables.transformer import layers_class
+from finetti.bounds.sparse_variables.transformer_class import LayerNorms, TransformerClass
+from finetti.bounds.value import BoundValue, Term
+from finetti.core.logspace import log1pexp, log_sum
+
+
+def log_unit_cover(log_ratio: Any) -> Any:
+    """log log(1 + 2ΛR/ε), what one parameter costs, for log(ΛR/ε)."""
+    with np.errstate(divide="ignore"):  # nothing moves: one ball
+        return np.log(log1pexp(math.log(2) + np.asarray(log_ratio, dtype=np.float64)))
+
+
+@dataclass(frozen=True)
+class ParameterCount(Bound):
+    """log N_∞ ≤ p log(1 + 2ΛR/ε): what both bounds of this file share.
+
+    Args:
+        functions: the same networks as in Theorem A.17; trained positions count T·d parameters.
+        lipschitz: Λ, how far the output moves per unit of all parameters (Frobenius norm); None:
+            from the norms, by the chain of Theorem A.17.
+        output_range: A, the largest output; None: B_w r_{L+1}.
+        n_heads: H, heads that are added in each layer, all with the layer's norms.
+    """
+
+    paper: ClassVar[str] = ""
+
+    functions: TransformerClass
+    lipschitz: float | None = norm_field(None)
+    output_range: float | None = norm_field(None)
+    n_heads: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.n_heads, "n_heads", type(self).__name__)
+        for name in ("lipschitz", "output_range"):
+            if getattr(self, name) is not None:
+                check_norm(getattr(self, name), name, type(self).__name__)
+            elif self.functions.normalization != "ball":
+                raise self.refuse(
+                    f"a projection onto the unit ball where it has to find `{name}` itself",
+                    f"{self.name} with a `{name}` of your own.",
+                )
+
+    def n_parameters(self, sample: Sample) -> int:
+        """p: W_QK (d²), W_V and W_C (dk each) of every layer, w, and a table of positions."""
+        network = self.functions
+        layer = network.width**2 + 2 * network.width * network.columns
+        table = sample.context_length if network.positions == "trained" else 0
+        return len(network.layers) * self.n_heads * layer + network.width * (1 + table)
+
+    @property
+    def added(self) -> TransformerClass:
+        """One head per layer that moves as much as H together: B_C for the sum of all of theirs."""
+        layers = (
+            replace(layer, output_norm=self.n_heads * layer.output_norm)
+            for layer in self.functions.layers
+        )
+        return replace(self.functions, layers=tuple(layers))
+
+    def log_lipschitz(self, sample: Sample) -> float:
+        """log Λ: the root of the sum of squares of what every matrix is multiplied by."""
+        if self.lipschitz is not None:
+            return log_of(self.lipschitz)
+        # With columns of length 1, a matrix's cost is its multiplier times its outputs.
+        network = self.added
+        unit = replace(network, layers=tuple(map(_unit_columns, network.layers)))
+        matrices = unit.composition(sample, "derived").matrices
+        heads = math.log(self.n_heads) / 2  # H matrices, each with this multiplier
+        multipliers = [each.log_cost - math.log(each.outputs) + heads for each in matrices]
+        # The cost of w carries its own norm; its multiplier is the length of what it reads.
+        multipliers[0] -= heads + (log_of(unit.readout_norm) if unit.readout_norm else 0.0)
+        if unit.positions == "trained":  # max_t ‖ΔP_t‖ ≤ ‖ΔP‖_F, then through all layers
+            multipliers.append(log_of(unit.readout_norm) + sum(unit.log_factors(sample)))
+        return float(log_sum(2 * np.array(multipliers))) / 2
+
+    def log_radius(self, sample: Sample) -> float:
+        """log R: Frobenius norms are at most √rank times spectral ones."""
+        network = self.functions
+        rank = min(network.width, network.columns)
+        squares = [2 * log_of(network.readout_norm)]
+        for layer in network.layers:
+            squares += [
+                2 * log_of(norm) + math.log(size * self.n_heads)
+                for norm, size in (
+                    (layer.score_norm, network.width),
+                    (layer.value_norm, rank),
+                    (layer.output_norm, rank),
+                )
+            ]
+        if network.positions == "trained":
+            squares.append(2 * log_of(network.position_norm) + sample.log_context)
+        return float(log_sum(squares)) / 2
+
+    @abc.abstractmethod
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The value at ``sample``."""
+
+
+def _unit_columns(layer: LayerNorms) -> LayerNorms:
+    return replace(layer, output_column_norm=1.0, value_column_norm=1.0, score_row_norm=1.0)
+
+
+def _fields(bound: type[Bound], settings: Settings) -> dict[str, Any]:
+    return {
+        "functions": layers_class(bound, settings),
+        "lipschitz": settings.value("lipschitz"),
+        "output_range": settings.value("output_range"),
+        "n_heads": settings.n_heads,
+    }
+
+
+@dataclass(frozen=True)
+class ParameterCountCovering(ParameterCount):
+    """log N_∞ ≤ p log(1 + 2ΛR/ε): a cover of the ball of radius R in R^p by balls of radius ε/Λ.
+
+    Args:
+        functions, lipschitz, output_range, n_heads: as in `ParameterCount`.
+        resolution: ε.
+
+    >>> network = TransformerClass(layers=(LayerNorms(),), width=4)
+    >>> bound = ParameterCountCovering(network, lipschitz=1.0, resolution=0.1)
+    >>> value = bound.evaluate(Sample(n_samples=100, context_length=10))
+    >>> bound.n_parameters(Sample(n_samples=100, context_length=10))       # 16 + 2·16 + 4
+    52
+    >>> round(value.value / math.log(1 + 20 * math.sqrt(13)), 9)           # R² = 4 + 4 + 4 + 1
+    52.0
+    """
+
+    name: ClassVar[str] = "parameter-count"
+    title: ClassVar[str] = "the capacity by the number of parameters"
+    statement: ClassVar[str] = "log N_∞ ≤ p log(1 + 2ΛR/ε) for p parameters in a ball of radius R"
+    citation: ClassVar[str] = "covering of a ball, folklore"
+    quantity: ClassVar[str] = "log covering number"
+
+    resolution: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.resolution, "resolution", "ParameterCountCovering")
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """log N_∞; its two factors."""
+        log_ratio = self.log_lipschitz(sample) + self.log_radius(sample) - math.log(self.resolution)
+        count = Term("parameters", log_value=log_of(self.n_parameters(sample)))
+        each = Term("cost of one", log_value=float(log_unit_cover(log_ratio)))
+        return self.value(sample, count.log_value + each.log_value, (count, each))
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "ParameterCountCovering":
+        """Any layers and heads; ``lipschitz`` and ``output_range`` in the norms."""
+        fields = _fields(cls, settings)
+        return cls(**fields, resolution=settings.resolution, form=settings.form)
+
+
+@dataclass(frozen=True)
+class ParameterCountGap(ParameterCount):
+    """The generalization gap by the number of parameters: Dudley's integral, then Lemma 2.2."""
+
+    name: ClassVar[str] = "parameter-count-gap"
+    title: ClassVar[str] = "the generalization gap by the number of parameters"
+    statement: ClassVar[str] = "training and test error differ by order √(p/m) for p parameters"
+    citation: ClassVar[str] = "covering of a ball, folklore, with Lemma 2.2, edelman2022"
+    quantity: ClassVar[str] = "generalization gap"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The gap: complexity and confidence."""
+        require_bounded_loss(self, sample, "none: every bound of this room needs one.")
+        log_size = self.log_lipschitz(sample) + self.log_radius(sample)
+        log_count = log_of(self.n_parameters(sample))
+        given = self.output_range
+        log_range = self.added.log_range(sample) if given is None else log_of(given)
+        found = dudley_quadrature(
+            lambda log_resolution: log_count + log_unit_cover(log_size - log_resolution),
+            log_range,
+            sample.log_samples,
+        )
+        notes = (TOO_RICH,) if found.trivial else ()
+        return self.value(sample, *gap_terms(found.log_value, sample), notes=notes)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "ParameterCountGap":
+        """Any layers and heads; ``lipschitz`` and ``output_range`` in the norms."""
+        return cls(**_fields(cls, settings), form=settings.form)

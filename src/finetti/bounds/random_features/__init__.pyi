@@ -1,0 +1,15 @@
+from .correlations import BiasedAdvantage as BiasedAdvantage
+from .correlations import BiasedNorm as BiasedNorm
+from .correlations import CorrelationTarget as CorrelationTarget
+from .correlations import truncation_error as truncation_error
+from .norms import AttentionAdvantage as AttentionAdvantage
+from .norms import AttentionNorm as AttentionNorm
+from .norms import NetworkNorm as NetworkNorm
+from .risk import BiasedRisk as BiasedRisk
+from .risk import RandomFeatureClass as RandomFeatureClass
+from .risk import RandomFeatureRisk as RandomFeatureRisk
+from .series import log_kernel_coefficient as log_kernel_coefficient
+from .series import log_network_coefficient as log_network_coefficient
+from .series import log_stated_constant as log_stated_constant
+from .targets import Component as Component
+from .targets import Target as Target

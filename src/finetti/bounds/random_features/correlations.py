@@ -1,0 +1,221 @@
+"""Functions of correlations and the biased model: a norm that is free of d."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import special
+
+from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.checks import check_norm, check_positive, log_of
+from finetti.bounds.random_features.norms import UNIT, attention_terms
+from finetti.bounds.random_features.reading import read_coefficients
+from finetti.bounds.random_features.series import check_degree
+from finetti.bounds.random_features.targets import Target
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.errors import bad_argument
+
+
+@lru_cache(maxsize=1024)
+def log_hermite_norm(coefficients: tuple[float, ...], terms: int) -> tuple[float, tuple[Term, ...]]:
+    """log Σ_m G_m² (m+2)! 4^{m+2}/(m+3) for F(t) = Σ a_k t^k, and its parts
+
+    G_L(t) = √(2π) F(t) Σ_{j ≤ L} t^{2j}/(2^j j!) = Σ_m G_m He_m(t)
+
+    so that φ(t)G_L(t) is F with e^{t²/2} cut after L terms, and He_m φ costs (m+2)! 4^{m+2}/(m+3).
+    Derived from the biased kernel of fu2023.
+
+    >>> log_norm, _ = log_hermite_norm((0.0, 1.0), 1)  # G₁ = 2.5√(2π), G₃ = 0.5√(2π)
+    >>> round(math.exp(log_norm) / (2 * math.pi), 6)  # 6.25·6·64/4 + 0.25·120·1024/6
+    5720.0
+    """
+    a = np.asarray(coefficients, dtype=np.float64)
+    exponential = np.zeros(2 * terms + 1)
+    orders = np.arange(terms + 1)
+    exponential[::2] = np.exp(-orders * math.log(2) - special.gammaln(orders + 1))
+    g = math.sqrt(2 * math.pi) * np.convolve(a, exponential)
+    found = []
+    for m in range(len(g)):
+        # t^n = Σ_k n!/(2^k k! (n − 2k)!) He_{n−2k}
+        k = np.arange((len(g) - 1 - m) // 2 + 1)
+        n = m + 2 * k
+        factors = special.gammaln(n + 1) - k * math.log(2) - special.gammaln(k + 1)
+        log_abs = special.logsumexp(factors - math.lgamma(m + 1), b=g[n], return_sign=True)[0]
+        cost = math.lgamma(m + 3) + (m + 2) * math.log(4) - math.log(m + 3)
+        found.append(Term(f"He_{m}", log_value=2 * float(log_abs) + cost))
+    return summed(found)
+
+
+def truncation_error(terms: int, radius: float = 1.0, form: str = "derived") -> float:
+    """ε_L: how far φ(t)G_L(t) is from F(t), relative to F, for |t| ≤ ``radius``
+
+    Derived: P(Poisson(radius²/2) > L), exactly. Printed (stated): radius^{2L+2}/(2^{L+1}(L+1)!).
+
+    >>> round(truncation_error(1), 4), round(truncation_error(1, form="printed"), 4)
+    (0.0902, 0.125)
+    """
+    rate = radius * radius / 2
+    if form == "derived":
+        return float(special.gammainc(terms + 1, rate))
+    return math.exp((terms + 1) * log_of(rate) - math.lgamma(terms + 2))
+
+
+@lru_cache(maxsize=256)
+def largest_value(coefficients: tuple[float, ...], radius: float = 1.0) -> float:
+    """‖F‖_∞ on [−radius, radius] of a polynomial, from the roots of its derivative.
+
+    >>> largest_value((0.0, -1.0, 0.0, 1.0), 2.0)
+    6.0
+    """
+    polynomial = np.polynomial.Polynomial(coefficients)
+    roots = np.asarray(polynomial.deriv().roots())
+    inside = np.clip(roots[np.abs(roots.imag) < 1e-9].real, -radius, radius)
+    return float(np.abs(polynomial(np.concatenate([inside, [-radius, radius]]))).max())
+
+
+@dataclass(frozen=True)
+class CorrelationTarget:
+    """f*(x) = (1/N) Σ_i F(⟨x₀, Sx_i⟩)⟨β, x_i⟩, F(t) = Σ_k a_k t^k, for heads with the mean S.
+
+    Args:
+        coefficients: a_k.
+        target_norm: ‖β‖.
+        mean_norm: ‖S‖, the operator norm of the heads' mean; 1 for the identity.
+    """
+
+    coefficients: tuple[float, ...]
+    target_norm: float = norm_field(1.0)
+    mean_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        owner = "CorrelationTarget"
+        object.__setattr__(self, "coefficients", tuple(float(a) for a in self.coefficients))
+        if not any(self.coefficients) or not all(map(math.isfinite, self.coefficients)):
+            requirement = "finite numbers, not all 0"
+            raise bad_argument("coefficients", owner, requirement, self.coefficients)
+        check_norm(self.target_norm, "target_norm", owner)
+        check_positive(self.mean_norm, "mean_norm", owner)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "CorrelationTarget":
+        """coefficients, target_norm and mean_norm by name."""
+        coefficients = read_coefficients(settings)
+        return cls(coefficients, settings.norm("target_norm"), settings.norm("mean_norm"))
+
+    def log_norm(self, terms: int) -> float:
+        """The log of ‖β‖² Σ_m G_m² (m+2)! 4^{m+2}/(m+3)."""
+        return log_hermite_norm(self.coefficients, terms)[0] + 2 * log_of(self.target_norm)
+
+    def error(self, terms: int) -> float:
+        """ε_L‖F‖_∞‖β‖: how far the truncated function is from f* at most."""
+        largest = largest_value(self.coefficients, float(self.mean_norm))
+        return truncation_error(terms, self.mean_norm) * largest * self.target_norm
+
+
+@dataclass(frozen=True)
+class BiasedBound(Bound):
+    """A number that belongs to a function of correlations and to L terms of e^{t²/2}.
+
+    Args:
+        target: f*.
+        terms: L ≥ 1.
+    """
+
+    paper: ClassVar[str] = "R"
+    assumes: ClassVar[tuple[str, ...]] = (UNIT, "the heads have the mean W₀ = [[S, 0], [0, 0]]")
+
+    target: CorrelationTarget
+    terms: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_degree(self.terms, "terms", type(self).__name__, least=1)
+
+    @classmethod
+    def _read(cls, settings: Settings) -> dict[str, Any]:
+        return {
+            "target": CorrelationTarget.from_settings(settings),
+            "terms": settings.value("terms", 1),
+            "form": settings.form,
+        }
+
+
+@dataclass(frozen=True)
+class BiasedNorm(BiasedBound):
+    """‖φG_L(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖² Σ_m G_m² (m+2)! 4^{m+2}/(m+3), free of d
+
+    The function differs from f* by at most ε_L‖F‖_∞‖β‖, which a note says. The paper's own B(f*, L)
+    is not known well enough to print.
+
+    >>> norm = BiasedNorm(CorrelationTarget((0.0, 1.0)), terms=2)
+    >>> value = norm.evaluate(Sample(n_samples=100, context_length=16))
+    >>> f"{value.value:.2e}", value.notes
+    ('1.42e+06', ('It is within 0.01439 of the target, uniformly.',))
+
+    Reference: derived from the biased model of fu2023.
+    """
+
+    name: ClassVar[str] = "R-norm-brfa"
+    title: ClassVar[str] = "norm of a function of correlations for biased heads"
+    statement: ClassVar[str] = "‖F_L(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖²·Σ_m G_m²·(m+2)!·4^(m+2)/(m+3), free of d"
+    citation: ClassVar[str] = "biased random-feature attention (derived), fu2023"
+    quantity: ClassVar[str] = "squared norm"
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "BiasedNorm":
+        """The target described by name, and ``terms``."""
+        return cls(**cls._read(settings))
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The same at every sample and in every dimension."""
+        note = f"It is within {self.target.error(self.terms):.4g} of the target, uniformly."
+        _, parts = log_hermite_norm(self.target.coefficients, self.terms)
+        return self.value(sample, self.target.log_norm(self.terms), parts, notes=(note,))
+
+
+@dataclass(frozen=True)
+class BiasedAdvantage(BiasedBound):
+    """B_RFA/B_BRFA: how many times more samples the unbiased heads' bound asks for
+
+    A ratio of two upper bounds, which cross only at large d or degree: below 1 it does not mean
+    that the bias hurts.
+
+    Args:
+        dimension: d.
+
+    >>> ratio = BiasedAdvantage(CorrelationTarget((0.0, 1.0)), dimension=16)
+    >>> ratio.evaluate(Sample(n_samples=100, context_length=16)).value < 0.01
+    True
+
+    Reference: derived from the models of fu2023.
+    """
+
+    name: ClassVar[str] = "R-ratio-brfa"
+    title: ClassVar[str] = "samples of unbiased over samples of biased heads"
+    statement: ClassVar[str] = "B_RFA/B_BRFA for a function of correlations, growing like d^p"
+    citation: ClassVar[str] = "biased random-feature attention (derived), fu2023"
+    quantity: ClassVar[str] = "ratio of sample sizes"
+    derived_kind: ClassVar[Any] = "scaling"
+
+    dimension: int = 16
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "BiasedAdvantage":
+        """The target described by name, ``terms``, and the width as d."""
+        return cls(**cls._read(settings), dimension=settings.width)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The same at every sample."""
+        if self.target.mean_norm != 1.0:
+            raise self.refuse("heads with the mean S = I", "R-norm-brfa, for any S.")
+        unbiased = Target.correlation_series(
+            self.target.coefficients, self.dimension, self.target.target_norm
+        )
+        attention, _ = attention_terms(unbiased)
+        biased = self.target.log_norm(self.terms)
+        terms = (Term("B_RFA", log_value=attention), Term("1/B_BRFA", log_value=-biased))
+        return self.value(sample, attention - biased, terms)

@@ -1,0 +1,149 @@
+"""What the risks of random heads share: the rate in samples and heads, and its inversion."""
+
+import abc
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from scipy import optimize
+
+from finetti.bounds.base import Bound
+from finetti.bounds.checks import check_positive, log_of
+from finetti.bounds.inversion import smallest_count, whole_exp
+from finetti.bounds.random_features.norms import UNIT
+from finetti.bounds.sample import Sample
+from finetti.bounds.value import BoundValue
+from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.logspace import log_add
+
+LOSS = "the loss is 1-Lipschitz in the prediction with ℓ(0, y) ≤ 1"
+STATED = "The theorem is stated from knowledge of fu2023: its O~ form is surer than its logarithms."
+
+
+def log_rates(dimension: int, n_heads: int, sample: Sample) -> tuple[float, float]:
+    """log √((log(dM)log(nNM) + log(1/δ))/n) and log √((d² + log M)/(δM))             fu2023
+
+    What the norm √B is multiplied by: the samples' part and the heads' part.
+
+    >>> samples, heads = log_rates(4, 10_000, Sample(10_000, 16))
+    >>> round(math.exp(2 * heads), 6)                       # (16 + log 10⁴)/500
+    0.050421
+    """
+    log_heads = math.log(n_heads)
+    logs = (math.log(dimension) + log_heads) * (sample.log_samples + sample.log_context + log_heads)
+    samples = math.log(logs - math.log(sample.delta)) - sample.log_samples
+    heads = float(log_add(2 * math.log(dimension), log_of(log_heads)))
+    return samples / 2, (heads - math.log(sample.delta) - log_heads) / 2
+
+
+@dataclass(frozen=True)
+class HeadsBound(Bound):
+    """A risk with M heads: falls with n until the heads' part is left, and with M likewise."""
+
+    paper: ClassVar[str] = "R"
+    quantity: ClassVar[str] = "excess risk"
+    derived_kind: ClassVar[Any] = "scaling"
+    assumes: ClassVar[tuple[str, ...]] = (UNIT, LOSS)
+
+    @abc.abstractmethod
+    def with_heads(self, n_heads: int) -> "HeadsBound":
+        """The same with another number of heads."""
+
+    @property
+    @abc.abstractmethod
+    def sizes(self) -> tuple[int, int]:
+        """d and M."""
+
+    def check_sizes(self, sample: Sample) -> None:
+        """Refuse M ≤ 1/δ and n ≤ log(dM), where the theorem says nothing."""
+        dimension, n_heads = self.sizes
+        if math.log(n_heads) + math.log(sample.delta) <= 1e-12:
+            raise InputError(
+                f"{self.name} assumes M > 1/δ = {1 / sample.delta:g} heads. Got {n_heads}. Take "
+                "more heads or a larger δ."
+            )
+        if sample.n_samples <= math.log(dimension * n_heads):
+            raise InputError(
+                f"{self.name} assumes n > log(dM) = {math.log(dimension * n_heads):.3g} samples. "
+                f"Got {sample.n_samples}."
+            )
+
+    def samples_needed(
+        self, gap: float, sample: Sample, constant: float | None = None
+    ) -> BoundValue:
+        """The smallest n at which ``constant`` times the bound is at most ``gap``."""
+        log_gap = self._log_target(gap, constant)
+        dimension, n_heads = self.sizes
+        least = max(1, math.floor(math.log(dimension * n_heads)) + 1)
+        floor = self.evaluate(replace(sample, n_samples=10**250)).log_value
+        if floor > log_gap:
+            raise InputError(
+                f"With {n_heads} heads the bound stays above {math.exp(floor - log_gap) * gap:.3g} "
+                "for any number of samples. Take more heads (`heads_needed`), or a larger gap."
+            )
+        n = smallest_count(
+            lambda n: (
+                n >= least and self.evaluate(replace(sample, n_samples=n)).log_value <= log_gap
+            ),
+            "number of samples",
+        )
+        return self._found(n, "samples", gap, sample)
+
+    def heads_needed(self, gap: float, sample: Sample, constant: float | None = None) -> BoundValue:
+        """The smallest M at which ``constant`` times the bound is at most ``gap``.
+
+        More heads cost a logarithm in the samples' part, so there is a best M; if the bound is too
+        large even there, more samples are needed, and the error says so.
+        """
+        log_gap = self._log_target(gap, constant)
+        dimension, _ = self.sizes
+        low = math.log(math.floor(1 / sample.delta) + 1)
+
+        def log_value(log_heads: float) -> float:
+            return self.with_heads(whole_exp(log_heads)).evaluate(sample).log_value
+
+        # Beyond, n ≤ log(dM); and e^600 heads are enough for anybody.
+        high = min(float(sample.n_samples) - math.log(dimension), 600.0) - 1e-6
+        if high <= low:
+            raise InputError(
+                f"{self.name} assumes n > log(dM) samples, which {sample.n_samples} are not for "
+                "any M > 1/δ. Take more samples."
+            )
+        best: Any = optimize.minimize_scalar(log_value, bounds=(low, high), method="bounded")
+        if best.fun > log_gap:
+            raise InputError(
+                f"Even with the best number of heads the bound is "
+                f"{math.exp(best.fun - log_gap) * gap:.3g}. Take more samples, or a larger gap."
+            )
+        ceiling, least = whole_exp(best.x), whole_exp(low)
+        m = smallest_count(
+            lambda m: (
+                m >= ceiling
+                or (m >= least and self.with_heads(m).evaluate(sample).log_value <= log_gap)
+            ),
+            "number of heads",
+        )
+        return self.with_heads(m)._found(m, "heads", gap, sample)
+
+    def _log_target(self, gap: float, constant: float | None) -> float:
+        if constant is None:
+            raise UnsupportedError(
+                f"{self.name} is a scaling quantity: its constant is unknown, so it asks for no "
+                "definite number. Give the constant that multiplies it yourself."
+            )
+        gap = check_positive(gap, "gap", "HeadsBound")
+        return math.log(gap) - math.log(check_positive(constant, "constant", "HeadsBound"))
+
+    def _found(self, count: int, quantity: str, gap: float, sample: Sample) -> BoundValue:
+        note = f"Enough for an excess risk of {gap:g} with probability {1 - sample.delta:g}."
+        return BoundValue(
+            math.log(count),
+            (),
+            self.citation,
+            self.form,
+            "scaling",
+            quantity,
+            self.assumes,
+            notes=(note, "As good as the constant that was given."),
+            count=count,
+        )

@@ -1,0 +1,170 @@
+"""How large a target is for each random-feature model: the squared norm that its risk scales with.
+
+The norms of fu2023 are stated from knowledge of the paper; the derived ones follow from the models.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from finetti.bounds.base import Bound
+from finetti.bounds.checks import log_of
+from finetti.bounds.random_features.reading import read_target
+from finetti.bounds.random_features.series import (
+    log_kernel_coefficient,
+    log_network_coefficient,
+    log_stated_constant,
+)
+from finetti.bounds.random_features.targets import Component, Target
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.forms import Form, check_form
+from finetti.core.logspace import log_binomial
+
+UNIT = "the query and the keys have length 1"
+STATED = "The norm is stated from knowledge of fu2023, not quoted."
+
+
+def attention_terms(target: Target, form: Form = "derived") -> tuple[float, tuple[Term, ...]]:
+    """log Σ_rs ‖Sym f_rs‖²/κ_rs and its parts; printed Σ_k C_k Σ_{max(r,s)=k} ‖f_rs‖²     fu2023"""
+    check_form(form, "attention_terms")
+
+    def part(component: Component) -> float:
+        r, s = component.query_degree, component.key_degree
+        if form == "printed":
+            return log_stated_constant(max(r, s)) + component.log_square
+        return component.log_symmetric - log_kernel_coefficient(r, s)
+
+    return _summed(target, part)
+
+
+def network_terms(target: Target, context_length: int) -> tuple[float, tuple[Term, ...]]:
+    """log Σ_rs ‖Sym f_rs‖²/(C(r+s, r) N κ_{r+s}) and its parts, without N where s = 0.
+
+    In all N + 1 tokens the N terms of an average are orthogonal, and symmetrizing over all r + s
+    slots divides by C(r+s, r). Derived from the network of fu2023.
+    """
+
+    def part(component: Component) -> float:
+        r, s = component.query_degree, component.key_degree
+        average = math.log(context_length) if s else 0.0
+        spread = float(log_binomial(r + s, r))
+        coefficient = log_network_coefficient(r + s, context_length)
+        return component.log_symmetric - spread - average - coefficient
+
+    return _summed(target, part)
+
+
+def _summed(target: Target, part: Any) -> tuple[float, tuple[Term, ...]]:
+    scale = 2 * log_of(target.scale)
+    return summed(
+        Term(f"degree ({each.query_degree}, {each.key_degree})", log_value=scale + part(each))
+        for each in target.components
+    )
+
+
+@dataclass(frozen=True)
+class TargetBound(Bound):
+    """A number that belongs to a target.
+
+    Args:
+        target: f*.
+    """
+
+    paper: ClassVar[str] = "R"
+    quantity: ClassVar[str] = "squared norm"
+    assumes: ClassVar[tuple[str, ...]] = (UNIT,)
+
+    target: Target
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "TargetBound":
+        """The target described by name; see `read_target`."""
+        return cls(read_target(settings), form=settings.form)
+
+
+@dataclass(frozen=True)
+class AttentionNorm(TargetBound):
+    """min E_W‖v(W)‖² ≤ Σ_rs ‖Sym f_rs‖²/κ_rs: the norm in the class of infinitely many heads
+
+    Printed (stated): B(f*) = Σ_k C_k Σ_{max(r,s)=k} ‖f_rs‖², C_k = max(k^{4.5}4^k, 1), up to an
+    absolute constant. The derived norm is at most 4.42 times that for every k ≤ 20.
+
+    >>> sample = Sample(n_samples=100, context_length=16)
+    >>> norm = AttentionNorm(Target.key_power(2))
+    >>> round(norm.evaluate(sample).value, 2)
+    12.87
+    >>> round(AttentionNorm(Target.key_power(2), form="printed").evaluate(sample).value)  # 2^8.5
+    362
+
+    Reference: fu2023, the expressivity theorem; sharp constants derived from the kernel.
+    """
+
+    name: ClassVar[str] = "R-norm-rfa"
+    title: ClassVar[str] = "norm of a target for random-feature attention"
+    statement: ClassVar[str] = (
+        "min E‖v(W)‖² ≤ Σ ‖Sym f_rs‖²/κ_rs; printed Σ C_k‖f_rs‖², C_k = k^4.5·4^k"
+    )
+    citation: ClassVar[str] = "expressivity theorem, fu2023"
+    printed_kind: ClassVar[Any] = "scaling"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The same at every sample: free of N and of n."""
+        log_value, terms = attention_terms(self.target, self.form)
+        notes = (STATED,) if self.form == "printed" else ()
+        return self.value(sample, log_value, terms, notes=notes)
+
+
+@dataclass(frozen=True)
+class NetworkNorm(TargetBound):
+    """B_MLP ≤ Σ_rs ‖Sym f_rs‖²/(C(r+s, r) N κ_{r+s}): the norm for random neurons on all tokens
+
+    N is the sample's ``context_length``.
+
+    >>> sample = Sample(n_samples=100, context_length=16)
+    >>> round(NetworkNorm(Target.key_power(2)).evaluate(sample).value)
+    254
+
+    Reference: derived from the network that fu2023 compares with.
+    """
+
+    name: ClassVar[str] = "R-norm-mlp"
+    title: ClassVar[str] = "norm of a target for a random-feature network"
+    statement: ClassVar[str] = "B_MLP ≤ Σ ‖Sym f_rs‖²/(C(r+s, r)·N·κ_{r+s}^MLP)"
+    citation: ClassVar[str] = "comparison with RFMLP (derived), fu2023"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """At the sample's context length."""
+        return self.value(sample, *network_terms(self.target, sample.context_length))
+
+
+@dataclass(frozen=True)
+class AttentionAdvantage(TargetBound):
+    """B_MLP/B_RFA: how many times more samples the network's bound asks for
+
+    About N^{p−1} for averages of even degree p, N^p for odd p ≥ 3. A ratio of two upper bounds.
+
+    >>> sample = Sample(n_samples=100, context_length=16)
+    >>> round(AttentionAdvantage(Target.key_power(2)).evaluate(sample).value, 1)    # 254.1/12.87
+    19.7
+
+    Reference: derived from the models of fu2023.
+    """
+
+    name: ClassVar[str] = "R-ratio-mlp"
+    title: ClassVar[str] = "samples of the network over samples of attention"
+    statement: ClassVar[str] = "B_MLP/B_RFA, about N^(p−1) for averages of even degree p"
+    citation: ClassVar[str] = "comparison with RFMLP (derived), fu2023"
+    quantity: ClassVar[str] = "ratio of sample sizes"
+    derived_kind: ClassVar[Any] = "scaling"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """At the sample's context length."""
+        network, _ = network_terms(self.target, sample.context_length)
+        attention, _ = attention_terms(self.target)
+        terms = (
+            Term("B_MLP", log_value=network),
+            Term("1/B_RFA", log_value=-attention),
+        )
+        return self.value(sample, network - attention, terms)

@@ -1,0 +1,220 @@
+"""The excess risk of random-feature attention with M heads, trained on n samples."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from finetti.bounds.base import norm_field
+from finetti.bounds.checks import check_count, check_positive, log_of
+from finetti.bounds.random_features.correlations import CorrelationTarget
+from finetti.bounds.random_features.heads import STATED, HeadsBound, log_rates
+from finetti.bounds.random_features.norms import attention_terms
+from finetti.bounds.random_features.reading import read_target
+from finetti.bounds.random_features.targets import Target
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.forms import Form
+from finetti.core.logspace import log_sum
+
+MOST_TERMS = 60
+
+
+@dataclass(frozen=True)
+class RandomFeatureClass:
+    """Attention with M random heads on tokens of dimension d, and how large its target is.
+
+    Args:
+        dimension: d.
+        n_heads: M.
+        target: f*; or
+        squared_norm: B, where it is known as a number.
+
+    >>> features = RandomFeatureClass(16, 1000, Target.key_power(2))
+    >>> round(math.exp(features.log_norm("derived")), 2)
+    12.87
+    """
+
+    dimension: int
+    n_heads: int
+    target: Target | None = None
+    squared_norm: float | None = norm_field(None)
+
+    def __post_init__(self) -> None:
+        owner = "RandomFeatureClass"
+        for name in ("dimension", "n_heads"):
+            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
+        if (self.target is None) == (self.squared_norm is None):
+            raise InputError("RandomFeatureClass takes a target or a squared_norm, one of them.")
+        if self.squared_norm is not None:
+            check_positive(self.squared_norm, "squared_norm", owner)
+
+    def log_norm(self, form: Form) -> float:
+        """log B: derived or as printed for the target, or as given."""
+        if self.target is not None:
+            return attention_terms(self.target, form)[0]
+        assert self.squared_norm is not None  # __post_init__ refused it
+        return math.log(self.squared_norm)
+
+    @classmethod
+    def from_weights(cls, module: Any) -> "RandomFeatureClass":
+        """The class of a trained RandomFeatureAttention: B = M Σ_m ‖v_m‖², since v_m = v(W_m)/M.
+
+        Args:
+            module: has ``values`` (M, d+1) or (M, d+1, d_out), ``activation`` "relu" and
+                ``mean_weights`` None.
+        """
+        values = getattr(module, "values", None)
+        if values is None or np.ndim(values) < 2:
+            raise UnsupportedError(
+                "Paper R bounds attention with random heads, as RandomFeatureAttention is, and "
+                f"this is a {type(module).__name__}. Nearest bound: S-cor-4.4, for trained heads."
+            )
+        if getattr(module, "activation", "relu") != "relu":
+            raise UnsupportedError(
+                f"R-thm-risk assumes ReLU weights divided by N, and these are {module.activation}. "
+                "Nearest bound: S-cor-4.4, for softmax heads."
+            )
+        if getattr(module, "mean_weights", None) is not None:
+            raise UnsupportedError(
+                "R-thm-risk assumes heads of mean zero. Nearest bound: R-thm-biased-risk, for a "
+                "function of correlations."
+            )
+        array = np.asarray(values, dtype=np.float64)
+        n_heads, width = array.shape[:2]
+        return cls(width - 1, n_heads, squared_norm=float(n_heads * np.sum(array**2)))
+
+
+@dataclass(frozen=True)
+class RandomFeatureRisk(HeadsBound):
+    """L(f̂) − L(f*) ≲ √B(f*) [√((log(dM)log(nNM) + log(1/δ))/n) + √((d² + log M)/(δM))]
+
+    For the empirical risk minimizer over Σ‖v_m‖ ≤ C√B, Σ‖v_m‖² ≤ CB/(δM), with M > 1/δ and
+    n > log(dM). Printed: B with the stated C_k; derived: with the sharp 1/κ_rs.
+
+    Args:
+        features: M, d and the target.
+
+    >>> bound = RandomFeatureRisk(RandomFeatureClass(4, 10_000, squared_norm=4.0))
+    >>> value = bound.evaluate(Sample(10_000, 16))
+    >>> [term.name for term in value.terms], round(math.exp(value.terms[1].log_value), 6)
+    (['samples', 'heads'], 0.449091)
+
+    Reference: the excess-risk theorem of fu2023.
+    """
+
+    name: ClassVar[str] = "R-thm-risk"
+    title: ClassVar[str] = "excess risk of random-feature attention"
+    statement: ClassVar[str] = (
+        "L(f̂) − L(f*) ≲ √B·[√((log(dM)·log(nNM) + log(1/δ))/n) + √((d² + log M)/(δM))]"
+    )
+    citation: ClassVar[str] = "excess-risk theorem, fu2023"
+    printed_kind: ClassVar[Any] = "scaling"
+
+    features: RandomFeatureClass
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "RandomFeatureRisk":
+        """``width`` is d, ``n_heads`` is M; the target by name, or ``squared_norm``."""
+        squared = settings.value("squared_norm")
+        target = read_target(settings) if squared is None else None
+        features = RandomFeatureClass(settings.width, settings.n_heads, target, squared)
+        return cls(features, form=settings.form)
+
+    @classmethod
+    def from_weights(cls, module: Any, **fields: Any) -> "RandomFeatureRisk":
+        """The bound for the class of a trained RandomFeatureAttention."""
+        return cls(RandomFeatureClass.from_weights(module), **fields)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """d and M."""
+        return self.features.dimension, self.features.n_heads
+
+    def with_heads(self, n_heads: int) -> "RandomFeatureRisk":
+        """The same with another number of heads."""
+        return replace(self, features=replace(self.features, n_heads=n_heads))
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """Up to an unknown constant."""
+        self.check_sizes(sample)
+        samples, heads = log_rates(*self.sizes, sample)
+        root = self.features.log_norm(self.form) / 2 + log_of(sample.loss_lipschitz)
+        log_value, terms = summed(
+            (Term("samples", log_value=root + samples), Term("heads", log_value=root + heads))
+        )
+        return self.value(sample, log_value, terms, notes=(STATED,))
+
+
+@dataclass(frozen=True)
+class BiasedRisk(HeadsBound):
+    """inf_L √B(f*, L) [√((log(dM)log(nNM) + log(1/δ))/n) + √((d² + log M)/(δM))] + ε_L‖F‖_∞‖β‖
+
+    B(f*, L) is the derived, d-free norm of `BiasedNorm`. The infimum is over L ≤ 60.
+
+    Args:
+        dimension: d.
+        n_heads: M.
+        target: a function of correlations.
+
+    >>> bound = BiasedRisk(4, 10_000, CorrelationTarget((0.0, 1.0)))
+    >>> value = bound.evaluate(Sample(10**6, 16))
+    >>> [term.name for term in value.terms]
+    ['samples', 'heads', 'truncation']
+
+    Reference: the theorem on biased random-feature attention of fu2023.
+    """
+
+    name: ClassVar[str] = "R-thm-biased-risk"
+    title: ClassVar[str] = "excess risk of biased random-feature attention"
+    statement: ClassVar[str] = (
+        "L(f̂) − L(f*) ≲ inf_L √B(f*,L)·[samples + heads] + ε_L‖F‖_∞, free of d but for the heads"
+    )
+    citation: ClassVar[str] = "theorem on biased attention, fu2023"
+    assumes: ClassVar[tuple[str, ...]] = (
+        *HeadsBound.assumes,
+        "the heads have the mean [[S,0],[0,0]]",
+    )
+
+    dimension: int
+    n_heads: int
+    target: CorrelationTarget
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.dimension, "dimension", "BiasedRisk")
+        check_count(self.n_heads, "n_heads", "BiasedRisk")
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "BiasedRisk":
+        """``width`` is d, ``n_heads`` is M; coefficients and target_norm by name."""
+        target = CorrelationTarget.from_settings(settings)
+        return cls(settings.width, settings.n_heads, target, form=settings.form)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """d and M."""
+        return self.dimension, self.n_heads
+
+    def with_heads(self, n_heads: int) -> "BiasedRisk":
+        """The same with another number of heads."""
+        return replace(self, n_heads=n_heads)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """Up to an unknown constant, at the best L."""
+        self.check_sizes(sample)
+        rates = log_rates(*self.sizes, sample)
+        slope = log_of(sample.loss_lipschitz)
+        found = []
+        for terms in range(1, MOST_TERMS + 1):
+            root = slope + self.target.log_norm(terms) / 2
+            truncation = slope + log_of(self.target.error(terms))
+            parts = root + rates[0], root + rates[1], truncation
+            found.append((float(log_sum(parts)), terms, parts))
+        _, terms, logs = min(found)
+        named = zip(("samples", "heads", "truncation"), logs, strict=True)
+        log_value, parts = summed(Term(name, log_value=log) for name, log in named)
+        return self.value(sample, log_value, parts, notes=(f"The best L is {terms}.", STATED))

@@ -1,0 +1,179 @@
+"""Targets of paper R: averages over the keys of a polynomial in the query and a key."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from finetti.bounds.base import norm_field
+from finetti.bounds.checks import check_norm, log_of
+from finetti.bounds.random_features.series import check_degree
+from finetti.bounds.random_features.tensors import squared_norms
+from finetti.core.errors import InputError, bad_argument
+from finetti.core.logspace import log_add, log_binomial
+
+
+@dataclass(frozen=True)
+class Component:
+    """f_rs of degree r in the query and s in the key, by the size of its coefficients.
+
+    Args:
+        query_degree, key_degree: r and s.
+        log_square: log ‖f_rs‖², as it is written down.
+        log_symmetric: log ‖Sym f_rs‖², symmetrized over the slots of the query and of the key.
+    """
+
+    query_degree: int
+    key_degree: int
+    log_square: float
+    log_symmetric: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """f*(x_{0:N}) = (1/N) Σ_i Σ_rs ⟨f_rs, x₀^{⊗r} ⊗ x_i^{⊗s}⟩, all tokens of length 1      fu2023
+
+    Args:
+        components: one `Component` per (r, s).
+        scale: multiplies all of them.
+
+    >>> square = Target.key_power(2, norm=3.0)
+    >>> round(math.exp(square.components[0].log_square), 9)
+    81.0
+    """
+
+    components: tuple[Component, ...]
+    scale: float = norm_field(1.0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", tuple(self.components))
+        degrees = [(each.query_degree, each.key_degree) for each in self.components]
+        if not degrees or len(set(degrees)) < len(degrees):
+            requirement = "at least one component, and one per pair of degrees"
+            raise bad_argument("components", "Target", requirement, degrees)
+        check_norm(self.scale, "scale", "Target")
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[tuple[int, int], Any]) -> "Target":
+        """From arrays f_rs with r + s axes of length d, the slots of the query first."""
+        components = []
+        for (r, s), tensor in tensors.items():
+            if np.ndim(tensor) != r + s:
+                requirement = f"arrays with r + s axes, {r + s} for degrees ({r}, {s})"
+                raise bad_argument("tensors", "Target", requirement, f"{np.ndim(tensor)} axes")
+            components.append(Component(r, s, *squared_norms(tensor, r)))
+        return cls(tuple(components))
+
+    @classmethod
+    def from_norms(cls, norms: Mapping[tuple[int, int], float]) -> "Target":
+        """From ‖f_rs‖ of tensors that are symmetric, or that are not known any better."""
+        components = []
+        for (r, s), norm in norms.items():
+            log_square = 2 * log_of(check_norm(norm, "norms", "Target"))
+            components.append(_component(r, s, log_square))
+        return cls(tuple(components))
+
+    @classmethod
+    def query_power(cls, degree: int, norm: float = 1.0) -> "Target":
+        """⟨b, x₀⟩^p with ‖b‖ = ``norm``."""
+        p = check_degree(degree, "degree", "Target.query_power")
+        return cls((_component(p, 0, 2 * p * log_of(norm)),))
+
+    @classmethod
+    def key_power(cls, degree: int, norm: float = 1.0) -> "Target":
+        """(1/N) Σ_i ⟨b, x_i⟩^p with ‖b‖ = ``norm``; its norm is free of N and d."""
+        p = check_degree(degree, "degree", "Target.key_power")
+        return cls((_component(0, p, 2 * p * log_of(norm)),))
+
+    @classmethod
+    def correlation_power(
+        cls, degree: int, *, dimension: int | None = None, matrix: Any = None
+    ) -> "Target":
+        """(1/N) Σ_i ⟨x₀, Sx_i⟩^p, S the ``matrix`` or the identity of a ``dimension``.
+
+        ‖f_pp‖² = ‖S‖_F^{2p}, and symmetrized h_p(σ₁², σ₂², …), the complete homogeneous symmetric
+        polynomial of the squared singular values: C(d+p−1, p) for S = I.
+        """
+        if (dimension is None) == (matrix is None):
+            raise InputError("Target.correlation_power takes a dimension or a matrix, one of them.")
+        p = check_degree(degree, "degree", "Target.correlation_power")
+        if dimension is not None:
+            return cls((_identity_component(p, 0, dimension, 0.0),))
+        singular = np.linalg.svd(np.asarray(matrix, dtype=np.float64), compute_uv=False)
+        logs = [2 * log_of(float(each)) for each in singular]
+        square = p * float(np.logaddexp.reduce(logs))
+        return cls((Component(p, p, square, log_complete_symmetric(p, logs)),))
+
+    @classmethod
+    def correlation_times_power(
+        cls, correlation_degree: int, key_degree: int, dimension: int, norm: float = 1.0
+    ) -> "Target":
+        """(1/N) Σ_i ⟨x₀, x_i⟩^q ⟨b, x_i⟩^p with ‖b‖ = ``norm``.
+
+        ‖f‖² = d^q‖b‖^{2p}, and symmetrized ‖b‖^{2p} C(d+p+q−1, q)/C(p+q, p).
+        """
+        owner = "Target.correlation_times_power"
+        q = check_degree(correlation_degree, "correlation_degree", owner)
+        p = check_degree(key_degree, "key_degree", owner)
+        return cls((_identity_component(q, p, dimension, 2 * p * log_of(norm)),))
+
+    @classmethod
+    def correlation_series(
+        cls, coefficients: Sequence[float], dimension: int, norm: float = 1.0
+    ) -> "Target":
+        """(1/N) Σ_i F(⟨x₀, x_i⟩)⟨β, x_i⟩ with F(t) = Σ_k a_k t^k and ‖β‖ = ``norm``."""
+        parts = [
+            _identity_component(k, 1, dimension, 2 * (log_of(abs(float(a))) + log_of(norm)))
+            for k, a in enumerate(coefficients)
+            if a
+        ]
+        return cls(tuple(parts))
+
+    @classmethod
+    def product(
+        cls, coefficients: Sequence[float], matrix_norm: float, key_norms: Sequence[float]
+    ) -> "Target":
+        """(1/N) Σ_i F(⟨x₀, Sx_i⟩)G(x_i), F(t) = Σ a_r t^r, G(x) = Σ ⟨g_s, x^{⊗s}⟩.
+
+        Args:
+            coefficients: a_r.
+            matrix_norm: ‖S‖_F.
+            key_norms: ‖g_s‖.
+        """
+        log_matrix = log_of(check_norm(matrix_norm, "matrix_norm", "Target.product"))
+        parts = []
+        for r, a in enumerate(coefficients):
+            for s, norm in enumerate(key_norms):
+                if a and norm:
+                    log_norm = log_of(abs(float(a))) + r * log_matrix + log_of(norm)
+                    parts.append(_component(r, r + s, 2 * log_norm))
+        return cls(tuple(parts))
+
+
+def log_complete_symmetric(degree: int, logs: Sequence[float]) -> float:
+    """log h_p(x₁, …, x_m) from log x_i: the sum of all monomials of degree p.
+
+    >>> round(math.exp(log_complete_symmetric(2, [0.0, math.log(2.0)])), 9)  # 1 + 2 + 4
+    7.0
+    """
+    found = np.full(degree + 1, -math.inf)
+    found[0] = 0.0
+    for each in logs:
+        for k in range(1, degree + 1):  # h_k(…, x) = h_k(…) + x·h_{k−1}(…, x)
+            found[k] = log_add(found[k], found[k - 1] + each)
+    return float(found[degree])
+
+
+def _component(r: int, s: int, log_square: float) -> Component:
+    r, s = check_degree(r, "query_degree", "Target"), check_degree(s, "key_degree", "Target")
+    log_square = 0.0 if math.isnan(log_square) else log_square  # 0·log 0: the empty product
+    return Component(r, s, log_square, log_square)
+
+
+def _identity_component(q: int, p: int, dimension: int, log_factor: float) -> Component:
+    d = check_degree(dimension, "dimension", "Target", least=1)
+    log_factor = 0.0 if math.isnan(log_factor) else log_factor
+    symmetric = float(log_binomial(d + p + q - 1, min(q, d + p - 1)) - log_binomial(p + q, p))
+    return Component(q, p + q, q * math.log(d) + log_factor, symmetric + log_factor)

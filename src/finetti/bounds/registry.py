@@ -1,0 +1,78 @@
+"""Finds the bounds: every final `Bound` of the subpackages of ``finetti.bounds``. No JAX."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import ModuleType
+
+from finetti.bounds.base import Bound
+from finetti.core.errors import FinettiError
+from finetti.show.card import Card, Table
+from finetti.show.shown import Shown
+
+_PAPERS = ("E", "S", "R", "")
+
+
+def _order(bound: type[Bound]) -> tuple[int, list[str | int]]:
+    parts = re.split(r"(\d+)", bound.name.lower())
+    return _PAPERS.index(bound.paper), [int(p) if p.isdigit() else p for p in parts]
+
+
+@dataclass(frozen=True)
+class Registry(Shown):
+    """All bounds, in the order of the papers."""
+
+    bounds: tuple[type[Bound], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", tuple(sorted(self.bounds, key=_order)))
+        names = [bound.name.lower() for bound in self.bounds]
+        for name in names:
+            if names.count(name) > 1:
+                raise FinettiError(f"Two bounds are called {name}. Rename one of them.")
+
+    def __iter__(self) -> Iterator[type[Bound]]:
+        return iter(self.bounds)
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    def get(self, name: str) -> type[Bound]:
+        """The bound of this name; upper and lower case do not matter."""
+        known = {bound.name.lower(): bound for bound in self.bounds}
+        wanted = name.strip().lower()
+        if wanted in known:
+            return known[wanted]
+        near = [known[each].name for each in get_close_matches(wanted, known, n=3, cutoff=0.5)]
+        advice = f"The nearest: {', '.join(near)}." if near else "See `finetti bound --list`."
+        raise FinettiError(f"There is no bound {name!r}. {advice}")
+
+    def __card__(self) -> Card:
+        columns = ("name", "statement", "quantity", "kind", "source")
+        rows = tuple((b.name, b.statement, b.quantity, b.derived_kind, b.citation) for b in self)
+        return Card(f"{len(self)} bounds", tables=(Table("", columns, rows),))
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        yield importlib.import_module(info.name)
+
+
+def load_bounds(package: str = "finetti.bounds") -> Registry:
+    """The final subclasses of `Bound` under ``package``, each where it is defined.
+
+    >>> load_bounds().get("S-thm-A.17").citation
+    'Theorem A.17, edelman2022'
+    """
+    found = []
+    for module in _modules(importlib.import_module(package)):
+        for member in vars(module).values():
+            if not (inspect.isclass(member) and issubclass(member, Bound)):
+                continue
+            if member.__module__ == module.__name__ and not inspect.isabstract(member):
+                found.append(member)
+    return Registry(tuple(found))

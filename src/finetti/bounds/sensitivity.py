@@ -1,0 +1,113 @@
+"""What 10 % more of each norm does to a bound."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from finetti.bounds.checks import exp_of
+from finetti.bounds.sample import Sample
+from finetti.core.errors import UnsupportedError
+from finetti.show.card import Card, Table
+from finetti.show.shown import Shown
+
+if TYPE_CHECKING:
+    from finetti.bounds.base import Bound
+
+FACTOR = 1.1
+_OF_SAMPLE = ("input_norm", "loss_lipschitz")
+_MOST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """One norm, and the log of what the value is multiplied by when it grows by 10 %."""
+
+    field: str
+    log_ratio: float
+
+    @property
+    def ratio(self) -> float:
+        """value after / value before."""
+        return exp_of(self.log_ratio)
+
+    @property
+    def exponent(self) -> float:
+        """The power with which the value grows in this norm, near here."""
+        return self.log_ratio / math.log(FACTOR)
+
+
+@dataclass(frozen=True)
+class Sensitivities(Shown):
+    """All norms of a bound, the most influential first.
+
+    ``refused`` are the norms with which the theorem no longer applies when they grow, and why.
+    """
+
+    rows: tuple[Sensitivity, ...]
+    refused: tuple[tuple[str, str], ...] = ()
+
+    def __iter__(self) -> Iterator[Sensitivity]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> Sensitivity:
+        return next(row for row in self.rows if row.field == name)
+
+    def __card__(self) -> Card:
+        rows = tuple((r.field, r.ratio, r.exponent) for r in self.rows[:_MOST_ROWS])
+        rest = len(self.rows) - len(rows)
+        notes = [f"{rest} more move it less."] if rest else []
+        notes += [f"{name} cannot grow: {reason}" for name, reason in self.refused]
+        columns = ("norm", "value × (norm + 10 %)", "local power")
+        return Card("Sensitivity", (), (Table("", columns, rows),), tuple(notes))
+
+
+def sensitivity(bound: "Bound", sample: Sample) -> Sensitivities:
+    """Evaluate again with every norm, one at a time, 10 % larger.
+
+    Norms are the fields made with `norm_field`, at any depth, and B_X and the loss's Lipschitz
+    constant of the sample.
+    """
+    before = bound.evaluate(sample).log_value
+    rows, refused = [], []
+    for path, changed, at in _variants(bound, sample):
+        try:
+            after = changed.evaluate(at).log_value
+        except UnsupportedError as error:
+            refused.append((path, str(error)))
+        else:
+            rows.append(Sensitivity(path, _change(before, after)))
+    rows.sort(key=lambda row: -abs(row.log_ratio))
+    return Sensitivities(tuple(rows), tuple(refused))
+
+
+def _variants(bound: "Bound", sample: Sample) -> "Iterator[tuple[str, Bound, Sample]]":
+    for path, changed in _grown(bound):
+        yield path, changed, sample
+    for name in _OF_SAMPLE:
+        larger = {name: FACTOR * getattr(sample, name)}
+        yield f"sample.{name}", bound, replace(sample, **larger)
+
+
+def _change(before: float, after: float) -> float:
+    # Rounding of the logarithm is no effect of the norm.
+    still = after == before or abs(after - before) < 1e-12 * max(1.0, abs(before))
+    return 0.0 if still else after - before
+
+
+def _grown(described: Any) -> Iterator[tuple[str, Any]]:
+    """Copies of a description with one norm larger, and the path of that norm."""
+    from finetti.bounds.base import NORM
+
+    for each in fields(described):
+        value = getattr(described, each.name)
+        if each.metadata.get(NORM) and value is not None:
+            yield each.name, replace(described, **{each.name: FACTOR * value})
+        elif is_dataclass(value):
+            for path, changed in _grown(value):
+                yield f"{each.name}.{path}", replace(described, **{each.name: changed})
+        elif isinstance(value, tuple) and value and all(is_dataclass(part) for part in value):
+            for index, part in enumerate(value):
+                for path, changed in _grown(part):
+                    parts = (*value[:index], changed, *value[index + 1 :])
+                    yield f"{each.name}[{index}].{path}", replace(described, **{each.name: parts})

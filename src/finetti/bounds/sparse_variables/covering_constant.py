@@ -1,0 +1,64 @@
+"""Lemma 2.2: the generalization gap of a class with log N_∞(ε) ≤ C_F/ε²."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from finetti.bounds.base import Bound, norm_field, require_bounded_loss
+from finetti.bounds.checks import check_norm, log_of
+from finetti.bounds.covering.dudley import dudley_closed, signed_dudley_printed
+from finetti.bounds.covering.generalization import gap_terms, printed_gap
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Kind
+
+
+@dataclass(frozen=True)
+class CoveringConstantGap(Bound):
+    """2L·A·min(1, 12(1 + log(x/3))/x) + 3b√(log(3/δ)/2m),  x = A√(m/C_F)      Lemma 2.2
+
+    A class with log N_∞(ε) ≤ C_F/ε² and outputs of size at most A (A.2–A.5, edelman2022).
+    Printed: 4L√(C_F/m)(1 + log x) + 2b√(log(1/δ)/2m), negative for small x (errata 12 and 13).
+
+    Args:
+        covering_constant: C_F.
+        output_range: A.
+        two_sided: bound |gap|; False: log(2/δ) in place of log(3/δ).
+
+    >>> sample = Sample(n_samples=10**6, context_length=1)
+    >>> value = CoveringConstantGap(covering_constant=1.0).evaluate(sample)
+    >>> round(value.value, 9)     # 0.024(1 + log(1000/3)) + 0.003√(log 60 / 2)
+    0.167711815
+    """
+
+    name: ClassVar[str] = "S-lemma-2.2"
+    title: ClassVar[str] = "from a covering number to the generalization gap"
+    statement: ClassVar[str] = "log N_∞ ≤ C_F/ε² gives a gap of order √(C_F/m) log m"
+    citation: ClassVar[str] = "Lemma 2.2, edelman2022"
+    paper: ClassVar[str] = "S"
+    quantity: ClassVar[str] = "generalization gap"
+    printed_kind: ClassVar[Kind | None] = "scaling"
+
+    covering_constant: float = norm_field(1.0)
+    output_range: float = norm_field(1.0)
+    two_sided: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("covering_constant", "output_range"):
+            check_norm(getattr(self, name), name, type(self).__name__)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """The gap: complexity and confidence."""
+        require_bounded_loss(self, sample, "none: every bound of this room needs one.")
+        logs = (log_of(self.covering_constant), log_of(self.output_range), sample.log_samples)
+        if self.form == "printed":
+            return printed_gap(self, sample, *signed_dudley_printed(*logs))
+        terms = gap_terms(dudley_closed(*logs), sample, two_sided=self.two_sided)
+        return self.value(sample, *terms)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "CoveringConstantGap":
+        """``covering_constant`` and ``output_range`` in the norms."""
+        return cls(
+            settings.norm("covering_constant"), settings.norm("output_range"), form=settings.form
+        )

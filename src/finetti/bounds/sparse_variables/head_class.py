@@ -1,0 +1,187 @@
+"""Descriptions of one attention head and of several that are added (Section 3.2, A.5)."""
+
+import abc
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from finetti.bounds.base import norm_field
+from finetti.bounds.checks import log_of
+from finetti.bounds.covering.composition import Composition, Matrix
+from finetti.bounds.sample import Sample
+from finetti.bounds.sparse_variables import measure
+from finetti.bounds.sparse_variables.sizes import Norms, SizedClass
+from finetti.core.errors import bad_argument
+from finetti.core.forms import Form
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadNorms(Norms):
+    """The norms of one head σ(softmax(zᵀW_QW_KᵀXᵀ)XW_V)W_C.
+
+    Args:
+        value_norm: B_V, the spectral norm of W_V.
+        value_column_norm: B_V^∞, the largest COLUMN norm of W_V (erratum 9).
+        score_row_norm: B_QK^∞, the largest ROW norm of W_QK = W_QW_Kᵀ (erratum 9).
+        out_lipschitz: L_out: L_σ, times the spectral norm of W_C where there is one (not trained).
+    """
+
+    value_norm: float = norm_field(1.0)
+    value_column_norm: float = norm_field(1.0)
+    score_row_norm: float = norm_field(1.0)
+    out_lipschitz: float = norm_field(1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionClass(SizedClass):
+    """What a head and a layer of heads have in common; sizes and positions as in `SizedClass`.
+
+    Args:
+        query_norm: B_τ, the length of the query; None for self-attention, where it is a token.
+        class_token: whether a token [CLS] is added, so that there are T + 1 tokens.
+        readout_norm: B_w of a readout wᵀy; None: the output is the vector y.
+        readout_trained: whether w is trained.
+    """
+
+    query_norm: float | None = norm_field(None)
+    class_token: bool = False
+    readout_norm: float | None = norm_field(None)
+    readout_trained: bool = True
+
+    @property
+    @abc.abstractmethod
+    def each(self) -> tuple[HeadNorms, ...]:
+        """The norms of every head."""
+
+    @property
+    @abc.abstractmethod
+    def printed_constant(self) -> float:
+        """What stands before B_QK^∞B_V in print: 1 in Corollary 4.4, 2 in A.12 (erratum 1)."""
+
+    @property
+    def scalar(self) -> bool:
+        """Whether there is a readout."""
+        return self.readout_norm is not None
+
+    def log_points(self, sample: Sample) -> float:
+        """log N of the tokens: mT, or m(T + 1) with [CLS]."""
+        return sample.log_samples + log_of(sample.context_length + self.class_token)
+
+    def log_range(self, sample: Sample) -> float:
+        """log of B_w Σ_h L_out B_V B_X: outputs are no longer than their largest value vector."""
+        total = math.fsum(head.out_lipschitz * head.value_norm for head in self.each)
+        readout = 1.0 if self.readout_norm is None else self.readout_norm
+        return log_of(total) + log_of(self.token_norm(sample)) + log_of(readout)
+
+    def log_costs(self, head: HeadNorms, sample: Sample, form: Form) -> tuple[float, float]:
+        """log c_V and log c_QK of Corollary 4.4.
+
+        c_V = k L_σ B_V^∞ B_X,  c_QK = C d L_σ B_V B_QK^∞ B_X² B_τ; printed: c_QK lacks B_X B_τ, and
+        the constant is 1, or 2 in A.12 (erratum 1).
+        """
+        token = log_of(self.token_norm(sample))
+        common = log_of(head.out_lipschitz) + token
+        value = math.log(self.columns) + common + log_of(head.value_column_norm)
+        score = (
+            math.log(self.width) + common + log_of(head.value_norm) + log_of(head.score_row_norm)
+        )
+        if form == "printed":
+            return value, score + log_of(self.printed_constant)
+        query = token if self.query_norm is None else log_of(self.query_norm + self.position_norm)
+        return value, score + token + query + log_of(self.constant)
+
+    def composition(self, sample: Sample, form: Form) -> Composition:
+        """W_V and W_QK of every head, and w."""
+        points = self.log_points(sample)
+        readout = 0.0 if self.readout_norm is None else log_of(self.readout_norm)
+        matrices = []
+        for index, head in enumerate(self.each, start=1):
+            value, score = (cost + readout for cost in self.log_costs(head, sample, form))
+            mark = f" of head {index}" if len(self.each) > 1 else ""
+            matrices.append(Matrix(f"W_V{mark}", None, value, self.columns, points))
+            matrices.append(Matrix(f"W_QK{mark}", None, score, self.width, points))
+        if self.readout_norm is not None and self.readout_trained:
+            cost = self.log_range(sample)
+            matrices.append(Matrix("w", None, cost, 1, sample.log_samples))
+        return Composition(tuple(matrices))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadClass(AttentionClass, HeadNorms):
+    """All heads with these norms (Corollary 4.4, edelman2022).
+
+    The norms are those of `HeadNorms`, the rest of `AttentionClass`.
+
+    >>> head = HeadClass(width=8, value_norm=0.9, value_column_norm=0.7, score_row_norm=0.8)
+    >>> head.head_dimension, head.out_lipschitz
+    (8, 1.0)
+    """
+
+    @property
+    def each(self) -> tuple[HeadNorms, ...]:
+        """This head."""
+        return (self,)
+
+    @property
+    def printed_constant(self) -> float:
+        """1."""
+        return 1.0
+
+    @classmethod
+    def from_weights(cls, weights: Any, **assumptions: Any) -> "HeadClass":
+        """The smallest class that contains a given head.
+
+        Args:
+            weights: a `Head`, a `ProjectedLayer`, or a mapping with the arrays ``query_weights``,
+                ``key_weights`` (or ``score_matrix``), ``value_weights`` and, if there are any,
+                ``output_weights`` and ``activation_lipschitz``.
+            assumptions: the other fields, as ``readout_norm``.
+
+        >>> import numpy as np
+        >>> arrays = {name: np.eye(3) for name in ("query_weights", "key_weights")}
+        >>> head = HeadClass.from_weights({**arrays, "value_weights": 2 * np.ones((3, 2))})
+        >>> head.width, head.head_dimension, round(head.value_norm, 6), head.score_row_norm
+        (3, 2, 4.898979, 1.0)
+        """
+        found = measure.head(weights, cls.__name__)
+        return cls(**found.sizes, **found.norms, **assumptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiHeadClass(AttentionClass):
+    """All sums of heads with these norms (A.5, edelman2022).
+
+    Args:
+        heads: the norms of each head.
+    """
+
+    heads: tuple[HeadNorms, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", tuple(self.heads))
+        if not self.heads or not all(isinstance(head, HeadNorms) for head in self.heads):
+            raise bad_argument("heads", "MultiHeadClass", "one HeadNorms per head", self.heads)
+        super().__post_init__()
+
+    @property
+    def each(self) -> tuple[HeadNorms, ...]:
+        """The heads."""
+        return self.heads
+
+    @property
+    def printed_constant(self) -> float:
+        """2."""
+        return 2.0
+
+    @classmethod
+    def from_weights(cls, weights: Any, **assumptions: Any) -> "MultiHeadClass":
+        """The smallest class that contains given heads.
+
+        Args:
+            weights: a `MultiHead`, `ConcatenatedHeads` or `SelfAttention`, or a mapping as in
+                `HeadClass.from_weights` whose arrays have the heads as their first axis.
+            assumptions: the other fields.
+        """
+        found = measure.heads(weights, cls.__name__)
+        norms = tuple(HeadNorms(**head.norms) for head in found)
+        return cls(heads=norms, **found[0].sizes, **assumptions)

@@ -1,0 +1,124 @@
+"""Theorem 4.2: the error of a head, shared between its scores and its values at its best."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy import optimize
+
+from finetti.attention.lipschitz.edelman_constants import softmax_constant
+from finetti.bounds.base import Bound
+from finetti.bounds.checks import check_positive, log_of
+from finetti.bounds.covering.composed import log_log_points
+from finetti.bounds.covering.linear import log_log_matrix_cover
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.sparse_variables.head import head_class
+from finetti.bounds.sparse_variables.head_class import HeadClass
+from finetti.bounds.value import BoundValue, Kind, Term, summed
+from finetti.core.errors import bad_argument
+from finetti.core.logspace import log_add
+
+
+@dataclass(frozen=True)
+class HeadSplit(Bound):
+    """min over α of log N(F_Score; αε/(C L_out B_in B_X)) + log N(F_in; (1−α)ε/L_out)
+
+    Theorem 4.2, edelman2022, with both covers by Lemma 4.5 and the minimum taken numerically;
+    Corollary 4.4 takes α = c_QK^{2/3}/γ instead, the best for the leading part (Lemma A.8), so it
+    is never smaller. Printed: the same with C = 2, a scaling quantity.
+
+    Args:
+        functions: a `HeadClass` with a vector as output.
+        resolution: ε.
+
+    >>> from finetti.bounds.sparse_variables import HeadCovering
+    >>> head = HeadClass(width=8, value_norm=.9, value_column_norm=.7, score_row_norm=.8)
+    >>> sample = Sample(n_samples=1000, context_length=50)
+    >>> split, closed = (each(head, 0.3).evaluate(sample) for each in (HeadSplit, HeadCovering))
+    >>> 0.999 < split.value / closed.value <= 1
+    True
+    """
+
+    name: ClassVar[str] = "S-thm-4.2"
+    title: ClassVar[str] = "the capacity of a head from those of its scores and values"
+    statement: ClassVar[str] = (
+        "log N_∞ of a head ≤ min over α of those of its scores and its values"
+    )
+    citation: ClassVar[str] = "Theorem 4.2, edelman2022"
+    paper: ClassVar[str] = "S"
+    quantity: ClassVar[str] = "log covering number"
+    printed_kind: ClassVar[Kind | None] = "scaling"
+
+    functions: HeadClass
+    resolution: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.resolution, "resolution", "HeadSplit")
+        self.functions.check(self)
+        if self.functions.scalar:
+            advice = "S-cor-4.4 has the readout."
+            raise bad_argument("functions", "HeadSplit", "without readout_norm", "one", advice)
+
+    def parts(self, log_share: float, log_rest: float, sample: Sample) -> tuple[float, float]:
+        """log log N of the scores at α and of the values at 1 − α, for log α and log(1 − α)."""
+        head = self.functions
+        token = log_of(head.token_norm(sample))
+        query = token if head.query_norm is None else log_of(head.query_norm + head.position_norm)
+        constant = head.norm_lipschitz
+        if constant is None:
+            constant = softmax_constant(self.form)
+        log_resolution = math.log(self.resolution) - log_of(head.out_lipschitz)
+        multiplier = log_of(constant) + log_of(head.value_norm) + token + query
+        covers = (
+            (log_of(head.score_row_norm), head.width, log_resolution - multiplier + log_share),
+            (log_of(head.value_column_norm), head.columns, log_resolution + log_rest),
+        )
+        if self.form == "printed":
+            points = log_log_points(sample)
+            return tuple(  # pyright: ignore[reportReturnType]
+                2 * (norm + math.log(outputs) + token - resolution) + points
+                for norm, outputs, resolution in covers
+            )
+        points = head.log_points(sample)
+        return tuple(  # pyright: ignore[reportReturnType]
+            log_log_matrix_cover(norm, math.log(outputs), token, resolution, points)
+            for norm, outputs, resolution in covers
+        )
+
+    def best_share(self, sample: Sample) -> float:
+        """log(α/(1 − α)) at the minimum: around Lemma A.8's, which is the leading part's."""
+        value, score = self.functions.log_costs(self.functions, sample, "derived")
+        if math.isinf(value) or math.isinf(score):
+            return 700.0 if math.isinf(value) else -700.0
+        center = (score - value) * 2 / 3
+
+        def total(logit: float) -> float:
+            shares = -np.logaddexp(0.0, -logit), -np.logaddexp(0.0, logit)
+            return float(log_add(*self.parts(*shares, sample)))
+
+        found = optimize.minimize_scalar(
+            total, bounds=(center - 3, center + 3), method="bounded", options={"xatol": 1e-10}
+        )
+        # The ceilings make small steps, between which the search may end a little above.
+        return min((center, float(found.x)), key=total)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """log N_∞ at the best α, and the two parts."""
+        logit = self.best_share(sample)
+        shares = -float(np.logaddexp(0.0, -logit)), -float(np.logaddexp(0.0, logit))
+        score, value = self.parts(*shares, sample)
+        terms = (
+            Term("log covering number", None, "W_QK", score),
+            Term("log covering number", None, "W_V", value),
+        )
+        note = f"The scores get the part α = {math.exp(shares[0]):.4g} of the error."
+        return self.value(sample, *summed(terms), notes=(note, *self.functions.notes()))
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "HeadSplit":
+        """One head."""
+        head = head_class(cls, settings, scalar=False)
+        return cls(head, settings.resolution, form=settings.form)

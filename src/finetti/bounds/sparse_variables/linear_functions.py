@@ -1,0 +1,175 @@
+"""Lemma A.10 and Lemma 4.5: the capacity of linear functions, from which the rest is composed."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
+from finetti.bounds.covering.linear import (
+    best_refined_cover,
+    log_log_matrix_cover,
+    log_log_vector_cover,
+)
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.value import BoundValue, Kind, Term
+from finetti.core.errors import bad_argument
+
+
+@dataclass(frozen=True)
+class LinearCovering(Bound):
+    """What the three lemmas share: a norm of the weights, ε, and N = mT points of length B_X."""
+
+    quantity: ClassVar[str] = "log covering number"
+    paper: ClassVar[str] = "S"
+
+    weight_norm: float = norm_field(1.0)
+    resolution: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_norm(self.weight_norm, "weight_norm", type(self).__name__)
+        check_positive(self.resolution, "resolution", type(self).__name__)
+
+    def logs(self, sample: Sample) -> tuple[float, float, float]:
+        """log B_X, log ε, log N."""
+        points = sample.log_samples + sample.log_context
+        return log_of(sample.input_norm), math.log(self.resolution), points
+
+
+@dataclass(frozen=True)
+class VectorCovering(LinearCovering):
+    """log N_∞ ≤ 36 (B₁²B₂²/ε²) log(2⌈4B₁B₂/ε + 2⌉N + 1)                  Lemma A.10, edelman2022
+
+    The class {x ↦ vᵀx, ‖v‖ ≤ B₁} on N = mT points of length at most B₂ = B_X (Zhang 2002, Thm 4).
+
+    Args:
+        weight_norm: B₁.
+        resolution: ε.
+
+    >>> value = VectorCovering(1.0, 0.1).evaluate(Sample(n_samples=100, context_length=100))
+    >>> round(value.value, 6)
+    49108.170101
+    """
+
+    name: ClassVar[str] = "S-lemma-A.10"
+    title: ClassVar[str] = "the capacity of a linear functional"
+    statement: ClassVar[str] = "log N_∞ of x ↦ vᵀx: 36(B₁B_X/ε)² and a logarithm of the points"
+    citation: ClassVar[str] = "Lemma A.10, edelman2022"
+    printed_kind: ClassVar[Kind | None] = "upper_bound"
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """log N_∞."""
+        log_value = log_log_vector_cover(log_of(self.weight_norm), *self.logs(sample))
+        return self.value(
+            sample, log_value, (Term("log covering number", None, "v", log_value, 1.0),)
+        )
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "VectorCovering":
+        """``weight_norm`` in the norms."""
+        return cls(settings.norm("weight_norm"), settings.resolution, form=settings.form)
+
+
+@dataclass(frozen=True)
+class MatrixCovering(LinearCovering):
+    """log N_∞ ≤ 36 (d₂B_∞B_X/ε)² log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1)             Lemma 4.5, edelman2022
+
+    The class {x ↦ Wᵀx, ‖W‖_{2,∞} ≤ B_∞}. Printed: (d₂B_∞B_X)²/ε² · log N, a scaling quantity.
+
+    Args:
+        weight_norm: B_∞, the largest column norm of W.
+        resolution: ε.
+        outputs: d₂, the number of columns.
+
+    >>> sample = Sample(n_samples=1000, context_length=50, input_norm=1.5)
+    >>> round(MatrixCovering(0.7, 0.1, outputs=8).evaluate(sample).value, 5)
+    4142674.82713
+    """
+
+    name: ClassVar[str] = "S-lemma-4.5"
+    title: ClassVar[str] = "the capacity of a linear map, by its columns"
+    statement: ClassVar[str] = "log N_∞ of x ↦ Wᵀx with columns of length ≤ B_∞: 36(d₂B_∞B_X/ε)²"
+    citation: ClassVar[str] = "Lemma 4.5, edelman2022"
+    printed_kind: ClassVar[Kind | None] = "scaling"
+
+    outputs: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.outputs, "outputs", type(self).__name__)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """log N_∞."""
+        log_input, log_resolution, log_points = self.logs(sample)
+        log_norm, log_outputs = log_of(self.weight_norm), math.log(self.outputs)
+        if self.form == "printed":
+            log_ratio = log_outputs + log_norm + log_input - log_resolution
+            log_value = 2 * log_ratio + log_of(log_points)
+        else:
+            log_value = log_log_matrix_cover(
+                log_norm, log_outputs, log_input, log_resolution, log_points
+            )
+        return self.value(
+            sample, log_value, (Term("log covering number", None, "W", log_value, 1.0),)
+        )
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "MatrixCovering":
+        """``weight_norm`` in the norms; the width is the number of columns."""
+        return cls(
+            settings.norm("weight_norm"), settings.resolution, settings.width, form=settings.form
+        )
+
+
+@dataclass(frozen=True)
+class RefinedMatrixCovering(LinearCovering):
+    """log N_∞ ≤ log C(n+d₂, d₂) + 36(1+d₂/n)²(B₁B_X/ε)² log(…N + 1), the best n = d₂2^j
+
+    The class {x ↦ Wᵀx, ‖W‖_{2,1} ≤ B₁}: what the proof of Lemma 4.5, edelman2022, gives when the
+    column budgets are rounded up (erratum 8). Without the factor d₂² of `MatrixCovering`.
+
+    Args:
+        weight_norm: B₁, the sum of the column norms of W.
+        resolution: ε.
+        outputs: d₂, the number of columns.
+        budget: n; None takes the best.
+
+    >>> sample = Sample(n_samples=1000, context_length=50, input_norm=1.5)
+    >>> round(RefinedMatrixCovering(2.0, 0.1, outputs=8, budget=8).evaluate(sample).value, 5)
+    2166523.87668
+    """
+
+    name: ClassVar[str] = "S-lemma-4.5-refined"
+    title: ClassVar[str] = "the capacity of a linear map, by the sum of its columns"
+    statement: ClassVar[str] = "log N_∞ of x ↦ Wᵀx with ‖W‖_{2,1} ≤ B₁: about 36(B₁B_X/ε)²"
+    citation: ClassVar[str] = "Lemma 4.5 refined, edelman2022"
+
+    outputs: int = 1
+    budget: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.outputs, "outputs", type(self).__name__)
+        if self.budget is not None:
+            check_count(self.budget, "budget", type(self).__name__)
+            if self.budget > 2**100:
+                raise bad_argument("budget", type(self).__name__, "at most 2^100", self.budget)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """log N_∞."""
+        log_norm = log_of(self.weight_norm)
+        budgets = None if self.budget is None else (self.budget,)
+        log_value, best = best_refined_cover(log_norm, self.outputs, *self.logs(sample), budgets)
+        term = Term("log covering number", None, "W", log_value, 1.0)
+        return self.value(
+            sample, log_value, (term,), notes=(f"The columns share n = {best} units.",)
+        )
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "RefinedMatrixCovering":
+        """``weight_norm`` in the norms; the width is the number of columns."""
+        if settings.form == "printed":
+            return cls(form="printed")  # refused: there is none
+        return cls(settings.norm("weight_norm"), settings.resolution, settings.width)

@@ -1,0 +1,161 @@
+"""Norms measured on weights: arrays, or any network that calls its arrays by the same names."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.norms import max_column_norm, max_row_norm, spectral
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Sizes and norms by the names of the descriptions' fields."""
+
+    sizes: dict[str, int]
+    norms: dict[str, float]
+
+
+def _part(weights: Any, name: str) -> Any:
+    """An array or a part by name, of a mapping or of a network; None where there is none."""
+    return weights.get(name) if isinstance(weights, Mapping) else getattr(weights, name, None)
+
+
+def _array(weights: Any, name: str, owner: str, rank: int) -> NDArray[np.float64]:
+    value = _part(weights, name)
+    if value is None:
+        advice = "Give a network of `finetti.attention`, or a mapping of arrays."
+        raise bad_argument(
+            "weights", owner, f"weights with `{name}`", type(weights).__name__, advice
+        )
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim != rank:
+        raise bad_argument(name, owner, f"an array of {rank} axes", f"shape {array.shape}")
+    return array
+
+
+def _scale(weights: Any, owner: str) -> float:
+    """What multiplies the scores; attention that is not softmax has no bound here."""
+    attention = _part(weights, "attention")
+    if attention is None:
+        return 1.0
+    if type(attention).__name__ != "Softmax":
+        raise UnsupportedError(
+            f"{owner} measures softmax heads, and these are {type(attention).__name__}. Nearest "
+            "bound: those of paper E (RBF scores), see `finetti bound --list`."
+        )
+    return float(attention.scale)
+
+
+def _steepness(weights: Any) -> float:
+    given = _part(weights, "activation_lipschitz")
+    if given is not None:
+        return float(given)
+    activation = _part(weights, "activation")
+    return 1.0 if activation is None else float(activation.lipschitz)
+
+
+def _score_matrix(weights: Any, owner: str, rank: int) -> NDArray[np.float64]:
+    if _part(weights, "score_matrix") is not None:
+        return _scale(weights, owner) * _array(weights, "score_matrix", owner, rank)
+    queries = _array(weights, "query_weights", owner, rank)
+    keys = _array(weights, "key_weights", owner, rank)
+    return _scale(weights, owner) * (queries @ np.swapaxes(keys, -1, -2))
+
+
+def _measured(
+    scores: NDArray[np.float64],
+    values: NDArray[np.float64],
+    outputs: NDArray[np.float64] | None,
+    steepness: float,
+) -> Measured:
+    out = steepness * (1.0 if outputs is None else float(spectral(outputs)))
+    return Measured(
+        {"width": scores.shape[1], "head_dimension": values.shape[1]},
+        {
+            "value_norm": float(spectral(values)),
+            "value_column_norm": float(max_column_norm(values)),
+            "score_row_norm": float(max_row_norm(scores)),
+            "out_lipschitz": out,
+        },
+    )
+
+
+def head(weights: Any, owner: str) -> Measured:
+    """One head."""
+    score, phi_in, phi_out = (_part(weights, name) for name in ("score", "phi_in", "phi_out"))
+    if score is not None and hasattr(score, "matrix") and hasattr(phi_in, "weights"):
+        matrix = np.asarray(score.matrix, dtype=np.float64)
+        values = np.asarray(phi_in.weights, dtype=np.float64)
+        found = _measured(matrix, values, None, float(phi_out.lipschitz))
+        # φ_in may have an activation of its own; the values' norms grow with its constant.
+        inner = float(phi_in.activation.lipschitz)
+        norms = {
+            name: value * (inner if name.startswith("value") else 1.0)
+            for name, value in found.norms.items()
+        }
+        return Measured(found.sizes, norms)
+    outputs = _part(weights, "output_weights")
+    return _measured(
+        _score_matrix(weights, owner, 2),
+        _array(weights, "value_weights", owner, 2),
+        None if outputs is None else _array(weights, "output_weights", owner, 2),
+        _steepness(weights),
+    )
+
+
+def heads(weights: Any, owner: str) -> tuple[Measured, ...]:
+    """Several heads, whose arrays have the heads as their first axis."""
+    inside = _part(weights, "heads")
+    if inside is not None and hasattr(inside, "query_weights"):  # SelfAttention
+        weights = inside
+    if hasattr(weights, "summed"):  # ConcatenatedHeads
+        weights = weights.summed()
+    scores = _score_matrix(weights, owner, 3)
+    values = _array(weights, "value_weights", owner, 3)
+    given = _part(weights, "output_weights")
+    outputs = None if given is None else _array(weights, "output_weights", owner, 3)
+    steepness = _steepness(weights)
+    return tuple(
+        _measured(scores[h], values[h], None if outputs is None else outputs[h], steepness)
+        for h in range(len(values))
+    )
+
+
+def layers(weights: Any, owner: str) -> tuple[Measured, ...]:
+    """The layers of a deep network, each with W_C as a trained matrix."""
+    found = weights if isinstance(weights, Sequence) else _part(weights, "layers")
+    if found is None or not len(found):
+        raise bad_argument("weights", owner, "a network with layers, or a list", type(weights))
+    measured = []
+    for layer in found:
+        if _part(layer, "feed_forward") is not None:
+            raise UnsupportedError(
+                f"{owner} assumes that tokens are projected onto the unit ball, and this network "
+                "has feed-forward parts and skips instead. Nearest bound: E-thm-C.4."
+            )
+        outputs = _array(layer, "output_weights", owner, 2)
+        scores, values = _score_matrix(layer, owner, 2), _array(layer, "value_weights", owner, 2)
+        norms = {
+            "output_norm": float(spectral(outputs)),
+            "value_norm": float(spectral(values)),
+            "score_norm": float(spectral(scores)),
+            "output_column_norm": float(max_column_norm(outputs)),
+            "value_column_norm": float(max_column_norm(values)),
+            "score_row_norm": float(max_row_norm(scores)),
+        }
+        sizes = {
+            "width": max(*scores.shape, outputs.shape[1]),
+            "head_dimension": values.shape[1],
+        }
+        measured.append(Measured(sizes, norms))
+    return tuple(measured)
+
+
+def steepest(weights: Any) -> float:
+    """L_σ: the largest of the layers' activations."""
+    found = weights if isinstance(weights, Sequence) else _part(weights, "layers")
+    return max(_steepness(layer) for layer in found)

@@ -1,0 +1,203 @@
+"""The description of a deep network between projections onto the unit ball ((4.3), A.17)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from finetti.attention.lipschitz.edelman_constants import (
+    layer_constant,
+    layer_radii,
+    softmax_constant,
+)
+from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.checks import log_of
+from finetti.bounds.covering.composition import Composition, Matrix
+from finetti.bounds.covering.function_class import Normalization, check_word
+from finetti.bounds.sample import Sample
+from finetti.bounds.sparse_variables import measure
+from finetti.bounds.sparse_variables.sizes import Norms, SizedClass
+from finetti.core.errors import InputError, bad_argument
+from finetti.core.forms import Form, check_form
+
+
+def log_amplifications(log_factors: Sequence[float], form: Form = "derived") -> tuple[float, ...]:
+    """`finetti.attention.lipschitz.amplifications` of logarithms: A_i = Π_{j>i} p_j, any depth.
+
+    Printed: α_i = Π_{j<i} p_j (erratum 2).
+
+    >>> [round(math.exp(each), 9) for each in log_amplifications([math.log(p) for p in (2, 3, 5)])]
+    [15.0, 5.0, 1.0]
+    """
+    check_form(form, "log_amplifications")
+    ordered = list(log_factors) if form == "printed" else list(reversed(log_factors))
+    totals = [0.0]
+    for factor in ordered[:-1]:
+        totals.append(totals[-1] + factor)
+    return tuple(totals if form == "printed" else reversed(totals))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNorms(Norms):
+    """The norms of one layer Π(σ(Π(f(g; W)))W_C).
+
+    Args:
+        output_norm, value_norm, score_norm: B_C, B_V, B_QK, spectral norms of W_C, W_V, W_QW_Kᵀ.
+        output_column_norm: B_C^∞, the largest column norm of W_C.
+        value_column_norm: B_V^∞, the largest column norm of W_V.
+        score_row_norm: B_QK^∞, the largest row norm of W_QW_Kᵀ (erratum 9).
+    """
+
+    output_norm: float = norm_field(1.0)
+    value_norm: float = norm_field(1.0)
+    score_norm: float = norm_field(1.0)
+    output_column_norm: float = norm_field(1.0)
+    value_column_norm: float = norm_field(1.0)
+    score_row_norm: float = norm_field(1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerClass(SizedClass):
+    """All networks of L projected layers with these norms and a trained readout of [CLS].
+
+    Sizes and positions are those of `SizedClass`.
+
+    Args:
+        layers: the norms of each layer.
+        activation_lipschitz: L_σ.
+        readout_norm: B_w.
+        normalization: "ball": tokens are projected onto the unit ball; anything else is refused.
+    """
+
+    layers: tuple[LayerNorms, ...]
+    activation_lipschitz: float = norm_field(1.0)
+    readout_norm: float = norm_field(1.0)
+    normalization: Normalization = "ball"
+
+    def __post_init__(self) -> None:
+        owner = "TransformerClass"
+        object.__setattr__(self, "layers", tuple(self.layers))
+        if not self.layers or not all(isinstance(each, LayerNorms) for each in self.layers):
+            raise bad_argument("layers", owner, "one LayerNorms per layer", self.layers)
+        check_word(self.normalization, ("ball", "layer_norm", "none"), "normalization", owner)
+        super().__post_init__()
+
+    def check(self, bound: Bound) -> None:
+        """Projections onto the ball, no trained positions."""
+        if self.normalization == "layer_norm":
+            raise bound.refuse(
+                "a projection of the tokens onto the unit ball, and `normalization` is "
+                "'layer_norm', which is only max|gain|/√ε-Lipschitz (erratum 7)",
+                "parameter-count-gap, with a `lipschitz` constant of your own.",
+            )
+        if self.normalization == "none":
+            raise bound.refuse(
+                "a projection of the tokens onto the unit ball, and `normalization` is 'none'",
+                "E-thm-C.4 for any depth, or S-cor-4.4 for one layer.",
+            )
+        super().check(bound)
+
+    @property
+    def scalar(self) -> bool:
+        """Always: [CLS] is read by w."""
+        return True
+
+    def radii(self, sample: Sample) -> tuple[float, ...]:
+        """r_1, …, r_{L+1}: how long the tokens are before each layer, and after the last."""
+        return _radii(self, self.token_norm(sample))
+
+    def log_factors(self, sample: Sample, form: Form = "derived") -> tuple[float, ...]:
+        """log p_i = log L_σB_CB_V(1 + 2C·B_QK r_i²), what layer i multiplies a deviation by."""
+        constant = 1.0 if form == "printed" else self.constant
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            factors = [
+                float(
+                    layer_constant(
+                        self.activation_lipschitz,
+                        layer.output_norm,
+                        layer.value_norm,
+                        constant * layer.score_norm,
+                        np.float64(radius),
+                        form,
+                    )
+                )
+                for layer, radius in zip(self.layers, self.radii(sample)[:-1], strict=True)
+            ]
+        if not all(math.isfinite(factor) for factor in factors):
+            raise InputError(
+                "The norms of a layer and its tokens multiply to more than 1.8e308. Rescale them."
+            )
+        return tuple(map(log_of, factors))
+
+    def log_range(self, sample: Sample) -> float:
+        """log B_w r_{L+1}."""
+        return log_of(self.readout_norm) + log_of(self.radii(sample)[-1])
+
+    def composition(self, sample: Sample, form: Form) -> Composition:
+        """W_C, W_QK and W_V of every layer, and w (Theorem A.17, edelman2022).
+
+        c_C = B_wA_i d L_σ q_i B_C^∞, c_QK = B_wA_i C d L_σB_CB_VB_QK^∞ r_i³,
+        c_V = B_wA_i k L_σB_CB_V^∞ r_i, c_w = B_w r_{L+1}.
+        Printed: α_i for A_i, no B_w (erratum 2), r = q = 1 and no L_σ in c_C (erratum 10), C = 2.
+        """
+        printed = form == "printed"
+        points = sample.log_samples + log_of(sample.context_length + 1)
+        radii = self.radii(sample)
+        steep, readout = log_of(self.activation_lipschitz), log_of(self.readout_norm)
+        constant = softmax_constant("printed") if printed else self.constant
+        amplified = log_amplifications(self.log_factors(sample, form), form)
+        last = readout if printed else self.log_range(sample)
+        matrices = [Matrix("w", None, last, 1, sample.log_samples)]
+        log_d, log_k = math.log(self.width), math.log(self.columns)
+        for i, (layer, radius, factor) in enumerate(
+            zip(self.layers, radii[:-1], amplified, strict=True), start=1
+        ):
+            log_r = 0.0 if printed else log_of(radius)
+            inside = 0.0 if printed else min(0.0, log_of(layer.value_norm) + log_r)
+            carried = factor if printed else factor + readout
+            through = carried + steep + log_of(layer.output_norm)
+            output = carried + log_d + inside + log_of(layer.output_column_norm)
+            score = through + log_d + log_of(layer.value_norm) + log_of(layer.score_row_norm)
+            value = through + log_k + log_of(layer.value_column_norm) + log_r
+            matrices += [
+                Matrix("W_C", i, output if printed else output + steep, self.width, points),
+                Matrix("W_QK", i, score + log_of(constant) + 3 * log_r, self.width, points),
+                Matrix("W_V", i, value, self.columns, points),
+            ]
+        return Composition(tuple(matrices))
+
+    @classmethod
+    def from_weights(
+        cls, weights: Any, readout: Any = None, **assumptions: Any
+    ) -> "TransformerClass":
+        """The smallest class that contains a given network.
+
+        Args:
+            weights: a `ProjectedTransformer`, or a list of mappings with ``query_weights``,
+                ``key_weights``, ``value_weights``, ``output_weights`` and perhaps
+                ``activation_lipschitz``.
+            readout: w, a vector or a `TokenReadout`; B_w = 1 without it.
+            assumptions: the other fields.
+        """
+        found = measure.layers(weights, cls.__name__)
+        sizes = {
+            name: max(layer.sizes[name] for layer in found) for name in ("width", "head_dimension")
+        }
+        layers = tuple(LayerNorms(**layer.norms) for layer in found)
+        fields: dict[str, Any] = {"activation_lipschitz": measure.steepest(weights), **sizes}
+        if readout is not None:
+            vector = np.asarray(getattr(readout, "weights", readout), dtype=np.float64)
+            fields["readout_norm"] = float(np.linalg.norm(vector))
+        return cls(layers=layers, **{**fields, **assumptions})
+
+
+@lru_cache(maxsize=16)
+def _radii(network: TransformerClass, first: float) -> tuple[float, ...]:
+    """Every part of a value asks for them, and a deep network has many."""
+    outputs = [layer.output_norm for layer in network.layers]
+    values = [layer.value_norm for layer in network.layers]
+    radii = layer_radii(first, network.activation_lipschitz, outputs, values)
+    return tuple(map(float, radii))

@@ -1,0 +1,117 @@
+"""Theorem 4.6: a deep Transformer with one bound for all its spectral and column norms."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from finetti.attention.lipschitz.edelman_constants import layer_constant
+from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
+from finetti.bounds.covering.composed import log_log_points
+from finetti.bounds.covering.composition import Composition, Matrix
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import Settings
+from finetti.bounds.sparse_variables.reading import refuse_heads
+from finetti.bounds.value import BoundValue, Kind, Term
+
+
+@dataclass(frozen=True)
+class UniformTransformer(Bound):
+    """(C₂L_σ)^{O(L)} · B_X²B_w²d²C_∞²/ε² · log(mT), for B_X ≤ 1          Theorem 4.6, edelman2022
+
+    Derived: Theorem A.17 with each of its 3L + 1 costs replaced by the largest possible,
+    B_wB_X·d·C_∞·P^L with P = L_σC₂²(1 + 2C₂) and C₂, L_σ ≥ 1: an upper bound with all constants.
+    Norms of 1 give 3 per layer, not 1 (erratum 11). Printed: any B_X, and an exponent that the
+    paper leaves open, here ``depth_exponent``·L.
+
+    Args:
+        n_layers: L.
+        width: d, at least the head dimension.
+        spectral_norm: C₂, for W_C, W_V and W_QK of all layers.
+        column_norm: C_∞, for the columns of W_C and W_V and the rows of W_QK.
+        activation_lipschitz: L_σ.
+        readout_norm: B_w.
+        resolution: ε.
+        depth_exponent: of the printed form; P² ≤ 9(C₂L_σ)⁶ suggests 6.
+
+    >>> bound = UniformTransformer(n_layers=2, width=8, form="printed")
+    >>> value = bound.evaluate(Sample(n_samples=100, context_length=100))
+    >>> round(value.value, 6) == round(8**2 / 0.1**2 * math.log(1e4), 6)
+    True
+    """
+
+    name: ClassVar[str] = "S-thm-4.6"
+    title: ClassVar[str] = "the capacity of a deep Transformer, by two norms"
+    statement: ClassVar[str] = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(mT)"
+    citation: ClassVar[str] = "Theorem 4.6, edelman2022"
+    paper: ClassVar[str] = "S"
+    quantity: ClassVar[str] = "log covering number"
+    assumes: ClassVar[tuple[str, ...]] = (
+        "tokens are projected onto the unit ball between and inside the layers",
+        "tokens of length at most 1, and heads no wider than they",
+    )
+    printed_kind: ClassVar[Kind | None] = "scaling"
+
+    n_layers: int
+    width: int
+    spectral_norm: float = norm_field(1.0)
+    column_norm: float = norm_field(1.0)
+    activation_lipschitz: float = norm_field(1.0)
+    readout_norm: float = norm_field(1.0)
+    resolution: float = 0.1
+    depth_exponent: float = 6.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        owner = "UniformTransformer"
+        check_count(self.n_layers, "n_layers", owner)
+        check_count(self.width, "width", owner)
+        for name in ("spectral_norm", "column_norm", "activation_lipschitz", "readout_norm"):
+            check_norm(getattr(self, name), name, owner)
+        check_positive(self.resolution, "resolution", owner)
+        check_norm(self.depth_exponent, "depth_exponent", owner)
+
+    def evaluate(self, sample: Sample) -> BoundValue:
+        """log N_∞; its factors."""
+        common = [
+            Term("input norm", log_value=log_of(sample.input_norm)),
+            Term("readout norm", log_value=log_of(self.readout_norm)),
+            Term("width", log_value=math.log(self.width)),
+            Term("column norm", log_value=log_of(self.column_norm)),
+        ]
+        if self.form == "printed":
+            depth = self.depth_exponent * self.n_layers
+            grown = depth * (log_of(self.spectral_norm) + log_of(self.activation_lipschitz))
+            squares = 2 * (sum(term.log_value for term in common) - math.log(self.resolution))
+            total = grown + squares + log_log_points(sample)
+            return self.value(sample, total, (Term("depth", log_value=grown / 2), *common))
+        if sample.input_norm > 1:
+            raise self.refuse(
+                f"tokens of length at most 1, and input_norm is {sample.input_norm:g}: B_X² is "
+                "wrong there (erratum 10)",
+                "S-thm-A.17.",
+            )
+        steep, size = max(1.0, self.activation_lipschitz), max(1.0, self.spectral_norm)
+        grown = self.n_layers * math.log(layer_constant(steep, size, size, size))
+        cost = grown + sum(term.log_value for term in common)
+        points = sample.log_samples + log_of(sample.context_length + 1)
+        parts = (Matrix("any", None, cost, 1, points),) * (3 * self.n_layers + 1)
+        total = Composition(parts).log_log_cover(math.log(self.resolution))
+        return self.value(sample, total, (Term("depth", log_value=grown), *common))
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "UniformTransformer":
+        """Any number of layers of one head."""
+        refuse_heads(cls, settings, "E-thm-C.4, or S-lemma-A.12 for one layer")
+        spectral_norm = settings.norm("spectral_norm")
+        return cls(
+            n_layers=settings.n_layers,
+            width=settings.width,
+            spectral_norm=spectral_norm,
+            column_norm=settings.norm("column_norm", spectral_norm),
+            activation_lipschitz=settings.norm("activation_lipschitz"),
+            readout_norm=settings.norm("readout_norm"),
+            resolution=settings.resolution,
+            depth_exponent=settings.norm("depth_exponent", 6.0),
+            form=settings.form,
+        )

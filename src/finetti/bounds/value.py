@@ -1,0 +1,217 @@
+"""What a bound gives: a number in log space that explains itself."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from finetti.bounds.checks import check_norm, exp_of, log_of
+from finetti.core.errors import UnsupportedError
+from finetti.core.forms import Form
+from finetti.core.logspace import log_sum
+from finetti.show.card import Card, Table
+from finetti.show.numbers import format_number
+from finetti.show.shown import Shown
+
+Kind = Literal["scaling", "upper_bound"]
+KINDS = {
+    "scaling": "scaling quantity: constants are left out, only ratios mean something",
+    "upper_bound": "upper bound: all constants and logarithms are kept",
+}
+# Held against the loss: larger than the loss itself, they say nothing.
+OF_THE_LOSS = ("generalization gap", "risk", "excess risk")
+_MOST_TERMS = 12
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of a value: which factor, of which layer (from 1), of which matrix.
+
+    ``share`` is its part of the sum, in [0, 1]; None for the factor of a product.
+    """
+
+    name: str
+    layer: int | None = None
+    matrix: str | None = None
+    log_value: float = -math.inf
+    share: float | None = None
+
+    @property
+    def value(self) -> float:
+        """e^log_value; ∞ where that is too large to write."""
+        return exp_of(self.log_value)
+
+
+def summed(terms: Iterable[Term]) -> tuple[float, tuple[Term, ...]]:
+    """The log of the sum of ``terms``, and the terms with their shares.
+
+    >>> total, terms = summed([Term("a", log_value=0.0), Term("b", log_value=math.log(3))])
+    >>> round(math.exp(total), 9), [round(term.share, 9) for term in terms]
+    (4.0, [0.25, 0.75])
+    """
+    terms = tuple(terms)
+    total = float(log_sum([term.log_value for term in terms]))
+    return total, tuple(
+        Term(
+            term.name,
+            term.layer,
+            term.matrix,
+            term.log_value,
+            0.0 if total == -math.inf else math.exp(term.log_value - total),
+        )
+        for term in terms
+    )
+
+
+@dataclass(frozen=True)
+class BoundValue(Shown):
+    """The value of a bound at a sample, and where it comes from.
+
+    Args:
+        log_value: the logarithm of the (absolute) value; finite where the value itself overflows.
+        terms: its parts.
+        citation: theorem and paper.
+        form: derived or printed.
+        kind: scaling or upper_bound.
+        quantity: what it is a bound of; only equal quantities can be compared.
+        assumptions: what has to be true.
+        vacuous: whether it exceeds what is trivially true; None where nothing is trivial.
+        sign: −1 where a printed formula is negative.
+        notes: what a reader should know of this value.
+        count: the value itself where it is a whole number, of any size (samples, heads).
+
+    >>> value = BoundValue(math.log(3.0), (), "Lemma 1, someone", "derived", "upper_bound", "gap")
+    >>> round(value.value, 9), BoundValue(1e4, (), "", "derived", "upper_bound", "gap").value
+    (3.0, inf)
+    """
+
+    log_value: float
+    terms: tuple[Term, ...]
+    citation: str
+    form: Form
+    kind: Kind
+    quantity: str
+    assumptions: tuple[str, ...] = ()
+    vacuous: bool | None = None
+    sign: int = 1
+    notes: tuple[str, ...] = ()
+    count: int | None = None
+
+    @property
+    def value(self) -> float:
+        """The number; ∞ where it is too large to write, never an error."""
+        if self.count is not None and self.log_value < 700:
+            return float(self.count)
+        return self.sign * exp_of(self.log_value)
+
+    @property
+    def text(self) -> str:
+        """The number as people read it, also where no float holds it.
+
+        >>> BoundValue(1e4, (), "", "derived", "upper_bound", "gap").text
+        '10^4343'
+        """
+        if self.log_value > 700:
+            power = self.log_value / math.log(10)
+            return f"{'-' if self.sign < 0 else ''}10^{format_number(power)}"
+        small = self.count is not None and self.count < 10**7
+        return str(self.count) if small else format_number(self.value)
+
+    def beside(self, measured: float) -> "Comparison":
+        """This value next to what was measured of the same quantity."""
+        if self.quantity not in OF_THE_LOSS:
+            raise UnsupportedError(
+                f"A {self.quantity} is not measured on data, so nothing can be put beside it. "
+                f"Take a bound of one of: {', '.join(OF_THE_LOSS)}."
+            )
+        return Comparison(self, check_norm(measured, "measured", "BoundValue.beside"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: ``value`` is None where it is too large for a float."""
+        value = self.value
+        return {
+            "value": value if math.isfinite(value) else None,
+            "log_value": self.log_value if math.isfinite(self.log_value) else None,
+            "sign": self.sign,
+            "count": self.count if (self.count or 0) < 2**53 else None,
+            "quantity": self.quantity,
+            "kind": self.kind,
+            "form": self.form,
+            "citation": self.citation,
+            "vacuous": self.vacuous,
+            "assumptions": list(self.assumptions),
+            "notes": list(self.notes),
+            "terms": [
+                {
+                    "name": term.name,
+                    "layer": term.layer,
+                    "matrix": term.matrix,
+                    "log_value": term.log_value if math.isfinite(term.log_value) else None,
+                    "share": term.share,
+                }
+                for term in self.terms
+            ],
+        }
+
+    def __card__(self) -> Card:
+        fields = [
+            (self.quantity, self.text),
+            ("logarithm", self.log_value),
+            ("source", self.citation),
+            ("form", self.form),
+            ("kind", KINDS[self.kind]),
+        ]
+        if self.vacuous is not None:
+            said = "yes: it exceeds the largest possible loss" if self.vacuous else "no"
+            fields.append(("vacuous", said))
+        fields += [("assumes", each) for each in self.assumptions]
+        tables = (self._table(),) if self.terms else ()
+        return Card(
+            f"{self.citation.split(',')[0]}: {self.quantity}", tuple(fields), tables, self.notes
+        )
+
+    def _table(self) -> Table:
+        ordered = sorted(self.terms, key=lambda term: -term.log_value)
+        shown, rest = ordered[:_MOST_TERMS], ordered[_MOST_TERMS:]
+        rows = [(t.name, t.layer, t.matrix, t.log_value, _percent(t.share)) for t in shown]
+        if rest:
+            log_rest = float(log_sum([term.log_value for term in rest]))
+            share = [t.share for t in rest if t.share is not None]
+            rows.append((f"{len(rest)} more", None, None, log_rest, _percent(sum(share))))
+        return Table(
+            "Terms, largest first", ("term", "layer", "matrix", "log", "share"), tuple(rows)
+        )
+
+
+@dataclass(frozen=True)
+class Comparison(Shown):
+    """A bound next to a measured value of the same quantity."""
+
+    bound: BoundValue
+    measured: float
+
+    @property
+    def log_ratio(self) -> float:
+        """log(bound / measured): how far the bound is above."""
+        return self.bound.log_value - log_of(self.measured)
+
+    @property
+    def obeyed(self) -> bool | None:
+        """measured ≤ bound; None for a scaling quantity, which bounds nothing by itself."""
+        return self.measured <= self.bound.value if self.bound.kind == "upper_bound" else None
+
+    def __card__(self) -> Card:
+        ratio = self.log_ratio
+        times = format_number(exp_of(ratio)) if ratio < 700 else f"10^{ratio / math.log(10):.4g}"
+        fields = (
+            (f"measured {self.bound.quantity}", self.measured),
+            ("bound", self.bound.text),
+            ("bound / measured", times),
+            ("obeyed", self.obeyed),
+            ("source", self.bound.citation),
+        )
+        return Card(f"{self.bound.quantity}, bounded and measured", fields)
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.3g} %"

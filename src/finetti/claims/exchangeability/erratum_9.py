@@ -1,0 +1,27 @@
+"""Erratum 9: (4 + H)D²T does not count all parameters."""
+
+from finetti.bounds import exchangeability as bounds
+from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_most
+
+
+def run(context: Context) -> Evidence:
+    """Eight heads that are as wide as the tokens, d = d_σ = d_p = 64."""
+    network = bounds.FullTransformer.uniform(64, 64, n_heads=8, head_dimension=64)
+    printed = bounds.TransformerCovering(network, form="printed").n_dimensions
+    derived = bounds.TransformerCovering(network).n_dimensions
+    return Evidence(
+        (at_most("parameters of the network", network.n_parameters, printed),),
+        note=f"The derived bound counts {derived}.",
+    )
+
+
+CLAIM = Claim(
+    id="E-erratum-9",
+    title="printed: (4 + H)D²T dimensions for any head",
+    statement="A network with H heads and D = max{d, d_σ, d_p} has at most (4 + H)D²T parameters.",
+    paper="E",
+    label="Lemma C.8",
+    run=run,
+    expected=Verdict.FAILS,
+    erratum="H(2dd_p + d²) ≤ (2 + H)D² needs d_pH ≤ D, as in d = d_pH.",
+)

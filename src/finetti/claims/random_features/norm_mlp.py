@@ -1,0 +1,65 @@
+"""The norm of a target for random neurons, and how it grows with the number of keys."""
+
+import math
+
+from finetti import attention, show
+from finetti.bounds import Sample
+from finetti.bounds import random_features as bounds
+from finetti.claims.claim import Claim, Context, Evidence, at_least, at_most, within
+from finetti.claims.random_features.interpolation import draw_contexts, interpolant_norm
+from finetti.claims.random_features.norm_rfa import targets
+
+LENGTH = 2
+LENGTHS = (10**3, 10**4, 10**5, 10**6)
+POWERS = {1: 0, 2: 1, 3: 3, 4: 3}  # degree p of the average → exponent of N
+
+
+def run(context: Context) -> Evidence:
+    """Interpolation norms with two keys against B_MLP; exponents of B_MLP/B_RFA in N."""
+    rng = context.generator(CLAIM.id)
+    contexts = draw_contexts(rng, context.pick(quick=600, paper=2_500), LENGTH)
+    kernel = attention.InfiniteMLPKernel(contexts[0].shape[1], LENGTH)
+    shares = []
+    for values, target in targets(*contexts).values():
+        bound = bounds.NetworkNorm(target).evaluate(Sample(1, LENGTH)).value
+        shares.append(interpolant_norm(kernel, *contexts[:2], values) / bound)
+    measurements = [
+        at_most("largest interpolation norm / B_MLP", max(shares), 1.0),
+        at_least("largest of them (the bound is not idle)", max(shares), 0.3),
+    ]
+    records = []
+    for degree, power in POWERS.items():
+        bound = bounds.AttentionAdvantage(bounds.Target.key_power(degree))
+        logs = [bound.evaluate(Sample(1, length)).log_value for length in LENGTHS]
+        slope = (logs[-1] - logs[-2]) / math.log(LENGTHS[-1] / LENGTHS[-2])
+        measurements.append(
+            within(f"power of N at degree {degree}", slope, power - 0.01, power + 0.01)
+        )
+        records += [
+            {"keys": length, "ratio": math.exp(log), "degree": f"p = {degree}"}
+            for length, log in zip(LENGTHS, logs, strict=True)
+        ]
+    chart = show.line_chart(
+        records,
+        x="keys",
+        y="ratio",
+        color="degree",
+        log_x=True,
+        log_y=True,
+        title="Samples of the network over samples of attention",
+        x_title="keys N",
+        y_title="B_MLP / B_RFA",
+    )
+    return Evidence(tuple(measurements), charts=(chart,))
+
+
+CLAIM = Claim(
+    id="R-norm-mlp",
+    title="averages cost a network powers of N",
+    statement="For (1/N)Σ_i⟨b,x_i⟩^p the norm for random neurons on all tokens exceeds that for "
+    "attention by N^{p−1} for p = 1 and even p, and by N^p for odd p ≥ 3. Derived; a ratio of "
+    "upper bounds.",
+    paper="R",
+    label="comparison with RFMLP (stated; derived)",
+    run=run,
+)

@@ -1,0 +1,46 @@
+"""``finetti export``: the results of a study as a file for other programs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from finetti.cli.options import Debug
+from finetti.cli.studies import Place, ScaleName, StoreFile, StudySeed, private_stdout, study_at
+from finetti.core.errors import InputError
+
+
+def export(
+    place: Place,
+    form: Annotated[
+        str, typer.Option("--format", metavar="csv|parquet|json|latex", help="What to write.")
+    ] = "csv",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to; stdout by default.")
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Add ids, times, traces and provenance.")
+    ] = False,
+    store: StoreFile = None,
+    scale: ScaleName = None,
+    seed: StudySeed = None,
+    debug: Debug = False,
+) -> None:
+    """Write the stored trials: parameters, replicate, state, metrics, reason of failure."""
+    from finetti.studies.export import Format, export_table, write_file
+    from finetti.studies.table import store_table
+
+    if form not in tuple(Format):
+        raise InputError(f"--format must be one of {', '.join(Format)}. Got {form!r} instead.")
+    if form == Format.PARQUET and out is None:
+        raise InputError("Parquet is not text. Say where to write it with --out FILE.")
+    study = study_at(place, scale, seed, store)
+    with private_stdout():
+        table = store_table(place, details) if study is None else study.table(details)
+    content = export_table(table, Format(form))
+    if out is None:
+        sys.stdout.write(content.decode())
+    else:
+        write_file(content, out)
+        typer.echo(f"{len(table)} trials written to {out}", err=True)

@@ -1,0 +1,122 @@
+"""``finetti run``: run what a study has left to do."""
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from finetti.cli.console import make_console
+from finetti.cli.options import Debug, Json, Quiet
+from finetti.cli.reproduce import INTERRUPTED
+from finetti.cli.studies import ScaleName, StoreFile, StudySeed, Wait, private_stdout
+from finetti.core.errors import InputError
+
+if TYPE_CHECKING:
+    from finetti.studies.study import Study
+    from finetti.studies.summary import Summary
+
+
+def run(
+    spec: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count trials and cohorts, estimate the time.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run failed trials again.")
+    ] = False,
+    executor: Annotated[
+        str, typer.Option("--executor", metavar="local|inline", help="A child process, or this.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Dask workers on this machine.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="ADDRESS", help="Dask at tcp://…, or scheduler.json."),
+    ] = None,
+    store: StoreFile = None,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", metavar="S", help="Seconds per trial.")
+    ] = None,
+    memory_limit: Annotated[
+        float | None, typer.Option("--memory-limit", metavar="GB", help="Gigabytes per worker.")
+    ] = None,
+    scale: ScaleName = None,
+    seed: StudySeed = None,
+    wait: Wait = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run the trials that have no result yet. Exit code 0 only if every trial is done."""
+    from finetti.studies.executors.choose import choose_executor
+    from finetti.studies.study import Study
+    from finetti.studies.summary import StudyInterrupted
+
+    if spec.suffix.lower() == ".sqlite":
+        raise InputError(f"{spec} is a store. Give the study.toml that it belongs to.")
+    study = Study.from_toml(spec, scale=scale, seed=seed, store=store)
+    chosen = choose_executor(executor, workers, cluster)
+    options = {
+        "retry_failed": retry_failed,
+        "time_limit": time_limit,
+        "memory_limit": memory_limit,
+    }
+    if dry_run:
+        with private_stdout():
+            found = study.estimate(workers=workers or 1, **options)
+        if as_json:
+            typer.echo(json.dumps({**vars(found), "duration": found.duration}, indent=1))
+        else:
+            make_console().print(found)
+        return
+    # Schedulers of clusters end jobs with SIGTERM: as clean, and as resumable, as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    people = make_console(stderr=as_json)
+    try:
+        with private_stdout():
+            summary = study.run(
+                chosen,
+                wait=wait,
+                quiet=quiet,
+                on_wait=lambda sentence: typer.echo(sentence, err=True),
+                **options,
+            )
+    except StudyInterrupted as interruption:
+        summary = interruption.summary
+    except KeyboardInterrupt:
+        typer.echo("Stopped before the first trial: run the same command again.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        typer.echo(json.dumps(summary.to_dict(), indent=1))
+    people.print(_sentence(summary), soft_wrap=True)
+    if summary.failed and not quiet:
+        _show_failures(study, people)
+    if summary.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(1 if summary.failed else 0)
+
+
+def _sentence(summary: "Summary") -> Any:
+    from rich.text import Text
+
+    from finetti.show.numbers import format_duration
+
+    text = f"{summary.done} of {summary.trials} trials done"
+    text += f", {summary.failed} failed" if summary.failed else ""
+    text += f" ({summary.ran} in this run, {format_duration(summary.seconds)})."
+    if summary.interrupted:
+        text += f" Stopped with {summary.pending} left: run the same command again to continue."
+    elif summary.failed:
+        text += " Try the failed ones again with --retry-failed."
+    text += f" Results: {summary.store}"
+    return Text(text, style="bold green" if summary.done == summary.trials else "bold red")
+
+
+def _show_failures(study: "Study", people: Any) -> None:
+    from finetti.show.card import Table
+    from finetti.show.terminal import renderable_table
+
+    people.print(renderable_table(Table("", ("reason", "trials"), study.status().failures)))

@@ -1,0 +1,48 @@
+"""What the commands of studies share: a study or a store on the command line, and its options."""
+
+import sys
+from contextlib import AbstractContextManager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finetti.core.errors import InputError
+
+if TYPE_CHECKING:
+    from finetti.studies.study import Study
+
+Place = Annotated[
+    Path, typer.Argument(metavar="STUDY", help="A study.toml, or a store (study.sqlite).")
+]
+StoreFile = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="FILE", help="The results; beside the study by default."),
+]
+ScaleName = Annotated[
+    str | None, typer.Option("--scale", metavar="NAME", help="A preset of the study.")
+]
+StudySeed = Annotated[
+    int | None, typer.Option("--seed", min=0, help="In the place of the study's own seed.")
+]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait for another process that writes to the store.")
+]
+
+
+def study_at(
+    place: Path, scale: str | None, seed: int | None, store: Path | None
+) -> "Study | None":
+    """The study in ``place``; None if it is a store."""
+    from finetti.studies.study import Study
+
+    if place.suffix.lower() == ".toml":
+        return Study.from_toml(place, scale=scale, seed=seed, store=store)
+    if (scale, seed, store) != (None, None, None):
+        raise InputError("--scale, --seed and --store go with a study.toml, not with a store.")
+    return None
+
+
+def private_stdout() -> AbstractContextManager[object]:
+    """Around anything that may load a user's kind: stdout is for results only."""
+    return redirect_stdout(sys.stderr)

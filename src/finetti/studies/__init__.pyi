@@ -1,0 +1,14 @@
+from .kinds import CohortKind as CohortKind
+from .kinds import Kind as Kind
+from .kinds import TrialKind as TrialKind
+from .limits import Limits as Limits
+from .merge import Merged as Merged
+from .merge import merge_stores as merge_stores
+from .outcome import Outcome as Outcome
+from .outcome import Result as Result
+from .spec import StudySpec as StudySpec
+from .study import Study as Study
+from .summary import StudyInterrupted as StudyInterrupted
+from .summary import Summary as Summary
+from .table import store_table as store_table
+from .trial import Trial as Trial

@@ -1,0 +1,72 @@
+"""Disks and what can go wrong with them: full, read-only, shared over a network, corrupt."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from finetti.core.errors import FinettiError
+
+# Several machines may see such a disk, and SQLite's write-ahead log needs the memory of one.
+NETWORK = ("nfs", "cifs", "smb", "afs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p")
+NETWORK_ANYWHERE = ("sshfs", "s3fs", "gcsfuse", "rclone", "juicefs", "davfs", "orangefs", "pvfs")
+SAFE = "What is stored so far is safe."
+
+
+def file_system(path: Path) -> str:
+    """The type of the file system that holds ``path``, in lower case; empty if unknown."""
+    import psutil
+
+    best, kind = -1, ""
+    place = path.resolve()
+    for partition in psutil.disk_partitions(all=True):
+        mount = Path(partition.mountpoint)
+        if (place == mount or mount in place.parents) and len(mount.parts) >= best:
+            best, kind = len(mount.parts), partition.fstype.lower()
+    return kind
+
+
+def on_network(path: Path) -> bool:
+    """Whether ``path`` stands on a disk that other machines may share."""
+    kind = file_system(path)
+    return kind.startswith(NETWORK) or any(name in kind for name in NETWORK_ANYWHERE)
+
+
+@contextmanager
+def plain_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors about ``path`` into sentences that say what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise FinettiError(_sentence(path, error)) from error
+
+
+def damaged(path: Path, details: object) -> FinettiError:
+    """The error for a file that cannot be trusted."""
+    return FinettiError(
+        f"{path} is damaged or is not a store ({details}). It is left as it is. "
+        "Move it away, or save what can be read with `sqlite3 FILE .recover`."
+    )
+
+
+def _sentence(path: Path, error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return f"The disk of {path} is full. {SAFE} Free some space and start again."
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return (
+            f"{path} cannot be written: it is read-only. {SAFE} "
+            "Choose another place with --store, or change the permissions."
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return (
+            f"{path} cannot be opened: the folder is missing, read-only, or not a folder. "
+            "Choose another place with --store."
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return str(damaged(path, error))
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"{path} is being written by another process. Try again when it has ended."
+    if code == sqlite3.SQLITE_IOERR:
+        return f"The disk of {path} does not work ({error}). {SAFE} Check it and start again."
+    return f"The store {path} cannot be used: {error}. {SAFE}"

@@ -1,0 +1,131 @@
+"""The coordinator: cohorts to the executor, outcomes to the store, troubles to their cause."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from finetti.core.errors import FinettiError
+from finetti.studies.executors.base import Cohort, Executor, Report, Trouble
+from finetti.studies.outcome import DONE, Outcome, failed
+from finetti.studies.plan import Plan
+from finetti.studies.provenance import worker_provenance
+from finetti.studies.store import Store
+from finetti.studies.trial import Trial
+
+PATIENCE = 0.5  # seconds between two looks at the executor
+MOST_LOSSES = 3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run is: trials stored by it, of them failed, and what it is doing."""
+
+    stored: int
+    failed: int
+    activity: str
+
+
+class Engine:
+    """Runs the trials of a plan and stores what comes out. The only writer of the store."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        executor: Executor,
+        extra: dict[str, Any] | None = None,
+        on_change: Callable[[Standing], None] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.store = store
+        self.executor = executor
+        self.extra = extra or {}
+        self.on_change = on_change or (lambda standing: None)
+        self.stored = self.failures = 0
+        self.urgent: deque[Cohort] = deque()
+        self.under_way: dict[Cohort, set[str]] = {}
+        self.known_shapes: set[str] = set()
+
+    def run(self, todo: Iterable[str]) -> None:
+        """Run the trials ``todo``. What is stored when this is interrupted stays stored."""
+        fresh = self.plan.cohorts(todo, self.executor.workers)
+        while True:
+            while len(self.under_way) < self.executor.slots:
+                cohort = self.urgent.popleft() if self.urgent else next(fresh, None)
+                if cohort is None:
+                    break
+                self.under_way[cohort] = set()
+                self.executor.submit(cohort)
+            if not self.under_way:
+                return
+            self._tell()
+            for report in self.executor.reports(PATIENCE):
+                self._settle(report)
+            self._tell()
+
+    def _tell(self) -> None:
+        shapes = {cohort.shape for cohort in self.under_way}
+        activity = "running"
+        if shapes and not shapes & self.known_shapes:
+            activity = "compiling…" if self.plan.together else "starting…"
+        activity = self.executor.activity or activity
+        self.on_change(Standing(self.stored, self.failures, activity))
+
+    def _settle(self, report: Report) -> None:
+        """Store the outcomes of a report; put what has none to the front of the queue."""
+        cohort = report.cohort
+        self._store(report.outcomes)
+        finished = self.under_way[cohort]
+        finished.update(outcome.trial_id for outcome in report.outcomes)
+        if finished:
+            self.known_shapes.add(cohort.shape)
+        if not report.ended:
+            return
+        del self.under_way[cohort]
+        rest = tuple(trial for trial in cohort.trials if trial.id not in finished)
+        if rest:
+            trouble = report.trouble or Trouble("lost", "The worker left trials out.")
+            self.urgent.extend(self._again(cohort, rest, trouble))
+
+    def _again(
+        self, cohort: Cohort, rest: tuple[Trial, ...], trouble: Trouble
+    ) -> tuple[Cohort, ...]:
+        """What is left of a cohort that met trouble, so that only the culprit fails."""
+        if trouble.reason == "broken":
+            raise FinettiError(
+                f"A worker cannot run the kind {self.plan.source.reference}: {trouble.message}."
+            )
+        if trouble.reason == "lost" and cohort.losses + 1 < MOST_LOSSES:
+            return (Cohort(cohort.shape, rest, cohort.losses + 1),)
+        if len(cohort.trials) == 1:
+            self._fail(rest[0], trouble)
+            return ()
+        culprits = tuple(trial for trial in rest if trial.id == trouble.culprit)
+        others = tuple(trial for trial in rest if trial.id != trouble.culprit)
+        if culprits and trouble.reason == "time":
+            self._fail(culprits[0], trouble)
+            parts = (others,)
+        elif culprits:
+            # The memory may be that of the trials before it: alone, in a new process, it is sure.
+            parts = (culprits, others)
+        else:
+            middle = (len(rest) + 1) // 2
+            parts = (rest[:middle], rest[middle:])
+        return tuple(Cohort(cohort.shape, part) for part in parts if part)
+
+    def _fail(self, trial: Trial, trouble: Trouble) -> None:
+        outcome = failed(trial.id, trouble.message, trouble.details, trouble.seconds)
+        self._store((outcome.made_by(worker_provenance()),))
+
+    def _store(self, outcomes: tuple[Outcome, ...]) -> None:
+        if not outcomes:
+            return
+        rows = []
+        for outcome in outcomes:
+            number, replicate = self.plan.places[outcome.trial_id]
+            made_by = {**outcome.provenance, **self.extra}
+            rows.append((self.plan.cells[number], replicate, outcome.made_by(made_by)))
+        self.store.add(rows)
+        self.stored += len(rows)
+        self.failures += sum(outcome.state != DONE for outcome in outcomes)

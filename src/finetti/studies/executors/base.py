@@ -1,0 +1,99 @@
+"""What an executor takes and gives: cohorts of trials, and reports about them."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+from finetti.studies.limits import Limits
+from finetti.studies.outcome import Outcome
+from finetti.studies.sources import KindSource
+from finetti.studies.trial import Trial
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """Trials of one shape that run together; ``losses`` counts the workers lost with them.
+
+    Two cohorts are never equal: each is sent once.
+    """
+
+    shape: str
+    trials: tuple[Trial, ...]
+    losses: int = 0
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a cohort did not end by itself.
+
+    Args:
+        reason: ``time``, ``memory``, ``died`` (the process ended), ``raised`` (the whole cohort
+            did), ``lost`` (the worker is gone, through no fault of the trials), ``broken`` (the
+            kind cannot be loaded).
+        message: one sentence.
+        details: a traceback, or the last words of the process.
+        culprit: the id of the trial that was running, where that is known.
+        seconds: that it had been running.
+    """
+
+    reason: str
+    message: str
+    details: str | None = None
+    culprit: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """News of a cohort: outcomes since the last report, and whether it has ended."""
+
+    cohort: Cohort
+    outcomes: tuple[Outcome, ...] = field(default=())
+    ended: bool = True
+    trouble: Trouble | None = None
+
+
+class Executor(ABC):
+    """Runs cohorts. Used as ``start``, then ``submit`` and ``reports`` in turn, then ``close``."""
+
+    def start(self, source: KindSource, limits: Limits) -> None:
+        """Get ready to run trials of the kind that ``source`` names."""
+        self.source = source
+        self.limits = limits
+
+    @property
+    def workers(self) -> int:
+        """How many cohorts are worked on at a time."""
+        return 1
+
+    @property
+    def slots(self) -> int:
+        """How many cohorts may be under way, those that wait at a worker included."""
+        return 2 * self.workers
+
+    @property
+    def activity(self) -> str | None:
+        """What the executor waits for, if it does."""
+        return None
+
+    @abstractmethod
+    def submit(self, cohort: Cohort) -> None:
+        """Take a cohort; never blocks."""
+
+    @abstractmethod
+    def reports(self, timeout: float) -> list[Report]:
+        """News since the last call; waits for some, ``timeout`` seconds at the most."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all that is under way, at once."""
+
+
+def trials_to_plain(trials: tuple[Trial, ...]) -> list[list[Any]]:
+    """Trials as plain data."""
+    return [[trial.id, trial.params, trial.seed] for trial in trials]
+
+
+def trials_from_plain(content: list[list[Any]]) -> tuple[Trial, ...]:
+    """The trials that ``trials_to_plain`` described."""
+    return tuple(Trial(*each) for each in content)

@@ -1,0 +1,93 @@
+"""The child process: reads cohorts as lines of JSON, writes outcomes as lines of JSON.
+
+Started by ``executors.process``; ends when its standard input does, so that it never outlives the
+process that started it.
+"""
+
+import faulthandler
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from typing import Any, BinaryIO
+
+IDLE_SECONDS = 600.0
+MARK = "FINETTI_STUDY_WORKER"  # in the environment: no study may start inside of a trial
+
+
+class _Channel:
+    """Lines of JSON to the process above; what trials print goes elsewhere."""
+
+    def __init__(self) -> None:
+        # File descriptor 1 is given to the trials' own printing, which ends up in the log.
+        self.stream = os.fdopen(os.dup(1), "wb")
+        os.dup2(2, 1)
+        self.pending = 0
+
+    def send(self, **message: Any) -> None:
+        self.stream.write(json.dumps(message).encode() + b"\n")
+        self.stream.flush()
+
+
+def _listen(stream: BinaryIO, inbox: "queue.Queue[dict[str, Any]]") -> None:
+    for line in stream:
+        inbox.put(json.loads(line))
+    os._exit(0)  # whoever asked is gone, and nobody waits for the trial that is running
+
+
+def main() -> None:
+    """Load the kind that the first line names, then run the cohorts of the others."""
+    faulthandler.enable()
+    os.environ[MARK] = "1"
+    channel = _Channel()
+    inbox: queue.Queue[dict[str, Any]] = queue.Queue()
+    commands = os.fdopen(os.dup(0), "rb")
+    # Trials that read from standard input find it empty.
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    threading.Thread(target=_listen, args=(commands, inbox), daemon=True).start()
+
+    from finetti.studies.kinds import CohortKind, load_kind
+    from finetti.studies.sources import KindSource
+
+    try:
+        kind = load_kind(KindSource.from_plain(inbox.get()))
+    except (Exception, SystemExit) as error:
+        details = traceback.format_exc()
+        channel.send(broken=f"{type(error).__name__}: {error}", details=details)
+        return
+    channel.send(ready=True, together=isinstance(kind, CohortKind))
+    while True:
+        try:
+            message = inbox.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
+            return  # idle: the process above starts another child when it needs one
+        _run(kind, message["trials"], channel)
+
+
+def _run(kind: Any, content: list[Any], channel: _Channel) -> None:
+    from finetti.studies.executors.base import trials_from_plain
+    from finetti.studies.provenance import worker_provenance
+    from finetti.studies.work import work
+
+    made_by: dict[str, Any] = {}
+    try:
+        for outcome in work(kind, trials_from_plain(content)):
+            if not made_by:
+                # After the first trial, which may have chosen a device.
+                made_by = worker_provenance()
+                channel.send(provenance=made_by)
+            channel.send(outcome=outcome.to_plain())
+    except (Exception, SystemExit) as error:
+        details = traceback.format_exc()
+        channel.send(raised=f"{type(error).__name__}: {error}", details=details)
+    else:
+        channel.send(ended=True)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Tables of trials as files: CSV, Parquet, JSON, LaTeX."""
+
+import io
+import json
+import math
+import os
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from finetti.core.errors import FinettiError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LAYOUT = 1
+
+
+class Format(StrEnum):
+    """What a table can be written as."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    JSON = "json"
+    LATEX = "latex"
+
+
+def export_table(table: "pd.DataFrame", form: Format) -> bytes:
+    """``table`` in the format ``form``."""
+    if form is Format.JSON:
+        rows = [{name: _word(v) for name, v in row.items()} for row in table.to_dict("records")]
+        document = {"format": LAYOUT, "columns": list(table.columns), "rows": rows}
+        return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+    table = _written(table)
+    if form is Format.PARQUET:
+        buffer = io.BytesIO()
+        table.to_parquet(buffer, index=False)
+        return buffer.getvalue()
+    if form is Format.LATEX:
+        return table.to_latex(index=False, escape=True, na_rep="").encode()
+    return table.to_csv(index=False).encode()
+
+
+def _word(value: Any) -> Any:
+    """JSON has no infinity and no NaN: one is a word, the other (a gap in a column) is null."""
+    if isinstance(value, dict):
+        return {name: _word(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_word(each) for each in value]
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return value if isinstance(value, float) and not math.isnan(value) else None
+
+
+def _written(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The table with lists, and columns of several types, as text: files have one type a column."""
+    table = table.copy()
+    for name in table.columns:
+        present = {type(value) for value in table[name].dropna()}
+        if (len(present) > 1 and not present <= {int, float}) or present & {list, dict}:
+            table[name] = [_as_text(value) for value in table[name]]
+    return table
+
+
+def _as_text(value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else json.dumps(_word(value))
+
+
+def write_file(content: bytes, path: str | Path) -> Path:
+    """Write all or nothing: readers and interruptions never see half a file."""
+    path = Path(path)
+    name = None
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except OSError as error:
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
+        raise FinettiError(
+            f"{path} cannot be written: {error.strerror}. Choose another place with --out."
+        ) from error
+    return path

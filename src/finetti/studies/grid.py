@@ -1,0 +1,103 @@
+"""The values of one parameter of a grid: a list, a range, or a range of equal ratios."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from finetti.core.errors import InputError
+from finetti.studies.canonical import canonical_json, plain
+
+MOST_VALUES = 1_000_000
+FORMS = "a list, {range = [first, last, step]} or {logrange = [first, last, count]}"
+
+
+def _wrong(path: str, requirement: str, got: Any) -> InputError:
+    return InputError(f"`{path}` must be {requirement}. Got {got} instead.")
+
+
+def _three_numbers(value: Any, path: str, form: str) -> Sequence[Any]:
+    numbers = isinstance(value, list | tuple) and len(value) == 3
+    if not numbers or any(isinstance(x, bool) or not isinstance(x, int | float) for x in value):
+        raise _wrong(path, f"{form}, three numbers", value)
+    if not all(math.isfinite(x) for x in value):
+        raise _wrong(path, f"{form}, finite numbers", value)
+    return value
+
+
+def arithmetic(value: Any, path: str) -> list[Any]:
+    """first, first + step, … up to and including last; whole numbers stay whole.
+
+    >>> arithmetic([0.1, 0.5, 0.1], "grid.rate"), arithmetic([8, 2, -3], "grid.depth")
+    ([0.1, 0.2, 0.3, 0.4, 0.5], [8, 5, 2])
+    """
+    form = "[first, last, step]"
+    first, last, step = _three_numbers(value, path, form)
+    if step == 0 or (last - first) * step < 0:
+        raise _wrong(path, f"{form} with a step that leads from first to last", value)
+    # Decimal, so that 0.1, 0.2, 0.3 are the numbers that people write and not their sums.
+    start, stop, stride = (Decimal(repr(x)) for x in (first, last, step))
+    count = int((stop - start) / stride) + 1
+    if count > MOST_VALUES:
+        raise _wrong(path, f"at most {MOST_VALUES} values", f"{count} values")
+    whole = isinstance(first, int) and isinstance(step, int)
+    make = int if whole else float
+    return [make(start + index * stride) for index in range(count)]
+
+
+def geometric(value: Any, path: str) -> list[Any]:
+    """``count`` values of equal ratios from first to last; between whole numbers, whole ones.
+
+    >>> geometric([10, 1000, 3], "grid.n"), geometric([1, 4, 6], "grid.n")
+    ([10, 100, 1000], [1, 2, 3, 4])
+    """
+    form = "[first, last, count]"
+    first, last, count = _three_numbers(value, path, form)
+    if first <= 0 or last <= 0:
+        raise _wrong(path, f"{form} with positive ends", value)
+    if not isinstance(count, int) or not 2 <= count <= MOST_VALUES:
+        raise _wrong(path, f"{form} with a whole count from 2 to {MOST_VALUES}", value)
+    low, high = math.log(first), math.log(last)
+    inner = [math.exp(low + (high - low) * i / (count - 1)) for i in range(1, count - 1)]
+    values = [first, *inner, last]
+    if isinstance(first, int) and isinstance(last, int):
+        values = [round(each) for each in values]
+    return list(dict.fromkeys(values))
+
+
+def grid_values(value: Any, path: str) -> list[Any]:
+    """All values of one parameter.
+
+    >>> grid_values({"range": [100, 300, 100]}, "grid.n")
+    [100, 200, 300]
+    """
+    if isinstance(value, Mapping):
+        makers = {"range": arithmetic, "logrange": geometric}
+        unknown = [key for key in value if key not in makers]
+        if unknown:
+            raise InputError(f"`{path}.{unknown[0]}` is not known. Write `{path}` as {FORMS}.")
+        if len(value) != 1:
+            raise _wrong(path, FORMS, dict(value))
+        ((form, ends),) = value.items()
+        return makers[form](ends, f"{path}.{form}")
+    if not isinstance(value, list | tuple):
+        raise InputError(f"`{path}` must be {FORMS}. A single value belongs under `fixed`.")
+    if not value:
+        raise _wrong(path, "a list of at least one value", "an empty one")
+    values = plain(value, path)
+    texts = [canonical_json(each) for each in values]
+    for index, text in enumerate(texts):
+        if text in texts[:index] and len(texts) < 10_000:
+            raise _wrong(path, "a list of different values", f"{text} twice")
+    return values
+
+
+def combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Every combination of the values, the last parameter fastest.
+
+    >>> list(combinations({"n": [1, 2], "m": [3]}))
+    [{'n': 1, 'm': 3}, {'n': 2, 'm': 3}]
+    """
+    for values in itertools.product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))

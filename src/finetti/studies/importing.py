@@ -1,0 +1,92 @@
+"""Imports modules from the snapshot of a source: what was fingerprinted is what runs."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from finetti.core.errors import InputError
+from finetti.studies.sources import KindSource
+
+
+class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Finds and loads the modules of one snapshot, wherever their files are now."""
+
+    def __init__(self, files: dict[str, tuple[str, str]]) -> None:
+        self.files = files
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of a module of the snapshot, or of a folder that holds some."""
+        is_folder = any(name.startswith(f"{fullname}.") for name in self.files)
+        if fullname not in self.files and not is_folder:
+            return None
+        origin = self.files[fullname][0] if fullname in self.files else "snapshot"
+        spec = importlib.machinery.ModuleSpec(
+            fullname, self, origin=origin, is_package=self.is_package(fullname)
+        )
+        spec.has_location = fullname in self.files
+        return spec
+
+    def is_package(self, fullname: str) -> bool:
+        """Whether modules can stand below this one."""
+        path, _ = self.files.get(fullname, ("__init__.py", ""))
+        return Path(path).name == "__init__.py"
+
+    def get_source(self, fullname: str) -> str:
+        """The source in the snapshot; tracebacks show its lines."""
+        return self.files.get(fullname, ("", ""))[1]
+
+    def get_code(self, fullname: str) -> Any:
+        """The compiled source."""
+        path, text = self.files.get(fullname, ("snapshot", ""))
+        return compile(text, path, "exec", dont_inherit=True)
+
+
+_LOADING: list[str] = []
+
+
+def is_loading() -> bool:
+    """Whether the file of a kind is running just now, to be loaded."""
+    return bool(_LOADING)
+
+
+def import_snapshot(source: KindSource) -> ModuleType:
+    """The module of a ``file.py:Name``, from its snapshot."""
+    _LOADING.append(source.reference)
+    try:
+        return _import_snapshot(source)
+    finally:
+        _LOADING.pop()
+
+
+def _import_snapshot(source: KindSource) -> ModuleType:
+    for finder in [each for each in sys.meta_path if isinstance(each, SnapshotFinder)]:
+        if finder.files == source.files:
+            break
+        # The files were edited since: modules of the older snapshot are not this study's.
+        sys.meta_path.remove(finder)
+        for name in list(sys.modules):
+            spec = getattr(sys.modules[name], "__spec__", None)
+            if getattr(spec, "loader", None) is finder:
+                del sys.modules[name]
+    else:
+        sys.meta_path.insert(0, SnapshotFinder(source.files))
+    name = Path(source.reference.rpartition(":")[0]).stem
+    folder = str(Path(source.files[name][0]).parent)
+    if Path(folder).is_dir() and folder not in sys.path:
+        sys.path.append(folder)  # for imports that only running the file reveals
+    loaded = sys.modules.get(name)
+    if loaded is not None and not isinstance(
+        getattr(loaded.__spec__, "loader", None), SnapshotFinder
+    ):
+        raise InputError(
+            f"A module called {name!r} is already loaded, so that {name}.py cannot be. "
+            "Give the file another name."
+        )
+    return importlib.import_module(name)

@@ -1,0 +1,79 @@
+"""What a trial may take, and what a worker gets: time, memory, threads."""
+
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from finetti.core.errors import bad_argument
+
+GIGABYTE = 1e9
+SHARE_OF_MEMORY = 0.8
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NPROC",  # read by XLA's CPU client for the size of its thread pool
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds per trial, and gigabytes of the process that runs it; None is no limit of time.
+
+    A cohort that runs in one go may take the seconds of all its trials together. Without a memory
+    limit a worker may use its share of 80 % of the machine.
+    """
+
+    time: float | None = None
+    memory: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("time", self.time), ("memory", self.memory)):
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise bad_argument(name, "Limits", "a positive number or None", value)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    def bytes_for(self, workers: int) -> float:
+        """The memory that one of ``workers`` processes on this machine may use."""
+        if self.memory is not None:
+            return self.memory * GIGABYTE
+        return SHARE_OF_MEMORY * usable_memory() / workers
+
+
+def usable_memory() -> float:
+    """Bytes of memory of this machine, or of the container around this process."""
+    import psutil
+
+    total = float(psutil.virtual_memory().total)
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        path = Path(name)
+        if path.is_file() and (text := path.read_text().strip()).isdigit():
+            total = min(total, float(text))
+    return total
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def worker_environment(threads: int | None) -> dict[str, str]:
+    """The environment of a worker with a budget of ``threads``; what the user has set stays."""
+    environment = dict(os.environ)
+    if threads is None:
+        return environment
+    for name in THREAD_VARIABLES:
+        environment.setdefault(name, str(threads))
+    flags = environment.get("XLA_FLAGS", "")
+    if threads == 1 and "xla_cpu_multi_thread_eigen" not in flags:
+        environment["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    return environment

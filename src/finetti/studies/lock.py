@@ -1,0 +1,125 @@
+"""One writer per store: a lock that the kernel releases even after kill -9."""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from finetti.core.errors import FinettiError, UnsupportedError
+
+
+class StoreBusyError(FinettiError):
+    """Another process writes to the store."""
+
+
+def lock_path(store: Path) -> Path:
+    """The file beside a store whose lock its writer holds."""
+    return store.with_name(f"{store.name}.lock")
+
+
+class WriterLock:
+    """Held from the moment of construction until ``release``.
+
+    Args:
+        store: the store's file.
+        wait: wait for the other process instead of refusing.
+        on_wait: called once with a sentence that says who is waited for.
+    """
+
+    def __init__(
+        self, store: Path, wait: bool = False, on_wait: Callable[[str], None] | None = None
+    ) -> None:
+        self.path = lock_path(store)
+        said = False
+        patience = 5  # somebody may just be looking who holds the lock
+        while not self._try():
+            if patience:
+                patience -= 1
+                time.sleep(0.02)
+                continue
+            sentence = f"{store} is being written by {_holder_text(read_holder(store))}."
+            if not wait:
+                raise StoreBusyError(
+                    f"{sentence} Wait for it with --wait, or use another --store and merge."
+                )
+            if on_wait and not said:
+                on_wait(f"{sentence} Waiting.")
+            said = True
+            time.sleep(0.2)
+
+    def _try(self) -> bool:
+        try:
+            import fcntl
+        except ImportError as error:
+            raise UnsupportedError(
+                "Stores need POSIX file locks, which this system does not have. "
+                "Use Linux, macOS or WSL."
+            ) from error
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        # The holder before us may have removed the file between our opening and our locking.
+        if not self.path.exists() or os.stat(self.path).st_ino != os.fstat(descriptor).st_ino:
+            os.close(descriptor)
+            return self._try()
+        holder = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise self._unwritable(error) from error
+        self.descriptor = descriptor
+        return True
+
+    def _unwritable(self, error: OSError) -> FinettiError:
+        return FinettiError(
+            f"Nothing can be written beside {self.path.with_suffix('')}: {error.strerror}. "
+            "Choose another place with --store, or free this one."
+        )
+
+    def release(self) -> None:
+        """Let others write."""
+        self.path.unlink(missing_ok=True)
+        os.close(self.descriptor)
+
+
+def read_holder(store: Path) -> dict[str, Any] | None:
+    """Who holds the lock of ``store``: pid, host, since. None if nobody does. Takes no lock."""
+    path = lock_path(store)
+    if not path.exists():
+        return None
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None  # released just now, or not ours to read: then nobody we can name
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 1000, 0).decode(errors="replace")
+        return json.loads(text) if text.endswith("}") else {}
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _holder_text(holder: dict[str, Any] | None) -> str:
+    if not holder:
+        return "another process"
+    return f"process {holder['pid']} on {holder['host']} since {holder['since']}"

@@ -1,0 +1,93 @@
+"""Brings the trials of several stores into one. Doing it twice changes nothing."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from finetti.core.errors import InputError
+from finetti.show import Card, Shown
+from finetti.studies.outcome import DONE
+from finetti.studies.records import Records, Row, open_records
+from finetti.studies.store import Store
+
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Merged(Shown):
+    """What a merge did.
+
+    Args:
+        store: where the trials are now.
+        added: trials that were not there.
+        repaired: trials that had failed there and are done elsewhere.
+        present: trials that were already there.
+        different: of them, done in both with other metrics; the store keeps its own.
+    """
+
+    store: Path
+    added: int
+    repaired: int
+    present: int
+    different: int
+
+    def __card__(self) -> Card:
+        fields = (
+            ("added", self.added),
+            ("repaired", self.repaired),
+            ("already there", self.present),
+            ("done in both with other metrics", self.different),
+        )
+        notes = ("The store's own metrics are kept where both differ.",) if self.different else ()
+        return Card(f"Merged into {self.store.name}", fields, notes=notes)
+
+
+def merge_stores(target: str | Path, sources: Iterable[str | Path], wait: bool = False) -> Merged:
+    """Add the trials of ``sources`` to ``target``, which is made if need be.
+
+    Finished rows stay as they are. The sources are only read; they may be of an older layout, or
+    in use.
+    """
+    paths = [Path(source) for source in sources]
+    for path in paths:
+        if path.resolve() == Path(target).resolve():
+            raise InputError(f"{path} cannot be merged into itself. Name other stores.")
+        with open_records(path):
+            pass  # all are looked at before anything is written
+    counts = {"added": 0, "repaired": 0, "present": 0, "different": 0}
+    with Store(target, wait=wait) as store:
+        for path in paths:
+            with open_records(path) as records:
+                _merge(store, records, counts)
+    return Merged(Path(target), **counts)
+
+
+def _merge(store: Store, records: Records, counts: dict[str, int]) -> None:
+    own = {row.outcome.trial_id: row.outcome for row in store.records.rows()}
+    for batch in _batches(records.rows()):
+        news = []
+        for row in batch:
+            mine, theirs = own.get(row.outcome.trial_id), row.outcome
+            if mine is None:
+                counts["added"] += 1
+            elif mine.state != DONE and theirs.state == DONE:
+                counts["repaired"] += 1
+            else:
+                counts["present"] += 1
+                both_done = mine.state == theirs.state == DONE
+                counts["different"] += both_done and mine.metrics != theirs.metrics
+                continue
+            news.append((row.cell, row.replicate, theirs))
+        store.add(news)
+    for plan in records.plans():
+        store.add_plan(plan)
+
+
+def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    yield batch

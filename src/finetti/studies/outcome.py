@@ -1,0 +1,107 @@
+"""What came out of a trial: plain numbers, or a failure with its reason."""
+
+import math
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from finetti.studies.canonical import plain
+
+DONE, FAILED = "done", "failed"
+LONGEST_TEXT = 8000
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a kind returns for a trial: its metrics, and small lists recorded on the way.
+
+    Args:
+        metrics: name → number, text or truth value. A NaN makes the trial a failure.
+        trace: name → list of numbers.
+    """
+
+    metrics: Mapping[str, Any]
+    trace: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished trial as it is stored; never changed once ``state`` is done."""
+
+    trial_id: str
+    state: str
+    metrics: dict[str, Any] = field(default_factory=dict)
+    trace: dict[str, Any] | None = None
+    error: str | None = None
+    traceback: str | None = None
+    seconds: float = 0.0
+    finished: float = 0.0
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data, without the provenance (many outcomes share one)."""
+        return {name: value for name, value in asdict(self).items() if name != "provenance"}
+
+    def made_by(self, provenance: dict[str, Any]) -> "Outcome":
+        """The same outcome with its provenance."""
+        return replace(self, provenance=provenance)
+
+
+def failed(trial_id: str, error: str, details: str | None = None, seconds: float = 0.0) -> Outcome:
+    """A failure as an outcome; the end of a long traceback says most."""
+    details = details[-LONGEST_TEXT:] if details else None
+    return Outcome(
+        trial_id,
+        FAILED,
+        error=error[:LONGEST_TEXT],
+        traceback=details,
+        seconds=seconds,
+        finished=time.time(),
+    )
+
+
+def failed_by(trial_id: str, error: BaseException, seconds: float = 0.0) -> Outcome:
+    """The outcome of a trial that raised."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    return failed(trial_id, text, "".join(traceback.format_exception(error)), seconds)
+
+
+def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
+    """What a kind returned, checked: plain metrics, none of them NaN.
+
+    >>> outcome_of("ab", {"loss": 0.5}, 0.0).metrics
+    {'loss': 0.5}
+    >>> outcome_of("ab", {"loss": float("nan")}, 0.0).error
+    'The metric `loss` is not a number (NaN).'
+    """
+    if isinstance(returned, BaseException):
+        return failed_by(trial_id, returned, seconds)
+    result = returned if isinstance(returned, Result) else Result(returned)
+    if not isinstance(result.metrics, Mapping):
+        advice = "Return a dictionary of metrics, or a Result."
+        got = type(result.metrics).__name__
+        return failed(trial_id, f"The trial returned {got}. {advice}", seconds=seconds)
+    metrics: dict[str, Any] = {}
+    for name, value in result.metrics.items():
+        if hasattr(value, "item") and getattr(value, "size", None) == 1:
+            value = value.item()
+        if not isinstance(name, str) or not isinstance(value, bool | int | float | str):
+            advice = "Metrics are numbers, text or truth values; lists belong in the trace."
+            got = f"The metric `{name}` is of type {type(value).__name__}. {advice}"
+            return failed(trial_id, got, seconds=seconds)
+        if isinstance(value, float) and math.isnan(value):
+            error = f"The metric `{name}` is not a number (NaN)."
+            return failed(trial_id, error, seconds=seconds)
+        metrics[name] = value
+    trace = {str(k): _listed(v, f"trace.{k}") for k, v in (result.trace or {}).items()} or None
+    return Outcome(trial_id, DONE, metrics, trace, seconds=seconds, finished=time.time())
+
+
+def _listed(value: Any, path: str) -> Any:
+    """A trace as nested lists; unlike metrics it may hold NaN, as a diverging run does."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, list | tuple):
+        return [_listed(each, path) for each in value]
+    return value if isinstance(value, float) else plain(value, path)

@@ -1,0 +1,103 @@
+"""From a spec to trials: every cell resolved by its kind, every trial with its id."""
+
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from finetti._version import __version__
+from finetti.core.errors import FinettiError, InputError
+from finetti.studies.canonical import canonical_json, digest, plain
+from finetti.studies.executors.base import Cohort
+from finetti.studies.grid import combinations
+from finetti.studies.kinds import CohortKind, Kind, ParameterError
+from finetti.studies.records import StoredPlan
+from finetti.studies.sources import KindSource
+from finetti.studies.spec import StudySpec
+from finetti.studies.trial import Cell
+
+
+@dataclass(frozen=True)
+class Plan(StoredPlan):
+    """A plan with the source of its kind, ready to run."""
+
+    source: KindSource
+
+    def cohorts(self, todo: Iterable[str], workers: int = 1) -> Iterator[Cohort]:
+        """The trials ``todo`` in cohorts of one shape, small enough that all workers have some."""
+        by_shape: dict[str, list[str]] = {}
+        for trial_id in todo:
+            by_shape.setdefault(self.shapes[self.places[trial_id][0]], []).append(trial_id)
+        for shape, ids in by_shape.items():
+            size = self.size(len(ids), workers)
+            for start in range(0, len(ids), size):
+                trials = [
+                    self.cells[self.places[each][0]].trial(each)
+                    for each in ids[start : start + size]
+                ]
+                yield Cohort(shape, tuple(trials))
+
+    def size(self, count: int, workers: int) -> int:
+        """The size of the cohorts of ``count`` trials of one shape."""
+        # Trials that run one by one cost nothing to divide; a program is compiled by every worker.
+        parts = workers if self.together or workers == 1 else 4 * workers
+        return max(1, min(self.cohort_size, math.ceil(count / parts)))
+
+
+def plan_digest(spec: StudySpec, source: KindSource, name: str) -> bytes | None:
+    """What a plan can be found again by, without loading the kind; None if it cannot.
+
+    A user's source is known by its fingerprint. Our own kinds load instantly, and a
+    ``code_version`` says nothing about defaults, so these are always asked.
+    """
+    if not source.fingerprint or spec.code_version:
+        return None
+    python = list(sys.version_info[:2])
+    content = [_content(spec, source, name), source.fingerprint, __version__, python]
+    return digest(canonical_json(content))
+
+
+def _content(spec: StudySpec, source: KindSource, name: str) -> list[Any]:
+    # Not the paths of the snapshot: a study may move.
+    own = [spec.values, spec.fixed, spec.trials, spec.seed, spec.cohort]
+    return plain([source.reference, name, *own], "study")
+
+
+def stored_plan(found: StoredPlan, source: KindSource) -> Plan:
+    """A plan that was made before, with the source that it was made from."""
+    return Plan(**{each.name: getattr(found, each.name) for each in fields(found)}, source=source)
+
+
+def make_plan(spec: StudySpec, source: KindSource, kind: Kind, name: str) -> Plan:
+    """Resolve every cell; what the kind refuses is named with the path of its key."""
+    cells: dict[str, tuple[Cell, str]] = {}
+    for chosen in combinations(spec.values):
+        params = plain({**spec.fixed, **chosen}, "study")
+        try:
+            resolved = plain(kind.resolve(params), "study")
+            shape = canonical_json(plain(kind.cohort_key(resolved), "cohort_key"))
+        except ParameterError as error:
+            where = "grid" if error.parameter in spec.grid else "fixed"
+            raise InputError(f"{name}: `{where}.{error.parameter}` {error}.") from error
+        except FinettiError:
+            raise
+        except Exception as error:
+            text = f"the kind refuses {canonical_json(params)}. {type(error).__name__}: {error}"
+            raise InputError(f"{name}: {text}") from error
+        cell = Cell(source.reference, str(kind.version), source.fingerprint, resolved, spec.seed)
+        # Two points of the grid that the kind resolves to one are one.
+        cells.setdefault(cell.content, (cell, shape))
+    key = plan_digest(spec, source, name)
+    if key is None:
+        key = digest(canonical_json([_content(spec, source, name), list(cells)]))
+    return Plan(
+        key,
+        name,
+        spec.trials,
+        isinstance(kind, CohortKind),
+        spec.cohort or kind.cohort_size,
+        tuple(cell for cell, _ in cells.values()),
+        tuple(shape for _, shape in cells.values()),
+        source,
+    )

@@ -1,0 +1,158 @@
+"""Reading a store. Needs no lock, changes nothing, and understands older layouts."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from finetti.core.errors import InputError
+from finetti.studies.disk import plain_errors
+from finetti.studies.outcome import DONE, Outcome
+from finetti.studies.schema import CURRENT, migrate, schema_version
+from finetti.studies.trial import Cell
+
+ROWS = """
+    SELECT cells.content, trials.replicate, trials.id, state, metrics, trace, error, traceback,
+           seconds, finished, provenances.content, attempts
+    FROM trials JOIN cells USING (cell) JOIN provenances USING (provenance)
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stored trial with its cell."""
+
+    cell: Cell
+    replicate: int
+    outcome: Outcome
+    attempts: int
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """What a study consists of: its cells, their shapes, and the trials of each.
+
+    Args:
+        digest: hash of all that the plan was made from.
+        name: the study's title.
+        trials: trials per cell.
+        together: whether the trials of a cohort run in one go.
+        cohort_size: the largest cohort.
+        cells: the points of the grid, in its order.
+        shapes: of each cell; trials of one shape may share a cohort.
+    """
+
+    digest: bytes
+    name: str
+    trials: int
+    together: bool
+    cohort_size: int
+    cells: tuple[Cell, ...]
+    shapes: tuple[str, ...]
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Trial id → (number of its cell, replicate), in the order of the grid."""
+        return {
+            cell.trial_id(replicate): (number, replicate)
+            for number, cell in enumerate(self.cells)
+            for replicate in range(self.trials)
+        }
+
+
+class Records:
+    """What stands in an open store."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.connection = connection
+        self.path = path
+
+    def states(self) -> dict[str, str]:
+        """Id → done or failed, for every trial in the store."""
+        with plain_errors(self.path):
+            found = self.connection.execute("SELECT id, state FROM trials").fetchall()
+        return {trial_id.hex(): state for trial_id, state in found}
+
+    def rows(self) -> Iterator[Row]:
+        """Every trial, in an order that does not depend on when it was run."""
+        cells: dict[str, Cell] = {}
+        with plain_errors(self.path):
+            query = f"{ROWS} ORDER BY cells.content, trials.replicate, trials.id"
+            for content, replicate, trial_id, *rest, attempts in self.connection.execute(query):
+                cell = cells.setdefault(content, Cell(**json.loads(content)))
+                yield Row(cell, replicate, _outcome(trial_id, *rest), attempts)
+
+    def plan(self, digest: bytes) -> StoredPlan | None:
+        """The plan with this digest, if it was made before."""
+        return next(self._plans("WHERE digest = ?", digest), None)
+
+    def plans(self) -> list[StoredPlan]:
+        """Every plan, oldest first."""
+        return list(self._plans("ORDER BY created, plan"))
+
+    def _plans(self, which: str, *values: Any) -> Iterator[StoredPlan]:
+        with plain_errors(self.path):
+            found = self.connection.execute(
+                f"SELECT plan, digest, name, trials, together, cohort_size FROM plans {which}",
+                values,
+            ).fetchall()
+            for number, digest, name, trials, together, cohort_size in found:
+                pairs = self.connection.execute(
+                    "SELECT content, shape FROM plan_cells JOIN cells USING (cell) WHERE plan = ?"
+                    " ORDER BY position",
+                    (number,),
+                ).fetchall()
+                cells = tuple(Cell(**json.loads(content)) for content, _ in pairs)
+                shapes = tuple(shape for _, shape in pairs)
+                yield StoredPlan(digest, name, trials, bool(together), cohort_size, cells, shapes)
+
+
+def _outcome(
+    trial_id: bytes,
+    state: str,
+    metrics: str | None,
+    trace: str | None,
+    error: str | None,
+    traceback: str | None,
+    seconds: float,
+    finished: float,
+    provenance: str,
+) -> Outcome:
+    return Outcome(
+        trial_id.hex(),
+        state,
+        json.loads(metrics) if metrics and state == DONE else {},
+        json.loads(trace) if trace else None,
+        error,
+        traceback,
+        seconds,
+        finished,
+        json.loads(provenance),
+    )
+
+
+@contextmanager
+def open_records(path: str | Path) -> Iterator[Records]:
+    """Open a store for reading, also while it is being written."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"There is no store {path}. `finetti run` makes one.")
+    with plain_errors(path):
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
+    try:
+        with plain_errors(path):
+            version = schema_version(connection, str(path))
+            if version < CURRENT:
+                # An older layout is brought up to date in memory; the file stays as it is.
+                copy = sqlite3.connect(":memory:")
+                connection.backup(copy)
+                connection.close()
+                connection = copy
+                migrate(connection, version)
+        yield Records(connection, path)
+    finally:
+        connection.close()

@@ -1,0 +1,143 @@
+"""Where a kind lives, the source it depends on, and the fingerprint of that source."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from finetti.core.errors import InputError
+from finetti.studies.canonical import canonical_json, digest
+
+HOUSE = "finetti"
+FORMS = "Write package.module:Name, or file.py:Name"
+
+
+@dataclass(frozen=True)
+class KindSource:
+    """A kind by name, with all that another process needs to load it. Plain data only.
+
+    Args:
+        reference: ``package.module:Name``, or ``file.py:Name`` without the folder, so that the ids
+            of trials are the same wherever the file stands.
+        fingerprint: hash of the user's source; empty for kinds of this package, whose ``version``
+            speaks for them.
+        files: module name → (path, source) of a ``file.py`` and of the modules beside it that it
+            imports: a snapshot, so that editing them during a run changes nothing.
+    """
+
+    reference: str
+    fingerprint: str = ""
+    files: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the kind stands in a file of the user's own."""
+        return self.reference.rpartition(":")[0].endswith(".py")
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data."""
+        files = {name: list(each) for name, each in self.files.items()}
+        return {"reference": self.reference, "fingerprint": self.fingerprint, "files": files}
+
+    @classmethod
+    def from_plain(cls, content: dict[str, Any]) -> "KindSource":
+        """The source that ``to_plain`` described."""
+        files = {name: (path, text) for name, (path, text) in content["files"].items()}
+        return cls(content["reference"], content["fingerprint"], files)
+
+
+def find_source(kind: str, directory: str | Path, code_version: str | None = None) -> KindSource:
+    """Find the source of ``kind`` without running any of it."""
+    place, colon, name = kind.rpartition(":")
+    if not (place and colon and all(part.isidentifier() for part in name.split("."))):
+        raise InputError(f"`kind` is {kind!r}. {FORMS}.")
+    if place.endswith(".py"):
+        path = (Path(directory) / place).absolute()
+        files = _closure({path.stem: path}, path.parent)
+        reference = f"{path.name}:{name}"
+        return KindSource(reference, code_version or _fingerprint(files), files)
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise InputError(f"`kind` is {kind!r}. {FORMS}.")
+    package = place.partition(".")[0]
+    if package == HOUSE:
+        return KindSource(kind, code_version or "")
+    try:
+        spec = importlib.util.find_spec(place)
+    except ImportError as error:
+        raise InputError(f"`kind` is {kind!r}, but {error}.") from error
+    if spec is None:
+        raise InputError(f"`kind` is {kind!r}, but there is no module {place}. {FORMS}.")
+    if code_version or not (spec.origin and spec.origin.endswith(".py")):
+        return KindSource(kind, code_version or spec.origin or "")
+    # Only what belongs to the same package is the user's own; it is imported by name elsewhere.
+    origin = Path(spec.origin)
+    depth = place.count(".") + (origin.name == "__init__.py")
+    root = origin.parents[depth]
+    return KindSource(kind, _fingerprint(_closure({place: origin}, root, only=package)))
+
+
+def _fingerprint(files: dict[str, tuple[str, str]]) -> str:
+    texts = {name: text for name, (_, text) in files.items()}
+    return digest(canonical_json(texts)).hex()
+
+
+def _closure(
+    first: dict[str, Path], root: Path, only: str | None = None
+) -> dict[str, tuple[str, str]]:
+    """The modules named in ``first`` and those below ``root`` that they import, in turn."""
+    found: dict[str, tuple[str, str]] = {}
+    todo = list(first.items())
+    while todo:
+        name, path = todo.pop()
+        if name in found:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            tree = ast.parse(text, str(path))
+        except OSError as error:
+            raise InputError(f"The file {path} cannot be read: {error.strerror}.") from error
+        except (SyntaxError, UnicodeDecodeError) as error:
+            raise InputError(f"The file {path} is not Python: {error}.") from error
+        found[name] = (str(path), text)
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for imported in _imports(tree, package):
+            if imported.partition(".")[0] == HOUSE or (only and not _inside(imported, only)):
+                continue
+            todo += _files(imported, root)
+    return dict(sorted(found.items()))
+
+
+def _inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """The full names of all modules that a file may import, wherever in the file it does so."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".") if package else []
+                kept = parents[: len(parents) - node.level + 1]
+                base = ".".join([*kept, *([node.module] if node.module else [])])
+            if base:
+                yield base
+            # `from package import name` imports a module where the name is one.
+            yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+
+
+def _files(name: str, root: Path) -> list[tuple[str, Path]]:
+    """The files of a module and of the packages around it, as far as they stand below ``root``."""
+    parts = name.split(".")
+    files = []
+    for depth in range(1, len(parts) + 1):
+        place = root.joinpath(*parts[:depth])
+        for path in (place / "__init__.py", place.with_suffix(".py")):
+            if path.is_file():
+                files.append((".".join(parts[:depth]), path))
+                break
+    return files

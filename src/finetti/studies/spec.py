@@ -1,0 +1,148 @@
+"""What a study is made of, from TOML or from Python. Anything unknown is refused by its path."""
+
+import difflib
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from finetti.core.errors import InputError
+from finetti.studies.canonical import plain
+from finetti.studies.grid import grid_values
+
+MOST_TRIALS = 10_000_000
+
+
+class Settings(BaseModel):
+    """What a study and its scales have in common."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    cohort: Annotated[int, Field(ge=1)] | None = None
+    time_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    memory_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    grid: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}
+
+
+class Preset(Settings):
+    """What a scale may set: the fields it names take the place of the study's own.
+
+    ``grid`` and ``fixed`` are merged name by name.
+    """
+
+    trials: Annotated[int, Field(ge=1)] | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
+
+
+class StudySpec(Settings):
+    """A kind of trial, a grid of its parameters, and how often each cell is tried.
+
+    Args:
+        kind: ``package.module:Name``, or ``file.py:Name`` relative to the spec.
+        name: a title; the file's name unless given.
+        grid: parameter → list, ``{range = [first, last, step]}`` (last included) or
+            ``{logrange = [first, last, count]}``.
+        fixed: parameters with one value.
+        trials: trials per cell of the grid.
+        seed: all randomness follows from it.
+        cohort: the largest number of trials that run together; the kind knows a good one.
+        time_limit, memory_limit: seconds per trial, and gigabytes of the process it runs in.
+        code_version: takes the place of the hash of your source in the ids: edit comments
+            freely, and change it when results change.
+        scales: named presets that override the fields above.
+    """
+
+    kind: Annotated[str, Field(min_length=1)]
+    name: str | None = None
+    code_version: str | None = None
+    trials: Annotated[int, Field(ge=1)] = 1
+    seed: Annotated[int, Field(ge=0)] = 0
+    scales: dict[str, Preset] = {}
+
+    @property
+    def values(self) -> dict[str, list[Any]]:
+        """Every value of every parameter of the grid."""
+        return {name: grid_values(each, f"grid.{name}") for name, each in self.grid.items()}
+
+    def at_scale(self, scale: str | None) -> "StudySpec":
+        """The study with the preset ``scale`` applied."""
+        if scale is None:
+            return self
+        if scale not in self.scales:
+            known = ", ".join(self.scales) or "none"
+            raise InputError(f"The study has no scale {scale!r}. Its scales: {known}.")
+        preset = self.scales[scale]
+        update = preset.model_dump(exclude_unset=True)
+        # A preset may fix what the study varies, and vary what it fixes.
+        grid = {k: v for k, v in self.grid.items() if k not in preset.fixed}
+        fixed = {k: v for k, v in self.fixed.items() if k not in preset.grid}
+        update["grid"] = {**grid, **preset.grid}
+        update["fixed"] = {**fixed, **preset.fixed}
+        return checked(self.model_copy(update=update))
+
+
+def checked(spec: StudySpec) -> StudySpec:
+    """``spec`` if its grid makes sense, else an error with the path of the key."""
+    for name in spec.fixed:
+        plain(spec.fixed[name], f"fixed.{name}")
+        if name in spec.grid:
+            raise InputError(f"`{name}` stands in `grid` and in `fixed`. Keep one of them.")
+    cells = math.prod(len(values) for values in spec.values.values())
+    if cells * spec.trials > MOST_TRIALS:
+        raise InputError(
+            f"The study has {cells} cells of {spec.trials} trials, more than {MOST_TRIALS} trials. "
+            "Make the grid or `trials` smaller."
+        )
+    return spec
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    path = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        model = Preset if error["loc"][0] == "scales" else StudySpec
+        near = difflib.get_close_matches(str(error["loc"][-1]), model.model_fields, n=1)
+        advice = f" Did you mean `{near[0]}`?" if near else ""
+        return f"`{path}` is not a key of a study.{advice}"
+    if error["type"] == "missing":
+        return f"`{path}` is missing."
+    message = error["msg"].removeprefix("Input ").removeprefix("should ")
+    return f"`{path}` should {message}. Got {error['input']!r} instead."
+
+
+def make_spec(content: Mapping[str, Any], where: str = "The study") -> StudySpec:
+    """A spec from plain data; every wrong key is named, with its path.
+
+    >>> make_spec({"kind": "m:f", "grid": {"n": [1, 2]}, "trails": 3})
+    Traceback (most recent call last):
+        ...
+    finetti.core.errors.InputError: The study: `trails` is not a key of a study. Did you mean \
+`trials`?
+    """
+    try:
+        spec = checked(StudySpec.model_validate(dict(content)))
+        for scale in spec.scales:
+            spec.at_scale(scale)
+    except ValidationError as error:
+        sentences = " ".join(map(_sentence, error.errors()))
+        raise InputError(f"{where}: {sentences}") from error
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    return spec
+
+
+def read_spec(path: str | Path) -> StudySpec:
+    """The spec in a TOML file."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"The study {path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"The study {path} is not text in UTF-8: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not TOML: {error}.") from error
+    return make_spec(content, path.name)

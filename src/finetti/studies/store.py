@@ -1,0 +1,208 @@
+"""Writing a store: one writer, all or nothing, finished rows never change."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from finetti.core.errors import FinettiError, bad_argument
+from finetti.studies.canonical import canonical_json
+from finetti.studies.disk import damaged, on_network, plain_errors
+from finetti.studies.lock import WriterLock
+from finetti.studies.outcome import Outcome
+from finetti.studies.records import Records, StoredPlan
+from finetti.studies.schema import migrate, schema_version
+from finetti.studies.trial import Cell
+
+CHECKED_SIZE = 100e6  # bytes; reading all of a larger file takes longer than starting should
+
+ADD = """
+    INSERT INTO trials (id, cell, replicate, state, metrics, trace, error, traceback, seconds,
+                        finished, provenance, attempts)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET
+        state = excluded.state, metrics = excluded.metrics, trace = excluded.trace,
+        error = excluded.error, traceback = excluded.traceback, seconds = excluded.seconds,
+        finished = excluded.finished, provenance = excluded.provenance,
+        attempts = trials.attempts + excluded.attempts
+    WHERE trials.state = 'failed'
+"""
+
+
+class Store:
+    """The store of a study, open for writing; nobody else can write until it is closed.
+
+    Args:
+        path: the file; made if it is not there.
+        journal: ``wal`` (a write-ahead log: reading goes on beside writing), ``rollback`` (for
+            disks where that cannot work: nobody reads while it is open), or ``auto``.
+        wait, on_wait: see ``WriterLock``.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        journal: str = "auto",
+        wait: bool = False,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        if journal not in ("auto", "wal", "rollback"):
+            raise bad_argument("journal", "Store", "auto, wal or rollback", journal)
+        # Links are followed, so that two names of one file share its lock.
+        self.path = Path(path).resolve()
+        self.lock = WriterLock(self.path, wait, on_wait)
+        try:
+            with plain_errors(self.path):
+                self.connection = sqlite3.connect(
+                    self.path, timeout=30, isolation_level=None, check_same_thread=False
+                )
+                self._open(journal)
+        except BaseException:
+            if hasattr(self, "connection"):
+                self.connection.close()
+            self.lock.release()
+            raise
+        self.records = Records(self.connection, self.path)
+        self._cells: dict[str, int] = {}
+        self._provenances: dict[str, int] = {}
+
+    def _open(self, journal: str) -> None:
+        version = schema_version(self.connection, str(self.path))
+        if 0 < self.path.stat().st_size <= CHECKED_SIZE:
+            (verdict,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise damaged(self.path, verdict)
+        wanted = journal == "wal" or (journal == "auto" and not on_network(self.path))
+        self.journal = "wal" if wanted and self._write_ahead() else "rollback"
+        if self.journal == "rollback":
+            self.connection.execute("PRAGMA journal_mode = delete")
+            self.connection.execute("PRAGMA locking_mode = exclusive")
+        # The log survives the end of the process without waiting for the disk at each commit.
+        self.connection.execute(
+            f"PRAGMA synchronous = {'normal' if self.journal == 'wal' else 'full'}"
+        )
+        migrate(self.connection, version)
+
+    def _write_ahead(self) -> bool:
+        """Ask for a write-ahead log; whether the disk can keep one."""
+        try:
+            (mode,) = self.connection.execute("PRAGMA journal_mode = wal").fetchone()
+        except sqlite3.OperationalError as error:
+            # Disks without shared memory or locks say so here; others must not be hidden.
+            if error.sqlite_errorcode & 0xFF not in (
+                sqlite3.SQLITE_IOERR,
+                sqlite3.SQLITE_PROTOCOL,
+                sqlite3.SQLITE_CANTOPEN,
+            ):
+                raise
+            return False
+        return mode == "wal"
+
+    def add_plan(self, plan: StoredPlan) -> None:
+        """Remember what a study consists of, once."""
+        with self._transaction():
+            found = self.connection.execute(
+                "INSERT INTO plans (digest, name, trials, together, cohort_size, created)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING plan",
+                (
+                    *(plan.digest, plan.name, plan.trials),
+                    *(plan.together, plan.cohort_size, time.time()),
+                ),
+            ).fetchall()
+            if not found:
+                return
+            rows = [
+                (found[0][0], position, self._cell(cell), shape)
+                for position, (cell, shape) in enumerate(zip(plan.cells, plan.shapes, strict=True))
+            ]
+            self.connection.executemany("INSERT INTO plan_cells VALUES (?, ?, ?, ?)", rows)
+
+    def add(self, outcomes: Iterable[tuple[Cell, int, Outcome]], attempts: int = 1) -> None:
+        """Store outcomes, all or none of them. A trial that is already done stays as it is."""
+        with self._transaction():
+            rows = [
+                (
+                    bytes.fromhex(outcome.trial_id),
+                    self._cell(cell),
+                    replicate,
+                    outcome.state,
+                    _text(outcome.metrics or None),
+                    _text(outcome.trace),
+                    outcome.error,
+                    outcome.traceback,
+                    round(outcome.seconds, 6),
+                    round(outcome.finished, 3),
+                    self._provenance(canonical_json(outcome.provenance)),
+                    attempts,
+                )
+                for cell, replicate, outcome in outcomes
+            ]
+            self.connection.executemany(ADD, rows)
+
+    def _cell(self, cell: Cell) -> int:
+        return self._number("cells", "cell", cell.content, self._cells)
+
+    def _provenance(self, content: str) -> int:
+        return self._number("provenances", "provenance", content, self._provenances)
+
+    def _number(self, table: str, column: str, content: str, known: dict[str, int]) -> int:
+        """The number of ``content``, which is stored once."""
+        if content not in known:
+            self.connection.execute(
+                f"INSERT INTO {table} (content) VALUES (?) ON CONFLICT DO NOTHING", (content,)
+            )
+            (known[content],) = self.connection.execute(
+                f"SELECT {column} FROM {table} WHERE content = ?", (content,)
+            ).fetchone()
+        return known[content]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of the block or none of it, with errors as sentences."""
+        with plain_errors(self.path):
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.connection.execute("COMMIT")
+            except BaseException:
+                # The numbers given out in this transaction are not there.
+                self._cells.clear()
+                self._provenances.clear()
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file, as a single one that can be copied and read anywhere."""
+        try:
+            if self.journal == "wal":
+                try:
+                    self.connection.execute("PRAGMA busy_timeout = 0")
+                    self.connection.execute("PRAGMA journal_mode = delete")
+                except sqlite3.OperationalError as error:
+                    # Somebody reads just now, or the disk is full: the log stays beside the file.
+                    if error.sqlite_errorcode & 0xFF not in (
+                        sqlite3.SQLITE_BUSY,
+                        sqlite3.SQLITE_LOCKED,
+                        sqlite3.SQLITE_FULL,
+                        sqlite3.SQLITE_IOERR,
+                    ):
+                        raise FinettiError(f"{self.path} cannot be closed: {error}.") from error
+        finally:
+            self.connection.close()
+            self.lock.release()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _text(content: object) -> str | None:
+    """JSON that may hold Infinity (and NaN in a trace), as Python reads it back."""
+    if content is None:
+        return None
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)

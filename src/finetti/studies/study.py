@@ -1,0 +1,291 @@
+"""A study: run it as often as you like, it does what is left to do."""
+
+import inspect
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from finetti.core.errors import InputError
+from finetti.show import Card, Shown
+from finetti.studies.executors.base import Executor
+from finetti.studies.executors.child import MARK
+from finetti.studies.executors.choose import choose_executor
+from finetti.studies.importing import is_loading
+from finetti.studies.limits import Limits
+from finetti.studies.outcome import DONE, FAILED
+from finetti.studies.plan import Plan, make_plan, plan_digest, stored_plan
+from finetti.studies.records import Records, Row, open_records
+from finetti.studies.sources import KindSource, find_source
+from finetti.studies.spec import StudySpec, make_spec, read_spec
+from finetti.studies.status import Status, summarize
+from finetti.studies.summary import StudyInterrupted, Summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from finetti.studies.estimate import Estimate
+
+
+class Study(Shown):
+    """A grid of seeded trials and the store of their results.
+
+    Args:
+        kind: ``package.module:Name``, ``file.py:Name``, or a function or kind from a module.
+        store: the file of the results.
+        directory: what ``file.py`` is relative to; the current one unless given.
+        fields: of ``StudySpec``: grid, fixed, trials, seed, name, cohort, limits.
+
+    >>> from finetti.studies import Study
+    >>> study = Study(
+    ...     "finetti.studies.examples:circle",
+    ...     store="circle.sqlite",
+    ...     grid={"n_points": {"logrange": [10, 1000, 3]}},
+    ...     trials=4,
+    ... )
+    >>> len(study.plan.cells), len(study.plan.places)
+    (3, 12)
+    """
+
+    def __init__(
+        self,
+        kind: str | Callable[..., Any] | type,
+        *,
+        store: str | Path,
+        directory: str | Path = ".",
+        **fields: Any,
+    ) -> None:
+        name = kind if isinstance(kind, str) else _reference(kind)
+        self._set(make_spec({"kind": name, **fields}), Path(store), Path(directory), name)
+        self.given = None if isinstance(kind, str) else kind
+
+    def _set(self, spec: StudySpec, store: Path, directory: Path, name: str) -> None:
+        self.spec = spec
+        self.store = store
+        self.directory = directory
+        self.name = spec.name or name
+        self.given: Any = None
+
+    @classmethod
+    def from_toml(
+        cls,
+        path: str | Path,
+        *,
+        scale: str | None = None,
+        seed: int | None = None,
+        store: str | Path | None = None,
+    ) -> "Study":
+        """The study in a TOML file; its store stands beside the file unless given."""
+        path = Path(path)
+        spec = read_spec(path).at_scale(scale)
+        if seed is not None:
+            spec = spec.model_copy(update={"seed": seed})
+        study = cls.__new__(cls)
+        place = Path(store) if store is not None else path.with_suffix(".sqlite")
+        study._set(spec, place, path.parent, path.stem)
+        return study
+
+    @cached_property
+    def source(self) -> KindSource:
+        """The kind's source as it is now."""
+        return find_source(self.spec.kind, self.directory, self.spec.code_version)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The cells and trials. Loads the kind, unless the store knows the plan already."""
+        from finetti.studies.kinds import as_kind, load_kind
+
+        key = plan_digest(self.spec, self.source, self.name)
+        if key is not None and self.store.exists():
+            with open_records(self.store) as records:
+                found = records.plan(key)
+            if found is not None:
+                return stored_plan(found, self.source)
+        # What was given is not loaded again: its file may be the script that is running.
+        kind = load_kind(self.source) if self.given is None else as_kind(self.given, self.name)
+        return make_plan(self.spec, self.source, kind, self.name)
+
+    def run(
+        self,
+        executor: str | Executor = "local",
+        *,
+        workers: int | None = None,
+        cluster: str | None = None,
+        retry_failed: bool = False,
+        time_limit: float | None = None,
+        memory_limit: float | None = None,
+        wait: bool = False,
+        quiet: bool = False,
+        on_wait: Callable[[str], None] | None = None,
+        journal: str = "auto",
+    ) -> Summary:
+        """Run what has no result yet, and store it.
+
+        Ctrl-C ends this cleanly (``StudyInterrupted``, a KeyboardInterrupt); run again to continue.
+
+        Args:
+            executor: ``local`` (a child process), ``inline`` (this process), or one of your own.
+            workers: Dask workers to start on this machine instead.
+            cluster: address or scheduler file of a Dask cluster to use instead.
+            retry_failed: run the failed trials again as well.
+            time_limit, memory_limit: seconds per trial, gigabytes per worker; the spec's unless
+                given.
+            wait: wait for another process that writes to the store.
+            quiet: no progress bar.
+            on_wait: called with a sentence that says who is waited for.
+            journal: see ``Store``.
+        """
+        if os.environ.get(MARK) or is_loading():
+            raise InputError(
+                "A study was started by the file of its kind. Put the lines that start it under "
+                "`if __name__ == '__main__':`."
+            )
+        chosen = choose_executor(executor, workers, cluster)
+        limits = self.limits(time_limit, memory_limit)
+        start = time.monotonic()
+        states = self._states()
+        if not self._todo(states, retry_failed):
+            return self._summary(states, 0, start)  # without a lock, and without loading the kind
+        return self._run(chosen, limits, retry_failed, start, quiet, journal, wait, on_wait)
+
+    def _run(
+        self,
+        executor: Executor,
+        limits: Limits,
+        retry_failed: bool,
+        start: float,
+        quiet: bool,
+        journal: str,
+        wait: bool,
+        on_wait: Callable[[str], None] | None,
+    ) -> Summary:
+        from finetti.studies.engine import Engine
+        from finetti.studies.progress import progress_bar
+        from finetti.studies.provenance import commit_of
+        from finetti.studies.store import Store
+
+        plan = self.plan
+        code = Path(__file__).parent if plan.source.reference.startswith("finetti.") else None
+        interrupted = False
+        with Store(self.store, journal, wait, on_wait) as store:
+            store.add_plan(plan)
+            todo = self._todo(store.records.states(), retry_failed)
+            extra = {"commit": commit_of(code or self.directory)}
+            with progress_bar(self.name, len(todo), not quiet) as on_change:
+                engine = Engine(plan, store, executor, extra, on_change)
+                try:
+                    executor.start(plan.source, limits)
+                    engine.run(todo)
+                except KeyboardInterrupt:
+                    interrupted = True
+                finally:
+                    executor.close()
+            states = store.records.states()
+        summary = self._summary(states, engine.stored, start, interrupted)
+        if interrupted:
+            raise StudyInterrupted(summary)
+        return summary
+
+    def limits(self, time_limit: float | None = None, memory_limit: float | None = None) -> Limits:
+        """The limits of a run: those given, else the spec's."""
+        return Limits(
+            self.spec.time_limit if time_limit is None else time_limit,
+            self.spec.memory_limit if memory_limit is None else memory_limit,
+        )
+
+    def estimate(
+        self,
+        *,
+        workers: int = 1,
+        retry_failed: bool = False,
+        time_limit: float | None = None,
+        memory_limit: float | None = None,
+    ) -> "Estimate":
+        """Trials, cohorts and time of a run, from a timed pilot. Stores nothing."""
+        from finetti.studies.estimate import estimate
+        from finetti.studies.executors.local import LocalExecutor
+
+        todo = self._todo(self._states(), retry_failed)
+        limits = self.limits(time_limit, memory_limit)
+        return estimate(self.plan, todo, LocalExecutor(), workers, limits)
+
+    def table(self, details: bool = False) -> "pd.DataFrame":
+        """The stored trials of this study, in the order of its grid; see ``make_table``."""
+        from finetti.studies.table import make_table
+
+        with self._records() as records:
+            rows = {row.outcome.trial_id: row for row in self._rows(records)}
+        return make_table((rows[each] for each in self.plan.places if each in rows), details)
+
+    def status(self) -> Status:
+        """How the study stands, also while it is running."""
+        with self._records() as records:
+            return summarize(self.store, [(self.name, list(self.plan.places))], self._rows(records))
+
+    def _records(self) -> Any:
+        return open_records(self.store) if self.store.exists() else nullcontext(None)
+
+    def _rows(self, records: Records | None) -> list[Row]:
+        if records is None:
+            return []
+        return [row for row in records.rows() if row.outcome.trial_id in self.plan.places]
+
+    def _states(self) -> dict[str, str]:
+        with self._records() as records:
+            return records.states() if records is not None else {}
+
+    def _todo(self, states: Mapping[str, str], retry_failed: bool) -> list[str]:
+        settled = (DONE,) if retry_failed else (DONE, FAILED)
+        return [each for each in self.plan.places if states.get(each) not in settled]
+
+    def _summary(
+        self, states: Mapping[str, str], ran: int, start: float, interrupted: bool = False
+    ) -> Summary:
+        found = Counter(states.get(each) for each in self.plan.places)
+        return Summary(
+            self.name,
+            self.store,
+            len(self.plan.places),
+            found[DONE],
+            found[FAILED],
+            ran,
+            round(time.monotonic() - start, 3),
+            interrupted,
+        )
+
+    def __card__(self) -> Card:
+        spec = self.spec
+        varied = ((f"grid {name}", values) for name, values in spec.values.items())
+        fixed = ((name, value) for name, value in spec.fixed.items())
+        fields = (
+            ("kind", spec.kind),
+            *varied,
+            *fixed,
+            ("trials per cell", spec.trials),
+            ("seed", spec.seed),
+            ("store", str(self.store)),
+        )
+        return Card(f"Study {self.name}", fields)
+
+
+def _reference(kind: Any) -> str:
+    """The name by which another process finds a function or a class."""
+    module = getattr(kind, "__module__", None)
+    name = getattr(kind, "__qualname__", None)
+    if module is None or name is None or "<" in name:
+        raise InputError(
+            "A kind must be found by name. Define it at the top of a module, or give file.py:Name."
+        )
+    if module != "__main__":
+        return f"{module}:{name}"
+    try:
+        path = inspect.getfile(kind)
+    except (OSError, TypeError):
+        path = ""  # typed in, not written to a file
+    if not path.endswith(".py"):
+        raise InputError(f"{name} has no source file. Put it into one: file.py:{name}.")
+    return f"{os.path.abspath(path)}:{name}"

@@ -1,0 +1,45 @@
+"""Runs the trials of a cohort with a kind: the same code in every executor."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from finetti.core.errors import InputError
+from finetti.studies.kinds import CohortKind, Kind, TrialKind
+from finetti.studies.outcome import Outcome, failed_by, outcome_of
+from finetti.studies.trial import Trial
+
+
+def work(kind: Kind, trials: Sequence[Trial]) -> Iterator[Outcome]:
+    """The outcome of each trial, in order.
+
+    A trial of a ``TrialKind`` that raises is a failed outcome. A ``CohortKind`` that raises does so
+    for the whole cohort, and whoever called splits it.
+    """
+    start = time.perf_counter()
+    if isinstance(kind, CohortKind):
+        results = list(kind.run_cohort(list(trials)))
+        if len(results) != len(trials):
+            raise InputError(
+                f"run_cohort returned {len(results)} results for {len(trials)} trials. "
+                "Return one for each, in order."
+            )
+        seconds = (time.perf_counter() - start) / len(trials)
+        for trial, result in zip(trials, results, strict=True):
+            yield _checked(trial, result, seconds)
+        return
+    assert isinstance(kind, TrialKind)
+    for trial in trials:
+        start = time.perf_counter()
+        try:
+            result = kind.run(dict(trial.params), trial.seed)
+        except (Exception, SystemExit) as error:
+            yield failed_by(trial.id, error, time.perf_counter() - start)
+            continue
+        yield _checked(trial, result, time.perf_counter() - start)
+
+
+def _checked(trial: Trial, result: object, seconds: float) -> Outcome:
+    try:
+        return outcome_of(trial.id, result, seconds)
+    except InputError as error:
+        return failed_by(trial.id, error, seconds)

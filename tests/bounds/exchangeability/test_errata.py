@@ -1,0 +1,200 @@
+"""Where print and proof differ: the printed form fails or differs, the derived one holds."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from finetti.bounds import Settings
+from finetti.bounds import exchangeability as bounds
+from finetti.bounds.exchangeability.chain import Rule, log_deviation
+from finetti.bounds.sample import Sample
+from finetti.claims.exchangeability.instances import even_reader
+from finetti.claims.exchangeability.lemma_c_14 import amplified
+from finetti.core.errors import InputError, UnsupportedError
+
+SAMPLE = Sample(1000, 20)
+
+
+def test_erratum_3_print_does_not_see_the_ridge():
+    errors = [bounds.ConditionalMeanError(ridge, 5.0, source_norm=1e-9) for ridge in (1e-1, 1e-3)]
+    derived = [bound.evaluate(SAMPLE).value for bound in errors]
+    printed = [replace(bound, form="printed").evaluate(SAMPLE) for bound in errors]
+    assert derived[1] > 50 * derived[0]
+    assert printed[0].terms[0].log_value == printed[1].terms[0].log_value
+    assert printed[0].kind == "scaling"
+
+
+def test_erratum_5_print_misses_the_values():
+    """ω_v = 10: the heads move by more than print allows."""
+    first, second, tokens = even_reader(10.0, 0.01)
+    measured = np.abs(np.asarray(first(tokens, tokens) - second(tokens, tokens))).max()
+    # W_k alone moves, by 0.01: its class has mixed norm 0.01 there and 0 elsewhere.
+    head = bounds.HeadNorms(1.0, 0.01, 10.0, 0.0, 0.01, 0.0)
+    network = bounds.FullTransformer(4, 4, 4, (bounds.LayerNorms((head,)),))
+    printed = bounds.HeadsDeviation(network, change=1.0, form="printed").evaluate(SAMPLE).value
+    derived = bounds.HeadsDeviation(network, change=1.0).evaluate(SAMPLE).value
+    assert printed < measured <= derived
+    assert derived == pytest.approx(10 * printed)
+
+
+def test_erratum_6_print_misses_the_feed_forward_part():
+    """α̃ = 10, then heads with ω_v = 1."""
+    first, second, tokens = amplified(10.0, 1e-4)
+    measured = np.abs(np.asarray(first(tokens) - second(tokens))).max()
+    layer = bounds.measure_network(first).layers[0]
+    head = bounds.HeadNorms(1.0, 1e-4, 1.0, 0.0, 1e-4, 0.0)
+    frozen = replace(layer, heads=(head,), inner_mixed_norm=0.0, outer_mixed_norm=0.0)
+    network = bounds.FullTransformer(4, 8, 4, (frozen,))
+    printed, derived = (
+        bounds.TransformerDeviation(network, change=1.0, form=form).evaluate(SAMPLE).value
+        for form in ("printed", "derived")
+    )
+    assert printed < measured <= derived
+
+
+def test_erratum_6_print_falls_when_a_norm_grows():
+    """R_t^mha/ρ̃_t falls with ω_q, so the printed bound does."""
+    networks = [
+        bounds.FullTransformer(4, 4, 4, (bounds.LayerNorms((bounds.HeadNorms(query_norm=norm),)),))
+        for norm in (1, 10)
+    ]
+    printed = [bounds.TransformerGap(n, form="printed").evaluate(SAMPLE).value for n in networks]
+    derived = [bounds.TransformerGap(n).evaluate(SAMPLE).value for n in networks]
+    assert printed[1] < printed[0]
+    assert derived[1] > derived[0]
+
+
+def test_erratum_8_print_has_the_larger_norm_of_the_values():
+    attention = bounds.SingleAttention(8, 4, attention_norm=1.0, attention_size=50.0)
+    printed, derived = (attention.scales(form) for form in ("printed", "derived"))
+    assert float(printed.sharpness) == pytest.approx(50.0)
+    assert float(derived.sharpness) == pytest.approx(1.0)
+
+
+def test_erratum_9_print_does_not_count_all_parameters():
+    """d_pH = 64 > D = 8: the heads alone have more parameters than (4 + H)D²."""
+    network = bounds.FullTransformer.uniform(8, 8, n_heads=8, head_dimension=8)
+    printed = bounds.TransformerCovering(network, form="printed")
+    derived = bounds.TransformerCovering(network)
+    assert printed.n_dimensions < network.n_parameters == derived.n_dimensions
+    usual = bounds.FullTransformer.uniform(64, 128, n_heads=4)
+    assert bounds.TransformerCovering(usual).n_dimensions >= usual.n_parameters
+
+
+def test_erratum_10_the_whole_excess_risk_counts():
+    """A pretrained function far from the best of its class: E_approx^PT = 0 explains nothing."""
+    # One atom, W_DS = W_SSL = 1: f̂_PT = t, f*_PT = f*_DS = 0, so the downstream error is t².
+    t = 0.3
+    printed = bounds.TransferApproximation(0.0, 0.0, 0.0, 0.0, 1.0).evaluate(SAMPLE).value
+    whole = bounds.TransferApproximation(t**2, 0.0, 0.0, 0.0, 1.0).evaluate(SAMPLE).value
+    assert printed < t**2 <= whole
+
+
+def test_erratum_12_print_has_the_radius_where_its_square_belongs():
+    network = bounds.FullTransformer.uniform(4, 4, 100, norm=1e-3)
+    size, _ = log_deviation(network, 1e4, Rule.of(network, "derived", False))
+    assert (
+        bounds.log_product_limit(network, 1e4, "printed")
+        < size
+        <= bounds.log_product_limit(network, 1e4)
+    )
+
+
+def test_the_limit_g_5_holds_on_random_networks():
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        depth = int(rng.integers(1, 12))
+        norms = 10 ** rng.uniform(-2, 2, size=(depth, 10))
+        layers = tuple(
+            bounds.LayerNorms((bounds.HeadNorms(*row[:6]),), *row[6:]) for row in norms.tolist()
+        )
+        network, radius = bounds.FullTransformer(4, 4, 2, layers), float(10 ** rng.uniform(-2, 2))
+        size, _ = log_deviation(network, radius, Rule())
+        assert size <= bounds.log_product_limit(network, radius)
+
+
+NETWORK = bounds.FullTransformer.uniform(8)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: bounds.TransformerGap(replace(NETWORK, positions="trained")).evaluate(SAMPLE),
+            "trained positional table.*Nearest bound: parameter-count",
+        ),
+        (
+            lambda: bounds.TransformerCovering(
+                replace(NETWORK, normalization="layer_norm")
+            ).evaluate(SAMPLE),
+            "without normalization.*layer_norm.*Nearest bound: S-thm-A.17",
+        ),
+        (
+            lambda: bounds.TransformerGap(NETWORK).evaluate(replace(SAMPLE, loss_bound=math.inf)),
+            "bounded loss.*Nearest bound: R-thm-risk",
+        ),
+        (
+            lambda: bounds.measure_network(object()),
+            "ResidualTransformer.*Nearest bound: S-thm-A.17",
+        ),
+        (lambda: bounds.TransformerRisk(NETWORK, form="printed"), "no printed form"),
+        (
+            lambda: bounds.TransformerRate(NETWORK).samples_needed(0.1, SAMPLE),
+            "scaling quantity.*constant",
+        ),
+        (
+            lambda: bounds.SingleRate(bounds.SingleAttention(4, 2)).samples_needed(0.1, SAMPLE),
+            "scaling",
+        ),
+        (lambda: bounds.TransformerCovering(NETWORK).samples_needed(0.1, SAMPLE), "does not fall"),
+        (lambda: bounds.ConditionalMeanError().samples_needed(0.1, SAMPLE), "tokens_needed"),
+        (lambda: bounds.ConditionalMeanError(form="printed").tokens_needed(0.1, SAMPLE), "scaling"),
+    ],
+)
+def test_what_a_theorem_does_not_cover_is_refused_by_name(call, words):
+    with pytest.raises(UnsupportedError, match=f"(?s){words}"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: bounds.FullTransformer(0, 1, 1, (bounds.LayerNorms(),)), "`dimension`"),
+        (lambda: bounds.FullTransformer(1, 1, 1, ()), "`layers`"),
+        (lambda: bounds.FullTransformer.uniform(4, exponent=0.5), "`exponent`"),
+        (lambda: bounds.FullTransformer.uniform(4, positions="learned"), "`positions`"),
+        (lambda: bounds.FullTransformer.uniform(4, normalization="batch"), "`normalization`"),
+        (lambda: bounds.FullTransformer.uniform(4, exponent="two"), "`exponent`"),
+        (lambda: bounds.LayerNorms(()), "`heads`"),
+        (lambda: bounds.LayerNorms(outer_norm=None), "`outer_mixed_norm`"),
+        (lambda: bounds.HeadNorms(query_norm=-1.0), "`query_norm`"),
+        (lambda: bounds.TransformerGap(NETWORK, "exact"), "`constants`"),
+        (lambda: bounds.TransformerGap(NETWORK, "sharp", form="printed"), "`constants`"),
+        (lambda: bounds.TransformerGap(NETWORK, integral="simpson"), "`integral`"),
+        (lambda: bounds.TransformerCovering(NETWORK, resolution=0.0), "`resolution`"),
+        (lambda: bounds.SingleAttention(4, 2, attention_norm=0.0), "`attention_norm`"),
+        (lambda: bounds.ConditionalMeanError(ridge=0.0), "`ridge`"),
+        (lambda: bounds.TransferApproximation(-1.0, 0, 0, 0), "`pretraining_excess`"),
+        (
+            lambda: bounds.TransformerRate(bounds.FullTransformer.uniform(4, norm=0.0)).evaluate(
+                SAMPLE
+            ),
+            "norms > 0",
+        ),
+        (
+            lambda: bounds.ConditionalMeanError(1.0, source_norm=1.0).tokens_needed(0.5, SAMPLE),
+            "bias of the ridge",
+        ),
+        (
+            lambda: bounds.TransformerGap.from_settings(
+                Settings(norms={"layers": [{"valu_norm": 2.0}]})
+            ),
+            "valu_norm",
+        ),
+    ],
+)
+def test_wrong_input_is_named(call, words):
+    with pytest.raises(InputError, match=words):
+        call()

@@ -1,0 +1,239 @@
+"""Every formula again, with 50 digits, written from the specification and in plain numbers."""
+
+from dataclasses import replace
+
+import mpmath as mp
+import pytest
+
+from finetti.bounds import Sample
+from finetti.bounds.covering.composed import ComposedGap
+from finetti.bounds.parameter_count import ParameterCountCovering
+from finetti.bounds.sparse_variables import (
+    CoveringConstantGap,
+    HeadCovering,
+    HeadGap,
+    MatrixCovering,
+    MultiHeadCovering,
+    RefinedMatrixCovering,
+    TransformerCovering,
+    TransformerGap,
+    UniformTransformer,
+    VectorCovering,
+)
+
+mp.mp.dps = 50
+
+
+def close(found, expected):
+    assert abs(mp.mpf(found) / expected - 1) < mp.mpf("1e-12")
+
+
+def log_factor(ratio, points):
+    return mp.log(2 * mp.ceil(ratio + 2) * points + 1)
+
+
+def composed(terms, resolution):
+    """terms: (c_j, d_j, N_j)."""
+    gamma = sum(c ** (mp.mpf(2) / 3) for c, _, _ in terms)
+    total = mp.mpf(0)
+    for c, d, points in terms:
+        ratio = 4 * gamma * mp.cbrt(c) / (mp.sqrt(d) * resolution)
+        total += c ** (mp.mpf(2) / 3) * log_factor(ratio, points)
+    return 36 * gamma**2 / resolution**2 * total
+
+
+def head_terms(head, token, points, constant, query=None):
+    k, d = head.head_dimension, head.width
+    rows = []
+    for each in head.each:
+        steep = mp.mpf(each.out_lipschitz)
+        rows.append((k * steep * each.value_column_norm * token, k, points))
+        score = constant * d * steep * each.value_norm * each.score_row_norm
+        rows.append((score * token**2 * (token if query is None else query), d, points))
+    return rows
+
+
+def deep_terms(network, sample, constant):
+    """Theorem A.17 as the specification has it."""
+    steep, readout = mp.mpf(network.activation_lipschitz), mp.mpf(network.readout_norm)
+    d, k = network.width, network.head_dimension
+    points = sample.n_samples * (sample.context_length + 1)
+    radius, radii, inner, factors = mp.mpf(sample.input_norm), [], [], []
+    for layer in network.layers:
+        b_c, b_v, b_qk = map(mp.mpf, (layer.output_norm, layer.value_norm, layer.score_norm))
+        radii.append(radius)
+        inner.append(min(mp.mpf(1), b_v * radius))
+        factors.append(steep * b_c * b_v * (1 + 2 * constant * b_qk * radius**2))
+        radius = min(mp.mpf(1), steep * b_c * inner[-1])
+    rows = [(readout * radius, 1, sample.n_samples)]
+    for i, layer in enumerate(network.layers):
+        carried = readout * mp.fprod(factors[i + 1 :])
+        b_c, b_v, r = mp.mpf(layer.output_norm), mp.mpf(layer.value_norm), radii[i]
+        rows += [
+            (carried * d * steep * inner[i] * layer.output_column_norm, d, points),
+            (carried * constant * d * steep * b_c * b_v * layer.score_row_norm * r**3, d, points),
+            (carried * k * steep * b_c * layer.value_column_norm * r, k, points),
+        ]
+    return rows, radius
+
+
+def dudley(cover, output_range, m):
+    """min(A, inf_δ 4δ + 12/√m ∫_δ^A √log N), with the δ where log N = m/9."""
+    if cover(output_range) >= mp.mpf(m) / 9:
+        return output_range
+    low = output_range
+    while cover(low) < mp.mpf(m) / 9:
+        low /= 2
+    edge = mp.findroot(lambda e: mp.log(9 * cover(e) / m), (low, 2 * low), solver="anderson")
+    edges = [edge * (output_range / edge) ** (mp.mpf(j) / 6) for j in range(7)]
+    integral = mp.quad(lambda e: mp.sqrt(cover(e)), edges)
+    return min(output_range, 4 * edge + 12 / mp.sqrt(m) * integral)
+
+
+def smooth(terms):
+    """The cover with ⌈a⌉ replaced by a + 1, which is what Dudley integrates."""
+    gamma = sum(c ** (mp.mpf(2) / 3) for c, _, _ in terms)
+
+    def cover(resolution):
+        total = mp.mpf(0)
+        for c, d, points in terms:
+            ratio = 4 * gamma * mp.cbrt(c) / (mp.sqrt(d) * resolution)
+            total += c ** (mp.mpf(2) / 3) * mp.log(2 * (ratio + 3) * points + 1)
+        return 36 * gamma**2 / resolution**2 * total
+
+    return cover
+
+
+def gap(complexity, sample, events=3):
+    sample_part = mp.sqrt(mp.log(events / mp.mpf(sample.delta)) / (2 * sample.n_samples))
+    return 2 * sample.loss_lipschitz * complexity + 3 * sample.loss_bound * sample_part
+
+
+def test_vectors_and_matrices(sample):
+    points, norm, size = 50_000, mp.mpf(0.7), mp.mpf(1.5)
+    ratio = norm * size / mp.mpf(0.2)
+    close(
+        VectorCovering(0.7, 0.2).evaluate(sample).value,
+        36 * ratio**2 * log_factor(4 * ratio, points),
+    )
+    wide = 36 * (5 * ratio) ** 2 * log_factor(4 * ratio * mp.sqrt(5), points)
+    close(MatrixCovering(0.7, 0.2, outputs=5).evaluate(sample).value, wide)
+    scaling = (5 * ratio) ** 2 * mp.log(points)
+    close(MatrixCovering(0.7, 0.2, outputs=5, form="printed").evaluate(sample).value, scaling)
+
+
+@pytest.mark.parametrize("budget", [1, 3, 40])
+def test_refined_matrices(sample, budget):
+    n, d, ratio = budget, 5, mp.mpf(0.7) * mp.mpf(1.5) / mp.mpf(0.2)
+    inside = 4 * ratio * mp.sqrt((n + 1) * (n + d)) / n
+    expected = mp.log(mp.binomial(n + d, d))
+    expected += 36 * (1 + mp.mpf(d) / n) ** 2 * ratio**2 * log_factor(inside, 50_000)
+    bound = RefinedMatrixCovering(0.7, 0.2, outputs=d, budget=budget)
+    close(bound.evaluate(sample).value, expected)
+
+
+def test_the_best_budget_is_the_least(sample):
+    best = RefinedMatrixCovering(0.7, 0.2, outputs=5).evaluate(sample).log_value
+    for j in range(20):
+        bound = RefinedMatrixCovering(0.7, 0.2, outputs=5, budget=5 * 2**j)
+        assert best <= bound.evaluate(sample).log_value
+
+
+@pytest.mark.parametrize("query_norm", [None, 1.0])
+def test_head_with_positions_and_class_token(make_head, sample, query_norm):
+    head = make_head(positions="fixed", position_norm=0.25, query_norm=query_norm, class_token=True)
+    query = None if query_norm is None else mp.mpf(1.25)
+    terms = head_terms(head, mp.mpf(1.75), 1000 * 51, 1, query)
+    close(HeadCovering(head, 0.3).evaluate(sample).value, composed(terms, mp.mpf(0.3)))
+
+
+def test_readout_trained_and_fixed(make_head, sample):
+    terms = head_terms(make_head(), mp.mpf(1.5), 50_000, 1)
+    scaled = [(2 * c, d, points) for c, d, points in terms]
+    fixed = make_head(readout_norm=2.0, readout_trained=False)
+    close(HeadCovering(fixed, 0.3).evaluate(sample).value, composed(scaled, mp.mpf(0.3)))
+    # A fixed w only changes the resolution: ε → ε/B_w.
+    close(HeadCovering(fixed, 0.3).evaluate(sample).value, composed(terms, mp.mpf(0.3) / 2))
+    trained = [*scaled, (2 * mp.mpf(1.2) * mp.mpf(0.9) * mp.mpf(1.5), 1, 1000)]
+    bound = HeadCovering(make_head(readout_norm=2.0), 0.3)
+    close(bound.evaluate(sample).value, composed(trained, mp.mpf(0.3)))
+
+
+def test_heads(make_heads, sample):
+    heads = make_heads()
+    terms = head_terms(heads, mp.mpf(1.5), 50_000, 1)
+    close(MultiHeadCovering(heads, 0.3).evaluate(sample).value, composed(terms, mp.mpf(0.3)))
+
+
+@pytest.mark.parametrize("input_norm", [0.3, 1.7])
+def test_deep(make_network, sample, input_norm):
+    sample, network = replace(sample, input_norm=input_norm), make_network(activation_lipschitz=1.1)
+    terms, _ = deep_terms(network, sample, 1)
+    close(TransformerCovering(network, 0.3).evaluate(sample).value, composed(terms, mp.mpf(0.3)))
+
+
+def test_uniform(sample):
+    sample = replace(sample, input_norm=0.5)
+    factor = mp.mpf(1.2) * mp.mpf(1.5) ** 2 * (1 + 2 * mp.mpf(1.5))
+    cost = 2 * mp.mpf(0.5) * 8 * mp.mpf(0.7) * factor**3
+    bound = UniformTransformer(
+        n_layers=3,
+        width=8,
+        spectral_norm=1.5,
+        column_norm=0.7,
+        activation_lipschitz=1.2,
+        readout_norm=2.0,
+    )
+    close(bound.evaluate(sample).value, composed([(cost, 1, 1000 * 51)] * 10, mp.mpf(0.1)))
+
+
+def test_gap_of_a_constant():
+    sample = Sample(10**5, 1, loss_lipschitz=1.5, loss_bound=2.0, delta=0.01)
+    x = 3 * mp.sqrt(mp.mpf(10**5) / 7)
+    complexity = 3 * 12 * (1 + mp.log(x / 3)) / x
+    bound = CoveringConstantGap(covering_constant=7.0, output_range=3.0)
+    close(bound.evaluate(sample).value, gap(complexity, sample))
+    one_sided = replace(bound, two_sided=False).evaluate(sample).value
+    close(one_sided, gap(complexity, sample, events=2))
+
+
+def test_gap_of_a_head(make_head):
+    sample = Sample(n_samples=10**12, context_length=100, input_norm=1.5)
+    head = make_head(readout_norm=2.0)
+    scaled = [(2 * c, d, n) for c, d, n in head_terms(head, mp.mpf(1.5), 10**14, 1)]
+    output_range = 2 * mp.mpf(1.2) * mp.mpf(0.9) * mp.mpf(1.5)
+    terms = [*scaled, (output_range, 1, 10**12)]
+    complexity = dudley(smooth(terms), output_range, 10**12)
+    close(HeadGap(head).evaluate(sample).value, gap(complexity, sample))
+
+
+def test_gap_of_a_deep_network(make_network):
+    sample, network = Sample(n_samples=10**13, context_length=100), make_network()
+    terms, last = deep_terms(network, sample, 1)
+    complexity = dudley(smooth(terms), 2 * last, 10**13)
+    found = TransformerGap(network)
+    assert isinstance(found, ComposedGap)
+    close(found.evaluate(sample).value, gap(complexity, sample))
+
+
+def test_parameter_count(make_network, sample):
+    sample, network = replace(sample, input_norm=0.9), make_network()
+    rows, last = deep_terms(network, sample, 1)
+    columns = [1]
+    for layer in network.layers:
+        columns += [layer.output_column_norm, layer.score_row_norm, layer.value_column_norm]
+    multipliers = [c / (d * column) for (c, d, _), column in zip(rows, columns, strict=True)]
+    multipliers[0] = last
+    steep = mp.sqrt(sum(each**2 for each in multipliers))
+    radius = mp.sqrt(
+        4
+        + sum(
+            8 * mp.mpf(a.score_norm) ** 2
+            + 4 * mp.mpf(a.value_norm) ** 2
+            + 4 * mp.mpf(a.output_norm) ** 2
+            for a in network.layers
+        )
+    )
+    count = 2 * (64 + 2 * 32) + 8
+    expected = count * mp.log(1 + 2 * steep * radius / mp.mpf(0.1))
+    close(ParameterCountCovering(network).evaluate(sample).value, expected)

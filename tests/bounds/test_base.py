@@ -1,0 +1,232 @@
+"""Samples, values, settings, inversion, sensitivity and the registry."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from finetti.bounds import Bound, BoundValue, Sample, Settings, Term, load_bounds
+from finetti.bounds.base import norm_field
+from finetti.bounds.inversion import smallest_count, whole_exp
+from finetti.bounds.registry import Registry
+from finetti.bounds.sparse_variables import CoveringConstantGap, HeadCovering, TransformerGap
+from finetti.bounds.value import summed
+from finetti.core.errors import FinettiError, InputError, UnsupportedError
+from finetti.show import to_text
+
+
+@dataclass(frozen=True)
+class Toy(Bound):
+    """B²/√n, or its square in print."""
+
+    name: ClassVar[str] = "toy"
+    title: ClassVar[str] = "a toy"
+    statement: ClassVar[str] = "B²/√n"
+    citation: ClassVar[str] = "Nowhere 1, nobody"
+    paper: ClassVar[str] = ""
+    quantity: ClassVar[str] = "generalization gap"
+    printed_kind: ClassVar[str | None] = "scaling"
+
+    size: float = norm_field(1.0)
+
+    def evaluate(self, sample):
+        log_value = 2 * math.log(self.size) - sample.log_samples / 2
+        log_value *= 2 if self.form == "printed" else 1
+        return self.value(sample, log_value, summed([Term("all", log_value=log_value)])[1])
+
+    @classmethod
+    def from_settings(cls, settings):
+        return cls(settings.norm("size"), form=settings.form)
+
+
+SAMPLE = Sample(n_samples=100, context_length=7)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"n_samples": 1.5}, "n_samples"),
+        ({"n_samples": True}, "n_samples"),
+        ({"context_length": 0}, "context_length"),
+        ({"input_norm": -1.0}, "input_norm"),
+        ({"input_norm": math.inf}, "input_norm"),
+        ({"loss_bound": 0.0}, "loss_bound"),
+        ({"loss_bound": math.nan}, "loss_bound"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": "half"}, "delta"),
+    ],
+)
+def test_bad_samples_are_refused_by_name(fields, named):
+    with pytest.raises(InputError, match=f"`{named}` argument of Sample"):
+        Sample(**{"n_samples": 10, "context_length": 10, **fields})
+
+
+def test_sizes_of_any_size():
+    sample = Sample(n_samples=10**5000, context_length=1e6)
+    assert sample.log_samples == pytest.approx(5000 * math.log(10))
+    assert sample.context_length == 10**6
+
+
+def test_value_explains_itself():
+    value = Toy(3.0).evaluate(SAMPLE)
+    assert value.value == pytest.approx(0.9)
+    assert not value.vacuous
+    assert Toy(4.0).evaluate(SAMPLE).vacuous
+    assert Toy(4.0, form="printed").evaluate(SAMPLE).vacuous is None
+    text = str(value)
+    for word in (
+        "generalization gap",
+        "0.9",
+        "Nowhere 1, nobody",
+        "upper bound",
+        "vacuous",
+        "100 %",
+    ):
+        assert word in text
+    assert "scaling quantity" in str(Toy(form="printed").evaluate(SAMPLE))
+    assert "<table" in value._repr_html_()
+
+
+def test_value_as_plain_data():
+    huge = BoundValue(1e5, (), "A, b", "derived", "upper_bound", "risk")
+    assert huge.to_dict()["value"] is None
+    assert huge.to_dict()["log_value"] == 1e5
+    assert huge.value == math.inf
+    assert "10^43429" in str(huge)
+
+
+def test_many_terms_are_cut_in_the_table_only():
+    terms = summed(Term("part", layer, "W", math.log(layer)) for layer in range(1, 101))[1]
+    value = BoundValue(math.log(5050), terms, "A, b", "derived", "upper_bound", "risk")
+    assert "88 more" in str(value)
+    assert len(value.to_dict()["terms"]) == 100
+
+
+def test_beside_a_measured_gap():
+    comparison = Toy(3.0).evaluate(SAMPLE).beside(0.03)
+    assert comparison.obeyed
+    assert math.exp(comparison.log_ratio) == pytest.approx(30)
+    assert "30" in str(comparison)
+    assert Toy(1.0).evaluate(SAMPLE).beside(0.2).obeyed is False
+    assert Toy(form="printed").evaluate(SAMPLE).beside(0.2).obeyed is None
+    other = BoundValue(1.0, (), "A, b", "derived", "upper_bound", "log covering number")
+    with pytest.raises(UnsupportedError, match="not measured on data"):
+        other.beside(0.1)
+
+
+def test_inversion_is_exact():
+    needed = Toy(3.0).samples_needed(0.1, SAMPLE)
+    assert (needed.quantity, needed.count, needed.value) == ("samples", 8100, 8100.0)
+    assert needed.terms[0].value <= 0.1 * (1 + 1e-15)
+    assert Toy(3.0).evaluate(Sample(8099, 7)).value > 0.1
+    assert Toy(0.1).samples_needed(0.1, SAMPLE).value == 1
+
+
+def test_inversion_beyond_floats():
+    needed = Toy(1e100).samples_needed(1e-100, SAMPLE)
+    assert needed.log_value == pytest.approx(600 * math.log(10), rel=1e-11)
+
+
+@pytest.mark.parametrize("log_value", [0.0, 5.3, 36.5, 41.0, 1e3, 1e5])
+def test_whole_exponentials(log_value):
+    assert math.log(whole_exp(log_value)) == pytest.approx(
+        log_value, abs=1e-2 if log_value < 6 else 1e-9
+    )
+
+
+def test_inversion_refuses_what_it_cannot_do():
+    with pytest.raises(UnsupportedError, match="scaling quantity"):
+        Toy(form="printed").samples_needed(0.1, SAMPLE)
+    assert Toy(form="printed").samples_needed(0.1, SAMPLE, constant=5.0).value == 50
+    with pytest.raises(InputError, match="gap"):
+        Toy().samples_needed(0.0, SAMPLE)
+    with pytest.raises(InputError, match="No number of things"):
+        smallest_count(lambda n: False, "number of things")
+    head = load_bounds().get("S-cor-4.4").from_settings(Settings(width=4))
+    assert isinstance(head, HeadCovering)
+    with pytest.raises(UnsupportedError, match="does not fall with the sample"):
+        head.samples_needed(0.1, SAMPLE)
+    printed = CoveringConstantGap(1e6, form="printed")
+    with pytest.raises(UnsupportedError, match="negative"):
+        printed.samples_needed(0.1, SAMPLE, constant=1.0)
+
+
+def test_inverted_gap_is_reached_and_just_reached():
+    bound = CoveringConstantGap(covering_constant=2.0)
+    needed = bound.samples_needed(0.2, SAMPLE).count
+    assert (
+        bound.evaluate(Sample(needed, 7)).value <= 0.2 < bound.evaluate(Sample(needed - 1, 7)).value
+    )
+
+
+def test_sensitivity_is_the_power_of_each_norm():
+    found = Toy(2.0).sensitivity(SAMPLE)
+    assert found["size"].exponent == pytest.approx(2)
+    assert found["sample.input_norm"].log_ratio == 0
+    assert "size" in str(found)
+
+
+def test_sensitivity_names_what_cannot_grow():
+    uniform = load_bounds().get("S-thm-4.6").from_settings(Settings(width=4))
+    found = uniform.sensitivity(SAMPLE)
+    assert [name for name, _ in found.refused] == ["sample.input_norm"]
+    assert "cannot grow: S-thm-4.6 assumes tokens of length at most 1" in " ".join(
+        str(found).split()
+    )
+
+
+def test_form_without_print_is_refused():
+    with pytest.raises(InputError, match="form"):
+        Toy(form="guessed")
+
+
+def test_settings_read_lists_and_refuse_what_is_not_read():
+    settings = Settings(
+        n_layers=2, width=8, norms={"value_norm": 2.0, "layers": [{}, {"value_norm": 3.0}]}
+    )
+    bound = TransformerGap.from_settings(settings)
+    assert [layer.value_norm for layer in bound.functions.layers] == [2.0, 3.0]
+    settings.check_used("it")
+    with pytest.raises(InputError, match="no norm called 'valeu_norm'"):
+        TransformerGap.from_settings(Settings(norms={"layers": [{"valeu_norm": 1.0}]}))
+    wrong = Settings(norms={"valeu_norm": 1.0})
+    TransformerGap.from_settings(wrong)
+    with pytest.raises(InputError, match="no norm called 'valeu_norm'"):
+        wrong.check_used("it")
+    with pytest.raises(InputError, match="a list of 2 mappings"):
+        TransformerGap.from_settings(Settings(n_layers=2, norms={"layers": [{}]}))
+    with pytest.raises(InputError, match="a divisor of the width"):
+        _ = Settings(width=7, n_heads=2).head_width
+    with pytest.raises(InputError, match="value_norm"):
+        TransformerGap.from_settings(Settings(norms={"value_norm": "big"}))
+
+
+def test_registry_finds_bounds_by_name_and_says_what_is_near():
+    registry = load_bounds()
+    assert registry.get("s-thm-a.17") is registry.get(" S-thm-A.17 ")
+    with pytest.raises(FinettiError, match=r"no bound 'S-thm-A.18'. The nearest: S-thm-A.17"):
+        registry.get("S-thm-A.18")
+    text_of_all = to_text(registry.__card__(), width=400)
+    for bound in registry:
+        for text in (bound.name, bound.title, bound.statement, bound.citation, bound.quantity):
+            assert text
+        assert bound.statement.count("\n") == 0
+        assert bound.name in text_of_all
+    with pytest.raises(FinettiError, match="Two bounds"):
+        Registry((Toy, Toy))
+
+
+def test_every_bound_of_the_registry_evaluates_and_shows_itself():
+    for bound in load_bounds():
+        if bound.paper not in ("S", ""):
+            continue
+        for form in ("derived", "printed"):
+            if form == "printed" and bound.printed_kind is None:
+                continue
+            built = bound.from_settings(Settings(width=4, form=form))
+            value = built.evaluate(SAMPLE)
+            assert math.isfinite(value.log_value)
+            assert value.kind == built.kind
+            assert bound.name in str(built)
+            assert built.citation in str(value)

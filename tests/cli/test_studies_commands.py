@@ -1,0 +1,191 @@
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from finetti.cli.main import app
+
+SPEC = """
+kind = "finetti.studies.examples:circle"
+trials = 3
+[grid]
+n_points = {logrange = [10, 100, 2]}
+[scales.tiny]
+trials = 1
+"""
+KIND = """
+def f(seed, n):
+    if n == 2:
+        raise RuntimeError("no luck")
+    return {"loss": 1 / n}
+"""
+
+
+@pytest.fixture
+def spec(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture
+def failing(tmp_path):
+    (tmp_path / "mine.py").write_text(KIND)
+    path = tmp_path / "failing.toml"
+    path.write_text('kind = "mine.py:f"\n[grid]\nn = [1, 2]\n')
+    return path
+
+
+def finetti(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def run(path, *options):
+    return finetti("run", path, "--executor", "inline", *options)
+
+
+def is_one_sentence_of_advice(result):
+    advice = result.exit_code == 2 and result.stderr.count("\n") == 1
+    return advice and result.stdout == "" and "Traceback" not in result.stderr
+
+
+def test_run_status_export(spec):
+    result = run(spec)
+    assert result.exit_code == 0
+    assert "6 of 6 trials done (6 in this run" in result.stdout
+    assert result.stderr == ""
+    again = run(spec)
+    assert (again.exit_code, "0 in this run" in again.stdout) == (0, True)
+    store = spec.with_suffix(".sqlite")
+    for place in (spec, store):
+        status = finetti("status", place)
+        assert status.exit_code == 0
+        assert "study" in status.stdout
+        exported = finetti("export", place)
+        assert exported.stdout.splitlines()[0] == "n_points,replicate,state,pi,error,failure"
+        assert len(exported.stdout.splitlines()) == 7
+
+
+def test_json_is_one_document_on_stdout(spec):
+    for arguments in (
+        ("run", spec, "--dry-run", "--json"),
+        ("run", spec, "--json"),
+        ("run", spec, "--json", "--quiet"),
+        ("status", spec, "--json"),
+        ("status", spec.with_suffix(".sqlite"), "--json"),
+        ("merge", spec.with_name("all.sqlite"), spec.with_suffix(".sqlite"), "--json"),
+        ("export", spec, "--format", "json"),
+    ):
+        result = finetti(*arguments)
+        assert result.exit_code == 0, result.stderr
+        assert isinstance(json.loads(result.stdout), dict), arguments
+    document = json.loads(finetti("run", spec, "--json").stdout)
+    assert (document["trials"], document["done"], document["ran"]) == (6, 6, 0)
+
+
+def test_dry_run_counts_and_estimates_and_stores_nothing(spec):
+    result = finetti("run", spec, "--dry-run")
+    assert result.exit_code == 0
+    for words in ("trials          6", "cohorts         1", "estimated time  about"):
+        assert words in result.stdout
+    assert [path.name for path in spec.parent.iterdir()] == ["study.toml"]
+
+
+def test_what_kinds_print_does_not_get_into_results(failing):
+    text = 'print("loading")\n' + KIND.replace("    if n", "    print('running')\n    if n")
+    failing.with_name("mine.py").write_text(text)
+    assert json.loads(run(failing, "--json").stdout)["failed"] == 1
+    failing.with_name("mine.py").write_text(text + "# other\n")
+    assert json.loads(finetti("status", failing, "--json").stdout)["studies"][0]["pending"] == 2
+    assert "loading" not in finetti("export", failing).stdout
+
+
+def test_failures_are_exit_code_1(failing):
+    result = run(failing)
+    assert result.exit_code == 1
+    assert "1 of 2 trials done, 1 failed" in result.stdout
+    assert "RuntimeError: no luck" in result.stdout
+    assert "--retry-failed" in result.stdout
+    assert run(failing).exit_code == 1
+    failing.with_name("mine.py").write_text(KIND.replace("raise", "return {'loss': 0} #"))
+    # The source has changed, and so have the trials.
+    assert run(failing).exit_code == 0
+
+
+def test_scales_seeds_and_stores(spec):
+    small = run(spec, "--scale", "tiny", "--store", spec.with_name("other.sqlite"))
+    assert "2 of 2 trials done" in small.stdout
+    assert not spec.with_suffix(".sqlite").exists()
+    run(spec, "--seed", "1")
+    run(spec)
+    finetti("export", spec.with_suffix(".sqlite"), "--out", spec.with_name("all.csv"))
+    table = pd.read_csv(spec.with_name("all.csv"))
+    assert len(table) == 12
+    assert table["error"].nunique() > 6
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "latex", "parquet"])
+def test_exports_to_files(spec, form):
+    run(spec)
+    path = spec.with_name(f"table.{form}")
+    result = finetti("export", spec, "--format", form, "--out", path, "--details")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "6 trials written" in result.stderr
+    assert path.stat().st_size > 100
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("trails = 3", "`trails` is not a key"),
+        ("[scales.tiny.grid]\nn_points = {rnage = [1, 2, 1]}", "`grid.n_points.rnage`"),
+        ("[fixed]\nwidth = 3", "`fixed.width` is not a parameter"),
+        ("trials = 3", "not TOML"),
+    ],
+)
+def test_wrong_specs_are_one_sentence(spec, change, words):
+    text = f"{change}\n{SPEC}" if change.startswith("tr") else f"{SPEC}\n{change}\n"
+    spec.write_text(text)
+    result = run(spec)
+    assert is_one_sentence_of_advice(result), result.stderr
+    assert words in result.stderr
+
+
+def test_wrong_use_is_one_sentence(spec, tmp_path):
+    run(spec)
+    store = spec.with_suffix(".sqlite")
+    (tmp_path / "file").write_text("neither a study nor a store\n" * 99)
+    for arguments in (
+        ("run", tmp_path / "missing.toml"),
+        ("run", store),
+        ("run", spec, "--scale", "huge"),
+        ("run", spec, "--executor", "magic"),
+        ("run", spec, "--workers", "2", "--executor", "inline"),
+        ("run", spec, "--time-limit", "-1", "--seed", "9"),
+        ("run", spec, "--seed", "9", "--store", tmp_path / "file" / "s.sqlite"),
+        ("status", tmp_path / "missing.sqlite"),
+        ("status", store, "--scale", "tiny"),
+        ("status", tmp_path / "file"),
+        ("export", spec, "--format", "xls"),
+        ("export", spec, "--format", "parquet"),
+        ("export", spec, "--out", tmp_path / "file" / "a.csv"),
+        ("merge", store, store),
+        ("merge", tmp_path / "new.sqlite", tmp_path / "missing.sqlite"),
+    ):
+        result = finetti(*arguments)
+        assert is_one_sentence_of_advice(result), (arguments, result.stdout, result.stderr)
+    assert not (tmp_path / "new.sqlite").exists()
+
+
+def test_help_and_finished_studies_load_nothing_heavy(spec):
+    run(spec)
+    for arguments in (["run", "--help"], ["export", "--help"], ["run", str(spec)]):
+        command = [sys.executable, "-X", "importtime", "-m", "finetti", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert done.returncode == 0
+        assert "finetti.cli.run" in loaded
+        assert not loaded & {"jax", "pandas", "distributed", "scipy", "altair"}

@@ -1,0 +1,57 @@
+"""Runs ``finetti`` as real processes, and watches their stores."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from finetti.core.errors import FinettiError
+from finetti.studies.records import open_records
+
+
+def start(*arguments, **options):
+    """``finetti ARGUMENTS`` as a process of its own."""
+    command = [sys.executable, "-m", "finetti", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, **{**pipes, **options})
+
+
+def finish(*arguments, **options):
+    """Run ``finetti ARGUMENTS`` to its end: exit code, stdout, stderr."""
+    process = start(*arguments, **options)
+    out, err = process.communicate(timeout=90)
+    return process.returncode, out, err
+
+
+def stored(path):
+    """Id → time of storing, for all that is in the store now."""
+    if not Path(path).exists():
+        return {}
+    try:
+        with open_records(path) as records:
+            return {row.outcome.trial_id: row.outcome.finished for row in records.rows()}
+    except FinettiError as error:
+        if "no such table" in str(error) or "being written" in str(error):
+            return {}  # being made just now
+        raise
+
+
+def ended(processes):
+    """Whether all of them have ended; a zombie only waits for somebody to notice."""
+    states = []
+    for process in processes:
+        try:
+            states.append(process.status())
+        except psutil.NoSuchProcess:
+            continue
+    return all(state == psutil.STATUS_ZOMBIE for state in states)
+
+
+def wait_for(condition, seconds=60):
+    """Wait until ``condition()`` is true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing happened in time"
+        time.sleep(0.02)

@@ -1,0 +1,33 @@
+"""Folders with a user's kinds in them, and studies of these."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from finetti.studies import Study
+
+MATERIAL = Path(__file__).parent / "material"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A user's folder: learner.py, and the helper.py that it imports."""
+    for name in ("learner.py", "helper.py"):
+        shutil.copy(MATERIAL / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def make_study(folder):
+    """Studies of the kinds in the folder, each with a store of its own unless named."""
+    made = []
+
+    def make(kind="good", store=None, **fields):
+        made.append(kind)
+        fields.setdefault("grid", {"n": [1, 2, 3]})
+        fields.setdefault("trials", 4)
+        path = folder / (store or f"store-{len(made)}.sqlite")
+        return Study(f"learner.py:{kind}", store=path, directory=folder, **fields)
+
+    return make

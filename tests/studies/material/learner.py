@@ -1,0 +1,102 @@
+"""Kinds that tests copy into a folder of their own: good ones, and all sorts of bad ones."""
+
+import os
+import random
+import time
+
+from helper import FACTOR
+from pydantic import BaseModel
+
+from finetti.studies import CohortKind, Result
+
+
+def good(seed: int, n: int, width: int = 8, pause: float = 0.0):
+    time.sleep(pause)
+    draw = random.Random(seed)
+    return {"loss": FACTOR * draw.random() / n, "size": n * width, "odd": draw.random() < 0.5}
+
+
+def moody(seed: int, n: int, mood: str = "fine"):
+    """Fails in the way that ``mood`` says, where n is 2."""
+    if n == 2:
+        return MOODS[mood]()
+    return {"loss": random.Random(seed).random()}
+
+
+def raises():
+    raise RuntimeError("no luck")
+
+
+def returns_nan():
+    return {"loss": float("nan")}
+
+
+def never_ends():
+    while True:
+        time.sleep(60)
+
+
+def eats_memory():
+    eaten = []
+    while True:
+        eaten.append(bytearray(20_000_000))
+
+
+def crashes():
+    os.abort()
+
+
+def leaves():
+    raise SystemExit(3)
+
+
+def returns_a_list():
+    return [1.0]
+
+
+MOODS = {
+    "raises": raises,
+    "nan": returns_nan,
+    "endless": never_ends,
+    "greedy": eats_memory,
+    "crash": crashes,
+    "exit": leaves,
+    "list": returns_a_list,
+}
+
+
+def named(*, copy: int, json: int = 3, _hidden: int = 4, seed: int, **others):
+    """Names that a model has methods of, a seed by name, and parameters that nobody announced."""
+    return {"sum": copy + json + _hidden + len(others), "large": seed > 2**20}
+
+
+def flaky(seed: int, flag: str, n: int):
+    """Fails until the file ``flag`` is there."""
+    if n == 2 and not os.path.exists(flag):
+        raise RuntimeError("not yet")
+    return {"loss": random.Random(seed).random()}
+
+
+class Parameters(BaseModel):
+    n: int
+    poison: int = -1
+    how: str = "raises"
+
+
+class Together(CohortKind):
+    """One computation for the whole cohort, spoiled by any trial whose n is ``poison``."""
+
+    Parameters = Parameters
+
+    def cohort_key(self, params):
+        return params["poison"]
+
+    def run_cohort(self, trials):
+        for trial in trials:
+            if trial.params["n"] == trial.params["poison"]:
+                MOODS[trial.params["how"]]()
+        draws = [random.Random(trial.seed) for trial in trials]
+        return [
+            Result({"loss": draw.random() / trial.params["n"]}, {"steps": [draw.random(), 2.0]})
+            for draw, trial in zip(draws, trials, strict=True)
+        ]

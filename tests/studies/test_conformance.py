@@ -1,0 +1,167 @@
+"""What every executor and every store promises, member by member."""
+
+import shutil
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+from finetti.studies import Study
+from finetti.studies.executors.dask_workers import LocalWorkers
+from finetti.studies.records import open_records
+
+from .conftest import MATERIAL
+
+EXECUTORS = ["inline", "local", "dask"]
+GUARDED = ["local", "dask"]  # those that can end a trial
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Two Dask workers, processes of their own, for all tests that need some."""
+    workers = LocalWorkers(2)
+    yield workers.cluster.scheduler_address
+    workers.close()
+
+
+@pytest.fixture
+def run(request):
+    """Run a study with an executor, by its name."""
+
+    def run(study, executor, **options):
+        options.setdefault("quiet", True)
+        if executor == "dask":
+            return study.run(cluster=request.getfixturevalue("cluster"), **options)
+        return study.run(executor, **options)
+
+    return run
+
+
+@pytest.fixture
+def expected(make_study):
+    """The table that every executor and store must give."""
+
+    def expected(kind, **fields):
+        study = make_study(kind, store=f"reference-{kind}.sqlite", **fields)
+        study.run("inline", quiet=True)
+        return study.table()
+
+    return expected
+
+
+@pytest.mark.parametrize("journal", ["wal", "rollback"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("kind", ["good", "Together"])
+def test_tables_do_not_depend_on_executor_store_or_cohort(
+    make_study, run, expected, kind, executor, journal
+):
+    study = make_study(kind, cohort=5)
+    summary = run(study, executor, journal=journal)
+    assert (summary.trials, summary.done, summary.ran) == (12, 12, 12)
+    assert_frame_equal(study.table(), expected(kind), check_exact=True)
+    again = run(study, executor, journal=journal)
+    assert (again.done, again.ran) == (12, 0)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("mood", "reason"),
+    [
+        ("raises", "RuntimeError: no luck"),
+        ("nan", "`loss` is not a number"),
+        ("exit", "SystemExit: 3"),
+        ("list", "returned list"),
+    ],
+)
+def test_a_trial_that_goes_wrong_fails_alone(make_study, run, mood, reason, executor):
+    study = make_study("moody", fixed={"mood": mood}, trials=2)
+    summary = run(study, executor)
+    assert (summary.done, summary.failed) == (4, 2)
+    table = study.table()
+    assert (table[table["n"] == 2]["state"] == "failed").all()
+    assert table[table["n"] == 2]["failure"].str.contains(reason).all()
+    assert table[table["n"] == 2]["loss"].isna().all()
+    assert table[table["n"] != 2]["loss"].notna().all()
+
+
+@pytest.mark.parametrize("executor", GUARDED)
+@pytest.mark.parametrize(
+    ("mood", "reason", "limits"),
+    [
+        ("endless", "did not end within 1 s", {"time_limit": 1}),
+        ("greedy", "more than 0.40 GB", {"memory_limit": 0.4}),
+        ("crash", "SIGABRT", {}),
+    ],
+)
+def test_a_trial_that_takes_too_much_is_ended(make_study, run, mood, reason, limits, executor):
+    study = make_study("moody", fixed={"mood": mood}, trials=1)
+    summary = run(study, executor, **limits)
+    assert (summary.done, summary.failed) == (2, 1)
+    assert study.table()["failure"].str.contains(reason).sum() == 1
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_poisoned_cohort_is_split_until_the_culprit_stands_alone(make_study, run, executor):
+    study = make_study("Together", grid={"n": list(range(1, 12))}, fixed={"poison": 4}, trials=1)
+    summary = run(study, executor)
+    assert (summary.done, summary.failed) == (10, 1)
+    assert study.table().query("state == 'failed'")["n"].tolist() == [4]
+    with open_records(study.store) as records:
+        (row,) = [row for row in records.rows() if row.outcome.state == "failed"]
+    assert "in run_cohort" in row.outcome.traceback
+    assert 'raise RuntimeError("no luck")' in row.outcome.traceback
+
+
+@pytest.mark.parametrize(
+    ("how", "limits"),
+    [("endless", {"time_limit": 0.5}), ("greedy", {"memory_limit": 0.4}), ("crash", {})],
+)
+def test_a_cohort_that_takes_too_much_is_split_as_well(make_study, run, how, limits):
+    study = make_study("Together", fixed={"poison": 2, "how": how}, trials=1)
+    summary = run(study, "local", **limits)
+    assert (summary.done, summary.failed) == (2, 1)
+    assert study.table().query("state == 'failed'")["n"].tolist() == [2]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_failed_trials_are_tried_again_when_asked(make_study, run, folder, executor):
+    study = make_study("flaky", fixed={"flag": str(folder / "flag")}, trials=2)
+    assert run(study, executor).failed == 2
+    assert run(study, executor).ran == 0
+    first = study.table(details=True).query("n != 2")
+    (folder / "flag").touch()
+    summary = run(study, executor, retry_failed=True)
+    assert (summary.ran, summary.failed, summary.done) == (2, 0, 6)
+    table = study.table(details=True)
+    assert table["attempts"].tolist() == [1, 1, 2, 2, 1, 1]
+    assert_frame_equal(table.query("n != 2")[["loss", "finished"]], first[["loss", "finished"]])
+
+
+@pytest.mark.parametrize("executor", GUARDED)
+def test_provenance_says_where_and_with_what(make_study, run, executor):
+    study = make_study(trials=1)
+    run(study, executor)
+    (row,) = study.table(details=True).drop_duplicates("host").to_dict("records")
+    assert row["host"]
+    assert row["device"] == "cpu"
+    assert row["finetti"]
+    assert row["jax"]
+    assert row["commit"] is None  # the folder of the test is not under git
+
+
+def test_workers_on_this_machine(make_study, expected):
+    study = make_study()
+    summary = study.run(workers=1, quiet=True)
+    assert summary.done == 12
+    assert_frame_equal(study.table(), expected("good"), check_exact=True)
+
+
+def test_compiled_kinds_agree_bit_by_bit(folder, run, cluster):
+    shutil.copy(MATERIAL / "compiled.py", folder)
+    tables = []
+    for executor, cohort in (("local", 8), ("dask", 5)):
+        store = folder / f"{executor}.sqlite"
+        study = Study("compiled.py:Norm", store=store, directory=folder, trials=10, cohort=cohort)
+        assert run(study, executor).done == 10
+        tables.append(study.table())
+        assert study.table(details=True)["device"].tolist() == ["cpu"] * 10
+    assert_frame_equal(*tables, check_exact=True)

@@ -1,0 +1,235 @@
+"""Tables, exports, merges, estimates: what is done with results only reads them."""
+
+import io
+import json
+import shutil
+
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from finetti.core.errors import InputError
+from finetti.studies import Study, merge_stores, store_table
+from finetti.studies.engine import Standing
+from finetti.studies.export import Format, export_table, write_file
+from finetti.studies.outcome import failed, outcome_of
+from finetti.studies.progress import progress_bar
+from finetti.studies.records import Row
+from finetti.studies.status import store_status
+from finetti.studies.table import make_table
+from finetti.studies.trial import Cell
+
+
+@pytest.fixture
+def table():
+    """All that a table may hold: gaps, lists, nested tables, infinity, words, truth values."""
+    first = Cell("m:f", "1", "", {"n": 1, "mode": "a_b", "sizes": [1, 2], "rate": {"x": 0.5}}, 0)
+    second = Cell("m:f", "1", "", {"n": 2, "mode": "b", "sizes": [3], "rate": {"x": 1.5}}, 0)
+    results = [{"loss": 0.5, "k": 1, "ok": True}, {"loss": float("inf"), "k": 2, "ok": False}]
+    rows = [Row(first, i, outcome_of("ab", each, 0.1), 1) for i, each in enumerate(results)]
+    rows.append(Row(second, 0, failed("cd", "RuntimeError: 50 % & more"), 1))
+    return make_table(rows)
+
+
+def test_tables(table):
+    columns = ["n", "mode", "sizes", "rate.x", "replicate", "state", "loss", "k", "ok", "failure"]
+    assert list(table.columns) == columns
+    assert table["k"].tolist()[:2] == [1, 2]
+    assert table["k"].dtype == "Int64"
+    assert table["ok"].dtype == "boolean"
+    assert table["rate.x"].tolist() == [0.5, 0.5, 1.5]
+    assert make_table([]).empty
+
+
+def test_a_metric_with_the_name_of_a_parameter_keeps_both():
+    cell = Cell("m:f", "1", "", {"n": 3, "state": "x"}, 0)
+    table = make_table([Row(cell, 0, outcome_of("ab", {"n": 4.0}, 0.1), 1)])
+    assert table.to_dict("records") == [
+        {
+            "n": 3,
+            "parameter.state": "x",
+            "replicate": 0,
+            "state": "done",
+            "metric.n": 4.0,
+            "failure": None,
+        }
+    ]
+
+
+def test_csv_is_read_back(table):
+    again = pd.read_csv(io.BytesIO(export_table(table, Format.CSV)))
+    assert again["loss"].tolist()[:2] == [0.5, float("inf")]
+    assert again["sizes"].tolist() == ["[1, 2]", "[1, 2]", "[3]"]
+
+
+def test_parquet_is_read_back(table):
+    again = pd.read_parquet(io.BytesIO(export_table(table, Format.PARQUET)))
+    assert again.shape == table.shape
+    assert again["loss"].tolist()[:2] == [0.5, float("inf")]
+
+
+def test_json_is_strict(table):
+    def refuse(word):
+        raise AssertionError(word)
+
+    document = json.loads(export_table(table, Format.JSON), parse_constant=refuse)
+    assert [row["loss"] for row in document["rows"]] == [0.5, "Infinity", None]
+    assert [row["ok"] for row in document["rows"]] == [True, False, None]
+    assert document["columns"] == list(table.columns)
+
+
+def test_latex_is_escaped(table):
+    text = export_table(table, Format.LATEX).decode()
+    assert r"\begin{tabular}" in text
+    assert r"50 \% \& more" in text
+    assert r"a\_b" in text
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    from finetti.core.errors import FinettiError
+
+    with pytest.raises(FinettiError, match="--out"):
+        write_file(b"x", tmp_path / "missing" / "a.csv")
+    assert write_file(b"x", tmp_path / "a.csv").read_bytes() == b"x"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_merging_halves_gives_the_whole(make_study, folder):
+    whole = make_study(trials=6)
+    whole.run("inline", quiet=True)
+    left, right = make_study(trials=4), make_study(trials=6, grid={"n": [3]})
+    right.store, left.store = folder / "right.sqlite", folder / "left.sqlite"
+    third = make_study(trials=6, grid={"n": [1, 2]}, store="third.sqlite")
+    for study in (left, right, third):
+        study.run("inline", quiet=True)
+    target = folder / "all.sqlite"
+    merged = merge_stores(target, [left.store, right.store, third.store])
+    assert (merged.added, merged.present, merged.different) == (18, 12, 0)
+    assert_frame_equal(store_table(target), store_table(whole.store), check_exact=True)
+    # Again: nothing to do. In another order: the same.
+    before = store_table(target, details=True)
+    again = merge_stores(target, [left.store, right.store, third.store])
+    assert (again.added, again.repaired, again.different) == (0, 0, 0)
+    assert_frame_equal(store_table(target, details=True), before, check_exact=True)
+    merge_stores(folder / "other.sqlite", [third.store, right.store, left.store])
+    assert_frame_equal(store_table(folder / "other.sqlite"), store_table(target), check_exact=True)
+    # The merged store is that of the whole study: nothing is left to run.
+    whole.store = target
+    assert whole.run("inline", quiet=True).ran == 0
+
+
+def test_merging_repairs_failures_and_keeps_results(make_study, folder):
+    study = make_study("flaky", fixed={"flag": str(folder / "flag")}, trials=2)
+    study.run("inline", quiet=True)
+    broken = folder / "broken.sqlite"
+    shutil.copy(study.store, broken)
+    (folder / "flag").touch()
+    study.run("inline", retry_failed=True, quiet=True)
+    merged = merge_stores(broken, [study.store])
+    assert (merged.added, merged.repaired, merged.present) == (0, 2, 4)
+    assert_frame_equal(store_table(broken), study.table(), check_exact=True)
+    assert merge_stores(study.store, [broken]).repaired == 0
+
+
+def test_a_store_is_not_merged_into_itself(make_study):
+    study = make_study()
+    study.run("inline", quiet=True)
+    with pytest.raises(InputError, match="itself"):
+        merge_stores(study.store, [study.store])
+    with pytest.raises(InputError, match="no store"):
+        merge_stores(study.store, [study.store.with_name("missing.sqlite")])
+
+
+def test_status_of_studies_and_stores(make_study):
+    study = make_study("moody", fixed={"mood": "raises"}, trials=2)
+    assert study.status().studies[0].pending == 6
+    study.run("inline", quiet=True)
+    other = make_study(store=study.store.name)
+    other.run("inline", quiet=True)
+    for status in (study.status(), store_status(study.store)):
+        first = status.studies[0]
+        assert (first.trials, first.done, first.failed, first.pending) == (6, 4, 2, 0)
+        assert status.failures == (("RuntimeError: no luck", 2),)
+        assert status.writer is None
+        json.dumps(status.to_dict(), allow_nan=False)
+    assert len(store_status(study.store).studies) == 2
+    assert "RuntimeError: no luck" in str(study.status())
+
+
+def test_estimates_come_from_a_pilot_and_store_nothing(make_study):
+    study = make_study(grid={"n": [1]}, trials=1000, fixed={"pause": 0.02}, cohort=10)
+    estimate = study.estimate()
+    assert (estimate.trials, estimate.pending, estimate.cohorts) == (1000, 1000, 100)
+    assert 20.0 <= estimate.seconds < 60.0
+    assert "about" in estimate.duration
+    assert not study.store.exists()
+    two = study.estimate(workers=2)
+    assert 10.0 <= two.seconds < estimate.seconds
+    assert two.cohorts == 100
+
+
+def test_estimates_say_when_the_pilot_was_cut(make_study, monkeypatch):
+    monkeypatch.setattr("finetti.studies.estimate.LONGEST_PILOT", 0.3)
+    study = make_study("moody", grid={"n": [2]}, fixed={"mood": "endless"}, trials=1)
+    assert study.estimate().duration.startswith("at least")
+
+
+def test_cohorts_are_timed_whole(make_study):
+    estimate = make_study("Together", grid={"n": [1, 2]}, trials=100).estimate()
+    assert (estimate.cohorts, estimate.pilot) == (4, 200)
+
+
+def test_an_estimate_of_a_finished_study(make_study):
+    study = make_study()
+    study.run("inline", quiet=True)
+    estimate = study.estimate()
+    assert (estimate.pending, estimate.stored, estimate.duration) == (0, 12, "nothing to do")
+
+
+def test_studies_show_themselves(make_study):
+    study = make_study(name="the name")
+    assert "the name" in str(study)
+    assert "(1, 2, 3)" in study._repr_html_()
+    assert "12 trials" in str(study.run("inline", quiet=True))
+
+
+def test_progress_says_what_is_going_on(monkeypatch, capsys):
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress_bar("study", 10, shown=True) as on_change:
+        on_change(Standing(0, 0, "compiling…"))
+        on_change(Standing(5, 1, "running"))
+    shown = capsys.readouterr().err
+    assert "running, 1 failed" in shown
+    assert "5/10" in shown
+    with progress_bar("study", 10, shown=False) as on_change:
+        on_change(Standing(5, 1, "running"))
+    monkeypatch.delenv("FORCE_COLOR")
+    monkeypatch.delenv("TTY_COMPATIBLE")
+    with progress_bar("study", 10, shown=True) as on_change:
+        on_change(Standing(5, 1, "running"))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_study_says_compiling_until_the_first_cohort_is_back(make_study, monkeypatch):
+    activities = []
+
+    class Recorder:
+        def __enter__(self):
+            return lambda standing: activities.append(standing.activity)
+
+        def __exit__(self, *exception):
+            pass
+
+    monkeypatch.setattr("finetti.studies.progress.progress_bar", lambda *arguments: Recorder())
+    make_study("Together").run("inline")
+    assert activities[0] == "compiling…"
+    assert activities[-1] == "running"
+
+
+def test_from_toml_puts_the_store_beside_the_spec(folder):
+    path = folder / "mine.toml"
+    path.write_text('kind = "learner.py:good"\n[grid]\nn = [1]\n[scales.big]\ntrials = 7\n')
+    assert Study.from_toml(path).store == folder / "mine.sqlite"
+    assert Study.from_toml(path).name == "mine"
+    assert len(Study.from_toml(path, scale="big").plan.places) == 7

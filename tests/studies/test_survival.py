@@ -1,0 +1,217 @@
+"""Kill it, interrupt it, start it twice: the table is that of a run that nothing happened to."""
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from pandas.testing import assert_frame_equal
+
+from finetti.studies import Study, StudyInterrupted
+from finetti.studies.limits import usable_cores
+from finetti.studies.lock import read_holder
+from finetti.studies.store import Store
+
+from .commands import ended, finish, start, stored, wait_for
+
+SPEC = (
+    'kind = "learner.py:good"\ntrials = {trials}\ncohort = 4\n[grid]\nn = {{range = [1, 5, 1]}}\n'
+)
+SPEC += "[fixed]\npause = {pause}\n"
+
+
+@pytest.fixture
+def spec(folder):
+    def spec(trials=60, pause=0.008):
+        path = folder / "study.toml"
+        path.write_text(SPEC.format(trials=trials, pause=pause))
+        return path
+
+    return spec
+
+
+def reference(path):
+    study = Study.from_toml(path, store=path.with_name("reference.sqlite"))
+    study.run("inline", quiet=True)
+    return study.table()
+
+
+def family(process):
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def test_twenty_times_kill_minus_nine(spec):
+    path, draw = spec(), random.Random(0)
+    store = path.with_suffix(".sqlite")
+    before, progressed = {}, 0
+    for turn in range(20):
+        process = start("run", path, "--quiet")
+        children = []
+
+        def has_stored(process=process, before=before):
+            return process.poll() is not None or len(stored(store)) > len(before)
+
+        if turn % 2:  # in the middle of the trials, however slow the machine is
+            wait_for(has_stored)
+        time.sleep(draw.uniform(0.0, 0.1 if turn % 2 else 0.6))  # or anywhere, imports included
+        if process.poll() is None:
+            children = family(process)
+        process.kill()
+        process.communicate()
+        after = stored(store)
+        # Nothing that was stored is lost or changed.
+        assert before.items() <= after.items()
+        progressed += len(after) > len(before)
+        before = after
+        wait_for(lambda children=children: ended(children), 10)
+    assert progressed >= 5, "the kills came too early to mean anything"
+    code, _, err = finish("run", path, "--quiet")
+    assert code == 0, err
+    assert before.items() <= stored(store).items()
+    assert_frame_equal(Study.from_toml(path).table(), reference(path), check_exact=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruptions_end_cleanly_and_can_be_continued(spec, number):
+    path = spec(trials=10, pause=0.04)
+    store = path.with_suffix(".sqlite")
+    process = start("run", path)
+    wait_for(lambda: stored(store))
+    children = family(process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "run the same command again to continue" in out
+    assert "Traceback" not in out + err
+    wait_for(lambda: ended(children), 10)
+    assert read_holder(store) is None
+    before = stored(store)
+    assert 0 < len(before) < 50
+    code, _, _ = finish("run", path, "--quiet")
+    assert code == 0
+    assert before.items() <= stored(store).items()
+    assert_frame_equal(Study.from_toml(path).table(), reference(path), check_exact=True)
+
+
+def test_an_interruption_in_python_is_one_after_all_is_stored(make_study, folder):
+    (folder / "helper.py").write_text("FACTOR = 1.0\n")
+    text = (folder / "learner.py").read_text().replace("RuntimeError", "KeyboardInterrupt")
+    (folder / "learner.py").write_text(text)
+    study = make_study("moody", fixed={"mood": "raises"}, cohort=1, trials=2)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        study.run("inline", quiet=True)
+    assert isinstance(caught.value, StudyInterrupted)
+    assert (caught.value.summary.ran, caught.value.summary.pending) == (2, 4)
+    assert study.table()["n"].tolist() == [1, 1]
+    assert read_holder(study.store) is None
+
+
+def test_the_second_process_is_told_or_waits(spec):
+    path = spec(trials=2)
+    with Store(path.with_suffix(".sqlite")):
+        code, out, err = finish("run", path)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"process {os.getpid()} on" in err
+        # Reading needs no lock.
+        code, out, _ = finish("status", path)
+        assert (code, f"process {os.getpid()} on" in out) == (0, True)
+        second = start("run", path, "--wait", "--quiet")
+        assert f"process {os.getpid()} on" in second.stderr.readline()
+    out, err = second.communicate(timeout=60)
+    assert (second.returncode, err) == (0, "")
+    assert "10 of 10 trials done (10 in this run" in out
+
+
+def test_a_finished_study_starts_and_ends_in_under_two_seconds(folder):
+    path = folder / "study.toml"
+    # The file of the kind is slow to load; a finished study does not load it.
+    (folder / "slow.py").write_text(
+        f"open({str(folder / 'loaded')!r}, 'a').write('.')\n"
+        "end = __import__('time').process_time() + 2\n"
+        "while __import__('time').process_time() < end: pass\n"
+        "def f(seed, n): return {'x': n}\n"
+    )
+    path.write_text('kind = "slow.py:f"\ntrials = 200\n[grid]\nn = {range = [1, 10, 1]}\n')
+    assert finish("run", path, "--quiet")[0] == 0
+    assert (folder / "loaded").read_text() == ".."  # here, and in the child
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code, out, _ = finish("run", path, "--quiet")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Of the processor, so that a busy machine does not matter; it waits for nothing else.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0
+    assert (code, "2000 of 2000 trials done (0 in this run" in out) == (0, True)
+    assert (folder / "loaded").read_text() == ".."
+
+
+def python(text, folder, stdin=False):
+    file = folder / "script.py"
+    file.write_text(text)
+    arguments = ["-"] if stdin else [str(file)]
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        input=text if stdin else None,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=60,
+        check=False,
+    )
+
+
+OWN = """
+from finetti.studies import Study, StudyInterrupted
+print("once")
+def f(seed, n): return {"x": n}
+"""
+GUARD = "if __name__ == '__main__':\n    "
+RUN = "print(Study({kind}, store='s.sqlite', grid={{'n': [1, 2]}}).run(quiet=True{options}).done)\n"
+
+
+@pytest.mark.parametrize("options", ["", ", executor='inline'", ", workers=1"])
+def test_a_script_is_not_run_again_by_its_workers(folder, options):
+    text = OWN + GUARD + RUN.format(kind="f", options=options)
+    done = python(text, folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "2"
+    # What its children print is theirs; in this process the file runs twice at most (inline).
+    assert done.stdout.count("once") == (2 if "inline" in options else 1)
+
+
+def test_a_script_without_a_guard_is_told(folder):
+    done = python(OWN + RUN.format(kind="f", options=""), folder)
+    assert "if __name__ == '__main__'" in done.stderr
+    assert not (folder / "s.sqlite-wal").exists()
+
+
+def test_kinds_of_modules_need_no_guard(folder):
+    kind = repr("learner.py:good")
+    for stdin in (True, False):
+        (folder / "s.sqlite").unlink(missing_ok=True)
+        text = "from finetti.studies import Study\n" + RUN.format(kind=kind, options="")
+        done = python(text, folder, stdin)
+        assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+
+
+def test_what_was_typed_in_has_no_file(folder):
+    done = python(OWN + RUN.format(kind="f", options=""), folder, stdin=True)
+    assert "has no source file" in done.stderr
+
+
+def test_a_worker_has_its_thread_budget(folder):
+    (folder / "threads.py").write_text(
+        "import os\n"
+        "def f(seed): return {'threads': os.environ['OMP_NUM_THREADS'], 'in': os.environ['MINE']}\n"
+    )
+    study = Study("threads.py:f", store=folder / "t.sqlite", directory=folder)
+    environment = {**os.environ, "MINE": "kept"}
+    environment.pop("OMP_NUM_THREADS", None)
+    (folder / "t.toml").write_text('kind = "threads.py:f"\n')
+    code, _, err = finish("run", folder / "t.toml", "--workers", "2", "-q", env=environment)
+    assert code == 0, err
+    threads = str(max(1, usable_cores() // 2))
+    assert study.table()[["threads", "in"]].values.tolist() == [[threads, "kept"]]
