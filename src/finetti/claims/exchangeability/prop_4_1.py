@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from finetti import attention, core, kernels, show
+from finetti import attention, bounds, core, kernels, show
+from finetti.bounds.exchangeability import RegularizedDeviation
 from finetti.claims.claim import Claim, Context, Evidence, at_most, close, within
 from finetti.claims.exchangeability.support import Support, draw_context, draw_support
 
@@ -31,9 +32,8 @@ def true_means(support: Support) -> np.ndarray:
 
 def upper_bound(support: Support, ridge: float, length: int, delta: float) -> float:
     """(B.10) with all constants for K ≤ 1, ‖v‖ ≤ 1: holds with probability 1 − δ."""
-    scaled = ridge * length
-    spread = 2 / scaled + np.sqrt(support.effective_dimension(ridge) / scaled)
-    return float((2 + ridge**-0.5) * spread * np.log(4 / delta))
+    bound = RegularizedDeviation(ridge, support.effective_dimension(ridge))
+    return bound.evaluate(bounds.Sample(1, length, delta=delta)).value
 
 
 def shortcut_error(rng: np.random.Generator, support: Support) -> float:
