@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from finetti import attention, bounds, core, kernels, show
-from finetti.bounds.exchangeability import RegularizedDeviation
+from finetti import attention, core, kernels, show
 from finetti.claims.claim import Claim, Context, Evidence, at_most, close, within
 from finetti.claims.exchangeability.support import Support, draw_context, draw_support
 
@@ -32,8 +31,11 @@ def true_means(support: Support) -> np.ndarray:
 
 def upper_bound(support: Support, ridge: float, length: int, delta: float) -> float:
     """(B.10) with all constants for K ≤ 1, ‖v‖ ≤ 1: holds with probability 1 − δ."""
+    from finetti.bounds import Sample
+    from finetti.bounds.exchangeability import RegularizedDeviation
+
     bound = RegularizedDeviation(ridge, support.effective_dimension(ridge))
-    return bound.evaluate(bounds.Sample(1, length, delta=delta)).value
+    return bound.evaluate(Sample(1, length, delta=delta)).value
 
 
 def shortcut_error(rng: np.random.Generator, support: Support) -> float:
