@@ -1,6 +1,9 @@
 from . import attention as attention
+from . import boolean as boolean
+from . import bounds as bounds
 from . import claims as claims
 from . import core as core
 from . import kernels as kernels
 from . import report as report
 from . import show as show
+from . import studies as studies

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from finetti._version import __version__
 from finetti.cli.bound import bound
 from finetti.cli.claims import claims
+from finetti.cli.compile import compile_rule
 from finetti.cli.export import export
 from finetti.cli.merge import merge
 from finetti.cli.options import DEBUG, Debug
@@ -17,6 +18,7 @@ from finetti.cli.reproduce import reproduce
 from finetti.cli.run import run
 from finetti.cli.status import status
 from finetti.core.errors import FinettiError
+
 
 class Commands(TyperGroup):
     """Commands whose errors, where the user can mend them, are one sentence and exit code 2."""
@@ -31,10 +33,12 @@ class Commands(TyperGroup):
             typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(2) from error
 
+
 def _show_version(value: bool) -> None:
     if value:
         typer.echo(f"finetti {__version__}")
         raise typer.Exit
+
 
 def _root(
     version: Annotated[
@@ -44,6 +48,7 @@ def _root(
     debug: Debug = False,
 ) -> None:
     """The statistics of attention: what the papers claim, checked on your machine."""
+
 
 app = typer.Typer(
     name="finetti",
@@ -57,11 +62,13 @@ app = typer.Typer(
 )
 app.command("bound")(bound)
 app.command("claims")(claims)
+app.command("compile")(compile_rule)
 app.command("export")(export)
 app.command("merge")(merge)
 app.command("reproduce")(reproduce)
 app.command("run")(run)
 app.command("status")(status)
+
 
 def main() -> None:
     """Run ``finetti`` with the arguments of the process."""

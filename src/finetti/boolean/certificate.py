@@ -1,0 +1,244 @@
+"""What is known of a compiled network, all of it measured on its weights."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.boolean.capacity import capacity
+from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.functions.truth_table import TruthTable
+from finetti.boolean.heads.plan import scalar_points, vector_points
+from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.worst_case import feature_ranges
+from finetti.boolean.norms import NormBound, head_norms, lookup_norms
+from finetti.boolean.routes import lookup_values
+from finetti.boolean.verification import ALL_SETTINGS, Check, choose_settings
+from finetti.bounds.value import BoundValue
+from finetti.core.errors import UnsupportedError
+from finetti.core.keys import generator
+from finetti.show.card import Card, Table
+from finetti.show.numbers import format_number
+from finetti.show.shown import Shown
+
+MOST_BITS = 16  # that are listed by name
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate(Shown):
+    """The proof beside the weights.
+
+    Args:
+        rule: the rule, as text.
+        indices: the bits that matter.
+        context_length, embedding, basis, n_heads, width, n_parameters: the network.
+        route: the lemmas that built it.
+        separation: γ, how far apart the features of different answers are.
+        tolerance: δ = γ/4, the noise that the lookup bears.
+        head_error: the largest distance of a feature from its point, over ALL 2^T inputs.
+        score_scale: R.
+        score_gap: by how much scores of relevant tokens exceed all others.
+        attention_mass: the least attention on what a head is meant to read, over all inputs.
+        norms: every norm beside its bound.
+        check: what was run against the rule.
+        capacity: Corollary 4.4 (or Lemma A.12) for the class with these norms.
+    """
+
+    rule: str
+    indices: tuple[int, ...]
+    context_length: int
+    embedding: str
+    basis: str
+    n_heads: int
+    width: int
+    n_parameters: int
+    route: str
+    separation: float
+    tolerance: float
+    head_error: float
+    score_scale: float
+    score_gap: float
+    attention_mass: float
+    norms: tuple[NormBound, ...]
+    check: Check
+    capacity: BoundValue
+
+    @property
+    def margin(self) -> float:
+        """δ over the head's largest error: how many times larger it could be."""
+        return math.inf if self.head_error == 0 else self.tolerance / self.head_error
+
+    @property
+    def holds(self) -> bool:
+        """Exact on every input that was run, all norms in their bounds, and a margin ≥ 1."""
+        return self.check.exact and self.margin >= 1 and all(norm.within for norm in self.norms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "rule": self.rule,
+            "indices": list(self.indices),
+            "sparsity": len(self.indices),
+            "context_length": self.context_length,
+            "embedding": self.embedding,
+            "basis": self.basis,
+            "n_heads": self.n_heads,
+            "width": self.width,
+            "n_parameters": self.n_parameters,
+            "route": self.route,
+            "holds": self.holds,
+            "separation": self.separation,
+            "tolerance": self.tolerance,
+            "head_error": self.head_error,
+            "margin": self.margin if math.isfinite(self.margin) else None,
+            "score_scale": self.score_scale,
+            "score_gap": self.score_gap if math.isfinite(self.score_gap) else None,
+            "attention_mass": self.attention_mass,
+            "norms": [
+                {"name": n.name, "value": n.value, "bound": n.bound, "source": n.source}
+                for n in self.norms
+            ],
+            "check": self.check.to_dict(),
+            "capacity": self.capacity.to_dict(),
+        }
+
+    def __card__(self) -> Card:
+        heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
+        bits = ", ".join(f"x{i}" for i in self.indices[:MOST_BITS]) or "none: the rule is constant"
+        if len(self.indices) > MOST_BITS:
+            bits += f" and {len(self.indices) - MOST_BITS} more"
+        verdict = "exact" if self.check.exact else f"WRONG {self.check.counterexample}"
+        error = self.check.error_bound
+        if self.check.complete:
+            proof = "all inputs were run"
+        elif error is None:
+            proof = "for no more than the inputs that were run"
+        else:
+            proof = f"error ≤ {format_number(error)} on all 2^{self.context_length} inputs"
+        worst = (
+            f"{format_number(self.head_error)} at the worst of all 2^{self.context_length} inputs; "
+            f"the lookup bears δ = {format_number(self.tolerance)} (margin "
+            f"{format_number(self.margin)})"
+        )
+        scores = (
+            f"R = {format_number(self.score_scale)}, relevant tokens lead by "
+            f"{format_number(self.score_gap)}"
+        )
+        count = self.capacity
+        fields = (
+            ("network", f"1 layer, {heads}, width {self.width}, {self.n_parameters} numbers"),
+            ("built by", self.route),
+            ("relevant bits", bits),
+            ("verified", f"{verdict} on {self.check.method}"),
+            ("proven" if self.check.proven else "NOT proven", proof),
+            ("head's error", worst),
+            ("attention", f"≥ {format_number(100 * self.attention_mass)} % on what it should read"),
+            ("scores", scores),
+            ("float64, float32 error", (self.check.error64, self.check.error32)),
+            (
+                "capacity",
+                f"log N_∞(ε=δ) ≤ {count.text} for all heads with these norms ({count.citation})",
+            ),
+        )
+        rows = [(n.name, n.value, n.bound, n.source, n.within) for n in self.norms]
+        table = Table("Norms", ("norm", "measured", "bound", "from", "kept"), tuple(rows))
+        where = f"over {self.context_length} bits, {self.embedding}, {self.basis}"
+        return Card(f"{short_text(self.rule)}   {where}", fields, (table,))
+
+
+def short_text(rule: str, most: int = 100) -> str:
+    """A rule that fits into a title."""
+    return rule if len(rule) <= most else f"{rule[: most - 10]} … {rule[-6:]}"
+
+
+def _attention(head: HeadWeights, indices: tuple[int, ...], scalar: bool) -> tuple[float, float]:
+    """The least attention on what is meant to be read, and the least lead of its scores."""
+    tables, heads = head.tables, head.n_heads
+    zero, one, cls = tables.zero[:, :heads], tables.one[:, :heads], tables.cls[:heads]
+    if not indices:
+        return 1.0, 0.0
+    mass, lead = 1.0, math.inf
+    for each in range(heads):
+        if head.embedding == "bag":
+            # With no relevant bit set, [CLS] alone is to be read.
+            meant, least = cls[each], min(float(cls[each]), float(one[list(indices), each].min()))
+            others = np.maximum(zero[:, each], one[:, each])
+            others[list(indices)] = zero[list(indices), each]
+        else:
+            own = list(indices) if scalar else [indices[int(one[list(indices), each].argmax())]]
+            meant = np.minimum(zero[own, each], one[own, each]).sum()
+            least = float(np.minimum(zero[own, each], one[own, each]).min())
+            others = np.maximum(zero[:, each], one[:, each])
+            others[own] = 0.0
+            others = np.append(others, cls[each])
+        mass = min(mass, float(meant / (meant + others.sum())))
+        top = float(others.max(initial=0.0))
+        lead = min(lead, math.log(least / top) if top > 0 and least > 0 else math.inf)
+    return mass, lead
+
+
+def expected_points(
+    head: HeadWeights, scalar: bool, settings: NDArray[np.uint8]
+) -> NDArray[np.float64]:
+    """What the lemmas say that the head reads at each setting of b_I."""
+    bag = head.embedding == "bag"
+    if scalar:
+        counts = settings.sum(axis=1, dtype=np.int64)
+        return scalar_points(settings.shape[1], bag)[counts, None]
+    return vector_points(settings, bag)
+
+
+def certify(
+    head: HeadWeights,
+    lookup: Lookup,
+    function: Symmetric | TruthTable,
+    check: Check,
+    rule: str,
+    basis: str,
+    asked_margin: float = 1.0,
+) -> Certificate:
+    """Measure a network that was built for ``function`` (simplified) by this room's lemmas."""
+    sparsity, scalar = function.sparsity, isinstance(function, Symmetric)
+    n_features = head.output.shape[2]
+    if n_features != (1 if scalar else sparsity):
+        raise UnsupportedError(
+            f"A network with {n_features} features was not built for a rule of {sparsity} bits, so "
+            "no lemma certifies it. `verify` compares any network with any rule."
+        )
+    bag = head.embedding == "bag"
+    separation = 1 / max(sparsity, 1) if bag else (2 / max(sparsity, 1) if scalar else 2.0)
+    tolerance = separation / 4
+    rng = generator("boolean certificate", head.context_length)
+    settings, _ = choose_settings(function, 2**ALL_SETTINGS, rng)
+    points = expected_points(head, scalar, settings)
+    low, high = feature_ranges(head.tables, function.indices, settings)
+    error = float(np.maximum(high - points, points - low).max())
+    mass, lead = _attention(head, function.indices, scalar)
+    values = lookup_values(function)
+    radius = float(np.abs(points).max())
+    form, route = ("B.5", "symmetric") if scalar else ("B.6", "general")
+    lemma = {"deterministic": "B.2", "trained": "B.3", "bag": "B.4"}[head.embedding]
+    return Certificate(
+        rule=rule,
+        indices=function.indices,
+        context_length=head.context_length,
+        embedding=head.embedding,
+        basis=basis,
+        n_heads=head.n_heads,
+        width=head.width,
+        n_parameters=head.n_parameters + sum(each.size for each in lookup.arrays.values()),
+        route=f"Lemmas {lemma} and {form} ({route} rule), lookup of Lemma B.8",
+        separation=separation,
+        tolerance=tolerance,
+        head_error=error,
+        score_scale=float(np.abs(head.query).max()),
+        score_gap=lead,
+        attention_mass=mass,
+        norms=head_norms(head, function.indices, scalar, separation, asked_margin)
+        + lookup_norms(lookup, radius, tolerance, float(np.abs(values).max())),
+        check=check,
+        capacity=capacity(head, tolerance),
+    )

@@ -1,0 +1,238 @@
+"""Compiled networks as safetensors files: named matrices, and the rule in the metadata."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.boolean.compiled import Compiled
+from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.expressions import Rule
+from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.functions.truth_table import TruthTable
+from finetti.boolean.network.head_weights import EMBEDDINGS, HeadWeights
+from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.positions import (
+    RESERVED,
+    DensePositions,
+    Positions,
+    SignPositions,
+    SparsePositions,
+    StandardPositions,
+)
+from finetti.boolean.parser import parse
+from finetti.core.errors import InputError
+
+if TYPE_CHECKING:
+    from finetti.boolean.compose.composed import Composed
+
+FORMAT = "finetti-boolean-1"
+NETWORK_FORMAT = "finetti-boolean-network-1"
+METADATA = ("function", "context_length", "width", "embedding")
+DENSE_BYTES = 2**28  # positions up to this size are written out, so that any reader has them
+HEAD = ("tokens", "cls", "query", "key", "value", "output")
+LOOKUP = ("inner", "inner_bias", "middle", "middle_bias", "outer")
+NAMES = {
+    name: f"{'embedding' if name in ('tokens', 'cls') else 'heads'}.{name}" for name in HEAD
+} | {name: f"lookup.{name}" for name in LOOKUP}
+
+
+def describe(function: BooleanFunction) -> dict[str, Any]:
+    """A function as plain data."""
+    if isinstance(function, Rule):
+        return {"rule": str(function)}
+    indices = list(function.indices)
+    if isinstance(function, Symmetric):
+        return {"indices": indices, "profile": function.profile().tolist()}
+    return {"indices": indices, "values": function.table().tolist()}
+
+
+def recover(described: dict[str, Any]) -> BooleanFunction:
+    """The function that `describe` described."""
+    if "rule" in described:
+        return parse(described["rule"])
+    if "profile" in described:
+        return Symmetric(described["indices"], described["profile"])
+    return TruthTable(described["indices"], described["values"])
+
+
+def _position_tensors(positions: Positions) -> tuple[str, dict[str, NDArray[Any]]]:
+    """How positions are stored: written out, or in the form they are kept in."""
+    if positions.dense_bytes <= DENSE_BYTES or isinstance(positions, DensePositions):
+        return "dense", {"embedding.positions": positions.dense()}
+    if isinstance(positions, SignPositions):
+        return "signs", {"embedding.position_signs": positions.bits}
+    if isinstance(positions, SparsePositions):
+        indices, vectors = positions.indices, positions.vectors
+        named = {"indices": indices, "vectors": vectors}
+        return "sparse", {f"embedding.position_{name}": each for name, each in named.items()}
+    return "standard", {}
+
+
+def save(compiled: "Compiled | Composed", path: str | Path) -> Path:
+    """Write ``compiled`` to ``path``; see `load`."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    path = Path(path)
+    if isinstance(compiled, Compiled):
+        positions, kind = compiled.head.positions, FORMAT
+        arrays = {name: getattr(compiled.head, name) for name in HEAD} | compiled.lookup.arrays
+        tensors = {NAMES[name]: array for name, array in arrays.items()}
+        embedding = compiled.head.embedding
+    else:
+        from finetti.boolean.compose.files import network_tensors
+
+        positions, kind = compiled.layout.positions, NETWORK_FORMAT
+        tensors, embedding = network_tensors(compiled), "deterministic"
+    form, vectors = _position_tensors(positions)
+    metadata = {
+        "format": kind,
+        "function": json.dumps(describe(compiled.function)),
+        "context_length": str(compiled.context_length),
+        "width": str(positions.width),
+        "embedding": embedding,
+        "positions": form,
+        "settings": json.dumps(compiled.settings),
+    }
+    tensors = {name: np.ascontiguousarray(array) for name, array in (tensors | vectors).items()}
+    try:
+        save_file(tensors, path, metadata)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"The file {path.name!r} cannot be written: {error}.") from error
+    return path
+
+
+def load(path: str | Path) -> "Compiled | Composed":
+    """Read what `Compiled.save` or `Composed.save` wrote. Nothing is believed of it: its
+    certificate is measured again.
+
+    >>> import tempfile
+    >>> from finetti.boolean import compile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saved = compile("x1 ^ x4", 8).save(Path(folder) / "rule.safetensors")
+    ...     load(saved).verify().exact
+    True
+    """
+    path = Path(path)
+    tensors, metadata = _read(path)
+    missing = [name for name in METADATA if name not in metadata]
+    if metadata.get("format") not in (FORMAT, NETWORK_FORMAT) or missing:
+        what = f"lacks {', '.join(missing)}" if missing else f"is not of the format {FORMAT}"
+        raise InputError(f"The file {path.name!r} {what}. Write one with `finetti compile --out`.")
+    if metadata["embedding"] not in EMBEDDINGS:
+        raise InputError(f"The file {path.name!r} names no embedding of {', '.join(EMBEDDINGS)}.")
+    try:
+        size = int(metadata["context_length"]), int(metadata["width"])
+        function = recover(json.loads(metadata["function"]))
+        settings = json.loads(metadata.get("settings", "{}"))
+    except (ValueError, KeyError) as error:  # a damaged rule, too, is a ValueError
+        raise InputError(f"The metadata of {path.name!r} cannot be read: {error}.") from error
+    positions = _positions(path, tensors, metadata.get("positions", "dense"), *size)
+    if metadata["format"] == NETWORK_FORMAT and isinstance(function, Rule):
+        from finetti.boolean.compose.files import build_network
+
+        _refuse_misfits(path, _position_shapes(positions, size))
+        return build_network(path, function, positions, tensors, settings)
+    return _single_layer(path, tensors, metadata["embedding"], positions, size, function, settings)
+
+
+def _single_layer(
+    path: Path,
+    tensors: dict[str, NDArray[Any]],
+    embedding: Any,
+    positions: Positions,
+    size: tuple[int, int],
+    function: BooleanFunction,
+    settings: dict[str, Any],
+) -> Compiled:
+    needed = (*HEAD, "inner", "inner_bias", "outer")
+    missing = [NAMES[name] for name in needed if NAMES[name] not in tensors]
+    if missing:
+        raise InputError(f"The file {path.name!r} lacks {', '.join(missing)}.")
+    arrays = {
+        name: tensors[tensor].astype(np.float64)
+        for name, tensor in NAMES.items()
+        if tensor in tensors
+    }
+    lookup = Lookup(**{name: arrays.get(name) for name in LOOKUP})  # pyright: ignore
+    head = HeadWeights(embedding, positions, *(arrays[name] for name in HEAD))
+    _refuse_misfits(path, _shapes(head, lookup, size) | _position_shapes(positions, size))
+    return Compiled(function, head, lookup, settings)
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except (OSError, TypeError, SafetensorError) as error:  # TypeError: no such number in NumPy
+        raise InputError(
+            f"The file {path.name!r} cannot be read as safetensors: {error}."
+        ) from error
+
+
+def _positions(
+    path: Path, tensors: dict[str, NDArray[Any]], kind: str, count: int, width: int
+) -> Positions:
+    try:
+        if kind == "signs":
+            return SignPositions(tensors["embedding.position_signs"].astype(np.uint8), width)
+        if kind == "sparse":
+            indices = tensors["embedding.position_indices"]
+            vectors = tensors["embedding.position_vectors"].astype(np.float64)
+            return SparsePositions(count, tuple(map(int, indices)), vectors)
+        if kind == "standard":
+            return StandardPositions(count, width)
+        return DensePositions(tensors["embedding.positions"].astype(np.float64))
+    except (KeyError, ValueError, IndexError) as error:
+        raise InputError(f"The positions in {path.name!r} cannot be read: {error}.") from error
+
+
+Shapes = dict[str, tuple[tuple[int, ...], tuple[int, ...]]]  # what is there, what is needed
+
+
+def _position_shapes(positions: Positions, size: tuple[int, int]) -> Shapes:
+    found: Shapes = {"positions": ((positions.count, positions.width), size)}
+    if isinstance(positions, SignPositions):
+        packed = (size[0], -(-(size[1] - RESERVED) // 8))
+        found["embedding.position_signs"] = (positions.bits.shape, packed)
+    return found
+
+
+def _shapes(head: HeadWeights, lookup: Lookup, size: tuple[int, int]) -> Shapes:
+    width = size[1]
+    heads, _, key_size = (*head.query.shape, 0, 0, 0)[:3]
+    values, features = (*head.output.shape, 0, 0, 0)[1:3]
+    n_bumps, n_units = lookup.inner_bias.size, lookup.outer.size
+    wanted: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "tokens": (head.tokens, (2, width)),
+        "cls": (head.cls, (width,)),
+        "query": (head.query, (heads, width, key_size)),
+        "key": (head.key, (heads, width, key_size)),
+        "value": (head.value, (heads, width, values)),
+        "output": (head.output, (heads, values, features)),
+        "inner": (lookup.inner, (features, n_bumps)),
+        "inner_bias": (lookup.inner_bias, (n_bumps,)),
+        "outer": (lookup.outer, (n_units,)),
+    }
+    if lookup.middle is None:
+        wanted["outer"] = (lookup.outer, (n_bumps,))
+    else:
+        wanted["middle"] = (lookup.middle, (n_bumps, n_units))
+        wanted["middle_bias"] = (lookup.middle_bias, (n_units,))
+    return {NAMES[name]: (np.shape(array), shape) for name, (array, shape) in wanted.items()}
+
+
+def _refuse_misfits(path: Path, shapes: Shapes) -> None:
+    """Refuse matrices that do not fit together, before one of them is multiplied."""
+    for name, (shape, needed) in shapes.items():
+        if shape != needed:
+            raise InputError(
+                f"The file {path.name!r} does not fit together: {name} has shape {shape}, and "
+                f"{needed} is needed."
+            )

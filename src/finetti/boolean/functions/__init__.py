@@ -1,0 +1,1 @@
+"""Boolean functions of few of many bits."""

@@ -1,0 +1,80 @@
+"""A function of the bits b_I of a string b ∈ {0,1}^T, whatever T is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.core.errors import InputError, bad_argument
+
+MAX_TABLE = 22  # variables of a function that is written out as a table: 2²² numbers, 32 MB
+
+
+def all_bits(n_bits: int) -> NDArray[np.uint8]:
+    """All strings of ``n_bits`` bits, one per row, the first bit most significant.
+
+    >>> all_bits(2).tolist()
+    [[0, 0], [0, 1], [1, 0], [1, 1]]
+    """
+    rows = np.arange(2**n_bits, dtype=np.uint32)[:, None]
+    shifts = np.arange(n_bits - 1, -1, -1, dtype=np.uint32)
+    return ((rows >> shifts) & 1).astype(np.uint8)
+
+
+def as_indices(indices: Iterable[Any], owner: str) -> tuple[int, ...]:
+    """Positions of bits: distinct integers, counted from 0."""
+    try:
+        found = tuple(index(each) for each in indices)
+    except TypeError as error:
+        raise bad_argument("indices", owner, "integers counted from 0", indices) from error
+    if any(each < 0 for each in found) or len(set(found)) != len(found):
+        raise bad_argument("indices", owner, "distinct and counted from 0", found)
+    return found
+
+
+class BooleanFunction(ABC):
+    """f(b) = f(b_I): depends on the bits at ``indices`` only (I-sparse, Section 4.4, edelman2022).
+
+    Values are real numbers; a rule has the values 0 and 1.
+    """
+
+    indices: tuple[int, ...]
+
+    @abstractmethod
+    def evaluate(self, bits: NDArray[Any]) -> NDArray[np.float64]:
+        """Values at the rows of ``bits``, shape (m, s): the bits at ``indices``, in that order."""
+
+    def profile(self) -> NDArray[np.float64] | None:
+        """f by the number of ones among its bits, where it is known to be symmetric without a
+        table; None otherwise (`find_profile` looks at the table)."""
+        return None
+
+    @property
+    def sparsity(self) -> int:
+        """s, the number of indices (those that matter: `simplify`)."""
+        return len(self.indices)
+
+    def table(self) -> NDArray[np.float64]:
+        """All 2^s values, the first index most significant: rows 00, 01, 10, 11."""
+        if self.sparsity > MAX_TABLE:
+            raise InputError(
+                f"A function of {self.sparsity} bits has a table of 2^{self.sparsity} values, and "
+                f"tables end at 2^{MAX_TABLE}. Build it of gates (`compose`), or use a symmetric "
+                "family, which needs no table."
+            )
+        return self.evaluate(all_bits(self.sparsity))
+
+    def __call__(self, bits: Any) -> NDArray[np.float64]:
+        """f(b) for strings of any length, shape (…, T) → (…)."""
+        array = np.asarray(bits)
+        top = max(self.indices, default=-1)
+        if array.ndim == 0 or array.shape[-1] <= top:
+            shape = f"(..., T) with T > {top}"
+            raise bad_argument("bits", type(self).__name__, f"of shape {shape}", array.shape)
+        rows = array.reshape(-1, array.shape[-1])[:, list(self.indices)]
+        if not np.isin(rows, (0, 1)).all():
+            raise bad_argument("bits", type(self).__name__, "zeros and ones", "other values")
+        return self.evaluate(rows).reshape(array.shape[:-1])

@@ -1,0 +1,72 @@
+"""The heads and the bump as the paper prints them: named variants, to show where they fail."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.boolean.heads.plan import CLS, ONE_BIT, ZERO_BIT, build_weights, unit
+from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.network.positions import RESERVED, DensePositions, Positions
+
+# Of the four ramps r(z+2), r(z+1), r(z−1), r(z−2) this is, up to a factor, the one combination that
+# ends outside [−2, 2] and is zero at z = 0. The bump of the lookup is (1, −1, −1, 1).
+VANISHING_SIGNS = np.array([1.0, -2.0, 2.0, -1.0])
+
+
+def coherent_basis(
+    context_length: int, coherence: float, signs: tuple[int, int, int] = (1, -1, -1)
+) -> NDArray[np.float64]:
+    """Unit vectors, orthonormal but for the first three: v_1·v_2, v_1·v_3, v_2·v_3 = ±Δ.
+
+    >>> vectors = coherent_basis(5, 0.1)
+    >>> (vectors @ vectors.T)[:3, :3].round(12).tolist()
+    [[1.0, 0.1, -0.1], [0.1, 1.0, -0.1], [-0.1, -0.1, 1.0]]
+    """
+    gram = np.eye(3)
+    for sign, (i, j) in zip(signs, ((0, 1), (0, 2), (1, 2)), strict=True):
+        gram[i, j] = gram[j, i] = sign * coherence
+    vectors = np.eye(context_length)
+    vectors[:3, :3] = np.linalg.cholesky(gram)
+    return vectors
+
+
+def _embedded(vectors: NDArray[np.float64]) -> Positions:
+    return DensePositions(np.concatenate([np.zeros((len(vectors), RESERVED)), vectors], axis=1))
+
+
+def printed_mean_head(
+    vectors: NDArray[np.float64], sparsity: int, coherence: float, boost: float = 1.0
+) -> HeadWeights:
+    """Lemma B.2 as printed: key v_I = Σ_Iv_i, R = log(8T/γ)/(1 − sΔ)   (erratum 3, edelman2022).
+
+    The relevant positions are the first ``sparsity``; ``boost`` multiplies R.
+    """
+    positions, count = _embedded(vectors), len(vectors)
+    scale = boost * math.log(8 * count * sparsity / 2) / (1 - sparsity * coherence)
+    keys = positions.rows(list(range(sparsity))).sum(axis=0)[None]
+    bits = unit(positions.width, ZERO_BIT) - unit(positions.width, ONE_BIT)
+    output = np.ones((1, 1, 1))
+    return build_weights("deterministic", positions, keys, bits[None, :, None], output, scale)
+
+
+def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> HeadWeights:
+    """Lemma B.2 with s heads as printed: W_V = (E_0 − E_1)e_2ᵀ and W_C^h = e_1e_hᵀ (erratum 4)."""
+    positions = _embedded(np.eye(context_length))
+    keys = positions.rows(list(indices))
+    values = np.zeros((len(indices), positions.width, 2))
+    values[:, ZERO_BIT, 1], values[:, ONE_BIT, 1] = 1.0, -1.0  # into e_2
+    output = np.zeros((len(indices), 2, len(indices)))
+    output[np.arange(len(indices)), 0, np.arange(len(indices))] = 1.0  # out of e_1
+    scale = math.log(4 * context_length)
+    return build_weights("deterministic", positions, keys, values, output, scale)
+
+
+def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: float) -> HeadWeights:
+    """Lemma B.4 as printed: v_i in the place of the dual vectors, and no more than γ > sΔ asked
+    for (erratum 5, edelman2022). The relevant positions are the first ``sparsity``."""
+    positions, count = _embedded(vectors), len(vectors)
+    own, cls = positions.rows(list(range(sparsity))), unit(positions.width, CLS)
+    scale = math.log(8 * count * sparsity**2) / (1 - sparsity * coherence)
+    keys, values = (own.sum(axis=0) + cls)[None], (own - cls).T[None]
+    return build_weights("bag", positions, keys, values, np.ones((1, sparsity, 1)), scale)

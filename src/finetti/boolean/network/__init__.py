@@ -1,0 +1,1 @@
+"""The compiled network: its weights, the tables it runs through, its lookup."""

@@ -1,0 +1,156 @@
+"""A table as a ReLU network: exact at its points, and within a noise around them.
+
+With z = (x − a)/δ the bump ψ(z) = r(z+2) − r(z+1) − r(z−1) + r(z−2) is 1 for |z| ≤ 1 and 0 for
+|z| ≥ 2. A point (a_1, …, a_d) is recognized by r(Σ_jψ_j − d + 1) − r(Σ_jψ_j − d): 1 if all its
+bumps are 1, 0 if any of them is 0. Points whose coordinate j is the same share that bump.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.boolean.network.frozen import freeze
+
+CORNERS = np.array([2.0, 1.0, -1.0, -2.0])
+SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
+BLOCK = 2**22  # hidden units of a block of inputs
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """x ↦ r(r(xW1 + b1)W2 + b2)w, or r(xW1 + b1)w where one layer is enough.
+
+    Args:
+        inner, inner_bias: W1 (features, bumps), b1.
+        middle, middle_bias: W2 (bumps, units), b2; None for one feature.
+        outer: w.
+    """
+
+    inner: NDArray[Any]
+    inner_bias: NDArray[Any]
+    middle: NDArray[Any] | None
+    middle_bias: NDArray[Any] | None
+    outer: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    def __call__(self, features: NDArray[Any]) -> NDArray[Any]:
+        """The values at the rows of ``features``."""
+        out = np.empty(len(features), dtype=features.dtype)
+        step = max(1, BLOCK // max(len(self.inner_bias), len(self.outer)))
+        with np.errstate(invalid="ignore", over="ignore"):  # a damaged file is reported, not warned
+            for start in range(0, len(features), step):
+                hidden = features[start : start + step] @ self.inner + self.inner_bias
+                np.maximum(hidden, 0, out=hidden)
+                out[start : start + step] = self._onward(hidden)
+        return out
+
+    def _onward(self, hidden: NDArray[Any]) -> NDArray[Any]:
+        if self.middle is None or self.middle_bias is None:
+            return hidden @ self.outer
+        if self.selected is None:
+            hidden = hidden @ self.middle + self.middle_bias
+            return np.maximum(hidden, 0, out=hidden) @ self.outer
+        bumps = hidden.reshape(len(hidden), -1, len(SIGNS)) @ SIGNS.astype(hidden.dtype)
+        totals = bumps @ self.selected
+        out = np.zeros(len(hidden), dtype=hidden.dtype)
+        for half in (slice(0, None, 2), slice(1, None, 2)):
+            units = totals + self.middle_bias[half]
+            out += np.maximum(units, 0, out=units) @ self.outer[half]
+        return out
+
+    @cached_property
+    def selected(self) -> NDArray[Any] | None:
+        """Which bumps belong to which point, if W2 has the form of Lemma B.8; else None.
+
+        Ramps then come in fours that make a bump, and units in pairs that see the same sum, so that
+        the same function takes an eighth of the work.
+        """
+        if self.middle is None:
+            return None
+        rows, columns = self.middle.shape
+        if rows % len(SIGNS) or columns % 2:
+            return None
+        first = self.middle[:, ::2]
+        fours = first.reshape(-1, len(SIGNS), columns // 2)
+        whole = fours[:, :1] * SIGNS.astype(first.dtype)[None, :, None]
+        same = np.array_equal(first, self.middle[:, 1::2]) and np.array_equal(fours, whole)
+        return np.ascontiguousarray(fours[:, 0]) if same else None
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The matrices by name, those that exist."""
+        named = {
+            "inner": self.inner,
+            "inner_bias": self.inner_bias,
+            "middle": self.middle,
+            "middle_bias": self.middle_bias,
+            "outer": self.outer,
+        }
+        return {name: array for name, array in named.items() if array is not None}
+
+    @property
+    def work(self) -> int:
+        """Multiplications for one input."""
+        if self.middle is None:
+            return self.inner.size + self.outer.size
+        largest = self.middle if self.selected is None else self.selected
+        return self.inner.size + largest.size + 2 * self.outer.size
+
+    def astype(self, dtype: Any) -> "Lookup":
+        """The same network in another precision."""
+        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
+        return Lookup(**{"middle": None, "middle_bias": None, **arrays})
+
+    @cached_property
+    def single(self) -> "Lookup":
+        """The same network in float32."""
+        return self.astype(np.float32)
+
+
+def make_lookup(
+    points: NDArray[np.float64], values: NDArray[np.float64], tolerance: float
+) -> Lookup:
+    """f(x_i) = y_i for every x within ``tolerance`` = δ of a point, in the maximum norm.
+
+    Args:
+        points: x_i, shape (n, d), at least 4δ apart in the maximum norm.
+        values: y_i. Points of value 0 need no unit.
+        tolerance: δ.
+
+    >>> step = make_lookup(np.array([[-1.0], [1.0]]), np.array([0.0, 1.0]), tolerance=0.5)
+    >>> step(np.array([[-1.4], [-0.6], [0.6], [1.0], [1.5]])).tolist()
+    [0.0, 0.0, 1.0, 1.0, 1.0]
+
+    Reference: Lemma B.8, edelman2022, with the bump of erratum 16.
+    """
+    kept = np.flatnonzero(values) if values.any() else np.arange(1)
+    points, values = points[kept], values[kept]
+    dimension = points.shape[1]
+    pairs = [np.unique(points[:, j], return_inverse=True) for j in range(dimension)]
+    owner = np.concatenate([np.full(len(centers), j) for j, (centers, _) in enumerate(pairs)])
+    centers = np.concatenate([centers for centers, _ in pairs])
+    corner, sign = np.tile(CORNERS, len(centers)), np.tile(SIGNS, len(centers))
+    inner = np.zeros((dimension, len(corner)))
+    inner[np.repeat(owner, 4), np.arange(len(corner))] = 1 / tolerance
+    inner_bias = corner - np.repeat(centers, 4) / tolerance
+    # selected[k, i]: whether bump k is one of those of point i.
+    offsets = np.cumsum([0, *(len(each) for each, _ in pairs)])
+    selected = np.zeros((len(centers), len(points)))
+    for j, (_, which) in enumerate(pairs):
+        selected[offsets[j] + which, np.arange(len(points))] = 1.0
+    if dimension == 1:
+        return Lookup(inner, inner_bias, None, None, sign * np.repeat(selected @ values, 4))
+    totals = sign[:, None] * np.repeat(selected, 4, axis=0)  # Σ_jψ_j of every point
+    thresholds = np.array([1.0 - dimension, -dimension])
+    return Lookup(
+        inner,
+        inner_bias,
+        np.repeat(totals, 2, axis=1),
+        np.tile(thresholds, len(points)),
+        np.repeat(values, 2) * np.tile([1.0, -1.0], len(points)),
+    )

@@ -1,0 +1,104 @@
+"""A bound on the network's error over ALL inputs, by intervals through the lookup.
+
+The worst case gives the range of every feature for each setting of the relevant bits. Every unit of
+the lookup's first layer looks at one feature, so the sum that enters a unit of the second layer is
+a sum of piecewise linear functions of one feature each: its extremes lie at breakpoints and at the
+ends of the ranges, and are exact. For a network as Lemma B.8 builds it every unit is then constant
+(its point is recognized) or off, and the bound is 0 up to rounding.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.boolean.network.lookup import SIGNS, Lookup
+
+BLOCK = 2**22
+ROUNDING = 1e-12  # added to both ends of a range
+
+
+def proof_work(lookup: Lookup, n_settings: int) -> int:
+    """Multiplications that `output_bounds` needs."""
+    per_feature = np.count_nonzero(lookup.inner, axis=1)
+    if lookup.middle is None or lookup.selected is not None:
+        tried = int(((per_feature + 2) * per_feature).sum())
+        n_selected = 0 if lookup.selected is None else lookup.selected.size
+        # Passes over the units cost memory traffic, about as much as 40 multiplications each.
+        return n_settings * (tried + 4 * n_selected + 40 * len(lookup.outer))
+    return int(n_settings * lookup.middle.shape[1] * ((per_feature + 2) * per_feature).sum())
+
+
+def output_bounds(
+    lookup: Lookup, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Bounds on the output for features between ``low`` and ``high``, shape (settings, features).
+
+    None if a unit of the first layer mixes features, or if something is not a number.
+
+    >>> from finetti.boolean.network.lookup import make_lookup
+    >>> step = make_lookup(np.array([[-1.0], [1.0]]), np.array([0.0, 1.0]), tolerance=0.5)
+    >>> low, high = np.array([[0.6], [0.2]]), np.array([[1.4], [0.4]])
+    >>> [bound.round(9).tolist() for bound in output_bounds(step, low, high)]
+    [[1.0, 0.4], [1.0, 0.8]]
+    """
+    arrays = list(lookup.arrays.values())
+    if not all(np.isfinite(array).all() for array in (*arrays, low, high)):
+        return None
+    if (np.count_nonzero(lookup.inner, axis=0) > 1).any():
+        return None
+    onward = lookup.outer[:, None] if lookup.middle is None else lookup.middle
+    widest = onward.shape[1] if lookup.selected is None else len(lookup.inner_bias)
+    step = max(1, BLOCK // (widest * (len(lookup.inner_bias) + 2)))
+    parts = [
+        _bounds_of(lookup, onward, low[k : k + step] - ROUNDING, high[k : k + step] + ROUNDING)
+        for k in range(0, len(low), step)
+    ]
+    least, most = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return least, most
+
+
+def _single_bumps(lookup: Lookup, own: NDArray[np.int64]) -> NDArray[Any] | None:
+    """The bumps of one feature to all units, if each unit takes one of them at most, once."""
+    if lookup.selected is None or lookup.middle is None or len(own) % len(SIGNS):
+        return None
+    starts = own[:: len(SIGNS)]
+    if not np.array_equal(own, (starts[:, None] + np.arange(len(SIGNS))).ravel()):
+        return None
+    through = lookup.selected[starts // len(SIGNS)]
+    if (starts % len(SIGNS)).any() or (through < 0).any():
+        return None
+    if (np.count_nonzero(through, axis=0) > 1).any():
+        return None
+    return np.repeat(through, 2, axis=1)
+
+
+def _bounds_of(
+    lookup: Lookup, onward: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    idle = ~lookup.inner.any(axis=0)  # units that look at nothing are constant
+    constant = np.maximum(lookup.inner_bias[idle], 0) @ onward[idle]
+    least, most = np.tile(constant, (len(low), 1)), np.tile(constant, (len(low), 1))
+    for feature in range(lookup.inner.shape[0]):
+        own = np.flatnonzero(lookup.inner[feature])
+        slope, bias = lookup.inner[feature, own], lookup.inner_bias[own]
+        bends = np.unique(-bias / slope)
+        ends = low[:, feature, None], high[:, feature, None]
+        tried = np.concatenate([*ends, np.clip(bends[None], *ends)], axis=1)
+        hidden = np.maximum(tried[..., None] * slope + bias, 0)
+        through = _single_bumps(lookup, own)
+        if through is not None:
+            # Each unit takes one bump of this feature: extremes of bumps are extremes of units.
+            bumps = hidden.reshape(*tried.shape, -1, len(SIGNS)) @ SIGNS
+            least += bumps.min(axis=1) @ through
+            most += bumps.max(axis=1) @ through
+        else:
+            sums = hidden @ onward[own]  # (settings, tried, units)
+            least += sums.min(axis=1)
+            most += sums.max(axis=1)
+    if lookup.middle is None or lookup.middle_bias is None:
+        return least[:, 0], most[:, 0]
+    least = np.maximum(least + lookup.middle_bias, 0)
+    most = np.maximum(most + lookup.middle_bias, 0)
+    up, down = np.maximum(lookup.outer, 0), np.minimum(lookup.outer, 0)
+    return least @ up + most @ down, most @ up + least @ down

@@ -1,0 +1,159 @@
+"""What [CLS] reads of T binary tokens, as sums over positions of the entries of two tables.
+
+With e_{b,t,h} = exp(score − shift_h), attention is num_h/den_h with
+
+    den_h = e_cls + Σ_t e_{b_t,t,h},   num_h = e_cls v_cls + Σ_t e_{b_t,t,h} v_{b_t,t,h}
+
+so each input is a choice of one row of two per position, and its sums are all that matters: no
+array is ever T × T or batch × T × d. (`finetti.attention.binary` does the same in JAX.)
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.boolean.functions.base import all_bits
+from finetti.boolean.network.positions import Positions
+
+BLOCK = 2**23  # entries of a block of bits in floating point: 64 MB
+HALF = 10  # bits of the half that is enumerated once
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Columns: H denominators, then H·v numerators.
+
+    Args:
+        zero, one: what a position adds if its bit is 0 or 1, shape (T, H(1 + v)).
+        cls: what [CLS] adds, shape (H(1 + v),).
+        output: W_C, shape (H, v, features).
+    """
+
+    zero: NDArray[Any]
+    one: NDArray[Any]
+    cls: NDArray[Any]
+    output: NDArray[Any]
+
+    @property
+    def n_heads(self) -> int:
+        """H."""
+        return len(self.output)
+
+    @cached_property
+    def difference(self) -> NDArray[Any]:
+        """What a bit changes when it turns 1."""
+        return self.one - self.zero
+
+    @cached_property
+    def base(self) -> NDArray[Any]:
+        """The sums of the string of zeros."""
+        return self.cls + self.zero.sum(axis=0)
+
+    @cached_property
+    def _cancels(self) -> bool:
+        """Whether base + bits @ difference would lose digits: large entries taken away again."""
+        heads = slice(0, self.n_heads)
+        least = self.cls[heads] + np.minimum(self.zero[:, heads], self.one[:, heads]).sum(axis=0)
+        return bool((self.base[heads] > 1e4 * least).any())
+
+    def sums(self, bits: NDArray[Any]) -> NDArray[Any]:
+        """Sums of each row of ``bits`` (m, T), in blocks."""
+        out = np.zeros((len(bits), self.zero.shape[1]), dtype=self.zero.dtype)
+        length = len(self.zero)
+        columns = min(length, 2**15)
+        rows = max(1, BLOCK // columns)
+        for top in range(0, len(bits), rows):
+            for left in range(0, length, columns):
+                here = slice(left, left + columns)
+                ones = bits[top : top + rows, here].astype(out.dtype)
+                if self._cancels:
+                    part = ones @ self.one[here] + (1 - ones) @ self.zero[here]
+                else:
+                    part = ones @ self.difference[here]
+                out[top : top + rows] += part
+        return out + (self.cls if self._cancels else self.base)
+
+    def folded(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Denominators beside num_hW_C^h, which is all that features depend on."""
+        heads, values, _ = self.output.shape
+        split = rows[:, heads:].reshape(-1, heads, values)
+        through = np.einsum("mhv,hvf->mhf", split, self.output).reshape(len(rows), -1)
+        return np.concatenate([rows[:, :heads], through], axis=1)
+
+    def features(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """Σ_h (num_h/den_h)W_C^h, shape (m, features)."""
+        heads, values, _ = self.output.shape
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            # Weights from a damaged file may divide by 0: the NaN is then the finding.
+            read = sums[:, heads:].reshape(-1, heads, values) / sums[:, :heads, None]
+            return np.einsum("mhv,hvf->mf", read, self.output)
+
+    def enumerate_sums(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Sums of ALL 2^T inputs in order, in blocks, each with the number of its first input.
+
+        The first bit is most significant. The low half is enumerated once; the rest is additions.
+        """
+        low = min(HALF, len(self.zero))
+        high = len(self.zero) - low
+        ends = self._enumerate(slice(high, None))
+        step = max(1, BLOCK // (4 * ends.size))
+        starts = self._enumerate(slice(0, high)) + self.cls
+        for first in range(0, len(starts), step):
+            block = starts[first : first + step, None] + ends[None]
+            yield first << low, block.reshape(-1, ends.shape[1])
+
+    def _enumerate(self, which: slice) -> NDArray[Any]:
+        zero, one = self.zero[which], self.one[which]
+        bits = all_bits(len(zero)).astype(zero.dtype)
+        return bits @ one + (1 - bits) @ zero
+
+    @cached_property
+    def all_features(self) -> NDArray[Any]:
+        """Features of all 2^T inputs, kept because every rule on the same bits has the same."""
+        return np.concatenate([self.features(sums) for _, sums in self.enumerate_sums()])
+
+
+def make_tables(
+    positions: Positions,
+    bag: bool,
+    tokens: NDArray[Any],
+    cls: NDArray[Any],
+    query: NDArray[Any],
+    key: NDArray[Any],
+    value: NDArray[Any],
+    output: NDArray[Any],
+) -> Tables:
+    """Tables in the precision of the weights."""
+    if output.shape[2] < output.shape[1]:
+        # Fewer features than values: W_C goes into the tables, which then have fewer columns.
+        value, output = (
+            value @ output,
+            np.tile(np.eye(output.shape[2], dtype=output.dtype), (len(output), 1, 1)),
+        )
+    heads, _, values = value.shape
+    absorbed = np.matmul(key, (cls @ query)[:, :, None])[:, :, 0].T  # score = x · absorbed
+    read = value.transpose(1, 0, 2).reshape(-1, heads * values)
+    matrix = np.concatenate([absorbed, read], axis=1)
+    places = positions.project(matrix)  # (T, H + Hv)
+    own = cls @ matrix
+    # A token of the bag is b_t V_t: nothing at all where the bit is 0.
+    zero = np.zeros_like(places) if bag else places + tokens[0] @ matrix
+    one = places if bag else places + tokens[1] @ matrix
+
+    scores = np.stack([zero[:, :heads], one[:, :heads]])
+    least = np.maximum(scores.min(axis=0).max(axis=0), own[:heads])
+    most = np.maximum(scores.max(axis=(0, 1)), own[:heads])
+    # Every input has a score ≥ least, so its denominator is ≥ 1, unless that would overflow.
+    shift = np.maximum(least, most - (60 if places.dtype == np.float32 else 600))
+
+    def exponentials(table: NDArray[Any]) -> NDArray[Any]:
+        weights = np.exp(table[..., :heads] - shift)
+        split = table[..., heads:].reshape(*table.shape[:-1], heads, values)
+        numerators = (weights[..., None] * split).reshape(*table.shape[:-1], heads * values)
+        return np.concatenate([weights, numerators], axis=-1)
+
+    return Tables(exponentials(zero), exponentials(one), exponentials(own), output)

@@ -1,0 +1,205 @@
+"""Reads rules such as ``x3 & (x7 | ~x9) ^ x12`` and ``atleast(2; x1, x2, x3)``.
+
+or    := xor ("|" xor)*          not  := "~" not | atom
+xor   := and ("^" and)*          atom := x<index> | 0 | 1 | "(" or ")" | call
+and   := not ("&" not)*          call := name "(" [count ";"] or ("," or)* ")"
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.expressions import (
+    Constant,
+    Gate,
+    Kind,
+    Negation,
+    Node,
+    Rule,
+    Variable,
+)
+from finetti.core.errors import InputError
+
+TOKEN = re.compile(r"(?P<name>[A-Za-z_]+)(?P<index>\d*)|(?P<number>\d+)|(?P<sign>[~&^|(),;])|\S")
+CALLS: dict[str, Kind] = {
+    "and": "and",
+    "or": "or",
+    "parity": "parity",
+    "maj": "majority",
+    "atleast": "atleast",
+    "exactly": "exactly",
+}
+COUNTED = ("atleast", "exactly")
+MAX_DEPTH = 100
+
+
+class RuleSyntaxError(InputError):
+    """A rule that cannot be read; ``picture`` is the rule with a caret under the place."""
+
+    def __init__(self, text: str, position: int, problem: str):
+        self.sentence = f"The rule cannot be read at position {position}: {problem}."
+        # One blank per character before the place, so that the caret stands under it.
+        line = re.sub(r"\s", " ", text)
+        self.picture = f"  {line}\n  {' ' * position}^"
+        self.position = position
+        super().__init__(f"{self.sentence}\n{self.picture}")
+
+
+@dataclass(frozen=True)
+class _Token:
+    text: str
+    position: int
+    kind: str  # "variable", "name", "number", "sign", "end"
+
+
+def _tokens(text: str) -> list[_Token]:
+    found = []
+    for match in TOKEN.finditer(text):
+        word, place = match.group(), match.start()
+        if match["sign"]:
+            found.append(_Token(word, place, "sign"))
+        elif match["number"]:
+            found.append(_Token(word, place, "number"))
+        elif match["name"] == "x" and match["index"]:
+            found.append(_Token(word, place, "variable"))
+        elif match["name"] and not match["index"]:
+            found.append(_Token(word, place, "name"))
+        else:
+            problem = f"{word!r} is no part of a rule; variables are x0, x1, …"
+            raise RuleSyntaxError(text, place, problem)
+    found.append(_Token("the end", len(text), "end"))
+    return found
+
+
+class _Parser:
+    """Recursive descent, one method per level of precedence."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.tokens = _tokens(text)
+        self.place = 0
+        self.depth = 0
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.place]
+
+    def fail(self, expected: str, token: _Token | None = None) -> NoReturn:
+        token = token or self.token
+        got = token.text if token.kind == "end" else repr(token.text)
+        raise RuleSyntaxError(self.text, token.position, f"expected {expected}, got {got}")
+
+    def take(self) -> _Token:
+        self.place += 1
+        return self.tokens[self.place - 1]
+
+    def accept(self, sign: str) -> bool:
+        if self.token.kind == "sign" and self.token.text == sign:
+            self.place += 1
+            return True
+        return False
+
+    def expect(self, sign: str, expected: str) -> None:
+        if not self.accept(sign):
+            self.fail(expected)
+
+    def chain(self, sign: str, kind: Kind, operand: Callable[[], Node]) -> Node:
+        parts = [operand()]
+        while self.accept(sign):
+            parts.append(operand())
+        return parts[0] if len(parts) == 1 else Gate(kind, tuple(parts))
+
+    def either(self) -> Node:
+        return self.chain("|", "or", self.exclusive)
+
+    def exclusive(self) -> Node:
+        return self.chain("^", "parity", self.both)
+
+    def both(self) -> Node:
+        return self.chain("&", "and", self.negated)
+
+    def negated(self) -> Node:
+        n_signs = 0
+        while self.accept("~"):
+            n_signs += 1
+        atom = self.atom()
+        return Negation(atom) if n_signs % 2 else atom
+
+    def atom(self) -> Node:
+        token = self.token
+        if token.kind == "variable":
+            self.take()
+            return Variable(int(token.text[1:]))
+        if token.kind == "number" and token.text in ("0", "1"):
+            self.take()
+            return Constant(token.text == "1")
+        if token.kind == "name" and token.text in CALLS:
+            return self.call(CALLS[self.take().text])
+        if token.kind == "name":
+            self.fail(f"a variable such as x3 or one of {', '.join(CALLS)}")
+        if self.accept("("):
+            inside = self.nested()
+            self.expect(")", "an operator or ')'")
+            return inside
+        return self.fail("a variable, a constant 0 or 1, '~' or '('")
+
+    def nested(self) -> Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(f"at most {MAX_DEPTH} parentheses inside each other")
+        node = self.either()
+        self.depth -= 1
+        return node
+
+    def call(self, kind: Kind) -> Node:
+        self.expect("(", "'('")
+        count = 0
+        if kind in COUNTED:
+            token = self.take()
+            if token.kind != "number":
+                self.fail(f"a number, as in {kind}(2; x1, x2, x3)", token)
+            count = int(token.text)
+            self.expect(";", "';' after the number")
+        parts = [self.nested()]
+        while self.accept(","):
+            parts.append(self.nested())
+        self.expect(")", "an operator, ',' or ')'")
+        return Gate(kind, tuple(parts), count)
+
+
+def parse(text: str) -> Rule:
+    """The function that an expression describes.
+
+    From the tightest to the loosest: ``~`` (not), ``&`` (and), ``^`` (exclusive or), ``|`` (or).
+    ``maj(…)`` is 1 if more than half of its arguments are, ``parity(…)`` if an odd number is,
+    ``atleast(k; …)`` and ``exactly(k; …)`` count. Arguments are expressions; indices start at 0.
+
+    >>> rule = parse("x3 & (x7 | ~x9)")
+    >>> rule.indices, rule.table().tolist()
+    ((3, 7, 9), [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0])
+    >>> print(parse("atleast(2; x1, x2, x3) ^ 1"))
+    atleast(2; x1, x2, x3) ^ 1
+    """
+    parser = _Parser(text)
+    tree = parser.either()
+    if parser.token.kind != "end":
+        parser.fail("an operator or the end of the rule")
+    return Rule(tree)
+
+
+def as_rule(
+    function: BooleanFunction | str | None, default: BooleanFunction, context_length: int
+) -> BooleanFunction:
+    """A rule to compare a network with: given, written, or its own; no longer than its context."""
+    if function is None:
+        return default
+    rule = parse(function) if isinstance(function, str) else function
+    top = max(rule.indices, default=-1)
+    if top >= context_length:
+        raise InputError(
+            f"The rule uses x{top}, and the network has {context_length} bits, x0 to "
+            f"x{context_length - 1}."
+        )
+    return rule

@@ -1,0 +1,46 @@
+"""All reasons why a rule cannot be compiled, said at once."""
+
+from finetti.core.errors import InputError
+
+
+class Refusals:
+    """Collects reasons; raises one error that lists them all.
+
+    >>> refusals = Refusals("The rule")
+    >>> refusals.add("its index 12 lies outside the context of 10 bits")
+    >>> refusals.add("its lookup takes 3 GB")
+    >>> refusals.raise_if_any()
+    Traceback (most recent call last):
+    finetti.core.errors.InputError: The rule cannot be compiled, for 2 reasons: (1) its index 12 ...
+    """
+
+    def __init__(self, subject: str):
+        self.subject = subject
+        self.reasons: list[str] = []
+
+    def add(self, reason: str) -> None:
+        """One more reason: half a sentence that says why, and what would help."""
+        self.reasons.append(reason)
+
+    def raise_if_any(self) -> None:
+        """Raise the error, if there is a reason to."""
+        if not self.reasons:
+            return
+        if len(self.reasons) == 1:
+            raise InputError(f"{self.subject} cannot be compiled: {self.reasons[0]}.")
+        listed = "; ".join(f"({n}) {reason}" for n, reason in enumerate(self.reasons, 1))
+        count = len(self.reasons)
+        raise InputError(f"{self.subject} cannot be compiled, for {count} reasons: {listed}.")
+
+
+def readable_bytes(count: float) -> str:
+    """A size in memory as people read it.
+
+    >>> readable_bytes(3 * 2**30), readable_bytes(1536)
+    ('3 GiB', '1.5 KiB')
+    """
+    for name in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or name == "TiB":
+            break
+        count /= 1024
+    return f"{count:.3g} {name}"

@@ -1,0 +1,149 @@
+"""``finetti compile``: a rule as Transformer weights, with a certificate; or a file, checked."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from finetti.cli.console import make_console
+from finetti.cli.options import Debug, Json, Seed
+from finetti.core.errors import InputError
+
+
+class EmbeddingName(StrEnum):
+    """How bits become tokens."""
+
+    DETERMINISTIC = "deterministic"
+    TRAINED = "trained"
+    BAG = "bag"
+
+
+class BasisName(StrEnum):
+    """Which vectors tell positions apart."""
+
+    ORTHONORMAL = "orthonormal"
+    RANDOM = "random"
+
+
+def compile_rule(
+    rule: Annotated[
+        str | None,
+        typer.Argument(metavar="[RULE]", help="As 'x3 & (x7 | ~x9)' or 'maj(x1, x5, x9)'."),
+    ] = None,
+    context_length: Annotated[
+        int | None, typer.Option("--context-length", min=1, help="How many bits there are.")
+    ] = None,
+    embedding: Annotated[
+        EmbeddingName, typer.Option("--embedding", help="How bits become tokens.")
+    ] = EmbeddingName.DETERMINISTIC,
+    basis: Annotated[
+        BasisName, typer.Option("--basis", help="Position vectors: T dimensions, or O(s log T).")
+    ] = BasisName.ORTHONORMAL,
+    width: Annotated[
+        int | None, typer.Option("--width", min=1, help="Dimension of a token; chosen by default.")
+    ] = None,
+    coherence: Annotated[
+        float | None, typer.Option("--coherence", help="The largest one allowed.")
+    ] = None,
+    margin: Annotated[
+        float, typer.Option("--margin", help="The head's error is at most δ/margin.")
+    ] = 1.0,
+    gates: Annotated[
+        bool, typer.Option("--gates", help="One block per level of parentheses, one token a gate.")
+    ] = False,
+    check: Annotated[
+        Path | None,
+        typer.Option("--check", metavar="FILE", help="Verify this file instead of compiling."),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option("--rule", metavar="RULE", help="What --check compares with; its own if none."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the weights here, as safetensors."),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--explain", metavar="FILE", help="Draw the attention: svg, png, pdf, html."),
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Turn a rule into Transformer weights and prove them, or check a file against a rule."""
+    if check is not None:
+        _check(check, against or rule, as_json)
+        return
+    if rule is None or context_length is None:
+        missing = "a RULE" if rule is None else "--context-length"
+        raise InputError(
+            f"`finetti compile` needs {missing}, as in: finetti compile 'x3 & x7' "
+            "--context-length 100 (or --check FILE)."
+        )
+    if gates:
+        if embedding != "deterministic" or (coherence, margin) != (None, 1.0) or picture:
+            raise InputError(
+                "`--gates` goes with --basis, --width, --seed and --out only: its network has "
+                "deterministic positions."
+            )
+        from finetti.boolean import compose
+
+        made: Any = compose(_parse(rule), context_length, basis.value, width, seed)
+    else:
+        from finetti.boolean import compile
+
+        made = compile(
+            _parse(rule),
+            context_length,
+            embedding.value,
+            basis.value,
+            width,
+            coherence,
+            margin,
+            seed,
+        )
+    certificate = made.certificate
+    people = make_console(stderr=as_json)
+    people.print(certificate)
+    if out is not None:
+        people.print(f"Weights: {made.save(out)}", soft_wrap=True)
+    if picture is not None:
+        people.print(f"Picture: {made.explain().save(picture)}", soft_wrap=True)
+    if as_json:
+        typer.echo(json.dumps(certificate.to_dict(), indent=1, allow_nan=False))
+    raise typer.Exit(0 if certificate.holds else 1)
+
+
+def _parse(rule: str) -> Any:
+    """The rule; a syntax error shows its place before the sentence that names it."""
+    from finetti.boolean import RuleSyntaxError, parse
+
+    try:
+        return parse(rule)
+    except RuleSyntaxError as error:
+        typer.echo(error.picture, err=True)
+        raise InputError(error.sentence) from error
+
+
+def _check(path: Path, rule: str | None, as_json: bool) -> None:
+    from finetti.boolean import load
+
+    loaded = load(path)
+    function = loaded.function if rule is None else _parse(rule)
+    found = loaded.verify(function)
+    wrong = found.counterexample
+    people = make_console(stderr=as_json)
+    if wrong is not None:
+        said = f"does not compute {function}: {wrong}."
+    elif found.proven:
+        said = f"computes {function}: exact on {found.method}; proven on all inputs."
+    else:
+        said = f"computes {function} on {found.method}; not proven on all inputs."
+    people.print(f"{path.name} {said}", soft_wrap=True)
+    if as_json:
+        document = {"file": path.name, "rule": str(function), **found.to_dict()}
+        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+    raise typer.Exit(0 if found.exact else 1)

@@ -1,0 +1,99 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from finetti.boolean import compile
+from finetti.bounds import Sample
+from finetti.bounds.sparse_variables import (
+    HeadClass,
+    HeadCovering,
+    MultiHeadClass,
+    MultiHeadCovering,
+)
+from finetti.core.errors import InputError
+
+
+def test_a_certificate_is_plain_data_and_a_picture():
+    compiled = compile("x3 & (x7 | ~x9)", 12)
+    document = json.loads(json.dumps(compiled.certificate.to_dict(), allow_nan=False))
+    assert document["holds"] is True
+    assert document["sparsity"] == 3
+    assert document["check"]["method"] == "all 2^12 = 4096 inputs"
+    assert document["check"]["proven"] is True
+    assert document["check"]["counterexample"] is None
+    assert document["check"]["error_float64"] < 1e-12 < document["check"]["error_float32"] < 1e-5
+    shown = str(compiled)
+    for words in (
+        "x3 & (x7 | ~x9)",
+        "proven",
+        "all 2^12 inputs",
+        "‖W_Q‖_F",
+        "Lemma B.8",
+        "3 heads",
+    ):
+        assert words in shown
+    assert "<table" in compiled._repr_html_()
+
+
+@pytest.mark.parametrize("embedding", ["deterministic", "bag"])
+def test_attention_mass_is_the_least_over_all_inputs(embedding):
+    compiled = compile("x1 & x4", 8, embedding, "random")
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+    least = 1.0
+    for row in bits:
+        weights = compiled.explain(row).attention[0]
+        meant = [2, 5] if embedding == "deterministic" else [0] + [i + 1 for i in (1, 4) if row[i]]
+        least = min(least, weights[meant].sum())
+    assert compiled.certificate.attention_mass == pytest.approx(least, abs=1e-12)
+
+
+def test_score_gap_is_R_times_the_gap():
+    certificate = compile("x1 & x4", 8).certificate
+    assert certificate.score_gap == pytest.approx(certificate.score_scale)
+    assert certificate.score_scale == pytest.approx(math.log(8 * 8 / 1.0))
+
+
+def test_capacity_is_that_of_the_written_out_head():
+    for rule, covering, kind in (
+        ("x1 & x4", HeadCovering, HeadClass),
+        ("x1 & ~x4", MultiHeadCovering, MultiHeadClass),
+    ):
+        compiled = compile(rule, 8)
+        weights = compiled.weights
+        arrays = {
+            f"{name}_weights": weights[f"heads.{name}"]
+            for name in ("query", "key", "value", "output")
+        }
+        if kind is HeadClass:
+            arrays = {name: array[0] for name, array in arrays.items()}
+        described = kind.from_weights(arrays, query_norm=1.0, class_token=True)
+        sample = Sample(1000, 8, input_norm=2**0.5)
+        wanted = covering(described, compiled.certificate.tolerance).evaluate(sample)
+        assert compiled.certificate.capacity.log_value == pytest.approx(wanted.log_value)
+
+
+def test_capacity_grows_with_log_T_for_a_random_basis():
+    values = [
+        compile("x1 & x4", 10**k, "trained").certificate.capacity.log_value for k in (2, 4, 6)
+    ]
+    assert values[2] - values[1] < values[1] - values[0] < 3
+
+
+def test_explanation_shows_what_is_read(tmp_path):
+    compiled = compile("x3 & (x7 | ~x9)", 1000)
+    seen = compiled.explain()
+    np.testing.assert_allclose(seen.attention.sum(axis=1), 1)
+    assert seen.attention[:, [4, 8, 10]].argmax(axis=1).tolist() == [0, 1, 2]
+    assert seen.value == pytest.approx(compiled.function(seen.bits))
+    assert "996 other bits" in str(seen)
+    assert sum(column[0] for _, column in seen.columns) == pytest.approx(1)
+    path = seen.save(tmp_path / "seen.svg")
+    assert "x7 = 1" in path.read_text(encoding="utf-8")
+    short = compile("x1 & x4", 6).explain([1, 0, 0, 0, 1, 0])
+    assert [name for name, _ in short.columns][:2] == ["x0 = 1", "x1 = 0"]
+    assert short.value == pytest.approx(0)
+    for wrong in ([1, 0], [2] * 6):
+        with pytest.raises(InputError, match="6 zeros and ones"):
+            compile("x1 & x4", 6).explain(wrong)

@@ -1,0 +1,112 @@
+"""Interpreter ≡ NumPy forward ≡ Equinox forward ≡ loaded file."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from finetti.boolean import compile, load, parse
+from finetti.boolean.functions.base import all_bits
+from finetti.claims.sparse_variables.boolean_cases import BASES, EMBEDDINGS
+from finetti.core.errors import InputError
+
+T = 6
+BITS = all_bits(T)
+
+
+def expressions(depth=3):
+    variable = st.integers(0, T - 1).map(lambda i: f"x{i}")
+
+    def wider(inner):
+        pair = st.tuples(inner, st.sampled_from("&|^"), inner)
+        return st.one_of(
+            pair.map(lambda p: f"({p[0]} {p[1]} {p[2]})"),
+            inner.map(lambda e: f"~{e}"),
+            st.lists(inner, min_size=3, max_size=3).map(lambda e: f"maj({', '.join(e)})"),
+        )
+
+    return st.recursive(st.one_of(variable, st.sampled_from(["0", "1"])), wider, max_leaves=6)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(BASES))
+def test_network_and_file_are_the_rule(tmp_path, text, embedding, basis):
+    rule = parse(text)
+    compiled = compile(rule, T, embedding, basis)
+    wanted = rule(BITS)
+    np.testing.assert_allclose(compiled.predict(BITS), wanted, atol=1e-12)
+    np.testing.assert_allclose(compiled.predict(BITS, np.float32), wanted, atol=1e-5)
+    loaded = load(compiled.save(tmp_path / "rule.safetensors"))
+    np.testing.assert_allclose(loaded.predict(BITS), wanted, atol=1e-12)
+    assert str(loaded.function) == str(rule)
+    assert loaded.certificate.holds
+
+
+@settings(max_examples=5)
+@given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(BASES))
+def test_the_module_is_the_rule(text, embedding, basis):
+    compiled = compile(text, T, embedding, basis)
+    module = compiled.module()
+    found = eqx.filter_jit(module)(jnp.asarray(BITS))
+    np.testing.assert_allclose(found, compiled.function(BITS), atol=1e-12)
+
+
+def test_the_module_is_an_ordinary_one():
+    compiled = compile("x1 & ~x4", T)
+    module = compiled.module(jnp.float32)
+    assert {leaf.dtype for leaf in jax.tree.leaves(module)} == {jnp.dtype(jnp.float32)}
+    features = compiled.head.tables.features(compiled.head.tables.sums(BITS[:4]))
+    found = eqx.filter_jit(lambda model, bits: model.features(bits))(module, jnp.asarray(BITS[:4]))
+    np.testing.assert_allclose(found, features, atol=1e-6)
+
+    def loss(model):
+        return jnp.sum(model(jnp.asarray(BITS[:4])))
+
+    gradient = eqx.filter_jit(eqx.filter_grad(loss))(module)
+    assert bool(jnp.isfinite(gradient.heads.key_weights).all())
+    with pytest.raises(InputError, match="T = 6"):
+        module(np.zeros((2, 5)))
+
+
+def test_predict_takes_what_bits_come_as():
+    compiled = compile("x1 & (x3 | x5)", T)
+    wanted = compiled.function(BITS)
+    for kind in (bool, np.uint8, np.int64, np.float32):
+        np.testing.assert_allclose(compiled.predict(BITS.astype(kind)), wanted, atol=1e-12)
+    for sparse in (scipy.sparse.csr_array(BITS), scipy.sparse.coo_matrix(BITS)):
+        np.testing.assert_allclose(compiled.predict(sparse), wanted, atol=1e-12)
+    assert compiled.predict(BITS[43]).shape == ()
+    assert compiled.predict(BITS[:0]).shape == (0,)
+    for wrong in (np.zeros((2, 5)), np.full((2, T), 2), np.full((2, T), 0.5)):
+        with pytest.raises(InputError, match="bits"):
+            compiled.predict(wrong)
+    for wrong in (scipy.sparse.csr_array(2 * BITS), scipy.sparse.csr_array(BITS[:, :4])):
+        with pytest.raises(InputError, match="bits"):
+            compiled.predict(wrong)
+
+
+def test_weights_are_a_named_tree():
+    weights = compile("x1 & ~x4", T).weights
+    assert weights["embedding.positions"].shape == (T, T + 3)
+    assert weights["heads.query"].shape == (2, T + 3, 1)
+    assert set(weights) == {
+        *(f"embedding.{name}" for name in ("positions", "tokens", "cls")),
+        *(f"heads.{name}" for name in ("query", "key", "value", "output")),
+        *(f"lookup.{name}" for name in ("inner", "inner_bias", "middle", "middle_bias", "outer")),
+    }
+    with pytest.raises(InputError, match="GiB"):
+        _ = compile("x1", 10**5).weights
+    with pytest.raises(InputError, match="predict"):
+        compile("x1", 10**5).module()
+
+
+def test_weights_in_use_cannot_be_changed_behind_what_was_measured():
+    compiled = compile("x1 & ~x4", T, basis="random")
+    arrays = (compiled.head.key, compiled.lookup.outer, compiled.head.positions.bits)
+    for array in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0

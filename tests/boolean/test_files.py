@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from finetti.boolean import Symmetric, TruthTable, compile, load
+from finetti.boolean import files as boolean_files
+from finetti.claims.sparse_variables.boolean_cases import EMBEDDINGS
+from finetti.core.errors import InputError
+
+
+def rewritten(path, change):
+    """The same file with its tensors changed."""
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    tensors = load_file(path)
+    change(tensors, metadata)
+    save_file(tensors, path, metadata)
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return compile("x3 & (x7 | ~x9)", 30).save(tmp_path / "rule.safetensors")
+
+
+def test_a_file_says_what_it_is(saved):
+    with safe_open(saved, framework="numpy") as file:
+        metadata = file.metadata()
+        names = set(file.keys())
+    assert metadata["format"] == "finetti-boolean-1"
+    assert metadata["context_length"] == "30"
+    assert "x3 & (x7 | ~x9)" in metadata["function"]
+    assert names == set(load(saved).weights)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("basis", ["orthonormal", "random"])
+def test_positions_too_large_to_write_out_keep_their_form(tmp_path, monkeypatch, embedding, basis):
+    monkeypatch.setattr(boolean_files, "DENSE_BYTES", 100)
+    compiled = compile("x3 & (x7 | ~x9)", 30, embedding, basis)
+    path = compiled.save(tmp_path / "rule.safetensors")
+    assert "embedding.positions" not in load_file(path)
+    loaded = load(path)
+    np.testing.assert_array_equal(loaded.head.positions.dense(), compiled.head.positions.dense())
+    assert loaded.certificate.holds
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [TruthTable((1, 5), [0.5, -1.0, 2.0, 3.25]), Symmetric((2, 4, 6), [1, -1, 0.5, 2])],
+)
+def test_functions_that_are_no_expressions_come_back(tmp_path, rule):
+    loaded = load(compile(rule, 9, "bag").save(tmp_path / "rule.safetensors"))
+    assert repr(loaded.function) == repr(rule)
+    assert loaded.check.exact
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("lookup.outer", (0,), 0.7),
+        ("lookup.inner_bias", (5,), 9.0),
+        ("lookup.middle", (0, 0), 3.0),
+        ("heads.key", (1, 3 + 20, 0), 2.0),  # head 2 looks at x20, which is not in the rule
+        ("heads.query", (0, 2, 0), 0.0),
+        ("heads.value", (0, 0, 0), -1.0),
+        ("heads.output", (0, 0, 1), 1.0),
+        ("embedding.positions", (20, 3 + 7), 5.0),  # x20 looks like x7
+        ("embedding.tokens", (1, 1), 0.0),
+        ("embedding.cls", (2,), np.nan),
+    ],
+)
+def test_one_wrong_number_is_found_with_an_input_that_shows_it(saved, name, place, value):
+    def damage(tensors, metadata):
+        tensors[name] = tensors[name].copy()
+        assert tensors[name][place] != value
+        tensors[name][place] = value
+
+    loaded = load(rewritten(saved, damage))
+    found = loaded.verify("x3 & (x7 | ~x9)")
+    assert not found.exact
+    wrong = found.counterexample
+    bits = wrong.bits
+    assert loaded.function(bits) == wrong.value
+    output = loaded.predict(bits)
+    assert np.isnan(output) or abs(output - wrong.value) > 1e-9
+    np.testing.assert_allclose(output, wrong.output, atol=1e-6)
+
+
+def test_another_rule_is_refuted():
+    compiled = compile("x3 & x7", 50)
+    assert compiled.verify("x7 & x3").exact
+    assert compiled.verify().exact
+    found = compiled.verify("x3 & x7 & ~x40")
+    assert found.counterexample.ones[-1] >= 40
+    assert str(found.counterexample).startswith("at x3")
+    with pytest.raises(InputError, match="x50"):
+        compiled.verify("x3 & x50")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t, m: t.pop("heads.key"), "lacks heads.key"),
+        (lambda t, m: t.pop("embedding.positions"), "embedding.positions"),
+        (lambda t, m: m.update(format="other"), "finetti-boolean-1"),
+        (lambda t, m: m.pop("width"), "lacks width"),
+        (lambda t, m: m.update(width="many"), "metadata"),
+        (lambda t, m: m.update(function='{"rule": "x1 &"}'), "metadata"),
+        (lambda t, m: m.update(function="{}"), "metadata"),
+        (lambda t, m: m.update(context_length="29"), "positions has shape"),
+        (lambda t, m: m.update(positions="signs"), "positions"),
+        (lambda t, m: t.update({"heads.query": np.zeros(3)}), "does not fit together"),
+        (lambda t, m: m.update(embedding="other"), "embedding"),
+        (lambda t, m: t.update({"heads.key": np.zeros((3, 4, 1))}), "does not fit together"),
+        (lambda t, m: t.update({"lookup.outer": np.zeros(3)}), "does not fit together"),
+    ],
+)
+def test_files_that_are_no_networks_are_refused(saved, change, words):
+    with pytest.raises(InputError, match=words):
+        load(rewritten(saved, change))
+
+
+def test_files_that_are_no_files(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        load(tmp_path / "none.safetensors")
+    (tmp_path / "text.safetensors").write_text("hello")
+    with pytest.raises(InputError, match="cannot be read"):
+        load(tmp_path / "text.safetensors")
+    with pytest.raises(InputError, match="cannot be written"):
+        compile("x1", 4).save(tmp_path / "no" / "such" / "folder.safetensors")

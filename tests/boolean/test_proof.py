@@ -1,0 +1,89 @@
+"""The bound on all inputs: never below what is found on all inputs, and 0 for what is exact."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from finetti.boolean import And, Majority, TruthTable, compile, verification
+from finetti.boolean.functions.base import all_bits
+from finetti.boolean.network.proof import output_bounds
+from finetti.boolean.network.worst_case import feature_ranges
+from finetti.claims.sparse_variables.boolean_cases import BASES, EMBEDDINGS
+
+RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
+
+
+@pytest.fixture
+def by_settings(monkeypatch):
+    """Short contexts, too, are checked by settings and worst cases."""
+    monkeypatch.setattr(verification, "ALL_INPUTS", 0)
+    return verification.verify
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("rule", [RULE, Majority((1, 4, 6))])
+def test_compiled_networks_are_proven(rule, embedding, basis, by_settings):
+    compiled = compile(rule, 9, embedding, basis)
+    found = by_settings(compiled.head, compiled.lookup, rule)
+    assert not found.complete
+    assert found.proven
+    assert found.error_bound < 1e-12
+
+
+@pytest.mark.parametrize("rule", [RULE, Majority((1, 4, 6))])
+@pytest.mark.parametrize("seed", range(30))
+def test_the_bound_is_above_the_error_on_all_inputs(rule, seed, by_settings):
+    """Damage of any kind: what the bound says is never less than what all inputs show."""
+    rng = np.random.default_rng(seed)
+    compiled = compile(rule, 9, EMBEDDINGS[seed % 3], BASES[seed % 2])
+    head, lookup = compiled.head, compiled.lookup
+    names = ["inner_bias", "outer", "key", "value"] + ["middle"] * (lookup.middle is not None)
+    name = names[seed % len(names)]
+    owner = head if name in ("key", "value") else lookup
+    array = getattr(owner, name).copy()
+    place = tuple(rng.integers(size) for size in array.shape)
+    array[place] += rng.normal()
+    changed = replace(owner, **{name: array})
+    head, lookup = (changed, lookup) if owner is head else (head, changed)
+    outputs = lookup(replace(head).tables.all_features)
+    truth = np.abs(outputs - rule(all_bits(9))).max()
+    found = by_settings(head, lookup, rule)
+    scale = 2.5 if rule is RULE else 1.0
+    assert found.error_bound * scale >= truth - 1e-9
+    assert found.error64 * scale <= truth + 1e-9
+    assert found.exact == (truth <= 1e-9 * scale)  # the counterexample is found, too
+    if truth > 1e-9 * scale:
+        assert not found.proven
+
+
+def test_ranges_that_reach_over_a_flank_are_bounded_tightly():
+    compiled = compile(Majority((1, 4, 6)), 9)
+    low, high = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
+    wide_low, wide_high = low - 0.3, high + 0.3
+    least, most = output_bounds(compiled.lookup, wide_low, wide_high)
+    for k in range(8):
+        grid = np.linspace(wide_low[k], wide_high[k], 4001)
+        outputs = compiled.lookup(grid)
+        assert least[k] == pytest.approx(outputs.min(), abs=1e-3)
+        assert most[k] == pytest.approx(outputs.max(), abs=1e-3)
+
+
+def test_wide_symmetric_rules_are_proven_by_counts():
+    compiled = compile(And(range(60)), 400, "bag", "random")
+    assert compiled.check.proven
+    key = compiled.head.key.copy()
+    key[0, 3 + 7] += 0.01  # bits weigh differently now: counts do not cover all settings
+    found = verification.verify(replace(compiled.head, key=key), compiled.lookup, And(range(60)))
+    assert not found.proven
+
+
+def test_lookups_of_another_form_are_not_proven():
+    compiled = compile(RULE, 9)
+    inner = compiled.lookup.inner.copy()
+    inner[1, 0] = 1e-3  # a unit that looks at two features
+    mixed = replace(compiled.lookup, inner=inner)
+    low = np.zeros((1, 3))
+    assert output_bounds(mixed, low, low) is None
+    assert output_bounds(compiled.lookup, low * np.nan, low) is None

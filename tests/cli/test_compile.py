@@ -1,0 +1,117 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
+
+from finetti.cli.main import app
+
+RULE = "x3 & (x7 | ~x9)"
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["compile", *map(str, arguments)])
+
+
+def test_the_certificate_is_shown():
+    done = command(RULE, "--context-length", 1000)
+    assert done.exit_code == 0, done.output
+    for words in ("exact on all 2^3 settings", "2^1000 inputs", "‖W_Q‖_F", "3 heads"):
+        assert words in done.stdout
+
+
+@pytest.mark.parametrize("embedding", ["deterministic", "trained", "bag"])
+def test_json_is_one_document_and_people_read_stderr(embedding):
+    options = ("--embedding", embedding, "--basis", "random", "--seed", 3, "--json")
+    done = command(RULE, "--context-length", 40, *options)
+    assert done.exit_code == 0
+    document = json.loads(done.stdout)
+    assert document["holds"]
+    assert document["embedding"] == embedding
+    assert "relevant bits" in done.stderr
+
+
+def test_a_saved_file_is_checked_and_a_damaged_one_is_caught(tmp_path):
+    path = tmp_path / "rule.safetensors"
+    picture = tmp_path / "rule.svg"
+    done = command(RULE, "--context-length", 50, "--out", path, "--explain", picture)
+    assert done.exit_code == 0
+    assert path.exists()
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+    assert command("--check", path, "--rule", RULE).exit_code == 0
+    assert command("--check", path).exit_code == 0
+    other = command("--check", path, "--rule", "x3 & x7")
+    assert other.exit_code == 1
+    assert "does not compute x3 & x7: at x3 = 1, the rest 0" in other.stdout
+
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    tensors = load_file(path)
+    tensors["heads.key"] = tensors["heads.key"].copy()
+    tensors["heads.key"][0, 3 + 31, 0] = 2.0  # now x31 has a say
+    save_file(tensors, path, metadata)
+    damaged = command("--check", path, "--rule", RULE, "--json")
+    assert damaged.exit_code == 1
+    document = json.loads(damaged.stdout)
+    assert document["exact"] is False
+    bits = np.zeros(50, dtype=int)
+    bits[document["counterexample"]["ones"]] = 1
+    assert document["counterexample"]["rule"] == int(bits[3] and (bits[7] or not bits[9]))
+    assert abs(document["counterexample"]["network"] - document["counterexample"]["rule"]) > 0.1
+
+
+def test_networks_of_gates(tmp_path):
+    path = tmp_path / "gates.safetensors"
+    options = ("--context-length", 300, "--gates", "--json", "--out", path)
+    done = command("(x1 | x2) & (x3 | x4)", *options)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["depth"] == 2
+    assert command("--check", path, "--rule", "(x4 | x3) & (x2 | x1)").exit_code == 0
+    other = command("--check", path, "--rule", "(x4 | x3) & x2")
+    assert other.exit_code == 1
+    assert "the network says 1, the rule 0" in other.stdout
+    assert command("x1", "--context-length", 30, "--gates", "--embedding", "bag").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("x3 & x70", "--context-length", 10), "x70, outside the context"),
+        (("x3",), "--context-length"),
+        (("--context-length", 10), "a RULE"),
+        (("--check", "none.safetensors"), "cannot be read"),
+        (("x1", "--context-length", 10, "--out", "no/such/dir.safetensors"), "cannot be written"),
+        (("x1", "--context-length", 0), "greater than or equal"),
+        (("x1", "--context-length", 10, "--basis", "hadamard"), "orthonormal"),
+    ],
+)
+def test_wrong_use(arguments, words):
+    done = command(*arguments)
+    assert done.exit_code == 2
+    assert words in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_syntax_error_shows_its_place():
+    done = command("x3 & & x7", "--context-length", 10)
+    assert done.exit_code == 2
+    line, caret, sentence = done.stderr.splitlines()
+    assert line[caret.index("^")] == "&"
+    assert sentence.startswith("Error: The rule cannot be read at position 5")
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from finetti.cli.main import main\n"
+        "sys.argv = ['finetti', 'compile', '--help']\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n"
+        "    sys.exit(len({'jax', 'numpy', 'safetensors', 'altair'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0
