@@ -1,7 +1,7 @@
 """Samples, values, settings, inversion, sensitivity and the registry."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -10,7 +10,13 @@ from finetti.bounds import Bound, BoundValue, Sample, Settings, Term, load_bound
 from finetti.bounds.base import norm_field
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.registry import Registry
-from finetti.bounds.sparse_variables import CoveringConstantGap, HeadCovering, TransformerGap
+from finetti.bounds.sparse_variables import (
+    CoveringConstantGap,
+    HeadClass,
+    HeadCovering,
+    HeadGap,
+    TransformerGap,
+)
 from finetti.bounds.value import summed
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.show import to_text
@@ -230,3 +236,11 @@ def test_every_bound_of_the_registry_evaluates_and_shows_itself():
             assert value.kind == built.kind
             assert bound.name in str(built)
             assert built.citation in str(value)
+
+
+def test_delta_replaces_that_of_the_sample():
+    gap = HeadGap(HeadClass(width=4))
+    sample = Sample(n_samples=1, context_length=10, delta=0.05)
+    careful = gap.samples_needed(0.5, sample, delta=1e-6)
+    assert careful.count == gap.samples_needed(0.5, replace(sample, delta=1e-6)).count
+    assert careful.count > gap.samples_needed(0.5, sample).count

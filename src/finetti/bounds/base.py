@@ -96,9 +96,12 @@ class Bound(Shown, abc.ABC):
         ``delta`` replaces that of the sample. A scaling quantity is inverted only with the
         ``constant`` to multiply it by.
         """
+        sample = sample if delta is None else replace(sample, delta=delta)
+        return self._samples_needed(gap, sample, constant)
+
+    def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         from finetti.bounds.inversion import samples_needed
 
-        sample = sample if delta is None else replace(sample, delta=delta)
         return samples_needed(self, gap, sample, constant)
 
     def sensitivity(self, sample: Sample) -> "Sensitivities":

@@ -85,10 +85,7 @@ class ConditionalMeanBound(Bound):
         numbers = {name: settings.norm(name, defaults.get(name, 1.0)) for name in names}
         return cls(**numbers, form=settings.form)
 
-    def samples_needed(
-        self, gap: float, sample: Sample, constant: float | None = None
-    ) -> BoundValue:
-        """Refused: the error falls with the number of tokens, see `tokens_needed`."""
+    def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise UnsupportedError(
             f"{self.name} falls with the context length, not with the number of sequences. Use "
             "`tokens_needed`."

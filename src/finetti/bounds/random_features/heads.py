@@ -68,10 +68,7 @@ class HeadsBound(Bound):
                 f"Got {sample.n_samples}."
             )
 
-    def samples_needed(
-        self, gap: float, sample: Sample, constant: float | None = None
-    ) -> BoundValue:
-        """The smallest n at which ``constant`` times the bound is at most ``gap``."""
+    def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         log_gap = self._log_target(gap, constant)
         dimension, n_heads = self.sizes
         least = max(1, math.floor(math.log(dimension * n_heads)) + 1)
