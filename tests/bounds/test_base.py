@@ -239,7 +239,7 @@ def test_every_bound_of_the_registry_evaluates_and_shows_itself():
 
 
 def test_delta_replaces_that_of_the_sample():
-    gap = HeadGap(HeadClass(width=4))
+    gap = HeadGap(HeadClass(width=4, readout_norm=1.0))
     sample = Sample(n_samples=1, context_length=10, delta=0.05)
     careful = gap.samples_needed(0.5, sample, delta=1e-6)
     assert careful.count == gap.samples_needed(0.5, replace(sample, delta=1e-6)).count
