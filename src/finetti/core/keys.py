@@ -25,7 +25,13 @@ def generator(*content: Any) -> np.random.Generator:
 
 
 def random_key(*content: Any) -> Any:
-    """A JAX random key seeded by ``content``."""
+    """A JAX random key seeded by ``content``: all 63 bits, where `jax.random.key` would keep 32.
+
+    >>> import jax
+    >>> jax.random.key_data(random_key("a trial")).tolist()
+    [94977167, 4148423158]
+    """
     import jax
 
-    return jax.random.key(seed_of(*content) % 2**31)
+    words = np.frombuffer(seed_of(*content).to_bytes(8, "big"), dtype=">u4").astype(np.uint32)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
