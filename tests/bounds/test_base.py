@@ -15,6 +15,9 @@ from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,
     HeadGap,
+    LayerNorms,
+    TransformerClass,
+    TransformerCovering,
     TransformerGap,
 )
 from finetti.bounds.value import summed
@@ -244,3 +247,15 @@ def test_delta_replaces_that_of_the_sample():
     careful = gap.samples_needed(0.5, sample, delta=1e-6)
     assert careful.count == gap.samples_needed(0.5, replace(sample, delta=1e-6)).count
     assert careful.count > gap.samples_needed(0.5, sample).count
+
+
+def test_sensitivities_count_layers_from_one_and_name_the_nearest():
+    network = TransformerClass(layers=(LayerNorms(),) * 2, width=4)
+    found = TransformerCovering(network).sensitivity(Sample(100, 10))
+    names = {row.field for row in found}
+    assert {"functions.layers[1].value_norm", "functions.layers[2].value_norm"} <= names
+    assert "functions.layers[0].value_norm" not in names
+    with pytest.raises(InputError, match=r"no norm 'readout'.*functions\.readout_norm"):
+        found["readout"]
+    with pytest.raises(InputError, match="no norm 'nope'"):
+        found["nope"]

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from finetti.bounds import load_bounds
 from finetti.bounds.sparse_variables import LayerNorms
-from finetti.cli.bound_sweep import parse_sweep
+from finetti.cli.bound_sweep import parse_sweep, sweep_chart
 from finetti.cli.main import app
 from finetti.core.errors import InputError
 
@@ -133,7 +133,7 @@ def test_sweeps_are_parsed():
         (("S-cor-4.4", "--plot", "x.svg"), "Add --sweep"),
         (("S-cor-4.4", "--gap", "0.1"), "go together"),
         (("S-cor-4.4", "--solve", "samples", "--gap", "0.1"), "does not fall with the sample"),
-        (("S-lemma-2.2", "--solve", "layers", "--gap", "0.1"), "samples or heads"),
+        (("S-lemma-2.2", "--solve", "layers", "--gap", "0.1"), "samples, heads or tokens"),
         (("S-lemma-2.2", "--solve", "heads", "--gap", "0.1"), "paper R"),
         (
             ("S-lemma-2.2", "--form", "printed", "--solve", "samples", "--gap", "0.1"),
@@ -145,6 +145,16 @@ def test_sweeps_are_parsed():
         (("S-cor-4.4", "--sweep", "width"), "Write it as context-length=1e2:1e6"),
         (("S-cor-4.4", "--sweep", "valeu-norm=1:2"), "no norm called 'valeu_norm'"),
         (("S-cor-4.4", "--norms", "/nowhere.json"), "cannot be read"),
+        (("S-cor-4.4", "--sweep", "width=1:4", "--measured", "0.1"), "--sweep and --measured"),
+        (("S-cor-4.4", "--sweep", "width=1:4", "--sensitivity"), "--sweep and --sensitivity"),
+        (
+            ("S-lemma-2.2", "--sweep", "delta=0.1:0.2", "--solve", "samples", "--gap", "0.1"),
+            "--sweep and --solve",
+        ),
+        (("E-thm-C.4", "R-thm-risk", "--sweep", "samples=1e3:1e4"), "cannot share a chart"),
+        (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "--solve tokens"),
+        (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
+        (("E-thm-C.5", "--width", "7", "--sweep", "heads=2:6"), "divides the width 7"),
     ],
 )
 def test_wrong_use_is_one_sentence(arguments, sentence):
@@ -153,6 +163,112 @@ def test_wrong_use_is_one_sentence(arguments, sentence):
     assert sentence in result.stderr
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_list_has_one_line_per_bound(columns):
+    result = CliRunner().invoke(app, ["bound", "--list"], env={"COLUMNS": str(columns)})
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [bound.name for bound in load_bounds()]
+    for line, bound in zip(lines, load_bounds(), strict=True):
+        assert len(line) <= columns + 6  # combining accents take no column
+        assert line.rstrip().endswith(bound.derived_kind)
+        assert bound.statement in line or "…" in line
+
+
+def test_explain_tells_what_the_list_leaves_out():
+    text = run("E-prop-4.1", "--explain").stdout
+    for words in ("Proposition 4.1, zhang2022", "error of the attention", "K ≤ 1", "λ‖h‖"):
+        assert words in text
+    (found,) = run_json("E-prop-4.1", "--explain")
+    assert (found["kind"], found["printed_kind"]) == ("upper_bound", "scaling")
+
+
+def test_solve_for_tokens():
+    (found,) = run_json("E-prop-4.1", "--solve", "tokens", "--gap", 1)
+    count = found["needed"]["count"]
+    (reached,), (before,) = (
+        run_json("E-prop-4.1", "--context-length", n) for n in (count, count - 1)
+    )
+    assert reached["value"] <= 1 < before["value"]
+
+
+def test_sensitivity_beyond_floats_is_json():
+    (found,) = run_json("S-thm-4.6", "--layers", 2000, "--form", "printed", "--sensitivity")
+    assert found["sensitivity"]["spectral_norm"] is None
+    assert found["sensitivity_exponents"]["spectral_norm"] == pytest.approx(12_000)
+    (found,) = run_json("S-thm-4.6", "--layers", 2000, "--sensitivity")
+    assert "length at most 1" in found["sensitivity_refused"]["sample.input_norm"]
+
+
+def test_norms_that_no_formula_takes(tmp_path):
+    path = tmp_path / "norms.json"
+    path.write_text('{"target": "correlation_series", "coefficients": [NaN, 1]}')
+    result = run("R-norm-rfa", "--norms", path)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "finite numbers" in result.stderr
+    path.write_text('{"terms": 2.0}')
+    assert run_json("R-norm-brfa", "--norms", path)[0]["value"] > 1e6
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "grows"),
+    [
+        ("S-lemma-2.2", "loss-bound=1:10:3", True),
+        ("S-lemma-2.2", "delta=0.01:0.5:3", False),
+        ("S-lemma-2.2", "loss-lipschitz=1:10:3", True),
+        ("S-cor-4.4", "input-norm=1:10:3", True),
+        ("S-cor-4.4", "head-dimension=1:64:3", True),
+    ],
+)
+def test_sweeps_of_the_sample_and_of_the_heads_dimension(name, what, grows):
+    values = [record["value"] for record in run_json(name, "--sweep", what)["records"]]
+    assert len(values) == 3
+    assert values == sorted(values, reverse=not grows)
+    assert values[0] != values[-1]
+
+
+def test_a_sweep_of_heads_takes_divisors_where_heads_share_the_width():
+    result = run("E-thm-C.5", "--width", 12, "--sweep", "heads=2:12", "--json")
+    heads = [record["heads"] for record in json.loads(result.stdout)["records"]]
+    assert heads == [2, 3, 4, 6, 12]
+    assert "Heads divide the width 12: 5 from 2 to 12." in result.stderr
+    apart = run_json("E-thm-C.5", "--width", 12, "--head-dimension", 2, "--sweep", "heads=2:5")
+    assert [record["heads"] for record in apart["records"]] == [2, 3, 4, 5]
+    random = run_json("R-thm-risk", "--width", 12, "--sweep", "heads=100:1000:3")
+    assert [record["heads"] for record in random["records"]] == [100, 316, 1000]
+
+
+def test_the_table_of_a_sweep_tells_the_kinds_apart():
+    text = run("E-thm-C.4", "E-thm-C.4-constants", "--sweep", "samples=1e3:1e4:2").stdout
+    assert "E-thm-C.4 (scaling)" in text
+    assert "E-thm-C.4-constants (scaling)" not in text
+
+
+def test_a_sweep_with_negative_values_has_a_linear_axis(tmp_path):
+    sweep = ("S-cor-4.4-gap", "--form", "printed", "--sweep", "samples=1e2:1e9:4")
+    records = run_json(*sweep)["records"]
+    assert any(record["value"] < 0 for record in records)
+    positive = [record for record in records if record["value"] > 0]
+    for shown, scale in ((records, None), (positive, "log")):
+        chart = sweep_chart(shown, "samples", "generalization gap")
+        assert {layer["encoding"]["y"]["scale"].get("type") for layer in chart["layer"]} == {scale}
+    chart = tmp_path / "out.svg"
+    assert run(*sweep, "--plot", chart).exit_code == 0
+    assert chart.stat().st_size > 1000
+
+
+def test_a_norm_that_only_some_bounds_read_is_told(tmp_path):
+    path = tmp_path / "norms.json"
+    path.write_text('{"column_norm": 1, "readout_norm": 2}')
+    result = run("S-thm-4.6", "S-thm-A.17", "--norms", path)
+    assert result.exit_code == 0
+    assert (
+        result.stderr == "S-thm-A.17 has no norm called 'column_norm', and is the same without.\n"
+    )
+    swept = run("S-thm-4.6", "S-thm-A.17", "--sweep", "column-norm=1:2:2")
+    assert "S-thm-A.17 has no norm called 'column_norm'" in swept.stderr
+    assert swept.stderr.count("\n") == 1
 
 
 def test_norms_file_is_checked(tmp_path):

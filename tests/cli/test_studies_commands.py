@@ -103,6 +103,20 @@ def test_what_kinds_print_does_not_get_into_results(failing):
     assert "loading" not in finetti("export", failing).stdout
 
 
+def test_what_other_programs_print_does_not_get_into_results(failing):
+    text = "import os\nos.system('echo loading')\n"
+    text += KIND.replace("    if n", "    os.write(1, b'running')\n    if n")
+    failing.with_name("mine.py").write_text(text)
+    for arguments in (
+        ["run", failing, "--json", "--dry-run"],
+        ["run", failing, "--json", "--executor", "inline"],
+        ["status", failing, "--json"],
+    ):
+        command = [sys.executable, "-m", "finetti", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert isinstance(json.loads(done.stdout), dict)
+
+
 def test_failures_are_exit_code_1(failing):
     result = run(failing)
     assert result.exit_code == 1
@@ -141,7 +155,7 @@ def test_exports_to_files(spec, form):
     ("change", "words"),
     [
         ("trails = 3", "`trails` is not a key"),
-        ("[scales.tiny.grid]\nn_points = {rnage = [1, 2, 1]}", "`grid.n_points.rnage`"),
+        ("[scales.tiny.grid]\nn_points = {rnage = [1, 2, 1]}", "`scales.tiny.grid.n_points.rnage`"),
         ("[fixed]\nwidth = 3", "`fixed.width` is not a parameter"),
         ("trials = 3", "not TOML"),
     ],

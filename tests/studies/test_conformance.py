@@ -6,6 +6,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from finetti.studies import Study
+from finetti.studies.executors.dask import DaskExecutor
 from finetti.studies.executors.dask_workers import LocalWorkers
 from finetti.studies.records import open_records
 
@@ -70,6 +71,11 @@ def test_tables_do_not_depend_on_executor_store_or_cohort(
         ("nan", "`loss` is not a number"),
         ("exit", "SystemExit: 3"),
         ("list", "returned list"),
+        ("half", "must be Unicode text"),
+        ("half-raised", r"RuntimeError: half \\udfff"),
+        ("digits", "at most 4000 digits"),
+        ("nothing", "no metrics"),
+        ("talk", "more than 64000 characters"),
     ],
 )
 def test_a_trial_that_goes_wrong_fails_alone(make_study, run, mood, reason, executor):
@@ -81,6 +87,49 @@ def test_a_trial_that_goes_wrong_fails_alone(make_study, run, mood, reason, exec
     assert table[table["n"] == 2]["failure"].str.contains(reason).all()
     assert table[table["n"] == 2]["loss"].isna().all()
     assert table[table["n"] != 2]["loss"].notna().all()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_trials_get_what_they_annotate_and_share_nothing(make_study, run, executor):
+    study = make_study("annotated", fixed={"layer": {"widths": [7]}}, trials=2)
+    assert run(study, executor).done == 6
+    table = study.table()
+    assert set(table["types"]) == {"Color tuple Path Decimal frozenset Layer Color NoneType"}
+    assert table["widths"].tolist() == [f"[7, {n}]" for n in (1, 1, 2, 2, 3, 3)]
+    assert set(table["metric.rate"]) == {0.1}
+    fixed = {"options": {"a": [5]}, "layer": {"widths": []}}
+    together = make_study("Spoiling", fixed=fixed, trials=2)
+    assert run(together, executor).done == 6
+    assert together.table()["a"].tolist() == [f"[5, {n}]" for n in (1, 1, 2, 2, 3, 3)]
+    assert set(together.table()["b"]) == {1}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_cohort_that_leaves_the_process_is_split(make_study, run, executor):
+    fixed = {"poison": 2, "how": "exit"}
+    study = make_study("Together", fixed=fixed, trials=1)
+    summary = run(study, executor)
+    assert (summary.done, summary.failed) == (2, 1)
+    assert study.table()["failure"].tolist()[1] == "SystemExit: 3"
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_modules_that_the_ids_do_not_know_fail_the_trial(folder, run, executor):
+    (folder / "hidden.py").write_text("VALUE = 1\n")
+    (folder / "sly.py").write_text(
+        "import importlib\n"
+        "def f(seed, n):\n"
+        "    name = 'hid' + 'den' if n == 2 else 'json'\n"
+        "    return {'x': len(importlib.import_module(name).__name__)}\n"
+    )
+    place = {"directory": folder, "grid": {"n": [1, 2, 3]}, "trials": 2}
+    study = Study("sly.py:f", store=folder / "sly.sqlite", **place)
+    summary = run(study, executor)
+    assert (summary.done, summary.failed) == (4, 2)
+    failures = study.table().query("n == 2")["failure"]
+    assert failures.str.contains("imported hidden by a computed name.*`code_version`").all()
+    named = Study("sly.py:f", store=folder / "sly.sqlite", code_version="1", **place)
+    assert run(named, executor).done == 6
 
 
 @pytest.mark.parametrize("executor", GUARDED)
@@ -165,3 +214,23 @@ def test_compiled_kinds_agree_bit_by_bit(folder, run, cluster):
         tables.append(study.table())
         assert study.table(details=True)["device"].tolist() == ["cpu"] * 10
     assert_frame_equal(*tables, check_exact=True)
+
+
+def test_little_is_in_flight_where_outcomes_come_all_at_once(make_study, run, monkeypatch):
+    monkeypatch.setattr("finetti.studies.engine.IN_FLIGHT", 0.2)
+    sizes = []
+    submit = DaskExecutor.submit
+
+    def watched(self, cohort):
+        sizes.append(len(cohort.trials))
+        submit(self, cohort)
+
+    monkeypatch.setattr(DaskExecutor, "submit", watched)
+    slow = make_study(grid={"n": [1]}, fixed={"pause": 0.03}, trials=64, cohort=16)
+    assert run(slow, "dask").done == 64
+    assert sizes[:4] == [1, 1, 1, 1]
+    assert 1 < max(sizes) <= 0.2 / 2 / 0.03
+    sizes.clear()
+    fast = make_study(grid={"n": [1]}, trials=256, cohort=16)
+    assert run(fast, "dask").done == 256
+    assert max(sizes) == 16

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -11,11 +12,12 @@ from pandas.testing import assert_frame_equal
 from finetti.core.errors import InputError
 from finetti.studies import Study, merge_stores, store_table
 from finetti.studies.engine import Standing
-from finetti.studies.export import Format, export_table, write_file
+from finetti.studies.export import Format, export_table, too_large, write_file
 from finetti.studies.outcome import failed, outcome_of
 from finetti.studies.progress import progress_bar
 from finetti.studies.records import Row
 from finetti.studies.status import store_status
+from finetti.studies.store import Store
 from finetti.studies.table import make_table
 from finetti.studies.trial import Cell
 
@@ -56,6 +58,15 @@ def test_a_metric_with_the_name_of_a_parameter_keeps_both():
     ]
 
 
+def test_every_column_has_a_name_of_its_own():
+    params = {"a": {"b": 1}, "a.b": 2, "state": 3, "parameter.state": 4}
+    metrics = {"a.b": 5, "metric.a.b": 6, "replicate": 7}
+    table = make_table([Row(Cell("m:f", "1", "", params, 0), 0, outcome_of("ab", metrics, 0.1), 1)])
+    assert sorted(table.drop(columns=["replicate", "state", "failure"]).iloc[0]) == [
+        *range(1, 8),
+    ]
+
+
 def test_csv_is_read_back(table):
     again = pd.read_csv(io.BytesIO(export_table(table, Format.CSV)))
     assert again["loss"].tolist()[:2] == [0.5, float("inf")]
@@ -83,6 +94,31 @@ def test_latex_is_escaped(table):
     assert r"\begin{tabular}" in text
     assert r"50 \% \& more" in text
     assert r"a\_b" in text
+
+
+def test_latex_shows_small_numbers():
+    cells = [Cell("m:f", "1", "", {"n": n}, 0) for n in (1, 2)]
+    losses = (1.25e-9, 123456.75)
+    rows = [
+        Row(cell, 0, outcome_of("ab", {"loss": loss}, 0.1), 1)
+        for cell, loss in zip(cells, losses, strict=True)
+    ]
+    text = export_table(make_table(rows), Format.LATEX).decode()
+    assert "1.25e-09" in text
+    assert "123457" in text
+
+
+def test_whole_numbers_of_any_size_are_written():
+    cell = Cell("m:f", "1", "", {"n": 2**70}, 0)
+    results = [{"k": 10**30, "mixed": 1.5}, {"k": 3, "mixed": 10**30}]
+    rows = [Row(cell, i, outcome_of("ab", each, 0.1), 1) for i, each in enumerate(results)]
+    table = make_table(rows)
+    assert too_large(table) == ["n", "k", "mixed"]
+    again = pd.read_parquet(io.BytesIO(export_table(table, Format.PARQUET)))
+    assert again["n"].tolist() == [str(2**70)] * 2
+    assert again["k"].tolist() == [str(10**30), "3"]
+    for form in Format:
+        assert export_table(table, form)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
@@ -129,6 +165,11 @@ def test_merging_repairs_failures_and_keeps_results(make_study, folder):
     assert (merged.added, merged.repaired, merged.present) == (0, 2, 4)
     assert_frame_equal(store_table(broken), study.table(), check_exact=True)
     assert merge_stores(study.store, [broken]).repaired == 0
+    # Attempts are part of the story; merging again does not add to them.
+    for path in (broken, folder / "new.sqlite"):
+        for _ in range(2):
+            merge_stores(path, [study.store])
+            assert store_table(path, details=True)["attempts"].tolist() == [1, 1, 2, 2, 1, 1]
 
 
 def test_a_store_is_not_merged_into_itself(make_study):
@@ -152,6 +193,11 @@ def test_status_of_studies_and_stores(make_study):
         assert status.failures == (("RuntimeError: no luck", 2),)
         assert status.writer is None
         json.dumps(status.to_dict(), allow_nan=False)
+    first, second = store_status(study.store).studies
+    assert (first.name, first.seed, first.id) != (second.name, second.seed, second.id)
+    # Another plan of the same trials is the same study.
+    with Store(study.store) as store:
+        store.add_plan(replace(store.records.plans()[0], digest=b"other"))
     assert len(store_status(study.store).studies) == 2
     assert "RuntimeError: no luck" in str(study.status())
 
@@ -166,6 +212,15 @@ def test_estimates_come_from_a_pilot_and_store_nothing(make_study):
     two = study.estimate(workers=2)
     assert 10.0 <= two.seconds < estimate.seconds
     assert two.cohorts == 100
+
+
+def test_the_pilot_looks_at_all_of_the_grid(make_study):
+    # One cohort holds all cells; its first trial says nothing about the others.
+    study = make_study(grid={"n": [1], "pause": [0.0, 0.05, 0.3]}, trials=4)
+    estimate = study.estimate()
+    assert (estimate.cohorts, estimate.pilot) == (1, 6)
+    assert estimate.seconds > 4 * (0.05 + 0.3) * 0.8
+    assert make_study(grid={"n": [1]}, trials=1).estimate().pilot == 1
 
 
 def test_estimates_say_when_the_pilot_was_cut(make_study, monkeypatch):
@@ -204,11 +259,24 @@ def test_progress_says_what_is_going_on(monkeypatch, capsys):
     assert "5/10" in shown
     with progress_bar("study", 10, shown=False) as on_change:
         on_change(Standing(5, 1, "running"))
-    monkeypatch.delenv("FORCE_COLOR")
-    monkeypatch.delenv("TTY_COMPATIBLE")
-    with progress_bar("study", 10, shown=True) as on_change:
-        on_change(Standing(5, 1, "running"))
     assert capsys.readouterr().err == ""
+
+
+def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    with progress_bar("study", 100, shown=True) as on_change:
+        on_change(Standing(50, 1, "running"))
+        assert capsys.readouterr().err == ""  # a short run is silent
+        monkeypatch.setattr("finetti.studies.progress.SHORTEST_SILENCE", 0.0)
+        for stored in (51, 52, 60, 61, 69, 70):
+            on_change(Standing(stored, 1, "running"))
+        monkeypatch.setattr("finetti.studies.progress.LONGEST_SILENCE", 0.0)
+        on_change(Standing(70, 0, "running"))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == ["51", "60", "70", "70"]
+    assert lines[0] == "study: 51 of 100 trials, 1 failed, running"
+    assert lines[-1] == "study: 70 of 100 trials, running"
 
 
 def test_a_study_says_compiling_until_the_first_cohort_is_back(make_study, monkeypatch):

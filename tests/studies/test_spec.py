@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.core.errors import InputError
+from finetti.studies import Study
 from finetti.studies.grid import arithmetic, geometric, grid_values
 from finetti.studies.spec import make_spec, read_spec
 
+CIRCLE = "finetti.studies.examples:circle"
 GOOD = {"kind": "m:f", "grid": {"n": [1, 2]}}
 
 
@@ -43,6 +45,32 @@ def test_logranges_of_real_numbers_have_one_ratio(first, last, count):
 def test_decimal_steps_are_the_numbers_people_write():
     assert arithmetic([0, 1, 0.1], "x") == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
     assert all(isinstance(value, float) for value in arithmetic([0, 1, 0.1], "x"))
+
+
+def test_values_are_those_that_people_write():
+    assert geometric([0.1, 10, 3], "x") == [0.1, 1.0, 10.0]
+    assert all(isinstance(value, float) for value in geometric([0.1, 10, 3], "x"))
+    assert geometric([1e-5, 1, 6], "x") == [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+    assert geometric([10, 10**25, 25], "x") == [10**k for k in range(1, 26)]
+    assert geometric([1.00000000000001, 1.00000000000003, 3], "x")[1] > 1.00000000000001
+
+
+def test_ranges_of_large_whole_numbers_are_exact():
+    first = 10**40 + 1
+    assert arithmetic([first, first + 4, 2], "x") == [first, first + 2, first + 4]
+    assert arithmetic([10**400, 10**400 + 1, 1], "x") == [10**400, 10**400 + 1]
+    with pytest.raises(InputError, match="finite"):
+        arithmetic([10**400, 1.5, -1.0], "x")
+    with pytest.raises(InputError, match="positive ends"):
+        geometric([1, 10**400, 3], "x")
+
+
+def test_long_lists_are_looked_at_once():
+    with pytest.raises(InputError, match="7 twice"):
+        grid_values([*range(30_000), 7], "grid.n")
+    spec = make_spec({**GOOD, "grid": {"n": list(range(30_000))}})
+    assert spec.values is spec.values
+    assert len(spec.changed(grid={"n": [1]}).values["n"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +111,8 @@ def test_impossible_values_are_refused_with_their_path(value, path):
         ({"time_limit": math.inf}, "time_limit"),
         ({"scales": {"quick": {"trails": 2}}}, "scales.quick.trails"),
         ({"scales": {"quick": {"kind": "m:g"}}}, "scales.quick.kind"),
-        ({"scales": {"quick": {"grid": {"n": []}}}}, "grid.n"),
+        ({"scales": {"quick": {"grid": {"n": []}}}}, "scales.quick.grid.n"),
+        ({"scales": {"quick": {"trials": None}}}, "scales.quick.trials"),
         ({"fixed": {"x": {1}}}, "fixed.x"),
         ({"fixed": {"n": 1}}, "n"),
         ({"kind": ""}, "kind"),
@@ -124,6 +153,29 @@ def test_scales_override():
     assert (paper.trials, paper.seed, paper.grid) == (20, 5, {"n": [1, 2]})
     with pytest.raises(InputError, match="quick, paper"):
         spec.at_scale("huge")
+
+
+def test_scales_and_seeds_in_python(tmp_path):
+    fields = {"store": tmp_path / "s.sqlite", "grid": {"n_points": [1, 2]}}
+    scales = {"quick": {"trials": 3, "grid": {"n_points": [5]}}}
+    quick = Study(CIRCLE, scale="quick", scales=scales, **fields)
+    assert (len(quick.plan.places), quick.plan.cells[0].params) == (3, {"n_points": 5})
+    with pytest.raises(InputError, match="no scale 'huge'"):
+        Study(CIRCLE, scale="huge", scales=scales, **fields)
+    path = tmp_path / "s.toml"
+    path.write_text(f'kind = "{CIRCLE}"\n[grid]\nn_points = [1]\n')
+    for seed in (-1, "3", 2.5, True):
+        with pytest.raises(InputError, match="`seed` should"):
+            Study.from_toml(path, seed=seed)
+
+
+@pytest.mark.parametrize("part", ["grid", "fixed"])
+def test_names_in_scales_that_nobody_chose_are_checked(tmp_path, part):
+    scales = {"quick": {part: {"m": [1]}}}
+    fields = {"store": tmp_path / "s.sqlite", "grid": {"n_points": [1, 2]}}
+    study = Study(CIRCLE, scales=scales, **fields)
+    with pytest.raises(InputError, match=rf"`scales\.quick\.{part}\.m` is not a parameter"):
+        study.plan.places  # noqa: B018
 
 
 def test_toml_files(tmp_path):

@@ -106,6 +106,7 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path):
         holder = read_holder(tmp_path / "s.sqlite")
         (tmp_path / "link.sqlite").symlink_to(tmp_path / "s.sqlite")
         for name in ("s.sqlite", "link.sqlite"):
+            assert read_holder(tmp_path / name) == holder
             with pytest.raises(
                 StoreBusyError, match=f"process {holder['pid']} on {holder['host']}"
             ):
@@ -191,6 +192,30 @@ def test_a_damaged_store_is_left_alone(tmp_path):
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE cells SET content = '{'",
+        "UPDATE cells SET content = '{\"kind\":1}'",
+        "UPDATE cells SET content = '5'",
+        "UPDATE provenances SET content = 'x'",
+        "UPDATE trials SET metrics = '[1]'",
+    ],
+)
+def test_content_that_no_store_holds_is_damage(tmp_path, change):
+    path = tmp_path / "s.sqlite"
+    with Store(path) as store:
+        store.add(rows(2))
+        store.add_plan(StoredPlan(b"digest", "name", 2, True, 64, (CELL,), ("3",)))
+        store.connection.execute("DROP TRIGGER done_is_done")
+        store.connection.execute(change)
+    with pytest.raises(FinettiError, match="damaged"):
+        store_table(path)
+    if "cells" in change:
+        with pytest.raises(FinettiError, match="damaged"), open_records(path) as records:
+            records.plans()
+
+
 def test_databases_of_other_programs_are_left_alone(tmp_path):
     path = tmp_path / "s.sqlite"
     connection = sqlite3.connect(path)
@@ -207,8 +232,9 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
         with pytest.raises(FinettiError, match="Choose another place with --store"):
             Store(path)
     (tmp_path / "folder.sqlite").mkdir()
-    with pytest.raises(FinettiError, match="cannot be opened"):
-        Store(tmp_path / "folder.sqlite")
+    for opening in (Store, store_table):
+        with pytest.raises(FinettiError, match="cannot be opened: it is a folder"):
+            opening(tmp_path / "folder.sqlite")
     with pytest.raises(InputError, match="no store"):
         store_table(tmp_path / "nothing.sqlite")
 

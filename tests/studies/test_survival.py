@@ -12,7 +12,9 @@ import psutil
 import pytest
 from pandas.testing import assert_frame_equal
 
+from finetti.core.errors import FinettiError
 from finetti.studies import Study, StudyInterrupted
+from finetti.studies.executors.child import MARK
 from finetti.studies.limits import usable_cores
 from finetti.studies.lock import read_holder
 from finetti.studies.store import Store
@@ -76,11 +78,14 @@ def test_twenty_times_kill_minus_nine(spec):
     assert_frame_equal(Study.from_toml(path).table(), reference(path), check_exact=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interruptions_end_cleanly_and_can_be_continued(spec, number):
-    path = spec(trials=10, pause=0.04)
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("--workers", "2"))],
+)
+def test_interruptions_end_cleanly_and_can_be_continued(spec, number, options):
+    path = spec(trials=10, pause=0.06)
     store = path.with_suffix(".sqlite")
-    process = start("run", path)
+    process = start("run", path, *options)
     wait_for(lambda: stored(store))
     children = family(process)
     process.send_signal(number)
@@ -127,6 +132,74 @@ def test_the_second_process_is_told_or_waits(spec):
     assert "10 of 10 trials done (10 in this run" in out
 
 
+def test_the_second_process_on_a_rollback_journal_is_told_or_waits(spec):
+    path = spec(trials=2)
+    finish("run", path, "--quiet", "--seed", "1")
+    with Store(path.with_suffix(".sqlite"), "rollback") as store:
+        store.add([])
+        for command in ("run", "status"):
+            code, out, err = finish(command, path)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert f"process {os.getpid()} on" in err
+        second = start("run", path, "--wait", "--quiet")
+        assert f"process {os.getpid()} on" in second.stderr.readline()
+    out, err = second.communicate(timeout=60)
+    assert (second.returncode, err) == (0, "")
+    assert "10 of 10 trials done (10 in this run" in out
+
+
+BUSY = """
+import ctypes, pathlib, subprocess
+def f(seed):
+    other = subprocess.Popen(["sleep", "600"])
+    pathlib.Path({file!r}).write_text(str(other.pid))
+    ctypes.PyDLL(None).sleep(600)  # holds the interpreter's lock
+"""
+
+
+def test_nothing_outlives_a_coordinator_that_was_killed(folder):
+    file = folder / "pid"
+    (folder / "busy.py").write_text(BUSY.format(file=str(file)))
+    (folder / "busy.toml").write_text('kind = "busy.py:f"\n')
+    process = start("run", folder / "busy.toml", "--quiet")
+    wait_for(lambda: file.exists() and file.read_text())
+    everyone = family(process)
+    assert int(file.read_text()) in [each.pid for each in everyone]
+    process.kill()
+    process.communicate()
+    wait_for(lambda: ended(everyone), 10)
+
+
+def test_an_interruption_while_the_kind_loads_is_quiet(folder):
+    file = folder / "loading"
+    text = f"open({str(file)!r}, 'w').close()\nimport time\ntime.sleep(60)\n"
+    (folder / "slow.py").write_text(text)
+    (folder / "slow.toml").write_text('kind = "slow.py:f"\n')
+    process = start("run", folder / "slow.toml")
+    wait_for(file.exists)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err.count("\n")) == (130, "", 1)
+
+
+def test_loading_has_a_limit_too(folder, monkeypatch):
+    monkeypatch.setattr("finetti.studies.executors.process.LOAD_SECONDS", 0.5)
+    text = f"import os, time\nif os.environ.get({MARK!r}): time.sleep(60)\n"
+    (folder / "slow.py").write_text(text + "def f(seed): return {'x': 1}\n")
+    study = Study("slow.py:f", store=folder / "s.sqlite", directory=folder)
+    with pytest.raises(FinettiError, match=r"did not load within 0\.5 s"):
+        study.run(time_limit=0.1, quiet=True)
+
+
+def test_a_copy_of_the_process_has_no_say(folder):
+    text = "import os\ndef f(seed, n):\n    return {'x': n, 'copy': os.fork() == 0}\n"
+    (folder / "forks.py").write_text(text)
+    place = {"store": folder / "s.sqlite", "directory": folder}
+    study = Study("forks.py:f", grid={"n": [1, 2, 3]}, **place)
+    assert study.run(quiet=True).done == 3
+    assert not study.table()["copy"].any()
+
+
 def test_a_finished_study_starts_and_ends_in_under_two_seconds(folder):
     path = folder / "study.toml"
     # The file of the kind is slow to load; a finished study does not load it.
@@ -164,7 +237,9 @@ def python(text, folder, stdin=False):
 
 
 OWN = """
+from finetti.core.errors import FinettiError
 from finetti.studies import Study, StudyInterrupted
+from finetti.studies.executors.child import MARK
 print("once")
 def f(seed, n): return {"x": n}
 """

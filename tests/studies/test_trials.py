@@ -81,13 +81,18 @@ def test_editing_the_file_changes_the_ids(make_study, folder):
 def test_editing_what_the_file_imports_changes_the_ids_and_the_results(make_study, folder):
     study = make_study()
     study.run("inline", quiet=True)
+    before, losses = ids(study), study.table()["loss"]
     (folder / "helper.py").write_text("FACTOR = 4.0\n")
     edited = make_study()
     edited.run("inline", quiet=True)
-    assert not set(ids(study)) & set(ids(edited))
-    assert not set(study.table()["loss"]) & set(edited.table()["loss"])
+    assert not set(before) & set(ids(edited))
+    assert not set(losses) & set(edited.table()["loss"])
     (folder / "unrelated.py").write_text("x = 1\n")
     assert ids(make_study()) == ids(edited)
+    # A study that was there before the edit sees it, too.
+    assert study.run("inline", quiet=True).ran == 12
+    assert ids(study) == ids(edited)
+    assert study.table()["loss"].tolist() == edited.table()["loss"].tolist()
 
 
 def test_the_folder_does_not_matter(make_study, folder, tmp_path_factory):

@@ -1,4 +1,5 @@
 from .base import Bound as Bound
+from .covering.allocation import allocate as allocate
 from .registry import Registry as Registry
 from .registry import load_bounds as load_bounds
 from .sample import Sample as Sample

@@ -169,10 +169,10 @@ def _described(described: Any) -> Iterator[tuple[str, str]]:
             yield each.name, format_value(value)
 
 
-def require_bounded_loss(bound: Bound, sample: Sample, nearest: str) -> None:
-    """Refuse a loss without a bound, by name."""
+def require_bounded_loss(bound: Bound, sample: Sample) -> None:
+    """Refuse a loss without a bound, by name; only the risks of paper R do without one."""
     if not sample.bounded_loss:
         raise bound.refuse(
             "a bounded loss, and `loss_bound` is infinite: clip the loss and give its range",
-            nearest,
+            "R-thm-risk, for random heads, which asks for a Lipschitz loss with ℓ(0, y) ≤ 1 only.",
         )

@@ -60,6 +60,17 @@ def log_of(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
+def text_of(log_value: float) -> str:
+    """e^x in three digits, also where no float holds it.
+
+    >>> text_of(math.log(0.25)), text_of(1e4), text_of(-1e4)
+    ('0.25', '10^4.34e+03', '10^-4.34e+03')
+    """
+    if abs(log_value) < 700:
+        return f"{math.exp(log_value):.3g}"
+    return f"10^{log_value / math.log(10):.3g}"
+
+
 def exp_of(log_value: float) -> float:
     """e^x, and ∞ where that is too large for a float.
 

@@ -72,8 +72,8 @@ def samples_needed(
     if bound.quantity not in OF_THE_LOSS:
         raise UnsupportedError(
             f"{bound.name} bounds a {bound.quantity}, which does not fall with the sample. "
-            f"Invert a bound of a {', '.join(OF_THE_LOSS[:-1])} or {OF_THE_LOSS[-1]}, as "
-            "`finetti bound --list` names them."
+            f"Invert a bound of a {', '.join(OF_THE_LOSS[:-1])} or {OF_THE_LOSS[-1]}, which "
+            "`finetti bound NAME --explain` shows."
         )
     if bound.kind == "scaling" and constant is None:
         raise UnsupportedError(
@@ -81,7 +81,8 @@ def samples_needed(
             "asks for no definite number of samples. Give the constant yourself, or take an "
             "upper bound."
         )
-    log_constant = 0.0 if constant is None else math.log(check_positive(constant, "constant", ""))
+    factor = 1.0 if constant is None else check_positive(constant, "constant", "samples_needed")
+    log_constant = math.log(factor)
 
     def small_enough(n: int) -> bool:
         found = bound.evaluate(replace(sample, n_samples=n))

@@ -52,8 +52,8 @@ class Registry(Shown):
         raise FinettiError(f"There is no bound {name!r}. {advice}")
 
     def __card__(self) -> Card:
-        columns = ("name", "statement", "quantity", "kind", "source")
-        rows = tuple((b.name, b.statement, b.quantity, b.derived_kind, b.citation) for b in self)
+        columns = ("name", "statement", "kind")
+        rows = tuple((b.name, b.statement, b.derived_kind) for b in self)
         return Card(f"{len(self)} bounds", tables=(Table("", columns, rows),))
 
 

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from finetti.bounds.checks import exp_of
 from finetti.bounds.sample import Sample
-from finetti.core.errors import UnsupportedError
+from finetti.core.errors import InputError, UnsupportedError
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
@@ -39,7 +40,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Sensitivities(Shown):
-    """All norms of a bound, the most influential first.
+    """All norms of a bound, the most influential first; layers and heads are counted from 1.
 
     ``refused`` are the norms with which the theorem no longer applies when they grow, and why.
     """
@@ -51,7 +52,15 @@ class Sensitivities(Shown):
         return iter(self.rows)
 
     def __getitem__(self, name: str) -> Sensitivity:
-        return next(row for row in self.rows if row.field == name)
+        known = {row.field: row for row in self.rows}
+        if name in known:
+            return known[name]
+        for refused, reason in self.refused:
+            if refused == name:
+                raise InputError(f"{name} cannot grow: {reason}")
+        near = get_close_matches(name, known, n=3, cutoff=0.3)
+        advice = f"The nearest: {', '.join(near)}." if near else f"There are: {', '.join(known)}."
+        raise InputError(f"There is no norm {name!r} here. {advice}")
 
     def __card__(self) -> Card:
         rows = tuple((r.field, r.ratio, r.exponent) for r in self.rows[:_MOST_ROWS])
@@ -107,7 +116,7 @@ def _grown(described: Any) -> Iterator[tuple[str, Any]]:
             for path, changed in _grown(value):
                 yield f"{each.name}.{path}", replace(described, **{each.name: changed})
         elif isinstance(value, tuple) and value and all(is_dataclass(part) for part in value):
-            for index, part in enumerate(value):
+            for number, part in enumerate(value, start=1):
                 for path, changed in _grown(part):
-                    parts = (*value[:index], changed, *value[index + 1 :])
-                    yield f"{each.name}[{index}].{path}", replace(described, **{each.name: parts})
+                    parts = (*value[: number - 1], changed, *value[number:])
+                    yield f"{each.name}[{number}].{path}", replace(described, **{each.name: parts})

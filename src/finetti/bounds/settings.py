@@ -43,7 +43,8 @@ class Settings:
         for name in ("n_layers", "width", "n_heads"):
             object.__setattr__(self, name, check_count(getattr(self, name), name, "Settings"))
         if self.head_dimension is not None:
-            check_count(self.head_dimension, "head_dimension", "Settings")
+            width = check_count(self.head_dimension, "head_dimension", "Settings")
+            object.__setattr__(self, "head_dimension", width)
         check_positive(self.resolution, "resolution", "Settings")
         check_form(self.form, "Settings")
         if not isinstance(self.norms, Mapping):

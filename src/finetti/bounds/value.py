@@ -19,7 +19,7 @@ KINDS = {
     "upper_bound": "upper bound: all constants and logarithms are kept",
 }
 # Held against the loss: larger than the loss itself, they say nothing.
-OF_THE_LOSS = ("generalization gap", "risk", "excess risk")
+OF_THE_LOSS = ("generalization gap", "generalization error", "risk", "excess risk")
 _MOST_TERMS = 12
 
 

@@ -1,6 +1,7 @@
 """``finetti bound``: what a theorem gives for a network and a sample, and what it asks for."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,10 @@ from finetti.core.errors import FinettiError, InputError
 
 if TYPE_CHECKING:
     from finetti.bounds.base import Bound
+    from finetti.bounds.registry import Registry
     from finetti.bounds.value import BoundValue
 
+_SOLVED = {"heads": "a bound of paper R", "tokens": "E-prop-4.1"}
 _SAMPLE = ("input_norm", "loss_lipschitz", "loss_bound", "delta")
 
 
@@ -64,7 +67,7 @@ def bound(
     ] = "derived",
     solve: Annotated[
         str | None,
-        typer.Option("--solve", metavar="samples|heads", help="How many reach --gap."),
+        typer.Option("--solve", metavar="samples|heads|tokens", help="How many reach --gap."),
     ] = None,
     gap: Annotated[float | None, typer.Option(help="The target of --solve.")] = None,
     constant: Annotated[
@@ -85,6 +88,9 @@ def bound(
     measured: Annotated[
         float | None, typer.Option(help="A measured gap to put beside the bound.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Statement, source, quantity and assumptions.")
+    ] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Every bound, one line each.")] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -94,7 +100,10 @@ def bound(
 
     registry = load_bounds()
     if show_list:
-        _say(registry, as_json, [describe(each) for each in registry])
+        if as_json:
+            typer.echo(json.dumps([describe(each) for each in registry], indent=1))
+        else:
+            _print_list(registry)
         return
     if not names:
         raise FinettiError("Name a bound, as `finetti bound S-thm-A.17`, or see them with --list.")
@@ -102,7 +111,16 @@ def bound(
         raise FinettiError("--plot draws a sweep. Add --sweep, as --sweep context-length=1e2:1e6.")
     if (solve is None) != (gap is None):
         raise FinettiError("--solve and --gap go together, as --solve samples --gap 0.1.")
+    together = {"--solve": solve, "--measured": measured, "--sensitivity": sensitivity or None}
+    extra = [option for option, given in together.items() if given is not None]
+    if sweep is not None and extra:
+        raise FinettiError(
+            f"--sweep and {extra[0]} do not go together: a sweep shows values only. Leave one out."
+        )
     chosen = [registry.get(name) for name in names]
+    if explain:
+        _explain(chosen, as_json)
+        return
     network = {
         "n_layers": as_count(layers, "layers"),
         "width": as_count(width, "width"),
@@ -122,6 +140,7 @@ def bound(
 
         run_sweep(chosen, network, data, sweep, plot, as_json)
         return
+    say_unread(chosen, network)
     sample = Sample(**data)
     answers = []
     for built in build(chosen, network):
@@ -147,18 +166,35 @@ def bound(
 
 def build(chosen: "list[type[Bound]]", network: Mapping[str, Any]) -> "list[Bound]":
     """Every chosen bound for one network; a norm that none of them reads is refused."""
+    built, unread = _build(chosen, network)
+    nobody = frozenset.intersection(*unread)
+    if nobody:
+        raise InputError(f"None of these bounds has a norm called {min(nobody)!r}.")
+    return built
+
+
+def say_unread(chosen: "list[type[Bound]]", network: Mapping[str, Any]) -> None:
+    """Tell which of several bounds does not have a norm that another one reads."""
+    for each, names in zip(chosen, _build(chosen, network)[1], strict=True):
+        if names:
+            what = f"{each.name} has no norm called {', '.join(map(repr, sorted(names)))}"
+            typer.echo(f"{what}, and is the same without.", err=True)
+
+
+def _build(
+    chosen: "list[type[Bound]]", network: Mapping[str, Any]
+) -> "tuple[list[Bound], list[frozenset[str]]]":
+    """The bounds, and for each of them the norms that it did not read."""
     from finetti.bounds import Settings
 
-    built, unread = [], None
+    built, unread = [], []
     for each in chosen:
         settings = Settings(**network)
         built.append(each.from_settings(settings))
         if len(chosen) == 1:
             settings.check_used(each.name)
-        unread = settings.unread if unread is None else unread & settings.unread
-    if unread:
-        raise InputError(f"None of these bounds has a norm called {min(unread)!r}.")
-    return built
+        unread.append(settings.unread)
+    return built, unread
 
 
 def describe(each: "type[Bound]") -> dict[str, Any]:
@@ -172,6 +208,7 @@ def describe(each: "type[Bound]") -> dict[str, Any]:
         "quantity": each.quantity,
         "kind": each.derived_kind,
         "printed_kind": each.printed_kind,
+        "assumes": list(each.assumes),
     }
 
 
@@ -180,15 +217,15 @@ def _solve(
 ) -> "BoundValue":
     if what == "samples":
         return built.samples_needed(gap, sample, constant)
-    if what != "heads":
-        raise InputError(f"--solve finds samples or heads, not {what!r}.")
-    heads_needed = getattr(built, "heads_needed", None)
-    if heads_needed is None:
+    if what not in _SOLVED:
+        raise InputError(f"--solve finds samples, heads or tokens, not {what!r}.")
+    method, where = getattr(built, f"{what}_needed", None), _SOLVED[what]
+    if method is None:
         raise FinettiError(
-            f"{built.name} has no number of heads to solve for. Take a bound of paper R "
+            f"{built.name} has no number of {what} to solve for. Take {where} "
             "(`finetti bound --list`), or --solve samples."
         )
-    return heads_needed(gap, sample, constant)
+    return method(gap, sample, constant) if what == "heads" else method(gap, sample)
 
 
 def _read_norms(path: Path | None) -> dict[str, Any]:
@@ -212,15 +249,52 @@ def _plain(answer: dict[str, Any]) -> dict[str, Any]:
     if "needed" in answer:
         plain["needed"] = answer["needed"].to_dict()
     if "sensitivity" in answer:
-        plain["sensitivity"] = {row.field: row.ratio for row in answer["sensitivity"]}
+        found = answer["sensitivity"]
+        plain["sensitivity"] = {row.field: _finite(row.ratio) for row in found}
+        plain["sensitivity_exponents"] = {row.field: _finite(row.exponent) for row in found}
+        plain["sensitivity_refused"] = dict(found.refused)
     if "comparison" in answer:
         plain["measured"] = answer["comparison"].measured
         plain["obeyed"] = answer["comparison"].obeyed
     return plain
 
 
-def _say(shown: Any, as_json: bool, plain: Any) -> None:
+def _finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None
+
+
+def _print_list(registry: "Registry") -> None:
+    """A line per bound that fits the terminal: name, statement, kind."""
+    from rich.text import Text
+
+    console = make_console()
+    name_width = max(len(each.name) for each in registry)
+    kind_width = max(len(each.derived_kind) for each in registry)
+    for each in registry:
+        statement = Text(each.statement)
+        room = max(console.width - name_width - kind_width - 4, 10)
+        statement.truncate(room, overflow="ellipsis", pad=True)
+        name, kind = Text(f"{each.name:<{name_width}}  ", style="bold"), Text(each.derived_kind)
+        console.print(Text.assemble(name, statement, "  ", kind), soft_wrap=True)
+
+
+def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
+    """What the bounds say and assume, without a value."""
+    from finetti.show.card import Card
+    from finetti.show.terminal import renderable
+
+    plain = [describe(each) for each in chosen]
     if as_json:
-        typer.echo(json.dumps(plain, indent=1, allow_nan=False))
-    else:
-        make_console().print(shown)
+        typer.echo(json.dumps(plain, indent=1))
+        return
+    for each in plain:
+        rows = [
+            ("statement", each["statement"]),
+            ("source", each["citation"]),
+            ("quantity", each["quantity"]),
+            ("kind", each["kind"]),
+            ("kind as printed", each["printed_kind"]),
+            *(("assumes", words) for words in each["assumes"]),
+        ]
+        make_console().print(renderable(Card(f"{each['name']}: {each['title']}", tuple(rows))))

@@ -28,7 +28,7 @@ def export(
     debug: Debug = False,
 ) -> None:
     """Write the stored trials: parameters, replicate, state, metrics, reason of failure."""
-    from finetti.studies.export import Format, export_table, write_file
+    from finetti.studies.export import Format, export_table, too_large, write_file
     from finetti.studies.table import store_table
 
     if form not in tuple(Format):
@@ -43,4 +43,6 @@ def export(
         sys.stdout.write(content.decode())
     else:
         write_file(content, out)
+        if form == Format.PARQUET and (names := too_large(table)):
+            typer.echo(f"As text, for they exceed 64 bits: {', '.join(names)}", err=True)
         typer.echo(f"{len(table)} trials written to {out}", err=True)

@@ -51,44 +51,29 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run the trials that have no result yet. Exit code 0 only if every trial is done."""
-    from finetti.studies.executors.choose import choose_executor
-    from finetti.studies.study import Study
-    from finetti.studies.summary import StudyInterrupted
-
     if spec.suffix.lower() == ".sqlite":
         raise InputError(f"{spec} is a store. Give the study.toml that it belongs to.")
-    study = Study.from_toml(spec, scale=scale, seed=seed, store=store)
-    chosen = choose_executor(executor, workers, cluster)
-    options = {
-        "retry_failed": retry_failed,
-        "time_limit": time_limit,
-        "memory_limit": memory_limit,
-    }
-    if dry_run:
-        with private_stdout():
-            found = study.estimate(workers=workers or 1, **options)
-        if as_json:
-            typer.echo(json.dumps({**vars(found), "duration": found.duration}, indent=1))
-        else:
-            make_console().print(found)
-        return
     # Schedulers of clusters end jobs with SIGTERM: as clean, and as resumable, as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    people = make_console(stderr=as_json)
     try:
-        with private_stdout():
-            summary = study.run(
-                chosen,
-                wait=wait,
-                quiet=quiet,
-                on_wait=lambda sentence: typer.echo(sentence, err=True),
-                **options,
-            )
-    except StudyInterrupted as interruption:
-        summary = interruption.summary
+        from finetti.studies.executors.choose import choose_executor
+        from finetti.studies.study import Study
+
+        study = Study.from_toml(spec, scale=scale, seed=seed, store=store)
+        chosen = choose_executor(executor, workers, cluster)
+        options = {
+            "retry_failed": retry_failed,
+            "time_limit": time_limit,
+            "memory_limit": memory_limit,
+        }
+        if dry_run:
+            _estimate(study, workers or 1, as_json, options)
+            return
+        summary = _run(study, chosen, wait=wait, quiet=quiet, **options)
     except KeyboardInterrupt:
         typer.echo("Stopped before the first trial: run the same command again.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+    people = make_console(stderr=as_json)
     if as_json:
         typer.echo(json.dumps(summary.to_dict(), indent=1))
     people.print(_sentence(summary), soft_wrap=True)
@@ -97,6 +82,27 @@ def run(
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if summary.failed else 0)
+
+
+def _estimate(study: "Study", workers: int, as_json: bool, options: dict[str, Any]) -> None:
+    with private_stdout():
+        found = study.estimate(workers=workers, **options)
+    if as_json:
+        typer.echo(json.dumps({**vars(found), "duration": found.duration}, indent=1))
+    else:
+        make_console().print(found)
+
+
+def _run(study: "Study", executor: Any, **options: Any) -> "Summary":
+    from finetti.studies.summary import StudyInterrupted
+
+    try:
+        with private_stdout():
+            return study.run(
+                executor, on_wait=lambda sentence: typer.echo(sentence, err=True), **options
+            )
+    except StudyInterrupted as interruption:
+        return interruption.summary
 
 
 def _sentence(summary: "Summary") -> Any:

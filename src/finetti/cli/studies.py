@@ -1,7 +1,9 @@
 """What the commands of studies share: a study or a store on the command line, and its options."""
 
+import os
 import sys
-from contextlib import AbstractContextManager, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +45,23 @@ def study_at(
     return None
 
 
-def private_stdout() -> AbstractContextManager[object]:
-    """Around anything that may load a user's kind: stdout is for results only."""
-    return redirect_stdout(sys.stderr)
+@contextmanager
+def private_stdout() -> Iterator[None]:
+    """Around anything that may load a user's kind: stdout is for results only.
+
+    Also what other programs, or libraries below Python, write there ends up on stderr.
+    """
+    sys.stdout.flush()
+    try:
+        results = os.dup(1)
+    except OSError:
+        results = None  # closed by whoever started us: nothing can get there
+    try:
+        if results is not None:
+            os.dup2(2, 1)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if results is not None:
+            os.dup2(results, 1)
+            os.close(results)

@@ -8,6 +8,10 @@ from typing import Any
 
 from finetti.core.errors import InputError
 
+# Python refuses to write whole numbers of more than 4300 digits.
+MOST_DIGITS = 4000
+LARGEST = 10**MOST_DIGITS
+
 
 def canonical_json(content: Any) -> str:
     """``content`` as JSON with sorted keys and no spaces.
@@ -25,6 +29,20 @@ def digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
+def is_unicode(text: str) -> bool:
+    """Whether ``text`` can be written: half of a surrogate pair, which Python allows, cannot."""
+    return text.isascii() or text == unicode_text(text)
+
+
+def unicode_text(text: str) -> str:
+    r"""``text`` with what cannot be written shown by its number.
+
+    >>> unicode_text("a\ud800")
+    'a\\ud800'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def plain(value: Any, path: str) -> Any:
     """``value`` if it is plain data (text, numbers, truth values, lists, tables), else an error.
 
@@ -36,6 +54,10 @@ def plain(value: Any, path: str) -> Any:
     """
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
+    if isinstance(value, str) and not is_unicode(value):
+        raise InputError(f"`{path}` must be Unicode text. Got {value!a} instead.")
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        raise InputError(f"`{path}` must have at most {MOST_DIGITS} digits. Got more instead.")
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -46,8 +68,8 @@ def plain(value: Any, path: str) -> Any:
         return [plain(each, f"{path}[{index}]") for index, each in enumerate(value)]
     if isinstance(value, Mapping):
         for key in value:
-            if not isinstance(key, str):
-                raise InputError(f"The names in `{path}` must be text. Got {key!r} instead.")
+            if not isinstance(key, str) or not is_unicode(key):
+                raise InputError(f"The names in `{path}` must be text. Got {key!a} instead.")
         return {key: plain(each, f"{path}.{key}") for key, each in value.items()}
     raise InputError(
         f"`{path}` must be plain data: text, numbers, truth values, lists or tables. "

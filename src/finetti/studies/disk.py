@@ -1,11 +1,13 @@
 """Disks and what can go wrong with them: full, read-only, shared over a network, corrupt."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from finetti.core.errors import FinettiError
+from finetti.studies.lock import StoreBusyError, holder_text
 
 # Several machines may see such a disk, and SQLite's write-ahead log needs the memory of one.
 NETWORK = ("nfs", "cifs", "smb", "afs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p")
@@ -38,7 +40,20 @@ def plain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            sentence = f"{path} is being written by {holder_text(path)}."
+            raise StoreBusyError(f"{sentence} Try again when it has ended.") from error
         raise FinettiError(_sentence(path, error)) from error
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """The same, around reading: content that no store of ours holds is damage, too."""
+    try:
+        with plain_errors(path):
+            yield
+    except (json.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
+        raise damaged(path, f"{type(error).__name__}: {error}") from error
 
 
 def damaged(path: Path, details: object) -> FinettiError:
@@ -49,8 +64,12 @@ def damaged(path: Path, details: object) -> FinettiError:
     )
 
 
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 def _sentence(path: Path, error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code(error)
     if code == sqlite3.SQLITE_FULL:
         return f"The disk of {path} is full. {SAFE} Free some space and start again."
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
@@ -58,6 +77,8 @@ def _sentence(path: Path, error: sqlite3.Error) -> str:
             f"{path} cannot be written: it is read-only. {SAFE} "
             "Choose another place with --store, or change the permissions."
         )
+    if path.is_dir():
+        return f"{path} cannot be opened: it is a folder. Name a file with --store."
     if code == sqlite3.SQLITE_CANTOPEN:
         return (
             f"{path} cannot be opened: the folder is missing, read-only, or not a folder. "
@@ -65,8 +86,6 @@ def _sentence(path: Path, error: sqlite3.Error) -> str:
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return str(damaged(path, error))
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"{path} is being written by another process. Try again when it has ended."
     if code == sqlite3.SQLITE_IOERR:
         return f"The disk of {path} does not work ({error}). {SAFE} Check it and start again."
     return f"The store {path} cannot be used: {error}. {SAFE}"

@@ -15,6 +15,7 @@ from finetti.studies.trial import Trial
 
 PATIENCE = 0.5  # seconds between two looks at the executor
 MOST_LOSSES = 3
+IN_FLIGHT = 10.0  # seconds of work that a lost worker, or coordinator, may take along
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,12 @@ class Engine:
         self.urgent: deque[Cohort] = deque()
         self.under_way: dict[Cohort, set[str]] = {}
         self.known_shapes: set[str] = set()
+        self.pace: float | None = None  # seconds per trial, of late
 
     def run(self, todo: Iterable[str]) -> None:
         """Run the trials ``todo``. What is stored when this is interrupted stays stored."""
-        fresh = self.plan.cohorts(todo, self.executor.workers)
+        most = None if self.executor.streams else self._most
+        fresh = self.plan.cohorts(todo, self.executor.workers, most)
         while True:
             while len(self.under_way) < self.executor.slots:
                 cohort = self.urgent.popleft() if self.urgent else next(fresh, None)
@@ -64,6 +67,13 @@ class Engine:
                 self._settle(report)
             self._tell()
 
+    def _most(self) -> int:
+        """Trials of a cohort whose outcomes come all at once, so that little can be lost."""
+        if self.pace is None:
+            return 1
+        per_worker = self.executor.slots / self.executor.workers
+        return max(1, int(IN_FLIGHT / per_worker / max(self.pace, 1e-6)))
+
     def _tell(self) -> None:
         shapes = {cohort.shape for cohort in self.under_way}
         activity = "running"
@@ -76,6 +86,9 @@ class Engine:
         """Store the outcomes of a report; put what has none to the front of the queue."""
         cohort = report.cohort
         self._store(report.outcomes)
+        if report.outcomes:
+            mean = sum(each.seconds for each in report.outcomes) / len(report.outcomes)
+            self.pace = mean if self.pace is None else (self.pace + mean) / 2
         finished = self.under_way[cohort]
         finished.update(outcome.trial_id for outcome in report.outcomes)
         if finished:

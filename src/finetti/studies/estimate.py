@@ -74,7 +74,7 @@ def estimate(
     if cohorts:
         try:
             executor.start(plan.source, Limits(_shorter(limits.time), limits.memory))
-            pilot.run(cohorts)
+            pilot.run(cohorts if plan.together else _alone(plan, todo))
         finally:
             executor.close()
     seconds = pilot.seconds(cohorts, min(workers, max(1, len(cohorts))))
@@ -113,8 +113,6 @@ class _Pilot:
             if number and time.monotonic() - begin > LONGEST_PILOT / 2:
                 return
             start = time.monotonic()
-            if not self.plan.together:
-                cohort = Cohort(cohort.shape, cohort.trials[:1])
             first = self._once(cohort)
             if not number:
                 self.startup = max(0.0, time.monotonic() - start - _total(first))
@@ -159,6 +157,12 @@ class _Pilot:
 
 def _total(outcomes: Sequence[Outcome]) -> float:
     return math.fsum(outcome.seconds for outcome in outcomes)
+
+
+def _alone(plan: Plan, todo: Sequence[str]) -> list[Cohort]:
+    """Trials one by one, from the first cell of the grid to the last."""
+    chosen = [todo[round(i * (len(todo) - 1) / (SAMPLES - 1))] for i in range(SAMPLES)]
+    return [cohort for each in dict.fromkeys(chosen) for cohort in plan.cohorts([each])]
 
 
 def _spread(cohorts: Sequence[Cohort], count: int) -> list[Cohort]:

@@ -34,11 +34,14 @@ def export_table(table: "pd.DataFrame", form: Format) -> bytes:
         return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
     table = _written(table)
     if form is Format.PARQUET:
+        for name in too_large(table):
+            table[name] = [_as_text(value) for value in table[name]]
         buffer = io.BytesIO()
         table.to_parquet(buffer, index=False)
         return buffer.getvalue()
     if form is Format.LATEX:
-        return table.to_latex(index=False, escape=True, na_rep="").encode()
+        written = table.to_latex(index=False, escape=True, na_rep="", float_format="{:.6g}".format)
+        return written.encode()
     return table.to_csv(index=False).encode()
 
 
@@ -70,6 +73,19 @@ def _written(table: "pd.DataFrame") -> "pd.DataFrame":
 
 def _as_text(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else json.dumps(_word(value))
+
+
+def too_large(table: "pd.DataFrame") -> list[str]:
+    """The columns with whole numbers of more than 64 bits, which Parquet keeps as text."""
+    return [
+        str(name)
+        for name in table.columns
+        if table[name].dtype == object and any(map(_beyond, table[name]))
+    ]
+
+
+def _beyond(value: Any) -> bool:
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def write_file(content: bytes, path: str | Path) -> Path:

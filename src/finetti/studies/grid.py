@@ -10,6 +10,7 @@ from finetti.core.errors import InputError
 from finetti.studies.canonical import canonical_json, plain
 
 MOST_VALUES = 1_000_000
+LARGEST_REAL = 1e300  # beyond it the arithmetic of a range may not be finite
 FORMS = "a list, {range = [first, last, step]} or {logrange = [first, last, count]}"
 
 
@@ -21,9 +22,10 @@ def _three_numbers(value: Any, path: str, form: str) -> Sequence[Any]:
     numbers = isinstance(value, list | tuple) and len(value) == 3
     if not numbers or any(isinstance(x, bool) or not isinstance(x, int | float) for x in value):
         raise _wrong(path, f"{form}, three numbers", value)
-    if not all(math.isfinite(x) for x in value):
+    whole = all(isinstance(x, int) for x in value)
+    if not whole and not all(abs(x) <= LARGEST_REAL for x in value):
         raise _wrong(path, f"{form}, finite numbers", value)
-    return value
+    return plain(value, path)
 
 
 def arithmetic(value: Any, path: str) -> list[Any]:
@@ -36,6 +38,11 @@ def arithmetic(value: Any, path: str) -> list[Any]:
     first, last, step = _three_numbers(value, path, form)
     if step == 0 or (last - first) * step < 0:
         raise _wrong(path, f"{form} with a step that leads from first to last", value)
+    if all(isinstance(x, int) for x in (first, last, step)):
+        count = (last - first) // step + 1
+        if count > MOST_VALUES:
+            raise _wrong(path, f"at most {MOST_VALUES} values", f"{count} values")
+        return [first + index * step for index in range(count)]
     # Decimal, so that 0.1, 0.2, 0.3 are the numbers that people write and not their sums.
     start, stop, stride = (Decimal(repr(x)) for x in (first, last, step))
     count = int((stop - start) / stride) + 1
@@ -51,18 +58,26 @@ def geometric(value: Any, path: str) -> list[Any]:
 
     >>> geometric([10, 1000, 3], "grid.n"), geometric([1, 4, 6], "grid.n")
     ([10, 100, 1000], [1, 2, 3, 4])
+    >>> geometric([0.1, 10, 3], "grid.rate")
+    [0.1, 1.0, 10.0]
     """
     form = "[first, last, count]"
     first, last, count = _three_numbers(value, path, form)
-    if first <= 0 or last <= 0:
+    if not 0 < first <= LARGEST_REAL or not 0 < last <= LARGEST_REAL:
         raise _wrong(path, f"{form} with positive ends", value)
     if not isinstance(count, int) or not 2 <= count <= MOST_VALUES:
         raise _wrong(path, f"{form} with a whole count from 2 to {MOST_VALUES}", value)
     low, high = math.log(first), math.log(last)
     inner = [math.exp(low + (high - low) * i / (count - 1)) for i in range(1, count - 1)]
-    values = [first, *inner, last]
+    smallest, largest = min(first, last), max(first, last)
+    # Rounded, so that 1 between 0.1 and 10 is 1; not past the ends, which are exact.
+    rounded = [Decimal(f"{each:.12g}") for each in inner]
     if isinstance(first, int) and isinstance(last, int):
-        values = [round(each) for each in values]
+        values = [first, *(min(largest, max(smallest, round(each))) for each in rounded), last]
+    else:
+        pairs = zip(rounded, inner, strict=True)
+        within = (float(r) if smallest <= float(r) <= largest else each for r, each in pairs)
+        values = [float(first), *within, float(last)]
     return list(dict.fromkeys(values))
 
 
@@ -86,10 +101,11 @@ def grid_values(value: Any, path: str) -> list[Any]:
     if not value:
         raise _wrong(path, "a list of at least one value", "an empty one")
     values = plain(value, path)
-    texts = [canonical_json(each) for each in values]
-    for index, text in enumerate(texts):
-        if text in texts[:index] and len(texts) < 10_000:
+    seen: set[str] = set()
+    for text in map(canonical_json, values):
+        if text in seen:
             raise _wrong(path, "a list of different values", f"{text} twice")
+        seen.add(text)
     return values
 
 

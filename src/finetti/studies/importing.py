@@ -18,6 +18,8 @@ class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
     def __init__(self, files: dict[str, tuple[str, str]]) -> None:
         self.files = files
+        self.before = frozenset(sys.modules)  # what others have loaded is not the kind's doing
+        self.folder = ""  # that was added to the path for it
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -60,9 +62,11 @@ def import_snapshot(source: KindSource) -> ModuleType:
     """The module of a ``file.py:Name``, from its snapshot."""
     _LOADING.append(source.reference)
     try:
-        return _import_snapshot(source)
+        module = _import_snapshot(source)
     finally:
         _LOADING.pop()
+    Strays(source).refuse()
+    return module
 
 
 def _import_snapshot(source: KindSource) -> ModuleType:
@@ -71,16 +75,20 @@ def _import_snapshot(source: KindSource) -> ModuleType:
             break
         # The files were edited since: modules of the older snapshot are not this study's.
         sys.meta_path.remove(finder)
-        for name in list(sys.modules):
-            spec = getattr(sys.modules[name], "__spec__", None)
+        if finder.folder in sys.path:
+            sys.path.remove(finder.folder)
+        for name, module in list(sys.modules.items()):
+            spec = getattr(module, "__spec__", None)
             if getattr(spec, "loader", None) is finder:
                 del sys.modules[name]
     else:
-        sys.meta_path.insert(0, SnapshotFinder(source.files))
-    name = Path(source.reference.rpartition(":")[0]).stem
-    folder = str(Path(source.files[name][0]).parent)
-    if Path(folder).is_dir() and folder not in sys.path:
-        sys.path.append(folder)  # for imports that only running the file reveals
+        finder = SnapshotFinder(source.files)
+        sys.meta_path.insert(0, finder)
+        folder = str(source.folder)
+        if Path(folder).is_dir() and folder not in sys.path:
+            finder.folder = folder
+            sys.path.append(folder)  # for imports that only running the file reveals
+    name = source.module
     loaded = sys.modules.get(name)
     if loaded is not None and not isinstance(
         getattr(loaded.__spec__, "loader", None), SnapshotFinder
@@ -90,3 +98,45 @@ def _import_snapshot(source: KindSource) -> ModuleType:
             "Give the file another name."
         )
     return importlib.import_module(name)
+
+
+class Strays:
+    """Watches for modules beside the file of a kind that run without being in its snapshot.
+
+    Which files a program imports by names that it computes is known only when it does so; their
+    source is not in the ids of the trials, whose results would be stale after an edit.
+    """
+
+    def __init__(self, source: KindSource) -> None:
+        self.source = source
+        self.seen = -1
+
+    def refuse(self) -> None:
+        """Raise if there is such a module, and forget it, so that the next trial stands alone."""
+        if not self.source.is_file or self.source.versioned or len(sys.modules) == self.seen:
+            return
+        finders = [each for each in sys.meta_path if isinstance(each, SnapshotFinder)]
+        before = frozenset[str]().union(*(finder.before for finder in finders))
+        known = {*before, *self.source.files}
+        names = [name for name in list(sys.modules) if name not in known and self._is_beside(name)]
+        for name in names:
+            del sys.modules[name]
+        self.seen = len(sys.modules)
+        if names:
+            raise InputError(
+                f"{self.source.reference} imported {', '.join(sorted(names))} by a computed name, "
+                "so that its source is not in the ids of the trials. Import it with an import "
+                "statement, or set `code_version`."
+            )
+
+    def _is_beside(self, name: str) -> bool:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if not isinstance(file, str):
+            return False
+        place = self.source.folder.joinpath(*name.split("."))
+        path = Path(file)
+        return path.parent == place or (path.parent == place.parent and _stem(path) == place.name)
+
+
+def _stem(path: Path) -> str:
+    return path.name.partition(".")[0]  # also that of fast.cpython-311-x86_64-linux-gnu.so

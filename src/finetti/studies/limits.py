@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from finetti.core.errors import bad_argument
+from finetti.core.errors import InputError
 
 GIGABYTE = 1e9
 SHARE_OF_MEMORY = 0.8
@@ -32,9 +32,13 @@ class Limits:
     memory: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("time", self.time), ("memory", self.memory)):
+        for name, unit in (("time", "seconds"), ("memory", "gigabytes")):
+            value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
-                raise bad_argument(name, "Limits", "a positive number or None", value)
+                raise InputError(
+                    f"`{name}_limit` (--{name}-limit) must be a positive number of {unit}. "
+                    f"Got {value} instead."
+                )
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data."""

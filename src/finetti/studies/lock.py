@@ -41,7 +41,7 @@ class WriterLock:
                 patience -= 1
                 time.sleep(0.02)
                 continue
-            sentence = f"{store} is being written by {_holder_text(read_holder(store))}."
+            sentence = f"{store} is being written by {holder_text(store)}."
             if not wait:
                 raise StoreBusyError(
                     f"{sentence} Wait for it with --wait, or use another --store and merge."
@@ -100,7 +100,7 @@ class WriterLock:
 
 def read_holder(store: Path) -> dict[str, Any] | None:
     """Who holds the lock of ``store``: pid, host, since. None if nobody does. Takes no lock."""
-    path = lock_path(store)
+    path = lock_path(store.resolve())  # the writer has followed links, too
     if not path.exists():
         return None
     import fcntl
@@ -119,7 +119,9 @@ def read_holder(store: Path) -> dict[str, Any] | None:
     return None
 
 
-def _holder_text(holder: dict[str, Any] | None) -> str:
+def holder_text(store: Path) -> str:
+    """Who writes to ``store``, in words."""
+    holder = read_holder(store)
     if not holder:
         return "another process"
     return f"process {holder['pid']} on {holder['host']} since {holder['since']}"

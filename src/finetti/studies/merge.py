@@ -63,22 +63,26 @@ def merge_stores(target: str | Path, sources: Iterable[str | Path], wait: bool =
 
 
 def _merge(store: Store, records: Records, counts: dict[str, int]) -> None:
-    own = {row.outcome.trial_id: row.outcome for row in store.records.rows()}
+    own = {row.outcome.trial_id: row for row in store.records.rows()}
     for batch in _batches(records.rows()):
-        news = []
+        news, attempts = [], []
         for row in batch:
-            mine, theirs = own.get(row.outcome.trial_id), row.outcome
-            if mine is None:
+            known, theirs = own.get(row.outcome.trial_id), row.outcome
+            mine = known and known.outcome
+            if known is None or mine is None:
                 counts["added"] += 1
+                attempts.append(row.attempts)
             elif mine.state != DONE and theirs.state == DONE:
                 counts["repaired"] += 1
+                # Added to mine. The attempts before a copy was made are not counted twice.
+                attempts.append(max(1, row.attempts - known.attempts))
             else:
                 counts["present"] += 1
                 both_done = mine.state == theirs.state == DONE
                 counts["different"] += both_done and mine.metrics != theirs.metrics
                 continue
             news.append((row.cell, row.replicate, theirs))
-        store.add(news)
+        store.add(news, attempts)
     for plan in records.plans():
         store.add_plan(plan)
 

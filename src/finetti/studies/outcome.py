@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from finetti.studies.canonical import plain
+from finetti.studies.canonical import plain, unicode_text
 
 DONE, FAILED = "done", "failed"
 LONGEST_TEXT = 8000
+LONGEST_METRIC = 64_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Outcome:
 
 def failed(trial_id: str, error: str, details: str | None = None, seconds: float = 0.0) -> Outcome:
     """A failure as an outcome; the end of a long traceback says most."""
-    details = details[-LONGEST_TEXT:] if details else None
+    error = unicode_text(error)
+    details = unicode_text(details)[-LONGEST_TEXT:] if details else None
     return Outcome(
         trial_id,
         FAILED,
@@ -75,6 +77,8 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
     {'loss': 0.5}
     >>> outcome_of("ab", {"loss": float("nan")}, 0.0).error
     'The metric `loss` is not a number (NaN).'
+
+    Raises InputError for what cannot be stored: text that is not Unicode, numbers without end.
     """
     if isinstance(returned, BaseException):
         return failed_by(trial_id, returned, seconds)
@@ -84,6 +88,7 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
         got = type(result.metrics).__name__
         return failed(trial_id, f"The trial returned {got}. {advice}", seconds=seconds)
     metrics: dict[str, Any] = {}
+    trace = result.trace or {}
     for name, value in result.metrics.items():
         if hasattr(value, "item") and getattr(value, "size", None) == 1:
             value = value.item()
@@ -94,13 +99,19 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
         if isinstance(value, float) and math.isnan(value):
             error = f"The metric `{name}` is not a number (NaN)."
             return failed(trial_id, error, seconds=seconds)
-        metrics[name] = value
-    trace = {str(k): _listed(v, f"trace.{k}") for k, v in (result.trace or {}).items()} or None
+        if isinstance(value, str) and len(value) > LONGEST_METRIC:
+            error = f"The metric `{name}` is a text of more than {LONGEST_METRIC} characters."
+            return failed(trial_id, error, seconds=seconds)
+        metrics[plain(name, "metrics")] = _listed(value, name)
+    if not metrics:
+        error = "The trial returned no metrics. Return at least one number."
+        return failed(trial_id, error, seconds=seconds)
+    trace = {plain(str(k), "trace"): _listed(v, f"trace.{k}") for k, v in trace.items()} or None
     return Outcome(trial_id, DONE, metrics, trace, seconds=seconds, finished=time.time())
 
 
 def _listed(value: Any, path: str) -> Any:
-    """A trace as nested lists; unlike metrics it may hold NaN, as a diverging run does."""
+    """A value as nested lists; a trace may hold NaN, as a diverging run does."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, list | tuple):
         return [_listed(each, path) for each in value]

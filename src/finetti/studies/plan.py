@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,7 +11,9 @@ from finetti.core.errors import FinettiError, InputError
 from finetti.studies.canonical import canonical_json, digest, plain
 from finetti.studies.executors.base import Cohort
 from finetti.studies.grid import combinations
-from finetti.studies.kinds import CohortKind, Kind, ParameterError
+from finetti.studies.installed import installed_versions
+from finetti.studies.kinds import CohortKind, Kind
+from finetti.studies.parameters import ParameterError
 from finetti.studies.records import StoredPlan
 from finetti.studies.sources import KindSource
 from finetti.studies.spec import StudySpec
@@ -24,18 +26,25 @@ class Plan(StoredPlan):
 
     source: KindSource
 
-    def cohorts(self, todo: Iterable[str], workers: int = 1) -> Iterator[Cohort]:
-        """The trials ``todo`` in cohorts of one shape, small enough that all workers have some."""
+    def cohorts(
+        self, todo: Iterable[str], workers: int = 1, most: Callable[[], int] | None = None
+    ) -> Iterator[Cohort]:
+        """The trials ``todo`` in cohorts of one shape, small enough that all workers have some.
+
+        ``most`` says how large the next one may be, where the trials run one by one.
+        """
         by_shape: dict[str, list[str]] = {}
         for trial_id in todo:
             by_shape.setdefault(self.shapes[self.places[trial_id][0]], []).append(trial_id)
         for shape, ids in by_shape.items():
-            size = self.size(len(ids), workers)
-            for start in range(0, len(ids), size):
+            largest, start = self.size(len(ids), workers), 0
+            while start < len(ids):
+                size = largest if most is None or self.together else min(largest, most())
                 trials = [
                     self.cells[self.places[each][0]].trial(each)
                     for each in ids[start : start + size]
                 ]
+                start += size
                 yield Cohort(shape, tuple(trials))
 
     def size(self, count: int, workers: int) -> int:
@@ -48,14 +57,20 @@ class Plan(StoredPlan):
 def plan_digest(spec: StudySpec, source: KindSource, name: str) -> bytes | None:
     """What a plan can be found again by, without loading the kind; None if it cannot.
 
-    A user's source is known by its fingerprint. Our own kinds load instantly, and a
-    ``code_version`` says nothing about defaults, so these are always asked.
+    A user's source is known by its fingerprint, the packages it imports by their versions. Our own
+    kinds load instantly, a ``code_version`` says nothing about defaults, and other modules may
+    change at any time, so these are always asked.
     """
-    if not source.fingerprint or spec.code_version:
+    if not source.fingerprint or source.versioned or source.imports is None:
         return None
-    python = list(sys.version_info[:2])
+    versions = installed_versions(source.imports)
+    if versions is None:
+        return None
+    python = list(sys.version_info[:3])
+    # Names in scales are checked with the kind, too.
+    scales = {scale: [[*preset.grid], [*preset.fixed]] for scale, preset in spec.scales.items()}
     content = [_content(spec, source, name), source.fingerprint, __version__, python]
-    return digest(canonical_json(content))
+    return digest(canonical_json([*content, versions, scales]))
 
 
 def _content(spec: StudySpec, source: KindSource, name: str) -> list[Any]:
@@ -69,8 +84,21 @@ def stored_plan(found: StoredPlan, source: KindSource) -> Plan:
     return Plan(**{each.name: getattr(found, each.name) for each in fields(found)}, source=source)
 
 
+def _check_scales(spec: StudySpec, kind: Kind, name: str) -> None:
+    """Refuse names that the kind does not know in any scale, chosen or not."""
+    for scale, preset in spec.scales.items():
+        for part, names in (("grid", preset.grid), ("fixed", preset.fixed)):
+            for parameter in names:
+                try:
+                    kind.check_name(parameter)
+                except ParameterError as error:
+                    path = f"scales.{scale}.{part}.{parameter}"
+                    raise InputError(f"{name}: `{path}` {error}.") from error
+
+
 def make_plan(spec: StudySpec, source: KindSource, kind: Kind, name: str) -> Plan:
     """Resolve every cell; what the kind refuses is named with the path of its key."""
+    _check_scales(spec, kind, name)
     cells: dict[str, tuple[Cell, str]] = {}
     for chosen in combinations(spec.values):
         params = plain({**spec.fixed, **chosen}, "study")
@@ -82,7 +110,7 @@ def make_plan(spec: StudySpec, source: KindSource, kind: Kind, name: str) -> Pla
             raise InputError(f"{name}: `{where}.{error.parameter}` {error}.") from error
         except FinettiError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             text = f"the kind refuses {canonical_json(params)}. {type(error).__name__}: {error}"
             raise InputError(f"{name}: {text}") from error
         cell = Cell(source.reference, str(kind.version), source.fingerprint, resolved, spec.seed)

@@ -1,23 +1,52 @@
-"""The bar of a running study, on stderr; silent where there is no terminal."""
+"""How a running study gets on, on stderr: a bar, or now and then a line in a log."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from finetti.studies.engine import Standing
+
+LONGEST_SILENCE = 30.0
+SHORTEST_SILENCE = 5.0
+
+
+class _Lines:
+    """Writes a line for whoever reads the log of a long run."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self.name = name
+        self.total = total
+        self.tenths = 0
+        self.last = time.monotonic()
+
+    def __call__(self, standing: Standing) -> None:
+        silence = time.monotonic() - self.last
+        tenths = 10 * standing.stored // self.total
+        further = tenths > self.tenths and silence >= SHORTEST_SILENCE
+        if not further and silence < LONGEST_SILENCE:
+            return
+        self.tenths, self.last = tenths, time.monotonic()
+        failed = f", {standing.failed} failed" if standing.failed else ""
+        text = f"{self.name}: {standing.stored} of {self.total} trials{failed}, {standing.activity}"
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[Standing], None]]:
     """A bar with what is going on, the failures so far and the estimated time left.
 
-    Yields what the engine calls at each change. Nothing is written unless ``shown`` and stderr is
-    a terminal.
+    Yields what the engine calls at each change. Where stderr is no terminal it is a line every 30
+    seconds, or for every tenth of the trials if these take longer than 5 seconds.
     """
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
-    if not (shown and console.is_terminal and total):
+    if not (shown and total):
         yield lambda standing: None
+        return
+    if not console.is_terminal:
+        yield _Lines(name, total)
         return
     from rich.progress import (
         BarColumn,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from finetti.core.errors import InputError
-from finetti.studies.disk import plain_errors
+from finetti.studies.disk import plain_errors, readable
 from finetti.studies.outcome import DONE, Outcome
 from finetti.studies.schema import CURRENT, migrate, schema_version
 from finetti.studies.trial import Cell
@@ -73,18 +73,19 @@ class Records:
 
     def states(self) -> dict[str, str]:
         """Id → done or failed, for every trial in the store."""
-        with plain_errors(self.path):
+        with readable(self.path):
             found = self.connection.execute("SELECT id, state FROM trials").fetchall()
-        return {trial_id.hex(): state for trial_id, state in found}
+            return {trial_id.hex(): state for trial_id, state in found}
 
     def rows(self) -> Iterator[Row]:
         """Every trial, in an order that does not depend on when it was run."""
         cells: dict[str, Cell] = {}
-        with plain_errors(self.path):
+        with readable(self.path):
             query = f"{ROWS} ORDER BY cells.content, trials.replicate, trials.id"
             for content, replicate, trial_id, *rest, attempts in self.connection.execute(query):
-                cell = cells.setdefault(content, Cell(**json.loads(content)))
-                yield Row(cell, replicate, _outcome(trial_id, *rest), attempts)
+                if content not in cells:
+                    cells[content] = Cell(**json.loads(content))
+                yield Row(cells[content], replicate, _outcome(trial_id, *rest), attempts)
 
     def plan(self, digest: bytes) -> StoredPlan | None:
         """The plan with this digest, if it was made before."""
@@ -95,7 +96,7 @@ class Records:
         return list(self._plans("ORDER BY created, plan"))
 
     def _plans(self, which: str, *values: Any) -> Iterator[StoredPlan]:
-        with plain_errors(self.path):
+        with readable(self.path):
             found = self.connection.execute(
                 f"SELECT plan, digest, name, trials, together, cohort_size FROM plans {which}",
                 values,
@@ -125,13 +126,13 @@ def _outcome(
     return Outcome(
         trial_id.hex(),
         state,
-        json.loads(metrics) if metrics and state == DONE else {},
+        dict(json.loads(metrics).items()) if metrics and state == DONE else {},
         json.loads(trace) if trace else None,
         error,
         traceback,
         seconds,
         finished,
-        json.loads(provenance),
+        dict(json.loads(provenance).items()),
     )
 
 

@@ -11,6 +11,7 @@ from finetti.core.errors import InputError
 from finetti.studies.canonical import canonical_json, digest
 
 HOUSE = "finetti"
+COMPUTED = "*"  # in the place of the name of a module that only running the file tells
 FORMS = "Write package.module:Name, or file.py:Name"
 
 
@@ -25,27 +26,42 @@ class KindSource:
             speaks for them.
         files: module name → (path, source) of a ``file.py`` and of the modules beside it that it
             imports: a snapshot, so that editing them during a run changes nothing.
+        versioned: whether the user's own ``code_version`` stands in the place of the hash.
+        imports: the packages outside of the snapshot that it may import; None if unknown.
     """
 
     reference: str
     fingerprint: str = ""
     files: dict[str, tuple[str, str]] = field(default_factory=dict)
+    versioned: bool = False
+    imports: tuple[str, ...] | None = None
 
     @property
     def is_file(self) -> bool:
         """Whether the kind stands in a file of the user's own."""
         return self.reference.rpartition(":")[0].endswith(".py")
 
+    @property
+    def module(self) -> str:
+        """The name of the module of a ``file.py``."""
+        return Path(self.reference.rpartition(":")[0]).stem
+
+    @property
+    def folder(self) -> Path:
+        """Where a ``file.py`` stands."""
+        return Path(self.files[self.module][0]).parent
+
     def to_plain(self) -> dict[str, Any]:
         """Plain data."""
         files = {name: list(each) for name, each in self.files.items()}
-        return {"reference": self.reference, "fingerprint": self.fingerprint, "files": files}
+        own = {"reference": self.reference, "fingerprint": self.fingerprint}
+        return {**own, "files": files, "versioned": self.versioned}
 
     @classmethod
     def from_plain(cls, content: dict[str, Any]) -> "KindSource":
         """The source that ``to_plain`` described."""
         files = {name: (path, text) for name, (path, text) in content["files"].items()}
-        return cls(content["reference"], content["fingerprint"], files)
+        return cls(content["reference"], content["fingerprint"], files, content["versioned"])
 
 
 def find_source(kind: str, directory: str | Path, code_version: str | None = None) -> KindSource:
@@ -55,14 +71,15 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
         raise InputError(f"`kind` is {kind!r}. {FORMS}.")
     if place.endswith(".py"):
         path = (Path(directory) / place).absolute()
-        files = _closure({path.stem: path}, path.parent)
+        files, imports = _closure({path.stem: path}, path.parent)
         reference = f"{path.name}:{name}"
-        return KindSource(reference, code_version or _fingerprint(files), files)
+        fingerprint = code_version or _fingerprint(files)
+        return KindSource(reference, fingerprint, files, bool(code_version), imports)
     if not all(part.isidentifier() for part in place.split(".")):
         raise InputError(f"`kind` is {kind!r}. {FORMS}.")
     package = place.partition(".")[0]
     if package == HOUSE:
-        return KindSource(kind, code_version or "")
+        return KindSource(kind, code_version or "", versioned=bool(code_version))
     try:
         spec = importlib.util.find_spec(place)
     except ImportError as error:
@@ -70,12 +87,13 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
     if spec is None:
         raise InputError(f"`kind` is {kind!r}, but there is no module {place}. {FORMS}.")
     if code_version or not (spec.origin and spec.origin.endswith(".py")):
-        return KindSource(kind, code_version or spec.origin or "")
+        return KindSource(kind, code_version or spec.origin or "", versioned=bool(code_version))
     # Only what belongs to the same package is the user's own; it is imported by name elsewhere.
     origin = Path(spec.origin)
     depth = place.count(".") + (origin.name == "__init__.py")
     root = origin.parents[depth]
-    return KindSource(kind, _fingerprint(_closure({place: origin}, root, only=package)))
+    files, imports = _closure({place: origin}, root, only=package)
+    return KindSource(kind, _fingerprint(files), imports=imports)
 
 
 def _fingerprint(files: dict[str, tuple[str, str]]) -> str:
@@ -85,9 +103,13 @@ def _fingerprint(files: dict[str, tuple[str, str]]) -> str:
 
 def _closure(
     first: dict[str, Path], root: Path, only: str | None = None
-) -> dict[str, tuple[str, str]]:
-    """The modules named in ``first`` and those below ``root`` that they import, in turn."""
+) -> tuple[dict[str, tuple[str, str]], tuple[str, ...] | None]:
+    """The modules named in ``first`` and those below ``root`` that they import, in turn.
+
+    Also the packages that they import from elsewhere; None if a name of one is computed.
+    """
     found: dict[str, tuple[str, str]] = {}
+    imports: set[str] = set()
     todo = list(first.items())
     while todo:
         name, path = todo.pop()
@@ -103,10 +125,12 @@ def _closure(
         found[name] = (str(path), text)
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         for imported in _imports(tree, package):
+            imports.add(imported.partition(".")[0])
             if imported.partition(".")[0] == HOUSE or (only and not _inside(imported, only)):
                 continue
             todo += _files(imported, root)
-    return dict(sorted(found.items()))
+    outside = imports - {name.partition(".")[0] for name in found} - {HOUSE}
+    return dict(sorted(found.items())), None if COMPUTED in imports else tuple(sorted(outside))
 
 
 def _inside(name: str, package: str) -> bool:
@@ -128,6 +152,22 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
                 yield base
             # `from package import name` imports a module where the name is one.
             yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+        elif isinstance(node, ast.Call) and _called(node) in ("__import__", "import_module"):
+            yield _written_name(node)
+
+
+def _written_name(node: ast.Call) -> str:
+    """The name of the module in ``import_module("name")``, if it stands there."""
+    first = node.args[0] if node.args else None
+    if isinstance(first, ast.Constant) and isinstance(first.value, str) and len(node.args) == 1:
+        return first.value if not first.value.startswith(".") else COMPUTED
+    return COMPUTED
+
+
+def _called(node: ast.Call) -> str:
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else ""
 
 
 def _files(name: str, root: Path) -> list[tuple[str, Path]]:

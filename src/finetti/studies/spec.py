@@ -4,6 +4,7 @@ import difflib
 import math
 import tomllib
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,8 +35,8 @@ class Preset(Settings):
     ``grid`` and ``fixed`` are merged name by name.
     """
 
-    trials: Annotated[int, Field(ge=1)] | None = None
-    seed: Annotated[int, Field(ge=0)] | None = None
+    trials: Annotated[int, Field(ge=1)] = 1
+    seed: Annotated[int, Field(ge=0)] = 0
 
 
 class StudySpec(Settings):
@@ -63,7 +64,7 @@ class StudySpec(Settings):
     seed: Annotated[int, Field(ge=0)] = 0
     scales: dict[str, Preset] = {}
 
-    @property
+    @cached_property
     def values(self) -> dict[str, list[Any]]:
         """Every value of every parameter of the grid."""
         return {name: grid_values(each, f"grid.{name}") for name, each in self.grid.items()}
@@ -76,19 +77,28 @@ class StudySpec(Settings):
             known = ", ".join(self.scales) or "none"
             raise InputError(f"The study has no scale {scale!r}. Its scales: {known}.")
         preset = self.scales[scale]
-        update = preset.model_dump(exclude_unset=True)
+        update = {name: getattr(preset, name) for name in preset.model_fields_set}
         # A preset may fix what the study varies, and vary what it fixes.
         grid = {k: v for k, v in self.grid.items() if k not in preset.fixed}
         fixed = {k: v for k, v in self.fixed.items() if k not in preset.grid}
         update["grid"] = {**grid, **preset.grid}
         update["fixed"] = {**fixed, **preset.fixed}
-        return checked(self.model_copy(update=update))
+        return self.changed(**update)
+
+    def changed(self, **fields: Any) -> "StudySpec":
+        """The study with other ``fields``, checked as if it had been written so."""
+        own = {name: getattr(self, name) for name in self.model_fields_set}
+        try:
+            return checked(StudySpec.model_validate({**own, **fields}))
+        except ValidationError as error:
+            raise InputError(" ".join(map(_sentence, error.errors()))) from error
 
 
 def checked(spec: StudySpec) -> StudySpec:
     """``spec`` if its grid makes sense, else an error with the path of the key."""
-    for name in spec.fixed:
-        plain(spec.fixed[name], f"fixed.{name}")
+    plain([spec.kind, spec.name, spec.code_version], "kind, name, code_version")
+    for name, value in spec.fixed.items():
+        plain({name: value}, "fixed")
         if name in spec.grid:
             raise InputError(f"`{name}` stands in `grid` and in `fixed`. Keep one of them.")
     cells = math.prod(len(values) for values in spec.values.values())
@@ -98,6 +108,12 @@ def checked(spec: StudySpec) -> StudySpec:
             "Make the grid or `trials` smaller."
         )
     return spec
+
+
+def _check_values(settings: Settings, path: str) -> None:
+    plain(settings.fixed, f"{path}fixed")
+    for name, value in settings.grid.items():
+        grid_values(value, f"{path}grid.{name}")
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
@@ -124,7 +140,14 @@ def make_spec(content: Mapping[str, Any], where: str = "The study") -> StudySpec
     """
     try:
         spec = checked(StudySpec.model_validate(dict(content)))
-        for scale in spec.scales:
+        for scale, preset in spec.scales.items():
+            _check_values(preset, f"scales.{scale}.")
+            for name in preset.fixed:
+                if name in preset.grid:
+                    path = f"scales.{scale}"
+                    raise InputError(
+                        f"`{name}` stands in `{path}.grid` and in `{path}.fixed`. Keep one of them."
+                    )
             spec.at_scale(scale)
     except ValidationError as error:
         sentences = " ".join(map(_sentence, error.errors()))
@@ -143,6 +166,6 @@ def read_spec(path: str | Path) -> StudySpec:
         raise InputError(f"The study {path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"The study {path} is not text in UTF-8: {error}.") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of the syntax, or a number of more digits than Python reads
         raise InputError(f"{path} is not TOML: {error}.") from error
     return make_spec(content, path.name)

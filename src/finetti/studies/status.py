@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from finetti.show import Card, Shown, Table, format_duration
+from finetti.studies.canonical import digest
 from finetti.studies.lock import read_holder
 from finetti.studies.outcome import DONE
-from finetti.studies.records import Row, open_records
+from finetti.studies.records import Row, StoredPlan, open_records
+
+PARTS = ("name", "id", "seed", "trials", "done", "failed", "pending")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One study of a store."""
+    """One study of a store; ``id`` and ``seed`` tell apart those of one name."""
 
     name: str
+    id: str
+    seed: int
     trials: int
     done: int
     failed: int
@@ -58,8 +63,9 @@ class Status(Shown):
             ("time in trials", format_duration(self.seconds)),
             ("written by", writer),
         )
-        rows = [(s.name, s.trials, s.done, s.failed, s.pending) for s in self.studies]
-        tables = [Table("", ("study", "trials", "done", "failed", "pending"), tuple(rows))]
+        columns = ("study", "id", "seed", "trials", "done", "failed", "pending")
+        rows = tuple(tuple(getattr(each, name) for name in PARTS) for each in self.studies)
+        tables = [Table("", columns, rows)]
         if self.failures:
             title = "Why trials failed"
             tables.append(Table(title, ("reason", "trials"), self.failures))
@@ -70,12 +76,13 @@ def store_status(path: str | Path) -> Status:
     """The status of all studies in a store."""
     path = Path(path)
     with open_records(path) as records:
-        plans = [(plan.name, list(plan.places)) for plan in records.plans()]
-        return summarize(path, plans, records.rows())
+        # A plan is made again when a package was upgraded; if the trials are the same, it is one.
+        plans = {(p.name, p.trials, tuple(c.content for c in p.cells)): p for p in records.plans()}
+        return summarize(path, plans.values(), records.rows())
 
 
-def summarize(path: Path, plans: list[tuple[str, list[str]]], rows: Iterable[Row]) -> Status:
-    """The status of the studies ``plans`` (name, trial ids) by the rows of a store."""
+def summarize(path: Path, plans: Iterable[StoredPlan], rows: Iterable[Row]) -> Status:
+    """The status of the studies ``plans`` by the rows of a store."""
     states: dict[str, str] = {}
     reasons: dict[str, str] = {}
     seconds = 0.0
@@ -86,8 +93,10 @@ def summarize(path: Path, plans: list[tuple[str, list[str]]], rows: Iterable[Row
         if outcome.state != DONE:
             reasons[outcome.trial_id] = (outcome.error or "unknown").splitlines()[0]
     studies = []
-    for name, ids in plans:
-        found = Counter(states.get(trial_id) for trial_id in ids)
-        studies.append(Progress(name, len(ids), found[DONE], found["failed"]))
+    for plan in plans:
+        found = Counter(states.get(trial_id) for trial_id in plan.places)
+        short = digest(" ".join(cell.content for cell in plan.cells)).hex()[:6]
+        counts = (len(plan.places), found[DONE], found["failed"])
+        studies.append(Progress(plan.name, short, plan.cells[0].seed, *counts))
     failures = tuple(Counter(reasons.values()).most_common(10))
     return Status(path, tuple(studies), read_holder(path), failures, seconds, len(states))

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -119,8 +119,14 @@ class Store:
             ]
             self.connection.executemany("INSERT INTO plan_cells VALUES (?, ?, ?, ?)", rows)
 
-    def add(self, outcomes: Iterable[tuple[Cell, int, Outcome]], attempts: int = 1) -> None:
-        """Store outcomes, all or none of them. A trial that is already done stays as it is."""
+    def add(
+        self, outcomes: Sequence[tuple[Cell, int, Outcome]], attempts: Sequence[int] | None = None
+    ) -> None:
+        """Store outcomes, all or none of them. A trial that is already done stays as it is.
+
+        ``attempts`` that each of them took are added to those of a trial that had failed.
+        """
+        counts = attempts or [1] * len(outcomes)
         with self._transaction():
             rows = [
                 (
@@ -135,9 +141,9 @@ class Store:
                     round(outcome.seconds, 6),
                     round(outcome.finished, 3),
                     self._provenance(canonical_json(outcome.provenance)),
-                    attempts,
+                    count,
                 )
-                for cell, replicate, outcome in outcomes
+                for (cell, replicate, outcome), count in zip(outcomes, counts, strict=True)
             ]
             self.connection.executemany(ADD, rows)
 

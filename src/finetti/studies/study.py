@@ -5,24 +5,26 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
 from finetti.show import Card, Shown
+from finetti.studies.canonical import unicode_text
 from finetti.studies.executors.base import Executor
 from finetti.studies.executors.child import MARK
 from finetti.studies.executors.choose import choose_executor
 from finetti.studies.importing import is_loading
 from finetti.studies.limits import Limits
+from finetti.studies.lock import StoreBusyError
 from finetti.studies.outcome import DONE, FAILED
 from finetti.studies.plan import Plan, make_plan, plan_digest, stored_plan
 from finetti.studies.records import Records, Row, open_records
 from finetti.studies.sources import KindSource, find_source
 from finetti.studies.spec import StudySpec, make_spec, read_spec
 from finetti.studies.status import Status, summarize
+from finetti.studies.store import Store
 from finetti.studies.summary import StudyInterrupted, Summary
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ class Study(Shown):
         kind: ``package.module:Name``, ``file.py:Name``, or a function or kind from a module.
         store: the file of the results.
         directory: what ``file.py`` is relative to; the current one unless given.
-        fields: of ``StudySpec``: grid, fixed, trials, seed, name, cohort, limits.
+        scale: the preset among ``scales`` to apply.
+        fields: of ``StudySpec``: grid, fixed, trials, seed, name, cohort, limits, scales.
 
     >>> from finetti.studies import Study
     >>> study = Study(
@@ -57,18 +60,27 @@ class Study(Shown):
         *,
         store: str | Path,
         directory: str | Path = ".",
+        scale: str | None = None,
         **fields: Any,
     ) -> None:
         name = kind if isinstance(kind, str) else _reference(kind)
-        self._set(make_spec({"kind": name, **fields}), Path(store), Path(directory), name)
-        self.given = None if isinstance(kind, str) else kind
+        spec = make_spec({"kind": name, **fields}).at_scale(scale)
+        self._set(spec, Path(store), Path(directory), name, scale)
+        if not isinstance(kind, str):
+            # What was given is not loaded again (its file may be the script that is running), so
+            # its source is that of now.
+            self.given = kind, find_source(name, directory, spec.code_version)
 
-    def _set(self, spec: StudySpec, store: Path, directory: Path, name: str) -> None:
+    def _set(
+        self, spec: StudySpec, store: Path, directory: Path, name: str, scale: str | None
+    ) -> None:
         self.spec = spec
         self.store = store
         self.directory = directory
-        self.name = spec.name or name
-        self.given: Any = None
+        self.name = spec.name or unicode_text(name)
+        if scale is not None:
+            self.name += f" ({scale})"
+        self.given: tuple[Any, KindSource] | None = None
 
     @classmethod
     def from_toml(
@@ -83,31 +95,38 @@ class Study(Shown):
         path = Path(path)
         spec = read_spec(path).at_scale(scale)
         if seed is not None:
-            spec = spec.model_copy(update={"seed": seed})
+            spec = spec.changed(seed=seed)
         study = cls.__new__(cls)
         place = Path(store) if store is not None else path.with_suffix(".sqlite")
-        study._set(spec, place, path.parent, path.stem)
+        study._set(spec, place, path.parent, path.stem, scale)
         return study
 
-    @cached_property
+    @property
     def source(self) -> KindSource:
         """The kind's source as it is now."""
+        if self.given is not None:
+            return self.given[1]
         return find_source(self.spec.kind, self.directory, self.spec.code_version)
 
-    @cached_property
+    @property
     def plan(self) -> Plan:
-        """The cells and trials. Loads the kind, unless the store knows the plan already."""
+        """The cells and trials, by the source as it is now.
+
+        Loads the kind, unless the store knows the plan already.
+        """
+        with self._records() as records:
+            return self._plan(records)
+
+    def _plan(self, records: Records | None) -> Plan:
+        source = self.source
+        key = plan_digest(self.spec, source, self.name)
+        found = records.plan(key) if records is not None and key is not None else None
+        if found is not None:
+            return stored_plan(found, source)
         from finetti.studies.kinds import as_kind, load_kind
 
-        key = plan_digest(self.spec, self.source, self.name)
-        if key is not None and self.store.exists():
-            with open_records(self.store) as records:
-                found = records.plan(key)
-            if found is not None:
-                return stored_plan(found, self.source)
-        # What was given is not loaded again: its file may be the script that is running.
-        kind = load_kind(self.source) if self.given is None else as_kind(self.given, self.name)
-        return make_plan(self.spec, self.source, kind, self.name)
+        kind = load_kind(source) if self.given is None else as_kind(self.given[0], self.name)
+        return make_plan(self.spec, source, kind, self.name)
 
     def run(
         self,
@@ -147,45 +166,49 @@ class Study(Shown):
         chosen = choose_executor(executor, workers, cluster)
         limits = self.limits(time_limit, memory_limit)
         start = time.monotonic()
-        states = self._states()
-        if not self._todo(states, retry_failed):
-            return self._summary(states, 0, start)  # without a lock, and without loading the kind
-        return self._run(chosen, limits, retry_failed, start, quiet, journal, wait, on_wait)
+        plan = None
+        try:
+            with self._records() as records:
+                plan = self._plan(records)
+                states = {} if records is None else records.states()
+            if not _todo(plan, states, retry_failed):
+                # Without a lock, and without loading the kind.
+                return self._summary(plan, states, 0, start)
+        except StoreBusyError:
+            pass  # a store that nobody reads while it is written; its lock waits, or says by whom
+        with Store(self.store, journal, wait, on_wait) as store:
+            plan = plan or self._plan(store.records)
+            return self._run(store, plan, chosen, limits, retry_failed, start, quiet)
 
     def _run(
         self,
+        store: Store,
+        plan: Plan,
         executor: Executor,
         limits: Limits,
         retry_failed: bool,
         start: float,
         quiet: bool,
-        journal: str,
-        wait: bool,
-        on_wait: Callable[[str], None] | None,
     ) -> Summary:
         from finetti.studies.engine import Engine
         from finetti.studies.progress import progress_bar
         from finetti.studies.provenance import commit_of
-        from finetti.studies.store import Store
 
-        plan = self.plan
         code = Path(__file__).parent if plan.source.reference.startswith("finetti.") else None
         interrupted = False
-        with Store(self.store, journal, wait, on_wait) as store:
-            store.add_plan(plan)
-            todo = self._todo(store.records.states(), retry_failed)
-            extra = {"commit": commit_of(code or self.directory)}
-            with progress_bar(self.name, len(todo), not quiet) as on_change:
-                engine = Engine(plan, store, executor, extra, on_change)
-                try:
-                    executor.start(plan.source, limits)
-                    engine.run(todo)
-                except KeyboardInterrupt:
-                    interrupted = True
-                finally:
-                    executor.close()
-            states = store.records.states()
-        summary = self._summary(states, engine.stored, start, interrupted)
+        todo = _todo(plan, store.records.states(), retry_failed)
+        extra = {"commit": commit_of(code or self.directory)}
+        with progress_bar(self.name, len(todo), not quiet) as on_change:
+            engine = Engine(plan, store, executor, extra, on_change)
+            try:
+                executor.start(plan.source, limits)
+                store.add_plan(plan)
+                engine.run(todo)
+            except KeyboardInterrupt:
+                interrupted = True
+            finally:
+                executor.close()
+        summary = self._summary(plan, store.records.states(), engine.stored, start, interrupted)
         if interrupted:
             raise StudyInterrupted(summary)
         return summary
@@ -209,47 +232,43 @@ class Study(Shown):
         from finetti.studies.estimate import estimate
         from finetti.studies.executors.local import LocalExecutor
 
-        todo = self._todo(self._states(), retry_failed)
+        with self._records() as records:
+            plan = self._plan(records)
+            todo = _todo(plan, {} if records is None else records.states(), retry_failed)
         limits = self.limits(time_limit, memory_limit)
-        return estimate(self.plan, todo, LocalExecutor(), workers, limits)
+        return estimate(plan, todo, LocalExecutor(), workers, limits)
 
     def table(self, details: bool = False) -> "pd.DataFrame":
         """The stored trials of this study, in the order of its grid; see ``make_table``."""
         from finetti.studies.table import make_table
 
         with self._records() as records:
-            rows = {row.outcome.trial_id: row for row in self._rows(records)}
-        return make_table((rows[each] for each in self.plan.places if each in rows), details)
+            plan = self._plan(records)
+            rows = {row.outcome.trial_id: row for row in _rows(plan, records)}
+        return make_table((rows[each] for each in plan.places if each in rows), details)
 
     def status(self) -> Status:
         """How the study stands, also while it is running."""
         with self._records() as records:
-            return summarize(self.store, [(self.name, list(self.plan.places))], self._rows(records))
+            plan = self._plan(records)
+            return summarize(self.store, [plan], _rows(plan, records))
 
-    def _records(self) -> Any:
+    def _records(self) -> AbstractContextManager[Records | None]:
         return open_records(self.store) if self.store.exists() else nullcontext(None)
 
-    def _rows(self, records: Records | None) -> list[Row]:
-        if records is None:
-            return []
-        return [row for row in records.rows() if row.outcome.trial_id in self.plan.places]
-
-    def _states(self) -> dict[str, str]:
-        with self._records() as records:
-            return records.states() if records is not None else {}
-
-    def _todo(self, states: Mapping[str, str], retry_failed: bool) -> list[str]:
-        settled = (DONE,) if retry_failed else (DONE, FAILED)
-        return [each for each in self.plan.places if states.get(each) not in settled]
-
     def _summary(
-        self, states: Mapping[str, str], ran: int, start: float, interrupted: bool = False
+        self,
+        plan: Plan,
+        states: Mapping[str, str],
+        ran: int,
+        start: float,
+        interrupted: bool = False,
     ) -> Summary:
-        found = Counter(states.get(each) for each in self.plan.places)
+        found = Counter(states.get(each) for each in plan.places)
         return Summary(
             self.name,
             self.store,
-            len(self.plan.places),
+            len(plan.places),
             found[DONE],
             found[FAILED],
             ran,
@@ -270,6 +289,17 @@ class Study(Shown):
             ("store", str(self.store)),
         )
         return Card(f"Study {self.name}", fields)
+
+
+def _rows(plan: Plan, records: Records | None) -> list[Row]:
+    if records is None:
+        return []
+    return [row for row in records.rows() if row.outcome.trial_id in plan.places]
+
+
+def _todo(plan: Plan, states: Mapping[str, str], retry_failed: bool) -> list[str]:
+    settled = (DONE,) if retry_failed else (DONE, FAILED)
+    return [each for each in plan.places if states.get(each) not in settled]
 
 
 def _reference(kind: Any) -> str:

@@ -23,7 +23,7 @@ def make_table(rows: Iterable[Row], details: bool = False) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    params: dict[str, None] = {}
+    params: dict[tuple[str, ...], None] = {}
     metrics: dict[str, None] = {}
     content = []
     for row in rows:
@@ -31,12 +31,11 @@ def make_table(rows: Iterable[Row], details: bool = False) -> "pd.DataFrame":
         params.update(dict.fromkeys(flat))
         metrics.update(dict.fromkeys(row.outcome.metrics))
         content.append((row, flat))
-    reserved = {*OWN, *(DETAILS + MADE_BY if details else ())}
-    names = {name: f"parameter.{name}" if name in reserved else name for name in params}
-    taken = {*reserved, *names.values()}
-    measured = {name: f"metric.{name}" if name in taken else name for name in metrics}
+    taken = {*OWN, *(DETAILS + MADE_BY if details else ())}
+    names = {path: _free(".".join(path), "parameter", taken) for path in params}
+    measured = {name: _free(name, "metric", taken) for name in metrics}
     columns: dict[str, list[Any]] = {
-        **{names[name]: [flat.get(name) for _, flat in content] for name in params},
+        **{names[path]: [flat.get(path) for _, flat in content] for path in params},
         "replicate": [row.replicate for row, _ in content],
         "state": [row.outcome.state for row, _ in content],
         **{
@@ -51,14 +50,22 @@ def make_table(rows: Iterable[Row], details: bool = False) -> "pd.DataFrame":
     return pd.DataFrame({name: _column(values) for name, values in columns.items()})
 
 
-def _flat(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Tables inside of parameters as ``outer.inner``."""
-    flat: dict[str, Any] = {}
+def _free(name: str, prefix: str, taken: set[str]) -> str:
+    """``name``, with as many prefixes as make it unlike those that are taken."""
+    while name in taken:
+        name = f"{prefix}.{name}"
+    taken.add(name)
+    return name
+
+
+def _flat(params: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Tables inside of parameters, by the path of each value."""
+    flat: dict[tuple[str, ...], Any] = {}
     for name, value in params.items():
         if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{name}.")
+            flat |= _flat(value, (*above, name))
         else:
-            flat[f"{prefix}{name}"] = value
+            flat[(*above, name)] = value
     return flat
 
 

@@ -2,22 +2,28 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from finetti.core.errors import InputError
+from finetti.studies.importing import Strays
 from finetti.studies.kinds import CohortKind, Kind, TrialKind
 from finetti.studies.outcome import Outcome, failed_by, outcome_of
 from finetti.studies.trial import Trial
 
 
-def work(kind: Kind, trials: Sequence[Trial]) -> Iterator[Outcome]:
+def work(kind: Kind, trials: Sequence[Trial], strays: Strays) -> Iterator[Outcome]:
     """The outcome of each trial, in order.
 
-    A trial of a ``TrialKind`` that raises is a failed outcome. A ``CohortKind`` that raises does so
-    for the whole cohort, and whoever called splits it.
+    Each gets parameters of its own, of the types that the kind says. A trial of a ``TrialKind``
+    that raises is a failed outcome, and so is one that loads code which its id does not know
+    (``strays``). A ``CohortKind`` that raises does so for the whole cohort, and whoever called
+    splits it.
     """
     start = time.perf_counter()
     if isinstance(kind, CohortKind):
-        results = list(kind.run_cohort(list(trials)))
+        given = [replace(trial, params=kind.deliver(trial.params)) for trial in trials]
+        results = list(kind.run_cohort(given))
+        strays.refuse()
         if len(results) != len(trials):
             raise InputError(
                 f"run_cohort returned {len(results)} results for {len(trials)} trials. "
@@ -31,7 +37,8 @@ def work(kind: Kind, trials: Sequence[Trial]) -> Iterator[Outcome]:
     for trial in trials:
         start = time.perf_counter()
         try:
-            result = kind.run(dict(trial.params), trial.seed)
+            result = kind.run(kind.deliver(trial.params), trial.seed)
+            strays.refuse()
         except (Exception, SystemExit) as error:
             yield failed_by(trial.id, error, time.perf_counter() - start)
             continue

@@ -50,8 +50,8 @@ def constant(network, mode):
     return c if mode == "sharp" else mp.mpf(1) if mode == "printed" else max(mp.mpf(1), c)
 
 
-def head_sums(layer, reach, c, mode):
-    """Σω_v, ρ and R^mha: (C.5), (C.10) and Lemmas C.11–C.13."""
+def head_sums(layer, reach, c, mode, per_head=False):
+    """Σω_v, ρ and R^mha: (C.5) and (C.10); head by head Lemmas C.11–C.13, and sharp always."""
     q, k, v, rq, rk, rv = (
         [mp.mpf(getattr(head, name)) for head in layer.heads]
         for name in (
@@ -65,9 +65,10 @@ def head_sums(layer, reach, c, mode):
     )
     pairs = [a + b for a, b in zip(q, k, strict=True)]
     sizes = [a + b for a, b in zip(rq, rk, strict=True)]
-    if mode == "sharp":
+    if per_head or mode == "sharp":
+        drop = [1] * len(v) if mode == "printed" else v  # erratum 5
         rho = sum(v) + c * reach**2 * sum(p**2 * w for p, w in zip(pairs, v, strict=True))
-        scores = sum(w * p * s for w, p, s in zip(v, pairs, sizes, strict=True))
+        scores = sum(w * p * s for w, p, s in zip(drop, pairs, sizes, strict=True))
         return sum(v), rho, sum(rv) + c * reach**2 * scores
     largest, total = max(pairs), sum(v)
     scores = largest * sum(sizes) * (1 if mode == "printed" else total)
@@ -150,7 +151,7 @@ def test_the_chain_and_its_covers(network, mode):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_the_heads_of_a_layer(network, mode):
     radius, options = mp.mpf(SAMPLE.input_norm), fields(mode)
-    _, rho, mha = head_sums(network.layers[0], radius, constant(network, mode), mode)
+    _, rho, mha = head_sums(network.layers[0], radius, constant(network, mode), mode, True)
     agrees(bounds.HeadsTokenConstant(network, **options), rho)
     agrees(bounds.HeadsDeviation(network, change=0.3, **options), radius * mha * mp.mpf(0.3))
     d, p, n_heads = network.dimension, network.head_dimension, len(network.layers[0].heads)

@@ -47,10 +47,12 @@ def test_trained_positions_cost_a_factor_linear_in_the_context():
     with pytest.raises(UnsupportedError, match="linear in T"):
         HeadSplit(HeadClass(width=4, positions="trained"))
     # The nearest bound that applies does.
-    table = ParameterCountCovering(network(positions="trained"))
+    table = ParameterCountCovering(network(positions="trained", position_norm=1.0))
     assert table.n_parameters(SAMPLE) == 2 * 3 * 16 + 4 + 100 * 4
     few, many = (table.evaluate(Sample(1000, t)).value for t in (10**5, 10**6))
     assert many / few > 9
+    with pytest.raises(InputError, match=r"`position_norm` .* longest trained position"):
+        ParameterCountCovering(network(positions="trained"))
 
 
 @pytest.mark.parametrize(

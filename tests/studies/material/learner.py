@@ -3,6 +3,9 @@
 import os
 import random
 import time
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
 
 from helper import FACTOR
 from pydantic import BaseModel
@@ -54,6 +57,26 @@ def returns_a_list():
     return [1.0]
 
 
+def returns_half_a_character():
+    return {"loss": 1.0, "text": "\ud800"}
+
+
+def raises_half_a_character():
+    raise RuntimeError("half \udfff")
+
+
+def returns_endless_digits():
+    return {"loss": 10**5000}
+
+
+def returns_nothing():
+    return {}
+
+
+def talks():
+    return {"loss": "x" * 100_000}
+
+
 MOODS = {
     "raises": raises,
     "nan": returns_nan,
@@ -62,6 +85,11 @@ MOODS = {
     "crash": crashes,
     "exit": leaves,
     "list": returns_a_list,
+    "half": returns_half_a_character,
+    "half-raised": raises_half_a_character,
+    "digits": returns_endless_digits,
+    "nothing": returns_nothing,
+    "talk": talks,
 }
 
 
@@ -100,3 +128,56 @@ class Together(CohortKind):
             Result({"loss": draw.random() / trial.params["n"]}, {"steps": [draw.random(), 2.0]})
             for draw, trial in zip(draws, trials, strict=True)
         ]
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Layer(BaseModel):
+    widths: list[int] = [1]
+    color: Color = Color.RED
+
+
+def annotated(
+    seed: int,
+    n: int,
+    color: Color = Color.BLUE,
+    sizes: tuple[int, ...] = (1, 2),
+    place: Path = Path("here"),
+    rate: Decimal = Decimal("0.1"),
+    names: frozenset[str] = frozenset({"a"}),
+    layer: Layer = Layer(),  # noqa: B008
+    depth: int = None,  # noqa: RUF013, as people write it
+):
+    """Says what it got, and spoils what it can."""
+    values = (color, sizes, place, rate, names, layer, layer.color, depth)
+    layer.widths.append(n)
+    kinds = " ".join(type(value).__name__ for value in values).replace("Posix", "")
+    return {"types": kinds, "widths": str(layer.widths), "rate": float(rate)}
+
+
+class Nested(BaseModel):
+    n: int
+    options: dict[str, list[int]]
+    layer: Layer
+
+
+class Spoiling(CohortKind):
+    """Changes the parameters that it is given, alone and in company."""
+
+    Parameters = Nested
+
+    def cohort_key(self, params):
+        return None
+
+    def run_cohort(self, trials):
+        results = []
+        for trial in trials:
+            trial.params["options"]["a"].append(trial.params["n"])
+            trial.params["layer"].widths.append(0)
+            results.append(
+                {"a": str(trial.params["options"]["a"]), "b": len(trial.params["layer"].widths)}
+            )
+        return results

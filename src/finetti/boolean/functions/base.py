@@ -35,6 +35,29 @@ def as_indices(indices: Iterable[Any], owner: str) -> tuple[int, ...]:
     return found
 
 
+def binary_array(bits: Any, owner: str) -> NDArray[Any]:
+    """Bits as an array of real numbers that are all 0 or 1, of any shape.
+
+    >>> binary_array(["0", "1"], "predict")
+    Traceback (most recent call last):
+    finetti.core.errors.InputError: The `bits` argument of predict must be zeros and ones. Got ...
+    """
+    try:
+        array = np.asarray(bits)
+    except ValueError as error:  # rows of different lengths
+        raise bad_argument("bits", owner, "zeros and ones in rows of one length", error) from error
+    if array.dtype.kind not in "biuf" and array.size:
+        got = f"an array of {array.dtype.name}"
+        raise bad_argument("bits", owner, "zeros and ones", got, "Convert it to integers.")
+    if array.dtype == bool or not array.size:
+        return array
+    # Two passes without a copy; numbers between 0 and 1 exist in floating point only.
+    between = array.dtype.kind == "f" and not ((array == 0) | (array == 1)).all()
+    if between or not (array.min() >= 0 and array.max() <= 1):
+        raise bad_argument("bits", owner, "zeros and ones", "other values")
+    return array
+
+
 class BooleanFunction(ABC):
     """f(b) = f(b_I): depends on the bits at ``indices`` only (I-sparse, Section 4.4, edelman2022).
 
@@ -75,6 +98,4 @@ class BooleanFunction(ABC):
             shape = f"(..., T) with T > {top}"
             raise bad_argument("bits", type(self).__name__, f"of shape {shape}", array.shape)
         rows = array.reshape(-1, array.shape[-1])[:, list(self.indices)]
-        if not np.isin(rows, (0, 1)).all():
-            raise bad_argument("bits", type(self).__name__, "zeros and ones", "other values")
-        return self.evaluate(rows).reshape(array.shape[:-1])
+        return self.evaluate(binary_array(rows, type(self).__name__)).reshape(array.shape[:-1])

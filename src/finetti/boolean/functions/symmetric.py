@@ -1,6 +1,7 @@
 """Functions of the number of ones: AND, OR, parity, majority, thresholds."""
 
 from collections.abc import Iterable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -82,12 +83,27 @@ class Majority(Symmetric):
         super().__init__(indices, 2 * np.arange(len(indices) + 1) > len(indices))
 
 
+def as_count(count: Any, owner: str) -> int:
+    """A number of ones: a whole one, and no Boolean.
+
+    >>> as_count(1.5, "Threshold")
+    Traceback (most recent call last):
+    finetti.core.errors.InputError: The `count` argument of Threshold must be a whole number. ...
+    """
+    try:
+        if isinstance(count, bool | np.bool_):
+            raise TypeError
+        return index(count)
+    except TypeError as error:
+        raise bad_argument("count", owner, "a whole number", repr(count)) from error
+
+
 class Threshold(Symmetric):
     """1 if at least ``count`` bits are 1."""
 
     def __init__(self, indices: Iterable[int], count: int):
         indices = as_indices(indices, "Threshold")
-        self.count = int(count)
+        self.count = as_count(count, "Threshold")
         super().__init__(indices, np.arange(len(indices) + 1) >= self.count)
 
     def __repr__(self) -> str:
@@ -99,7 +115,7 @@ class Exactly(Symmetric):
 
     def __init__(self, indices: Iterable[int], count: int):
         indices = as_indices(indices, "Exactly")
-        self.count = int(count)
+        self.count = as_count(count, "Exactly")
         super().__init__(indices, np.arange(len(indices) + 1) == self.count)
 
     __repr__ = Threshold.__repr__

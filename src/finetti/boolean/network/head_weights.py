@@ -75,6 +75,7 @@ class HeadWeights:
     def tables_in(self, dtype: type[np.floating]) -> Tables:
         """Tables in another precision."""
         small = (self.tokens, self.cls, self.query, self.key, self.value, self.output)
-        return make_tables(
-            self.positions, self.embedding == "bag", *(each.astype(dtype) for each in small)
-        )
+        with np.errstate(all="ignore"):  # what float32 cannot hold is reported, not warned of
+            return make_tables(
+                self.positions, self.embedding == "bag", *(each.astype(dtype) for each in small)
+            )

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.functions.base import binary_array
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.core.errors import bad_argument
@@ -27,17 +28,9 @@ def predict(head: HeadWeights, lookup: Lookup, bits: Any, dtype: Any = np.float6
         if len(bits.shape) != 2 or bits.shape[1] != length:
             raise bad_argument("bits", "predict", f"of shape (m, {length})", f"shape {bits.shape}")
         rows = bits.tocsr()
-        if not np.isin(rows.data, (0, 1)).all():
-            raise bad_argument("bits", "predict", "zeros and ones", "other values")
-        return network(
-            tables.features(tables.base + rows.astype(tables.zero.dtype) @ tables.difference)
-        )
-    array = np.asarray(bits)
+        binary_array(rows.data, "predict")
+        return network(tables.read_sparse(rows))
+    array = binary_array(bits, "predict")
     if array.ndim not in (1, 2) or array.shape[-1] != length:
         raise bad_argument("bits", "predict", f"of shape (m, {length})", f"shape {array.shape}")
-    if array.dtype != bool and array.size and not (array.min() >= 0 and array.max() <= 1):
-        raise bad_argument("bits", "predict", "zeros and ones", "other values")
-    if array.dtype.kind == "f" and not np.isin(array, (0, 1)).all():
-        raise bad_argument("bits", "predict", "zeros and ones", "other values")
-    rows = array.reshape(-1, length)
-    return network(tables.features(tables.sums(rows))).reshape(array.shape[:-1])
+    return network(tables.read(array.reshape(-1, length))).reshape(array.shape[:-1])

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from finetti.boolean.network.tables import Tables
 
 MAX_STEPS = 60
+MOST_CONDITION = 1e8  # denominators further apart leave float64 too few digits for a proof
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,26 +45,34 @@ class Adversary:
         return self.sign * (rows[:, first : first + n_values] @ self.weights)
 
     @cached_property
-    def _changes(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """What turning each outside bit on changes: numerator, denominator, all columns."""
+    def _ratios(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """What turning each outside bit on changes: numerator, denominator, and their ratio."""
         rows = self.tables.difference[self.aside]
-        return self._numerator(rows), rows[:, self.head], rows
+        top, bottom = self._numerator(rows), rows[:, self.head]
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            return top, bottom, top / bottom
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[Any], ...]:
-        """Bits whose denominator grows (on above a ratio λ), or shrinks (below), with sums."""
-        top, bottom, rows = self._changes
-        grows, shrinks, stays = bottom > 0, bottom < 0, bottom == 0
-        up = np.flatnonzero(grows)[np.argsort(top[grows] / bottom[grows])]
-        down = np.flatnonzero(shrinks)[np.argsort(top[shrinks] / bottom[shrinks])]
-        none = np.zeros((1, rows.shape[1]))
-        above = np.concatenate([np.cumsum(rows[up][::-1], axis=0)[::-1], none])
-        below = np.concatenate([none, np.cumsum(rows[down], axis=0)])
-        always = rows[stays & (top > 0)].sum(axis=0)
-        return top[up] / bottom[up], above, top[down] / bottom[down], below, always
+        """Bits whose denominator grows (on above a ratio λ), or shrinks (below), with sums.
+
+        Sums add the entry of bit 0 or of bit 1, whichever is chosen: nothing is taken away again,
+        so that denominators are as exact as their terms whatever the size of what is left out.
+        """
+        top, bottom, ratio = self._ratios
+        zero, one = self.tables.zero[self.aside], self.tables.one[self.aside]
+        up = np.flatnonzero(bottom > 0)
+        up = up[np.argsort(ratio[up])]
+        down = np.flatnonzero(bottom < 0)
+        down = down[np.argsort(ratio[down])]
+        stays = ~((bottom > 0) | (bottom < 0))
+        above = _before(zero[up]) + _before(one[up][::-1])[::-1]
+        below = _before(one[down]) + _before(zero[down][::-1])[::-1]
+        always = one[stays & (top > 0)].sum(axis=0) + zero[stays & ~(top > 0)].sum(axis=0)
+        return ratio[up], above, ratio[down], below, always
 
     def _outside(self, level: NDArray[np.float64]) -> NDArray[Any]:
-        """The change of all sums if the bits are set for the ratio ``level``."""
+        """The sums over the outside bits if they are set for the ratio ``level``."""
         up, above, down, below, always = self._sorted
         return (
             above[np.searchsorted(up, level, side="right")]
@@ -71,23 +80,50 @@ class Adversary:
             + always
         )
 
-    def attack(self, sums: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """The extreme value for each row of ``sums`` (its outside bits all 0), and its sums."""
+    def attack(
+        self, inside: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any]]:
+        """For each row of ``inside`` (`settings_sums`): the extreme value, the ratio by which its
+        outside bits were set (`bits`), and its sums. NaN where the iteration did not end."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            level = self._numerator(sums) / sums[:, self.head]
-            changed = sums
+            start = inside + self.tables.zero[self.aside].sum(axis=0)
+            level = self._numerator(start) / start[:, self.head]
+            used, changed, ended = level, start, np.zeros(len(inside), dtype=bool)
             for _ in range(MAX_STEPS):
-                changed = sums + self._outside(level)
+                used = level
+                changed = inside + self._outside(used)
                 better = self._numerator(changed) / changed[:, self.head]
+                ended = better <= level  # False for what is not a number
                 if not (better > level).any():
                     break
                 level = np.fmax(better, level)
-        return self.sign * level, changed
+        return np.where(ended, self.sign * level, np.nan), used, changed
 
-    def bits(self, level: float) -> NDArray[np.bool_]:
-        """The outside bits for a value found by `attack`."""
-        top, bottom, _ = self._changes
-        return top > self.sign * level * bottom
+    def condition(self, inside: NDArray[Any]) -> NDArray[np.float64]:
+        """How many times larger the largest denominator of a row is than its least; ∞ if unknown.
+
+        The ratio that decides over a bit is known to rounding times the largest value, so a bit
+        may be set wrongly that adds this rounding of the largest denominator to the least one.
+        """
+        both = self.tables.zero[self.aside, self.head], self.tables.one[self.aside, self.head]
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            least = inside[:, self.head] + np.minimum(*both).sum()
+            found = (inside[:, self.head] + np.maximum(*both).sum()) / least
+        return np.where((least > 0) & np.isfinite(found), found, np.inf)
+
+    def bits(self, used: float) -> NDArray[np.bool_]:
+        """The outside bits that `attack` set for a ratio."""
+        top, bottom, ratio = self._ratios
+        stays = ~((bottom > 0) | (bottom < 0))
+        grown = (bottom > 0) & (ratio > used)
+        return grown | ((bottom < 0) & (ratio < used)) | (stays & (top > 0))
+
+
+def _before(rows: NDArray[Any]) -> NDArray[Any]:
+    """Sums of the first 0, 1, …, n rows."""
+    out = np.zeros((len(rows) + 1, rows.shape[1]))
+    np.cumsum(rows, axis=0, out=out[1:])
+    return out
 
 
 def adversaries(tables: Tables, indices: tuple[int, ...]) -> list[tuple[int, Adversary]]:
@@ -106,9 +142,11 @@ def adversaries(tables: Tables, indices: tuple[int, ...]) -> list[tuple[int, Adv
 def settings_sums(
     tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
 ) -> NDArray[Any]:
-    """Sums for each setting of the bits in I, all other bits 0."""
-    changes = tables.difference[list(indices)]
-    return tables.base + settings.astype(changes.dtype) @ changes
+    """Sums over [CLS] and the bits in I for each setting of them, without the other positions."""
+    ones = settings.astype(tables.zero.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        chosen = ones @ tables.one[list(indices)] + (1 - ones) @ tables.zero[list(indices)]
+        return tables.cls + chosen
 
 
 def feature_ranges(
@@ -117,13 +155,27 @@ def feature_ranges(
     """Least and largest value of each feature over ALL outside bits, shape (settings, features).
 
     Exact where one head writes a feature; where several do, their ranges are added, which can
-    only be wider.
+    only be wider. NaN where float64 cannot tell (`Adversary.condition`).
     """
-    sums = settings_sums(tables, indices, settings)
-    low = np.zeros((len(settings), tables.output.shape[2]))
-    high = low.copy()
-    for feature, adversary in adversaries(tables, indices):
-        value, _ = adversary.attack(sums)
-        target = high if adversary.sign > 0 else low
-        target[:, feature] += value
+    low, high, _ = known_ranges(tables, indices, settings)
     return low, high
+
+
+def known_ranges(
+    tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """The ranges, and by how much rounding may have moved their ends."""
+    low = np.zeros((len(settings), tables.output.shape[2]))
+    high, worst = low.copy(), 1.0
+    if tables.wide is not None:
+        return low * np.nan, high * np.nan, np.inf
+    inside = settings_sums(tables, indices, settings)
+    for feature, adversary in adversaries(tables, indices):
+        value, _, _ = adversary.attack(inside)
+        condition = adversary.condition(inside)
+        worst = max(worst, float(condition.max(initial=1.0)))
+        target = high if adversary.sign > 0 else low
+        target[:, feature] += np.where(condition <= MOST_CONDITION, value, np.nan)
+    steps = 4.0 * (len(tables.zero) + 16) * tables.n_heads
+    rounding = steps * float(np.finfo(tables.zero.dtype).eps) * tables.largest * worst
+    return low, high, rounding

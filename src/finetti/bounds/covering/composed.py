@@ -99,7 +99,7 @@ class ComposedGap(Bound):
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """The gap: what each matrix adds to the complexity, and the confidence."""
-        require_bounded_loss(self, sample, "none: every bound of this room needs one.")
+        require_bounded_loss(self, sample)
         if self.form == "printed":
             return self._printed(sample)
         composition = self.functions.composition(sample, "derived")

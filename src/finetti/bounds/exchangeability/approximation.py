@@ -14,18 +14,24 @@ from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 
+_ROUNDING = 1e-8  # relative: what float64 weights leave outside a range they are in
+
 
 def transfer_matrix(downstream: Any, pretrained: Any) -> np.ndarray:
     """B = W_DS^⊤(W_SSL W_SSL^⊤)⁻¹W_SSL, with B W_SSL^⊤ = W_DS^⊤              (6.10), zhang2022
 
     Args:
         downstream: W_DS, shape (d, d_y).
-        pretrained: W_SSL, shape (d, d'). If W_SSL W_SSL^⊤ is singular, its pseudo-inverse; then the
-            identity needs the columns of W_DS in the range of W_SSL.
+        pretrained: W_SSL, shape (d, d'). If W_SSL W_SSL^⊤ is singular, its pseudo-inverse; columns
+            of W_DS outside the range of W_SSL are refused, since no B gives the identity then.
 
     >>> transfer_matrix(np.eye(2)[:, :1], 2 * np.eye(2))
     array([[0.5, 0. ]])
-    """
+    >>> transfer_matrix(np.eye(2)[:, :1], np.eye(2)[:, 1:])
+    Traceback (most recent call last):
+        ...
+    finetti.core.errors.InputError: The `downstream` argument of transfer_matrix must be in the range of `pretrained`, as (6.10) asks. Got a matrix of which 100 % of the norm is outside instead. Pretrain on more outputs, or take the part inside and add the rest to latent_error.
+    """  # noqa: E501
     owner = "transfer_matrix"
     target, source = (np.asarray(each, dtype=np.float64) for each in (downstream, pretrained))
     for name, array in (("downstream", target), ("pretrained", source)):
@@ -35,7 +41,20 @@ def transfer_matrix(downstream: Any, pretrained: Any) -> np.ndarray:
     if len(target) != len(source):
         requirement = f"a matrix with {len(target)} rows, as downstream has"
         raise bad_argument("pretrained", owner, requirement, f"shape {source.shape}")
-    return target.T @ np.linalg.pinv(source).T
+    left, singular, right = np.linalg.svd(source, full_matrices=False)
+    kept = singular > max(source.shape) * np.finfo(np.float64).eps * singular[0]
+    left, singular, right = left[:, kept], singular[kept], right[kept]
+    inside = left.T @ target
+    outside, whole = np.linalg.norm(target - left @ inside), np.linalg.norm(target)
+    if outside > _ROUNDING * whole:
+        raise bad_argument(
+            "downstream",
+            owner,
+            "in the range of `pretrained`, as (6.10) asks",
+            f"a matrix of which {100 * outside / whole:.3g} % of the norm is outside",
+            "Pretrain on more outputs, or take the part inside and add the rest to latent_error.",
+        )
+    return (inside / singular[:, None]).T @ right
 
 
 def condition_number(downstream: Any, pretrained: Any) -> float:

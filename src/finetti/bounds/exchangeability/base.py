@@ -75,6 +75,11 @@ class NetworkBound(Bound):
         return Rule.of(self.network, self.form, self.sharp)
 
     @property
+    def rule_per_head(self) -> Rule:
+        """The same head by head, as Lemmas C.11 to C.13 state it; (C.5) sums norms only later."""
+        return replace(self.rule, sharp=True)
+
+    @property
     def n_dimensions(self) -> int:
         """(4 + H)D²T, or the number of parameters if that is larger (erratum 9) or if sharp."""
         network = self.network
@@ -104,9 +109,12 @@ class NetworkBound(Bound):
                 "parameter-count, which is linear in the table; or fix the table.",
             )
         if self.network.normalization != "none":
+            nearest = "parameter-count-gap, with `lipschitz` and `output_range` of your own."
+            if self.network.normalization == "ball":
+                nearest = "S-thm-A.17, which projects tokens onto a ball."
             raise self.refuse(
                 f"layers without normalization, and this network has {self.network.normalization}",
-                "S-thm-A.17, which projects tokens onto a ball.",
+                nearest,
             )
 
 

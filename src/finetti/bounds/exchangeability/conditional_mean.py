@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import check_norm, check_positive, log_of
+from finetti.bounds.checks import check_norm, check_positive, log_of, text_of
 from finetti.bounds.inversion import smallest_count
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import Settings
@@ -31,21 +31,34 @@ def effective_dimension(gram: Any, ridge: float) -> float:
         raise bad_argument("gram", owner, "a square matrix", f"shape {matrix.shape}")
     check_finite(matrix, "gram", owner)
     check_positive(ridge, "ridge", owner)
-    spectrum = np.maximum(np.linalg.eigvalsh((matrix + matrix.T) / 2), 0.0)
+    spectrum = np.linalg.eigvalsh((matrix + matrix.T) / 2)
+    if spectrum[0] < -1e-8 * abs(spectrum).max():
+        got = f"the eigenvalue {spectrum[0]:.4g}"
+        raise bad_argument("gram", owner, "positive semi-definite, as a Gram matrix is", got)
+    spectrum = np.maximum(spectrum, 0.0)  # rounding
     return float(np.sum(spectrum / (spectrum + len(matrix) * ridge)))
 
 
 def log_deviation(
     ridge: float, dimension: float, log_length: float, delta: float, form: Form = "derived"
 ) -> tuple[float, float]:
-    """The parts of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ), as logarithms
+    """The two summands of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ), as logarithms.
 
     For K ≤ 1 and ‖v‖ ≤ 1: (B.8) and (B.9) with the constant 1 and half of δ each, and (B.5) with
-    its second term. Printed: λ^{−1/2}(…) log(2/δ), times an unknown constant. (B.10), zhang2022.
+    its second term. Printed: λ^{−1/2}(…) log(2/δ), times an unknown constant.
 
-    >>> parts = log_deviation(0.25, 4.0, math.log(1600.0), 4 / math.e)     # 4/200 and 4/10
+    Args:
+        ridge: λ.
+        dimension: Γ(λ).
+        log_length: log L.
+        delta: δ, the probability of failure.
+        form: derived or printed.
+
+    >>> parts = log_deviation(0.25, 4.0, math.log(1600.0), 4 / math.e**2)  # 2·4/200 and 2·4/10
     >>> [round(math.exp(part), 9) for part in parts]
-    [0.02, 0.4]
+    [0.04, 0.8]
+
+    Reference: (B.10), zhang2022.
     """
     log_scaled = math.log(ridge) + log_length
     front, events = math.log(2 + ridge**-0.5), 4.0
@@ -88,8 +101,12 @@ class ConditionalMeanBound(Bound):
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise UnsupportedError(
             f"{self.name} falls with the context length, not with the number of sequences. Use "
-            "`tokens_needed`."
+            "`tokens_needed`, or --solve tokens."
         )
+
+    def log_floor(self) -> float:
+        """The log of what is left at any context length: nothing, unless the ridge has a bias."""
+        return -math.inf
 
     def tokens_needed(self, error: float, sample: Sample) -> BoundValue:
         """The smallest context length L at which the error is at most ``error``."""
@@ -98,10 +115,10 @@ class ConditionalMeanBound(Bound):
                 f"{self.name} ({self.form}) is a scaling quantity. Take form='derived'."
             )
         log_error = math.log(check_positive(error, "error", "tokens_needed"))
-        floor = self.evaluate(replace(sample, context_length=10**300)).log_value
+        floor = self.log_floor()
         if floor > log_error:
             raise InputError(
-                f"The bias of the ridge alone is {math.exp(floor):.3g}, and no number of tokens "
+                f"The bias of the ridge alone is {text_of(floor)}, and no number of tokens "
                 "removes it. Ask for a larger error, or take a smaller ridge."
             )
         length = smallest_count(
@@ -208,9 +225,13 @@ class RidgeBias(ConditionalMeanBound):
         super().__post_init__()
         check_norm(self.source_norm, "source_norm", type(self).__name__)
 
+    def log_floor(self) -> float:
+        """The log of the bias."""
+        return log_bias(self.ridge, self.source_norm, self.form)
+
     def evaluate(self, sample: Sample) -> BoundValue:
         """The same at every sample."""
-        return self.value(sample, log_bias(self.ridge, self.source_norm, self.form))
+        return self.value(sample, self.log_floor())
 
 
 @dataclass(frozen=True)
@@ -243,9 +264,13 @@ class ConditionalMeanError(DeviationBound):
         super().__post_init__()
         check_norm(self.source_norm, "source_norm", type(self).__name__)
 
+    def log_floor(self) -> float:
+        """The log of the bias."""
+        return log_bias(self.ridge, self.source_norm, self.form)
+
     def evaluate(self, sample: Sample) -> BoundValue:
         """For all queries at once."""
-        bias = log_bias(self.ridge, self.source_norm, self.form)
+        bias = self.log_floor()
         deviation = self.deviation(sample)
         if self.form == "printed":
             log_rate = math.log(-math.log(sample.delta)) - sample.log_context / 2

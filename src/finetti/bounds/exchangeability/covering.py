@@ -59,8 +59,8 @@ class MatrixCovering(Bound):
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "MatrixCovering"
-        check_count(self.rows, "rows", owner)
-        check_count(self.columns, "columns", owner)
+        for name in ("rows", "columns"):
+            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
         check_norm(self.mixed_norm, "mixed_norm", owner)
         check_positive(self.resolution, "resolution", owner)
 
@@ -139,8 +139,9 @@ class FeedForwardCovering(CoveringBound):
 class HeadsCovering(CoveringBound):
     """log N ≤ (2 + H)D² log(1 + 2R·R^mha/ε) for the first layer's heads, R = ``input_norm``
 
-    R^mha = R^v + cω^vω^{qk}R^{qk}R². Printed: without ω^v (erratum 5). The dimensions are at least
-    H(2dd_p + d²), which (2 + H)D² is only if d_pH ≤ D (erratum 9), and equal to it if sharp.
+    R^mha = ΣR^v + cR²Σω^v(ω^q + ω^k)(R^q + R^k) over the heads. Printed: without ω^v (erratum 5).
+    The dimensions are at least H(2dd_p + d²), which (2 + H)D² is only if d_pH ≤ D (erratum 9), and
+    equal to it if sharp.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(dimension=2, hidden_dimension=2, bandwidth=4.0)
@@ -162,7 +163,7 @@ class HeadsCovering(CoveringBound):
         self.check_network()
         network, layer = self.network, self.network.layers[0]
         d, n_heads, radius = network.dimension, len(layer.heads), Positive.of(sample.input_norm)
-        heads = heads_link(layer, radius, self.rule)
+        heads = heads_link(layer, radius, self.rule_per_head)
         exact = n_heads * (2 * d * network.head_dimension + d * d)
         printed = (2 + n_heads) * network.largest_dimension**2
         count = exact if self.sharp else printed if self.form == "printed" else max(printed, exact)

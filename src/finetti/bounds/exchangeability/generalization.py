@@ -55,9 +55,7 @@ class ComplexityBound(NetworkBound):
         covering number of the network at resolution bε/Λ. What √log(1 + 2S) adds is shared between
         the matrices like S itself, which is how log S moves with each of them.
         """
-        require_bounded_loss(
-            self, sample, "R-thm-risk, which asks for a Lipschitz loss with ℓ(0, y) ≤ 1 only."
-        )
+        require_bounded_loss(self, sample)
         log_size, parts = self.log_deviation(sample)
         log_bound = math.log(sample.loss_bound)
         log_ratio = LOG_2 + log_size + log_of(sample.loss_lipschitz) - log_bound
@@ -143,12 +141,12 @@ class TransformerRisk(ComplexityBound):
     """
 
     name: ClassVar[str] = "E-thm-C.4-constants"
-    title: ClassVar[str] = "excess risk of the full Transformer, with constants"
+    title: ClassVar[str] = "generalization error of the full Transformer, with constants"
     statement: ClassVar[str] = (
         "E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))), R̂ of Lemma C.7"
     )
     citation: ClassVar[str] = "Theorem C.4, zhang2022"
-    quantity: ClassVar[str] = "excess risk"
+    quantity: ClassVar[str] = "generalization error"
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """With probability 1 − δ."""

@@ -18,7 +18,8 @@ from finetti.core.logspace import log_subtract
 class HeadsTokenConstant(NetworkBound):
     """ρ = Σω^v + cR²Σ(ω^q + ω^k)²ω^v: how much the first layer's heads stretch a change of tokens
 
-    Printed: c = 1. Sums over the heads as in (C.11) unless sharp. R is the sample's ``input_norm``.
+    Printed: c = 1. R is the sample's ``input_norm``. The sums are over the heads; the chain of
+    layers (C.10) takes products of norms that are already summed, which is larger.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(8, n_heads=1)
@@ -40,7 +41,7 @@ class HeadsTokenConstant(NetworkBound):
         """At tokens as long as the sample's ``input_norm``."""
         self.check_network()
         radius = Positive.of(sample.input_norm)
-        link = heads_link(self.network.layers[0], radius, self.rule)
+        link = heads_link(self.network.layers[0], radius, self.rule_per_head)
         scores = log_subtract(link.constant.log, min(link.value_norm, link.constant).log)
         parts = (
             Term("values", 1, "W_v", link.value_norm.log),
@@ -91,7 +92,7 @@ class HeadsDeviation(MovedBound):
         """At tokens as long as the sample's ``input_norm``."""
         self.check_network()
         radius = Positive.of(sample.input_norm)
-        link = heads_link(self.network.layers[0], radius, self.rule)
+        link = heads_link(self.network.layers[0], radius, self.rule_per_head)
         moved = radius * self.change
         log_value, terms = summed(
             (

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from finetti.bounds.base import require_bounded_loss
 from finetti.bounds.checks import log_of
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.exchangeability.network import FullTransformer, LayerNorms
@@ -134,13 +135,14 @@ class TransformerRate(NetworkBound):
         "E_gen = O(D√(HT/n)·[T√log(2+γ) + √T√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
     )
     citation: ClassVar[str] = "Theorem C.4, zhang2022"
-    quantity: ClassVar[str] = "excess risk"
+    quantity: ClassVar[str] = "generalization error"
     derived_kind: ClassVar[Any] = "scaling"
     printed_kind: ClassVar[Any] = "scaling"
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """Up to a constant that does not depend on anything."""
         self.check_network()
+        require_bounded_loss(self, sample)
         network = self.network
         log_value, terms = log_rate(
             network.largest_dimension,

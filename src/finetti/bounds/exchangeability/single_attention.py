@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.base import Bound, norm_field, require_bounded_loss
 from finetti.bounds.checks import check_count, check_positive
 from finetti.bounds.exchangeability.base import Constants
 from finetti.bounds.exchangeability.generalization import AGGREGATION, RBF, TransformerRisk
@@ -104,7 +104,7 @@ class SingleBound(Bound):
     """
 
     paper: ClassVar[str] = "E"
-    quantity: ClassVar[str] = "excess risk"
+    quantity: ClassVar[str] = "generalization error"
     assumes: ClassVar[tuple[str, ...]] = (AGGREGATION, RBF)
 
     attention: SingleAttention
@@ -120,6 +120,13 @@ class SingleRate(SingleBound):
     """E_gen = O((D/√n)[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of L
 
     Printed: R for R², κ/ζ for κ/√ζ, and other κ and ζ (see `SingleAttention.scales`).
+
+    The value may fall when ``attention_norm`` grows at a fixed ``attention_size``, because κ does:
+    a property of the scaling form, as in `TransformerRate`. `SingleRisk` never falls.
+
+    It is Theorem C.4's rate where ω^q + ω^k = ω^v = ω, which is how the paper gets it. With the
+    three norms all ω, as Assumption 5.1 allows, ζ of Theorem C.4 is 4ω²; the factor belongs to the
+    constant that a scaling quantity leaves out, and `SingleRisk` keeps it.
 
     >>> import math
     >>> bound = SingleRate(SingleAttention(4, 2), form="printed")
@@ -146,6 +153,7 @@ class SingleRate(SingleBound):
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """Up to a constant that does not depend on anything."""
+        require_bounded_loss(self, sample)
         attention = self.attention
         log_value, terms = log_rate(
             max(attention.dimension, attention.head_dimension),
@@ -172,7 +180,7 @@ class SingleRisk(SingleBound):
     """
 
     name: ClassVar[str] = "E-thm-5.3-constants"
-    title: ClassVar[str] = "excess risk of a single attention, with constants"
+    title: ClassVar[str] = "generalization error of a single attention, with constants"
     statement: ClassVar[str] = "E_gen ≤ Theorem C.4 with constants, at H = T = 1 without skips"
     citation: ClassVar[str] = "Theorem 5.3, zhang2022"
 
@@ -187,5 +195,6 @@ class SingleRisk(SingleBound):
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """With probability 1 − δ."""
+        require_bounded_loss(self, sample)
         route = TransformerRisk(self.attention.as_network(), self.constants).evaluate(sample)
         return self.value(sample, route.log_value, route.terms, notes=route.notes)

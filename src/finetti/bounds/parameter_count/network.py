@@ -16,6 +16,7 @@ from finetti.bounds.settings import Settings
 from finetti.bounds.sparse_variables.transformer import layers_class
 from finetti.bounds.sparse_variables.transformer_class import LayerNorms, TransformerClass
 from finetti.bounds.value import BoundValue, Term
+from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_sum
 
 
@@ -46,7 +47,11 @@ class ParameterCount(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self.n_heads, "n_heads", type(self).__name__)
+        n_heads = check_count(self.n_heads, "n_heads", type(self).__name__)
+        object.__setattr__(self, "n_heads", n_heads)
+        if self.functions.positions == "trained" and not self.functions.position_norm:
+            requirement = "the length of the longest trained position, > 0"
+            raise bad_argument("position_norm", self.name, requirement, 0)
         for name in ("lipschitz", "output_range"):
             if getattr(self, name) is not None:
                 check_norm(getattr(self, name), name, type(self).__name__)
@@ -179,7 +184,7 @@ class ParameterCountGap(ParameterCount):
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """The gap: complexity and confidence."""
-        require_bounded_loss(self, sample, "none: every bound of this room needs one.")
+        require_bounded_loss(self, sample)
         log_size = self.log_lipschitz(sample) + self.log_radius(sample)
         log_count = log_of(self.n_parameters(sample))
         given = self.output_range

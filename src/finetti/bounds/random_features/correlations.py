@@ -6,18 +6,18 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import check_norm, check_positive, log_of
+from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
 from finetti.bounds.random_features.norms import UNIT, attention_terms
 from finetti.bounds.random_features.reading import read_coefficients
 from finetti.bounds.random_features.series import check_degree
-from finetti.bounds.random_features.targets import Target
+from finetti.bounds.random_features.targets import Target, check_coefficients
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import Settings
 from finetti.bounds.value import BoundValue, Term, summed
-from finetti.core.errors import bad_argument
 
 
 @lru_cache(maxsize=1024)
@@ -33,21 +33,33 @@ def log_hermite_norm(coefficients: tuple[float, ...], terms: int) -> tuple[float
     >>> round(math.exp(log_norm) / (2 * math.pi), 6)  # 6.25·6·64/4 + 0.25·120·1024/6
     5720.0
     """
-    a = np.asarray(coefficients, dtype=np.float64)
-    exponential = np.zeros(2 * terms + 1)
-    orders = np.arange(terms + 1)
-    exponential[::2] = np.exp(-orders * math.log(2) - special.gammaln(orders + 1))
-    g = math.sqrt(2 * math.pi) * np.convolve(a, exponential)
+    logs, signs = _log_cut_series(coefficients, terms)
     found = []
-    for m in range(len(g)):
+    for m in range(len(logs)):
         # t^n = Σ_k n!/(2^k k! (n − 2k)!) He_{n−2k}
-        k = np.arange((len(g) - 1 - m) // 2 + 1)
+        k = np.arange((len(logs) - 1 - m) // 2 + 1)
         n = m + 2 * k
         factors = special.gammaln(n + 1) - k * math.log(2) - special.gammaln(k + 1)
-        log_abs = special.logsumexp(factors - math.lgamma(m + 1), b=g[n], return_sign=True)[0]
+        factors = factors - math.lgamma(m + 1) + logs[n]
+        log_abs = special.logsumexp(factors, b=signs[n], return_sign=True)[0]
         cost = math.lgamma(m + 3) + (m + 2) * math.log(4) - math.log(m + 3)
         found.append(Term(f"He_{m}", log_value=2 * float(log_abs) + cost))
     return summed(found)
+
+
+def _log_cut_series(
+    coefficients: tuple[float, ...], terms: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """log |g_n| and the signs of √(2π) F(t) Σ_{j ≤ L} t^{2j}/(2^j j!) = Σ g_n t^n, at any L."""
+    orders = np.arange(terms + 1)
+    size = len(coefficients) + 2 * terms
+    rows = np.full((len(coefficients), size), -math.inf)
+    for k, a in enumerate(coefficients):
+        exponential = -orders * math.log(2) - special.gammaln(orders + 1)
+        rows[k, k : k + 2 * terms + 1 : 2] = log_of(abs(a)) + exponential
+    signs = np.sign(np.asarray(coefficients, dtype=np.float64))[:, None]
+    logs, found = special.logsumexp(rows, axis=0, b=signs, return_sign=True)
+    return logs + math.log(2 * math.pi) / 2, found
 
 
 def truncation_error(terms: int, radius: float = 1.0, form: str = "derived") -> float:
@@ -93,10 +105,7 @@ class CorrelationTarget:
 
     def __post_init__(self) -> None:
         owner = "CorrelationTarget"
-        object.__setattr__(self, "coefficients", tuple(float(a) for a in self.coefficients))
-        if not any(self.coefficients) or not all(map(math.isfinite, self.coefficients)):
-            requirement = "finite numbers, not all 0"
-            raise bad_argument("coefficients", owner, requirement, self.coefficients)
+        object.__setattr__(self, "coefficients", check_coefficients(self.coefficients, owner))
         check_norm(self.target_norm, "target_norm", owner)
         check_positive(self.mean_norm, "mean_norm", owner)
 
@@ -133,7 +142,8 @@ class BiasedBound(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_degree(self.terms, "terms", type(self).__name__, least=1)
+        terms = check_degree(self.terms, "terms", type(self).__name__, least=1)
+        object.__setattr__(self, "terms", terms)
 
     @classmethod
     def _read(cls, settings: Settings) -> dict[str, Any]:
@@ -202,6 +212,11 @@ class BiasedAdvantage(BiasedBound):
     derived_kind: ClassVar[Any] = "scaling"
 
     dimension: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        dimension = check_count(self.dimension, "dimension", "BiasedAdvantage")
+        object.__setattr__(self, "dimension", dimension)
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "BiasedAdvantage":

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from scipy import optimize
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import check_positive, log_of
+from finetti.bounds.checks import check_positive, log_of, text_of
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.random_features.norms import UNIT
 from finetti.bounds.sample import Sample
@@ -36,6 +36,11 @@ def log_rates(dimension: int, n_heads: int, sample: Sample) -> tuple[float, floa
     return samples / 2, (heads - math.log(sample.delta) - log_heads) / 2
 
 
+def _log_least_heads(delta: float) -> float:
+    """log of the smallest M > 1/δ, for any δ."""
+    return math.log(math.floor(1 / delta) + 1) if delta > 1e-9 else 1e-9 - math.log(delta)
+
+
 @dataclass(frozen=True)
 class HeadsBound(Bound):
     """A risk with M heads: falls with n until the heads' part is left, and with M likewise."""
@@ -59,7 +64,8 @@ class HeadsBound(Bound):
         dimension, n_heads = self.sizes
         if math.log(n_heads) + math.log(sample.delta) <= 1e-12:
             raise InputError(
-                f"{self.name} assumes M > 1/δ = {1 / sample.delta:g} heads. Got {n_heads}. Take "
+                f"{self.name} assumes M > 1/δ = {text_of(-math.log(sample.delta))} heads. Got "
+                f"{n_heads}. Take "
                 "more heads or a larger δ."
             )
         if sample.n_samples <= math.log(dimension * n_heads):
@@ -75,7 +81,8 @@ class HeadsBound(Bound):
         floor = self.evaluate(replace(sample, n_samples=10**250)).log_value
         if floor > log_gap:
             raise InputError(
-                f"With {n_heads} heads the bound stays above {math.exp(floor - log_gap) * gap:.3g} "
+                f"With {text_of(math.log(n_heads))} heads the bound stays above "
+                f"{text_of(floor - log_gap + math.log(gap))} "
                 "for any number of samples. Take more heads (`heads_needed`), or a larger gap."
             )
         n = smallest_count(
@@ -86,31 +93,42 @@ class HeadsBound(Bound):
         )
         return self._found(n, "samples", gap, sample)
 
-    def heads_needed(self, gap: float, sample: Sample, constant: float | None = None) -> BoundValue:
+    def heads_needed(
+        self,
+        gap: float,
+        sample: Sample,
+        constant: float | None = None,
+        *,
+        delta: float | None = None,
+    ) -> BoundValue:
         """The smallest M at which ``constant`` times the bound is at most ``gap``.
+
+        ``delta`` replaces that of the sample.
 
         More heads cost a logarithm in the samples' part, so there is a best M; if the bound is too
         large even there, more samples are needed, and the error says so.
         """
+        sample = sample if delta is None else replace(sample, delta=delta)
         log_gap = self._log_target(gap, constant)
         dimension, _ = self.sizes
-        low = math.log(math.floor(1 / sample.delta) + 1)
+        low = _log_least_heads(sample.delta)
 
         def log_value(log_heads: float) -> float:
             return self.with_heads(whole_exp(log_heads)).evaluate(sample).log_value
 
-        # Beyond, n ≤ log(dM); and e^600 heads are enough for anybody.
-        high = min(float(sample.n_samples) - math.log(dimension), 600.0) - 1e-6
+        # Beyond, n ≤ log(dM); and e^600 times the least is enough for anybody.
+        high = min(min(sample.n_samples, 10**6) - math.log(dimension), low + 600.0) - 1e-6
         if high <= low:
             raise InputError(
-                f"{self.name} assumes n > log(dM) samples, which {sample.n_samples} are not for "
+                f"{self.name} assumes n > log(dM) samples, and {sample.n_samples} are not for "
                 "any M > 1/δ. Take more samples."
             )
         best: Any = optimize.minimize_scalar(log_value, bounds=(low, high), method="bounded")
         if best.fun > log_gap:
             raise InputError(
                 f"Even with the best number of heads the bound is "
-                f"{math.exp(best.fun - log_gap) * gap:.3g}. Take more samples, or a larger gap."
+                f"{text_of(best.fun - log_gap + math.log(gap))}. Take more samples, or a larger "
+                "gap."
             )
         ceiling, least = whole_exp(best.x), whole_exp(low)
         m = smallest_count(

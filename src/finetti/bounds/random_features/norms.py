@@ -57,11 +57,15 @@ def network_terms(target: Target, context_length: int) -> tuple[float, tuple[Ter
 
 
 def _summed(target: Target, part: Any) -> tuple[float, tuple[Term, ...]]:
-    scale = 2 * log_of(target.scale)
-    return summed(
-        Term(f"degree ({each.query_degree}, {each.key_degree})", log_value=scale + part(each))
-        for each in target.components
-    )
+    scale, vector = (2 * log_of(each or 0.0) for each in (target.scale, target.vector_scale))
+
+    def named(each: Component) -> Term:
+        # The empty product is 1, also of a vector of length 0.
+        longer = each.vector_degree * vector if each.vector_degree else 0.0
+        name = f"degree ({each.query_degree}, {each.key_degree})"
+        return Term(name, log_value=scale + longer + part(each))
+
+    return summed(map(named, target.components))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """Targets and random-feature classes from settings given by name."""
 
-from typing import Any
-
-from finetti.bounds.random_features.targets import Target
+from finetti.bounds.random_features.targets import Target, check_coefficients
 from finetti.bounds.settings import Settings
 from finetti.core.errors import bad_argument
 
@@ -50,8 +48,4 @@ def read_target(settings: Settings) -> Target:
 
 def read_coefficients(settings: Settings) -> tuple[float, ...]:
     """The list ``coefficients``, a_0, a_1, …; F(t) = t if there is none."""
-    given: Any = settings.value("coefficients", (0.0, 1.0))
-    numbers = isinstance(given, list | tuple) and all(isinstance(a, int | float) for a in given)
-    if not numbers or not any(given):
-        raise bad_argument("coefficients", "the norms", "a list of numbers, not all 0", given)
-    return tuple(float(a) for a in given)
+    return check_coefficients(settings.value("coefficients", (0.0, 1.0)), "the norms")

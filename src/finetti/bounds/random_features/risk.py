@@ -85,6 +85,11 @@ class RandomFeatureClass:
             )
         array = np.asarray(values, dtype=np.float64)
         n_heads, width = array.shape[:2]
+        if not array.any():
+            raise InputError(
+                "All values of this module are zero, as they are before training, and a class of "
+                "norm 0 holds nothing else. Train it first, or give `squared_norm` or a target."
+            )
         return cls(width - 1, n_heads, squared_norm=float(n_heads * np.sum(array**2)))
 
 
@@ -185,8 +190,8 @@ class BiasedRisk(HeadsBound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self.dimension, "dimension", "BiasedRisk")
-        check_count(self.n_heads, "n_heads", "BiasedRisk")
+        for name in ("dimension", "n_heads"):
+            object.__setattr__(self, name, check_count(getattr(self, name), name, "BiasedRisk"))
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "BiasedRisk":

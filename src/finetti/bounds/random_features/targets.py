@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import check_norm, log_of
+from finetti.bounds.checks import as_real, check_norm, log_of
 from finetti.bounds.random_features.series import check_degree
 from finetti.bounds.random_features.tensors import squared_norms
+from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.logspace import log_add, log_binomial
 
@@ -23,12 +24,22 @@ class Component:
         query_degree, key_degree: r and s.
         log_square: log ‖f_rs‖², as it is written down.
         log_symmetric: log ‖Sym f_rs‖², symmetrized over the slots of the query and of the key.
+        vector_degree: how often the vector b of the target is a factor of f_rs.
     """
 
     query_degree: int
     key_degree: int
     log_square: float
     log_symmetric: float
+    vector_degree: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("query_degree", "key_degree", "vector_degree"):
+            object.__setattr__(self, name, check_degree(getattr(self, name), name, "Component"))
+        for name in ("log_square", "log_symmetric"):
+            requirement = "a logarithm: a number below ∞"
+            if not as_real(getattr(self, name), name, "Component", requirement) < math.inf:
+                raise bad_argument(name, "Component", requirement, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class Target:
     Args:
         components: one `Component` per (r, s).
         scale: multiplies all of them.
+        vector_scale: multiplies the vector b of a target that has one, so that `sensitivity` tells
+            what a longer b does; None where there is none.
 
     >>> square = Target.key_power(2, norm=3.0)
     >>> round(math.exp(square.components[0].log_square), 9)
@@ -46,6 +59,7 @@ class Target:
 
     components: tuple[Component, ...]
     scale: float = norm_field(1.0)
+    vector_scale: float | None = norm_field(None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", tuple(self.components))
@@ -54,6 +68,10 @@ class Target:
             requirement = "at least one component, and one per pair of degrees"
             raise bad_argument("components", "Target", requirement, degrees)
         check_norm(self.scale, "scale", "Target")
+        if self.vector_scale is None and any(each.vector_degree for each in self.components):
+            object.__setattr__(self, "vector_scale", 1.0)
+        if self.vector_scale is not None:
+            check_norm(self.vector_scale, "vector_scale", "Target")
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[tuple[int, int], Any]) -> "Target":
@@ -79,13 +97,13 @@ class Target:
     def query_power(cls, degree: int, norm: float = 1.0) -> "Target":
         """⟨b, x₀⟩^p with ‖b‖ = ``norm``."""
         p = check_degree(degree, "degree", "Target.query_power")
-        return cls((_component(p, 0, 2 * p * log_of(norm)),))
+        return cls((_component(p, 0, _log_power(norm, p, "Target.query_power"), p),))
 
     @classmethod
     def key_power(cls, degree: int, norm: float = 1.0) -> "Target":
         """(1/N) Σ_i ⟨b, x_i⟩^p with ‖b‖ = ``norm``; its norm is free of N and d."""
         p = check_degree(degree, "degree", "Target.key_power")
-        return cls((_component(0, p, 2 * p * log_of(norm)),))
+        return cls((_component(0, p, _log_power(norm, p, "Target.key_power"), p),))
 
     @classmethod
     def correlation_power(
@@ -101,7 +119,12 @@ class Target:
         p = check_degree(degree, "degree", "Target.correlation_power")
         if dimension is not None:
             return cls((_identity_component(p, 0, dimension, 0.0),))
-        singular = np.linalg.svd(np.asarray(matrix, dtype=np.float64), compute_uv=False)
+        array = np.asarray(matrix, dtype=np.float64)
+        if array.ndim != 2 or not array.size:
+            owner = "Target.correlation_power"
+            raise bad_argument("matrix", owner, "a matrix (d, d)", f"shape {array.shape}")
+        check_finite(array, "matrix", "Target.correlation_power")
+        singular = np.linalg.svd(array, compute_uv=False)
         logs = [2 * log_of(float(each)) for each in singular]
         square = p * float(np.logaddexp.reduce(logs))
         return cls((Component(p, p, square, log_complete_symmetric(p, logs)),))
@@ -117,16 +140,18 @@ class Target:
         owner = "Target.correlation_times_power"
         q = check_degree(correlation_degree, "correlation_degree", owner)
         p = check_degree(key_degree, "key_degree", owner)
-        return cls((_identity_component(q, p, dimension, 2 * p * log_of(norm)),))
+        return cls((_identity_component(q, p, dimension, _log_power(norm, p, owner), p),))
 
     @classmethod
     def correlation_series(
         cls, coefficients: Sequence[float], dimension: int, norm: float = 1.0
     ) -> "Target":
         """(1/N) Σ_i F(⟨x₀, x_i⟩)⟨β, x_i⟩ with F(t) = Σ_k a_k t^k and ‖β‖ = ``norm``."""
+        owner = "Target.correlation_series"
+        log_vector = _log_power(norm, 1, owner)
         parts = [
-            _identity_component(k, 1, dimension, 2 * (log_of(abs(float(a))) + log_of(norm)))
-            for k, a in enumerate(coefficients)
+            _identity_component(k, 1, dimension, 2 * log_of(abs(a)) + log_vector, 1)
+            for k, a in enumerate(check_coefficients(coefficients, owner))
             if a
         ]
         return cls(tuple(parts))
@@ -142,12 +167,14 @@ class Target:
             matrix_norm: ‖S‖_F.
             key_norms: ‖g_s‖.
         """
-        log_matrix = log_of(check_norm(matrix_norm, "matrix_norm", "Target.product"))
+        owner = "Target.product"
+        log_matrix = log_of(check_norm(matrix_norm, "matrix_norm", owner))
+        key_norms = [check_norm(norm, "key_norms", owner) for norm in key_norms]
         parts = []
-        for r, a in enumerate(coefficients):
+        for r, a in enumerate(check_coefficients(coefficients, owner)):
             for s, norm in enumerate(key_norms):
                 if a and norm:
-                    log_norm = log_of(abs(float(a))) + r * log_matrix + log_of(norm)
+                    log_norm = log_of(abs(a)) + (r * log_matrix if r else 0.0) + log_of(norm)
                     parts.append(_component(r, r + s, 2 * log_norm))
         return cls(tuple(parts))
 
@@ -166,14 +193,31 @@ def log_complete_symmetric(degree: int, logs: Sequence[float]) -> float:
     return float(found[degree])
 
 
-def _component(r: int, s: int, log_square: float) -> Component:
-    r, s = check_degree(r, "query_degree", "Target"), check_degree(s, "key_degree", "Target")
-    log_square = 0.0 if math.isnan(log_square) else log_square  # 0·log 0: the empty product
-    return Component(r, s, log_square, log_square)
+def check_coefficients(coefficients: Any, owner: str) -> tuple[float, ...]:
+    """a_0, a_1, … as floats: finite, and not all of them 0."""
+    requirement = "a list of finite numbers, not all 0"
+    if not isinstance(coefficients, list | tuple | np.ndarray):
+        raise bad_argument("coefficients", owner, requirement, repr(coefficients))
+    numbers = tuple(as_real(a, "coefficients", owner, requirement) for a in coefficients)
+    if not any(numbers) or not all(map(math.isfinite, numbers)):
+        raise bad_argument("coefficients", owner, requirement, coefficients)
+    return numbers
 
 
-def _identity_component(q: int, p: int, dimension: int, log_factor: float) -> Component:
+def _log_power(norm: float, degree: int, owner: str) -> float:
+    """log ‖b‖^{2p}; the empty product is 1, also of b = 0."""
+    log_norm = log_of(check_norm(norm, "norm", owner))
+    return 2 * degree * log_norm if degree else 0.0
+
+
+def _component(r: int, s: int, log_square: float, vector_degree: int = 0) -> Component:
+    return Component(r, s, log_square, log_square, vector_degree)
+
+
+def _identity_component(
+    q: int, p: int, dimension: int, log_factor: float, vector_degree: int = 0
+) -> Component:
     d = check_degree(dimension, "dimension", "Target", least=1)
-    log_factor = 0.0 if math.isnan(log_factor) else log_factor
     symmetric = float(log_binomial(d + p + q - 1, min(q, d + p - 1)) - log_binomial(p + q, p))
-    return Component(q, p + q, q * math.log(d) + log_factor, symmetric + log_factor)
+    log_square = q * math.log(d) + log_factor
+    return Component(q, p + q, log_square, symmetric + log_factor, vector_degree)

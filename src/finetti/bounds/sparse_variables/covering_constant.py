@@ -49,7 +49,7 @@ class CoveringConstantGap(Bound):
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """The gap: complexity and confidence."""
-        require_bounded_loss(self, sample, "none: every bound of this room needs one.")
+        require_bounded_loss(self, sample)
         logs = (log_of(self.covering_constant), log_of(self.output_range), sample.log_samples)
         if self.form == "printed":
             return printed_gap(self, sample, *signed_dudley_printed(*logs))

@@ -134,7 +134,8 @@ class HeadClass(AttentionClass, HeadNorms):
         Args:
             weights: a `Head`, a `ProjectedLayer`, or a mapping with the arrays ``query_weights``,
                 ``key_weights`` (or ``score_matrix``), ``value_weights`` and, if there are any,
-                ``output_weights`` and ``activation_lipschitz``.
+                ``output_weights``, ``activation_lipschitz`` and ``norm_lipschitz``. Any other name
+                is refused. A head whose Norm is not softmax brings its own C_Norm.
             assumptions: the other fields, as ``readout_norm``.
 
         >>> import numpy as np
@@ -144,7 +145,8 @@ class HeadClass(AttentionClass, HeadNorms):
         (3, 2, 4.898979, 1.0)
         """
         found = measure.head(weights, cls.__name__)
-        return cls(**found.sizes, **found.norms, **assumptions)
+        own = {**found.sizes, **found.norms, **measure.norm_lipschitz([found])}
+        return cls(**{**own, **assumptions})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,4 +186,5 @@ class MultiHeadClass(AttentionClass):
         """
         found = measure.heads(weights, cls.__name__)
         norms = tuple(HeadNorms(**head.norms) for head in found)
-        return cls(heads=norms, **found[0].sizes, **assumptions)
+        own = {**found[0].sizes, **measure.norm_lipschitz(found)}
+        return cls(heads=norms, **{**own, **assumptions})

@@ -1,8 +1,9 @@
 """Theorem 4.2: the error of a head, shared between its scores and its values at its best."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import optimize
@@ -19,6 +20,14 @@ from finetti.bounds.sparse_variables.head_class import HeadClass
 from finetti.bounds.value import BoundValue, Kind, Term, summed
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
+
+_STARTS, _REACH = 8, 200
+_NO_STEPS = math.log(1e9)  # beyond, a step is smaller than rounding
+
+
+def _log_shares(logit: float) -> tuple[float, float]:
+    """log α and log(1 − α) for log(α/(1 − α))."""
+    return -float(np.logaddexp(0.0, -logit)), -float(np.logaddexp(0.0, logit))
 
 
 @dataclass(frozen=True)
@@ -62,8 +71,8 @@ class HeadSplit(Bound):
             advice = "S-cor-4.4 has the readout."
             raise bad_argument("functions", "HeadSplit", "without readout_norm", "one", advice)
 
-    def parts(self, log_share: float, log_rest: float, sample: Sample) -> tuple[float, float]:
-        """log log N of the scores at α and of the values at 1 − α, for log α and log(1 − α)."""
+    def _covers(self, sample: Sample) -> tuple[tuple[float, int, float], ...]:
+        """Scores and values: log norm, outputs, and the log of the resolution for all of ε."""
         head = self.functions
         token = log_of(head.token_norm(sample))
         query = token if head.query_norm is None else log_of(head.query_norm + head.position_norm)
@@ -72,10 +81,28 @@ class HeadSplit(Bound):
             constant = softmax_constant(self.form)
         log_resolution = math.log(self.resolution) - log_of(head.out_lipschitz)
         multiplier = log_of(constant) + log_of(head.value_norm) + token + query
-        covers = (
-            (log_of(head.score_row_norm), head.width, log_resolution - multiplier + log_share),
-            (log_of(head.value_column_norm), head.columns, log_resolution + log_rest),
+        return (
+            (log_of(head.score_row_norm), head.width, log_resolution - multiplier),
+            (log_of(head.value_column_norm), head.columns, log_resolution),
         )
+
+    def _log_ratios(self, sample: Sample) -> tuple[float, ...]:
+        """log a of ⌈a/α + 2⌉ for both covers, 4B_∞B_X√d₂/ε."""
+        token = log_of(self.functions.token_norm(sample))
+        return tuple(
+            math.log(4) + norm + token + math.log(outputs) / 2 - resolution
+            for norm, outputs, resolution in self._covers(sample)
+        )
+
+    def parts(self, log_share: float, log_rest: float, sample: Sample) -> tuple[float, float]:
+        """log log N of the scores at α and of the values at 1 − α, for log α and log(1 − α)."""
+        head = self.functions
+        token = log_of(head.token_norm(sample))
+        shares = log_share, log_rest
+        covers = [
+            (norm, outputs, resolution + share)
+            for (norm, outputs, resolution), share in zip(self._covers(sample), shares, strict=True)
+        ]
         if self.form == "printed":
             points = log_log_points(sample)
             return tuple(  # pyright: ignore[reportReturnType]
@@ -96,19 +123,47 @@ class HeadSplit(Bound):
         center = (score - value) * 2 / 3
 
         def total(logit: float) -> float:
-            shares = -np.logaddexp(0.0, -logit), -np.logaddexp(0.0, logit)
-            return float(log_add(*self.parts(*shares, sample)))
+            return float(log_add(*self.parts(*_log_shares(logit), sample)))
 
-        found = optimize.minimize_scalar(
+        found: Any = optimize.minimize_scalar(
             total, bounds=(center - 3, center + 3), method="bounded", options={"xatol": 1e-10}
         )
-        # The ceilings make small steps, between which the search may end a little above.
-        return min((center, float(found.x)), key=total)  # pyright: ignore[reportAttributeAccessIssue]
+        starts = [center, float(found.x), *self._steps(float(found.x), sample)]
+        best = sorted(starts, key=total)[:_STARTS]
+        for logit in tuple(best):
+            score, value = self.parts(*_log_shares(logit), sample)
+            if math.isinf(score) or math.isinf(value):  # log(mT) = 0: every share is as good
+                break
+            # Between two steps both covers are a number over the square of their share: Lemma A.8.
+            log_share, log_rest = _log_shares(logit)
+            best.append((score + 2 * log_share - value - 2 * log_rest) / 3)
+        return min(best, key=total)
+
+    def _steps(self, logit: float, sample: Sample) -> Iterator[float]:
+        """The shares near ``logit`` at which one of the ceilings falls by one.
+
+        The covers fall there, so that a minimum may sit on a step. ⌈a/α + 2⌉ has steps at α = a/j.
+        A step is worth 1/(j log N), being r of them away costs 3(r/j)²: √j are near enough.
+        """
+        if self.form == "printed":  # no ceilings
+            return
+        ratios = self._log_ratios(sample)
+        for side, (log_ratio, log_share) in enumerate(zip(ratios, _log_shares(logit), strict=True)):
+            if log_ratio - log_share > _NO_STEPS:
+                continue
+            here = math.exp(log_ratio - log_share)
+            reach = min(math.ceil(math.sqrt(here)) + 2, _REACH)
+            first = max(1, math.floor(here) - reach)
+            for j in range(first, math.ceil(here) + reach + 1):
+                at = log_ratio - math.log(j)
+                if at < -1e-12:
+                    moved = at - math.log(-math.expm1(at))
+                    yield moved if side == 0 else -moved
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """log N_∞ at the best α, and the two parts."""
         logit = self.best_share(sample)
-        shares = -float(np.logaddexp(0.0, -logit)), -float(np.logaddexp(0.0, logit))
+        shares = _log_shares(logit)
         score, value = self.parts(*shares, sample)
         terms = (
             Term("log covering number", None, "W_QK", score),

@@ -98,7 +98,8 @@ class MatrixCovering(LinearCovering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self.outputs, "outputs", type(self).__name__)
+        outputs = check_count(self.outputs, "outputs", type(self).__name__)
+        object.__setattr__(self, "outputs", outputs)
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """log N_∞."""
@@ -151,9 +152,11 @@ class RefinedMatrixCovering(LinearCovering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self.outputs, "outputs", type(self).__name__)
+        outputs = check_count(self.outputs, "outputs", type(self).__name__)
+        object.__setattr__(self, "outputs", outputs)
         if self.budget is not None:
-            check_count(self.budget, "budget", type(self).__name__)
+            budget = check_count(self.budget, "budget", type(self).__name__)
+            object.__setattr__(self, "budget", budget)
             if self.budget > 2**100:
                 raise bad_argument("budget", type(self).__name__, "at most 2^100", self.budget)
 

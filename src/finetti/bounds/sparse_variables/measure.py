@@ -7,21 +7,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.attention.lipschitz.edelman_constants import softmax_constant
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.norms import max_column_norm, max_row_norm, spectral
+
+_NAMES = (
+    "query_weights",
+    "key_weights",
+    "score_matrix",
+    "value_weights",
+    "output_weights",
+    "activation",
+    "activation_lipschitz",
+    "attention",
+    "norm",
+    "norm_lipschitz",
+)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Sizes and norms by the names of the descriptions' fields."""
+    """Sizes and norms by the names of the descriptions' fields; C_Norm if it is not softmax's."""
 
     sizes: dict[str, int]
     norms: dict[str, float]
+    constant: float | None = None
 
 
 def _part(weights: Any, name: str) -> Any:
     """An array or a part by name, of a mapping or of a network; None where there is none."""
     return weights.get(name) if isinstance(weights, Mapping) else getattr(weights, name, None)
+
+
+def _check_names(weights: Any, owner: str, known: tuple[str, ...] = _NAMES) -> None:
+    """Refuse a mapping with a name that nobody reads: a misspelled array is not an absent one."""
+    unknown = set(weights) - set(known) if isinstance(weights, Mapping) else None
+    if unknown:
+        advice = f"Known names: {', '.join(known)}."
+        raise bad_argument("weights", owner, "arrays by known names", repr(min(unknown)), advice)
 
 
 def _array(weights: Any, name: str, owner: str, rank: int) -> NDArray[np.float64]:
@@ -58,6 +81,23 @@ def _steepness(weights: Any) -> float:
     return 1.0 if activation is None else float(activation.lipschitz)
 
 
+def _norm_constant(weights: Any) -> float | None:
+    """C_Norm where Norm is not softmax, whose constant the classes know."""
+    given, norm = _part(weights, "norm_lipschitz"), _part(weights, "norm")
+    if given is not None and not callable(given):  # a `Head` has a method, which asks its `norm`
+        return float(given)
+    softmax = norm is None or type(norm).__name__ == "SoftmaxNormalization"
+    return None if softmax else float(norm.lipschitz())
+
+
+def norm_lipschitz(found: Sequence[Measured]) -> dict[str, float]:
+    """The largest C_Norm as a field of the classes; nothing if all are softmax."""
+    given = [each.constant for each in found]
+    if all(constant is None for constant in given):
+        return {}
+    return {"norm_lipschitz": max(softmax_constant() if c is None else c for c in given)}
+
+
 def _score_matrix(weights: Any, owner: str, rank: int) -> NDArray[np.float64]:
     if _part(weights, "score_matrix") is not None:
         return _scale(weights, owner) * _array(weights, "score_matrix", owner, rank)
@@ -71,6 +111,7 @@ def _measured(
     values: NDArray[np.float64],
     outputs: NDArray[np.float64] | None,
     steepness: float,
+    constant: float | None = None,
 ) -> Measured:
     out = steepness * (1.0 if outputs is None else float(spectral(outputs)))
     return Measured(
@@ -81,30 +122,51 @@ def _measured(
             "score_row_norm": float(max_row_norm(scores)),
             "out_lipschitz": out,
         },
+        constant,
     )
 
 
 def head(weights: Any, owner: str) -> Measured:
     """One head."""
+    _check_names(weights, owner)
     score, phi_in, phi_out = (_part(weights, name) for name in ("score", "phi_in", "phi_out"))
     if score is not None and hasattr(score, "matrix") and hasattr(phi_in, "weights"):
-        matrix = np.asarray(score.matrix, dtype=np.float64)
         values = np.asarray(phi_in.weights, dtype=np.float64)
-        found = _measured(matrix, values, None, float(phi_out.lipschitz))
+        found = _measured(_bilinear(score), values, None, _lipschitz(phi_out))
         # φ_in may have an activation of its own; the values' norms grow with its constant.
         inner = float(phi_in.activation.lipschitz)
         norms = {
             name: value * (inner if name.startswith("value") else 1.0)
             for name, value in found.norms.items()
         }
-        return Measured(found.sizes, norms)
+        return Measured(found.sizes, norms, _norm_constant(weights))
     outputs = _part(weights, "output_weights")
     return _measured(
         _score_matrix(weights, owner, 2),
         _array(weights, "value_weights", owner, 2),
         None if outputs is None else _array(weights, "output_weights", owner, 2),
         _steepness(weights),
+        _norm_constant(weights),
     )
+
+
+def _bilinear(score: Any) -> NDArray[np.float64]:
+    """W_QW_Kᵀ, multiplied in float64 whatever the weights are kept in."""
+    if type(score).__name__ == "BilinearScore":
+        queries, keys = (
+            np.asarray(each, dtype=np.float64) for each in (score.query_weights, score.key_weights)
+        )
+        return queries @ keys.T
+    return np.asarray(score.matrix, dtype=np.float64)
+
+
+def _lipschitz(phi: Any) -> float:
+    """L of φ(x) = Wᵀσ(x), in float64; of another map as it says itself."""
+    if type(phi).__name__ == "LinearMap":
+        return float(phi.activation.lipschitz) * float(
+            spectral(np.asarray(phi.weights, dtype=np.float64))
+        )
+    return float(phi.lipschitz)
 
 
 def heads(weights: Any, owner: str) -> tuple[Measured, ...]:
@@ -114,19 +176,21 @@ def heads(weights: Any, owner: str) -> tuple[Measured, ...]:
         weights = inside
     if hasattr(weights, "summed"):  # ConcatenatedHeads
         weights = weights.summed()
+    _check_names(weights, owner)
     scores = _score_matrix(weights, owner, 3)
     values = _array(weights, "value_weights", owner, 3)
     given = _part(weights, "output_weights")
     outputs = None if given is None else _array(weights, "output_weights", owner, 3)
-    steepness = _steepness(weights)
+    common = _steepness(weights), _norm_constant(weights)
     return tuple(
-        _measured(scores[h], values[h], None if outputs is None else outputs[h], steepness)
+        _measured(scores[h], values[h], None if outputs is None else outputs[h], *common)
         for h in range(len(values))
     )
 
 
 def layers(weights: Any, owner: str) -> tuple[Measured, ...]:
     """The layers of a deep network, each with W_C as a trained matrix."""
+    _check_names(weights, owner, ("layers",))
     found = weights if isinstance(weights, Sequence) else _part(weights, "layers")
     if found is None or not len(found):
         raise bad_argument("weights", owner, "a network with layers, or a list", type(weights))
@@ -137,6 +201,7 @@ def layers(weights: Any, owner: str) -> tuple[Measured, ...]:
                 f"{owner} assumes that tokens are projected onto the unit ball, and this network "
                 "has feed-forward parts and skips instead. Nearest bound: E-thm-C.4."
             )
+        _check_names(layer, owner)
         outputs = _array(layer, "output_weights", owner, 2)
         scores, values = _score_matrix(layer, owner, 2), _array(layer, "value_weights", owner, 2)
         norms = {
@@ -151,8 +216,18 @@ def layers(weights: Any, owner: str) -> tuple[Measured, ...]:
             "width": max(*scores.shape, outputs.shape[1]),
             "head_dimension": values.shape[1],
         }
-        measured.append(Measured(sizes, norms))
+        measured.append(Measured(sizes, norms, _norm_constant(layer)))
     return tuple(measured)
+
+
+def readout_norm(readout: Any, owner: str) -> float:
+    """B_w of a vector, or of a `TokenReadout` with one output: the classes give one number."""
+    vector = np.asarray(getattr(readout, "weights", readout), dtype=np.float64)
+    if vector.ndim not in (1, 2) or vector.shape[1:] not in ((), (1,)):
+        advice = "Bound each output by itself: one column at a time."
+        requirement = "a vector (d,): the class has one output"
+        raise bad_argument("readout", owner, requirement, f"shape {vector.shape}", advice)
+    return float(np.linalg.norm(vector))
 
 
 def steepest(weights: Any) -> float:

@@ -91,7 +91,7 @@ class TransformerClass(SizedClass):
             raise bound.refuse(
                 "a projection of the tokens onto the unit ball, and `normalization` is "
                 "'layer_norm', which is only max|gain|/√ε-Lipschitz (erratum 7)",
-                "parameter-count-gap, with a `lipschitz` constant of your own.",
+                "parameter-count-gap, with `lipschitz` and `output_range` of your own.",
             )
         if self.normalization == "none":
             raise bound.refuse(
@@ -179,7 +179,7 @@ class TransformerClass(SizedClass):
             weights: a `ProjectedTransformer`, or a list of mappings with ``query_weights``,
                 ``key_weights``, ``value_weights``, ``output_weights`` and perhaps
                 ``activation_lipschitz``.
-            readout: w, a vector or a `TokenReadout`; B_w = 1 without it.
+            readout: w, a vector or a `TokenReadout` with one output; B_w = 1 without it.
             assumptions: the other fields.
         """
         found = measure.layers(weights, cls.__name__)
@@ -188,9 +188,9 @@ class TransformerClass(SizedClass):
         }
         layers = tuple(LayerNorms(**layer.norms) for layer in found)
         fields: dict[str, Any] = {"activation_lipschitz": measure.steepest(weights), **sizes}
+        fields |= measure.norm_lipschitz(found)
         if readout is not None:
-            vector = np.asarray(getattr(readout, "weights", readout), dtype=np.float64)
-            fields["readout_norm"] = float(np.linalg.norm(vector))
+            fields["readout_norm"] = measure.readout_norm(readout, cls.__name__)
         return cls(layers=layers, **{**fields, **assumptions})
 
 

@@ -21,6 +21,8 @@ class UniformTransformer(Bound):
 
     Derived: Theorem A.17 with each of its 3L + 1 costs replaced by the largest possible,
     B_wB_X·d·C_∞·P^L with P = L_σC₂²(1 + 2C₂) and C₂, L_σ ≥ 1: an upper bound with all constants.
+    The readout's own cost, B_w r_{L+1} ≤ B_wB_X·L_σ‖W_C‖‖W_V‖·P^{L−1}, has C_∞ by ‖W_C‖ ≤ √d·C_∞:
+    a matrix with at most d columns of length C_∞ has at most that spectral norm.
     Norms of 1 give 3 per layer, not 1 (erratum 11). Printed: any B_X, and an exponent that the
     paper leaves open, here ``depth_exponent``·L.
 
@@ -64,8 +66,8 @@ class UniformTransformer(Bound):
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "UniformTransformer"
-        check_count(self.n_layers, "n_layers", owner)
-        check_count(self.width, "width", owner)
+        for name in ("n_layers", "width"):
+            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
         for name in ("spectral_norm", "column_norm", "activation_lipschitz", "readout_norm"):
             check_norm(getattr(self, name), name, owner)
         check_positive(self.resolution, "resolution", owner)

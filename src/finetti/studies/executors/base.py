@@ -72,6 +72,11 @@ class Executor(ABC):
         return 2 * self.workers
 
     @property
+    def streams(self) -> bool:
+        """Whether outcomes are reported while their cohort is under way."""
+        return True
+
+    @property
     def activity(self) -> str | None:
         """What the executor waits for, if it does."""
         return None

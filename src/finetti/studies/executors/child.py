@@ -1,13 +1,16 @@
 """The child process: reads cohorts as lines of JSON, writes outcomes as lines of JSON.
 
-Started by ``executors.process``; ends when its standard input does, so that it never outlives the
-process that started it.
+Started by ``executors.process`` as the first of a group of processes. A guard in that group ends
+all of it when the process above is gone, however busy the trial is and whatever it has started;
+only what a trial puts into a group of its own lives on.
 """
 
 import faulthandler
 import json
 import os
 import queue
+import select
+import signal
 import sys
 import threading
 import traceback
@@ -24,11 +27,41 @@ class _Channel:
         # File descriptor 1 is given to the trials' own printing, which ends up in the log.
         self.stream = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
-        self.pending = 0
+        self.owner = os.getpid()
 
     def send(self, **message: Any) -> None:
+        if os.getpid() != self.owner:
+            os._exit(1)  # a copy of this process that a trial has forked and not ended
         self.stream.write(json.dumps(message).encode() + b"\n")
         self.stream.flush()
+
+
+def _guard() -> None:
+    """Start a process that ends this group when the process above, or this one, is gone.
+
+    A thread could not: a trial may hold the interpreter's lock for as long as it likes.
+    """
+    if os.getpgrp() != os.getpid():
+        return  # not a group of our own
+    ours, theirs = os.pipe()
+    middle = os.fork()
+    if middle:
+        os.close(ours)
+        # `theirs` stays open for as long as this process lives.
+        os.waitpid(middle, 0)
+        return
+    # Twice, so that a trial which waits for its children does not wait for the guard.
+    if os.fork():
+        os._exit(0)
+    os.close(theirs)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    os.dup2(1, 2)
+    watch = select.poll()
+    # Without an event to wait for: only that the other end was closed is told, and nothing is read.
+    watch.register(0, 0)
+    watch.register(ours, 0)
+    watch.poll()
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _listen(stream: BinaryIO, inbox: "queue.Queue[dict[str, Any]]") -> None:
@@ -39,6 +72,7 @@ def _listen(stream: BinaryIO, inbox: "queue.Queue[dict[str, Any]]") -> None:
 
 def main() -> None:
     """Load the kind that the first line names, then run the cohorts of the others."""
+    _guard()
     faulthandler.enable()
     os.environ[MARK] = "1"
     channel = _Channel()
@@ -50,32 +84,35 @@ def main() -> None:
     os.close(null)
     threading.Thread(target=_listen, args=(commands, inbox), daemon=True).start()
 
+    from finetti.studies.importing import Strays
     from finetti.studies.kinds import CohortKind, load_kind
     from finetti.studies.sources import KindSource
 
+    source = KindSource.from_plain(inbox.get())
     try:
-        kind = load_kind(KindSource.from_plain(inbox.get()))
+        kind = load_kind(source)
     except (Exception, SystemExit) as error:
         details = traceback.format_exc()
         channel.send(broken=f"{type(error).__name__}: {error}", details=details)
         return
+    strays = Strays(source)
     channel.send(ready=True, together=isinstance(kind, CohortKind))
     while True:
         try:
             message = inbox.get(timeout=IDLE_SECONDS)
         except queue.Empty:
             return  # idle: the process above starts another child when it needs one
-        _run(kind, message["trials"], channel)
+        _run(kind, message["trials"], strays, channel)
 
 
-def _run(kind: Any, content: list[Any], channel: _Channel) -> None:
+def _run(kind: Any, content: list[Any], strays: Any, channel: _Channel) -> None:
     from finetti.studies.executors.base import trials_from_plain
     from finetti.studies.provenance import worker_provenance
     from finetti.studies.work import work
 
     made_by: dict[str, Any] = {}
     try:
-        for outcome in work(kind, trials_from_plain(content)):
+        for outcome in work(kind, trials_from_plain(content), strays):
             if not made_by:
                 # After the first trial, which may have chosen a device.
                 made_by = worker_provenance()

@@ -89,6 +89,11 @@ class DaskExecutor(Executor):
         return max(1, self.count)
 
     @property
+    def streams(self) -> bool:
+        """A task gives its result when it ends."""
+        return False
+
+    @property
     def activity(self) -> str | None:
         """Whether the cluster has any workers yet."""
         return None if self.workers and self.count else "waiting for workers…"

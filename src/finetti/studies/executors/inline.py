@@ -5,6 +5,7 @@ from collections import deque
 from typing import final
 
 from finetti.studies.executors.base import Cohort, Executor, Report, Trouble
+from finetti.studies.importing import Strays
 from finetti.studies.kinds import load_kind
 from finetti.studies.limits import Limits
 from finetti.studies.outcome import Outcome
@@ -21,6 +22,7 @@ class InlineExecutor(Executor):
         """Load the kind."""
         super().start(source, limits)
         self.kind = load_kind(source)
+        self.strays = Strays(source)
         self.queue: deque[Cohort] = deque()
 
     def submit(self, cohort: Cohort) -> None:
@@ -35,8 +37,8 @@ class InlineExecutor(Executor):
         outcomes: list[Outcome] = []
         trouble = None
         try:
-            outcomes.extend(work(self.kind, cohort.trials))
-        except Exception as error:
+            outcomes.extend(work(self.kind, cohort.trials, self.strays))
+        except (Exception, SystemExit) as error:
             message = f"{type(error).__name__}: {error}"
             trouble = Trouble("raised", message, traceback.format_exc())
         made_by = worker_provenance()

@@ -19,6 +19,7 @@ from finetti.studies.sources import KindSource
 TICK = 0.05  # seconds between two looks at the memory
 CENSUS = 1.0  # seconds between two looks at the processes that it started
 FLUSH = 0.25  # seconds that outcomes wait for others before they are reported
+LOAD_SECONDS = 60.0  # that loading a kind may take at least, where there is a time limit
 LONGEST_LOG = 10_000_000
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
@@ -68,7 +69,8 @@ class ChildProcess:
         self.watched = psutil.Process(self.process.pid)
         self.family: list[psutil.Process] = []
         self.measured = self.counted = time.monotonic()
-        self.buffer = b""
+        self.buffer = bytearray()
+        self.started = time.monotonic()
         self.ready = self.together = False
         self.provenance: dict[str, Any] = {}
         self._send(self.source.to_plain())
@@ -121,7 +123,10 @@ class ChildProcess:
             chunk = os.read(stream, 1 << 20)
             if not chunk:
                 return False, self._died()
-            *lines, self.buffer = (self.buffer + chunk).split(b"\n")
+            self.buffer += chunk
+            if b"\n" not in chunk:
+                return False, self._over_limit()  # a long line is put together only once
+            *lines, self.buffer = self.buffer.split(b"\n")
             for line in lines:
                 message = json.loads(line)
                 if self._understand(message):
@@ -154,6 +159,12 @@ class ChildProcess:
             if time.monotonic() - self.since > allowed:
                 what = f"{len(self.cohort.trials)} trials" if self.together else "The trial"
                 return self._stop("time", f"{what} did not end within {allowed:g} s (time limit).")
+        if self.limits.time is not None and not self.ready:
+            allowed = max(LOAD_SECONDS, self.limits.time)
+            if time.monotonic() - self.started > allowed:
+                words = self._last_words()
+                self.end()
+                return Trouble("broken", f"it did not load within {allowed:g} s", words)
         used = self._used_memory()
         if used > self.memory:
             allowed = f"{self.memory / GIGABYTE:.2f} GB"
