@@ -76,8 +76,8 @@ def run_sweep(
     quantities = sorted({each.quantity for each in chosen})
     if len(quantities) > 1:
         raise InputError(
-            f"Bounds of {quantities[0]} and of {quantities[1]} cannot share a chart. Sweep bounds of "
-            "one quantity, which `finetti bound NAME --explain` shows."
+            f"Bounds of {quantities[0]} and of {quantities[1]} cannot share a chart. Sweep those "
+            "of one quantity, which `finetti bound NAME --explain` shows."
         )
     what, values = parse_sweep(sweep)
     if what == "heads" and _need_divisors(chosen, network):

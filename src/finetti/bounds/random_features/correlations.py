@@ -58,8 +58,8 @@ def _log_cut_series(
         exponential = -orders * math.log(2) - special.gammaln(orders + 1)
         rows[k, k : k + 2 * terms + 1 : 2] = log_of(abs(a)) + exponential
     signs = np.sign(np.asarray(coefficients, dtype=np.float64))[:, None]
-    logs, found = special.logsumexp(rows, axis=0, b=signs, return_sign=True)
-    return logs + math.log(2 * math.pi) / 2, found
+    found: Any = special.logsumexp(rows, axis=0, b=signs, return_sign=True)
+    return found[0] + math.log(2 * math.pi) / 2, found[1]
 
 
 def truncation_error(terms: int, radius: float = 1.0, form: str = "derived") -> float:

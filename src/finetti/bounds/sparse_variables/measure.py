@@ -78,6 +78,9 @@ def _steepness(weights: Any) -> float:
     if given is not None:
         return float(given)
     activation = _part(weights, "activation")
+    if isinstance(activation, str):
+        advice = "Give its constant L_σ as `activation_lipschitz`."
+        raise bad_argument("activation", "the weights", "an Activation", repr(activation), advice)
     return 1.0 if activation is None else float(activation.lipschitz)
 
 
@@ -86,8 +89,9 @@ def _norm_constant(weights: Any) -> float | None:
     given, norm = _part(weights, "norm_lipschitz"), _part(weights, "norm")
     if given is not None and not callable(given):  # a `Head` has a method, which asks its `norm`
         return float(given)
-    softmax = norm is None or type(norm).__name__ == "SoftmaxNormalization"
-    return None if softmax else float(norm.lipschitz())
+    if norm is None or type(norm).__name__ == "SoftmaxNormalization":
+        return None
+    return float(norm.lipschitz())
 
 
 def norm_lipschitz(found: Sequence[Measured]) -> dict[str, float]:
