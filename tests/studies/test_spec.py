@@ -135,6 +135,11 @@ def test_a_grid_beyond_reason_is_refused():
         make_spec({**GOOD, "grid": {"n": {"range": [1, 100_000, 1]}}, "trials": 1000})
 
 
+def test_a_scale_beyond_reason_is_named():
+    with pytest.raises(InputError, match=r"`scales\.huge`: The study has 2 cells"):
+        make_spec({**GOOD, "scales": {"huge": {"trials": 10**8}}})
+
+
 def test_scales_override():
     spec = make_spec(
         {

@@ -83,7 +83,7 @@ def test_twenty_times_kill_minus_nine(spec):
     [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("--workers", "2"))],
 )
 def test_interruptions_end_cleanly_and_can_be_continued(spec, number, options):
-    path = spec(trials=10, pause=0.06)
+    path = spec(trials=8, pause=0.04)
     store = path.with_suffix(".sqlite")
     process = start("run", path, *options)
     wait_for(lambda: stored(store))
@@ -96,7 +96,7 @@ def test_interruptions_end_cleanly_and_can_be_continued(spec, number, options):
     wait_for(lambda: ended(children), 10)
     assert read_holder(store) is None
     before = stored(store)
-    assert 0 < len(before) < 50
+    assert 0 < len(before) < 40
     code, _, _ = finish("run", path, "--quiet")
     assert code == 0
     assert before.items() <= stored(store).items()
@@ -157,11 +157,12 @@ def f(seed):
 """
 
 
-def test_nothing_outlives_a_coordinator_that_was_killed(folder):
+@pytest.mark.parametrize("options", [(), ("--workers", "1")])
+def test_nothing_outlives_a_coordinator_that_was_killed(folder, options):
     file = folder / "pid"
     (folder / "busy.py").write_text(BUSY.format(file=str(file)))
     (folder / "busy.toml").write_text('kind = "busy.py:f"\n')
-    process = start("run", folder / "busy.toml", "--quiet")
+    process = start("run", folder / "busy.toml", "--quiet", *options)
     wait_for(lambda: file.exists() and file.read_text())
     everyone = family(process)
     assert int(file.read_text()) in [each.pid for each in everyone]

@@ -125,4 +125,6 @@ def _show_failures(study: "Study", people: Any) -> None:
     from finetti.show.card import Table
     from finetti.show.terminal import renderable_table
 
-    people.print(renderable_table(Table("", ("reason", "trials"), study.status().failures)))
+    with private_stdout():
+        failures = study.status().failures
+    people.print(renderable_table(Table("", ("reason", "trials"), failures)))

@@ -110,6 +110,9 @@ class Strays:
     def __init__(self, source: KindSource) -> None:
         self.source = source
         self.seen = -1
+        if source.is_file:
+            # The path may name the folder directly, or as the user did: through links.
+            self.folders = {source.folder, source.folder.resolve()}
 
     def refuse(self) -> None:
         """Raise if there is such a module, and forget it, so that the next trial stands alone."""
@@ -124,18 +127,21 @@ class Strays:
         self.seen = len(sys.modules)
         if names:
             raise InputError(
-                f"{self.source.reference} imported {', '.join(sorted(names))} by a computed name, "
-                "so that its source is not in the ids of the trials. Import it with an import "
-                "statement, or set `code_version`."
+                f"{self.source.reference} imported {', '.join(sorted(names))} by a computed name "
+                "or as compiled code, so that its source is not in the ids of the trials. Import "
+                "it with an import statement, or set `code_version`."
             )
 
     def _is_beside(self, name: str) -> bool:
         file = getattr(sys.modules.get(name), "__file__", None)
         if not isinstance(file, str):
             return False
-        place = self.source.folder.joinpath(*name.split("."))
         path = Path(file)
-        return path.parent == place or (path.parent == place.parent and _stem(path) == place.name)
+        for folder in self.folders:
+            place = folder.joinpath(*name.split("."))
+            if path.parent == place or (path.parent == place.parent and _stem(path) == place.name):
+                return True
+        return False
 
 
 def _stem(path: Path) -> str:

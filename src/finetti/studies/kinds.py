@@ -41,6 +41,7 @@ class Kind(ABC):
         """Resolved parameters as a trial gets them: of the types that ``Parameters`` says.
 
         The ids are those of the plain data, where an enumeration is its value and a tuple a list.
+        What a ``resolve`` of your own returns is delivered as it is.
         """
         own = type(self).resolve is Kind.resolve
         return deliver_with(self.Parameters if own else None, params)

@@ -148,7 +148,10 @@ def make_spec(content: Mapping[str, Any], where: str = "The study") -> StudySpec
                     raise InputError(
                         f"`{name}` stands in `{path}.grid` and in `{path}.fixed`. Keep one of them."
                     )
-            spec.at_scale(scale)
+            try:
+                spec.at_scale(scale)
+            except InputError as error:
+                raise InputError(f"`scales.{scale}`: {error}") from error
     except ValidationError as error:
         sentences = " ".join(map(_sentence, error.errors()))
         raise InputError(f"{where}: {sentences}") from error

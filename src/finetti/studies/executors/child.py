@@ -9,12 +9,12 @@ import faulthandler
 import json
 import os
 import queue
-import select
-import signal
 import sys
 import threading
 import traceback
 from typing import Any, BinaryIO
+
+from finetti.studies.executors.guard import guard
 
 IDLE_SECONDS = 600.0
 MARK = "FINETTI_STUDY_WORKER"  # in the environment: no study may start inside of a trial
@@ -36,34 +36,6 @@ class _Channel:
         self.stream.flush()
 
 
-def _guard() -> None:
-    """Start a process that ends this group when the process above, or this one, is gone.
-
-    A thread could not: a trial may hold the interpreter's lock for as long as it likes.
-    """
-    if os.getpgrp() != os.getpid():
-        return  # not a group of our own
-    ours, theirs = os.pipe()
-    middle = os.fork()
-    if middle:
-        os.close(ours)
-        # `theirs` stays open for as long as this process lives.
-        os.waitpid(middle, 0)
-        return
-    # Twice, so that a trial which waits for its children does not wait for the guard.
-    if os.fork():
-        os._exit(0)
-    os.close(theirs)
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    os.dup2(1, 2)
-    watch = select.poll()
-    # Without an event to wait for: only that the other end was closed is told, and nothing is read.
-    watch.register(0, 0)
-    watch.register(ours, 0)
-    watch.poll()
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
 def _listen(stream: BinaryIO, inbox: "queue.Queue[dict[str, Any]]") -> None:
     for line in stream:
         inbox.put(json.loads(line))
@@ -72,7 +44,7 @@ def _listen(stream: BinaryIO, inbox: "queue.Queue[dict[str, Any]]") -> None:
 
 def main() -> None:
     """Load the kind that the first line names, then run the cohorts of the others."""
-    _guard()
+    guard()
     faulthandler.enable()
     os.environ[MARK] = "1"
     channel = _Channel()

@@ -16,6 +16,7 @@ START_SECONDS = 120
 MOST_RESTARTS = 10
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
+    "from finetti.studies.executors.guard import guard; guard();"
     "from distributed.cli.dask_worker import main; main()"
 )
 
@@ -56,7 +57,7 @@ class LocalWorkers:
         ]
         return subprocess.Popen(
             [sys.executable, "-c", START, json.dumps(sys.path), *arguments],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # open for as long as this process lives: see `guard`
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=worker_environment(max(1, usable_cores() // self.count)),
@@ -80,6 +81,7 @@ class LocalWorkers:
                         f"Dask workers ended {MOST_RESTARTS} times. What is stored so far is safe."
                         " Run without --workers to see why."
                     )
+                process.communicate()
                 self.processes[index] = self._start()
 
     def close(self) -> None:
@@ -87,7 +89,7 @@ class LocalWorkers:
         for process in self.processes:
             process.kill()
         for process in self.processes:
-            process.wait()
+            process.communicate()
         self.processes = []
         self.client.close(timeout=5)
         with contextlib.suppress(TimeoutError):

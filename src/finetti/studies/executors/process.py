@@ -19,7 +19,7 @@ from finetti.studies.sources import KindSource
 TICK = 0.05  # seconds between two looks at the memory
 CENSUS = 1.0  # seconds between two looks at the processes that it started
 FLUSH = 0.25  # seconds that outcomes wait for others before they are reported
-LOAD_SECONDS = 60.0  # that loading a kind may take at least, where there is a time limit
+LOAD_SECONDS = 300.0  # that loading a kind may take at least, where there is a time limit
 LONGEST_LOG = 10_000_000
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"

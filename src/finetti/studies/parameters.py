@@ -1,0 +1,200 @@
+"""The parameters of a kind: checked, completed with defaults, and delivered as annotated."""
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from finetti.core.errors import InputError, UnsupportedError
+from finetti.studies.canonical import canonical_json, plain
+
+
+class ParameterError(InputError):
+    """A parameter that the kind refuses; ``parameter`` is its name."""
+
+    def __init__(self, parameter: str, message: str) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+def model_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str | None]:
+    """A model of the parameters, and the name of the seed if it is given by name."""
+    name = getattr(function, "__name__", "function")
+    parameters = list(_signature(function, name).parameters.values())
+    seeds = [each for each in parameters if each.name == "seed"] or parameters[:1]
+    if not seeds or seeds[0].kind in (seeds[0].VAR_KEYWORD, seeds[0].VAR_POSITIONAL):
+        raise InputError(f"The function {name} must take a seed as its first argument.")
+    by_name = seeds[0].kind in (seeds[0].POSITIONAL_OR_KEYWORD, seeds[0].KEYWORD_ONLY)
+    fields: dict[str, Any] = {}
+    extra = "forbid"
+    for parameter in parameters:
+        if parameter is seeds[0]:
+            continue
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extra = "allow"
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise InputError(
+                f"The function {name} must take {parameter.name!r} by name: parameters have names."
+            )
+        else:
+            known = parameter.annotation is not parameter.empty
+            known = known and not isinstance(parameter.annotation, str)
+            default = ... if parameter.default is parameter.empty else parameter.default
+            # By alias: a model has methods of its own, whose names a parameter may have.
+            content = Field(default, alias=parameter.name)
+            fields[f"field_{len(fields)}"] = (parameter.annotation if known else Any, content)
+    config = ConfigDict(
+        extra=extra,  # pyright: ignore[reportArgumentType]
+        strict=True,
+        protected_namespaces=(),
+        arbitrary_types_allowed=True,
+    )
+    model = create_model(name, __config__=config, **fields)
+    return model, seeds[0].name if by_name else None
+
+
+def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except (NameError, SyntaxError):
+        return inspect.signature(function)  # names that only a type checker knows
+    except (TypeError, ValueError) as error:
+        raise UnsupportedError(f"The parameters of {name} cannot be read: {error}.") from error
+
+
+def check_name(model: type[BaseModel] | None, name: str) -> None:
+    """Refuse a name that is not that of a parameter."""
+    if model is None:
+        reason = "which takes none: declare them as `Parameters`, a pydantic model"
+        raise ParameterError(name, f"is not a parameter of the kind, {reason}")
+    names = _names(model)
+    if name not in names and model.model_config.get("extra") != "allow":
+        known = ", ".join(sorted(names)) or "none"
+        raise ParameterError(name, f"is not a parameter of the kind, which has: {known}")
+
+
+def resolve_with(model: type[BaseModel] | None, params: Mapping[str, Any]) -> dict[str, Any]:
+    """``params`` checked by ``model`` and completed with its defaults, as plain data."""
+    for name in params:
+        check_name(model, name)
+    if model is None:
+        return {}
+    found = _validated(model, params)
+    _no_unknown(params, found, "")
+    resolved = _dumped(found)
+    # What workers make of the plain data must be what was meant here.
+    again = _dumped(_restored(model, resolved))
+    for name in resolved:
+        if canonical_json(resolved[name]) != canonical_json(again.get(name)):
+            raise ParameterError(
+                name,
+                f"becomes {again.get(name)!r} when {resolved[name]!r} is read again. "
+                "Its validators must accept what they return",
+            )
+    return resolved
+
+
+def deliver_with(model: type[BaseModel] | None, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Resolved ``params`` as the types that ``model`` says, in objects that nobody shares."""
+    if model is None:
+        return copy.deepcopy(dict(params))
+    found = _restored(model, params)
+    values = {
+        field.alias or name: getattr(found, name)
+        for name, field in type(found).model_fields.items()
+    }
+    return {**values, **(found.model_extra or {})}
+
+
+def _names(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _restored(model: type[BaseModel], params: Mapping[str, Any]) -> BaseModel:
+    # Python does not check defaults (`width: int = None`), so they are taken as they stand.
+    fields = _names(model)
+    given = {
+        name: value
+        for name, value in params.items()
+        if name not in fields or not _is_default(fields[name], value)
+    }
+    return _validated(model, given)
+
+
+def _is_default(field: FieldInfo, value: Any) -> bool:
+    if field.is_required() or field.default_factory is not None:
+        return False
+    default = to_jsonable_python(field.default, fallback=repr)
+    try:
+        return canonical_json(default) == canonical_json(value)
+    except (TypeError, ValueError):
+        return False  # infinite, for example: refused elsewhere, by its path
+
+
+def _validated(model: type[BaseModel], params: Mapping[str, Any]) -> BaseModel:
+    try:
+        # As JSON, so that lists become tuples where the model says so, and nothing else is bent.
+        return model.model_validate_json(canonical_json(params), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else ""
+        path = ".".join(map(str, first["loc"][1:]))
+        if first["type"] == "missing" and not path:
+            raise ParameterError(name, "is missing: the kind has no default for it") from error
+        if first["type"] == "extra_forbidden":
+            raise ParameterError(name, f"has no {path!r}") from error
+        message = first["msg"].removeprefix("Input ").removeprefix("should ")
+        text = f"should {message}. Got {first['input']!r} instead"
+        raise ParameterError(name, f"{path}: {text}".removeprefix(": ")) from error
+
+
+def _dumped(found: BaseModel) -> dict[str, Any]:
+    try:
+        # Unchecked defaults are not the model's to warn of.
+        content = found.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
+    except PydanticSerializationError as error:
+        raise InputError(f"The parameters cannot be written as JSON: {error}.") from error
+    for name, value in content.items():
+        try:
+            plain(value, name)
+        except InputError as error:
+            sentence = str(error).partition("` ")[2].removesuffix(".")
+            raise ParameterError(name, f"has a default or a value that {sentence}") from error
+    return content
+
+
+def _no_unknown(given: Any, found: Any, path: str) -> None:
+    """Refuse names that a model inside of the parameters would silently leave out."""
+    if isinstance(given, Mapping):
+        inner = _parts(found)
+        for name, value in given.items():
+            if inner is None:
+                return
+            place = f"{path}.{name}".lstrip(".")
+            if name not in inner:
+                first, _, rest = place.partition(".")
+                known = ", ".join(sorted(inner)) or "none"
+                raise ParameterError(first, f"has no {rest!r}. Known there: {known}")
+            _no_unknown(value, inner[name], place)
+    elif isinstance(given, list) and isinstance(found, list | tuple) and len(given) == len(found):
+        for index, (value, inside) in enumerate(zip(given, found, strict=True)):
+            _no_unknown(value, inside, f"{path}.{index}")
+
+
+def _parts(found: Any) -> dict[str, Any] | None:
+    """What a validated value holds by name; None if it holds nothing by name."""
+    if isinstance(found, BaseModel):
+        own = {}
+        for name, field in type(found).model_fields.items():
+            value = getattr(found, name)
+            aliases = (name, field.alias, field.validation_alias)
+            own |= {each: value for each in aliases if isinstance(each, str)}
+        return {**own, **(found.model_extra or {})}
+    if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        return {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    return dict(found) if isinstance(found, Mapping) else None

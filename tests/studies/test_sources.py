@@ -1,0 +1,116 @@
+"""What a plan may be remembered by: never by less than what it depends on."""
+
+import sys
+
+import pytest
+
+from finetti.core.errors import FinettiError, InputError
+from finetti.studies import Study
+from finetti.studies.installed import installed_versions
+from finetti.studies.plan import plan_digest
+from finetti.studies.sources import find_source
+
+from .commands import finish
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """A study of ``mine.py`` in a folder, with another folder of modules on the path."""
+    library = tmp_path / "library"
+    library.mkdir()
+    monkeypatch.syspath_prepend(library)
+    place = tmp_path / "place"
+    place.mkdir()
+
+    def study(text, **fields):
+        (place / "mine.py").write_text(text)
+        return Study("mine.py:f", store=tmp_path / "s.sqlite", directory=place, **fields)
+
+    study.library, study.place = library, place
+    return study
+
+
+def key(study):
+    return plan_digest(study.spec, study.source, study.name)
+
+
+def test_defaults_from_outside_of_the_snapshot_are_not_stale(study, monkeypatch):
+    text = "from settings_elsewhere import N\ndef f(seed, n=N): return {'n': n}\n"
+    mine = study(text)
+    for value in (1, 2):
+        (study.library / "settings_elsewhere.py").write_text(f"N = {value}\n" + "#" * value)
+        for name in ("settings_elsewhere", "mine"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        assert mine.run("inline", quiet=True).ran == 1
+        assert mine.table()["n"].tolist() == [value]
+
+
+@pytest.mark.parametrize(
+    ("text", "remembered"),
+    [
+        ("import math, json", True),
+        ("import numpy as np", True),
+        ("from yaml import safe_load", True),
+        ("import nowhere_to_be_found", True),
+        ("import library_of_mine", False),
+        ("import importlib; importlib.import_module('library_of_mine')", False),
+        ("import importlib; importlib.import_module('li' + 'brary')", False),
+        ("__import__('math')", True),
+        ("from finetti.core import seed_of", True),
+    ],
+)
+def test_plans_are_remembered_if_all_imports_are_known(study, text, remembered):
+    (study.library / "library_of_mine.py").write_text("")
+    assert (key(study(f"{text}\ndef f(seed): return {{'x': 1}}\n")) is not None) is remembered
+
+
+def test_an_upgraded_package_makes_another_key(study, monkeypatch):
+    mine = study("import numpy\ndef f(seed): return {'x': 1}\n")
+    before = key(mine)
+    monkeypatch.setattr("finetti.studies.installed.metadata.version", lambda name: "99")
+    assert key(mine) != before
+    assert installed_versions(["numpy"]) == [["numpy", "99"]]
+
+
+def test_names_that_are_written_down_are_in_the_snapshot(study):
+    (study.place / "aside.py").write_text("x = 1\n")
+    mine = study("import importlib\nimportlib.import_module('aside')\ndef f(seed): return {}\n")
+    assert list(mine.source.files) == ["aside", "mine"]
+
+
+def test_a_file_that_loads_what_the_ids_do_not_know_is_refused(study, monkeypatch):
+    (study.place / "unseen_aside.py").write_text("x = 1\n")
+    text = "import importlib\nimportlib.import_module('unseen_' + 'aside')\ndef f(seed): pass\n"
+    with pytest.raises(InputError, match="imported unseen_aside by a computed name"):
+        study(text).run("inline", quiet=True)
+    assert "unseen_aside" not in sys.modules
+    assert study(text, code_version="1").plan.places
+
+
+def test_links_hide_nothing(study, monkeypatch):
+    (study.place / "unseen_aside.py").write_text("x = 1\n")
+    text = "import importlib\nimportlib.import_module('unseen_' + 'aside')\ndef f(seed): pass\n"
+    study(text)
+    link = study.place.with_name("link")
+    link.symlink_to(study.place)
+    monkeypatch.syspath_prepend(study.place)
+    mine = Study("mine.py:f", store=link / "s.sqlite", directory=link)
+    with pytest.raises(InputError, match="imported unseen_aside by a computed name"):
+        mine.run("inline", quiet=True)
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(0)", "import sys\nsys.exit()"])
+def test_a_file_that_ends_the_process_is_an_error(study, tmp_path, text):
+    with pytest.raises(FinettiError, match="cannot be loaded: SystemExit"):
+        study(text).run("inline", quiet=True)
+    (study.place / "s.toml").write_text('kind = "mine.py:f"\n')
+    code, out, err = finish("run", study.place / "s.toml")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "SystemExit" in err
+
+
+def test_sources_travel(tmp_path):
+    (tmp_path / "a.py").write_text("def f(seed): return {}\n")
+    source = find_source("a.py:f", tmp_path, "7")
+    again = type(source).from_plain(source.to_plain())
+    assert (again.versioned, again.fingerprint, again.files) == (True, "7", source.files)
