@@ -119,6 +119,13 @@ def test_wide_symmetric_functions_need_no_table():
         (lambda: Symmetric((1, 2), [0, 1]), "3 finite numbers"),
         (lambda: And((7,))([0, 1]), "T > 7"),
         (lambda: And((1,))([[0, 2]]), "zeros and ones"),
+        (lambda: And((1,))(["0", "1"]), "zeros and ones"),
+        (lambda: And((1,))(np.ones(2, dtype=complex)), "array of complex128"),
+        (lambda: And((1,))(np.array([0, 1], dtype=object)), "array of object"),
+        (lambda: Threshold((1, 2, 3), 1.5), "a whole number. Got 1.5"),
+        (lambda: Exactly((1, 2), 2.7), "a whole number. Got 2.7"),
+        (lambda: Exactly((1, 2), True), "a whole number. Got True"),
+        (lambda: Threshold((1, 2), "2"), "a whole number. Got '2'"),
     ],
 )
 def test_wrong_use_is_refused(make, words):

@@ -16,29 +16,9 @@ from finetti.claims.sparse_variables.boolean_cases import BASES, EMBEDDINGS
 RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
 
 
-def textbook_features(head, bits):
-    """Softmax attention of [CLS] over all tokens, one input at a time."""
-    out = []
-    for row in bits:
-        positions = head.positions.dense()
-        tokens = (
-            row[:, None] * positions if head.embedding == "bag" else head.tokens[row] + positions
-        )
-        tokens = np.vstack([head.cls, tokens])
-        read = 0
-        for query, key, value, output in zip(
-            head.query, head.key, head.value, head.output, strict=True
-        ):
-            scores = (head.cls @ query) @ (tokens @ key).T
-            weights = np.exp(scores - scores.max())
-            read = read + (weights / weights.sum()) @ tokens @ value @ output
-        out.append(read)
-    return np.array(out)
-
-
 @pytest.mark.parametrize("basis", BASES)
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
-def test_tables_are_the_textbook_layer(embedding, basis):
+def test_tables_are_the_textbook_layer(embedding, basis, textbook_features):
     compiled = compile(RULE, 9, embedding, basis)
     bits = all_bits(9)[::7].astype(int)
     tables = compiled.head.tables
@@ -47,7 +27,7 @@ def test_tables_are_the_textbook_layer(embedding, basis):
     np.testing.assert_allclose(tables.all_features[::7], wanted, atol=1e-12)
 
 
-def test_tables_do_not_lose_digits_of_scores_far_apart():
+def test_tables_do_not_lose_digits_of_scores_far_apart(textbook_features):
     """Random scores of size 100: some terms are e^200 times others, and are taken away again."""
     rng = np.random.default_rng(0)
     head = compile(RULE, 9).head

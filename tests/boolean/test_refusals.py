@@ -28,6 +28,16 @@ RANDOM_RULE = TruthTable(range(12), np.random.default_rng(0).integers(0, 2, 4096
         (("x1 & x2", 100, "bag", "random", 30, 0.1), "above the 0.1 asked for"),
         (("x1 & x2", 10, "bag", "random", None, 1.5), "not between 0 and 1"),
         (("x1 & x2", 10, "bag", "random", None, None, 0.0), "margin 0.0"),
+        (("x1 & x2", 10, "bag", "random", None, None, 0.5), "margin 0.5 is not a finite number"),
+        (("x1 & x2", 10, "bag", "random", None, None, float("inf")), "margin inf"),
+        (("x1 & x2", 10, "bag", "random", None, None, float("nan")), "margin nan"),
+        (("x1 & x2", 10, "bag", "random", None, None, "a"), "margin 'a'"),
+        (("x1 & x2", 10, "bag", "random", "9"), "width '9' is no dimension"),
+        (("x1 & x2", 10, "bag", "random", 9.5), "width 9.5 is no dimension"),
+        (("x1 & x2", 10, "bag", "random", None, "b"), "coherence 'b'"),
+        (("x1 & x2", 10, "bag", "random", None, None, 1.0, -1), "seed -1"),
+        (("x1 & x2", 10, "bag", "random", None, None, 1.0, 1.5), "seed 1.5"),
+        (("x0", True), "whole number"),
     ],
 )
 def test_refused_by_name(arguments, words):
@@ -47,6 +57,22 @@ def test_every_reason_at_once():
     assert "for 3 reasons" in said
     for words in ("(1) it uses x10, x11, outside", "(2) its lookup on", "(3) sparsity 12"):
         assert words in said, said
+
+
+def test_a_table_too_long_is_one_reason_among_others():
+    text = " | ".join(f"x{2 * i} & x{2 * i + 1}" for i in range(13))
+    with pytest.raises(InputError) as caught:
+        compile(text, 20, width=9, margin=0.5)
+    for words in ("4 reasons", "x20, x21", "margin 0.5", "2^26 values", "width 9 is too small"):
+        assert words in str(caught.value), str(caught.value)
+
+
+def test_networks_of_gates_say_every_reason_at_once():
+    wide = " ^ ".join(f"~x{i}" for i in range(20))
+    with pytest.raises(InputError) as caught:
+        compose(f"x1 & ({wide})", 15, width=9, seed=-1)
+    for words in ("4 reasons", "x15, x16", "seed -1", "Split it", "width 9 is too small for 15"):
+        assert words in str(caught.value), str(caught.value)
 
 
 def test_lookups_are_refused_by_bytes_not_by_sparsity():
@@ -87,6 +113,8 @@ def test_vectors_of_ones_own_are_checked(basis, words):
         (("(x1 & x2 & x3) | x4", 300, "random", 8), "above what width 8"),
         (("(x1 | x2) & x3", 10, "hadamard"), "neither orthonormal nor random"),
         ((" ^ ".join(f"~x{i}" for i in range(20)), 30), "Split it"),
+        ((TruthTable((1, 2), [0, 1, 1, 3]), 30), "A table has no gates"),
+        ((3, 30), "an expression, a parsed rule"),
     ],
 )
 def test_networks_of_gates_are_refused_by_name(arguments, words):

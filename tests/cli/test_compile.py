@@ -64,6 +64,27 @@ def test_a_saved_file_is_checked_and_a_damaged_one_is_caught(tmp_path):
     assert abs(document["counterexample"]["network"] - document["counterexample"]["rule"]) > 0.1
 
 
+def test_what_is_neither_proven_nor_refuted_is_said_so(tmp_path):
+    path = tmp_path / "rule.safetensors"
+    rule = "x1 & " + " & ".join(f"~x{i}" for i in range(2, 19))  # 2^18 settings
+    assert command(rule, "--context-length", 60, "--out", path).exit_code == 0
+    unproven = command("--check", path, "--rule", rule, "--json")
+    assert unproven.exit_code == 1
+    assert "NOT PROVEN" in unproven.stderr
+    document = json.loads(unproven.stdout)
+    assert document["counterexample"] is None
+    assert "too many" in document["why_not_proven"]
+
+
+def test_a_rule_that_leaves_bits_out_is_refuted(tmp_path):
+    path = tmp_path / "rule.safetensors"
+    rule = "x1 & " + " & ".join(f"~x{i}" for i in range(2, 13))
+    assert command(rule, "--context-length", 1000, "--out", path).exit_code == 0
+    refuted = command("--check", path, "--rule", "0")
+    assert refuted.exit_code == 1
+    assert "at x1 = 1, the rest 0" in refuted.stdout
+
+
 def test_networks_of_gates(tmp_path):
     path = tmp_path / "gates.safetensors"
     options = ("--context-length", 300, "--gates", "--json", "--out", path)
@@ -85,6 +106,11 @@ def test_networks_of_gates(tmp_path):
         (("--context-length", 10), "a RULE"),
         (("--check", "none.safetensors"), "cannot be read"),
         (("x1", "--context-length", 10, "--out", "no/such/dir.safetensors"), "cannot be written"),
+        (("x1", "--context-length", 10, "--out", "."), "it is a folder"),
+        (("x1", "--context-length", 10, "--explain", "no/such.svg"), "cannot be written"),
+        (("x1", "--context-length", 10, "--margin", 0.5), "margin 0.5"),
+        (("--check", "."), "cannot be read"),
+        ((f"x{'1' * 5000}", "--context-length", 10), "5000 digits"),
         (("x1", "--context-length", 0), "greater than or equal"),
         (("x1", "--context-length", 10, "--basis", "hadamard"), "orthonormal"),
     ],

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.capacity import capacity
+from finetti.boolean.check import Check, finite_or_none
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.heads.plan import scalar_points, vector_points
@@ -16,7 +17,7 @@ from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.worst_case import feature_ranges
 from finetti.boolean.norms import NormBound, head_norms, lookup_norms
 from finetti.boolean.routes import lookup_values
-from finetti.boolean.verification import ALL_SETTINGS, Check, choose_settings
+from finetti.boolean.trials import ALL_SETTINGS, choose_settings
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
 from finetti.core.keys import generator
@@ -92,7 +93,7 @@ class Certificate(Shown):
             "holds": self.holds,
             "separation": self.separation,
             "tolerance": self.tolerance,
-            "head_error": self.head_error,
+            "head_error": finite_or_none(self.head_error),
             "margin": self.margin if math.isfinite(self.margin) else None,
             "score_scale": self.score_scale,
             "score_gap": self.score_gap if math.isfinite(self.score_gap) else None,
@@ -115,11 +116,12 @@ class Certificate(Shown):
         if self.check.complete:
             proof = "all inputs were run"
         elif error is None:
-            proof = "for no more than the inputs that were run"
+            proof = f"for no more than the inputs that were run: {self.check.why_not}"
         else:
             proof = f"error ≤ {format_number(error)} on all 2^{self.context_length} inputs"
+        which = f"all 2^{self.context_length} inputs" if self.check.proven else "what was tried"
         worst = (
-            f"{format_number(self.head_error)} at the worst of all 2^{self.context_length} inputs; "
+            f"{format_number(self.head_error)} at the worst of {which}; "
             f"the lookup bears δ = {format_number(self.tolerance)} (margin "
             f"{format_number(self.margin)})"
         )
@@ -138,6 +140,7 @@ class Certificate(Shown):
             ("attention", f"≥ {format_number(100 * self.attention_mass)} % on what it should read"),
             ("scores", scores),
             ("float64, float32 error", (self.check.error64, self.check.error32)),
+            *single_precision(self.check),
             (
                 "capacity",
                 f"log N_∞(ε=δ) ≤ {count.text} for all heads with these norms ({count.citation})",
@@ -147,6 +150,13 @@ class Certificate(Shown):
         table = Table("Norms", ("norm", "measured", "bound", "from", "kept"), tuple(rows))
         where = f"over {self.context_length} bits, {self.embedding}, {self.basis}"
         return Card(f"{short_text(self.rule)}   {where}", fields, (table,))
+
+
+def single_precision(check: Check) -> tuple[tuple[str, str], ...]:
+    """What a certificate says of float32 where it cannot be used."""
+    if check.usable32:
+        return ()
+    return (("float32", "NOT usable: run this network in float64"),)
 
 
 def short_text(rule: str, most: int = 100) -> str:
@@ -174,7 +184,8 @@ def _attention(head: HeadWeights, indices: tuple[int, ...], scalar: bool) -> tup
             others = np.maximum(zero[:, each], one[:, each])
             others[own] = 0.0
             others = np.append(others, cls[each])
-        mass = min(mass, float(meant / (meant + others.sum())))
+        share = float(meant / (meant + others.sum())) if meant > 0 else 0.0
+        mass = 0.0 if math.isnan(share) else min(mass, share)
         top = float(others.max(initial=0.0))
         lead = min(lead, math.log(least / top) if top > 0 and least > 0 else math.inf)
     return mass, lead
@@ -212,10 +223,11 @@ def certify(
     separation = 1 / max(sparsity, 1) if bag else (2 / max(sparsity, 1) if scalar else 2.0)
     tolerance = separation / 4
     rng = generator("boolean certificate", head.context_length)
-    settings, _ = choose_settings(function, 2**ALL_SETTINGS, rng)
+    settings, _ = choose_settings(sparsity, 2**ALL_SETTINGS, rng)
     points = expected_points(head, scalar, settings)
     low, high = feature_ranges(head.tables, function.indices, settings)
     error = float(np.maximum(high - points, points - low).max())
+    error = math.inf if math.isnan(error) else error  # unknown: no margin is claimed
     mass, lead = _attention(head, function.indices, scalar)
     values = lookup_values(function)
     radius = float(np.abs(points).max())

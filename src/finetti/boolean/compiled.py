@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.check import Check
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
@@ -15,7 +16,7 @@ from finetti.boolean.network.predict import predict
 from finetti.boolean.parser import as_rule
 from finetti.boolean.refusals import readable_bytes
 from finetti.boolean.simplification import simplify
-from finetti.boolean.verification import Check, verify
+from finetti.boolean.verification import verify
 from finetti.core.errors import InputError
 from finetti.show.card import Card
 from finetti.show.shown import Shown
@@ -98,15 +99,22 @@ class Compiled(Shown):
         return predict(self.head, self.lookup, bits, dtype)
 
     def module(self, dtype: Any = None) -> "BooleanTransformer":
-        """The network as an Equinox module with all its tokens written out."""
-        from finetti.boolean.network.module import BooleanTransformer
+        """The network as an Equinox module with all its tokens written out.
+
+        Its leaves are in JAX's default precision; a warning says so where that is float32 and the
+        certificate finds float32 not usable. Bits are not checked under `jax.jit`, where they
+        have no values yet: anything that is not 0 counts as 1 (the bag multiplies with it).
+        """
+        from finetti.boolean.network.module import BooleanTransformer, warn_of_single
 
         self._refuse_dense("module")
+        warn_of_single(dtype, self.check)
         return BooleanTransformer(self.head, self.lookup, dtype)
 
     def verify(self, function: BooleanFunction | str | None = None) -> Check:
         """Compare the network with a rule, its own by default."""
-        return verify(self.head, self.lookup, as_rule(function, self.function, self.context_length))
+        rule = as_rule(function, self.function, self.context_length)
+        return verify(self.head, self.lookup, rule, hints=self.function.indices)
 
     def explain(self, bits: Any = None) -> "Explanation":
         """The attention of [CLS] on one input: all relevant bits 1 by default."""

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from finetti.boolean.basis import automatic_width
 from finetti.boolean.compiled import Compiled
-from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.base import MAX_TABLE, BooleanFunction
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.network.head_weights import EMBEDDINGS, Embedding
@@ -49,7 +50,7 @@ def compile(
             unit vectors themselves, as rows.
         width: d, with three dimensions for e_0, e_1 and v_[CLS]; chosen by default.
         coherence: the largest |⟨v_i, v_j⟩| that relevant vectors may have with others.
-        margin: the head's error is at most δ/margin, where δ is what the lookup bears.
+        margin: at least 1; the head's error is at most δ/margin, where δ is what the lookup bears.
         seed: of the random basis.
         max_bytes: refuse a lookup (or a random basis) larger than this.
 
@@ -67,8 +68,14 @@ def compile(
     rule = _as_function(function)
     refusals = Refusals("The rule")
     _check_arguments(refusals, rule, context_length, embedding, basis, width, coherence, margin)
-    reduced = simplify(rule)
-    fits = _check_sizes(refusals, reduced, context_length, embedding, max_bytes)
+    check_whole(refusals, seed=seed, max_bytes=max_bytes)
+    refuse_table(refusals, rule)
+    # Without a table the rule counts as one that needs all its bits.
+    reduced = simplify(rule) if has_table(rule) else None
+    scalar = reduced is not None and is_scalar_route(reduced)
+    indices = tuple(sorted(rule.indices)) if reduced is None else reduced.indices
+    fits = _check_sizes(refusals, reduced, len(indices), context_length, embedding, max_bytes)
+    fits = _check_vectors(refusals, len(indices), context_length, embedding, basis) and fits
     # An index outside is a reason by itself; whether width and coherence would do is another, and
     # is answered on a context that is long enough.
     top = max(rule.indices, default=0)
@@ -77,21 +84,24 @@ def compile(
     if fits and top < max(context_length, longest) and embedding in EMBEDDINGS:
         request = Request(
             max(int(context_length), top + 1),
-            reduced.indices,
-            is_scalar_route(reduced),
+            indices,
+            scalar,
             embedding,
             basis if not isinstance(basis, str) or basis in BASES else BASES[0],
-            width,
-            coherence if coherence is not None and 0 < coherence < 1 else None,
-            float(margin) if margin > 0 else 1.0,
-            seed,
-            max_bytes,
+            width if _is_whole(width) else None,
+            coherence
+            if coherence is not None and is_number(coherence) and 0 < coherence < 1
+            else None,
+            float(margin) if is_number(margin) and 1 <= margin < np.inf else 1.0,
+            seed if _is_whole(seed) and seed >= 0 else 0,
+            max_bytes if _is_whole(max_bytes) else MAX_BYTES,
         )
         plan, reasons = make_plan(request)
         for reason in reasons:
             refusals.add(reason)
     refusals.raise_if_any()
     assert plan is not None  # or there was a reason
+    assert reduced is not None
     lookup = make_lookup(plan.points(), lookup_values(reduced), plan.tolerance)
     settings = {
         "basis": basis if isinstance(basis, str) else "given",
@@ -121,7 +131,7 @@ def _as_function(function: Any) -> BooleanFunction:
 
 def check_context(refusals: Refusals, rule: BooleanFunction, context_length: int) -> None:
     """Refuse indices outside the context."""
-    if not isinstance(context_length, int | np.integer) or context_length < 1:
+    if not _is_whole(context_length) or context_length < 1:
         refusals.add(f"its context has {context_length} bits; give a whole number of at least 1")
         refusals.raise_if_any()
     outside = [index for index in rule.indices if index >= context_length]
@@ -136,20 +146,22 @@ def check_context(refusals: Refusals, rule: BooleanFunction, context_length: int
 
 def _check_sizes(
     refusals: Refusals,
-    reduced: Symmetric | TruthTable,
+    reduced: Symmetric | TruthTable | None,
+    sparsity: int,
     context_length: int,
     embedding: Any,
-    max_bytes: int,
+    max_bytes: Any,
 ) -> bool:
     """Refuse lookups and tables by their bytes; whether the tables can be made at all."""
-    size = lookup_bytes(reduced, bag=embedding == "bag")
-    if size > max_bytes:
+    size = 0 if reduced is None else lookup_bytes(reduced, bag=embedding == "bag")
+    if reduced is not None and _is_whole(max_bytes) and size > max_bytes:
         refusals.add(
             f"its lookup on {int(np.count_nonzero(lookup_values(reduced)))} points takes "
             f"{readable_bytes(size)}, above the budget of {readable_bytes(max_bytes)}; raise "
             "max_bytes, or build it of gates with `compose`"
         )
-    n_columns = 2 if is_scalar_route(reduced) else 2 * reduced.sparsity
+    scalar = reduced is not None and is_scalar_route(reduced)
+    n_columns = 2 if scalar else 2 * sparsity
     tables = TABLE_BYTES * int(context_length) * n_columns
     if tables > MAX_TABLES:
         refusals.add(
@@ -165,18 +177,76 @@ def _check_arguments(
     context_length: int,
     embedding: Any,
     basis: Any,
-    width: int | None,
-    coherence: float | None,
-    margin: float,
+    width: Any,
+    coherence: Any,
+    margin: Any,
 ) -> None:
     check_context(refusals, rule, context_length)
     if embedding not in EMBEDDINGS:
         refusals.add(f"embedding {embedding!r} is none of {', '.join(EMBEDDINGS)}")
     if isinstance(basis, str) and basis not in BASES:
         refusals.add(f"basis {basis!r} is neither orthonormal nor random, nor an array of vectors")
-    if width is not None and width < 1:
-        refusals.add(f"width {width} is no dimension")
-    if coherence is not None and not 0 < coherence < 1:
-        refusals.add(f"coherence {coherence} is not between 0 and 1")
-    if not margin > 0:
-        refusals.add(f"margin {margin} is not positive")
+    check_width(refusals, width)
+    if coherence is not None and not (is_number(coherence) and 0 < coherence < 1):
+        refusals.add(f"coherence {coherence!r} is not between 0 and 1")
+    if not (is_number(margin) and 1 <= margin < np.inf):
+        refusals.add(f"margin {margin!r} is not a finite number of at least 1")
+
+
+def check_width(refusals: Refusals, width: Any) -> None:
+    """Refuse what is no dimension."""
+    if width is not None and not (_is_whole(width) and width >= 1):
+        refusals.add(f"width {width!r} is no dimension; give a whole number of at least 1")
+
+
+def check_whole(refusals: Refusals, **named: Any) -> None:
+    """Refuse numbers that are not whole, or negative."""
+    for name, number in named.items():
+        if not (_is_whole(number) and number >= 0):
+            refusals.add(f"{name} {number!r} is not a whole number of at least 0")
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def is_number(number: Any) -> bool:
+    """Whether something is a real number, and no Boolean."""
+    real = isinstance(number, int | float | np.integer | np.floating)
+    return real and not isinstance(number, bool)
+
+
+def has_table(rule: BooleanFunction) -> bool:
+    """Whether a rule can be reduced: it has a profile, or few enough bits for a table."""
+    return rule.sparsity <= MAX_TABLE or rule.profile() is not None
+
+
+def refuse_table(refusals: Refusals, rule: BooleanFunction) -> None:
+    """Refuse a rule whose table would be too long, as one reason among others."""
+    if not has_table(rule):
+        refusals.add(
+            f"it has {rule.sparsity} bits and is not symmetric, and its table of "
+            f"2^{rule.sparsity} values is too long: tables end at 2^{MAX_TABLE}; build it of gates "
+            "with `compose`"
+        )
+
+
+def _check_vectors(
+    refusals: Refusals, sparsity: int, context_length: int, embedding: Any, basis: Any
+) -> bool:
+    """Refuse relevant vectors, their duals and their products by bytes; whether they fit."""
+    if embedding == "trained":
+        return True  # a vector of its own for few, and one for all of a symmetric rule
+    if isinstance(basis, str):
+        wide = automatic_width(int(context_length), sparsity, None)
+        width = int(context_length) if basis == "orthonormal" else wide
+    else:
+        width = np.shape(basis)[-1] if np.ndim(basis) else 0
+    size = 3 * 8 * sparsity * (width + sparsity)
+    if size > MAX_TABLES:
+        refusals.add(
+            f"the vectors of its {sparsity} relevant bits and their products take "
+            f"{readable_bytes(size)}, and these end at {readable_bytes(MAX_TABLES)}; choose fewer "
+            'bits, or embedding="trained"'
+        )
+    return size <= MAX_TABLES

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.certificate import short_text
 from finetti.boolean.compiled import Compiled
+from finetti.boolean.functions.base import binary_array
 from finetti.boolean.simplification import relevant_indices
 from finetti.core.errors import bad_argument
 from finetti.show.card import Card, Table
@@ -71,7 +72,8 @@ class Explanation(Shown):
         ]
         order = [name for name, _ in columns]
         x = alt.X(field="token", type="nominal", sort=order, title=None, axis={"labelAngle": 0})
-        y = alt.Y(field="head", type="nominal", title="head")
+        heads = [str(head + 1) for head in range(len(self.attention))]
+        y = alt.Y(field="head", type="nominal", sort=heads, title="head")
         base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
         scale = alt.Scale(domain=[0, 1], scheme="blues")
         color = alt.Color(field="attention", type="quantitative", scale=scale, title="attention")
@@ -112,20 +114,17 @@ def explain(compiled: Compiled, bits: Any = None) -> Explanation:
     if bits is None:
         bits = np.zeros(compiled.context_length, dtype=np.uint8)
         bits[list(relevant)] = 1
-    bits = np.asarray(bits)
-    if bits.shape != (compiled.context_length,) or not np.isin(bits, (0, 1)).all():
-        requirement = f"{compiled.context_length} zeros and ones"
+    requirement = f"{compiled.context_length} zeros and ones"
+    bits = binary_array(bits, "explain", requirement)
+    if bits.shape != (compiled.context_length,):
         raise bad_argument("bits", "explain", requirement, f"shape {bits.shape}")
     bits = bits.astype(np.uint8)
-    tables, heads = compiled.head.tables, compiled.head.n_heads
-    chosen = np.where(bits[:, None] == 1, tables.one[:, :heads], tables.zero[:, :heads])
-    exponentials = np.concatenate([tables.cls[None, :heads], chosen]).T
-    features = tables.features(tables.sums(bits[None]))[0]
+    tables = compiled.head.tables
     return Explanation(
         short_text(compiled.rule),
         bits,
-        exponentials / exponentials.sum(axis=1, keepdims=True),
-        features,
+        tables.attention(bits),
+        tables.read(bits[None])[0],
         float(compiled.predict(bits)),
         relevant,
     )

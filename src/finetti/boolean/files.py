@@ -49,8 +49,12 @@ def describe(function: BooleanFunction) -> dict[str, Any]:
     return {"indices": indices, "values": function.table().tolist()}
 
 
-def recover(described: dict[str, Any]) -> BooleanFunction:
+def recover(described: Any) -> BooleanFunction:
     """The function that `describe` described."""
+    if not isinstance(described, dict):
+        raise InputError(f"a function is described by names and values, not by {described!r}")
+    if not isinstance(described.get("rule", ""), str):
+        raise InputError(f"a rule is text, not {described['rule']!r}")
     if "rule" in described:
         return parse(described["rule"])
     if "profile" in described:
@@ -127,16 +131,39 @@ def load(path: str | Path) -> "Compiled | Composed":
     try:
         size = int(metadata["context_length"]), int(metadata["width"])
         function = recover(json.loads(metadata["function"]))
-        settings = json.loads(metadata.get("settings", "{}"))
-    except (ValueError, KeyError) as error:  # a damaged rule, too, is a ValueError
-        raise InputError(f"The metadata of {path.name!r} cannot be read: {error}.") from error
+        settings = _settings(json.loads(metadata.get("settings", "{}")))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        # A damaged rule, too, is a ValueError.
+        said = str(error).rstrip(".")
+        raise InputError(f"The metadata of {path.name!r} cannot be read: {said}.") from error
+    _refuse_outside(path, function, size[0])
     positions = _positions(path, tensors, metadata.get("positions", "dense"), *size)
-    if metadata["format"] == NETWORK_FORMAT and isinstance(function, Rule):
+    if metadata["format"] == NETWORK_FORMAT:
+        if not isinstance(function, Rule):
+            raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
         from finetti.boolean.compose.files import build_network
 
         _refuse_misfits(path, _position_shapes(positions, size))
         return build_network(path, function, positions, tensors, settings)
     return _single_layer(path, tensors, metadata["embedding"], positions, size, function, settings)
+
+
+def _settings(found: Any) -> dict[str, Any]:
+    """How a network was made, as its file says; a margin is a number of at least 1."""
+    if not isinstance(found, dict):
+        raise InputError(f"settings are names and values, not {found!r}")
+    margin = found.get("margin", 1.0)
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 1 <= margin < np.inf:
+        raise InputError(f"the margin is a finite number of at least 1, not {margin!r}")
+    return found
+
+
+def _refuse_outside(path: Path, function: BooleanFunction, length: int) -> None:
+    if length < 1 or max(function.indices, default=-1) >= length:
+        raise InputError(
+            f"The metadata of {path.name!r} cannot be read: its rule uses "
+            f"x{max(function.indices, default=0)}, and its context has {length} bits."
+        )
 
 
 def _single_layer(
@@ -185,11 +212,19 @@ def _positions(
         if kind == "sparse":
             indices = tensors["embedding.position_indices"]
             vectors = tensors["embedding.position_vectors"].astype(np.float64)
+            if vectors.shape != (indices.size, width):
+                raise ValueError(f"{indices.size} indices and vectors of shape {vectors.shape}")
+            if indices.size and not 0 <= indices.min() <= indices.max() < count:
+                raise ValueError("an index lies outside the context")
             return SparsePositions(count, tuple(map(int, indices)), vectors)
         if kind == "standard":
+            if width < RESERVED + count:
+                raise ValueError(f"{count} unit vectors need more than {width} dimensions")
             return StandardPositions(count, width)
-        return DensePositions(tensors["embedding.positions"].astype(np.float64))
-    except (KeyError, ValueError, IndexError) as error:
+        if kind == "dense":
+            return DensePositions(tensors["embedding.positions"].astype(np.float64))
+        raise ValueError(f"{kind!r} is none of dense, signs, sparse, standard")
+    except (KeyError, ValueError, IndexError, TypeError) as error:
         raise InputError(f"The positions in {path.name!r} cannot be read: {error}.") from error
 
 

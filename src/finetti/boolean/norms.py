@@ -78,8 +78,14 @@ def head_norms(
         ("‖W_V‖_F", head.value, math.sqrt(sparsity / least + sparsity) if bag else 2.0),
         ("‖W_C‖_F", head.output, float(sparsity) if bag else 1.0),
     ]
+    stated = source if margin == 1 else f"{source}, margin {margin:g} as stated"
     found = [
-        NormBound(name, float(np.max(frobenius(matrix))), bound, source)
+        NormBound(
+            name,
+            float(np.max(frobenius(matrix))),
+            bound,
+            stated if matrix is head.query else source,
+        )
         for name, matrix, bound in rows
     ]
     if head.embedding == "trained":

@@ -20,9 +20,11 @@ from finetti.boolean.functions.expressions import (
     Rule,
     Variable,
 )
-from finetti.core.errors import InputError
+from finetti.core.errors import InputError, bad_argument
 
-TOKEN = re.compile(r"(?P<name>[A-Za-z_]+)(?P<index>\d*)|(?P<number>\d+)|(?P<sign>[~&^|(),;])|\S")
+TOKEN = re.compile(
+    r"(?P<name>[A-Za-z_]+)(?P<index>[0-9]*)|(?P<number>[0-9]+)|(?P<sign>[~&^|(),;])|\S"
+)
 CALLS: dict[str, Kind] = {
     "and": "and",
     "or": "or",
@@ -33,6 +35,17 @@ CALLS: dict[str, Kind] = {
 }
 COUNTED = ("atleast", "exactly")
 MAX_DEPTH = 100
+MAX_DIGITS = 12  # of an index or a count: more bits than any context has
+HINTS = {  # how others write what is written differently here
+    "&&": "'and' is written '&'",
+    "||": "'or' is written '|'",
+    "!": "'not' is written '~'",
+    "not": "'not' is written '~'",
+    "xor": "'xor' is written '^', or parity(…)",
+    "majority": "write maj(…)",
+    "and": "'and' between two parts is written '&'",
+    "or": "'or' between two parts is written '|'",
+}
 
 
 class RuleSyntaxError(InputError):
@@ -60,6 +73,10 @@ def _tokens(text: str) -> list[_Token]:
         word, place = match.group(), match.start()
         if match["sign"]:
             found.append(_Token(word, place, "sign"))
+        elif len(match["index"] or match["number"] or "") > MAX_DIGITS:
+            digits = len(match["index"] or match["number"])
+            problem = f"a number of {digits} digits; {MAX_DIGITS} are the most"
+            raise RuleSyntaxError(text, place, problem)
         elif match["number"]:
             found.append(_Token(word, place, "number"))
         elif match["name"] == "x" and match["index"]:
@@ -67,7 +84,7 @@ def _tokens(text: str) -> list[_Token]:
         elif match["name"] and not match["index"]:
             found.append(_Token(word, place, "name"))
         else:
-            problem = f"{word!r} is no part of a rule; variables are x0, x1, …"
+            problem = f"{word!r} is no part of a rule; {HINTS.get(word, 'variables are x0, x1, …')}"
             raise RuleSyntaxError(text, place, problem)
     found.append(_Token("the end", len(text), "end"))
     return found
@@ -89,7 +106,10 @@ class _Parser:
     def fail(self, expected: str, token: _Token | None = None) -> NoReturn:
         token = token or self.token
         got = token.text if token.kind == "end" else repr(token.text)
-        raise RuleSyntaxError(self.text, token.position, f"expected {expected}, got {got}")
+        doubled = self.text[token.position - 1 : token.position + 1]
+        hint = HINTS.get(doubled, HINTS.get(token.text, "")) if token.kind != "end" else ""
+        problem = f"expected {expected}, got {got}" + (f" ({hint})" if hint else "")
+        raise RuleSyntaxError(self.text, token.position, problem)
 
     def take(self) -> _Token:
         self.place += 1
@@ -173,8 +193,9 @@ def parse(text: str) -> Rule:
     """The function that an expression describes.
 
     From the tightest to the loosest: ``~`` (not), ``&`` (and), ``^`` (exclusive or), ``|`` (or).
-    ``maj(…)`` is 1 if more than half of its arguments are, ``parity(…)`` if an odd number is,
-    ``atleast(k; …)`` and ``exactly(k; …)`` count. Arguments are expressions; indices start at 0.
+    ``and(…)`` and ``or(…)`` are the same as calls. ``maj(…)`` is 1 if more than half of its
+    arguments are (a tie is 0), ``parity(…)`` if an odd number is, ``atleast(k; …)`` and
+    ``exactly(k; …)`` count. Arguments are expressions; indices start at 0.
 
     >>> rule = parse("x3 & (x7 | ~x9)")
     >>> rule.indices, rule.table().tolist()
@@ -182,6 +203,8 @@ def parse(text: str) -> Rule:
     >>> print(parse("atleast(2; x1, x2, x3) ^ 1"))
     atleast(2; x1, x2, x3) ^ 1
     """
+    if not isinstance(text, str):
+        raise bad_argument("text", "parse", "an expression such as 'x3 & x7'", repr(text))
     parser = _Parser(text)
     tree = parser.either()
     if parser.token.kind != "end":

@@ -1,126 +1,58 @@
 """Runs the network against its rule: on all inputs where they can be counted, else on the worst."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.check import EXACT, LOOSE, Check, Counterexample
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.proof import output_bounds, proof_work
+from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.tables import Tables
-from finetti.boolean.network.worst_case import adversaries, feature_ranges, settings_sums
+from finetti.boolean.network.worst_case import adversaries, known_ranges, settings_sums
 from finetti.boolean.simplification import simplify
+from finetti.boolean.trials import (
+    ALL_SETTINGS,
+    bits_to_try,
+    choose_settings,
+    counts_fit,
+    each_count,
+)
 from finetti.core.keys import generator
 
 ALL_INPUTS = 20  # bits of a context whose inputs are all run
-ALL_SETTINGS = 16  # relevant bits whose settings are all run
 WORK = 5 * 10**10  # multiplications that running all inputs may cost
 BUDGET = 2 * 10**10  # the same for settings with outside bits, and for the proof
 WORSE = 1.01  # a new counterexample must be this much worse: the first ones are the simplest
-EXACT = 1e-9  # largest error in float64, relative to the largest value
 ALIKE = 1e-10  # differences between bits that count as rounding
 KEPT = 12  # bits of a context whose features are kept between checks
+WIDE_SCORES = 2**27  # scores that are taken row by row, where tables cannot be used
 
 
-@dataclass(frozen=True, eq=False)
-class Counterexample:
-    """An input at which the network is wrong.
-
-    Args:
-        bits: the input, shape (T,).
-        output: what the network says.
-        value: what the rule says.
-    """
-
-    bits: NDArray[np.uint8]
-    output: float
-    value: float
-
-    @property
-    def ones(self) -> tuple[int, ...]:
-        """Where the input is 1."""
-        return tuple(map(int, np.flatnonzero(self.bits)))
-
-    def __str__(self) -> str:
-        ones = ", ".join(f"x{i}" for i in self.ones[:12])
-        more = f" and {len(self.ones) - 12} more" if len(self.ones) > 12 else ""
-        where = f"{ones}{more} = 1, the rest 0" if self.ones else "all bits 0"
-        return f"at {where}: the network says {self.output:.6g}, the rule {self.value:.6g}"
-
-
-@dataclass(frozen=True, eq=False)
-class Check:
-    """What a verification ran and found.
-
-    Args:
-        method: what was run, in words.
-        n_inputs: how many inputs.
-        complete: whether these are all 2^T.
-        error64, error32: the largest error in float64 and float32, relative to the largest value
-            of the rule.
-        counterexample: the worst input, if the network is wrong in float64.
-        error_bound: the error on ALL 2^T inputs is at most this (`network.proof`); None where that
-            was not computed, because there are too many settings or the lookup has another form.
-    """
-
-    method: str
-    n_inputs: int
-    complete: bool
-    error64: float
-    error32: float
-    counterexample: Counterexample | None
-    error_bound: float | None = None
-
-    @property
-    def exact(self) -> bool:
-        """Whether no input was wrong."""
-        return self.counterexample is None
-
-    @property
-    def proven(self) -> bool:
-        """Whether the network is exact on all 2^T inputs: all were run, or the bound says so."""
-        bounded = self.error_bound is not None and self.error_bound <= EXACT
-        return self.exact and (self.complete or bounded)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no infinity."""
-        wrong = self.counterexample
-        return {
-            "method": self.method,
-            "n_inputs": self.n_inputs,
-            "complete": self.complete,
-            "exact": self.exact,
-            "proven": self.proven,
-            "error_float64": _finite(self.error64),
-            "error_float32": _finite(self.error32),
-            "error_bound": None if self.error_bound is None else _finite(self.error_bound),
-            "counterexample": None
-            if wrong is None
-            else {"ones": list(wrong.ones), "network": _finite(wrong.output), "rule": wrong.value},
-        }
-
-
-def _finite(number: float) -> float | None:
-    return number if np.isfinite(number) else None
-
-
-def verify(weights: HeadWeights, lookup: Lookup, function: BooleanFunction, seed: int = 0) -> Check:
+def verify(
+    weights: HeadWeights,
+    lookup: Lookup,
+    function: BooleanFunction,
+    seed: int = 0,
+    hints: tuple[int, ...] = (),
+) -> Check:
     """Compare the network with ``function``.
 
     Up to 20 bits: all 2^T inputs. Beyond: all 2^s settings of the relevant bits, each with the
     others all 0, all 1, random, and chosen for it by the adversary of every feature, which finds
-    the worst of all 2^{T−s} (`finetti.boolean.network.worst_case`).
+    the worst of all 2^{T−s} (`finetti.boolean.network.worst_case`). Relevant are the bits of the
+    rule, those that move a head (measured), and the ``hints``, such as the bits that a file says.
     """
     reduced = simplify(function)
     length = weights.context_length
     if length <= ALL_INPUTS and lookup.work << length <= WORK:
         return _verify_all(weights, lookup, reduced)
-    return _verify_settings(weights, lookup, reduced, seed)
+    return _verify_settings(weights, lookup, reduced, seed, hints)
 
 
 @lru_cache(maxsize=4)
@@ -128,159 +60,209 @@ def _inputs(length: int) -> NDArray[np.uint8]:
     return all_bits(length)
 
 
-def _errors(outputs: NDArray[Any], values: NDArray[Any], scale: float) -> NDArray[np.float64]:
-    """Relative errors; NaN, which is wrong too, counts as infinite."""
-    errors = np.abs(outputs.astype(np.float64) - values) / scale
-    return np.where(np.isnan(errors), np.inf, errors)
-
-
-def _scale(function: BooleanFunction) -> float:
-    """The largest value of the rule; 1 for the rule that is always 0."""
+def value_scales(function: BooleanFunction, values: NDArray[Any]) -> NDArray[np.float64]:
+    """What errors are relative to: the value itself; where it is 0, the smallest that is not."""
     profile = function.profile()
-    return float(np.abs(function.table() if profile is None else profile).max()) or 1.0
+    sizes = np.abs(function.table() if profile is None else profile)
+    smallest = float(sizes[sizes > 0].min(initial=np.inf))
+    return np.where(values == 0, smallest if np.isfinite(smallest) else 1.0, np.abs(values))
 
 
-def _all_blocks(tables: Tables, length: int) -> Iterator[tuple[int, NDArray[Any]]]:
-    if length <= KEPT:
-        yield 0, tables.all_features
-        return
-    for first, sums in tables.enumerate_sums():
-        yield first, tables.features(sums)
+@dataclass(eq=False)
+class _Judge:
+    """Keeps the worst error, and the worst input that is wrong by more than rounding."""
+
+    tables: Tables
+    lookup: Lookup
+    searching: bool  # for counterexamples: in float64 only
+    worst: float = 0.0
+    found_error: float = 0.0
+    found: Counterexample | None = None
+
+    def look(
+        self,
+        features: NDArray[Any],
+        values: NDArray[Any],
+        scales: NDArray[Any],
+        bits_of: Callable[[int], NDArray[np.uint8]],
+    ) -> None:
+        """Judge a batch of inputs by their features; ``bits_of`` gives the input of a row."""
+        outputs = self.lookup(features)
+        with np.errstate(invalid="ignore", over="ignore"):
+            errors = np.abs(outputs.astype(np.float64) - values) / scales
+        errors = np.where(np.isnan(errors), np.inf, errors)
+        peak = int(errors.argmax())
+        self.worst = max(self.worst, float(errors[peak]))
+        if not self.searching or errors[peak] <= max(EXACT, WORSE * self.found_error):
+            return
+        if errors[peak] <= EXACT + LOOSE:  # perhaps no more than rounding
+            rows = np.flatnonzero(errors > EXACT)
+            rounding = rounding_tolerance(self.lookup, features[rows], scales[rows])
+            rows = rows[errors[rows] > rounding]
+            if not len(rows):
+                return
+            peak = int(rows[errors[rows].argmax()])
+        bits = bits_of(peak)
+        output = float(self.lookup(self.tables.read(bits[None]))[0])
+        error = abs(output - values[peak]) / scales[peak]
+        if not error <= max(EXACT, min(errors[peak] / 2, LOOSE)):  # the input itself shows it
+            self.found_error = float(errors[peak])
+            self.found = Counterexample(bits, output, float(values[peak]))
+
+
+def rounding_tolerance(
+    lookup: Lookup, features: NDArray[Any], scales: NDArray[Any]
+) -> NDArray[np.float64]:
+    """What counts as exact at each row: `EXACT`, and what rounding the lookup's sums may add."""
+    found = lookup.resolution(features) / scales
+    return EXACT + np.minimum(np.nan_to_num(found, nan=0.0), LOOSE)
+
+
+def _judges(weights: HeadWeights, lookup: Lookup) -> tuple[_Judge, _Judge]:
+    return (
+        _Judge(weights.tables, lookup, True),
+        _Judge(weights.tables32, lookup.single, False),
+    )
 
 
 def _verify_all(weights: HeadWeights, lookup: Lookup, function: BooleanFunction) -> Check:
-    length, scale = weights.context_length, _scale(function)
+    length = weights.context_length
     bits = _inputs(length)
     values = function(bits)
-    worst, found = [0.0, 0.0], None
-    for place, (tables, network) in enumerate(
-        ((weights.tables, lookup), (weights.tables32, lookup.single))
-    ):
-        for first, features in _all_blocks(tables, length):
-            outputs = network(features)
-            errors = _errors(outputs, values[first : first + len(outputs)], scale)
-            peak = int(errors.argmax())
-            worse = errors[peak] > WORSE * worst[place]
-            worst[place] = max(worst[place], float(errors[peak]))
-            if place == 0 and worse and worst[0] > EXACT:
-                row = first + peak
-                found = Counterexample(bits[row], float(outputs[peak]), float(values[row]))
+    scales = value_scales(function, values)
+    double, single = judges = _judges(weights, lookup)
+    for judge in judges:
+        tables = judge.tables
+        kept = length <= KEPT
+        blocks = [(0, tables.all_features)] if kept else tables.enumerate_features()
+        for first, features in blocks:
+            here = slice(first, first + len(features))
+            judge.look(features, values[here], scales[here], lambda row, at=first: bits[at + row])
     method = f"all 2^{length} = {2**length} inputs"
-    return Check(method, 2**length, True, worst[0], worst[1], found)
-
-
-def each_count(n_bits: int) -> NDArray[np.uint8]:
-    """One setting per number of ones, 0 to ``n_bits``: the first bits are 1."""
-    return (np.arange(n_bits)[None] < np.arange(n_bits + 1)[:, None]).astype(np.uint8)
-
-
-def choose_settings(
-    function: BooleanFunction, limit: int, rng: np.random.Generator
-) -> tuple[NDArray[np.uint8], str]:
-    """Settings of the relevant bits: all 2^s, or some, with every number of ones among them."""
-    sparsity = function.sparsity
-    if sparsity <= ALL_SETTINGS and 2**sparsity <= limit:
-        return all_bits(sparsity), f"all 2^{sparsity} settings of the relevant bits"
-    first = each_count(sparsity)
-    n_some = int(np.clip(limit, 64, 512))
-    some = rng.random((n_some, sparsity)) < rng.random((n_some, 1))  # few ones, many, all between
-    settings = np.concatenate([first, first[:, ::-1], rng.permuted(first, axis=1), some])
-    text = f"{len(settings)} of 2^{sparsity} settings of the relevant bits, every number of ones"
-    return settings.astype(np.uint8), text
+    return Check(method, 2**length, True, double.worst, single.worst, double.found)
 
 
 def _verify_settings(
-    weights: HeadWeights, lookup: Lookup, function: BooleanFunction, seed: int
+    weights: HeadWeights,
+    lookup: Lookup,
+    function: BooleanFunction,
+    seed: int,
+    hints: tuple[int, ...],
 ) -> Check:
     rng = generator("boolean verification", seed, weights.context_length)
-    length, indices, scale = weights.context_length, function.indices, _scale(function)
+    length = weights.context_length
+    double, single = judges = _judges(weights, lookup)
+    wide = any(judge.tables.wide is not None for judge in judges)
     per_pattern = lookup.work << min(function.sparsity, ALL_SETTINGS)
     n_random = int(np.clip(min(2**24 // length, BUDGET // (8 * per_pattern)), 4, 64))
+    n_random = min(n_random, 4) if wide else n_random
     n_patterns = n_random + 2 + 2 * lookup.inner.shape[0]
     limit = max(64, 2 * BUDGET // (lookup.work * n_patterns))
-    settings, described = choose_settings(function, limit, rng)
-    values = function.evaluate(settings)
-    aside = np.delete(np.arange(length), list(indices))
+    if wide:
+        limit = max(64, min(limit, WIDE_SCORES // (length * weights.n_heads * n_patterns)))
+    tried = bits_to_try(weights.tables, function.indices, hints, limit)
+    settings, described = choose_settings(len(tried), limit, rng)
+    values = function.evaluate(settings[:, [tried.index(each) for each in function.indices]])
+    scales = value_scales(function, values)
     # From no ones to only ones, so that features are met all over their range.
     rates = np.concatenate([[0.0, 1.0], np.linspace(0.0, 1.0, n_random)])[:, None]
-    patterns = rng.random((n_random + 2, len(aside)), dtype=np.float32) < rates
-    whole = np.zeros((len(patterns), length), dtype=np.uint8)
-    whole[:, aside] = patterns
-    worst, found, n_inputs = [0.0, 0.0], None, 0
-    for place, (tables, network) in enumerate(
-        ((weights.tables, lookup), (weights.tables32, lookup.single))
-    ):
-        inside = settings_sums(tables, indices, settings)
-        attacks = adversaries(tables, indices)
-        n_inputs = len(settings) * (len(patterns) + len(attacks))
-        batches: Iterator[tuple[NDArray[Any], Any]] = (
-            (inside + (row - tables.base), whole[k]) for k, row in enumerate(tables.sums(whole))
-        )
-        for batch, source in _chain(batches, inside, attacks):
-            outputs = network(tables.features(batch))
-            errors = _errors(outputs, values, scale)
-            peak = int(errors.argmax())
-            worse = errors[peak] > WORSE * worst[place]
-            worst[place] = max(worst[place], float(errors[peak]))
-            if place == 0 and worse and worst[0] > EXACT:
-                found = (peak, source, float(outputs[peak]), float(values[peak]))
-    counterexample = None
-    if found is not None:
-        peak, source, output, value = found
-        counterexample = Counterexample(
-            _whole_input(source, aside, length, peak, indices, settings), output, value
-        )
+    patterns = rng.random((n_random + 2, length), dtype=np.float32) < rates
+    n_inputs = 0
+    for judge in judges:
+        for features, outside in _batches(judge.tables, tried, settings, patterns):
+
+            def bits_of(row: int, outside: Any = outside) -> NDArray[np.uint8]:
+                bits = np.array(outside(row), dtype=np.uint8)
+                bits[list(tried)] = settings[row]
+                return bits
+
+            judge.look(features, values, scales, bits_of)
+            n_inputs += len(settings) * judge.searching
     method = f"{described} × (all-0, all-1, {n_random} random, and the worst outside bits)"
-    bound = _error_bound(weights, lookup, function)
-    return Check(method, n_inputs, False, worst[0], worst[1], counterexample, bound)
+    if weights.tables.wide is not None:
+        method = f"{described} × (all-0, all-1 and {n_random} random outside bits)"
+    bound, tolerance, reason = _error_bound(weights.tables, lookup, function, tried)
+    worst = double.worst, single.worst
+    return Check(method, n_inputs, False, *worst, double.found, bound, tolerance, reason)
 
 
-def _error_bound(weights: HeadWeights, lookup: Lookup, function: BooleanFunction) -> float | None:
-    """The largest error over all 2^T inputs, if every setting is covered and the work is bearable.
-
-    More bits than settings can be listed for are covered by their number of ones, if every bit
-    changes the sums by the same amount.
-    """
-    indices, sparsity, widen = function.indices, function.sparsity, 0.0
-    if sparsity <= ALL_SETTINGS:
-        if proof_work(lookup, 2**sparsity) > BUDGET:
-            return None
-        settings = all_bits(sparsity)
-    else:
-        changes = weights.tables.folded(weights.tables.difference[list(indices)])
-        spread = sparsity * float(np.ptp(changes, axis=0).max())
-        if function.profile() is None or not spread <= ALIKE:
-            return None
-        settings, widen = each_count(sparsity), 10 * ALIKE
-    low, high = feature_ranges(weights.tables, indices, settings)
-    bounds = output_bounds(lookup, low - widen, high + widen)
-    if bounds is None:
-        return None
-    errors = [np.abs(bound - function.evaluate(settings)) for bound in bounds]
-    return float(np.maximum(*errors).max()) / _scale(function)
+Batch = tuple[NDArray[Any], Callable[[int], NDArray[Any]]]
 
 
-def _chain(batches: Any, inside: NDArray[Any], attacks: Any) -> Iterator[tuple[NDArray[Any], Any]]:
-    yield from batches
-    for _, adversary in attacks:
-        levels, changed = adversary.attack(inside)
-        yield changed, (adversary, levels)
-
-
-def _whole_input(
-    source: Any,
-    aside: NDArray[np.int64],
-    length: int,
-    peak: int,
-    indices: tuple[int, ...],
+def _batches(
+    tables: Tables,
+    tried: tuple[int, ...],
     settings: NDArray[np.uint8],
-) -> NDArray[np.uint8]:
-    """The bits of a found input: those of I, and the outside bits of its pattern or adversary."""
-    bits = np.zeros(length, dtype=np.uint8)
-    if isinstance(source, tuple):
-        adversary, levels = source
-        bits[aside] = adversary.bits(levels[peak])
-    else:
-        bits[:] = source
-    bits[list(indices)] = settings[peak]
-    return bits
+    patterns: NDArray[np.bool_],
+) -> Iterator[Batch]:
+    """Features of all settings, for one choice of the outside bits after the other."""
+    if tables.wide is not None:
+        for row in patterns:
+            whole = np.repeat(row[None], len(settings), axis=0)
+            whole[:, list(tried)] = settings
+            yield tables.read(whole), lambda _, row=row: row
+        return
+    aside = np.delete(np.arange(len(tables.zero)), list(tried))
+    inside = settings_sums(tables, tried, settings)
+    nothing = np.zeros_like(tables.cls)
+    others = replace(tables, zero=tables.zero[aside], one=tables.one[aside], cls=nothing)
+    for row, sums in zip(patterns, others.sums(patterns[:, aside]), strict=True):
+        yield tables.features(inside + sums), lambda _, row=row: row
+    for _, adversary in adversaries(tables, tried):
+        _, used, sums = adversary.attack(inside)
+
+        def bits(row: int, adversary: Any = adversary, used: Any = used) -> NDArray[Any]:
+            whole = np.zeros(len(tables.zero), dtype=np.uint8)
+            whole[aside] = adversary.bits(used[row])
+            return whole
+
+        yield tables.features(sums.astype(tables.zero.dtype)), bits
+
+
+def _error_bound(
+    tables: Tables, lookup: Lookup, function: BooleanFunction, tried: tuple[int, ...]
+) -> tuple[float | None, float, str]:
+    """The largest error over all 2^T inputs, what counts as exact, and why there is no bound.
+
+    Every setting of the bits that are ``tried`` must be covered, or of those of the rule. More bits
+    than settings can be listed for are covered by their number of ones, if every bit changes the
+    sums by the same amount.
+    """
+    if tables.wide is not None:
+        return None, EXACT, "its scores are further apart than the exponents of float64 reach"
+    if (np.count_nonzero(lookup.inner, axis=0) > 1).any():
+        return None, EXACT, "units of its lookup look at several features at once"
+    if not proof_fits(lookup):
+        return None, EXACT, "its lookup is too large to be followed by intervals"
+    reason = f"2^{function.sparsity} settings of the relevant bits are too many to be followed"
+    for indices in dict.fromkeys((tried, tuple(sorted(function.indices)))):
+        widen, settings = 0.0, np.zeros((0, 0), dtype=np.uint8)
+        if len(indices) <= ALL_SETTINGS and proof_work(lookup, 2 ** len(indices)) <= BUDGET:
+            settings = all_bits(len(indices))
+        elif len(indices) == function.sparsity and _alike(tables, function, indices):
+            settings, widen = each_count(len(indices)), 10 * ALIKE
+        if not len(settings) or proof_work(lookup, len(settings)) > BUDGET:
+            continue
+        low, high, rounding = known_ranges(tables, indices, settings)
+        bounds = output_bounds(lookup, low, high, max(1e-12, rounding) + widen)
+        if bounds is None:
+            return None, EXACT, "its sums lose too many digits in float64, or are not numbers"
+        values = function.evaluate(settings[:, [indices.index(each) for each in function.indices]])
+        scales = value_scales(function, values)
+        errors = np.maximum(*(np.abs(bound - values) for bound in bounds)) / scales
+        tolerances = np.full(len(errors), EXACT)
+        loose = np.flatnonzero(errors > EXACT)
+        if len(loose) and (errors <= EXACT + LOOSE).all():
+            middle = (low[loose] + high[loose]) / 2
+            tolerances[loose] = rounding_tolerance(lookup, middle, scales[loose])
+        tolerance = float(tolerances.max()) if (errors <= tolerances).all() else EXACT
+        return float(errors.max()), tolerance, ""
+    return None, EXACT, reason
+
+
+def _alike(tables: Tables, function: BooleanFunction, indices: tuple[int, ...]) -> bool:
+    """Whether the rule is known by its number of ones, and the sums are, too."""
+    if function.profile() is None or not counts_fit(len(indices)):
+        return False
+    changes = tables.folded(tables.difference[list(indices)])
+    return len(indices) * float(np.ptp(changes, axis=0).max()) <= ALIKE

@@ -55,7 +55,11 @@ def compile_rule(
     ] = False,
     check: Annotated[
         Path | None,
-        typer.Option("--check", metavar="FILE", help="Verify this file instead of compiling."),
+        typer.Option(
+            "--check",
+            metavar="FILE",
+            help="Verify this file instead of compiling; exit 1 unless proven.",
+        ),
     ] = None,
     against: Annotated[
         str | None,
@@ -83,6 +87,7 @@ def compile_rule(
             f"`finetti compile` needs {missing}, as in: finetti compile 'x3 & x7' "
             "--context-length 100 (or --check FILE)."
         )
+    _refuse_folders(out, picture)
     if gates:
         if embedding != "deterministic" or (coherence, margin) != (None, 1.0) or picture:
             raise InputError(
@@ -117,6 +122,14 @@ def compile_rule(
     raise typer.Exit(0 if certificate.holds else 1)
 
 
+def _refuse_folders(*paths: Path | None) -> None:
+    """Refuse what cannot be written before anything is computed."""
+    for path in paths:
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            why = "it is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
+            raise InputError(f"The file {str(path)!r} cannot be written: {why}.")
+
+
 def _parse(rule: str) -> Any:
     """The rule; a syntax error shows its place before the sentence that names it."""
     from finetti.boolean import RuleSyntaxError, parse
@@ -141,9 +154,12 @@ def _check(path: Path, rule: str | None, as_json: bool) -> None:
     elif found.proven:
         said = f"computes {function}: exact on {found.method}; proven on all inputs."
     else:
-        said = f"computes {function} on {found.method}; not proven on all inputs."
+        said = (
+            f"is NOT PROVEN to compute {function}: no counterexample was found on {found.method}, "
+            f"but {found.why_not}."
+        )
     people.print(f"{path.name} {said}", soft_wrap=True)
     if as_json:
         document = {"file": path.name, "rule": str(function), **found.to_dict()}
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
-    raise typer.Exit(0 if found.exact else 1)
+    raise typer.Exit(0 if found.proven else 1)

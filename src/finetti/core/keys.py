@@ -34,4 +34,4 @@ def random_key(*content: Any) -> Any:
     import jax
 
     words = np.frombuffer(seed_of(*content).to_bytes(8, "big"), dtype=">u4").astype(np.uint32)
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+    return jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")

@@ -8,19 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.basis import measure
-from finetti.boolean.certificate import short_text
+from finetti.boolean.certificate import short_text, single_precision
+from finetti.boolean.check import EXACT, Check, Counterexample
 from finetti.boolean.compose.block import separation
 from finetti.boolean.compose.composed import Composed, written_out
 from finetti.boolean.compose.proof import network_bound, read_error
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.norms import NormBound
-from finetti.boolean.verification import (
-    ALL_INPUTS,
-    ALL_SETTINGS,
-    EXACT,
-    Check,
-    Counterexample,
-)
+from finetti.boolean.trials import ALL_SETTINGS
+from finetti.boolean.verification import ALL_INPUTS
 from finetti.core.keys import generator
 from finetti.core.norms import frobenius
 from finetti.show.card import Card, Table
@@ -109,7 +105,7 @@ class NetworkCertificate(Shown):
     def __card__(self) -> Card:
         verdict = "exact" if self.check.exact else f"WRONG {self.check.counterexample}"
         error = self.check.error_bound
-        proof = "for no more than the inputs that were run"
+        proof = f"for no more than the inputs that were run: {self.check.why_not}"
         if error is not None:
             proof = (
                 f"every gate, error ≤ {format_number(error)} on all 2^{self.context_length} "
@@ -120,6 +116,7 @@ class NetworkCertificate(Shown):
             ("verified", f"{verdict} on {self.check.method}"),
             ("proven" if self.check.proven else "NOT proven", proof),
             ("float64, float32 error", (self.check.error64, self.check.error32)),
+            *single_precision(self.check),
         )
         rows = [
             (g.level, f"g{k} = {g.text}", g.sparsity, g.head_error, g.tolerance, g.attention_mass)
@@ -186,7 +183,9 @@ def _norms(composed: Composed) -> list[NormBound]:
 
 
 def _inputs(composed: Composed, function: BooleanFunction) -> tuple[NDArray[np.uint8], str, bool]:
-    length, indices = composed.context_length, list(function.indices)
+    length = composed.context_length
+    # What the network says that it reads is tried as well, if the rule leaves it out.
+    indices = sorted({*function.indices, *composed.function.indices})
     if length <= ALL_INPUTS:
         return all_bits(length), f"all 2^{length} = {2**length} inputs", True
     rng = generator("network of gates", length, len(indices))
@@ -219,8 +218,12 @@ def check_network(composed: Composed, function: BooleanFunction | None = None) -
     if len(wrong):
         first = wrong[0]
         found = Counterexample(bits[first], float(outputs[0][first]), float(values[first]))
-    bound = network_bound(composed) if _same(composed.function, function) else None
-    return Check(method, len(bits), complete, worst[0], worst[1], found, bound)
+    bound, reason = None, "the rule is not known to be the one that the gates were built for"
+    if _same(composed.function, function):
+        bound, reason = network_bound(composed), ""
+        if not math.isfinite(bound):
+            bound, reason = None, "intervals do not go through the lookup of a gate"
+    return Check(method, len(bits), complete, worst[0], worst[1], found, bound, reason=reason)
 
 
 def _same(own: BooleanFunction, other: BooleanFunction) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.compose.block import Block, Layout
 from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.base import BooleanFunction, binary_array
 from finetti.boolean.functions.expressions import Rule
 from finetti.boolean.heads.plan import CLS, ONE_BIT, ZERO_BIT
 from finetti.boolean.parser import as_rule
@@ -19,9 +19,9 @@ from finetti.show.card import Card
 from finetti.show.shown import Shown
 
 if TYPE_CHECKING:
+    from finetti.boolean.check import Check
     from finetti.boolean.compose.certificate import NetworkCertificate
     from finetti.boolean.compose.module import GateTransformer
-    from finetti.boolean.verification import Check
 
 ROWS = 2**12  # inputs that are run together
 
@@ -89,12 +89,10 @@ class Composed(Shown):
 
     def predict(self, bits: Any, dtype: Any = np.float64) -> NDArray[Any]:
         """The network's value at every row of ``bits``, shape (m, T) or (T,)."""
-        array = np.asarray(bits)
+        array = binary_array(bits, "Composed.predict")
         if array.ndim not in (1, 2) or array.shape[-1] != self.context_length:
             requirement = f"of shape (m, {self.context_length})"
             raise bad_argument("bits", "Composed.predict", requirement, f"shape {array.shape}")
-        if not ((array == 0) | (array == 1)).all():
-            raise bad_argument("bits", "Composed.predict", "zeros and ones", "other values")
         rows = array.reshape(-1, self.context_length)
         step = max(1, min(ROWS, 2**24 // self.context_length))
         parts = [self._run(rows[k : k + step], dtype) for k in range(0, len(rows), step)]
@@ -125,7 +123,9 @@ class Composed(Shown):
     def module(self, dtype: Any = None) -> "GateTransformer":
         """The network as an Equinox module with every token and every matrix written out."""
         from finetti.boolean.compose.module import GateTransformer
+        from finetti.boolean.network.module import warn_of_single
 
+        warn_of_single(dtype, self.certificate.check)
         return GateTransformer(self, dtype)
 
     @property

@@ -5,20 +5,20 @@ from typing import Any
 import numpy as np
 
 from finetti.boolean.basis import GOOD_GAP, GROWTH, MAX_GROWTHS, automatic_width, draw_basis
-from finetti.boolean.compiler import BASES, MAX_BYTES, check_context
+from finetti.boolean.compiler import BASES, MAX_BYTES, check_context, check_whole, check_width
 from finetti.boolean.compose.block import Layout, head_counts, make_block, make_reads
 from finetti.boolean.compose.composed import Composed
-from finetti.boolean.compose.gates import SparseGate, split
-from finetti.boolean.functions.expressions import Rule
+from finetti.boolean.compose.gates import SparseGate, as_tree, split
+from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.network.positions import RESERVED, Positions
 from finetti.boolean.parser import parse
 from finetti.boolean.planning import LEAST_GAP
 from finetti.boolean.refusals import Refusals, readable_bytes
-from finetti.core.errors import FinettiError
+from finetti.core.errors import FinettiError, InputError
 
 
 def compose(
-    rule: Rule | str,
+    rule: BooleanFunction | str,
     context_length: int,
     basis: Any = "orthonormal",
     width: int | None = None,
@@ -32,7 +32,7 @@ def compose(
     (deterministic positions) and the lookup of Lemma B.8; the composition is not in the paper.
 
     Args:
-        rule: an expression; its parentheses make the gates.
+        rule: an expression, whose parentheses make the gates; or a family such as `And`, one gate.
         context_length: T.
         basis: "orthonormal" or "random", for the positions of the bits.
         width: dimensions of bits and positions, chosen by default; gates and features add theirs.
@@ -43,10 +43,17 @@ def compose(
     >>> network.depth, len(network.gates), network.certificate.check.exact
     (2, 4, True)
     """
-    function = parse(rule) if isinstance(rule, str) else rule
-    gates = split(function)
+    function = parse(rule) if isinstance(rule, str) else as_tree(rule)
     refusals = Refusals("The rule")
     check_context(refusals, function, context_length)
+    check_width(refusals, width)
+    check_whole(refusals, seed=seed, max_bytes=max_bytes)
+    gates: tuple[SparseGate, ...] = ()
+    try:
+        gates = split(function)
+    except InputError as error:
+        said = str(error).rstrip(".")
+        refusals.add(said[0].lower() + said[1:])
     if not isinstance(basis, str) or basis not in BASES:
         refusals.add(f"basis {basis!r} is neither orthonormal nor random")
     for gate in gates:
@@ -56,6 +63,11 @@ def compose(
                 f"the lookup of the gate {gate.text} takes {readable_bytes(size)}, above the "
                 f"budget of {readable_bytes(max_bytes)}; split it, or raise max_bytes"
             )
+    if basis == "orthonormal" and isinstance(width, int) and width < RESERVED + context_length:
+        refusals.add(
+            f"width {width} is too small for {context_length} orthonormal vectors beside e_0, e_1 "
+            f'and v_[CLS]: at least {RESERVED + context_length}, or basis="random"'
+        )
     refusals.raise_if_any()
     layout, gap = _choose_layout(gates, context_length, basis, width, seed)
     if gap < LEAST_GAP:
@@ -97,10 +109,6 @@ def _choose_layout(
     largest = max(gate.sparsity if gate.symmetric else 1 for gate in gates)
     if basis == "orthonormal":
         given = RESERVED + count if width is None else width
-        if given < RESERVED + count:
-            refusals = Refusals("The rule")
-            refusals.add(f"width {given} is too small for {count} orthonormal vectors")
-            refusals.raise_if_any()
         layout = lay_out(gates, draw_basis("orthonormal", count, given, seed))
         return layout, 1.0
     tried = automatic_width(count, largest, None) if width is None else width

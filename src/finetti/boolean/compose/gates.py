@@ -1,16 +1,41 @@
 """Takes the tree of a rule apart into gates of few inputs, level by level."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from finetti.boolean.functions.base import all_bits
-from finetti.boolean.functions.expressions import Constant, Gate, Negation, Node, Rule, Variable
-from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.functions.expressions import (
+    Constant,
+    Gate,
+    Kind,
+    Negation,
+    Node,
+    Rule,
+    Variable,
+)
+from finetti.boolean.functions.symmetric import (
+    And,
+    Exactly,
+    Majority,
+    Or,
+    Parity,
+    Symmetric,
+    Threshold,
+)
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.simplification import simplify
-from finetti.core.errors import InputError
+from finetti.core.errors import InputError, bad_argument
 
+FAMILIES: dict[type[Symmetric], Kind] = {
+    And: "and",
+    Or: "or",
+    Parity: "parity",
+    Majority: "majority",
+    Threshold: "atleast",
+    Exactly: "exactly",
+}
 MAX_INPUTS = 16  # of a gate that is not symmetric: its lookup has 2^16 points
 
 
@@ -111,6 +136,23 @@ class _Splitter:
             local = TruthTable(places, function.table())
         self.gates.append(SparseGate(level, sources, local, text))
         return Source(True, len(self.gates) - 1)
+
+
+def as_tree(function: Any) -> Rule:
+    """A rule with a tree: itself, or the one gate that a family such as `And` is.
+
+    >>> print(as_tree(Threshold((1, 2, 3), 2)))
+    atleast(2; x1, x2, x3)
+    """
+    if isinstance(function, Rule):
+        return function
+    for family, kind in FAMILIES.items():
+        if isinstance(function, family):
+            leaves = tuple(Variable(each) for each in function.indices)
+            return Rule(Gate(kind, leaves, getattr(function, "count", 0)))
+    requirement = "an expression, a parsed rule, or one of And, Or, Parity, Majority, …"
+    got, advice = type(function).__name__, "A table has no gates: use `compile`."
+    raise bad_argument("rule", "compose", requirement, got, advice)
 
 
 def split(rule: Rule) -> tuple[SparseGate, ...]:

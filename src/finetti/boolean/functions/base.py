@@ -35,7 +35,7 @@ def as_indices(indices: Iterable[Any], owner: str) -> tuple[int, ...]:
     return found
 
 
-def binary_array(bits: Any, owner: str) -> NDArray[Any]:
+def binary_array(bits: Any, owner: str, requirement: str = "zeros and ones") -> NDArray[Any]:
     """Bits as an array of real numbers that are all 0 or 1, of any shape.
 
     >>> binary_array(["0", "1"], "predict")
@@ -45,16 +45,16 @@ def binary_array(bits: Any, owner: str) -> NDArray[Any]:
     try:
         array = np.asarray(bits)
     except ValueError as error:  # rows of different lengths
-        raise bad_argument("bits", owner, "zeros and ones in rows of one length", error) from error
+        raise bad_argument("bits", owner, requirement, "rows of several lengths") from error
     if array.dtype.kind not in "biuf" and array.size:
         got = f"an array of {array.dtype.name}"
-        raise bad_argument("bits", owner, "zeros and ones", got, "Convert it to integers.")
+        raise bad_argument("bits", owner, requirement, got)
     if array.dtype == bool or not array.size:
         return array
     # Two passes without a copy; numbers between 0 and 1 exist in floating point only.
     between = array.dtype.kind == "f" and not ((array == 0) | (array == 1)).all()
     if between or not (array.min() >= 0 and array.max() <= 1):
-        raise bad_argument("bits", owner, "zeros and ones", "other values")
+        raise bad_argument("bits", owner, requirement, "other values")
     return array
 
 

@@ -63,6 +63,30 @@ class Lookup:
             out += np.maximum(units, 0, out=units) @ self.outer[half]
         return out
 
+    def resolution(self, features: NDArray[Any]) -> NDArray[np.float64]:
+        """How far rounding alone may move the value at each row: what float64 cannot tell apart.
+
+        The errors of all sums, each a few roundings of its largest terms, carried to the end.
+        """
+        eps = float(np.finfo(features.dtype).eps)
+        out = np.empty(len(features))
+        step = max(1, BLOCK // max(len(self.inner_bias), len(self.outer)))
+        with np.errstate(invalid="ignore", over="ignore"):
+            for start in range(0, len(features), step):
+                rows = features[start : start + step]
+                error = 2 * eps * (np.abs(rows) @ np.abs(self.inner) + np.abs(self.inner_bias))
+                sums = rows @ self.inner + self.inner_bias
+                error = np.where(sums > -error, error, 0.0)  # units that are off stay off
+                hidden = np.maximum(sums, 0)
+                if self.middle is not None and self.middle_bias is not None:
+                    size = np.abs(self.middle)
+                    sums = hidden @ self.middle + self.middle_bias
+                    error = error @ size + 4 * eps * (hidden @ size + np.abs(self.middle_bias))
+                    error = np.where(sums > -error, error, 0.0)
+                    hidden = np.maximum(sums, 0)
+                out[start : start + step] = (error + 4 * eps * hidden) @ np.abs(self.outer)
+        return out
+
     @cached_property
     def selected(self) -> NDArray[Any] | None:
         """Which bumps belong to which point, if W2 has the form of Lemma B.8; else None.
@@ -103,7 +127,8 @@ class Lookup:
 
     def astype(self, dtype: Any) -> "Lookup":
         """The same network in another precision."""
-        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
+        with np.errstate(over="ignore"):  # what a precision cannot hold is reported, not warned of
+            arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
         return Lookup(**{"middle": None, "middle_bias": None, **arrays})
 
     @cached_property

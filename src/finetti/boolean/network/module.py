@@ -1,5 +1,6 @@
 """The compiled network as an Equinox module, made of the parts in `finetti.attention`."""
 
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -10,8 +11,11 @@ from jaxtyping import Array, Float
 
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.self_attention import ClassToken, Positions
+from finetti.boolean.check import Check
+from finetti.boolean.functions.base import binary_array
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
+from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
 
 
@@ -21,12 +25,24 @@ def rectified(x: Array, weights: Array, bias: Array) -> Array:
     return jax.nn.relu(hidden + jnp.broadcast_to(bias, hidden.shape))
 
 
+def warn_of_single(dtype: Any, check: Check) -> None:
+    """Warn that a module in float32 will be wrong, where nobody asked for a precision."""
+    if dtype is None and jnp.zeros(()).dtype == jnp.float32 and not check.usable32:
+        warnings.warn(
+            f"This network is not usable in float32 (error {check.error32:.2g}), JAX's default "
+            'precision. Switch on jax.config.update("jax_enable_x64", True), or ask for a dtype.',
+            stacklevel=3,
+        )
+
+
 def as_bits(bits: ArrayLike, length: int, owner: str) -> Array:
-    """Bits of shape (…, T), checked."""
-    bits = jnp.asarray(bits)
-    if bits.ndim == 0 or bits.shape[-1] != length:
-        raise bad_argument("bits", owner, f"of shape (..., T = {length})", f"shape {bits.shape}")
-    return bits
+    """Bits of shape (…, T), of real numbers; their values are checked where they are known."""
+    array = jnp.asarray(binary_array(bits, owner) if is_concrete(bits) else bits)
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise bad_argument("bits", owner, "zeros and ones", f"an array of {array.dtype}")
+    if array.ndim == 0 or array.shape[-1] != length:
+        raise bad_argument("bits", owner, f"of shape (..., T = {length})", f"shape {array.shape}")
+    return array
 
 
 class ReluLookup(eqx.Module):

@@ -15,26 +15,49 @@ from numpy.typing import NDArray
 from finetti.boolean.network.lookup import SIGNS, Lookup
 
 BLOCK = 2**22
+MOST_ENTRIES = 2**26  # of one setting's arrays: 512 MB
 ROUNDING = 1e-12  # added to both ends of a range
+
+
+def _sizes(lookup: Lookup) -> tuple[int, int]:
+    """The entries of the arrays of one setting (the largest), and the multiplications it takes."""
+    per_feature = np.count_nonzero(lookup.inner, axis=1)
+    tried = (per_feature + 2) * per_feature
+    n_units = 1 if lookup.middle is None else lookup.middle.shape[1]
+    if lookup.selected is not None:
+        # Passes over the units cost memory traffic, about as much as 40 multiplications each.
+        work = int(tried.sum()) + 4 * lookup.selected.size + 40 * len(lookup.outer)
+        return max(int(tried.max()), n_units), work
+    widest = (per_feature + 2) * np.maximum(per_feature, n_units)
+    return int(widest.max()), int(n_units * tried.sum())
 
 
 def proof_work(lookup: Lookup, n_settings: int) -> int:
     """Multiplications that `output_bounds` needs."""
-    per_feature = np.count_nonzero(lookup.inner, axis=1)
-    if lookup.middle is None or lookup.selected is not None:
-        tried = int(((per_feature + 2) * per_feature).sum())
-        n_selected = 0 if lookup.selected is None else lookup.selected.size
-        # Passes over the units cost memory traffic, about as much as 40 multiplications each.
-        return n_settings * (tried + 4 * n_selected + 40 * len(lookup.outer))
-    return int(n_settings * lookup.middle.shape[1] * ((per_feature + 2) * per_feature).sum())
+    if _one_variable(lookup):
+        return (2 * n_settings + len(lookup.inner_bias)) * len(lookup.inner_bias)
+    return n_settings * _sizes(lookup)[1]
+
+
+def proof_fits(lookup: Lookup) -> bool:
+    """Whether the arrays of a single setting are small enough to be made."""
+    return _one_variable(lookup) or _sizes(lookup)[0] <= MOST_ENTRIES
+
+
+def _one_variable(lookup: Lookup) -> bool:
+    return lookup.middle is None and len(lookup.inner) == 1
 
 
 def output_bounds(
-    lookup: Lookup, low: NDArray[np.float64], high: NDArray[np.float64]
+    lookup: Lookup,
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    rounding: float = ROUNDING,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Bounds on the output for features between ``low`` and ``high``, shape (settings, features).
 
-    None if a unit of the first layer mixes features, or if something is not a number.
+    None if a unit of the first layer mixes features, if something is not a number, or if the arrays
+    of one setting are too large.
 
     >>> from finetti.boolean.network.lookup import make_lookup
     >>> step = make_lookup(np.array([[-1.0], [1.0]]), np.array([0.0, 1.0]), tolerance=0.5)
@@ -43,18 +66,43 @@ def output_bounds(
     [[1.0, 0.4], [1.0, 0.8]]
     """
     arrays = list(lookup.arrays.values())
-    if not all(np.isfinite(array).all() for array in (*arrays, low, high)):
+    if not all(np.isfinite(array).all() for array in (*arrays, low, high, rounding)):
         return None
-    if (np.count_nonzero(lookup.inner, axis=0) > 1).any():
+    if (np.count_nonzero(lookup.inner, axis=0) > 1).any() or not proof_fits(lookup):
         return None
+    low, high = low - rounding, high + rounding
+    if _one_variable(lookup):
+        return _bounds_on_a_line(lookup, low, high)
     onward = lookup.outer[:, None] if lookup.middle is None else lookup.middle
-    widest = onward.shape[1] if lookup.selected is None else len(lookup.inner_bias)
-    step = max(1, BLOCK // (widest * (len(lookup.inner_bias) + 2)))
+    step = max(1, BLOCK // _sizes(lookup)[0])
     parts = [
-        _bounds_of(lookup, onward, low[k : k + step] - ROUNDING, high[k : k + step] + ROUNDING)
+        _bounds_of(lookup, onward, low[k : k + step], high[k : k + step])
         for k in range(0, len(low), step)
     ]
     least, most = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return least, most
+
+
+def _bounds_on_a_line(
+    lookup: Lookup, low: NDArray[Any], high: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Extremes of a piecewise linear function of one variable: at the ends, and at bends between.
+
+    Bends are run once for all settings.
+    """
+    slope, bias = lookup.inner[0], lookup.inner_bias
+    used = slope != 0
+    bends = np.unique(-bias[used] / slope[used])
+    first, last = np.searchsorted(bends, low[:, 0]), np.searchsorted(bends, high[:, 0], "right")
+    ends = lookup(low), lookup(high)
+    least, most = np.minimum(*ends), np.maximum(*ends)
+    between = last > first
+    if between.any():
+        # One value more, so that a range may end behind the last bend.
+        values = np.append(lookup(bends[:, None]), 0.0)
+        pairs = np.stack([first[between], last[between]], axis=1).ravel()
+        least[between] = np.minimum(least[between], np.minimum.reduceat(values, pairs)[::2])
+        most[between] = np.maximum(most[between], np.maximum.reduceat(values, pairs)[::2])
     return least, most
 
 

@@ -8,6 +8,7 @@ so each input is a choice of one row of two per position, and its sums are all t
 array is ever T × T or batch × T × d. (`finetti.attention.binary` does the same in JAX.)
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -101,7 +102,7 @@ class Tables:
         """Sums of each row of ``bits`` (m, T), in blocks."""
         out = np.zeros((len(bits), self.zero.shape[1]), dtype=self.zero.dtype)
         length = len(self.zero)
-        columns = min(length, 2**15)
+        columns = min(max(length, 1), 2**15)
         rows = max(1, BLOCK // columns)
         with np.errstate(invalid="ignore", over="ignore"):
             for top in range(0, len(bits), rows):
@@ -198,7 +199,7 @@ def make_tables(
     least = np.maximum(scores.min(axis=0).max(axis=0), own[:heads])
     most = np.maximum(scores.max(axis=(0, 1)), own[:heads])
     values_seen = max(float(np.abs(each[..., heads:]).max()) for each in (zero, one, own))
-    reach = REACH[places.dtype.name] - np.log(np.clip(values_seen, 1.0, 1e30))
+    reach = REACH[places.dtype.name] - math.log(min(max(values_seen, 1.0), 1e30))
     # Every input has a score ≥ least, so its denominator is ≥ 1, unless others would overflow.
     shift = np.maximum(least, most - reach)
     near = bool((most - least <= reach).all()) and values_seen <= 1e30
@@ -211,6 +212,4 @@ def make_tables(
 
     largest = values_seen * max(1.0, float(np.abs(output).sum(axis=1).max()))
     wide = None if near else WideTables(zero, one, own, heads)
-    return Tables(
-        exponentials(zero), exponentials(one), exponentials(own), output, largest, wide
-    )
+    return Tables(exponentials(zero), exponentials(one), exponentials(own), output, largest, wide)

@@ -1,0 +1,117 @@
+"""What a verification found: errors, a counterexample, a bound on all inputs, or why not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+EXACT = 1e-9  # largest error in float64, relative to the value
+LOOSE = 1e-3  # the same where rounding alone makes it: values of very different size in one rule
+USABLE = 1e-2  # largest error of a precision that can be used
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """An input at which the network is wrong.
+
+    Args:
+        bits: the input, shape (T,).
+        output: what the network says.
+        value: what the rule says.
+    """
+
+    bits: NDArray[np.uint8]
+    output: float
+    value: float
+
+    @property
+    def ones(self) -> tuple[int, ...]:
+        """Where the input is 1."""
+        return tuple(map(int, np.flatnonzero(self.bits)))
+
+    def __str__(self) -> str:
+        ones = ", ".join(f"x{i}" for i in self.ones[:12])
+        more = f" and {len(self.ones) - 12} more" if len(self.ones) > 12 else ""
+        where = f"{ones}{more} = 1, the rest 0" if self.ones else "all bits 0"
+        return f"at {where}: the network says {self.output:.6g}, the rule {self.value:.6g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What a verification ran and found.
+
+    Args:
+        method: what was run, in words.
+        n_inputs: how many inputs.
+        complete: whether these are all 2^T.
+        error64, error32: the largest error in float64 and float32, each relative to the value that
+            the rule has there (where it is 0, to its smallest value that is not).
+        counterexample: the worst input, if the network is wrong in float64.
+        error_bound: the error on ALL 2^T inputs is at most this (`network.proof`); None where that
+            was not computed, for the ``reason``.
+        tolerance: what counts as exact, 1e-9 or what rounding makes.
+        reason: why there is no proof, in half a sentence; empty if there is one.
+    """
+
+    method: str
+    n_inputs: int
+    complete: bool
+    error64: float
+    error32: float
+    counterexample: Counterexample | None
+    error_bound: float | None = None
+    tolerance: float = EXACT
+    reason: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether no input was wrong."""
+        return self.counterexample is None
+
+    @property
+    def proven(self) -> bool:
+        """Whether the network is exact on all 2^T inputs: all were run, or the bound says so."""
+        bounded = self.error_bound is not None and self.error_bound <= self.tolerance
+        return self.exact and (self.complete or bounded)
+
+    @property
+    def usable32(self) -> bool:
+        """Whether float32 gets every input right that was run, up to a hundredth."""
+        return self.error32 <= USABLE
+
+    @property
+    def why_not(self) -> str:
+        """Why the network is not proven, in half a sentence."""
+        if self.reason or self.error_bound is None:
+            return self.reason or "no bound was computed"
+        return f"the error is bounded by {self.error_bound:.3g} only"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, which has no infinity."""
+        wrong = self.counterexample
+        return {
+            "method": self.method,
+            "n_inputs": self.n_inputs,
+            "complete": self.complete,
+            "exact": self.exact,
+            "proven": self.proven,
+            "why_not_proven": None if self.proven or wrong is not None else self.why_not,
+            "error_float64": finite_or_none(self.error64),
+            "error_float32": finite_or_none(self.error32),
+            "float32_usable": self.usable32,
+            "error_bound": None if self.error_bound is None else finite_or_none(self.error_bound),
+            "tolerance": self.tolerance,
+            "counterexample": None
+            if wrong is None
+            else {
+                "ones": list(wrong.ones),
+                "network": finite_or_none(wrong.output),
+                "rule": wrong.value,
+            },
+        }
+
+
+def finite_or_none(number: float) -> float | None:
+    """A number for JSON."""
+    return number if np.isfinite(number) else None

@@ -1,0 +1,191 @@
+"""No proof of what is false, no counterexample that is none, for weights of any size."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse, verification
+from finetti.boolean.compiled import Compiled
+from finetti.boolean.functions.base import all_bits
+from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.positions import DensePositions
+from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
+from finetti.boolean.network.worst_case import feature_ranges
+from finetti.claims.sparse_variables.boolean_cases import EMBEDDINGS
+from finetti.core.errors import InputError
+
+RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
+
+
+def needle(textbook_features, n_loud=11, n_quiet=12, loudness=35.5):
+    """A network that is 1 at one input of 2^23, where all scores of e^35 are left out.
+
+    The first bits have a large score if they are 0, the others none; the lookup knows what is read
+    when the loud ones are silent.
+    """
+    length, width = n_loud + n_quiet, 4
+    positions = np.zeros((length, width))
+    positions[n_loud:, 3] = -1.0
+    query, key, value = np.zeros((3, 1, width, 1))
+    query[0, 2], key[0, [0, 2, 3], 0] = 1.0, loudness * np.array([1.0, -2.0, 1.0])
+    value[0, :2, 0] = 1.0, -1.0
+    tokens, cls = np.eye(2, width), np.eye(width)[2]
+    head = HeadWeights(
+        "deterministic",
+        DensePositions(positions),
+        tokens,
+        cls,
+        query,
+        key,
+        value,
+        np.ones((1, 1, 1)),
+    )
+    special = np.repeat([1, 0], [n_loud, n_quiet])
+    other = special.copy()
+    other[-1] = 1
+    read, beside = textbook_features(head, np.stack([special, other]))[:, 0]
+    noise = abs(read - beside) / 2.2
+    corners = np.array([2.0, 1.0, -1.0, -2.0])
+    signs = np.array([1.0, -1.0, -1.0, 1.0])
+    lookup = Lookup(np.full((1, 4), 1 / noise), corners - read / noise, None, None, signs)
+    return Compiled(parse("0"), head, lookup, {"basis": "given"}), special
+
+
+@pytest.mark.parametrize("loudness", [30.0, 35.5, 38.0, 200.0, 900.0])
+def test_large_terms_that_are_left_out_hide_nothing(loudness, textbook_features):
+    network, special = needle(textbook_features, loudness=loudness)
+    assert network.predict(special) == pytest.approx(1)
+    found = network.verify("0")
+    assert not found.proven
+    low, high = feature_ranges(network.head.tables, (), np.zeros((1, 0), dtype=np.uint8))
+    feature = textbook_features(network.head, special[None])[0, 0]
+    assert np.isnan(low[0, 0]) or low[0, 0] - 1e-9 <= feature <= high[0, 0] + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_weights_of_any_size_are_run_and_judged_as_the_textbook_does(
+    seed, monkeypatch, textbook_features
+):
+    rng = np.random.default_rng(seed)
+    compiled = compile(RULE, 9, EMBEDDINGS[seed % 3], "random")
+    size = (1.0, 40.0, 300.0, 3000.0)[seed % 4]
+    head = replace(
+        compiled.head,
+        key=rng.normal(size=compiled.head.key.shape),
+        query=size * compiled.head.query / np.abs(compiled.head.query).max(),
+        tokens=compiled.head.tokens + (seed % 3 != 2) * rng.normal(size=compiled.head.tokens.shape),
+    )
+    network = replace(compiled, head=head)
+    bits = all_bits(9)
+    features = textbook_features(head, bits.astype(int))
+    wanted = network.lookup(features)
+    np.testing.assert_allclose(head.tables.read(bits), features, atol=1e-9)
+    np.testing.assert_allclose(network.predict(bits), wanted, atol=1e-7)
+    np.testing.assert_allclose(head.tables.all_features, features, atol=1e-9)
+    attention = network.explain(bits[77]).attention
+    np.testing.assert_allclose(attention.sum(axis=1), 1)
+    truth = np.abs(wanted - RULE(bits)).max()
+    for all_inputs in (20, 0):
+        monkeypatch.setattr(verification, "ALL_INPUTS", all_inputs)
+        found = network.verify(RULE)
+        assert found.proven == (truth <= 1e-9) or not found.proven
+        if found.counterexample is not None:
+            wrong = found.counterexample
+            row = int("".join(map(str, wrong.bits)), 2)
+            assert abs(wanted[row] - wrong.value) > 1e-9
+            assert wrong.output == pytest.approx(wanted[row], abs=1e-7)
+
+
+def test_sparse_rows_lose_no_digits_either(textbook_features):
+    sparse = pytest.importorskip("scipy.sparse")
+    network, special = needle(textbook_features)
+    assert network.predict(sparse.csr_matrix(special[None]))[0] == pytest.approx(1)
+
+
+def test_denominators_too_far_apart_are_not_proven(textbook_features):
+    network, _ = needle(
+        textbook_features, n_loud=15, n_quiet=12
+    )  # more loud bits than are tried together
+    found = replace(network, lookup=replace(network.lookup, outer=np.zeros(4))).verify("0")
+    assert found.exact
+    assert not found.proven
+    assert "digits" in found.why_not
+    low, _ = feature_ranges(network.head.tables, (), np.zeros((1, 0), dtype=np.uint8))
+    assert np.isnan(low).all()
+
+
+def test_a_rule_that_leaves_bits_out_is_refuted_by_the_bits_that_move_the_heads():
+    text = "x1 & " + " & ".join(f"~x{i}" for i in range(2, 13))
+    compiled = compile(text, 1000)
+    for network in (compiled, replace(compiled, function=parse("0"))):  # with and without hints
+        found = network.verify("0")
+        assert found.counterexample is not None
+        assert found.counterexample.ones == (1,)
+    wide = compile(And(range(60)), 400, "bag", "random")
+    assert wide.verify("0").counterexample.value == 0
+
+
+@pytest.mark.parametrize("length", [10, 50])
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_small_values_beside_large_ones_count(embedding, length):
+    rule = TruthTable((0, 1, 2), [1e9, 0.5, -0.5, 0, 1e9, 0.5, -0.5, 3])
+    compiled = compile(rule, length, embedding)
+    assert compiled.check.proven
+    outer = compiled.lookup.outer.copy()
+    outer[np.abs(outer) == 0.5] *= 2
+    found = replace(compiled, lookup=replace(compiled.lookup, outer=outer)).verify()
+    assert abs(found.counterexample.value) == 0.5
+    assert not found.proven
+
+
+def test_rounding_is_no_error_and_nothing_else_is_rounding():
+    """Ramps of a line of bumps cancel: 1e6 beside 1 leaves about 1e-6, and 1 + 1e-2 is wrong."""
+    compiled = compile(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)
+    assert compiled.check.proven
+    assert 1e-9 < compiled.check.error64 <= compiled.check.tolerance < 1e-2
+    outer = compiled.lookup.outer.copy()
+    outer[np.abs(outer) == 1.0] *= 1.01
+    assert not replace(compiled, lookup=replace(compiled.lookup, outer=outer)).verify().exact
+
+
+def test_float32_that_fails_is_said(monkeypatch):
+    import jax.numpy as jnp
+
+    from finetti.boolean.network import module
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = compile(TruthTable((0, 1), [1e40, 3e40, 0, 1]), 10)
+    assert not compiled.check.usable32
+    assert compiled.certificate.holds  # which is about float64
+    document = compiled.certificate.to_dict()
+    assert document["check"]["float32_usable"] is False
+    assert "NOT usable" in str(compiled)
+    assert "NOT usable" not in str(compile("x0 & x1", 10))
+    compiled.module()  # float64 is the default in these tests
+    zeros = jnp.zeros
+    monkeypatch.setattr(module.jnp, "zeros", lambda shape: zeros(shape, jnp.float32))
+    with pytest.warns(UserWarning, match="not usable in float32"):
+        module.warn_of_single(None, compiled.check)
+    module.warn_of_single(None, compile("x0 & x1", 10).check)
+    module.warn_of_single(jnp.float64, compiled.check)
+
+
+def test_wide_rules_take_little_memory_and_are_proven():
+    compiled = compile(Parity(range(900)), 1200, "trained")
+    assert proof_work(compiled.lookup, 901) < 10**8
+    assert compiled.check.proven
+    with pytest.raises(InputError, match=r"20000 relevant bits .* GiB"):
+        compile(Parity(range(20000)), 10**5)
+
+
+def test_lookups_too_large_to_follow_are_left_unproven():
+    n = 20000  # one layer over two features: n² numbers a setting
+    inner = np.zeros((2, n))
+    inner[0, : n // 2], inner[1, n // 2 :] = 1.0, 1.0
+    lookup = Lookup(inner, np.linspace(-1, 1, n), None, None, np.zeros(n))
+    assert not proof_fits(lookup)
+    assert output_bounds(lookup, np.zeros((1, 2)), np.ones((1, 2))) is None
