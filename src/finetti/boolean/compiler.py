@@ -206,6 +206,11 @@ def check_whole(refusals: Refusals, **named: Any) -> None:
             refusals.add(f"{name} {number!r} is not a whole number of at least 0")
 
 
+def _between_0_and_1(number: float | None) -> float | None:
+    """The number, or None where it is none that counts (the refusals say so)."""
+    return number if number is not None and is_number(number) and 0 < number < 1 else None
+
+
 def _is_whole(number: Any) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
