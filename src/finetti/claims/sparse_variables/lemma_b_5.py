@@ -29,8 +29,8 @@ def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bo
             close(f"largest error on {n_inputs} inputs, float64", error, 1e-9),
             at_most("networks with more heads than the lemma says", too_many, 0),
         ),
-        note=f"T = {length}: all settings of the relevant bits, each with the worst outside bits. In "
-        f"float32 the largest error is {single:.1g}, relative to the value itself (some are small).",
+        note=f"T = {length}: all settings of the relevant bits, each with the worst outside bits. "
+        f"In float32 the largest error is {single:.1g}, relative to the value itself.",
     )
 
 
