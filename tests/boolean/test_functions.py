@@ -131,3 +131,9 @@ def test_wide_symmetric_functions_need_no_table():
 def test_wrong_use_is_refused(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+@pytest.mark.parametrize("values", [[0, float("nan")], [1j, 0], ["a", "b"], [1, 2, 3]])
+def test_a_table_of_no_numbers_is_refused(values):
+    with pytest.raises(InputError, match="2\\^1 finite numbers"):
+        TruthTable((1,), values)

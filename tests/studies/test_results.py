@@ -12,7 +12,7 @@ from pandas.testing import assert_frame_equal
 from finetti.core.errors import InputError
 from finetti.studies import Study, merge_stores, store_table
 from finetti.studies.engine import Standing
-from finetti.studies.export import Format, export_table, too_large, write_file
+from finetti.studies.export import Format, export_table, too_large
 from finetti.studies.outcome import failed, outcome_of
 from finetti.studies.progress import progress_bar
 from finetti.studies.records import Row
@@ -119,15 +119,6 @@ def test_whole_numbers_of_any_size_are_written():
     assert again["k"].tolist() == [str(10**30), "3"]
     for form in Format:
         assert export_table(table, form)
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    from finetti.core.errors import FinettiError
-
-    with pytest.raises(FinettiError, match="--out"):
-        write_file(b"x", tmp_path / "missing" / "a.csv")
-    assert write_file(b"x", tmp_path / "a.csv").read_bytes() == b"x"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
 def test_merging_halves_gives_the_whole(make_study, folder):

@@ -24,6 +24,7 @@ from finetti.boolean.network.positions import (
 )
 from finetti.boolean.parser import parse
 from finetti.core.errors import InputError
+from finetti.core.files import write_file
 
 if TYPE_CHECKING:
     from finetti.boolean.compose.composed import Composed
@@ -77,10 +78,8 @@ def _position_tensors(positions: Positions) -> tuple[str, dict[str, NDArray[Any]
 
 def save(compiled: "Compiled | Composed", path: str | Path) -> Path:
     """Write ``compiled`` to ``path``; see `load`."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    import safetensors.numpy
 
-    path = Path(path)
     if isinstance(compiled, Compiled):
         positions, kind = compiled.head.positions, FORMAT
         arrays = {name: getattr(compiled.head, name) for name in HEAD} | compiled.lookup.arrays
@@ -102,11 +101,7 @@ def save(compiled: "Compiled | Composed", path: str | Path) -> Path:
         "settings": json.dumps(compiled.settings),
     }
     tensors = {name: np.ascontiguousarray(array) for name, array in (tensors | vectors).items()}
-    try:
-        save_file(tensors, path, metadata)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"The file {path.name!r} cannot be written: {error}.") from error
-    return path
+    return write_file(safetensors.numpy.save(tensors, metadata), path)
 
 
 def load(path: str | Path) -> "Compiled | Composed":

@@ -28,7 +28,8 @@ def export(
     debug: Debug = False,
 ) -> None:
     """Write the stored trials: parameters, replicate, state, metrics, reason of failure."""
-    from finetti.studies.export import Format, export_table, too_large, write_file
+    from finetti.core.files import write_file
+    from finetti.studies.export import Format, export_table, too_large
     from finetti.studies.table import store_table
 
     if form not in tuple(Format):

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from finetti.core.errors import FinettiError
+from finetti.core.files import write_file
 from finetti.show.numbers import format_duration, format_interval, format_value
 
 
@@ -29,31 +29,10 @@ def check_directory(directory: str | Path) -> Path:
     return directory
 
 
-def _write(text: str, path: Path) -> Path:
-    """Write all or nothing: readers and interruptions never see half a file."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            # mkstemp lets only its owner read; a report is for others as well.
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise FinettiError(
-            f"{path} cannot be written: {error.strerror}. Free the place or choose another."
-        ) from error
-    return path
-
-
 def write_results(results: Mapping[str, Any], directory: str | Path) -> Path:
     """Write ``results.json``."""
-    return _write(json.dumps(results, indent=1, allow_nan=False), Path(directory) / "results.json")
+    text = json.dumps(results, indent=1, allow_nan=False)
+    return write_file(text.encode(), Path(directory) / "results.json")
 
 
 def write_report(results: Mapping[str, Any], directory: str | Path) -> Path:
@@ -61,7 +40,7 @@ def write_report(results: Mapping[str, Any], directory: str | Path) -> Path:
 
     Reads the results of ``finetti.claims.results_document`` and computes nothing.
     """
-    return _write(render(results), check_directory(directory) / "report.html")
+    return write_file(render(results).encode(), check_directory(directory) / "report.html")
 
 
 def _number(value: Any) -> float:

@@ -3,13 +3,8 @@
 import io
 import json
 import math
-import os
-import tempfile
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from finetti.core.errors import FinettiError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,21 +81,3 @@ def too_large(table: "pd.DataFrame") -> list[str]:
 
 def _beyond(value: Any) -> bool:
     return isinstance(value, int) and not -(2**63) <= value < 2**63
-
-
-def write_file(content: bytes, path: str | Path) -> Path:
-    """Write all or nothing: readers and interruptions never see half a file."""
-    path = Path(path)
-    name = None
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, path)
-    except OSError as error:
-        if name is not None:
-            Path(name).unlink(missing_ok=True)
-        raise FinettiError(
-            f"{path} cannot be written: {error.strerror}. Choose another place with --out."
-        ) from error
-    return path

@@ -29,11 +29,13 @@ class TruthTable(BooleanFunction):
         if len(self.indices) > MAX_TABLE:
             requirement = f"at most {MAX_TABLE} indices"
             raise bad_argument("indices", "TruthTable", requirement, len(self.indices))
-        self._values = np.asarray(values, dtype=np.float64)
-        if self._values.shape != (2 ** len(self.indices),) or not np.isfinite(self._values).all():
-            requirement = f"2^{len(self.indices)} finite numbers"
-            got = f"shape {self._values.shape}"
-            raise bad_argument("values", "TruthTable", requirement, got)
+        requirement = f"2^{len(self.indices)} finite numbers"
+        given = np.asarray(values)
+        if given.shape != (2 ** len(self.indices),):
+            raise bad_argument("values", "TruthTable", requirement, f"shape {given.shape}")
+        if given.dtype.kind not in "buif" or not np.isfinite(given).all():
+            raise bad_argument("values", "TruthTable", requirement, given.tolist())
+        self._values = given.astype(np.float64)
 
     def table(self) -> NDArray[np.float64]:
         """The values as given."""
