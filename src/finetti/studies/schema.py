@@ -63,9 +63,11 @@ CURRENT = len(STEPS)
 
 def schema_version(connection: sqlite3.Connection, name: str) -> int:
     """The layout of an open file; 0 if it is empty. Refuses files that are not stores."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    # One statement sees one state of the file, also while another process is creating it.
+    version, application, tables = connection.execute(
+        "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) "
+        "FROM pragma_user_version, pragma_application_id"
+    ).fetchone()
     if application != APPLICATION and (tables or application or version):
         raise FinettiError(
             f"{name} is a database of another program. Give the store another name with --store."
