@@ -21,8 +21,8 @@ ROUTES = ("auto", "cholesky", "mixed", "primal", "conjugate_gradients")
 
 # Below this length float64 costs next to nothing.
 MIXED = 256
-# Above this length a factor takes gigabytes.
-LONG = 16384
+# Above this length compiling and holding a factor costs more than it is worth.
+LONG = 4096
 
 
 @dataclass(frozen=True)
