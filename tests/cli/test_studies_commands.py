@@ -129,6 +129,14 @@ def test_failures_are_exit_code_1(failing):
     assert run(failing).exit_code == 0
 
 
+def test_columns_that_had_to_be_renamed_are_told(failing):
+    failing.with_name("mine.py").write_text("def f(seed, n): return {'n': 1.0, 'state': 'x'}\n")
+    run(failing)
+    result = finetti("export", failing)
+    assert result.stdout.splitlines()[0] == "n,replicate,state,metric.n,metric.state,failure"
+    assert "n → metric.n, state → metric.state" in result.stderr
+
+
 def test_scales_seeds_and_stores(spec):
     small = run(spec, "--scale", "tiny", "--store", spec.with_name("other.sqlite"))
     assert "2 of 2 trials done" in small.stdout

@@ -38,6 +38,14 @@ def stored(path):
         raise
 
 
+def family(process):
+    """All that ``process`` has started, and what those have."""
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
 def ended(processes):
     """Whether all of them have ended; a zombie only waits for somebody to notice."""
     states = []

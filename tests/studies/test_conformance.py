@@ -1,7 +1,9 @@
 """What every executor and every store promises, member by member."""
 
 import shutil
+import socket
 
+import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -76,6 +78,8 @@ def test_tables_do_not_depend_on_executor_store_or_cohort(
         ("digits", "at most 4000 digits"),
         ("nothing", "no metrics"),
         ("talk", "more than 64000 characters"),
+        ("late", "RuntimeError: too late"),
+        ("number", "has the name 1, which is of type int.*write '1'"),
     ],
 )
 def test_a_trial_that_goes_wrong_fails_alone(make_study, run, mood, reason, executor):
@@ -195,6 +199,40 @@ def test_provenance_says_where_and_with_what(make_study, run, executor):
     assert row["finetti"]
     assert row["jax"]
     assert row["commit"] is None  # the folder of the test is not under git
+
+
+@pytest.mark.parametrize("executor", GUARDED)
+@pytest.mark.parametrize(
+    ("mood", "limits"),
+    [("endless", {"time_limit": 1}), ("greedy", {"memory_limit": 0.4}), ("crash", {})],
+)
+def test_a_trial_that_was_ended_says_where_it_ran(make_study, run, mood, limits, executor):
+    study = make_study("moody", fixed={"mood": mood}, trials=1)
+    run(study, executor, **limits)
+    done, ended, _ = study.table(details=True).to_dict("records")
+    assert (done["state"], ended["state"]) == ("done", "failed")
+    assert (ended["host"], ended["finetti"]) == (done["host"], done["finetti"])
+    # It may have loaded what it liked since the trial before it.
+    assert done["device"] == "cpu"
+    assert pd.isna(ended["device"])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_cohort_that_raised_says_where_it_ran(make_study, run, executor):
+    study = make_study("Together", fixed={"poison": 2}, trials=1)
+    run(study, executor)
+    done, failed, _ = study.table(details=True)[["host", "device"]].values.tolist()
+    assert done == failed == [socket.gethostname(), "cpu"]
+
+
+def test_the_device_of_jax_is_that_of_all_trials_of_a_process(folder, run):
+    (folder / "loads.py").write_text(
+        "import jax, time\ndef f(seed, n):\n    time.sleep(60 * (n == 2))\n    return {'x': n}\n"
+    )
+    fields = {"directory": folder, "grid": {"n": [1, 2]}, "trials": 1}
+    study = Study("loads.py:f", store=folder / "loads.sqlite", **fields)
+    assert run(study, "local", time_limit=1).failed == 1
+    assert study.table(details=True)["device"].tolist() == ["cpu", "cpu"]
 
 
 def test_workers_on_this_machine(make_study, expected):

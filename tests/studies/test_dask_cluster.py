@@ -1,8 +1,12 @@
 """A real cluster on the loopback: a scheduler and two workers, as processes of their own."""
 
+import contextlib
+import os
+import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import CancelledError
 
 import distributed
 import psutil
@@ -11,35 +15,105 @@ from pandas.testing import assert_frame_equal
 
 from finetti.core.errors import FinettiError
 from finetti.studies import Study
+from finetti.studies.executors.dask import DaskExecutor
 
-from .commands import ended, finish, start, stored, wait_for
+from .commands import ended, family, finish, start, stored, wait_for
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    """``dask scheduler`` and two ``dask worker``; gives the scheduler file and the processes."""
-    file = tmp_path / "scheduler.json"
+@contextlib.contextmanager
+def dask_processes(folder, workers, *options, **environment):
+    """``dask scheduler`` and ``dask worker``; gives the scheduler file and the processes."""
+    file = folder / "scheduler.json"
     processes = []
 
     def dask(*arguments):
         command = [sys.executable, "-m", "dask", *map(str, arguments)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        processes.append(subprocess.Popen(command, cwd=tmp_path, **quiet))
-        return processes[-1]
+        quiet["env"] = {**os.environ, **environment}
+        processes.append(subprocess.Popen(command, cwd=folder, **quiet))
 
-    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--dashboard-address", ":0"]
-    dask("scheduler", *options, "--scheduler-file", file)
-    wait_for(file.exists)
-    options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"]
-    for _ in range(2):
-        dask("worker", "--scheduler-file", file, *options)
-    with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
-    yield file, processes
-    for process in processes:
-        process.kill()
-    for process in processes:
-        process.wait()
+    try:
+        place = ["--host", "127.0.0.1", "--no-dashboard"]
+        ports = ["--port", "0", "--dashboard-address", ":0"]
+        dask("scheduler", *place, *ports, "--scheduler-file", file)
+        wait_for(file.exists)
+        for _ in range(workers):
+            dask("worker", "--scheduler-file", file, "--nthreads", "1", *place, *options)
+        with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=60)
+        yield file, processes
+    finally:
+        below = [each for process in processes for each in family(process)]  # of nannies
+        for process in (*processes, *below):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for process in processes:
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler and two workers."""
+    with dask_processes(tmp_path, 2, "--no-nanny") as made:
+        yield made
+
+
+FATAL = """
+import os, signal, time
+def f(seed, n, pause: float = 0.0):
+    if n == 2:
+        time.sleep(pause)
+        os.kill(os.getppid(), signal.SIGKILL)  # the Dask worker
+    time.sleep(60 * (n >= 2))
+    return {"x": n}
+"""
+
+
+def test_what_a_task_raises_is_not_the_loss_of_its_worker():
+    executor = DaskExecutor(workers=1)
+    full, gone = OSError("disk full"), CancelledError("gone")
+    troubles = [executor._trouble(*each) for each in ((full, True), (full, False), (gone, True))]
+    assert [each.reason for each in troubles] == ["broken", "lost", "lost"]
+    assert "disk full" in troubles[0].message
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_trial_that_takes_its_worker_along_fails_alone(folder, workers):
+    (folder / "fatal.py").write_text(FATAL)
+    place = {"store": folder / "s.sqlite", "directory": folder}
+    study = Study("fatal.py:f", grid={"n": [0, 2, 1]}, trials=2, **place)
+    # Those that wait at the worker are not to blame, and results that it holds are made again.
+    summary = study.run(workers=workers, quiet=True)
+    assert (summary.done, summary.failed) == (4, 2)
+    table = study.table(details=True)
+    assert set(table.query("state == 'failed'")["n"]) == {2}
+    assert set(table["host"]) == {socket.gethostname()}
+
+
+def test_failures_say_on_which_machine_they_happened(folder):
+    (folder / "fatal.py").write_text(FATAL)
+    # A worker that believes to be on another machine.
+    text = "import socket\nsocket.gethostname = lambda: 'elsewhere'\n"
+    (folder / "machine").mkdir()
+    (folder / "machine" / "sitecustomize.py").write_text(text)
+    environment = {
+        "PYTHONPATH": str(folder / "machine"),
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",  # we count ourselves
+    }
+    # A pause, so that the results before it are here and need not be made again.
+    fields = {"grid": {"n": [1, 2, 3]}, "fixed": {"pause": 0.5}}
+    study = Study("fatal.py:f", store=folder / "s.sqlite", directory=folder, **fields)
+    with dask_processes(folder, 1, **environment) as (file, _):
+        summary = study.run(cluster=str(file), time_limit=2, quiet=True)
+    assert (summary.done, summary.failed) == (1, 2)
+    table = study.table(details=True)
+    assert table["failure"].tolist()[1:] == [
+        "The Dask workers that ran it were lost, the last one on elsewhere.",
+        "The trial did not end within 2 s (time limit).",
+    ]
+    assert table["host"].tolist() == ["elsewhere"] * 3
+    assert table["device"].isna().tolist() == [False, True, True]
+    assert table["finetti"].isna().tolist() == [False, True, False]
 
 
 @pytest.fixture
@@ -69,6 +143,24 @@ def test_losing_a_worker_loses_nothing(cluster, spec):
     assert_frame_equal(Study.from_toml(spec).table(), reference.table(), check_exact=True)
 
 
+def test_a_cluster_does_not_work_for_a_coordinator_that_is_gone(cluster, folder):
+    file, processes = cluster
+    (folder / "s.toml").write_text(
+        'kind = "learner.py:moody"\n[grid]\nn = [2]\n[fixed]\nmood = "endless"\n'
+    )
+    process = start("run", folder / "s.toml", "--cluster", file)
+
+    def children():
+        return [each for dask in processes for each in family(dask)]
+
+    wait_for(children)
+    before = children()
+    process.kill()
+    process.communicate()
+    wait_for(lambda: ended(before), 20)
+    assert all(dask.poll() is None for dask in processes)
+
+
 def test_losing_the_scheduler_loses_nothing(cluster, make_study, monkeypatch):
     monkeypatch.setattr("finetti.studies.executors.dask.CONNECT_SECONDS", 2)
     file, (scheduler, *_) = cluster
@@ -95,6 +187,9 @@ def test_a_cluster_that_is_not_there_is_named(make_study, folder, monkeypatch):
         study.run(cluster="tcp://127.0.0.1:1", quiet=True)
     with pytest.raises(FinettiError, match="no scheduler file"):
         study.run(cluster=str(folder / "scheduler.json"), quiet=True)
+    for nonsense in ("nonsense", "foo://127.0.0.1:1", "tcp://", "127.0.0.1", ""):
+        with pytest.raises(FinettiError, match=r"`cluster` argument .* must be tcp://host:port"):
+            study.run(cluster=nonsense, quiet=True)
     # The store is free again.
     assert study.run("inline", quiet=True).done == 12
 

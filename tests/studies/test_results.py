@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from finetti.core.errors import InputError
-from finetti.studies import Study, merge_stores, store_table
+from finetti.studies import Result, Study, merge_stores, store_table
 from finetti.studies.engine import Standing
 from finetti.studies.export import Format, export_table, too_large
 from finetti.studies.outcome import failed, outcome_of
@@ -56,6 +57,25 @@ def test_a_metric_with_the_name_of_a_parameter_keeps_both():
             "failure": None,
         }
     ]
+    assert table.attrs["renamed"] == {"parameter.state": "state", "metric.n": "n"}
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        ({1: 0.5}, "name 1, which is of type int.*write '1' or a word"),
+        ({"a": 1.0, None: 0.5}, "name None, which is of type NoneType"),
+        ({("a", 1): 0.5}, r"name \('a', 1\), which is of type tuple"),
+        ({"": 0.5}, "A metric has an empty name"),
+        ({" \t": 0.5}, "A metric has an empty name"),
+        (Result({"a": 1.0}, {1: [2]}), "A part of the trace has the name 1"),
+        (Result({"a": 1.0}, [2]), "trace of the trial is of type list"),
+    ],
+)
+def test_names_of_metrics_are_words(returned, reason):
+    outcome = outcome_of("ab", returned, 0.1)
+    assert (outcome.state, outcome.metrics) == ("failed", {})
+    assert re.search(reason, outcome.error)
 
 
 def test_every_column_has_a_name_of_its_own():
@@ -94,6 +114,16 @@ def test_latex_is_escaped(table):
     assert r"\begin{tabular}" in text
     assert r"50 \% \& more" in text
     assert r"a\_b" in text
+
+
+def test_latex_is_text_whatever_it_holds():
+    # A row that begins with [ would be an option of what stands before it.
+    params = {"sizes": [1, 2], "note_1": "*a|b <c> \\d\n\ne \x1b"}
+    row = Row(Cell("m:f", "1", "", params, 0), 0, outcome_of("ab", {"x^2": "~"}, 0.1), 1)
+    lines = export_table(make_table([row, row]), Format.LATEX).decode().splitlines()
+    assert lines[2] == r"sizes & note\_1 & replicate & state & x\textasciicircum{}2 & failure \\"
+    written = r"{[}1, 2] & {*}a\textbar{}b \textless{}c\textgreater{} \textbackslash{}d e & 0 "
+    assert lines[4] == lines[5] == written + r"& done & \textasciitilde{} &  \\"
 
 
 def test_latex_shows_small_numbers():

@@ -123,6 +123,12 @@ def test_wrong_keys_are_refused_with_their_path(change, path):
         make_spec({**GOOD, **change})
 
 
+@pytest.mark.parametrize("change", [{"grid": 3}, {"scales": [1]}, {"scales": {"quick": 3}}])
+def test_tables_are_called_tables(change):
+    with pytest.raises(InputError, match="should be a table of names and values"):
+        make_spec({**GOOD, **change})
+
+
 def test_all_wrong_keys_are_named_at_once():
     with pytest.raises(InputError) as caught:
         make_spec({"trails": 3, "seed": -1})

@@ -1,5 +1,6 @@
 """A store loses nothing: not to disks, not to other versions, not to a second writer."""
 
+import resource
 import shutil
 import sqlite3
 from pathlib import Path
@@ -237,6 +238,18 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
             opening(tmp_path / "folder.sqlite")
     with pytest.raises(InputError, match="no store"):
         store_table(tmp_path / "nothing.sqlite")
+
+
+def test_a_lock_that_cannot_be_written_is_not_left_behind(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # as on a disk without any space
+    try:
+        with pytest.raises(FinettiError, match="Nothing can be written beside"):
+            Store(tmp_path / "s.sqlite")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+    Store(tmp_path / "s.sqlite").close()
 
 
 def test_a_read_only_store_says_so(tmp_path):

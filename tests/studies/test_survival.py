@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -19,7 +18,7 @@ from finetti.studies.limits import usable_cores
 from finetti.studies.lock import read_holder
 from finetti.studies.store import Store
 
-from .commands import ended, finish, start, stored, wait_for
+from .commands import ended, family, finish, start, stored, wait_for
 
 SPEC = (
     'kind = "learner.py:good"\ntrials = {trials}\ncohort = 4\n[grid]\nn = {{range = [1, 5, 1]}}\n'
@@ -41,10 +40,6 @@ def reference(path):
     study = Study.from_toml(path, store=path.with_name("reference.sqlite"))
     study.run("inline", quiet=True)
     return study.table()
-
-
-def family(process):
-    return psutil.Process(process.pid).children(recursive=True)
 
 
 def test_twenty_times_kill_minus_nine(spec):
@@ -101,6 +96,23 @@ def test_interruptions_end_cleanly_and_can_be_continued(spec, number, options):
     assert code == 0
     assert before.items() <= stored(store).items()
     assert_frame_equal(Study.from_toml(path).table(), reference(path), check_exact=True)
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "1")])
+def test_impatience_changes_nothing(spec, options):
+    path = spec(trials=20, pause=0.04)
+    store = path.with_suffix(".sqlite")
+    process = start("run", path, *options)
+    wait_for(lambda: stored(store))
+    children = family(process)
+    while process.poll() is None:  # Ctrl-C, again and again
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, "Traceback" in out + err) == (130, False), err
+    assert "run the same command again to continue" in out
+    wait_for(lambda: ended(children), 10)
+    assert not store.with_name(f"{store.name}.lock").exists()
 
 
 def test_an_interruption_in_python_is_one_after_all_is_stored(make_study, folder):

@@ -143,7 +143,7 @@ def test_modules_of_the_users_own_have_a_fingerprint(tmp_path, monkeypatch):
     "kind", ["learner.py", "learner.py:", ":good", "no-module:x", "missing_module:f", "absent.py:f"]
 )
 def test_kinds_that_cannot_be_found_are_refused(folder, kind):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="`kind` is"):
         find_source(kind, folder)
 
 
@@ -155,7 +155,7 @@ def test_kinds_that_cannot_be_found_are_refused(folder, kind):
         ({"grid": {"width": [1]}}, r"`fixed\.n` is missing"),
         ({"grid": {"n": ["one"]}}, r"`grid\.n` should be a valid integer"),
         ({"grid": {"n": [1.5]}}, r"`grid\.n` should be a valid integer"),
-        ({"kind": "nothing"}, "no 'nothing'"),
+        ({"kind": "nothing"}, r"`kind` is .* there is no 'nothing' in learner\.py. It has: .*good"),
     ],
 )
 def test_parameters_that_the_kind_refuses_are_named(make_study, fields, message):

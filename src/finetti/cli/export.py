@@ -40,6 +40,9 @@ def export(
     with private_stdout():
         table = store_table(place, details) if study is None else study.table(details)
     content = export_table(table, Format(form))
+    if renamed := table.attrs["renamed"]:
+        pairs = ", ".join(f"{old} → {new}" for new, old in renamed.items())
+        typer.echo(f"Renamed, for another column has the name: {pairs}", err=True)
     if out is None:
         sys.stdout.write(content.decode())
     else:

@@ -71,7 +71,7 @@ def run(
             return
         summary = _run(study, chosen, wait=wait, quiet=quiet, **options)
     except KeyboardInterrupt:
-        typer.echo("Stopped before the first trial: run the same command again.", err=True)
+        typer.echo("Stopped: run the same command again.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     people = make_console(stderr=as_json)
     if as_json:
@@ -94,6 +94,7 @@ def _estimate(study: "Study", workers: int, as_json: bool, options: dict[str, An
 
 
 def _run(study: "Study", executor: Any, **options: Any) -> "Summary":
+    from finetti.studies.interruption import ignore_interruptions
     from finetti.studies.summary import StudyInterrupted
 
     try:
@@ -102,6 +103,7 @@ def _run(study: "Study", executor: Any, **options: Any) -> "Summary":
                 executor, on_wait=lambda sentence: typer.echo(sentence, err=True), **options
             )
     except StudyInterrupted as interruption:
+        ignore_interruptions()  # what is left to do is to say so
         return interruption.summary
 
 

@@ -1,15 +1,14 @@
 """The coordinator: cohorts to the executor, outcomes to the store, troubles to their cause."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from finetti.core.errors import FinettiError
 from finetti.studies.executors.base import Cohort, Executor, Report, Trouble
 from finetti.studies.outcome import DONE, Outcome, failed
 from finetti.studies.plan import Plan
-from finetti.studies.provenance import worker_provenance
 from finetti.studies.store import Store
 from finetti.studies.trial import Trial
 
@@ -55,7 +54,7 @@ class Engine:
         fresh = self.plan.cohorts(todo, self.executor.workers, most)
         while True:
             while len(self.under_way) < self.executor.slots:
-                cohort = self.urgent.popleft() if self.urgent else next(fresh, None)
+                cohort = self._next(fresh)
                 if cohort is None:
                     break
                 self.under_way[cohort] = set()
@@ -66,6 +65,17 @@ class Engine:
             for report in self.executor.reports(PATIENCE):
                 self._settle(report)
             self._tell()
+
+    def _next(self, fresh: Iterator[Cohort]) -> Cohort | None:
+        """The next cohort; None if there is none, or if it has to wait.
+
+        A worker takes along what waits at it, too. So the last chance of a cohort is one alone.
+        """
+        if any(map(_is_suspect, self.under_way)):
+            return None
+        if not self.urgent:
+            return next(fresh, None)
+        return None if self.under_way and _is_suspect(self.urgent[0]) else self.urgent.popleft()
 
     def _most(self) -> int:
         """Trials of a cohort whose outcomes come all at once, so that little can be lost."""
@@ -129,7 +139,7 @@ class Engine:
 
     def _fail(self, trial: Trial, trouble: Trouble) -> None:
         outcome = failed(trial.id, trouble.message, trouble.details, trouble.seconds)
-        self._store((outcome.made_by(worker_provenance()),))
+        self._store((replace(outcome, finished=trouble.when, provenance=trouble.provenance),))
 
     def _store(self, outcomes: tuple[Outcome, ...]) -> None:
         if not outcomes:
@@ -142,3 +152,7 @@ class Engine:
         self.store.add(rows)
         self.stored += len(rows)
         self.failures += sum(outcome.state != DONE for outcome in outcomes)
+
+
+def _is_suspect(cohort: Cohort) -> bool:
+    return cohort.losses + 1 >= MOST_LOSSES

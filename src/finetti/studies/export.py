@@ -10,6 +10,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LAYOUT = 1
+LATEX = str.maketrans(
+    {
+        **{each: f"\\{each}" for each in "&%$#_{}"},
+        **{each: f"{{{each}}}" for each in "[*"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+    }
+)
 
 
 class Format(StrEnum):
@@ -35,9 +47,25 @@ def export_table(table: "pd.DataFrame", form: Format) -> bytes:
         table.to_parquet(buffer, index=False)
         return buffer.getvalue()
     if form is Format.LATEX:
-        written = table.to_latex(index=False, escape=True, na_rep="", float_format="{:.6g}".format)
-        return written.encode()
+        for name in table.select_dtypes(exclude="number"):
+            pairs = zip(table[name], table[name].isna(), strict=True)
+            table[name] = ["" if gap else latex_text(str(value)) for value, gap in pairs]
+        table.columns = [latex_text(name) for name in table.columns]
+        shown = {"na_rep": "", "float_format": "{:.6g}".format}
+        return table.to_latex(index=False, escape=False, **shown).encode()
     return table.to_csv(index=False).encode()
+
+
+def latex_text(text: str) -> str:
+    r"""``text`` as LaTeX prints it: on one line, without commands, whatever it begins with.
+
+    A row that begins with ``[`` would be an option of the ``\midrule`` or the row before it.
+
+    >>> print(latex_text("[a_b] 50 %\n<x>"))
+    {[}a\_b] 50 \% \textless{}x\textgreater{}
+    """
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(printable.split()).translate(LATEX)
 
 
 def _word(value: Any) -> Any:

@@ -120,7 +120,12 @@ def load_kind(source: KindSource) -> Kind:
         found: Any = module
         for part in name.split("."):
             if not hasattr(found, part):
-                raise InputError(f"There is no {name!r} in {place}.")
+                there = vars(module).items()
+                own = [each for each, value in there if _is_from(value, module.__name__)]
+                raise InputError(
+                    f"`kind` is {source.reference!r}, but there is no {name!r} in {place}. "
+                    f"It has: {', '.join(own) or 'nothing of the kind'}."
+                )
             found = getattr(found, part)
         return as_kind(found, source.reference)
     except FinettiError:
@@ -129,3 +134,7 @@ def load_kind(source: KindSource) -> Kind:
         # A file that ends the process when it is imported is as wrong as one that raises.
         text = f"{type(error).__name__}: {error}"
         raise InputError(f"The kind {source.reference} cannot be loaded: {text}.") from error
+
+
+def _is_from(value: Any, module: str) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module

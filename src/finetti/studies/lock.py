@@ -81,6 +81,7 @@ class WriterLock:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(holder).encode(), 0)
         except OSError as error:
+            self.path.unlink(missing_ok=True)
             os.close(descriptor)
             raise self._unwritable(error) from error
         self.descriptor = descriptor

@@ -77,6 +77,9 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
     {'loss': 0.5}
     >>> outcome_of("ab", {"loss": float("nan")}, 0.0).error
     'The metric `loss` is not a number (NaN).'
+    >>> print(outcome_of("ab", {1: 0.5}, 0.0).error)
+    A metric has the name 1, which is of type int. Names are text, as those of columns are: write \
+'1' or a word.
 
     Raises InputError for what cannot be stored: text that is not Unicode, numbers without end.
     """
@@ -87,13 +90,21 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
         advice = "Return a dictionary of metrics, or a Result."
         got = type(result.metrics).__name__
         return failed(trial_id, f"The trial returned {got}. {advice}", seconds=seconds)
+    trace = {} if result.trace is None else result.trace
+    if not isinstance(trace, Mapping):
+        advice = "Give a dictionary of lists, one name for each."
+        error = f"The trace of the trial is of type {type(trace).__name__}. {advice}"
+        return failed(trial_id, error, seconds=seconds)
+    for what, names in (("metric", result.metrics), ("part of the trace", trace)):
+        wrong = next((error for name in names if (error := _wrong_name(name, what))), None)
+        if wrong:
+            return failed(trial_id, wrong, seconds=seconds)
     metrics: dict[str, Any] = {}
-    trace = result.trace or {}
     for name, value in result.metrics.items():
         if hasattr(value, "item") and getattr(value, "size", None) == 1:
             value = value.item()
-        if not isinstance(name, str) or not isinstance(value, bool | int | float | str):
-            advice = "Metrics are numbers, text or truth values; lists belong in the trace."
+        if not isinstance(value, bool | int | float | str):
+            advice = "Metrics are int, float, str or bool; lists belong in the trace."
             got = f"The metric `{name}` is of type {type(value).__name__}. {advice}"
             return failed(trial_id, got, seconds=seconds)
         if isinstance(value, float) and math.isnan(value):
@@ -106,8 +117,20 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
     if not metrics:
         error = "The trial returned no metrics. Return at least one number."
         return failed(trial_id, error, seconds=seconds)
-    trace = {plain(str(k), "trace"): _listed(v, f"trace.{k}") for k, v in trace.items()} or None
+    trace = {plain(k, "trace"): _listed(v, f"trace.{k}") for k, v in trace.items()} or None
     return Outcome(trial_id, DONE, metrics, trace, seconds=seconds, finished=time.time())
+
+
+def _wrong_name(name: Any, what: str) -> str | None:
+    """Why ``name`` is none; it becomes the name of a column, or a key of JSON: text both."""
+    if not isinstance(name, str):
+        return (
+            f"A {what} has the name {name!r}, which is of type {type(name).__name__}. "
+            f"Names are text, as those of columns are: write {str(name)!r} or a word."
+        )
+    if not name.strip():
+        return f"A {what} has an empty name ({name!r}). Names are those of columns: write a word."
+    return None
 
 
 def _listed(value: Any, path: str) -> Any:

@@ -13,12 +13,16 @@ from finetti._version import __version__
 
 def worker_provenance() -> dict[str, Any]:
     """Where this process computes. Asks JAX for its device only if a trial has loaded it."""
+    return {**place(), "device": jax_device() or "cpu"}
+
+
+def place() -> dict[str, Any]:
+    """The part that is known before any trial has run: all but the device."""
     return {
         "finetti": __version__,
         "python": platform.python_version(),
         "numpy": _installed("numpy"),
         "jax": _installed("jax"),
-        "device": _device(),
         "platform": f"{platform.system()} {platform.machine()}",
         "host": socket.gethostname(),
     }
@@ -31,10 +35,11 @@ def _installed(package: str) -> str | None:
         return None
 
 
-def _device() -> str:
+def jax_device() -> str | None:
+    """JAX's device, which stays the same until the process ends; None if JAX is not loaded."""
     jax = sys.modules.get("jax")
     if jax is None or not hasattr(jax, "devices"):
-        return "cpu"
+        return None
     device = jax.devices()[0]
     kind = "" if device.device_kind == device.platform else f" ({device.device_kind})"
     return f"{device.platform}{kind}"

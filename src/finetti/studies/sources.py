@@ -71,6 +71,8 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
         raise InputError(f"`kind` is {kind!r}. {FORMS}.")
     if place.endswith(".py"):
         path = (Path(directory) / place).absolute()
+        if not path.is_file():
+            raise InputError(f"`kind` is {kind!r}, but there is no file {path}. {FORMS}.")
         files, imports = _closure({path.stem: path}, path.parent)
         reference = f"{path.name}:{name}"
         fingerprint = code_version or _fingerprint(files)

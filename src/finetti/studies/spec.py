@@ -125,6 +125,8 @@ def _sentence(error: Mapping[str, Any]) -> str:
         return f"`{path}` is not a key of a study.{advice}"
     if error["type"] == "missing":
         return f"`{path}` is missing."
+    if error["type"] in ("dict_type", "model_type"):
+        return f"`{path}` should be a table of names and values. Got {error['input']!r} instead."
     message = error["msg"].removeprefix("Input ").removeprefix("should ")
     return f"`{path}` should {message}. Got {error['input']!r} instead."
 

@@ -16,6 +16,7 @@ from finetti.studies.executors.base import Executor
 from finetti.studies.executors.child import MARK
 from finetti.studies.executors.choose import choose_executor
 from finetti.studies.importing import is_loading
+from finetti.studies.interruption import ignore_interruptions, one_interruption
 from finetti.studies.limits import Limits
 from finetti.studies.lock import StoreBusyError
 from finetti.studies.outcome import DONE, FAILED
@@ -176,7 +177,7 @@ class Study(Shown):
                 return self._summary(plan, states, 0, start)
         except StoreBusyError:
             pass  # a store that nobody reads while it is written; its lock waits, or says by whom
-        with Store(self.store, journal, wait, on_wait) as store:
+        with one_interruption(), Store(self.store, journal, wait, on_wait) as store:
             plan = plan or self._plan(store.records)
             return self._run(store, plan, chosen, limits, retry_failed, start, quiet)
 
@@ -205,6 +206,7 @@ class Study(Shown):
                 store.add_plan(plan)
                 engine.run(todo)
             except KeyboardInterrupt:
+                ignore_interruptions()
                 interrupted = True
             finally:
                 executor.close()

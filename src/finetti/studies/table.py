@@ -19,7 +19,9 @@ def make_table(rows: Iterable[Row], details: bool = False) -> "pd.DataFrame":
     """A data frame with one row per trial, in the order given.
 
     Without ``details`` it holds nothing that depends on when or where a trial ran, so that tables
-    of equal studies are equal. A metric that has the name of a parameter is called ``metric.name``.
+    of equal studies are equal. A metric that has the name of a parameter, or of a column of ours,
+    is called ``metric.name``, and such a parameter ``parameter.name``; ``attrs["renamed"]`` of the
+    frame says which column stands for what.
     """
     import pandas as pd
 
@@ -47,7 +49,11 @@ def make_table(rows: Iterable[Row], details: bool = False) -> "pd.DataFrame":
     if details:
         described = [_details(row) for row, _ in content]
         columns |= {name: [each[name] for each in described] for name in DETAILS + MADE_BY}
-    return pd.DataFrame({name: _column(values) for name, values in columns.items()})
+    table = pd.DataFrame({name: _column(values) for name, values in columns.items()})
+    meant = [(names[path], ".".join(path)) for path in params]
+    meant += [(measured[name], name) for name in metrics]
+    table.attrs["renamed"] = {new: old for new, old in meant if new != old}
+    return table
 
 
 def _free(name: str, prefix: str, taken: set[str]) -> str:

@@ -48,5 +48,6 @@ def work(kind: Kind, trials: Sequence[Trial], strays: Strays) -> Iterator[Outcom
 def _checked(trial: Trial, result: object, seconds: float) -> Outcome:
     try:
         return outcome_of(trial.id, result, seconds)
-    except InputError as error:
+    except Exception as error:
+        # Not ours alone: what is computed when it is looked at may raise only now.
         return failed_by(trial.id, error, seconds)

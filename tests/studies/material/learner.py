@@ -73,6 +73,23 @@ def returns_nothing():
     return {}
 
 
+class Late:
+    """A number that is computed when it is looked at, and cannot be."""
+
+    size = 1
+
+    def item(self):
+        raise RuntimeError("too late")
+
+
+def returns_too_late():
+    return {"loss": Late()}
+
+
+def names_by_number():
+    return {1: 0.5}
+
+
 def talks():
     return {"loss": "x" * 100_000}
 
@@ -90,6 +107,8 @@ MOODS = {
     "digits": returns_endless_digits,
     "nothing": returns_nothing,
     "talk": talks,
+    "number": names_by_number,
+    "late": returns_too_late,
 }
 
 

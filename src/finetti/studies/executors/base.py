@@ -1,5 +1,6 @@
 """What an executor takes and gives: cohorts of trials, and reports about them."""
 
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,8 @@ class Trouble:
         details: a traceback, or the last words of the process.
         culprit: the id of the trial that was running, where that is known.
         seconds: that it had been running.
+        provenance: where that was, as far as it is known.
+        when: seconds since 1970 by the clock of who noticed.
     """
 
     reason: str
@@ -41,6 +44,8 @@ class Trouble:
     details: str | None = None
     culprit: str | None = None
     seconds: float = 0.0
+    provenance: dict[str, Any] = field(default_factory=dict)
+    when: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True)

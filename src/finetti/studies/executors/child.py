@@ -58,6 +58,7 @@ def main() -> None:
 
     from finetti.studies.importing import Strays
     from finetti.studies.kinds import CohortKind, load_kind
+    from finetti.studies.provenance import place
     from finetti.studies.sources import KindSource
 
     source = KindSource.from_plain(inbox.get())
@@ -68,7 +69,7 @@ def main() -> None:
         channel.send(broken=f"{type(error).__name__}: {error}", details=details)
         return
     strays = Strays(source)
-    channel.send(ready=True, together=isinstance(kind, CohortKind))
+    channel.send(ready=True, together=isinstance(kind, CohortKind), place=place())
     while True:
         try:
             message = inbox.get(timeout=IDLE_SECONDS)
@@ -79,20 +80,20 @@ def main() -> None:
 
 def _run(kind: Any, content: list[Any], strays: Any, channel: _Channel) -> None:
     from finetti.studies.executors.base import trials_from_plain
-    from finetti.studies.provenance import worker_provenance
+    from finetti.studies.provenance import jax_device, worker_provenance
     from finetti.studies.work import work
 
-    made_by: dict[str, Any] = {}
+    told, device = False, None
     try:
         for outcome in work(kind, trials_from_plain(content), strays):
-            if not made_by:
-                # After the first trial, which may have chosen a device.
-                made_by = worker_provenance()
-                channel.send(provenance=made_by)
+            if not told or jax_device() != device:
+                # After a trial, which may have chosen a device. JAX's is that of later ones, too.
+                told, device = True, jax_device()
+                channel.send(provenance=worker_provenance(), lasting=device is not None)
             channel.send(outcome=outcome.to_plain())
     except (Exception, SystemExit) as error:
-        details = traceback.format_exc()
-        channel.send(raised=f"{type(error).__name__}: {error}", details=details)
+        text, details = f"{type(error).__name__}: {error}", traceback.format_exc()
+        channel.send(raised=text, details=details, provenance=worker_provenance(), lasting=False)
     else:
         channel.send(ended=True)
     sys.stdout.flush()

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import queue
+import socket
 import time
 import uuid
 from collections.abc import Iterator
@@ -56,19 +57,16 @@ class DaskExecutor(Executor):
         for name in list(logging.root.manager.loggerDict):
             if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-        self.news: queue.Queue[tuple[Cohort, Any]] = queue.Queue()
+        self.news: queue.Queue[tuple[Any, Any]] = queue.Queue()
         self.futures: dict[Any, Cohort] = {}
+        self.hosts: dict[str, str] = {}  # names of machines, by their addresses
         self.counted, self.count = 0.0, 1
         if self.asked is not None:
             self.local = LocalWorkers(self.asked)
             self.client = self.local.client
             return
         assert self.cluster is not None
-        where: dict[str, Any] = {"address": self.cluster}
-        if self.cluster.endswith(".json"):
-            if not Path(self.cluster).is_file():
-                raise FinettiError(f"There is no scheduler file {self.cluster}.")
-            where = {"scheduler_file": self.cluster}
+        where = _scheduler(self.cluster)
         try:
             self.client = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -113,7 +111,7 @@ class DaskExecutor(Executor):
         with _scheduler_answers():
             future = self.client.submit(run_cohort, job, pure=False)
         self.futures[future] = cohort
-        future.add_done_callback(lambda done: self.news.put((cohort, done)))
+        self.client.loop.add_callback(_fetch, self.client, future, self.news)
 
     def reports(self, timeout: float) -> list[Report]:
         """Cohorts that ended."""
@@ -129,17 +127,39 @@ class DaskExecutor(Executor):
         except queue.Empty:
             return found
 
-    def _report(self, cohort: Cohort, future: Any) -> Report:
-        self.futures.pop(future, None)
-        with _scheduler_answers():
-            if future.status != "finished":
-                return Report(cohort, trouble=_trouble(future))
-            content = future.result()
+    def _report(self, future: Any, content: Any) -> Report:
+        from distributed.comm.addressing import get_address_host
+
+        cohort = self.futures.pop(future)
+        if isinstance(content, Exception):
+            return Report(cohort, trouble=self._trouble(content, future.status == "error"))
+        if self.local is not None and content["outcomes"]:
+            self.local.restarts = 0
+        self.hosts[get_address_host(content["address"])] = content["host"]
         outcomes = tuple(
             Outcome(**each).made_by(content["provenance"]) for each in content["outcomes"]
         )
         trouble = content["trouble"] and Trouble(**content["trouble"])
         return Report(cohort, outcomes, trouble=trouble)
+
+    def _trouble(self, error: Exception, raised: bool) -> Trouble:
+        """Why a task gave no report: its worker is lost, or cannot run our tasks at all.
+
+        ``raised``: the error is that of the task, not of the way to its result.
+        """
+        from distributed.scheduler import KilledWorker
+
+        if isinstance(error, KilledWorker):
+            worker = error.last_worker
+            # The name of its machine if it has told that, else the address by which Dask knows it.
+            unnamed = worker.host if self.local is None else socket.gethostname()
+            host = self.hosts.get(worker.host, unnamed)
+            message = f"The Dask workers that ran it were lost, the last one on {host}."
+            return Trouble("lost", message, str(error), provenance={"host": host})
+        text = f"{type(error).__name__}: {error}"
+        if not raised or isinstance(error, CancelledError):
+            return Trouble("lost", "The Dask worker was lost.", text)
+        return Trouble("broken", text)
 
     def close(self) -> None:
         """Cancel what is under way, end the children, and the workers that are ours."""
@@ -157,6 +177,39 @@ class DaskExecutor(Executor):
         self.client = None
 
 
+async def _fetch(client: Any, future: Any, news: "queue.Queue[tuple[Any, Any]]") -> None:
+    """Wait for a result in the thread of the client.
+
+    A result is lost with the worker that holds it. Dask computes it again, as soon as there is a
+    worker; whoever waited for that in the thread of the executor could start none.
+    """
+    try:
+        news.put((future, await client.gather(future, asynchronous=True)))
+    except Exception as error:
+        news.put((future, error))
+
+
+def _scheduler(cluster: str) -> dict[str, Any]:
+    """Where the scheduler is, as Dask's client wants to be told."""
+    from distributed.comm.addressing import parse_address, parse_host_port
+    from distributed.comm.registry import backends
+
+    if cluster.endswith(".json"):
+        if not Path(cluster).is_file():
+            raise FinettiError(f"There is no scheduler file {cluster}.")
+        return {"scheduler_file": cluster}
+    # Dask would look for a while, and leave a client behind that cannot be closed.
+    try:
+        scheme, rest = parse_address(cluster)
+        if scheme in ("tcp", "tls"):
+            parse_host_port(rest)
+    except ValueError:
+        scheme = ""
+    if scheme not in backends:
+        raise bad_argument("cluster", "Study.run", "tcp://host:port or scheduler.json", cluster)
+    return {"address": cluster}
+
+
 @contextlib.contextmanager
 def _scheduler_answers() -> Iterator[None]:
     """Turn the many ways in which a scheduler can be missed into one sentence."""
@@ -164,13 +217,3 @@ def _scheduler_answers() -> Iterator[None]:
         yield
     except (OSError, TimeoutError, CancelledError) as error:
         raise FinettiError(GONE) from error
-
-
-def _trouble(future: Any) -> Trouble:
-    """Why a task gave no report: its worker is lost, or cannot run our tasks at all."""
-    from distributed.scheduler import KilledWorker
-
-    error = future.exception() if future.status == "error" else None
-    if error is None or isinstance(error, KilledWorker):
-        return Trouble("lost", f"The Dask worker was lost ({error or future.status}).")
-    return Trouble("broken", f"{type(error).__name__}: {error}")

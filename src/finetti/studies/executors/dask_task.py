@@ -4,7 +4,9 @@ So a trial that hangs, crashes or eats memory ends the child and never the Dask 
 """
 
 import atexit
+import socket
 import threading
+from concurrent.futures import CancelledError
 from typing import Any
 
 from finetti.studies.executors.base import Cohort, trials_from_plain
@@ -22,8 +24,13 @@ def run_cohort(job: dict[str, Any]) -> dict[str, Any]:
     child = _child(job)
     child.begin(Cohort(job["shape"], trials_from_plain(job["trials"])))
     outcomes: list[Outcome] = []
+    worker = _worker()
+    task = worker.get_current_task()
     while True:
         report = child.poll(timeout=1.0)
+        if not _is_wanted(worker, task):
+            child.end()
+            raise CancelledError("Nobody waits for this cohort any more.")
         if report is None:
             continue
         outcomes += report.outcomes
@@ -33,6 +40,8 @@ def run_cohort(job: dict[str, Any]) -> dict[str, Any]:
                 "outcomes": [outcome.to_plain() for outcome in outcomes],
                 "provenance": outcomes[0].provenance if outcomes else {},
                 "trouble": None if trouble is None else vars(trouble),
+                "address": worker.address,
+                "host": socket.gethostname(),
             }
 
 
@@ -40,15 +49,21 @@ def _child(job: dict[str, Any]) -> ChildProcess:
     place = (job["study"], threading.get_ident())
     if place not in _CHILDREN:
         source, limits = KindSource.from_plain(job["source"]), Limits(**job["limits"])
-        workers = job["workers"] or _threads_of_worker()
+        workers = job["workers"] or _worker().state.nthreads
         _CHILDREN[place] = ChildProcess(source, limits, job["threads"], workers)
     return _CHILDREN[place]
 
 
-def _threads_of_worker() -> int:
+def _is_wanted(worker: Any, task: str) -> bool:
+    """Whether the coordinator still waits; when it is killed, its scheduler lets go of the task."""
+    state = worker.state.tasks.get(task)
+    return state is not None and state.state != "cancelled"
+
+
+def _worker() -> Any:
     from distributed import get_worker
 
-    return get_worker().state.nthreads
+    return get_worker()
 
 
 def end_children(study: str | None = None) -> None:

@@ -25,21 +25,24 @@ class LocalWorkers:
     """A scheduler with ``count`` workers. Workers that are lost are replaced."""
 
     def __init__(self, count: int) -> None:
+        import dask.config
         import distributed
 
         self.count = count
-        self.restarts = 0
+        self.restarts = 0  # since the last outcome
         self.processes: list[subprocess.Popen[bytes]] = []
         self.folder = tempfile.TemporaryDirectory(prefix="finetti-dask-")
         # Dask's own way to start local workers runs the user's main script again in each of them.
-        self.cluster: Any = distributed.LocalCluster(
-            n_workers=0,
-            processes=False,
-            protocol="tcp",
-            host="127.0.0.1",
-            dashboard_address=":0",  # any free port: 8787 may be that of another cluster
-            silence_logs=logging.CRITICAL,
-        )
+        # The engine counts the workers that a cohort has cost; Dask need not.
+        with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+            self.cluster: Any = distributed.LocalCluster(
+                n_workers=0,
+                processes=False,
+                protocol="tcp",
+                host="127.0.0.1",
+                dashboard_address=":0",  # any free port: 8787 may be that of another cluster
+                silence_logs=logging.CRITICAL,
+            )
         self.client: Any = distributed.Client(self.cluster, set_as_default=False)
         try:
             self.processes = [self._start() for _ in range(count)]
@@ -78,8 +81,8 @@ class LocalWorkers:
                 self.restarts += 1
                 if self.restarts > MOST_RESTARTS:
                     raise FinettiError(
-                        f"Dask workers ended {MOST_RESTARTS} times. What is stored so far is safe."
-                        " Run without --workers to see why."
+                        f"Dask workers ended {MOST_RESTARTS} times, and no trial did. What is "
+                        "stored so far is safe. Run without --workers to see why."
                     )
                 process.communicate()
                 self.processes[index] = self._start()

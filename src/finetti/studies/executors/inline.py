@@ -39,8 +39,8 @@ class InlineExecutor(Executor):
         try:
             outcomes.extend(work(self.kind, cohort.trials, self.strays))
         except (Exception, SystemExit) as error:
-            message = f"{type(error).__name__}: {error}"
-            trouble = Trouble("raised", message, traceback.format_exc())
+            message, details = f"{type(error).__name__}: {error}", traceback.format_exc()
+            trouble = Trouble("raised", message, details, provenance=worker_provenance())
         made_by = worker_provenance()
         return [Report(cohort, tuple(each.made_by(made_by) for each in outcomes), trouble=trouble)]
 

@@ -72,7 +72,9 @@ class ChildProcess:
         self.buffer = bytearray()
         self.started = time.monotonic()
         self.ready = self.together = False
+        # Of the trials that ended, and what is sure of those that did not.
         self.provenance: dict[str, Any] = {}
+        self.place: dict[str, Any] = {}
         self._send(self.source.to_plain())
 
     def _send(self, message: Any) -> None:
@@ -132,7 +134,8 @@ class ChildProcess:
                 if self._understand(message):
                     return True, None
                 if "raised" in message:
-                    return False, Trouble("raised", message["raised"], message["details"])
+                    words = message["raised"], message["details"]
+                    return False, Trouble("raised", *words, provenance=self.provenance)
                 if "broken" in message:
                     self.end()
                     return False, Trouble("broken", message["broken"], message["details"])
@@ -146,9 +149,12 @@ class ChildProcess:
             self.since = time.monotonic()
         elif "provenance" in message:
             self.provenance = message["provenance"]
+            if message["lasting"]:
+                self.place = self.provenance
         elif "ready" in message:
             # Importing is not the trial's time.
             self.ready, self.together = True, message["together"]
+            self.place = message["place"]
             self.since = time.monotonic()
         return "ended" in message
 
@@ -204,7 +210,8 @@ class ChildProcess:
     def _stop(self, reason: str, message: str) -> Trouble:
         words = self._last_words()
         self.end()
-        return Trouble(reason, message, words, self._culprit(), time.monotonic() - self.since)
+        seconds = time.monotonic() - self.since
+        return Trouble(reason, message, words, self._culprit(), seconds, self.place)
 
     def _died(self) -> Trouble:
         assert self.process is not None
