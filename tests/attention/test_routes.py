@@ -117,6 +117,9 @@ class TestPlan:
         assert plan((255, 4), (255, 4), (255, 4)).route == "cholesky"
         assert plan(short, short, short, wants="posterior").route == "cholesky"
         assert plan(long, long, long).route == "conjugate_gradients"
+        middle = (9000, 4)
+        assert plan(middle, middle, middle).route == "mixed"
+        assert plan(middle, middle, middle, dtype=jnp.float64).route == "conjugate_gradients"
         assert plan(long, long, long, is_causal=True).route == "cholesky"
         assert plan(long, long, long, per_query_mask=True).route == "cholesky"
         assert plan(long, long, long, wants="posterior").route == "cholesky"

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.core import blocked
+from finetti.core import block_tree, blocked
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Blocks of 5 with a base of 2: whole blocks, a part of one, and recursion at size 17."""
+    """Corners of 5 with a base of 2: whole corners, a part of one, and recursion at size 17."""
     monkeypatch.setattr(blocked, "SMALL", 8)
-    monkeypatch.setattr(blocked, "BLOCK", 5)
-    monkeypatch.setattr(blocked, "BASE", 2)
+    monkeypatch.setattr(block_tree, "_BASE", 2)
+    monkeypatch.setattr(block_tree, "_CORNERS", {1024: 5})
 
 
 @pytest.fixture
@@ -60,6 +60,13 @@ def test_factored_solves(matrix):
     )
 
 
+def test_the_diagonal_can_be_raised(matrix):
+    raised = jnp.arange(17.0)
+    np.testing.assert_allclose(
+        blocked.cholesky(matrix, raised), np.linalg.cholesky(matrix + np.diag(raised)), atol=1e-12
+    )
+
+
 def test_an_indefinite_matrix_is_seen_on_the_diagonal(matrix):
     broken = matrix.at[9, 9].set(-1.0)
     assert not np.isfinite(np.diagonal(blocked.cholesky(broken))).all()
@@ -69,8 +76,8 @@ def test_the_real_sizes_are_accurate():
     """One size above the threshold, as it ships: backward error of a Gram matrix near singular."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocked, "SMALL", 512)
-        patch.setattr(blocked, "BLOCK", 128)
-        patch.setattr(blocked, "BASE", 64)
+        patch.setattr(block_tree, "_BASE", 64)
+        patch.setattr(block_tree, "_CORNERS", {1024: 128})
         points = np.random.default_rng(3).normal(size=(600, 2))
         squared = np.sum((points[:, None] - points[None]) ** 2, axis=-1)
         gram = jnp.asarray(np.exp(-squared / 2) + 1e-6 * np.eye(600))

@@ -1,9 +1,11 @@
-"""A Cholesky factor as a tree of blocks: float32's fast route, almost all of it matrix products.
+"""A Cholesky factor as a tree of blocks, almost all of it matrix products.
 
-Halving keeps the products large and square and moves each entry only a few times; the blocks of
-the matrix are asked for when they are needed, so that the matrix itself is never in memory.
-Corners are inverted (products instead of substitution), which costs accuracy where they are
-ill-conditioned: callers judge the answer, and solve in float64 (`core.solves`) where they must.
+XLA's products run at the machine's rate on all its threads; the LAPACK behind JAX on CPU reaches a
+fraction of it, and its own threads get in XLA's way. Halving keeps the products large and square
+and moves each entry only a few times; the blocks of the matrix are asked for when they are needed,
+so that the matrix itself is never in memory. Corners are inverted (products instead of
+substitution), which costs accuracy where they are ill-conditioned: ``refined`` factors correct each
+quotient once, others leave it to their caller to judge the answer.
 """
 
 from collections.abc import Callable
@@ -11,13 +13,15 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from finetti.core.products import transposed_product
 
-# LAPACK factors blocks of this size; inverses are built up to the next one by products.
+# LAPACK factors blocks of this size; inverses are built by products up to corners that grow with
+# the matrix: larger products, and fewer of them to compile.
 _BASE = 64
-_CORNER, _LARGE_CORNER, _LARGE = 128, 256, 1024
+_CORNERS = {1024: 128, 4096: 256}
+_LARGEST_CORNER = 512
 # A diagonal block of this size (a power-of-two multiple of the base) is evaluated as a whole.
 _EVALUATED = 1024
 
@@ -25,9 +29,10 @@ Entries = Callable[[slice, slice], Float[Array, "m n"]]
 
 
 class Corner(NamedTuple):
-    """G⁻¹ of a diagonal block A = GGᵀ."""
+    """G⁻¹ of a diagonal block A = GGᵀ, and G itself where quotients are refined."""
 
     inverse: Float[Array, "n n"]
+    lower: Float[Array, "n n"] | None
 
 
 class Split(NamedTuple):
@@ -41,39 +46,53 @@ class Split(NamedTuple):
 Tree = Corner | Split
 
 
-def factor(entries: Entries, size: int) -> Tree:
+def factor(entries: Entries, size: int, *, refined: bool) -> Tree:
     """The factor of the symmetric matrix whose blocks are ``entries(rows, columns)``.
 
-    Only blocks on and below the diagonal are asked for. Without a factor, the tree has NaN in it.
+    Only blocks on and below the diagonal are asked for. Without a factor, the tree has NaN in it,
+    at the latest in its last corner (`exists`). ``refined`` makes inverses as good as substitution:
+    without it the error grows with the condition of the corners (Higham, Accuracy and Stability,
+    Section 12.2).
     """
-    corner = _LARGE_CORNER if size > _LARGE else _CORNER
-    return _factor(entries, 0, size, corner)
+    return _factor(entries, 0, size, corner_size(size), refined)
+
+
+def corner_size(size: int) -> int:
+    """The most rows of a corner in the factor of so many rows."""
+    return next((rows for most, rows in _CORNERS.items() if size <= most), _LARGEST_CORNER)
+
+
+def exists(tree: Tree) -> Bool[Array, ""]:
+    """Whether the matrix had a factor: what fails anywhere spoils the last corner."""
+    while isinstance(tree, Split):
+        tree = tree.second
+    return jnp.all(jnp.isfinite(tree.inverse))
 
 
 def solve(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
     """(GGᵀ)⁻¹B."""
-    return _solve_upper(tree, _solve_lower(tree, right))
+    return solve_upper(tree, solve_lower(tree, right))
 
 
-def _factor(entries: Entries, start: int, stop: int, corner: int) -> Tree:
+def _factor(entries: Entries, start: int, stop: int, corner: int, refined: bool) -> Tree:
     block = slice(start, stop)
     if stop - start <= corner:
-        return Corner(_inverse(entries(block, block)))
+        return _corner(entries(block, block), refined)
     if start and stop - start == _EVALUATED:
         # From here on the blocks are small, and so would be the products that update them.
-        entries = _blocks_of(entries(block, block), start)
-    middle = start + _half(stop - start)
-    first = _factor(entries, start, middle, corner)
+        entries = blocks_of(entries(block, block), start)
+    middle = start + half(stop - start)
+    first = _factor(entries, start, middle, corner, refined)
     below = divide(entries(slice(middle, stop), slice(start, middle)), first)
 
     def rest(rows: slice, columns: slice) -> Array:
         left, right = (below[part.start - middle : part.stop - middle] for part in (rows, columns))
         return entries(rows, columns) - left @ right.T
 
-    return Split(first, below, _factor(rest, middle, stop, corner))
+    return Split(first, below, _factor(rest, middle, stop, corner, refined))
 
 
-def _blocks_of(matrix: Float[Array, "n n"], start: int) -> Entries:
+def blocks_of(matrix: Float[Array, "n n"], start: int = 0) -> Entries:
     """The blocks of a matrix whose first row and column have the number ``start``."""
 
     def entries(rows: slice, columns: slice) -> Array:
@@ -84,7 +103,7 @@ def _blocks_of(matrix: Float[Array, "n n"], start: int) -> Entries:
     return entries
 
 
-def _half(size: int) -> int:
+def half(size: int) -> int:
     """The largest power-of-two multiple of the base that leaves something over."""
     half = _BASE
     while 2 * half < size:
@@ -92,43 +111,69 @@ def _half(size: int) -> int:
     return half
 
 
-def _inverse(block: Float[Array, "n n"]) -> Float[Array, "n n"]:
+def _corner(block: Float[Array, "n n"], refined: bool) -> Corner:
     """G⁻¹ of a small block, by halves down to LAPACK's size."""
     size = block.shape[0]
     if size <= _BASE:
-        lower = jnp.linalg.cholesky(block, symmetrize_input=False)
-        return solve_triangular(lower, jnp.eye(size, dtype=block.dtype), lower=True)
-    half = _half(size)
-    first = _inverse(block[:half, :half])
-    below = block[half:, :half] @ first.T
-    second = _inverse(block[half:, half:] - below @ below.T)
-    zero = jnp.zeros((half, size - half), block.dtype)
-    return jnp.block([[first, zero], [-second @ (below @ first), second]])
+        return inverted(jnp.linalg.cholesky(block, symmetrize_input=False), refined)
+    middle = half(size)
+    first = _corner(block[:middle, :middle], refined)
+    below = divide(block[middle:, :middle], first)
+    second = _corner(block[middle:, middle:] - below @ below.T, refined)
+    return _joined(first, below, second)
+
+
+def inverted(lower: Float[Array, "n n"], refined: bool) -> Corner:
+    """The corner of a known factor."""
+    identity = jnp.eye(lower.shape[0], dtype=lower.dtype)
+    inverse = solve_triangular(lower, identity, lower=True)
+    return Corner(inverse, lower if refined else None)
+
+
+def _joined(first: Corner, below: Float[Array, "m n"], second: Corner) -> Corner:
+    zero = jnp.zeros(below.shape[::-1], below.dtype)
+    corner = -second.inverse @ (below @ first.inverse)
+    inverse = jnp.block([[first.inverse, zero], [corner, second.inverse]])
+    if first.lower is None or second.lower is None:
+        return Corner(inverse, None)
+    return Corner(inverse, jnp.block([[first.lower, zero], [below, second.lower]]))
 
 
 def divide(rows: Float[Array, "m n"], tree: Tree) -> Float[Array, "m n"]:
     """X with XGᵀ = rows."""
     if isinstance(tree, Corner):
-        return rows @ tree.inverse.T
+        quotient = rows @ tree.inverse.T
+        if tree.lower is None:
+            return quotient
+        return quotient + (rows - quotient @ tree.lower.T) @ tree.inverse.T
     middle = tree.below.shape[1]
     left = divide(rows[:, :middle], tree.first)
     right = divide(rows[:, middle:] - left @ tree.below.T, tree.second)
     return jnp.concatenate([left, right], axis=1)
 
 
-def _solve_lower(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
+def solve_lower(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
+    """G⁻¹B."""
     if isinstance(tree, Corner):
-        return tree.inverse @ right
+        solved = tree.inverse @ right
+        if tree.lower is None:
+            return solved
+        return solved + tree.inverse @ (right - tree.lower @ solved)
     middle = tree.below.shape[1]
-    top = _solve_lower(tree.first, right[:middle])
-    bottom = _solve_lower(tree.second, right[middle:] - tree.below @ top)
+    top = solve_lower(tree.first, right[:middle])
+    bottom = solve_lower(tree.second, right[middle:] - tree.below @ top)
     return jnp.concatenate([top, bottom])
 
 
-def _solve_upper(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
+def solve_upper(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
+    """G⁻ᵀB."""
     if isinstance(tree, Corner):
-        return transposed_product(tree.inverse, right)
+        solved = transposed_product(tree.inverse, right)
+        if tree.lower is None:
+            return solved
+        missing = right - transposed_product(tree.lower, solved)
+        return solved + transposed_product(tree.inverse, missing)
     middle = tree.below.shape[1]
-    bottom = _solve_upper(tree.second, right[middle:])
-    top = _solve_upper(tree.first, right[:middle] - transposed_product(tree.below, bottom))
+    bottom = solve_upper(tree.second, right[middle:])
+    top = solve_upper(tree.first, right[:middle] - transposed_product(tree.below, bottom))
     return jnp.concatenate([top, bottom])

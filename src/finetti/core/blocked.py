@@ -1,8 +1,4 @@
-"""Cholesky factors and triangular solves in blocks, so that almost all work is matrix products.
-
-XLA's products run at the machine's rate on all its threads; the LAPACK behind JAX on CPU reaches a
-fraction of it, and its own threads get in XLA's way. Below `SMALL` LAPACK is the faster one.
-"""
+"""Dense Cholesky factors and triangular solves by `block_tree`; below `SMALL` LAPACK is faster."""
 
 import functools
 from typing import Any
@@ -12,64 +8,48 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from finetti.core import block_tree
+from finetti.core.block_tree import Corner, Split, Tree
+
 SMALL = 512
-BLOCK = 128
-BASE = 64
 
 
-def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """The lower factor of a symmetric matrix; NaN on the diagonal if it is not positive definite.
-
-    Left-looking: n³/3 operations, each block column one product with all columns before it.
-    """
+def cholesky(
+    matrix: Float[Array, "n n"], raised: Float[Array, "n"] | float = 0.0
+) -> Float[Array, "n n"]:
+    """The lower factor of a symmetric matrix with its diagonal raised; NaN on the diagonal if it is
+    not positive definite."""
     size = matrix.shape[0]
+    raised = jnp.broadcast_to(raised, (size,))
     if size < SMALL:
-        return jnp.linalg.cholesky(matrix, symmetrize_input=False)
-    # Columns are kept apart and joined: updates in place do not lower in `float64_inside`.
-    columns: list[Array] = []
-    for start in range(0, size, BLOCK):
-        stop = min(start + BLOCK, size)
-        panel = matrix[start:, start:stop]
-        if start:
-            before = jnp.concatenate([column[start - size :] for column in columns], axis=1)
-            panel = panel - before @ before[: stop - start].T
-        corner, inverse = _corner(panel[: stop - start])
-        below = _divide(panel[stop - start :], corner, inverse)
-        columns.append(jnp.concatenate([corner, below]))
-    return jnp.concatenate(
-        [jnp.pad(column, ((size - column.shape[0], 0), (0, 0))) for column in columns], axis=1
-    )
+        return jnp.linalg.cholesky(matrix + jnp.diag(raised), symmetrize_input=False)
+
+    def entries(rows: slice, columns: slice) -> Array:
+        block = matrix[rows, columns]
+        return block + jnp.diag(raised[rows]) if rows == columns else block
+
+    return jnp.concatenate(_rows(block_tree.factor(entries, size, refined=True), [], 0))
 
 
-def _divide(
-    rows: Float[Array, "m n"], corner: Float[Array, "n n"], inverse: Float[Array, "n n"]
-) -> Float[Array, "m n"]:
-    """X with X·cornerᵀ = rows. One step of refinement makes the inverse as good as substitution:
+def _rows(tree: Tree, left: list[Array], right: int) -> list[Array]:
+    """Strips of the factor, each put together once: ``left`` of the tree, and zeros ``right``."""
+    if isinstance(tree, Corner):
+        assert tree.lower is not None
+        zero = jnp.zeros((tree.inverse.shape[0], right), tree.inverse.dtype)
+        return [jnp.concatenate([*left, tree.lower, zero], axis=1)]
+    below, middle = tree.below, tree.below.shape[1]
+    top = _rows(tree.first, [part[:middle] for part in left], right + below.shape[0])
+    return top + _rows(tree.second, [*(part[middle:] for part in left), below], right)
 
-    without it the error grows with the condition of the corner, and `diagonal_floor` would not be
-    enough (Higham, Accuracy and Stability, Section 12.2).
-    """
-    solved = rows @ inverse.T
-    return solved + (rows - solved @ corner.T) @ inverse.T
 
-
-def _corner(matrix: Float[Array, "n n"]) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
-    """Factor and inverse factor of a diagonal block, by halves down to LAPACK's size."""
-    size = matrix.shape[0]
-    if size <= BASE:
-        factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
-        identity = jnp.eye(size, dtype=matrix.dtype)
-        return factor, solve_triangular(factor, identity, lower=True)
-    half = size // 2
-    first, first_inverse = _corner(matrix[:half, :half])
-    below = _divide(matrix[half:, :half], first, first_inverse)
-    second, second_inverse = _corner(matrix[half:, half:] - below @ below.T)
-    zero = jnp.zeros((half, size - half), matrix.dtype)
-    corner = -second_inverse @ (below @ first_inverse)
-    return (
-        jnp.block([[first, zero], [below, second]]),
-        jnp.block([[first_inverse, zero], [corner, second_inverse]]),
-    )
+def _tree(factor: Float[Array, "n n"], corner: int) -> Tree:
+    """A dense factor as a tree, its corners inverted."""
+    size = factor.shape[0]
+    if size <= corner:
+        return block_tree.inverted(factor, refined=True)
+    middle = block_tree.half(size)
+    first, second = factor[:middle, :middle], factor[middle:, middle:]
+    return Split(_tree(first, corner), factor[middle:, :middle], _tree(second, corner))
 
 
 def solve_lower(
@@ -84,20 +64,8 @@ def _solve(factor: Array, right: Array, transpose: bool) -> Array:
     size = factor.shape[0]
     if size < SMALL:
         return solve_triangular(factor, right, lower=True, trans="T" if transpose else "N")
-    solved = right[:0]
-    starts = range(0, size, BLOCK)
-    for start in reversed(starts) if transpose else starts:
-        stop = min(start + BLOCK, size)
-        part = right[start:stop]
-        corner = factor[start:stop, start:stop]
-        inverse = solve_triangular(corner, jnp.eye(stop - start, dtype=factor.dtype), lower=True)
-        if transpose:
-            part = part - factor[stop:, start:stop].T @ solved
-            solved = jnp.concatenate([_divide(part.T, corner.T, inverse.T).T, solved])
-        else:
-            part = part - factor[start:stop, :start] @ solved
-            solved = jnp.concatenate([solved, _divide(part.T, corner, inverse).T])
-    return solved
+    tree = _tree(factor, block_tree.corner_size(size))
+    return (block_tree.solve_upper if transpose else block_tree.solve_lower)(tree, right)
 
 
 def _forward(factor: Array, right: Array, transpose: bool) -> Any:

@@ -1,13 +1,14 @@
 """Positive-definite solves: a value, a status with advice, and gradients by the implicit rule."""
 
 import enum
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, DTypeLike, Float, Int
 
 from finetti.core.arrays import check_finite
 from finetti.core.blocked import cholesky, solve_factored, solve_lower
@@ -17,7 +18,8 @@ from finetti.core.precision import float64_inside
 # Relative accuracy that a float64 solve must still deliver before we call it ill-conditioned.
 _ACCURACY = 1e-6
 _ATTEMPTS = 6
-_ESCALATION = 1e3
+
+Factor = TypeVar("Factor")
 
 
 class Status(enum.IntEnum):
@@ -84,29 +86,43 @@ def safe_cholesky(
     The shift starts at the diagonal floor and grows a thousandfold per attempt; if the last one
     fails too, the factor is NaN, which the callers turn into a status.
     """
-    size, dtype = matrix.shape[0], matrix.dtype
-    floor = diagonal_floor(size)
+    # A factorization that fails somewhere has no number on its diagonal from there on.
+    return first_that_factors(
+        lambda shift: cholesky(matrix, shift * jnp.diagonal(matrix)),
+        lambda factor: jnp.all(jnp.isfinite(jnp.diagonal(factor))),
+        diagonal_floor(matrix.shape[0]),
+        matrix.dtype,
+    )
+
+
+def first_that_factors(
+    factor: Callable[[Float[Array, ""]], Factor],
+    exists: Callable[[Factor], Bool[Array, ""]],
+    floor: float,
+    dtype: DTypeLike,
+    escalation: float = 1e3,
+) -> tuple[Factor, Float[Array, ""]]:
+    """``factor(shift)`` and the first shift with a factor: 0, floor, floor·escalation, …
+
+    One loop with the first attempt in it, so that the factorization is compiled once. If the last
+    attempt fails too, what it left is returned.
+    """
+
+    def attempt(state: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
+        _, _, done = state
+        shift = jnp.where(done == 0, 0.0, floor * escalation ** (done - 1))
+        return factor(shift), shift, done + 1
+
+    def fails(state: tuple[Any, Array, Array]) -> Bool[Array, ""]:
+        found, _, done = state
+        return (done == 0) | (~exists(found) & (done <= _ATTEMPTS))
+
     zero = jnp.zeros((), dtype)
-
-    def failed(factor: Array) -> Array:
-        # A factorization that fails somewhere has no number on its diagonal from there on.
-        return ~jnp.all(jnp.isfinite(jnp.diagonal(factor)))
-
-    def again(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        _, _, attempt = state
-        shift = floor * _ESCALATION**attempt
-        raised = matrix + shift * jnp.diag(jnp.diagonal(matrix))
-        return cholesky(raised), shift, attempt + 1
-
-    def repair(factor: Array) -> tuple[Array, Array]:
-        factor, shift, _ = jax.lax.while_loop(
-            lambda state: failed(state[0]) & (state[2] < _ATTEMPTS), again, (factor, zero, zero)
-        )
-        return factor, shift
-
-    factor = cholesky(matrix)
-    # The loop would copy the factor even if it never runs; the branch does not.
-    return jax.lax.cond(failed(factor), repair, lambda factor: (factor, zero), factor)
+    nothing = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(factor, zero)
+    )
+    found, shift, _ = jax.lax.while_loop(fails, attempt, (nothing, zero, zero))
+    return found, shift
 
 
 def posdef_solve(

@@ -9,8 +9,10 @@ from jaxtyping import Array, Float
 from finetti.core.products import transposed_product
 from finetti.kernels.base import Kernel
 
-# Entries of a block: 8 MB in float32, about what stays near the cores.
+# Entries of a block: 8 MB in float32, about what stays near the cores. In float64 2 MB: it
+# is the rare branch, and a program that allocates more than 32 MB pays for fresh pages every time.
 BLOCK_ENTRIES = 2**21
+_BLOCK_ENTRIES_64 = 2**18
 
 
 @jax.custom_vjp
@@ -58,7 +60,8 @@ gram_product.defvjp(_forward, _backward)
 
 def _n_blocks(rows: Array, keys: Array) -> int:
     """0 where one block holds everything."""
-    blocks = -(-rows.shape[0] * keys.shape[0] // BLOCK_ENTRIES)
+    entries = BLOCK_ENTRIES if keys.dtype.itemsize < 8 else _BLOCK_ENTRIES_64
+    blocks = -(-rows.shape[0] * keys.shape[0] // entries)
     return 0 if blocks <= 1 else blocks
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.gram_product import gram_product
 from finetti.core import block_tree
-from finetti.core.block_cg import Iterations, conjugate_gradients
+from finetti.core.block_cg import Iterations, Operator, conjugate_gradients
 from finetti.kernels.base import Kernel
 
 RANK = 1024
@@ -33,15 +33,20 @@ def iterative_mean(
     mask: Bool[Array, "L"] | None,
     ridge: Float[Array, ""],
     tolerance: float | None = None,
+    precondition: Operator | None = None,
 ) -> tuple[Float[Array, "Q d_v"], Iterations]:
-    """Vᵀ(K + λI)⁻¹K(K, q) and how the iteration went. Masked values must be zero."""
+    """Vᵀ(K + λI)⁻¹K(K, q) and how the iteration went. Masked values must be zero.
+
+    ``precondition`` applies about (K + λI)⁻¹; without one, a Nyström approximation is made.
+    """
     dtype = keys.dtype
     weights = jnp.ones(keys.shape[:1], dtype) if mask is None else mask.astype(dtype)
     ridge = ridge.astype(dtype)
     tolerance = default_tolerance(dtype) if tolerance is None else tolerance
-    precondition = _preconditioner(
-        *jax.lax.stop_gradient((kernel, keys, weights, ridge)), rank=min(RANK, keys.shape[0])
-    )
+    if precondition is None:
+        precondition = _preconditioner(
+            *jax.lax.stop_gradient((kernel, keys, weights, ridge)), rank=min(RANK, keys.shape[0])
+        )
 
     def apply(vectors: Float[Array, "L k"]) -> Float[Array, "L k"]:
         # A masked key keeps only its ridge: the kernel's rows and columns are switched off.
@@ -63,12 +68,12 @@ def _preconditioner(
     weights: Float[Array, "L"],
     ridge: Float[Array, ""],
     rank: int,
-) -> Callable[[Array], Array]:
+) -> Operator:
     """(RRᵀ + λI)⁻¹ with RRᵀ ≈ K by `nystrom`, applied through Woodbury's identity."""
     # What lies a hundred times below the ridge need not be resolved.
     root = nystrom(kernel, keys, weights, rank, nugget=0.01 * ridge)
     inner = root.T @ root + ridge * jnp.eye(rank, dtype=root.dtype)
-    tree = block_tree.factor(lambda rows, columns: inner[rows, columns], rank)
+    tree = block_tree.factor(block_tree.blocks_of(inner), rank, refined=False)
     # Where rounding spoils the small factor, no preconditioner is better than a wrong one.
     usable = jnp.all(jnp.isfinite(block_tree.solve(tree, jnp.ones((rank, 1), root.dtype))))
     root = jnp.where(usable, root, 0.0)
@@ -100,5 +105,5 @@ def nystrom(
     gram = kept[:, None] * kernel.gram(centers) * kept[None, :]
     least = 10 * rank * jnp.finfo(keys.dtype).eps * jnp.max(kernel.diagonal(keys))
     gram = gram + jnp.diag(jnp.maximum(nugget, least) + (1 - kept))
-    tree = block_tree.factor(lambda rows, columns: gram[rows, columns], rank)
+    tree = block_tree.factor(block_tree.blocks_of(gram), rank, refined=False)
     return block_tree.divide(cross, tree)

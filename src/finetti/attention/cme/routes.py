@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme import causal, iterative, primal, single
+from finetti.attention.cme import causal, iterative, mixed, primal
 from finetti.attention.cme import system as linear
 from finetti.attention.cme.plan import Wants
-from finetti.core.precision import float64_inside
 from finetti.core.solves import gaussian_log_density
 from finetti.kernels.base import Kernel
 
@@ -120,22 +119,9 @@ def read_mixed(
     mask: Bool[Array, "L"] | None,
 ) -> Answer:
     """A float32 factorization, or where that is too coarse a float64 one."""
-
-    @jax.checkpoint  # the branch not taken must leave nothing behind for the backward pass
-    @float64_inside
-    def in_float64(
-        kernel: Kernel, level: Array, query: Array, keys: Array, values: Array
-    ) -> Float[Array, "Q d_v"]:
-        system = linear.build(kernel, keys, mask, level, per_token=False)
-        return linear.solve_mean(kernel, system, keys, values, query)
-
-    def instead() -> Array:
-        return in_float64(kernel, level, query, keys, values).astype(query.dtype)
-
     values = _masked(values, mask)
     level = _level(ridge, keys, mask).astype(keys.dtype)
-    mean = single.single_mean(kernel, keys, values, query, mask, level, instead)
-    return Answer(mean=mean)
+    return Answer(mean=mixed.mixed_mean(kernel, keys, values, query, mask, level))
 
 
 def log_likelihood(
