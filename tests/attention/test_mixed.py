@@ -43,7 +43,7 @@ def float64_by(request, monkeypatch):
     conditional_mean._compiled.cache_clear()
 
 
-@pytest.mark.parametrize(("ridge", "accepted"), [(0.1, True), (1e-4, False), (1e-8, False)])
+@pytest.mark.parametrize(("ridge", "accepted"), [(0.1, True), (1e-4, False), (1e-6, False)])
 def test_the_answer_and_its_gradients(tokens, mask, ridge, accepted, float64_by):
     log_ridge = jnp.log(jnp.float32(ridge))
     for visible in (None, mask):
@@ -51,9 +51,9 @@ def test_the_answer_and_its_gradients(tokens, mask, ridge, accepted, float64_by)
             jax.value_and_grad(loss(route), argnums=(0, 1, 2, 3))(log_ridge, *tokens, visible)
             for route in ("cholesky", "mixed")
         )
-        # Accepted: a float32 answer. Not accepted: float64, with coefficients of up to 1e8.
-        iterated = 1e-4 if float64_by == "conjugate gradients" else 5e-6
-        tolerance = 1e-3 if accepted else iterated
+        # Accepted: a float32 answer. Not accepted: float64, with coefficients of up to 1e6.
+        iterated = float64_by == "conjugate gradients"
+        tolerance = 1e-3 if accepted else 5e-5 if iterated else 5e-6
         for one, other in zip(*map(jax.tree.leaves, (found, exact)), strict=True):
             assert one.dtype == jnp.float32
             np.testing.assert_allclose(one, other, atol=tolerance * max(1.0, np.abs(other).max()))

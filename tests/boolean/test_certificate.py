@@ -1,5 +1,7 @@
 import json
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,3 +99,41 @@ def test_explanation_shows_what_is_read(tmp_path):
     for wrong in ([1, 0], [2] * 6):
         with pytest.raises(InputError, match="6 zeros and ones"):
             compile("x1 & x4", 6).explain(wrong)
+
+
+def test_heads_are_drawn_in_the_order_of_their_numbers(tmp_path):
+    """Twelve heads: as text, "10" would come before "2"."""
+    rule = "x0 & ~x1 | " + " & ".join(f"x{i}" for i in range(2, 12))
+    compiled = compile(rule, 14)
+    assert compiled.certificate.n_heads == 12
+    seen = compiled.explain()
+    layer = seen.chart["layer"][0]["encoding"]["y"]
+    assert layer["sort"] == [str(head) for head in range(1, 13)]
+    picture = seen.save(tmp_path / "seen.svg").read_text(encoding="utf-8")
+    labels = [int(text) for text in re.findall(r">(\d+)</text>", picture)]
+    assert [each for each in labels if each in range(1, 13)] == list(range(1, 13))
+    numbers = [line.split()[0] for line in str(seen).splitlines() if line[:4].strip().isdigit()]
+    assert numbers == [str(head) for head in range(1, 13)]
+
+
+@pytest.mark.parametrize("margin", [1.0, 3.0, 1e4])
+@pytest.mark.parametrize("embedding", ["deterministic", "trained", "bag"])
+@pytest.mark.parametrize("rule", ["x1 & x4 & x6", "x1 & (x4 | ~x6)"])
+def test_the_margin_is_the_one_asked_for(rule, embedding, margin):
+    certificate = compile(rule, 60, embedding, "random", margin=margin).certificate
+    assert certificate.asked_margin == margin
+    assert certificate.margin >= margin
+    assert certificate.holds
+    assert certificate.to_dict()["asked_margin"] == margin
+    assert not replace(certificate, asked_margin=2 * certificate.margin).holds
+
+
+def test_one_of_a_thing_is_written_so():
+    shown = str(compile("x0", 1))
+    assert "over 1 bit," in shown
+    assert "1 head," in shown
+    for rule, length in (("x0", 1), ("x0 & x1", 2), ("1", 1)):
+        for text in (str(compile(rule, length)), str(compile(rule, length).explain())):
+            assert not re.search(r"(?<!\^)\b1 (bits|heads|blocks|inputs|others)\b", text)
+    with pytest.raises(InputError, match="outside the context of 1 bit, x0"):
+        compile("x1", 1)

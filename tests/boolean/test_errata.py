@@ -65,7 +65,11 @@ def test_erratum_6_counts():
     assert wrong_inputs("x2", 1 / 4) == wrong_inputs("x3 & (x7 | ~x9)", 1 / 4) == 0
 
 
-def test_erratum_16_the_bump_at_its_point():
+def test_erratum_16_a_bump_that_is_zero_at_its_point_as_reconstructed():
+    """The printed signs are NOT copied from the paper but reconstructed from what the erratum says
+    of them, that the bump vanishes at its point; the last lines show that they are the only ones
+    of the four ramps, up to a factor. That `VANISHING_SIGNS` vanish at 0 is so by construction;
+    what is tested is that such a bump exists, and that the one of the lookup is another."""
     z = np.linspace(-4, 4, 161)
     bump, printed = (
         np.maximum(z[:, None] + CORNERS, 0) @ signs for signs in (SIGNS, VANISHING_SIGNS)

@@ -7,6 +7,7 @@ import pytest
 
 from finetti.boolean import And, Majority, TruthTable, compile, verification
 from finetti.boolean.functions.base import all_bits
+from finetti.boolean.network.lookup import make_lookup
 from finetti.boolean.network.proof import output_bounds
 from finetti.boolean.network.worst_case import feature_ranges
 from finetti.claims.sparse_variables.boolean_cases import BASES, EMBEDDINGS
@@ -87,3 +88,21 @@ def test_lookups_of_another_form_are_not_proven():
     low = np.zeros((1, 3))
     assert output_bounds(mixed, low, low) is None
     assert output_bounds(compiled.lookup, low * np.nan, low) is None
+
+
+def test_bumps_by_themselves_and_all_bends_give_the_same_bounds():
+    """Two routes: extremes of every bump at its own bends, and of every unit at all bends."""
+    rng = np.random.default_rng(0)
+    points = np.stack(np.meshgrid([-1.0, 0.0, 1.0], [-1.0, 1.0]), axis=-1).reshape(-1, 2)
+    lookup = make_lookup(points, rng.normal(size=6), tolerance=0.25)
+    assert lookup.single_bumps is not None
+    general = replace(lookup)  # a copy whose form is not recognized
+    general.__dict__["single_bumps"] = None
+    low = rng.uniform(-2, 2, size=(200, 2))
+    high = low + rng.exponential(0.5, size=(200, 2))
+    found, wanted = output_bounds(lookup, low, high), output_bounds(general, low, high)
+    np.testing.assert_allclose(found, wanted, atol=1e-11)
+    inside = low + rng.random((50, 200, 2)) * (high - low)
+    values = lookup(inside.reshape(-1, 2)).reshape(50, 200)
+    assert (values >= found[0] - 1e-9).all()
+    assert (values <= found[1] + 1e-9).all()

@@ -7,6 +7,10 @@ import pytest
 from finetti.boolean import TruthTable, compile, compose
 from finetti.core.errors import InputError
 
+D, ONB = "deterministic", "orthonormal"
+LONG = " ^ ".join(f"x{i}" for i in range(300))
+# Every input another number of times, so that no two can be exchanged.
+REPEATED = f"maj({', '.join(', '.join([f'x{i}'] * (i + 1)) for i in range(17))})"
 RANDOM_RULE = TruthTable(range(12), np.random.default_rng(0).integers(0, 2, 4096))
 
 
@@ -68,10 +72,20 @@ def test_a_table_too_long_is_one_reason_among_others():
 
 
 def test_networks_of_gates_say_every_reason_at_once():
-    wide = " ^ ".join(f"~x{i}" for i in range(20))
     with pytest.raises(InputError) as caught:
-        compose(f"x1 & ({wide})", 15, width=9, seed=-1)
-    for words in ("4 reasons", "x15, x16", "seed -1", "Split it", "width 9 is too small for 15"):
+        compose("(x1 | x2) & x20", 15, "bag", width=9, seed=-1, margin=0.5)
+    for words in (
+        "5 reasons",
+        "x20, outside",
+        "seed -1",
+        "margin 0.5",
+        "no token for a bit that is 0",
+        "width 9 is too small for 21",
+    ):
+        assert words in str(caught.value), str(caught.value)
+    with pytest.raises(InputError) as caught:
+        compose(REPEATED, 15, width="a", coherence=2)
+    for words in ("4 reasons", "x15, x16", "width 'a'", "coherence 2", "Split it"):
         assert words in str(caught.value), str(caught.value)
 
 
@@ -109,10 +123,20 @@ def test_vectors_of_ones_own_are_checked(basis, words):
     [
         (("(x1 | x2) & x30", 10), "x30, outside"),
         (("x1 & ~x1", 10), "constant"),
-        (("(x1 | x2) & x3", 10, "orthonormal", 5), "too small for 10"),
-        (("(x1 & x2 & x3) | x4", 300, "random", 8), "above what width 8"),
-        (("(x1 | x2) & x3", 10, "hadamard"), "neither orthonormal nor random"),
-        ((" ^ ".join(f"~x{i}" for i in range(20)), 30), "Split it"),
+        (("(x1 | x2) & x3", 10, "bag"), "bag of vectors has no token for a bit that is 0"),
+        (("(x1 | x2) & x3", 10, "bags"), "deterministic, trained, bag"),
+        (("(x1 | x2) & x3", 10, D, "orthonormal", 5), "too small for 10"),
+        (("(x1 | x2) & x3", 10, "trained", "orthonormal", 5), "too small for 3"),
+        (("(x1 & x2 & x3) | x4", 300, D, "random", 8), "above what width 8"),
+        (("(x1 & x2 & x3) | x4", 300, D, "random", 3), "leaves no room"),
+        (("(x1 & x2 & x3) | x4", 300, D, "random", 30, 0.1), "above the 0.1 asked for"),
+        (("(x1 | x2) & x3", 10, D, "hadamard"), "neither orthonormal nor random"),
+        (("(x1 | x2) & x3", 10, D, np.eye(5)), "of compose must be .* 10 unit vectors"),
+        (("(x1 | x2) & x3", 10, D, ["a"]), "of compose must be .* 10 unit vectors"),
+        (("(x1 | x2) & x3", 10**9), "tables of 2 reads over 1000000000 bits take"),
+        ((REPEATED, 30), "Split it"),
+        ((f"({LONG}) & x5000", 6000, D, ONB, None, None, 1.0, 0, 2**16), "lookup of its block 1"),
+        (("(x1 | x2) & x3", 10**5, D, "random", None, None, 1.0, 0, 2**10), "a random basis"),
         ((TruthTable((1, 2), [0, 1, 1, 3]), 30), "A table has no gates"),
         ((3, 30), "an expression, a parsed rule"),
     ],

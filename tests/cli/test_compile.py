@@ -95,7 +95,44 @@ def test_networks_of_gates(tmp_path):
     other = command("--check", path, "--rule", "(x4 | x3) & x2")
     assert other.exit_code == 1
     assert "the network says 1, the rule 0" in other.stdout
-    assert command("x1", "--context-length", 30, "--gates", "--embedding", "bag").exit_code == 2
+
+
+def test_networks_of_gates_take_the_options_of_rules(tmp_path):
+    picture = tmp_path / "gates.svg"
+    options = ("--embedding", "trained", "--basis", "random", "--margin", 5, "--explain", picture)
+    done = command("(x1 | x2) & (x3 | ~x4)", "--context-length", 300, "--gates", "--json", *options)
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["embedding"] == "trained"
+    assert document["margin"] >= document["asked_margin"] == 5
+    names = [norm["name"] for norm in document["norms"]]
+    assert {"‖W_2‖_∞, block 2", "‖w‖_∞, block 1", "‖Pᵀ‖_{2,1}"} <= set(names)
+    assert all(norm["within"] for norm in document["norms"])
+    assert "64 random" in document["check"]["method"]
+    assert "Block 2" in picture.read_text(encoding="utf-8")
+    refused = command("x1 | x2", "--context-length", 30, "--gates", "--embedding", "bag")
+    assert refused.exit_code == 2
+    assert "no token for a bit that is 0" in refused.stderr
+
+
+def test_rules_of_many_bits_are_checked_gate_by_gate(tmp_path):
+    path = tmp_path / "gates.safetensors"
+    parts = [[f"x{20 * g + i}" for i in range(20)] for g in range(10)]
+    rule = " & ".join(f"({' | '.join(names)})" for names in parts)
+    turned = " & ".join(f"({' | '.join(names[::-1])})" for names in parts[::-1])
+    done = command(rule, "--context-length", 2000, "--gates", "--out", path)
+    assert done.exit_code == 0, done.output
+    assert "of 2^200 settings of the relevant bits" in " ".join(done.stdout.split())
+    assert command("--check", path, "--rule", turned).exit_code == 0
+    tensors = load_file(path)
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    keys = tensors["blocks.0.keys"].copy()
+    keys[3, 1500] = 1.2  # g3 reads x1500 as well
+    save_file({**tensors, "blocks.0.keys": keys}, path, metadata)
+    damaged = command("--check", path, "--rule", rule)
+    assert damaged.exit_code == 1
+    assert "does not compute" in damaged.stdout
 
 
 @pytest.mark.parametrize(

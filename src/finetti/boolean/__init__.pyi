@@ -5,6 +5,7 @@ from .compiler import compile as compile
 from .compose.certificate import NetworkCertificate as NetworkCertificate
 from .compose.composed import Composed as Composed
 from .compose.composer import compose as compose
+from .compose.explanation import NetworkExplanation as NetworkExplanation
 from .explanation import Explanation as Explanation
 from .files import load as load
 from .functions.base import BooleanFunction as BooleanFunction

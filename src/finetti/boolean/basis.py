@@ -60,10 +60,10 @@ def measure(positions: Positions, indices: tuple[int, ...]) -> Geometry:
     """
     vectors = positions.rows(list(indices))
     count, width = vectors.shape
-    if not count:
+    if not count or isinstance(positions, StandardPositions):  # nothing to be measured
         return Geometry(vectors, vectors, 0.0, 1.0, 1.0, 0.0, 1.0)
     gram = vectors @ vectors.T
-    smallest = float(np.linalg.eigvalsh(gram)[0])
+    smallest = float(np.linalg.eigvalsh(gram)[0]) if np.isfinite(gram).all() else 0.0
     duals = np.zeros((count, width))
     if smallest > 1e-9:
         duals[:] = np.linalg.solve(gram, vectors)
@@ -103,14 +103,17 @@ def automatic_width(count: int, sparsity: int, coherence: float | None) -> int:
     return RESERVED + max(4, math.ceil(free))
 
 
-def as_vectors(basis: Any, count: int) -> Positions:
+def as_vectors(basis: Any, count: int, owner: str = "compile") -> Positions:
     """A basis of the user's own: unit vectors, one per row, shape (T, any)."""
-    array = np.asarray(basis, dtype=np.float64)
     requirement = f'"orthonormal", "random", or {count} unit vectors as rows'
+    try:
+        array = np.asarray(basis, dtype=np.float64)
+    except (TypeError, ValueError) as error:  # words, or rows of several lengths
+        raise bad_argument("basis", owner, requirement, type(basis).__name__) from error
     if array.ndim != 2 or len(array) != count or not array.size:
-        raise bad_argument("basis", "compile", requirement, f"shape {array.shape}")
+        raise bad_argument("basis", owner, requirement, f"shape {array.shape}")
     if not np.allclose(np.linalg.norm(array, axis=1), 1.0, rtol=0, atol=1e-6):
-        raise bad_argument("basis", "compile", requirement, "vectors of other lengths")
+        raise bad_argument("basis", owner, requirement, "vectors of other lengths")
     return DensePositions(np.concatenate([np.zeros((count, RESERVED)), array], axis=1))
 
 

@@ -18,6 +18,7 @@ from finetti.boolean.network.worst_case import feature_ranges
 from finetti.boolean.norms import NormBound, head_norms, lookup_norms
 from finetti.boolean.routes import lookup_values
 from finetti.boolean.trials import ALL_SETTINGS, choose_settings
+from finetti.boolean.words import counted, short_text
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
 from finetti.core.keys import generator
@@ -43,6 +44,7 @@ class Certificate(Shown):
         score_scale: R.
         score_gap: by how much scores of relevant tokens exceed all others.
         attention_mass: the least attention on what a head is meant to read, over all inputs.
+        asked_margin: the margin that was asked for.
         norms: every norm beside its bound.
         check: what was run against the rule.
         capacity: Corollary 4.4 (or Lemma A.12) for the class with these norms.
@@ -63,6 +65,7 @@ class Certificate(Shown):
     score_scale: float
     score_gap: float
     attention_mass: float
+    asked_margin: float
     norms: tuple[NormBound, ...]
     check: Check
     capacity: BoundValue
@@ -74,8 +77,9 @@ class Certificate(Shown):
 
     @property
     def holds(self) -> bool:
-        """Exact on every input that was run, all norms in their bounds, and a margin ≥ 1."""
-        return self.check.exact and self.margin >= 1 and all(norm.within for norm in self.norms)
+        """Exact on every input that was run, the margin asked for, all norms in their bounds."""
+        kept = all(norm.within for norm in self.norms)
+        return self.check.exact and self.margin >= self.asked_margin and kept
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -95,30 +99,20 @@ class Certificate(Shown):
             "tolerance": self.tolerance,
             "head_error": finite_or_none(self.head_error),
             "margin": self.margin if math.isfinite(self.margin) else None,
+            "asked_margin": self.asked_margin,
             "score_scale": self.score_scale,
             "score_gap": self.score_gap if math.isfinite(self.score_gap) else None,
             "attention_mass": self.attention_mass,
-            "norms": [
-                {"name": n.name, "value": n.value, "bound": n.bound, "source": n.source}
-                for n in self.norms
-            ],
+            "norms": [norm.to_dict() for norm in self.norms],
             "check": self.check.to_dict(),
             "capacity": self.capacity.to_dict(),
         }
 
     def __card__(self) -> Card:
-        heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
+        heads = counted(self.n_heads, "head")
         bits = ", ".join(f"x{i}" for i in self.indices[:MOST_BITS]) or "none: the rule is constant"
         if len(self.indices) > MOST_BITS:
             bits += f" and {len(self.indices) - MOST_BITS} more"
-        verdict = "exact" if self.check.exact else f"WRONG {self.check.counterexample}"
-        error = self.check.error_bound
-        if self.check.complete:
-            proof = "all inputs were run"
-        elif error is None:
-            proof = f"for no more than the inputs that were run: {self.check.why_not}"
-        else:
-            proof = f"error ≤ {format_number(error)} on all 2^{self.context_length} inputs"
         which = f"all 2^{self.context_length} inputs" if self.check.proven else "what was tried"
         worst = (
             f"{format_number(self.head_error)} at the worst of {which}; "
@@ -134,8 +128,7 @@ class Certificate(Shown):
             ("network", f"1 layer, {heads}, width {self.width}, {self.n_parameters} numbers"),
             ("built by", self.route),
             ("relevant bits", bits),
-            ("verified", f"{verdict} on {self.check.method}"),
-            ("proven" if self.check.proven else "NOT proven", proof),
+            *proof_fields(self.check, self.context_length),
             ("head's error", worst),
             ("attention", f"≥ {format_number(100 * self.attention_mass)} % on what it should read"),
             ("scores", scores),
@@ -146,10 +139,30 @@ class Certificate(Shown):
                 f"log N_∞(ε=δ) ≤ {count.text} for all heads with these norms ({count.citation})",
             ),
         )
-        rows = [(n.name, n.value, n.bound, n.source, n.within) for n in self.norms]
-        table = Table("Norms", ("norm", "measured", "bound", "from", "kept"), tuple(rows))
-        where = f"over {self.context_length} bits, {self.embedding}, {self.basis}"
-        return Card(f"{short_text(self.rule)}   {where}", fields, (table,))
+        where = f"over {counted(self.context_length, 'bit')}, {self.embedding}, {self.basis}"
+        title = f"{short_text(self.rule)}   {where}"
+        return Card(title, fields, (norm_table(self.norms),))
+
+
+def proof_fields(check: Check, context_length: int) -> tuple[tuple[str, str], ...]:
+    """What a certificate says of the inputs that were run, and of all others."""
+    verdict = "exact" if check.exact else f"WRONG {check.counterexample}"
+    if check.complete:
+        proof = "all inputs were run"
+    elif check.error_bound is None:
+        proof = f"for no more than the inputs that were run: {check.why_not}"
+    else:
+        proof = f"error ≤ {format_number(check.error_bound)} on all 2^{context_length} inputs"
+    return (
+        ("verified", f"{verdict} on {check.method}"),
+        ("proven" if check.proven else "NOT proven", proof),
+    )
+
+
+def norm_table(norms: tuple[NormBound, ...]) -> Table:
+    """Every norm beside its bound."""
+    rows = [(n.name, n.value, n.bound, n.source, n.within) for n in norms]
+    return Table("Norms", ("norm", "measured", "bound", "from", "kept"), tuple(rows))
 
 
 def single_precision(check: Check) -> tuple[tuple[str, str], ...]:
@@ -157,11 +170,6 @@ def single_precision(check: Check) -> tuple[tuple[str, str], ...]:
     if check.usable32:
         return ()
     return (("float32", "NOT usable: run this network in float64"),)
-
-
-def short_text(rule: str, most: int = 100) -> str:
-    """A rule that fits into a title."""
-    return rule if len(rule) <= most else f"{rule[: most - 10]} … {rule[-6:]}"
 
 
 def _attention(head: HeadWeights, indices: tuple[int, ...], scalar: bool) -> tuple[float, float]:
@@ -202,6 +210,7 @@ def expected_points(
     return vector_points(settings, bag)
 
 
+@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
 def certify(
     head: HeadWeights,
     lookup: Lookup,
@@ -216,8 +225,9 @@ def certify(
     n_features = head.output.shape[2]
     if n_features != (1 if scalar else sparsity):
         raise UnsupportedError(
-            f"A network with {n_features} features was not built for a rule of {sparsity} bits, so "
-            "no lemma certifies it. `verify` compares any network with any rule."
+            f"A network with {counted(n_features, 'feature')} was not built for a rule of "
+            f"{counted(sparsity, 'bit')}, so no lemma certifies it. `verify` compares any "
+            "network with any rule."
         )
     bag = head.embedding == "bag"
     separation = 1 / max(sparsity, 1) if bag else (2 / max(sparsity, 1) if scalar else 2.0)
@@ -249,6 +259,7 @@ def certify(
         score_scale=float(np.abs(head.query).max()),
         score_gap=lead,
         attention_mass=mass,
+        asked_margin=asked_margin,
         norms=head_norms(head, function.indices, scalar, separation, asked_margin)
         + lookup_norms(lookup, radius, tolerance, float(np.abs(values).max())),
         check=check,

@@ -16,6 +16,7 @@ from finetti.boolean.planning import Request, make_plan
 from finetti.boolean.refusals import Refusals, readable_bytes
 from finetti.boolean.routes import is_scalar_route, lookup_bytes, lookup_values
 from finetti.boolean.simplification import simplify
+from finetti.boolean.words import bits_of, counted
 from finetti.core.errors import FinettiError, bad_argument
 
 MAX_BYTES = 2**29
@@ -67,7 +68,7 @@ def compile(
     """
     rule = _as_function(function)
     refusals = Refusals("The rule")
-    _check_arguments(refusals, rule, context_length, embedding, basis, width, coherence, margin)
+    check_arguments(refusals, rule, context_length, embedding, basis, width, coherence, margin)
     check_whole(refusals, seed=seed, max_bytes=max_bytes)
     refuse_table(refusals, rule)
     # Without a table the rule counts as one that needs all its bits.
@@ -88,13 +89,13 @@ def compile(
             scalar,
             embedding,
             basis if not isinstance(basis, str) or basis in BASES else BASES[0],
-            width if _is_whole(width) else None,
+            width if is_whole(width) else None,
             coherence
             if coherence is not None and is_number(coherence) and 0 < coherence < 1
             else None,
             float(margin) if is_number(margin) and 1 <= margin < np.inf else 1.0,
-            seed if _is_whole(seed) and seed >= 0 else 0,
-            max_bytes if _is_whole(max_bytes) else MAX_BYTES,
+            seed if is_whole(seed) and seed >= 0 else 0,
+            max_bytes if is_whole(max_bytes) else MAX_BYTES,
         )
         plan, reasons = make_plan(request)
         for reason in reasons:
@@ -103,13 +104,7 @@ def compile(
     assert plan is not None  # or there was a reason
     assert reduced is not None
     lookup = make_lookup(plan.points(), lookup_values(reduced), plan.tolerance)
-    settings = {
-        "basis": basis if isinstance(basis, str) else "given",
-        "width": width,
-        "coherence": coherence,
-        "margin": float(margin),
-        "seed": seed,
-    }
+    settings = plain_settings(basis, width, coherence, margin, seed)
     compiled = Compiled(rule, plan.weights, lookup, settings)
     if not compiled.check.exact:
         raise FinettiError(
@@ -117,6 +112,19 @@ def compile(
             "rule are beyond float64. Scale its values, or choose a larger width."
         )
     return compiled
+
+
+def plain_settings(
+    basis: Any, width: int | None, coherence: float | None, margin: float, seed: int
+) -> dict[str, Any]:
+    """How a network was made, as plain data for its file."""
+    return {
+        "basis": basis if isinstance(basis, str) else "given",
+        "width": None if width is None else int(width),
+        "coherence": None if coherence is None else float(coherence),
+        "margin": float(margin),
+        "seed": int(seed),
+    }
 
 
 def _as_function(function: Any) -> BooleanFunction:
@@ -131,17 +139,14 @@ def _as_function(function: Any) -> BooleanFunction:
 
 def check_context(refusals: Refusals, rule: BooleanFunction, context_length: int) -> None:
     """Refuse indices outside the context."""
-    if not _is_whole(context_length) or context_length < 1:
+    if not is_whole(context_length) or context_length < 1:
         refusals.add(f"its context has {context_length} bits; give a whole number of at least 1")
         refusals.raise_if_any()
     outside = [index for index in rule.indices if index >= context_length]
     if outside:
         names = ", ".join(f"x{index}" for index in outside[:8])
         more = f" and {len(outside) - 8} more" if len(outside) > 8 else ""
-        refusals.add(
-            f"it uses {names}{more}, outside the context of {context_length} bits, x0 to "
-            f"x{context_length - 1}"
-        )
+        refusals.add(f"it uses {names}{more}, outside the context of {bits_of(context_length)}")
 
 
 def _check_sizes(
@@ -154,10 +159,10 @@ def _check_sizes(
 ) -> bool:
     """Refuse lookups and tables by their bytes; whether the tables can be made at all."""
     size = 0 if reduced is None else lookup_bytes(reduced, bag=embedding == "bag")
-    if reduced is not None and _is_whole(max_bytes) and size > max_bytes:
+    if reduced is not None and is_whole(max_bytes) and size > max_bytes >= 0:
         refusals.add(
-            f"its lookup on {int(np.count_nonzero(lookup_values(reduced)))} points takes "
-            f"{readable_bytes(size)}, above the budget of {readable_bytes(max_bytes)}; raise "
+            f"its lookup on {counted(int(np.count_nonzero(lookup_values(reduced))), 'point')} "
+            f"takes {readable_bytes(size)}, above the budget of {readable_bytes(max_bytes)}; raise "
             "max_bytes, or build it of gates with `compose`"
         )
     scalar = reduced is not None and is_scalar_route(reduced)
@@ -171,7 +176,7 @@ def _check_sizes(
     return tables <= MAX_TABLES
 
 
-def _check_arguments(
+def check_arguments(
     refusals: Refusals,
     rule: BooleanFunction,
     context_length: int,
@@ -181,6 +186,7 @@ def _check_arguments(
     coherence: Any,
     margin: Any,
 ) -> None:
+    """Refuse arguments by name, and indices outside the context."""
     check_context(refusals, rule, context_length)
     if embedding not in EMBEDDINGS:
         refusals.add(f"embedding {embedding!r} is none of {', '.join(EMBEDDINGS)}")
@@ -195,23 +201,19 @@ def _check_arguments(
 
 def check_width(refusals: Refusals, width: Any) -> None:
     """Refuse what is no dimension."""
-    if width is not None and not (_is_whole(width) and width >= 1):
+    if width is not None and not (is_whole(width) and width >= 1):
         refusals.add(f"width {width!r} is no dimension; give a whole number of at least 1")
 
 
 def check_whole(refusals: Refusals, **named: Any) -> None:
     """Refuse numbers that are not whole, or negative."""
     for name, number in named.items():
-        if not (_is_whole(number) and number >= 0):
+        if not (is_whole(number) and number >= 0):
             refusals.add(f"{name} {number!r} is not a whole number of at least 0")
 
 
-def _between_0_and_1(number: float | None) -> float | None:
-    """The number, or None where it is none that counts (the refusals say so)."""
-    return number if number is not None and is_number(number) and 0 < number < 1 else None
-
-
-def _is_whole(number: Any) -> bool:
+def is_whole(number: Any) -> bool:
+    """Whether something is an integer, and no Boolean."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 

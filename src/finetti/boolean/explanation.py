@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.certificate import short_text
+from finetti.boolean.attention_chart import attention_layer
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.functions.base import binary_array
 from finetti.boolean.simplification import relevant_indices
+from finetti.boolean.words import counted, short_text
 from finetti.core.errors import bad_argument
 from finetti.show.card import Card, Table
 from finetti.show.charts import save_chart
@@ -56,34 +57,15 @@ class Explanation(Shown):
         n_rest = length - len(shown)
         if n_rest:
             rest = 1 - np.sum([column for _, column in found], axis=0)
-            found.append((f"{n_rest} other bits", np.maximum(rest, 0.0)))
+            found.append((counted(n_rest, "other bit"), np.maximum(rest, 0.0)))
         return found
 
     @property
     def chart(self) -> dict[str, Any]:
         """A Vega-Lite specification: heads by tokens, the darker the more attention."""
-        import altair as alt
-
-        columns = self.columns
-        rows = [
-            {"head": str(head + 1), "token": name, "attention": float(weights[head])}
-            for name, weights in columns
-            for head in range(len(self.attention))
-        ]
-        order = [name for name, _ in columns]
-        x = alt.X(field="token", type="nominal", sort=order, title=None, axis={"labelAngle": 0})
         heads = [str(head + 1) for head in range(len(self.attention))]
-        y = alt.Y(field="head", type="nominal", sort=heads, title="head")
-        base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
-        scale = alt.Scale(domain=[0, 1], scheme="blues")
-        color = alt.Color(field="attention", type="quantitative", scale=scale, title="attention")
-        tiles = base.mark_rect(stroke="white", strokeWidth=2).encode(color=color)
-        white = alt.condition("datum.attention > 0.5", alt.value("white"), alt.value("#222222"))
-        text = alt.Text(field="attention", type="quantitative", format=".2f")
-        numbers = base.mark_text(fontSize=11).encode(text=text, color=white)
-        size = {"width": {"step": 64}, "height": {"step": 34}}
         title = f"What [CLS] reads: {self.rule} = {self.value:.4g}"
-        spec = alt.layer(tiles, numbers, title=title).properties(**size).to_dict()
+        spec = attention_layer(heads, self.columns, "head", title).to_dict()
         spec["config"] = chart_config()
         return spec
 
@@ -111,14 +93,7 @@ def explain(compiled: Compiled, bits: Any = None) -> Explanation:
     [[0.01, 0.01, 0.48, 0.01, 0.01, 0.48, 0.01]]
     """
     relevant = relevant_indices(compiled.function)
-    if bits is None:
-        bits = np.zeros(compiled.context_length, dtype=np.uint8)
-        bits[list(relevant)] = 1
-    requirement = f"{compiled.context_length} zeros and ones"
-    bits = binary_array(bits, "explain", requirement)
-    if bits.shape != (compiled.context_length,):
-        raise bad_argument("bits", "explain", requirement, f"shape {bits.shape}")
-    bits = bits.astype(np.uint8)
+    bits = one_input(bits, compiled.context_length, relevant)
     tables = compiled.head.tables
     return Explanation(
         short_text(compiled.rule),
@@ -128,3 +103,15 @@ def explain(compiled: Compiled, bits: Any = None) -> Explanation:
         float(compiled.predict(bits)),
         relevant,
     )
+
+
+def one_input(bits: Any, length: int, relevant: tuple[int, ...]) -> NDArray[np.uint8]:
+    """The input to explain, checked: the one whose relevant bits alone are 1 by default."""
+    if bits is None:
+        bits = np.zeros(length, dtype=np.uint8)
+        bits[list(relevant)] = 1
+    requirement = f"{length} zeros and ones"
+    bits = binary_array(bits, "explain", requirement)
+    if bits.shape != (length,):
+        raise bad_argument("bits", "explain", requirement, f"shape {bits.shape}")
+    return bits.astype(np.uint8)

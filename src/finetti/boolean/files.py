@@ -23,6 +23,7 @@ from finetti.boolean.network.positions import (
     StandardPositions,
 )
 from finetti.boolean.parser import parse
+from finetti.boolean.words import counted
 from finetti.core.errors import InputError
 from finetti.core.files import write_file
 
@@ -89,7 +90,10 @@ def save(compiled: "Compiled | Composed", path: str | Path) -> Path:
         from finetti.boolean.compose.files import network_tensors
 
         positions, kind = compiled.layout.positions, NETWORK_FORMAT
-        tensors, embedding = network_tensors(compiled), "deterministic"
+        tensors, embedding = (
+            network_tensors(compiled),
+            str(compiled.settings.get("embedding", EMBEDDINGS[0])),
+        )
     form, vectors = _position_tensors(positions)
     metadata = {
         "format": kind,
@@ -136,6 +140,9 @@ def load(path: str | Path) -> "Compiled | Composed":
     if metadata["format"] == NETWORK_FORMAT:
         if not isinstance(function, Rule):
             raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
+        if metadata["embedding"] == "bag":
+            raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
+        settings = settings | {"embedding": metadata["embedding"]}
         from finetti.boolean.compose.files import build_network
 
         _refuse_misfits(path, _position_shapes(positions, size))
@@ -157,7 +164,7 @@ def _refuse_outside(path: Path, function: BooleanFunction, length: int) -> None:
     if length < 1 or max(function.indices, default=-1) >= length:
         raise InputError(
             f"The metadata of {path.name!r} cannot be read: its rule uses "
-            f"x{max(function.indices, default=0)}, and its context has {length} bits."
+            f"x{max(function.indices, default=0)}, and its context has {counted(length, 'bit')}."
         )
 
 

@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from finetti.boolean.basis import Geometry, measure
+from finetti.boolean.check import finite_or_none
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.positions import DensePositions
@@ -36,6 +38,11 @@ class NormBound:
         """Whether the norm keeps its bound, up to rounding."""
         return self.value <= self.bound * ROUNDING
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, which has no infinity."""
+        numbers = {"value": finite_or_none(self.value), "bound": finite_or_none(self.bound)}
+        return {"name": self.name, **numbers, "source": self.source, "within": self.within}
+
 
 def _geometry(head: HeadWeights, indices: tuple[int, ...], scalar: bool) -> Geometry:
     if head.embedding != "trained":
@@ -64,7 +71,9 @@ def head_norms(
         least = 1 - (sparsity - 1) * delta
         gap = (1 - (2 * sparsity - 1) * delta) / least
     elif joint:
-        least, gap = geometry.smallest, geometry.joint_gap
+        # Dependent vectors, in a damaged file, have no dual ones: then no R is small enough.
+        gap = geometry.joint_gap if geometry.independent else 0.0
+        least = max(geometry.smallest, 1e-300)
         if bag:  # values outside I may then exceed s
             logarithm += math.log(max(1.0, geometry.outside / sparsity))
     else:
@@ -73,7 +82,7 @@ def head_norms(
     lemma = {"deterministic": "B.2", "trained": "B.3", "bag": "B.4"}[head.embedding]
     source = f"Lemma {lemma}" + ("" if prior else ", measured gap")
     rows = [
-        ("‖W_Q‖_F", head.query, logarithm / gap),
+        ("‖W_Q‖_F", head.query, logarithm / gap if gap > 0 else 0.0),
         ("‖W_K‖_F", head.key, math.sqrt(span + 1) if bag else math.sqrt(span)),
         ("‖W_V‖_F", head.value, math.sqrt(sparsity / least + sparsity) if bag else 2.0),
         ("‖W_C‖_F", head.output, float(sparsity) if bag else 1.0),

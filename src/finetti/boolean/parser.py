@@ -20,6 +20,7 @@ from finetti.boolean.functions.expressions import (
     Rule,
     Variable,
 )
+from finetti.boolean.words import bits_of
 from finetti.core.errors import InputError, bad_argument
 
 TOKEN = re.compile(
@@ -219,10 +220,10 @@ def as_rule(
     if function is None:
         return default
     rule = parse(function) if isinstance(function, str) else function
+    if not isinstance(rule, BooleanFunction):
+        requirement = "a BooleanFunction or an expression such as 'x3 & x7'"
+        raise bad_argument("function", "verify", requirement, type(rule).__name__)
     top = max(rule.indices, default=-1)
     if top >= context_length:
-        raise InputError(
-            f"The rule uses x{top}, and the network has {context_length} bits, x0 to "
-            f"x{context_length - 1}."
-        )
+        raise InputError(f"The rule uses x{top}, and the network has {bits_of(context_length)}.")
     return rule

@@ -23,6 +23,7 @@ from finetti.boolean.heads.signs import signs_head
 from finetti.boolean.network.head_weights import Embedding
 from finetti.boolean.network.positions import RESERVED, Positions, SparsePositions
 from finetti.boolean.refusals import readable_bytes
+from finetti.boolean.words import counted
 
 LEAST_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
 SMALL = 64  # contexts short enough to keep their heads
@@ -161,8 +162,9 @@ def _judged(
     sparsity, free = len(request.indices), vectors.width - RESERVED
     if request.needs_duals and not geometry.independent:
         reasons.append(
-            f"sparsity {sparsity} is more than {free} free coordinates can tell apart: the vectors "
-            "of the relevant positions are linearly dependent; choose a larger width"
+            f"sparsity {sparsity} is more than {counted(free, 'free coordinate')} can tell "
+            "apart: the vectors of the relevant positions are linearly dependent; choose a larger "
+            "width"
         )
     elif request.gap(geometry) < LEAST_GAP:
         reasons.append(

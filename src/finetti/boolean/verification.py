@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.check import EXACT, LOOSE, Check, Counterexample
 from finetti.boolean.functions.base import BooleanFunction, all_bits
+from finetti.boolean.functions.expressions import Rule
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
@@ -34,6 +35,7 @@ KEPT = 12  # bits of a context whose features are kept between checks
 WIDE_SCORES = 2**27  # scores that are taken row by row, where tables cannot be used
 
 
+@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
 def verify(
     weights: HeadWeights,
     lookup: Lookup,
@@ -62,6 +64,8 @@ def _inputs(length: int) -> NDArray[np.uint8]:
 
 def value_scales(function: BooleanFunction, values: NDArray[Any]) -> NDArray[np.float64]:
     """What errors are relative to: the value itself; where it is 0, the smallest that is not."""
+    if isinstance(function, Rule):  # 0 and 1, whatever the number of its bits
+        return np.ones(np.shape(values))
     profile = function.profile()
     sizes = np.abs(function.table() if profile is None else profile)
     smallest = float(sizes[sizes > 0].min(initial=np.inf))

@@ -88,28 +88,19 @@ def compile_rule(
             "--context-length 100 (or --check FILE)."
         )
     _refuse_folders(out, picture)
-    if gates:
-        if embedding != "deterministic" or (coherence, margin) != (None, 1.0) or picture:
-            raise InputError(
-                "`--gates` goes with --basis, --width, --seed and --out only: its network has "
-                "deterministic positions."
-            )
-        from finetti.boolean import compose
+    from finetti.boolean import compile, compose
 
-        made: Any = compose(_parse(rule), context_length, basis.value, width, seed)
-    else:
-        from finetti.boolean import compile
-
-        made = compile(
-            _parse(rule),
-            context_length,
-            embedding.value,
-            basis.value,
-            width,
-            coherence,
-            margin,
-            seed,
-        )
+    build: Any = compose if gates else compile
+    made = build(
+        _parse(rule),
+        context_length,
+        embedding.value,
+        basis.value,
+        width=width,
+        coherence=coherence,
+        margin=margin,
+        seed=seed,
+    )
     certificate = made.certificate
     people = make_console(stderr=as_json)
     people.print(certificate)
@@ -143,19 +134,20 @@ def _parse(rule: str) -> Any:
 
 def _check(path: Path, rule: str | None, as_json: bool) -> None:
     from finetti.boolean import load
+    from finetti.boolean.words import short_text
 
     loaded = load(path)
     function = loaded.function if rule is None else _parse(rule)
     found = loaded.verify(function)
-    wrong = found.counterexample
+    wrong, text = found.counterexample, short_text(str(function))
     people = make_console(stderr=as_json)
     if wrong is not None:
-        said = f"does not compute {function}: {wrong}."
+        said = f"does not compute {text}: {wrong}."
     elif found.proven:
-        said = f"computes {function}: exact on {found.method}; proven on all inputs."
+        said = f"computes {text}: exact on {found.method}; proven on all inputs."
     else:
         said = (
-            f"is NOT PROVEN to compute {function}: no counterexample was found on {found.method}, "
+            f"is NOT PROVEN to compute {text}: no counterexample was found on {found.method}, "
             f"but {found.why_not}."
         )
     people.print(f"{path.name} {said}", soft_wrap=True)

@@ -115,7 +115,8 @@ def _corner(block: Float[Array, "n n"], refined: bool) -> Corner:
     """G⁻¹ of a small block, by halves down to LAPACK's size."""
     size = block.shape[0]
     if size <= _BASE:
-        return inverted(jnp.linalg.cholesky(block, symmetrize_input=False), refined)
+        # LAPACK works by columns: the transpose of a symmetric block is there without a copy.
+        return inverted(jnp.linalg.cholesky(block.T, symmetrize_input=False), refined)
     middle = half(size)
     first = _corner(block[:middle, :middle], refined)
     below = divide(block[middle:, :middle], first)
@@ -126,7 +127,8 @@ def _corner(block: Float[Array, "n n"], refined: bool) -> Corner:
 def inverted(lower: Float[Array, "n n"], refined: bool) -> Corner:
     """The corner of a known factor."""
     identity = jnp.eye(lower.shape[0], dtype=lower.dtype)
-    inverse = solve_triangular(lower, identity, lower=True)
+    # By columns again: (G⁻ᵀ)ᵀ lies in memory as products by rows want G⁻¹.
+    inverse = solve_triangular(lower, identity, lower=True, trans="T").T
     return Corner(inverse, lower if refined else None)
 
 

@@ -1,9 +1,10 @@
 """One block per level: the attention and the lookup of all gates of that level.
 
-Token of bit t: e_b + v_t. Token of gate g: v_[CLS] + q_g, with q_g a coordinate of its own. A block
-reads sources into feature coordinates (attention, added to the stream), recognizes what it has read
-together with q_g (lookup), and writes e_0 or e_1 into the token of the gate (added as well), which
-then looks like a bit to the gates above.
+Token of bit t: e_b + v_t. Token of gate g: v_[CLS] + q_g, with q_g a coordinate of its own. Head j
+of a block reads, for every gate of its level, the mean sign of the gate's j-th group of sources
+into a feature coordinate (attention, added to the stream); the lookup recognizes what was read
+together with q_g, and writes e_0 or e_1 into the token of the gate (added as well), which then
+looks like a bit to the gates above.
 """
 
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import measure
-from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.heads.plan import ONE_BIT, ZERO_BIT, scalar_points, score_scale, unit
+from finetti.boolean.compose.gates import Source, SparseGate
+from finetti.boolean.compose.recognition import Recognition, separation
+from finetti.boolean.heads.plan import score_scale
 from finetti.boolean.network.frozen import freeze
-from finetti.boolean.network.lookup import CORNERS, SIGNS
-from finetti.boolean.network.positions import Positions
+from finetti.boolean.network.positions import RESERVED, Positions, StandardPositions
+
+LEAST_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
 
 
 @dataclass(frozen=True)
@@ -45,29 +47,40 @@ class Layout:
         """T + the number of gates."""
         return self.positions.count + self.n_gates
 
+    @property
+    def key_width(self) -> int:
+        """The coordinates that keys have: those of positions and of gates, one after the other."""
+        return self.basis_width - RESERVED + self.n_gates
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True)
 class Read:
     """One gate's use of one head.
 
     Args:
         gate: which gate.
-        head: which head of its block; 0 reads the mean of all sources if the block has a mean head.
-        key: over all coordinates, 1 on what is read.
-        scale: R.
-        gap: by how much sources lead.
-        places: which of the gate's sources are read.
+        head: which head of its block.
+        sources: what is read: the gate's group of that number.
     """
 
     gate: int
     head: int
-    key: NDArray[np.float64]
-    scale: float
-    gap: float
-    places: tuple[int, ...]
+    sources: tuple[Source, ...]
 
-    def __post_init__(self) -> None:
-        freeze(self)
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """The keys of reads as Lemma B.2 has them, and what was measured of them.
+
+    Args:
+        vectors: over the coordinates of positions and gates, shape (reads, key_width).
+        gaps: by how much the sources of each read lead, before R; 0 or less if they do not.
+        spans: bounds on ‖u‖²: (bits of a group)/(least eigenvalue of their Gram matrix) + gates.
+    """
+
+    vectors: NDArray[np.float64]
+    gaps: NDArray[np.float64]
+    spans: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,131 +92,98 @@ class Block:
         reads: which head reads what for which gate.
         n_heads: H.
         first_feature: where its features begin.
-        coordinates: what its lookup reads: the features, then the q_g of its gates.
-        inner, inner_bias, middle, middle_bias, outer: the lookup; outer writes e_0 and e_1.
+        keys: of every read, over the coordinates of positions and gates: (reads, key_width).
+        scales: R of every read.
+        gaps, spans: of the lemma's keys on these positions (`Keys`), for the bounds on norms.
+        lookup: on the features, then the q_g of its gates.
     """
 
     gates: tuple[int, ...]
     reads: tuple[Read, ...]
     n_heads: int
     first_feature: int
-    coordinates: NDArray[np.int64]
-    inner: NDArray[np.float64]
-    inner_bias: NDArray[np.float64]
-    middle: NDArray[np.float64]
-    middle_bias: NDArray[np.float64]
-    outer: NDArray[np.float64]
+    keys: NDArray[np.float64]
+    scales: NDArray[np.float64]
+    gaps: NDArray[np.float64]
+    spans: NDArray[np.float64]
+    lookup: Recognition
 
     def __post_init__(self) -> None:
         freeze(self)
 
-
-def head_counts(gates: tuple[SparseGate, ...], level: int) -> tuple[bool, int]:
-    """Whether a level needs a mean head, and how many heads that read one source each."""
-    here = [gate for gate in gates if gate.level == level]
-    mean = any(gate.symmetric for gate in here)
-    return mean, max((gate.sparsity for gate in here if not gate.symmetric), default=0)
+    @property
+    def work(self) -> int:
+        """Multiplications for one input: its gates, and one token for all others."""
+        return (len(self.gates) + 1) * self.lookup.work
 
 
-def separation(gate: SparseGate) -> float:
-    """γ: 2/s between means of signs, 2 between signs."""
-    return 2 / gate.sparsity if gate.symmetric else 2.0
+def level_gates(gates: tuple[SparseGate, ...], level: int) -> tuple[int, ...]:
+    """Which gates have a level."""
+    return tuple(which for which, gate in enumerate(gates) if gate.level == level)
 
 
-def make_reads(gates: tuple[SparseGate, ...], which: int, layout: Layout, mean: bool) -> list[Read]:
-    """How gate ``which`` reads its sources, by the heads of Lemma B.2."""
-    gate = gates[which]
-    bits = [place for place, source in enumerate(gate.sources) if not source.is_gate]
-    geometry = measure(layout.positions, tuple(gate.sources[place].index for place in bits))
-    keys, gaps = np.zeros((gate.sparsity, layout.width)), np.ones(gate.sparsity)
-    for place, source in enumerate(gate.sources):
-        if source.is_gate:
-            keys[place, layout.basis_width + source.index] = 1.0
-    chosen = geometry.duals if gate.symmetric else geometry.vectors
-    keys[bits, : layout.basis_width] = chosen
-    gaps[bits] = geometry.single_gap
-    count = layout.n_tokens
-    if gate.symmetric:
-        gap = geometry.joint_gap
-        scale = score_scale(count, separation(gate), 1.0, max(gap, 1e-9))
-        everything = tuple(range(gate.sparsity))
-        return [Read(which, 0, keys.sum(axis=0), scale, gap, everything)]
-    return [
-        Read(
-            which,
-            int(mean) + place,
-            keys[place],
-            score_scale(count, separation(gate), 1.0, max(float(gaps[place]), 1e-9)),
-            float(gaps[place]),
-            (place,),
-        )
-        for place in range(gate.sparsity)
-    ]
-
-
-def make_block(gates: tuple[SparseGate, ...], level: int, layout: Layout) -> Block:
-    """The block of one level: its reads, and one lookup that knows every gate by its q_g."""
-    mean, n_single = head_counts(gates, level)
-    n_heads = int(mean) + n_single
-    here = tuple(which for which, gate in enumerate(gates) if gate.level == level)
-    reads = [read for which in here for read in make_reads(gates, which, layout, mean)]
-    first = layout.first_features[level - 1]
-    features = first + np.arange(n_heads)
-    coordinates = np.concatenate([features, layout.basis_width + np.array(here)])
-    bumps: dict[tuple[int, float, float], int] = {}  # (feature, center, δ) → number
-    units: list[tuple[int, list[int], int]] = []  # gate's place, its bumps, how many
-    for place, which in enumerate(here):
-        gate = gates[which]
-        tolerance = separation(gate) / 4
-        for points in _true_points(gate, mean):
-            own = [
-                bumps.setdefault((feature, center, tolerance), len(bumps))
-                for feature, center in points
-            ]
-            units.append((place, own, len(own)))
-    n_bumps, n_here = len(bumps), len(here)
-    n_corners = len(CORNERS)
-    inner = np.zeros((len(coordinates), n_corners * n_bumps + n_here))
-    inner_bias = np.zeros(inner.shape[1])
-    for (feature, center, tolerance), number in bumps.items():
-        four = slice(n_corners * number, n_corners * (number + 1))
-        inner[feature, four] = 1 / tolerance
-        inner_bias[four] = CORNERS - center / tolerance
-    inner[n_heads:, n_corners * n_bumps :] = np.eye(n_here)  # q_g passes as it is
-    middle = np.zeros((inner.shape[1], len(units) + n_here))
-    middle_bias = np.zeros(middle.shape[1])
-    outer = np.zeros((middle.shape[1], 2))
-    for number, (place, own, count) in enumerate(units):
-        for bump in own:
-            middle[n_corners * bump : n_corners * (bump + 1), number] = SIGNS
-        middle[n_corners * n_bumps + place, number] = 1.0
-        middle_bias[number] = -float(count)  # 1 only if all bumps and q_g are
-        outer[number] = unit(2, ONE_BIT) - unit(2, ZERO_BIT)
-    middle[n_corners * n_bumps :, len(units) :] = np.eye(n_here)
-    outer[len(units) :, ZERO_BIT] = 1.0  # a gate is 0 unless one of its points is recognized
-    return Block(
-        here,
-        tuple(reads),
-        n_heads,
-        first,
-        coordinates,
-        inner,
-        inner_bias,
-        middle,
-        middle_bias,
-        outer,
+def level_reads(gates: tuple[SparseGate, ...], level: int) -> tuple[Read, ...]:
+    """One read per group of every gate of a level."""
+    return tuple(
+        Read(which, head, group)
+        for which in level_gates(gates, level)
+        for head, group in enumerate(gates[which].groups)
     )
 
 
-def _true_points(gate: SparseGate, mean: bool) -> list[list[tuple[int, float]]]:
-    """The settings at which a gate is 1, each as (feature, center) pairs."""
-    if gate.symmetric:
-        centers = scalar_points(gate.sparsity, bag=False)
-        profile = gate.function.profile()
-        assert profile is not None
-        return [[(0, float(center))] for center in centers[profile == 1]]
-    found = []
-    for row in np.flatnonzero(gate.function.table()):
-        bits = (row >> np.arange(gate.sparsity - 1, -1, -1)) & 1
-        found.append([(int(mean) + place, float(1 - 2 * bit)) for place, bit in enumerate(bits)])
-    return found
+@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
+def make_keys(reads: tuple[Read, ...], layout: Layout) -> Keys:
+    """The key of every read: the dual vector of its bits (erratum 3), and 1 on its gates.
+
+    All keys are multiplied with all positions at once: T·d operations a read.
+    """
+    positions, free = layout.positions, layout.basis_width - RESERVED
+    vectors = np.zeros((len(reads), layout.key_width))
+    spans = np.zeros(len(reads))
+    rows, columns = [], []
+    for number, read in enumerate(reads):
+        bits = [source.index for source in read.sources if not source.is_gate]
+        above = [source.index for source in read.sources if source.is_gate]
+        vectors[number, free + np.array(above, dtype=np.int64)] = 1.0
+        vectors[number, :free], least = _dual_key(positions, bits)
+        spans[number] = (len(bits) / least if least > 0 else np.inf) + len(above)
+        rows += bits
+        columns += [number] * len(bits)
+    scores = project_keys(vectors, layout)
+    least_own = np.full(len(reads), np.inf)
+    np.minimum.at(least_own, columns, scores[rows, columns])  # 1, but for dependent vectors
+    scores[rows, columns] = -np.inf
+    others = np.maximum(scores.max(axis=0, initial=-np.inf), 0.0)  # gates that are not read: 0
+    return Keys(vectors, np.minimum(least_own, 1.0) - others, spans)
+
+
+def _dual_key(positions: Positions, bits: list[int]) -> tuple[NDArray[np.float64], float]:
+    """u = V(VᵀV)^{-1}1 and the least eigenvalue of VᵀV; zeros if the vectors are dependent."""
+    key = np.zeros(positions.width - RESERVED)
+    if isinstance(positions, StandardPositions) or not bits:
+        key[bits] = 1.0
+        return key, 1.0
+    vectors = positions.rows(bits)[:, RESERVED:]
+    gram = vectors @ vectors.T
+    least = float(np.linalg.eigvalsh(gram)[0]) if np.isfinite(gram).all() else 0.0
+    if not least > LEAST_EIGENVALUE:
+        return key, 0.0
+    return np.linalg.solve(gram, np.ones(len(bits))) @ vectors, least
+
+
+def project_keys(keys: NDArray[np.floating], layout: Layout) -> NDArray[np.floating]:
+    """The scores of keys (reads, key_width) on all bits, before R: shape (T, reads)."""
+    free = layout.basis_width - RESERVED
+    whole = np.zeros((layout.basis_width, len(keys)), dtype=keys.dtype)
+    whole[RESERVED:] = keys[:, :free].T
+    return layout.positions.project(whole)
+
+
+def read_scales(reads: tuple[Read, ...], gaps: NDArray[np.float64], n_tokens: int, margin: float):
+    """R = log(8·N·margin/γ)/gap of every read, N tokens in all (Lemma B.7)."""
+    return np.array(
+        [
+            score_scale(n_tokens, separation(len(read.sources)), margin, gap)
+            for read, gap in zip(reads, gaps, strict=True)
+        ]
+    )

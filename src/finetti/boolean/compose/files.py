@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.compose.block import Block, Layout, make_block
+from finetti.boolean.compose.block import Block, Layout
 from finetti.boolean.compose.composed import Composed
-from finetti.boolean.compose.composer import lay_out
+from finetti.boolean.compose.composer import make_blocks
 from finetti.boolean.compose.gates import split
+from finetti.boolean.compose.layouts import place
+from finetti.boolean.compose.recognition import Recognition
 from finetti.boolean.functions.expressions import Rule
 from finetti.boolean.network.positions import Positions
 from finetti.core.errors import InputError
@@ -19,12 +21,11 @@ LOOKUP = ("inner", "inner_bias", "middle", "middle_bias", "outer")
 
 
 def network_tensors(composed: Composed) -> dict[str, NDArray[Any]]:
-    """Per block: the key and the R of every read, and the lookup on the coordinates it reads."""
+    """Per block: the key (on positions and gates) and the R of every read, and the lookup."""
     named = {}
     for number, block in enumerate(composed.blocks):
-        arrays = {name: getattr(block, name) for name in LOOKUP}
-        arrays["keys"] = np.stack([read.key for read in block.reads])
-        arrays["scales"] = np.array([read.scale for read in block.reads])
+        arrays = {name: getattr(block.lookup, name) for name in LOOKUP}
+        arrays |= {"keys": block.keys, "scales": block.scales}
         named |= {f"blocks.{number}.{name}": array for name, array in arrays.items()}
     return named
 
@@ -34,20 +35,19 @@ def build_network(
 ) -> Composed:
     """The network of ``rule`` with the numbers of a file in it."""
     gates = split(rule)
-    layout = lay_out(gates, positions)
-    depth = max(gate.level for gate in gates)
-    blocks = tuple(
-        _filled(path, make_block(gates, level, layout), layout, level - 1, tensors)
-        for level in range(1, depth + 1)
+    placed = place(gates, positions)
+    blocks = make_blocks(gates, placed, 1.0)
+    filled = tuple(
+        _filled(path, block, placed.layout, number, tensors) for number, block in enumerate(blocks)
     )
-    return Composed(rule, gates, layout, blocks, settings)
+    return Composed(rule, gates, placed.layout, filled, settings)
 
 
 def _filled(
     path: Path, block: Block, layout: Layout, number: int, tensors: dict[str, NDArray[Any]]
 ) -> Block:
-    wanted = {name: getattr(block, name).shape for name in LOOKUP}
-    wanted |= {"keys": (len(block.reads), layout.width), "scales": (len(block.reads),)}
+    wanted = {name: getattr(block.lookup, name).shape for name in LOOKUP}
+    wanted |= {"keys": (len(block.reads), layout.key_width), "scales": (len(block.reads),)}
     found = {}
     for name, shape in wanted.items():
         array = tensors.get(f"blocks.{number}.{name}")
@@ -59,8 +59,4 @@ def _filled(
             )
         found[name] = array.astype(np.float64)
     keys, scales = found.pop("keys"), found.pop("scales")
-    reads = tuple(
-        replace(read, key=key, scale=float(scale))
-        for read, key, scale in zip(block.reads, keys, scales, strict=True)
-    )
-    return replace(block, reads=reads, **found)
+    return replace(block, keys=keys, scales=scales, lookup=Recognition(**found))

@@ -1,11 +1,12 @@
-"""Takes the tree of a rule apart into gates of few inputs, level by level."""
+"""Takes the tree of a rule apart into gates, level by level."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import all_bits
 from finetti.boolean.functions.expressions import (
     Constant,
     Gate,
@@ -24,8 +25,7 @@ from finetti.boolean.functions.symmetric import (
     Symmetric,
     Threshold,
 )
-from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.simplification import simplify
+from finetti.boolean.words import short_text
 from finetti.core.errors import InputError, bad_argument
 
 FAMILIES: dict[type[Symmetric], Kind] = {
@@ -36,7 +36,7 @@ FAMILIES: dict[type[Symmetric], Kind] = {
     Threshold: "atleast",
     Exactly: "exactly",
 }
-MAX_INPUTS = 16  # of a gate that is not symmetric: its lookup has 2^16 points
+MAX_COUNTS = 2**16  # numbers of ones, of all groups together, that a gate tells apart
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,27 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class SparseGate:
-    """A function of a few sources; its indices are 0, …, s − 1, the places of its sources."""
+    """A function of the number of ones in each of a few groups of sources.
+
+    One group is enough for AND, OR, parity and the like; negated sources are a second one. So a
+    gate of 50 inputs has 51 points, or 26 · 26, and never 2^50.
+
+    Args:
+        level: its block.
+        groups: the sources; inside a group they can be exchanged.
+        grid: the value by the numbers of ones, shape (s_1 + 1, s_2 + 1, …).
+        text: the gate as people write it.
+    """
 
     level: int
-    sources: tuple[Source, ...]
-    function: Symmetric | TruthTable
+    groups: tuple[tuple[Source, ...], ...]
+    grid: NDArray[np.bool_]
     text: str
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All sources, group by group."""
+        return tuple(source for group in self.groups for source in group)
 
     @property
     def sparsity(self) -> int:
@@ -65,17 +80,19 @@ class SparseGate:
         return len(self.sources)
 
     @property
-    def symmetric(self) -> bool:
-        """Whether the number of ones is enough."""
-        return isinstance(self.function, Symmetric)
+    def function(self) -> tuple[tuple[int, ...], bytes]:
+        """What the gate computes, whatever its sources are: equal gates share their lookup."""
+        return self.grid.shape, self.grid.tobytes()
 
 
 Literal = tuple[Source, bool] | bool  # a source and whether it is negated, or a constant
+Groups = list[tuple[Source, ...]]
 
 
 class _Splitter:
     def __init__(self) -> None:
         self.gates: list[SparseGate] = []
+        self.known: dict[Gate, Literal] = {}
 
     def level(self, source: Source) -> int:
         return self.gates[source.index].level if source.is_gate else 0
@@ -88,54 +105,81 @@ class _Splitter:
         if isinstance(node, Negation):
             inside = self.literal(node.child)
             return not inside if isinstance(inside, bool) else (inside[0], not inside[1])
-        return self.gate(node)
+        if node not in self.known:
+            self.known[node] = self.gate(node)
+        return self.known[node]
 
     def gate(self, node: Gate) -> Literal:
+        """The gate as a function of Σ_i c_i b_i + offset: a negated source counts −1, one that is
+        written twice 2, and one that is there with and without negation 0."""
         parts = [self.literal(child) for child in node.children]
-        sources = list(dict.fromkeys(part[0] for part in parts if not isinstance(part, bool)))
-        plain = len(sources) == len(parts) and not any(
-            isinstance(part, bool) or part[1] for part in parts
-        )
-        count = len(sources)
-        if plain:
-            local = simplify(Symmetric(range(count), node.of_counts(np.arange(count + 1))))
-        elif count > MAX_INPUTS:
+        offset, weights = 0, dict[Source, int]()
+        for part in parts:
+            if isinstance(part, bool):
+                offset += part
+            else:
+                source, negated = part
+                offset += negated
+                weights[source] = weights.get(source, 0) + (-1 if negated else 1)
+        by_weight: dict[int, list[Source]] = {}
+        for source, weight in weights.items():
+            if weight:
+                by_weight.setdefault(weight, []).append(source)
+        size = math.prod(len(group) + 1 for group in by_weight.values())
+        if size > MAX_COUNTS:
             raise InputError(
-                f"The gate {node} has {count} different inputs, some negated, repeated or "
-                f"constant; such gates end at {MAX_INPUTS}. Split it into smaller ones with "
-                "parentheses."
+                f"The gate {short_text(str(node))} repeats its inputs in {len(by_weight)} ways, so "
+                f"that {size} numbers of ones must be told apart; gates end at {MAX_COUNTS}. Split "
+                "it into smaller ones with parentheses."
             )
-        else:
-            bits = all_bits(count).astype(bool)
-            ones = np.zeros(len(bits), dtype=np.int64)
-            for part in parts:
-                if isinstance(part, bool):
-                    ones += part
-                else:
-                    ones += bits[:, sources.index(part[0])] ^ part[1]
-            local = simplify(TruthTable(range(count), node.of_counts(ones)))
-        kept = tuple(sources[place] for place in local.indices)
-        if not kept:
-            return bool(local.table()[0])
-        if len(kept) == 1:
-            return kept[0], bool(local.table()[0])
+        ones = np.array(offset)
+        for weight, group in by_weight.items():
+            ones = ones[..., None] + weight * np.arange(len(group) + 1)
+        groups: Groups = [tuple(group) for group in by_weight.values()]
+        groups, grid = _merged(*_relevant(groups, node.of_counts(ones)))
+        if not groups:
+            return bool(grid)
+        if len(groups) == 1 == len(groups[0]):
+            return groups[0][0], bool(grid[0])
         names = [
             str(int(part)) if isinstance(part, bool) else f"{'~' * part[1]}{part[0]}"
             for part in parts
         ]
-        return self.add(kept, local, node.written(names)), False
+        return self.add(tuple(groups), grid, node.written(names)), False
 
     def add(
-        self, sources: tuple[Source, ...], function: Symmetric | TruthTable, text: str
+        self, groups: tuple[tuple[Source, ...], ...], grid: NDArray[np.bool_], text: str
     ) -> Source:
-        level = 1 + max(self.level(source) for source in sources)
-        places = range(len(sources))
-        if isinstance(function, Symmetric):
-            local: Symmetric | TruthTable = Symmetric(places, function.profile())
-        else:
-            local = TruthTable(places, function.table())
-        self.gates.append(SparseGate(level, sources, local, text))
+        level = 1 + max(self.level(source) for group in groups for source in group)
+        self.gates.append(SparseGate(level, groups, np.ascontiguousarray(grid), text))
         return Source(True, len(self.gates) - 1)
+
+
+def _relevant(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np.bool_]]:
+    """Without the groups that change nothing."""
+    axis = 0
+    while axis < len(groups):
+        first = np.take(grid, [0], axis)
+        if (grid == first).all():
+            grid, groups = first.squeeze(axis), groups[:axis] + groups[axis + 1 :]
+        else:
+            axis += 1
+    return groups, grid
+
+
+def _merged(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np.bool_]]:
+    """With groups joined whose numbers of ones matter by their sum only, as in ~x1 ^ x2."""
+    for first in range(len(groups)):
+        for second in range(first + 1, len(groups)):
+            front = np.moveaxis(grid, (first, second), (0, 1))
+            total = len(groups[first]) + len(groups[second])
+            sums = np.add.outer(np.arange(front.shape[0]), np.arange(front.shape[1]))
+            cells = [front[sums == count] for count in range(total + 1)]
+            if all((cell == cell[:1]).all() for cell in cells):
+                joined = np.stack([cell[0] for cell in cells])
+                rest = [g for k, g in enumerate(groups) if k not in (first, second)]
+                return _merged([groups[first] + groups[second], *rest], joined)
+    return groups, grid
 
 
 def as_tree(function: Any) -> Rule:
@@ -158,8 +202,8 @@ def as_tree(function: Any) -> Rule:
 def split(rule: Rule) -> tuple[SparseGate, ...]:
     """The gates of a rule, the last of which is its value.
 
-    Negations and constants enter the tables of the gates above them; parentheses decide what
-    becomes a gate.
+    Negations and constants enter the gates above them; parentheses decide what becomes a gate, and
+    a part that is written twice is one gate.
 
     >>> gates = split(__import__("finetti.boolean.parser", fromlist=["parse"]).parse(
     ...     "(x1 | x2) & (x3 | ~x4)"))
@@ -172,9 +216,6 @@ def split(rule: Rule) -> tuple[SparseGate, ...]:
         raise InputError(f"The rule is constant ({int(root)}) and has no gates. Use `compile`.")
     source, negated = root
     if negated or not source.is_gate:  # one more gate writes what is asked for
-        splitter.add(
-            (source,),
-            Symmetric((0,), [float(negated), float(not negated)]),
-            f"{'~' * negated}{source}",
-        )
+        grid = np.array([negated, not negated])
+        splitter.add(((source,),), grid, f"{'~' * negated}{source}")
     return tuple(splitter.gates)

@@ -3,93 +3,160 @@
 Scores come from positions alone, so the attention of a gate is the same on every input, and its
 features lie within Σ|w_i − 1/n| + (the rest of the attention) of their points. Intervals through
 the block's lookup (`network.proof`) then bound what the gate writes; if that is right up to
-rounding, the gate looks like a bit to the gates above.
+rounding, the gate looks like a bit to the gates above, and the rounding is carried on.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.compose.block import Block
-from finetti.boolean.compose.composed import Composed, Mixture
-from finetti.boolean.functions.base import all_bits
-from finetti.boolean.heads.plan import ONE_BIT, ZERO_BIT, scalar_points
+from finetti.boolean.compose.composed import Composed
+from finetti.boolean.compose.gates import SparseGate
+from finetti.boolean.heads.plan import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.proof import output_bounds
+from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
+from finetti.boolean.verification import BUDGET
+from finetti.boolean.words import short_text
+
+EPSILON = float(np.finfo(np.float64).eps)
 
 
-def read_error(
-    composed: Composed, block: Block, mixture: Mixture, column: int
-) -> tuple[float, float]:
-    """The largest error of one read over all inputs, and its attention on what it should read."""
-    read = block.reads[column]
-    sources = [composed.gates[read.gate].sources[place] for place in read.places]
-    weights = np.array(
-        [
-            (mixture.gates if source.is_gate else mixture.bits)[source.index, column]
-            for source in sources
-        ]
+@dataclass(frozen=True, eq=False)
+class ReadErrors:
+    """Of every read of a network, over all inputs whose gates below are right.
+
+    Args:
+        errors: the largest distance of a feature from its point.
+        masses: the attention on what should be read.
+        largest: no token's value is larger than this.
+    """
+
+    errors: NDArray[np.float64]
+    masses: NDArray[np.float64]
+    largest: float
+
+
+def read_errors(composed: Composed) -> ReadErrors:
+    """Measure the attention of every read."""
+    mixture = composed.mixture
+    reads = [read for block in composed.blocks for read in block.reads]
+    # Tokens of gates of this level and above are empty: what is read of them is 0.
+    full = np.array([gate.level for gate in composed.gates])[:, None] < np.array(
+        [composed.gates[read.gate].level for read in reads]
     )
-    everything = float(mixture.bits[:, column].sum() + mixture.gates[:, column].sum())
-    rest = max(0.0, everything - float(weights.sum()))
-    return float(np.abs(weights - 1 / len(weights)).sum()) + rest, float(weights.sum())
+    below = np.where(full, mixture.gates[:, : len(reads)], 0.0)
+    total = mixture.bits[:, : len(reads)].sum(axis=0) + below.sum(axis=0)
+    errors, masses = np.zeros(len(reads)), np.zeros(len(reads))
+    for column, read in enumerate(reads):
+        own = np.array(
+            [
+                (mixture.gates if source.is_gate else mixture.bits)[source.index, column]
+                for source in read.sources
+            ]
+        )
+        masses[column] = own.sum()
+        rest = max(0.0, float(total[column] - own.sum()))
+        errors[column] = np.abs(own - 1 / len(own)).sum() + rest + abs(mixture.constant[column])
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    signs = np.zeros((composed.layout.basis_width, 1))
+    signs[ZERO_BIT], signs[ONE_BIT] = 1.0, -1.0
+    apart = np.abs(composed.layout.positions.project(signs)).max(initial=0.0)
+    return ReadErrors(errors, np.nan_to_num(masses), 1.0 + float(apart))
 
 
-def gate_bound(composed: Composed, block: Block, mixture: Mixture, which: int) -> float:
-    """The largest error of what gate ``which`` writes, if its sources are right; ∞ if unknown."""
-    gate = composed.gates[which]
-    columns = [column for column, read in enumerate(block.reads) if read.gate == which]
-    if gate.symmetric:
-        values = gate.function.profile()
-        points = scalar_points(gate.sparsity, bag=False)[:, None]
-    else:
-        values = gate.function.table()
-        points = 1 - 2.0 * all_bits(gate.sparsity)
-    assert values is not None  # a symmetric gate has a profile
-    low = np.zeros((len(points), len(block.coordinates)))
-    high = low.copy()
-    # Heads that this gate does not use read signs of anything.
-    low[:, : block.n_heads], high[:, : block.n_heads] = -1.0, 1.0
-    for place, column in enumerate(columns):
-        head, (error, _) = block.reads[column].head, read_error(composed, block, mixture, column)
-        low[:, head], high[:, head] = points[:, place] - error, points[:, place] + error
-    own = block.n_heads + block.gates.index(which)
-    low[:, own] = high[:, own] = 1.0
-    return _written_error(block, low, high, values, 1 - values)
+def network_bound(composed: Composed, found: ReadErrors) -> tuple[float | None, float, str]:
+    """The largest error of any gate over all inputs, how much of it is rounding in the lookups, and
+    why there is no bound."""
+    below, rounding, drift, first = 0.0, 0.0, 0.0, 0
+    for block in composed.blocks:
+        errors = found.errors[first : first + len(block.reads)]
+        first += len(block.reads)
+        noise = 2 * below + drift + 4 * EPSILON * composed.layout.n_tokens
+        largest = found.largest + noise
+        written = [_silence(block, largest)]
+        for gate, marks, tolerances in _classes(composed, block, errors + noise):
+            lookup = _with_marks(block, marks)
+            if not all(
+                proof_fits(each) and proof_work(each, gate.grid.size) <= BUDGET for each in lookup
+            ):
+                text = short_text(gate.text, 48)
+                return None, 0.0, f"the lookup of {text} is too large to be followed by intervals"
+            written.append(_written_error(block, gate, lookup, tolerances, largest))
+        if not np.isfinite(written).all():
+            return None, 0.0, "its numbers are not finite, or units of its lookup mix features"
+        errors, sums = zip(*written, strict=True)
+        below, rounding = max(below, *errors), max(rounding, *sums)
+        drift += 2 * errors[0]
+    return below, rounding, ""
 
 
-def silence_bound(block: Block) -> float:
-    """The most that a block writes into a token that is none of its gates, whatever it has read."""
-    low = np.zeros((1, len(block.coordinates)))
-    high = low.copy()
-    low[:, : block.n_heads], high[:, : block.n_heads] = -1.0, 1.0
-    return _written_error(block, low, high, np.zeros(1), np.zeros(1))
+def _classes(
+    composed: Composed, block: Block, errors: NDArray[np.float64]
+) -> list[tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]]:
+    """Gates that compute the same with the same units, once, with the largest of their errors."""
+    found: dict[tuple[object, bytes], list[NDArray[np.float64]]] = {}
+    first: dict[tuple[object, bytes], tuple[SparseGate, NDArray[np.float64]]] = {}
+    for place, which in enumerate(block.gates):
+        gate, marks = composed.gates[which], block.lookup.inner[block.n_heads + place]
+        own = errors[[k for k, read in enumerate(block.reads) if read.gate == which]]
+        key = gate.function, marks.tobytes()
+        found.setdefault(key, []).append(own)
+        first.setdefault(key, (gate, marks))
+    return [(*first[key], np.max(own, axis=0)) for key, own in found.items()]
+
+
+def _with_marks(block: Block, marks: NDArray[np.float64]) -> tuple[Lookup, Lookup]:
+    """What a token with these marks has written into e_0 and e_1, as functions of its features."""
+    lookup, heads = block.lookup, block.n_heads
+    bias = lookup.inner_bias + marks
+    zero, one = (
+        Lookup(lookup.inner[:heads], bias, lookup.middle, lookup.middle_bias, lookup.outer[:, each])
+        for each in (ZERO_BIT, ONE_BIT)
+    )
+    return zero, one
 
 
 def _written_error(
     block: Block,
+    gate: SparseGate,
+    lookup: tuple[Lookup, Lookup],
+    errors: NDArray[np.float64],
+    largest: float,
+) -> tuple[float, float]:
+    """The largest error of what a gate writes at any number of ones in its groups, and how much of
+    it is rounding."""
+    counts = np.stack([axis.ravel() for axis in np.indices(gate.grid.shape)], axis=1)
+    points = 1 - 2 * counts / np.array([len(group) for group in gate.groups])
+    # Heads that this gate does not use read some mean.
+    low = np.full((len(points), block.n_heads), -largest)
+    high = -low
+    used = slice(0, len(gate.groups))
+    low[:, used], high[:, used] = points - errors, points + errors
+    ones = gate.grid.ravel().astype(np.float64)
+    found = _distance(lookup[0], low, high, 1 - ones), _distance(lookup[1], low, high, ones)
+    return max(found[0][0], found[1][0]), max(found[0][1], found[1][1])
+
+
+def _silence(block: Block, largest: float) -> tuple[float, float]:
+    """The most that a block writes into a token that is none of its gates, whatever it has read."""
+    low = np.full((1, block.n_heads), -largest)
+    lookups = _with_marks(block, np.zeros(len(block.lookup.inner_bias)))
+    found = [_distance(each, low, -low, np.zeros(1)) for each in lookups]
+    return max(error for error, _ in found), max(rounding for _, rounding in found)
+
+
+def _distance(
+    lookup: Lookup,
     low: NDArray[np.float64],
     high: NDArray[np.float64],
-    ones: NDArray[np.float64],
-    zeros: NDArray[np.float64],
-) -> float:
-    """How far what is written into e_1 and e_0 can be from ``ones`` and ``zeros``."""
-    worst = 0.0
-    for coordinate, wanted in ((ONE_BIT, ones), (ZERO_BIT, zeros)):
-        bounds = output_bounds(_column(block, coordinate), low, high)
-        if bounds is None:
-            return float("inf")
-        worst = max(worst, *(float(np.abs(bound - wanted).max()) for bound in bounds))
-    return worst
-
-
-def _column(block: Block, coordinate: int) -> Lookup:
-    outer: NDArray[np.float64] = block.outer[:, coordinate]
-    return Lookup(block.inner, block.inner_bias, block.middle, block.middle_bias, outer)
-
-
-def network_bound(composed: Composed) -> float:
-    """The largest error of any gate over all inputs; rounding, if the network is right."""
-    pairs = list(zip(composed.blocks, composed.mixtures, strict=True))
-    silent = [silence_bound(block) for block in composed.blocks]
-    written = [gate_bound(composed, *pair, which) for pair in pairs for which in pair[0].gates]
-    return max(*silent, *written)
+    wanted: NDArray[np.float64],
+) -> tuple[float, float]:
+    """The largest error, rounding in the sums of the lookup included, and that rounding."""
+    bounds = output_bounds(lookup, low, high)
+    if bounds is None:
+        return float("inf"), 0.0
+    rounding = lookup.resolution((low + high) / 2)
+    errors = np.maximum(*(np.abs(bound - wanted) for bound in bounds)) + rounding
+    return float(errors.max()), float(rounding.max())

@@ -1,4 +1,4 @@
-"""The heads and the bump as the paper prints them: named variants, to show where they fail."""
+"""The heads as the paper prints them, and its bump, reconstructed: to show where they fail."""
 
 import math
 
@@ -9,8 +9,9 @@ from finetti.boolean.heads.plan import CLS, ONE_BIT, ZERO_BIT, build_weights, un
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.positions import RESERVED, DensePositions, Positions
 
-# Of the four ramps r(z+2), r(z+1), r(z−1), r(z−2) this is, up to a factor, the one combination that
-# ends outside [−2, 2] and is zero at z = 0. The bump of the lookup is (1, −1, −1, 1).
+# The printed bump of Lemma B.8 is RECONSTRUCTED, not copied: of the four ramps r(z+2), r(z+1),
+# r(z−1), r(z−2) this is, up to a factor, the one combination that is zero outside [−2, 2] and, as
+# erratum 16 says of the printed one, zero at z = 0. The bump of the lookup is (1, −1, −1, 1).
 VANISHING_SIGNS = np.array([1.0, -2.0, 2.0, -1.0])
 
 

@@ -105,6 +105,28 @@ class Lookup:
         same = np.array_equal(first, self.middle[:, 1::2]) and np.array_equal(fours, whole)
         return np.ascontiguousarray(fours[:, 0]) if same else None
 
+    @cached_property
+    def single_bumps(self) -> tuple[NDArray[Any], ...] | None:
+        """For every feature, how much of each of its bumps goes to each unit (bumps, units), if
+        every unit takes one bump of a feature at most, and none negatively; else None."""
+        if self.middle is None:
+            return None
+        found = []
+        for row in self.inner:
+            own = np.flatnonzero(row)
+            starts = own[:: len(SIGNS)]
+            if len(own) % len(SIGNS) or not np.array_equal(
+                own, (starts[:, None] + np.arange(len(SIGNS))).ravel()
+            ):
+                return None
+            fours = self.middle[own].reshape(len(starts), len(SIGNS), -1)
+            once = fours[:, 0]
+            alike = np.array_equal(fours, once[:, None] * SIGNS[None, :, None])
+            if not alike or (once < 0).any() or (np.count_nonzero(once, axis=0) > 1).any():
+                return None
+            found.append(once)
+        return tuple(found)
+
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The matrices by name, those that exist."""

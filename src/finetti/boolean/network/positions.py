@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from finetti.boolean.network.frozen import read_only
 
 RESERVED = 3  # e_0, e_1, v_[CLS]
-BLOCK = 2**20  # entries of a block of rows that is written out
+BLOCK = 2**22  # entries of a block of rows that is written out: 32 MB
 
 
 class Positions(ABC):
@@ -90,17 +90,19 @@ class SignPositions(Positions):
         return out
 
     def project(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        """P @ matrix without the zeros and the division in every entry."""
-        free = self.width - RESERVED
-        small = matrix[RESERVED:] / np.asarray(free**0.5, dtype=matrix.dtype)
-        out = np.empty((self.count, matrix.shape[1]), dtype=matrix.dtype)
-        step = max(1, BLOCK // free)
+        """P @ matrix without the zeros and the division in every entry: bytes become signs."""
+        free, out = self.width - RESERVED, np.zeros((self.count, matrix.shape[1]), matrix.dtype)
+        if not matrix[RESERVED:].any():
+            return out
+        small = np.zeros((8 * self.bits.shape[1], matrix.shape[1]), dtype=matrix.dtype)
+        small[:free] = matrix[RESERVED:] / np.asarray(free**0.5, dtype=matrix.dtype)
+        signs = 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) - 1.0
+        signs = signs.astype(matrix.dtype)
+        step = max(1, BLOCK // len(small))
         for start in range(0, self.count, step):
             here = slice(start, start + step)
-            signs = np.unpackbits(self.bits[here], axis=1, count=free).astype(matrix.dtype)
-            signs *= 2
-            signs -= 1
-            np.matmul(signs, small, out=out[here])
+            rows = np.take(signs, self.bits[here], axis=0).reshape(-1, len(small))
+            np.matmul(rows, small, out=out[here])
         return out
 
 
@@ -121,8 +123,10 @@ class SparsePositions(Positions):
         """Vectors where there are some, zeros elsewhere."""
         which = np.arange(self.count)[indices]
         out = np.zeros((len(which), self.width))
-        for place, vector in zip(self.indices, self.vectors, strict=True):
-            out[which == place] = vector
+        places = np.full(self.count, -1)
+        places[self.indices] = np.arange(len(self.indices))
+        found = places[which]
+        out[found >= 0] = self.vectors[found[found >= 0]]
         return out
 
     def project(self, matrix: NDArray[Any]) -> NDArray[Any]:

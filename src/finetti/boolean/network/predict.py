@@ -20,17 +20,44 @@ def predict(head: HeadWeights, lookup: Lookup, bits: Any, dtype: Any = np.float6
             SciPy sparse matrix or array of that shape, whose cost is its number of ones.
         dtype: np.float64, or np.float32 for the precision of a float32 network.
     """
-    single = np.dtype(dtype) == np.float32
+    single = is_single(dtype, "predict")
     tables = head.tables32 if single else head.tables
     network = lookup.single if single else lookup
-    length = head.context_length
+    rows = as_rows(bits, head.context_length, "predict")
+    if not isinstance(rows, np.ndarray):
+        return network(tables.read_sparse(rows))
+    flat = rows.reshape(-1, head.context_length)
+    return network(tables.read(flat)).reshape(rows.shape[:-1])
+
+
+def is_single(dtype: Any, owner: str) -> bool:
+    """Whether a precision is float32; it must be that or float64.
+
+    >>> is_single(int, "predict")
+    Traceback (most recent call last):
+    finetti.core.errors.InputError: The `dtype` argument of predict must be float32 or float64. ...
+    """
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = repr(dtype)
+    if name not in ("float32", "float64"):
+        raise bad_argument("dtype", owner, "float32 or float64", name)
+    return name == "float32"
+
+
+def as_rows(bits: Any, length: int, owner: str) -> Any:
+    """Bits of shape (m, T) or (T,) as an array, or in CSR form where they are sparse, checked."""
     if hasattr(bits, "tocsr"):
         if len(bits.shape) != 2 or bits.shape[1] != length:
-            raise bad_argument("bits", "predict", f"of shape (m, {length})", f"shape {bits.shape}")
+            raise bad_argument("bits", owner, f"of shape (m, {length})", f"shape {bits.shape}")
         rows = bits.tocsr()
-        binary_array(rows.data, "predict")
-        return network(tables.read_sparse(rows))
-    array = binary_array(bits, "predict")
+        if not rows.has_canonical_format:  # one entry may be written as a sum of several
+            rows = rows.copy()
+            rows.sum_duplicates()
+        binary_array(rows.data, owner)
+        return rows
+    array = binary_array(bits, owner)
     if array.ndim not in (1, 2) or array.shape[-1] != length:
-        raise bad_argument("bits", "predict", f"of shape (m, {length})", f"shape {array.shape}")
-    return network(tables.read(array.reshape(-1, length))).reshape(array.shape[:-1])
+        raise bad_argument("bits", owner, f"of shape (m, {length})", f"shape {array.shape}")
+    return array

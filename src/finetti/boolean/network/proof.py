@@ -24,10 +24,12 @@ def _sizes(lookup: Lookup) -> tuple[int, int]:
     per_feature = np.count_nonzero(lookup.inner, axis=1)
     tried = (per_feature + 2) * per_feature
     n_units = 1 if lookup.middle is None else lookup.middle.shape[1]
-    if lookup.selected is not None:
+    if lookup.single_bumps is not None:
+        through = sum(each.size for each in lookup.single_bumps)
+        ramps = (len(SIGNS) + 2) * per_feature
         # Passes over the units cost memory traffic, about as much as 40 multiplications each.
-        work = int(tried.sum()) + 4 * lookup.selected.size + 40 * len(lookup.outer)
-        return max(int(tried.max()), n_units), work
+        work = int(ramps.sum()) + 2 * through + 40 * len(lookup.outer)
+        return max(int(ramps.max()), n_units), work
     widest = (per_feature + 2) * np.maximum(per_feature, n_units)
     return int(widest.max()), int(n_units * tried.sum())
 
@@ -106,19 +108,18 @@ def _bounds_on_a_line(
     return least, most
 
 
-def _single_bumps(lookup: Lookup, own: NDArray[np.int64]) -> NDArray[Any] | None:
-    """The bumps of one feature to all units, if each unit takes one of them at most, once."""
-    if lookup.selected is None or lookup.middle is None or len(own) % len(SIGNS):
-        return None
-    starts = own[:: len(SIGNS)]
-    if not np.array_equal(own, (starts[:, None] + np.arange(len(SIGNS))).ravel()):
-        return None
-    through = lookup.selected[starts // len(SIGNS)]
-    if (starts % len(SIGNS)).any() or (through < 0).any():
-        return None
-    if (np.count_nonzero(through, axis=0) > 1).any():
-        return None
-    return np.repeat(through, 2, axis=1)
+def _bump_extremes(
+    slope: NDArray[Any], bias: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The least and the largest value of each bump between ``low`` and ``high`` (settings, 1): at
+    the ends, or at one of its own four bends. Shape (settings, bumps)."""
+    fours, biases = slope.reshape(-1, len(SIGNS)), bias.reshape(-1, len(SIGNS))
+    inside = np.clip((-biases / fours)[None], low[..., None], high[..., None])
+    ends = (np.broadcast_to(end[..., None], (*inside.shape[:2], 1)) for end in (low, high))
+    tried = np.concatenate([*ends, inside], axis=2)  # (settings, bumps, 6)
+    ramps = np.maximum(tried[..., None] * fours[:, None] + biases[:, None], 0)
+    values = ramps @ SIGNS
+    return values.min(axis=2), values.max(axis=2)
 
 
 def _bounds_of(
@@ -130,17 +131,17 @@ def _bounds_of(
     for feature in range(lookup.inner.shape[0]):
         own = np.flatnonzero(lookup.inner[feature])
         slope, bias = lookup.inner[feature, own], lookup.inner_bias[own]
-        bends = np.unique(-bias / slope)
         ends = low[:, feature, None], high[:, feature, None]
-        tried = np.concatenate([*ends, np.clip(bends[None], *ends)], axis=1)
-        hidden = np.maximum(tried[..., None] * slope + bias, 0)
-        through = _single_bumps(lookup, own)
-        if through is not None:
+        if lookup.single_bumps is not None:
             # Each unit takes one bump of this feature: extremes of bumps are extremes of units.
-            bumps = hidden.reshape(*tried.shape, -1, len(SIGNS)) @ SIGNS
-            least += bumps.min(axis=1) @ through
-            most += bumps.max(axis=1) @ through
+            through = lookup.single_bumps[feature]
+            lowest, highest = _bump_extremes(slope, bias, *ends)
+            least += lowest @ through
+            most += highest @ through
         else:
+            bends = np.unique(-bias / slope)
+            tried = np.concatenate([*ends, np.clip(bends[None], *ends)], axis=1)
+            hidden = np.maximum(tried[..., None] * slope + bias, 0)
             sums = hidden @ onward[own]  # (settings, tried, units)
             least += sums.min(axis=1)
             most += sums.max(axis=1)

@@ -17,10 +17,12 @@ def run(context: Context) -> Evidence:
     bound = max(1.0, np.abs(points).max()) / tolerance
     return Evidence(
         (
-            at_least("the bump at its point", float(VANISHING_SIGNS @ ramps), 1.0),
+            at_least("the bump at its point (reconstructed)", float(VANISHING_SIGNS @ ramps), 1.0),
             at_most("‖W_1‖_∞ against max(1, B)/δ", float(largest), float(bound)),
         ),
-        note=f"r(z+2) − r(z+1) − r(z−1) + r(z−2) is {float(SIGNS @ ramps):g} there, and its biases "
+        note="The printed bump is reconstructed: the one combination of its four ramps, up to a "
+        "factor, that vanishes outside and at its point. "
+        f"r(z+2) − r(z+1) − r(z−1) + r(z−2) is {float(SIGNS @ ramps):g} there, and its biases "
         f"reach (B + 2δ)/δ = {float(bound) + 2:g}.",
     )
 

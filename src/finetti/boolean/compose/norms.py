@@ -1,0 +1,66 @@
+"""Every norm of every block beside the bound of its lemma."""
+
+import math
+
+import numpy as np
+
+from finetti.boolean.compose.composed import Composed
+from finetti.boolean.compose.recognition import separation, tolerance
+from finetti.boolean.norms import NormBound
+from finetti.core.norms import frobenius
+
+VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
+
+
+def network_norms(composed: Composed, margin: float) -> tuple[NormBound, ...]:
+    """The norms of all blocks, the largest over the heads of each (one above its bound, if any).
+
+    One head serves all gates of its level, each with a column of W_Q and W_K of its own, so the
+    squares of the lemma's bounds add up over the gates. In the lookup a gate's mark q_g counts as
+    one coordinate more.
+    """
+    found = []
+    for number, block in enumerate(composed.blocks, start=1):
+        at, stated = f", block {number}", "" if margin == 1 else f", margin {margin:g} as stated"
+        lemma = "Lemma B.3" if composed.settings.get("embedding") == "trained" else "Lemma B.2"
+        measured = ", measured gap" if (block.gaps < 1).any() else ""
+        squares = np.zeros((4, block.n_heads))
+        for k, read in enumerate(block.reads):
+            logarithm = math.log(
+                8 * composed.layout.n_tokens * margin / separation(len(read.sources))
+            )
+            gap = float(block.gaps[k])
+            squares[:, read.head] += (
+                np.square(block.scales[k]),
+                (logarithm / gap) ** 2 if gap > 0 else 0.0,
+                float(block.keys[k] @ block.keys[k]),
+                float(block.spans[k]),
+            )
+        query, query_bound, key, key_bound = np.sqrt(squares)
+        for name, sizes, bounds, source in (
+            ("W_Q", query, query_bound, f"{lemma}, per gate{measured}{stated}"),
+            ("W_K", key, key_bound, f"{lemma}, per gate{measured}"),
+        ):
+            heads = [
+                NormBound(f"‖{name}‖_F{at}", float(size), float(bound), source)
+                for size, bound in zip(sizes, bounds, strict=True)
+            ]
+            found.append(max(heads, key=lambda norm: (not norm.within, norm.value)))
+        found.append(NormBound(f"‖W_V‖_F{at}", VALUE_NORM, 2.0, lemma))
+        found.append(NormBound(f"‖W_C‖_F{at}", 1.0, 1.0, lemma))
+        delta = min(tolerance(len(read.sources)) for read in block.reads)
+        lookup = block.lookup
+        rows = (
+            ("W_1", (lookup.inner, lookup.inner_bias), max(1.0, 1 + 2 * delta) / delta),
+            ("W_2", (lookup.middle, lookup.middle_bias), block.n_heads + 1.0),
+            ("w", (lookup.outer,), 1.0),
+        )
+        for name, arrays, bound in rows:
+            size = max(float(np.abs(each).max()) for each in arrays)
+            found.append(NormBound(f"‖{name}‖_∞{at}", size, bound, "Lemma B.8"))
+    if composed.settings.get("embedding") == "trained":
+        indices = sorted(composed.function.indices)
+        lengths = frobenius(composed.layout.positions.rows(indices)[:, None, :])
+        total = float(np.sum(lengths))
+        found.append(NormBound("‖Pᵀ‖_{2,1}", total, float(len(indices)), "Lemma B.3"))
+    return tuple(found)

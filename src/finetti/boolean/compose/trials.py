@@ -1,0 +1,55 @@
+"""Which settings of the relevant bits are run, when not all 2^T inputs can be."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.boolean.compose.composed import Composed
+from finetti.boolean.functions.base import all_bits
+from finetti.boolean.trials import ALL_SETTINGS
+
+MOST_BYTES = 2**26  # of all settings
+MOST_SETTINGS = 2**12  # that are chosen, where not all are run
+DENSITIES = (0.03, 0.2, 0.5, 0.8, 0.97)  # so that gates of each kind change their value
+
+
+def network_settings(
+    composed: Composed, indices: list[int], limit: int, rng: np.random.Generator
+) -> tuple[NDArray[np.uint8], str]:
+    """All settings of ``indices``; or, where these are too many, every number of ones in the groups
+    of every gate, among others that are all 0, all 1 and random, and random settings."""
+    count = len(indices)
+    if count <= ALL_SETTINGS and 2**count <= limit:
+        return all_bits(count), f"all 2^{count} settings of the relevant bits"
+    limit = max(64, min(limit, MOST_SETTINGS, MOST_BYTES // max(count, 1)))
+    rates = rng.choice(DENSITIES, size=(max(2, limit // 4), 1))
+    some = (rng.random((len(rates), count)) < rates).astype(np.uint8)
+    some[0], some[1] = 0, 1
+    place = {index: column for column, index in enumerate(indices)}
+    targets = [
+        ([[place[s.index] for s in group if not s.is_gate] for group in gate.groups], cell)
+        for gate in composed.gates
+        for cell in np.argwhere(np.ones(gate.grid.shape, dtype=bool))
+        if any(not source.is_gate for source in gate.sources)
+    ]
+    n_aimed = limit - len(some)
+    whole = len(targets) <= n_aimed
+    if not whole:
+        targets = [targets[k] for k in rng.choice(len(targets), n_aimed, replace=False)]
+    rounds = min(4, n_aimed // max(1, len(targets)))
+    aimed = np.zeros((rounds * len(targets), count), dtype=np.uint8)
+    row = 0
+    for turn in range(rounds):
+        for columns, cell in targets:
+            # Others are all 1, all 0, or random.
+            aimed[row] = some[1 - turn] if turn < 2 else some[rng.integers(len(some))]
+            for own, ones in zip(columns, cell, strict=True):
+                aimed[row, own] = 0
+                aimed[row, rng.permutation(own)[:ones]] = 1
+            row += 1
+    settings = np.concatenate([some, aimed])
+    which = "every" if whole else "some"
+    text = (
+        f"{len(settings)} of 2^{count} settings of the relevant bits, {which} number of ones in "
+        "every gate"
+    )
+    return settings, text

@@ -1,0 +1,185 @@
+"""Networks of gates: interpreter ≡ NumPy forward ≡ Equinox forward ≡ loaded file."""
+
+import json
+from dataclasses import replace
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from finetti.boolean import compose, load, parse
+from finetti.boolean.compose.checking import check_network
+from finetti.boolean.functions.base import all_bits
+from finetti.boolean.network.positions import DensePositions
+from finetti.core.errors import InputError
+
+T = 7
+BITS = all_bits(T)
+EMBEDDINGS = ("deterministic", "trained")
+
+
+def expressions():
+    def wider(inner):
+        several = st.lists(inner, min_size=2, max_size=4)
+        return st.one_of(
+            st.tuples(st.sampled_from("&|^"), several).map(lambda p: f"({f' {p[0]} '.join(p[1])})"),
+            inner.map(lambda e: f"~{e}"),
+            several.map(lambda e: f"maj({', '.join(e)})"),
+            st.tuples(st.integers(0, 4), several).map(
+                lambda p: f"atleast({p[0]}; {', '.join(p[1])})"
+            ),
+            st.tuples(st.integers(0, 4), several).map(
+                lambda p: f"exactly({p[0]}; {', '.join(p[1])})"
+            ),
+        )
+
+    leaf = st.one_of(st.integers(0, T - 1).map(lambda i: f"x{i}"), st.sampled_from(["0", "1"]))
+    return st.recursive(leaf, wider, max_leaves=12)
+
+
+def composed_or_constant(text, *options):
+    try:
+        return compose(text, T, *options)
+    except InputError:
+        return None  # the tests below ask that the rule is constant then
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(["orthonormal", "random"]))
+def test_network_and_file_are_the_rule(tmp_path, text, embedding, basis):
+    network = composed_or_constant(text, embedding, basis)
+    wanted = parse(text)(BITS)
+    if network is None:
+        assert not np.ptp(wanted)
+        return
+    np.testing.assert_allclose(network.predict(BITS), wanted, atol=1e-12)
+    np.testing.assert_allclose(network.predict(BITS, np.float32), wanted, atol=1e-4)
+    loaded = load(network.save(tmp_path / "network.safetensors"))
+    np.testing.assert_allclose(loaded.predict(BITS), wanted, atol=1e-12)
+    assert str(loaded.function) == str(parse(text))
+    assert loaded.certificate.holds
+    assert loaded.check.error64 <= loaded.check.error_bound < 1e-9  # rounding is in the bound
+    assert loaded.certificate.margin >= 1
+
+
+@settings(max_examples=4)
+@given(expressions(), st.sampled_from(EMBEDDINGS))
+def test_the_module_is_the_rule(text, embedding):
+    network = composed_or_constant(text, embedding)
+    if network is not None:
+        found = eqx.filter_jit(network.module())(jnp.asarray(BITS))
+        np.testing.assert_allclose(found, parse(text)(BITS), atol=1e-12)
+
+
+def test_the_module_is_what_runs_whatever_the_numbers_are():
+    """Every number disturbed, so that blocks write into bits and gates that are not theirs."""
+    network = compose("((x0 | x1) & ~x2) ^ maj(x3, x4 & x5, ~x6)", T)
+    rng = np.random.default_rng(0)
+
+    def noisy(array, size=0.3):
+        return array + size * rng.normal(size=array.shape)
+
+    layout = replace(
+        network.layout, positions=DensePositions(noisy(network.layout.positions.dense()))
+    )
+    blocks = []
+    for block in network.blocks:
+        arrays = {name: noisy(array) for name, array in vars(block.lookup).items()}
+        lookup = replace(block.lookup, **arrays)
+        blocks.append(
+            replace(block, keys=noisy(block.keys), scales=noisy(block.scales), lookup=lookup)
+        )
+    wrong = replace(network, layout=layout, blocks=tuple(blocks))
+    found = wrong.predict(BITS)
+    assert np.abs(found - network.function(BITS)).max() > 0.1
+    module = eqx.filter_jit(wrong.module())
+    np.testing.assert_allclose(found, module(jnp.asarray(BITS)), atol=1e-9)
+    check = wrong.verify()
+    assert not check.proven
+    assert check.error64 == pytest.approx(np.abs(found - network.function(BITS)).max())
+
+
+def changed(network, number, name, place, value):
+    block = network.blocks[number]
+    owner = block if name in ("keys", "scales") else block.lookup
+    array = getattr(owner, name).copy()
+    array[place] = value
+    new = replace(owner, **{name: array})
+    blocks = list(network.blocks)
+    blocks[number] = new if owner is block else replace(block, lookup=new)
+    return replace(network, blocks=tuple(blocks))
+
+
+@pytest.mark.parametrize("length", [10, 60])
+@pytest.mark.parametrize(
+    ("number", "name", "place", "value"),
+    [
+        (0, "outer", (0, 1), 0.5),
+        (1, "outer", (0, 1), 0.5),
+        (1, "middle_bias", 0, -0.5),
+        (0, "inner", (0, 0), 0.0),
+        (0, "scales", 0, 0.0),
+        (1, "scales", 0, -3.0),
+        (0, "keys", (0, 7), 2.0),  # g0 reads x7
+        (0, "middle", (0, 0), np.nan),
+        (0, "keys", (0, 7), 1e300),
+        (1, "keys", (0, 7), -np.inf),
+        (0, "inner", (0, 0), -1e300),
+    ],
+)
+def test_a_wrong_number_is_caught(number, name, place, value, length):
+    network = compose("(x1 | x2) & x3", length)
+    assert check_network(network).proven
+    wrong = changed(network, number, name, place, value)
+    found = check_network(wrong)
+    assert not found.proven
+    assert found.counterexample is not None
+    bits = found.counterexample.bits
+    assert found.counterexample.value == network.function(bits)
+    np.testing.assert_allclose(wrong.predict(bits), found.counterexample.output, atol=1e-9)
+    assert not abs(wrong.predict(bits) - network.function(bits)) < 1e-3
+    if abs(value) < 1e9:
+        certificate = wrong.certificate
+        assert not certificate.holds
+        json.dumps(certificate.to_dict(), allow_nan=False)
+
+
+def test_a_block_that_writes_into_other_tokens_is_not_proven():
+    network = compose("(x1 | x2) & x3", 10)
+    wrong = changed(network, 0, "middle_bias", 0, 0.9)  # now any token passes for the gate
+    found = check_network(wrong)
+    assert not found.error_bound < 0.1
+    assert not found.proven
+    module = eqx.filter_jit(wrong.module())
+    bits = all_bits(10)
+    np.testing.assert_allclose(wrong.predict(bits), module(jnp.asarray(bits)), atol=1e-9)
+
+
+def test_damaged_files(tmp_path):
+    path = compose("(x1 | x2) & x3", 40).save(tmp_path / "network.safetensors")
+    tensors = load_file(path)
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    scales = np.zeros(1)  # a gate that reads everything alike
+    save_file({**tensors, "blocks.1.scales": scales}, path, metadata)
+    broken = load(path)
+    wrong = broken.verify().counterexample
+    assert abs(broken.predict(wrong.bits) - wrong.value) > 0.1
+    positions = tensors["embedding.positions"].copy()
+    positions[9, 1] = 5000.0  # the position of x9 says that every bit is 1
+    save_file({**tensors, "embedding.positions": positions}, path, metadata)
+    assert load(path).verify().counterexample is not None
+    save_file({**tensors, "blocks.1.scales": np.zeros(3)}, path, metadata)
+    with pytest.raises(InputError, match=r"blocks\.1\.scales has shape"):
+        load(path)
+    save_file(tensors, path, {**metadata, "embedding": "bag"})
+    with pytest.raises(InputError, match="a bag of vectors has none"):
+        load(path)
+    save_file(tensors, path, {**metadata, "function": '{"rule": "x1 & ~x1"}'})
+    with pytest.raises(InputError, match="constant"):
+        load(path)
