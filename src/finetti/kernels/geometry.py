@@ -79,8 +79,10 @@ def squared_distances(
 
     Cancellation costs about ε‖x‖², hence the tokens are centered first and the result is clamped.
     """
-    # The distance does not depend on the center, so neither does its gradient.
-    center = jax.lax.stop_gradient(jnp.mean(xs, axis=0, keepdims=True))
+    # The distance does not depend on the center, so neither does its gradient. That of the ys serves
+    # all rows that are asked for: a compiler sees the same expressions and evaluates them once.
+    others = xs if ys is None else ys
+    center = jax.lax.stop_gradient(jnp.mean(others, axis=0, keepdims=True))
     a = xs - center
     norms_a = jnp.sum(a * a, axis=1, keepdims=True)
     if ys is None:
