@@ -143,15 +143,20 @@ def _joined(first: Corner, below: Float[Array, "m n"], second: Corner) -> Corner
 
 def divide(rows: Float[Array, "m n"], tree: Tree) -> Float[Array, "m n"]:
     """X with XGᵀ = rows."""
+    return jnp.concatenate(_quotients(rows, tree), axis=1)
+
+
+def _quotients(rows: Float[Array, "m n"], tree: Tree) -> list[Array]:
+    """The columns of X, corner by corner: put together only where a product needs them."""
     if isinstance(tree, Corner):
         quotient = rows @ tree.inverse.T
-        if tree.lower is None:
-            return quotient
-        return quotient + (rows - quotient @ tree.lower.T) @ tree.inverse.T
+        if tree.lower is not None:
+            quotient = quotient + (rows - quotient @ tree.lower.T) @ tree.inverse.T
+        return [quotient]
     middle = tree.below.shape[1]
-    left = divide(rows[:, :middle], tree.first)
-    right = divide(rows[:, middle:] - left @ tree.below.T, tree.second)
-    return jnp.concatenate([left, right], axis=1)
+    left = _quotients(rows[:, :middle], tree.first)
+    joined = jnp.concatenate(left, axis=1)
+    return [joined, *_quotients(rows[:, middle:] - joined @ tree.below.T, tree.second)]
 
 
 def solve_lower(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
