@@ -79,8 +79,8 @@ def squared_distances(
 
     Cancellation costs about ε‖x‖², hence the tokens are centered first and the result is clamped.
     """
-    # The distance does not depend on the center, so neither does its gradient. That of the ys serves
-    # all rows that are asked for: a compiler sees the same expressions and evaluates them once.
+    # The distance does not depend on the center, so neither does its gradient. That of the ys
+    # serves all rows that are asked for: compilers see the same expressions and share them.
     others = xs if ys is None else ys
     center = jax.lax.stop_gradient(jnp.mean(others, axis=0, keepdims=True))
     a = xs - center
