@@ -7,7 +7,7 @@ import pytest
 
 from finetti.attention import ConditionalMean
 from finetti.attention.cme import blockwise, conditional_mean, mixed
-from finetti.kernels import RBF, Matern
+from finetti.kernels import RBF, Linear, Matern
 
 LENGTH = 300
 
@@ -122,3 +122,68 @@ def test_second_derivatives(tokens):
         return jax.grad(jax.grad(stretched))(jnp.float32(1.0))
 
     np.testing.assert_allclose(curvature("mixed"), curvature("cholesky"), rtol=1e-3)
+
+
+def test_gradients_under_a_mask_in_a_float32_program(tokens, mask):
+    log_ridge = jnp.log(jnp.float32(1e-6))
+    exact = jax.grad(loss("cholesky"), argnums=2)(log_ridge, *tokens, mask)
+    with jax.enable_x64(False):
+        found = jax.grad(loss("mixed"), argnums=2)(log_ridge, *tokens, mask)
+    np.testing.assert_allclose(found, exact, atol=5e-6 * np.abs(exact).max())
+    assert not np.asarray(found)[~mask].any()
+
+
+def test_keys_in_clusters_far_apart_are_float64(tokens):
+    # Distances within a cluster are what is left of squares of 100 each: float32 has no digits.
+    rng = np.random.default_rng(2)
+    centers = 300.0 * rng.normal(size=(20, 2))
+    keys = (centers[np.arange(LENGTH) % 20] + tokens[1]).astype(np.float32)
+    for ridge in (10.0, 0.1):
+        answer, exact = (
+            ConditionalMean(RBF(), ridge=ridge, route=route)(keys[:7], keys, tokens[2])
+            for route in ("mixed", "cholesky")
+        )
+        np.testing.assert_allclose(answer, exact, atol=1e-4)
+
+
+def test_small_values_are_judged_like_large_ones(tokens):
+    query, keys, values = tokens
+    for ridge in (3e-3, 1e-3):
+        module = ConditionalMean(RBF(), ridge=ridge, route="mixed")
+        small = module(query, keys, values * np.float32(1e-27))
+        np.testing.assert_allclose(small * np.float32(1e27), module(query, keys, values), atol=1e-5)
+
+
+def test_one_long_key_does_not_raise_the_ridge_of_the_others(tokens, float64_by):
+    query, keys, values = tokens
+    keys = np.concatenate([keys[:-1], np.full((1, 2), 3e5, np.float32)])
+    answer, exact = (
+        ConditionalMean(RBF() + Linear(), ridge=0.1, route=route)(query, keys, values)
+        for route in ("mixed", "cholesky")
+    )
+    np.testing.assert_allclose(answer, exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("route", ["mixed", "cholesky"])
+def test_inside_jit_nan_stays_visible(tokens, mask, route):
+    module = ConditionalMean(RBF(), ridge=0.1, route=route)
+    read = jax.jit(lambda *arguments: module(*arguments))
+    for place in range(3):
+        spoiled = [array.copy() for array in tokens]
+        spoiled[place][1, 0] = np.nan
+        expected = np.arange(7) == 1 if place == 0 else np.full(7, True)
+        np.testing.assert_array_equal(np.isnan(read(*spoiled)).any(axis=1), expected)
+        if place:  # the mask hides row 1
+            assert np.isfinite(read(*spoiled, mask)).all()
+
+
+def test_inside_jit_one_nan_query_does_not_reach_the_others(tokens):
+    query = tokens[0].copy()
+    query[2] = np.nan
+    module = ConditionalMean(RBF(), ridge=0.1)
+    found = jax.jit(lambda *arguments: module.posterior(*arguments))(query, *tokens[1:])
+    exact = module.posterior(*tokens)
+    kept = np.arange(7) != 2
+    for one, other in zip(found, exact, strict=True):
+        assert np.isnan(one[2]).all()
+        np.testing.assert_allclose(one[kept], other[kept], atol=1e-5)

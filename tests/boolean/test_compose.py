@@ -306,3 +306,22 @@ def test_wide_parities_are_proven_bump_by_bump():
     found = replace(network, blocks=(wrong,)).verify()
     assert not found.proven
     assert found.counterexample is not None
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "(x1 | x2) & (1 | (x3 & x4))",  # the last gate that is written is not the value
+        "(x0 & x5) & (atleast(0; x1, x2) | (x3 ^ x4))",
+        "((x1 & x2) & 0) | (x3 ^ x4) | (x5 & x6)",
+        "(x1 & x2) ^ (x1 & x2) ^ (x3 | x4) ^ (x5 & ~x6)",
+    ],
+)
+def test_gates_that_nothing_reads_are_left_out(rule, tmp_path):
+    network = compose(rule, 8)
+    assert network.certificate.check.proven
+    read = {s.index for gate in network.gates for s in gate.sources if s.is_gate}
+    assert read == set(range(len(network.gates) - 1))
+    bits = all_bits(8)
+    loaded = load(network.save(tmp_path / "network.safetensors"))
+    np.testing.assert_allclose(loaded.predict(bits), parse(rule)(bits), atol=1e-9)

@@ -189,3 +189,39 @@ def test_lookups_too_large_to_follow_are_left_unproven():
     lookup = Lookup(inner, np.linspace(-1, 1, n), None, None, np.zeros(n))
     assert not proof_fits(lookup)
     assert output_bounds(lookup, np.zeros((1, 2)), np.ones((1, 2))) is None
+
+
+@pytest.mark.parametrize("by_settings", [False, True])
+def test_huge_weights_behind_units_that_are_off_but_for_rounding_are_not_proven(
+    by_settings, monkeypatch
+):
+    if by_settings:
+        monkeypatch.setattr(verification, "ALL_INPUTS", 0)
+    compiled = compile(TruthTable((2, 5), [-157.31, 40.77, -9.08, 120.24]), 9)
+    outer = compiled.lookup.outer.copy()
+    outer[5] = -1e18  # cuts what is above a bump's height: 0 in exact arithmetic, about 1e-16 here
+    damaged = replace(compiled, lookup=replace(compiled.lookup, outer=outer)).verify()
+    assert not damaged.proven
+    if damaged.exact:
+        assert damaged.rounding > 1
+        assert "rounding" in damaged.why_not
+    assert compiled.verify().proven
+    assert compiled.verify().rounding < 1e-9
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_that_are_none_are_shown_where_they_are_read(
+    number, monkeypatch, textbook_features
+):
+    compiled = compile(parse("~x2"), 9)
+    tokens = compiled.head.tokens.copy()
+    tokens[1, 5] = number  # of a bit that is 1: the string of zeros does not meet it
+    head = replace(compiled.head, tokens=tokens)
+    for all_inputs in (20, 0):
+        monkeypatch.setattr(verification, "ALL_INPUTS", all_inputs)
+        wrong = replace(compiled, head=head).verify().counterexample
+        assert wrong is not None
+        with np.errstate(invalid="ignore"):
+            features = textbook_features(head, wrong.bits[None].astype(int))
+        assert np.isnan(features).any()
+        assert np.isnan(wrong.output)

@@ -145,6 +145,7 @@ def test_rules_of_many_bits_are_checked_gate_by_gate(tmp_path):
         (("x1", "--context-length", 10, "--out", "no/such/dir.safetensors"), "cannot be written"),
         (("x1", "--context-length", 10, "--out", "."), "it is a folder"),
         (("x1", "--context-length", 10, "--explain", "no/such.svg"), "cannot be written"),
+        (("x1", "--context-length", 10, "--explain", "picture.gif"), "End its name with .svg"),
         (("x1", "--context-length", 10, "--margin", 0.5), "margin 0.5"),
         (("--check", "."), "cannot be read"),
         ((f"x{'1' * 5000}", "--context-length", 10), "5000 digits"),
@@ -157,6 +158,7 @@ def test_wrong_use(arguments, words):
     assert done.exit_code == 2
     assert words in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
+    assert not done.stdout  # nothing was computed, or it would be shown
 
 
 def test_a_syntax_error_shows_its_place():

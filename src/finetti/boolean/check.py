@@ -52,6 +52,8 @@ class Check:
             was not computed, for the ``reason``.
         tolerance: what counts as exact, 1e-9 or what rounding makes.
         reason: why there is no proof, in half a sentence; empty if there is one.
+        rounding: how far sums in another order may move a value, where that is more than exact: a
+            huge weight behind a unit that is 0 but for rounding.
     """
 
     method: str
@@ -63,6 +65,7 @@ class Check:
     error_bound: float | None = None
     tolerance: float = EXACT
     reason: str = ""
+    rounding: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -71,9 +74,10 @@ class Check:
 
     @property
     def proven(self) -> bool:
-        """Whether the network is exact on all 2^T inputs: all were run, or the bound says so."""
+        """Whether the network is exact on all 2^T inputs: all were run, or the bound says so; and
+        whether it stays so when its sums are taken in another order."""
         bounded = self.error_bound is not None and self.error_bound <= self.tolerance
-        return self.exact and (self.complete or bounded)
+        return self.exact and (self.complete or bounded) and self.rounding <= LOOSE
 
     @property
     def usable32(self) -> bool:
@@ -83,6 +87,8 @@ class Check:
     @property
     def why_not(self) -> str:
         """Why the network is not proven, in half a sentence."""
+        if not self.rounding <= LOOSE:
+            return f"rounding alone may move its value by {self.rounding:.3g}"
         if self.reason or self.error_bound is None:
             return self.reason or "no bound was computed"
         return f"the error is bounded by {self.error_bound:.3g} only"
@@ -102,6 +108,7 @@ class Check:
             "float32_usable": self.usable32,
             "error_bound": None if self.error_bound is None else finite_or_none(self.error_bound),
             "tolerance": self.tolerance,
+            "rounding": finite_or_none(self.rounding),
             "counterexample": None
             if wrong is None
             else {

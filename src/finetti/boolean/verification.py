@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ BUDGET = 2 * 10**10  # the same for settings with outside bits, and for the proo
 WORSE = 1.01  # a new counterexample must be this much worse: the first ones are the simplest
 ALIKE = 1e-10  # differences between bits that count as rounding
 KEPT = 12  # bits of a context whose features are kept between checks
+ROUNDING_WORK = 2**31  # multiplications that the rounding of one batch may cost
 WIDE_SCORES = 2**27  # scores that are taken row by row, where tables cannot be used
 
 
@@ -82,6 +83,21 @@ class _Judge:
     worst: float = 0.0
     found_error: float = 0.0
     found: Counterexample | None = None
+    rounding: float = 0.0
+
+    @cached_property
+    def most_rounding(self) -> float:
+        """No value moves by more when its sums are taken in another order."""
+        return self.lookup.most_resolution(self.tables.largest)
+
+    def _look_at_rounding(self, features: NDArray[Any], scales: NDArray[Any]) -> None:
+        """Measure it where the crude bound is not enough: on all rows, or some of too many."""
+        if self.most_rounding <= EXACT * scales.min(initial=np.inf):
+            return
+        size = len(self.lookup.inner_bias) * len(self.lookup.outer)
+        step = 1 + len(features) * size // ROUNDING_WORK
+        found = self.lookup.resolution(features[::step]) / scales[::step]
+        self.rounding = max(self.rounding, float(np.nan_to_num(found, nan=np.inf).max(initial=0)))
 
     def look(
         self,
@@ -97,6 +113,8 @@ class _Judge:
         errors = np.where(np.isnan(errors), np.inf, errors)
         peak = int(errors.argmax())
         self.worst = max(self.worst, float(errors[peak]))
+        if self.searching and self.found is None:
+            self._look_at_rounding(features, scales)
         if not self.searching or errors[peak] <= max(EXACT, WORSE * self.found_error):
             return
         if errors[peak] <= EXACT + LOOSE:  # perhaps no more than rounding
@@ -143,7 +161,8 @@ def _verify_all(weights: HeadWeights, lookup: Lookup, function: BooleanFunction)
             here = slice(first, first + len(features))
             judge.look(features, values[here], scales[here], lambda row, at=first: bits[at + row])
     method = f"all 2^{length} = {2**length} inputs"
-    return Check(method, 2**length, True, double.worst, single.worst, double.found)
+    worst = double.worst, single.worst
+    return Check(method, 2**length, True, *worst, double.found, rounding=double.rounding)
 
 
 def _verify_settings(
@@ -187,7 +206,8 @@ def _verify_settings(
         method = f"{described} × (all-0, all-1 and {n_random} random outside bits)"
     bound, tolerance, reason = _error_bound(weights.tables, lookup, function, tried)
     worst = double.worst, single.worst
-    return Check(method, n_inputs, False, *worst, double.found, bound, tolerance, reason)
+    outcome = double.found, bound, tolerance, reason, double.rounding
+    return Check(method, n_inputs, False, *worst, *outcome)
 
 
 Batch = tuple[NDArray[Any], Callable[[int], NDArray[Any]]]

@@ -88,6 +88,7 @@ def compile_rule(
             "--context-length 100 (or --check FILE)."
         )
     _refuse_folders(out, picture)
+    _refuse_picture(picture)
     from finetti.boolean import compile, compose
 
     build: Any = compose if gates else compile
@@ -121,6 +122,15 @@ def _refuse_folders(*paths: Path | None) -> None:
             raise InputError(f"The file {str(path)!r} cannot be written: {why}.")
 
 
+def _refuse_picture(path: Path | None) -> None:
+    """Refuse a picture of a kind that cannot be drawn before anything is computed."""
+    from finetti.show.charts import SUFFIXES
+
+    if path is not None and path.suffix.lower() not in SUFFIXES:
+        ends = ", ".join(SUFFIXES)
+        raise InputError(f"The picture {str(path)!r} cannot be drawn. End its name with {ends}.")
+
+
 def _parse(rule: str) -> Any:
     """The rule; a syntax error shows its place before the sentence that names it."""
     from finetti.boolean import RuleSyntaxError, parse
@@ -145,6 +155,8 @@ def _check(path: Path, rule: str | None, as_json: bool) -> None:
         said = f"does not compute {text}: {wrong}."
     elif found.proven:
         said = f"computes {text}: exact on {found.method}; proven on all inputs."
+        if found.rounding > found.tolerance:
+            said += f" Sums in another order may move its value by {found.rounding:.2g}."
     else:
         said = (
             f"is NOT PROVEN to compute {text}: no counterexample was found on {found.method}, "

@@ -250,11 +250,19 @@ def _compiled(route: str, wants: Wants, prefix: int | None) -> Callable[..., Any
     def run(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any) -> Any:
         def read(query: Array, keys: Array, values: Array, mask: Array | None) -> routes.Answer:
             ridge = routes.Ridge(module.ridge, module.per_token)
+            # Causal answers show by themselves what their prefix holds.
+            marked = prefix is None
+            finite = jnp.all(jnp.isfinite(query), axis=1, keepdims=True)
+            # A query that is NaN must not reach the others (distances are taken from a center).
+            context = jnp.where(finite, query, 0.0) if marked else query, keys, values, mask
             if route in IN_DATA_PRECISION:
-                reader = IN_DATA_PRECISION[route]
-                return reader(module.kernel, ridge, query, keys, values, mask)
-            reader = routes.read_primal if route == "primal" else routes.read_cholesky
-            return reader(module.kernel, ridge, wants, prefix, query, keys, values, mask)
+                answer = IN_DATA_PRECISION[route](module.kernel, ridge, *context)
+            else:
+                reader = routes.read_primal if route == "primal" else routes.read_cholesky
+                answer = reader(module.kernel, ridge, wants, prefix, *context)
+            if not marked:
+                return answer
+            return routes.not_a_number_where_read(answer, module, finite, keys, values, mask)
 
         # A float32 factorization of hundreds of keys keeps all cores busy by itself.
         together = 1 if route == "mixed" else TOGETHER

@@ -31,13 +31,14 @@ def iterative_mean(
     values: Float[Array, "L d_v"],
     query: Float[Array, "Q d_k"],
     mask: Bool[Array, "L"] | None,
-    ridge: Float[Array, ""],
+    ridge: Float[Array, ""] | Float[Array, "L"],
     tolerance: float | None = None,
     precondition: Operator | None = None,
 ) -> tuple[Float[Array, "Q d_v"], Iterations]:
     """Vᵀ(K + λI)⁻¹K(K, q) and how the iteration went. Masked values must be zero.
 
-    ``precondition`` applies about (K + λI)⁻¹; without one, a Nyström approximation is made.
+    ``precondition`` applies about (K + λI)⁻¹; without one, a Nyström approximation is made, and
+    λ is one number for all keys.
     """
     dtype = keys.dtype
     weights = jnp.ones(keys.shape[:1], dtype) if mask is None else mask.astype(dtype)
@@ -48,10 +49,12 @@ def iterative_mean(
             *jax.lax.stop_gradient((kernel, keys, weights, ridge)), rank=min(RANK, keys.shape[0])
         )
 
+    noise = jnp.broadcast_to(ridge, keys.shape[:1])[:, None]
+
     def apply(vectors: Float[Array, "L k"]) -> Float[Array, "L k"]:
         # A masked key keeps only its ridge: the kernel's rows and columns are switched off.
         product = gram_product(kernel, keys, keys, weights[:, None] * vectors)
-        return weights[:, None] * product + ridge * vectors
+        return weights[:, None] * product + noise * vectors
 
     def solve(matvec: Callable[[Array], Array], right: Array) -> tuple[Array, Iterations]:
         return conjugate_gradients(matvec, right, precondition, tolerance)

@@ -87,7 +87,7 @@ def make_plan(
         memory = 4.0 * (2.0 * RANK * length + 8.0 * length * d_v)
     elif route == "mixed":
         flops = solves * (length**3 / 3 + 2.0 * length**2 * d_v)
-        memory = 4.0 * (length**2 + 4.0 * BLOCK_ENTRIES)
+        memory = 6.0 * length**2 + 16.0 * min(length * length, BLOCK_ENTRIES)
     else:
         right = queries if is_causal or wants != "mean" else min(queries, d_v)
         flops = solves * (length**3 / 3 + 2.0 * length**2 * right)

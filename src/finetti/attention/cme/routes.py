@@ -1,6 +1,6 @@
 """The routes of CME attention, each for one context; `ConditionalMean` compiles and batches."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -122,6 +122,29 @@ def read_mixed(
     values = _masked(values, mask)
     level = _level(ridge, keys, mask).astype(keys.dtype)
     return Answer(mean=mixed.mixed_mean(kernel, keys, values, query, mask, level))
+
+
+def not_a_number_where_read(
+    answer: Answer,
+    parameters: Any,
+    finite: Bool[Array, "Q 1"],
+    keys: Float[Array, "L d_k"],
+    values: Float[Array, "L d_v"],
+    mask: Bool[Array, "L"] | None,
+) -> Answer:
+    """The answer, NaN for queries that are not ``finite`` or read what is not: inside ``jit``
+    nothing refuses them, and a solve that fails answers with the prior."""
+    rows = jnp.all(jnp.isfinite(keys), axis=1) & jnp.all(jnp.isfinite(values), axis=1)
+    context = jnp.all(rows if mask is None else rows | ~mask)
+    for leaf in jax.tree.leaves(parameters):
+        context &= ~jnp.any(jnp.isnan(leaf))
+    clean = finite[:, 0] & context
+
+    def marked(leaf: Array) -> Array:
+        columns = clean.reshape(-1, *(1,) * (leaf.ndim - 1))
+        return jnp.where(columns, leaf, jnp.nan) if leaf.ndim else leaf
+
+    return jax.tree.map(marked, answer)
 
 
 def log_likelihood(

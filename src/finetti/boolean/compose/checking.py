@@ -91,7 +91,8 @@ def check_network(
         measured = read_errors(composed) if measured is None else measured
         bound, rounding, reason = network_bound(composed, measured)
     worst, tolerance = (double.worst, single.worst), EXACT + min(rounding, LOOSE)
-    return Check(method, n_inputs, complete, *worst, double.found, bound, tolerance, reason)
+    outcome = double.found, bound, tolerance, reason, rounding
+    return Check(method, n_inputs, complete, *worst, *outcome)
 
 
 def _run_settings(

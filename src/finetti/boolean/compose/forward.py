@@ -116,7 +116,7 @@ def recognize(block: Block, features: NDArray[Any]) -> NDArray[Any]:
     marks = np.concatenate([inner[heads:], np.zeros_like(inner[:1])]) + inner_bias
     out = np.empty((*features.shape[:2], 2), dtype=dtype)
     step = max(1, ENTRIES // (features.shape[1] * max(inner.shape[1], middle.shape[1])))
-    if not np.isfinite(inner).all():
+    if not np.isfinite(inner[heads:]).all():
         return np.full_like(out, np.nan)  # ∞ · 0, as a product with all marks would have it
     for start in range(0, len(features), step):
         hidden = features[start : start + step] @ inner[:heads]

@@ -1,7 +1,8 @@
 """Takes the tree of a rule apart into gates, level by level."""
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -217,5 +218,31 @@ def split(rule: Rule) -> tuple[SparseGate, ...]:
     source, negated = root
     if negated or not source.is_gate:  # one more gate writes what is asked for
         grid = np.array([negated, not negated])
-        splitter.add(((source,),), grid, f"{'~' * negated}{source}")
-    return tuple(splitter.gates)
+        source = splitter.add(((source,),), grid, f"{'~' * negated}{source}")
+    return _needed(splitter.gates, source.index)
+
+
+def _needed(gates: list[SparseGate], root: int) -> tuple[SparseGate, ...]:
+    """The gates that ``root`` reads, itself last: others fell to a constant above them."""
+    kept = {root}
+    for which in range(root, -1, -1):  # sources come before the gates that read them
+        if which in kept:
+            kept |= {source.index for source in gates[which].sources if source.is_gate}
+    if len(kept) == len(gates):
+        return tuple(gates)
+    numbers = {old: new for new, old in enumerate(sorted(kept))}
+
+    def source(old: Source) -> Source:
+        return Source(True, numbers[old.index]) if old.is_gate else old
+
+    def name(old: re.Match[str]) -> str:
+        return f"g{numbers[int(old[1])]}" if int(old[1]) in numbers else "_"  # it cancels itself
+
+    return tuple(
+        replace(
+            gate,
+            groups=tuple(tuple(source(each) for each in group) for group in gate.groups),
+            text=re.sub(r"\bg(\d+)\b", name, gate.text),
+        )
+        for gate in (gates[old] for old in numbers)
+    )

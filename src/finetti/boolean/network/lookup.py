@@ -87,6 +87,18 @@ class Lookup:
                 out[start : start + step] = (error + 4 * eps * hidden) @ np.abs(self.outer)
         return out
 
+    def most_resolution(self, largest: float) -> float:
+        """More than `resolution` at any features up to ``largest``: as if every unit were on."""
+        eps = float(np.finfo(np.float64).eps)
+        with np.errstate(invalid="ignore", over="ignore"):
+            hidden = largest * np.abs(self.inner).sum(axis=0) + np.abs(self.inner_bias)
+            error = 2 * eps * hidden
+            if self.middle is not None and self.middle_bias is not None:
+                size = np.abs(self.middle)
+                hidden = hidden @ size + np.abs(self.middle_bias)
+                error = error @ size + 4 * eps * hidden
+            return float((error + 4 * eps * hidden) @ np.abs(self.outer))
+
     @cached_property
     def selected(self) -> NDArray[Any] | None:
         """Which bumps belong to which point, if W2 has the form of Lemma B.8; else None.

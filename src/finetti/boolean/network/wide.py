@@ -51,11 +51,11 @@ class WideTables:
             rows = bits[start : start + step].astype(bool)
             for head in range(heads):
                 weights = self.attention(rows, head)
-                own, others = weights[:, :1], weights[:, 1:]
-                with np.errstate(invalid="ignore", over="ignore"):
-                    out[start : start + step, head] = (
-                        own * cls[None, head]
-                        + np.where(rows, others, 0) @ one[:, head]
-                        + np.where(rows, 0, others) @ zero[:, head]
-                    )
+                own, others = weights[:, 0], weights[:, 1:]
+                for each in range(cls.shape[-1]):
+                    # Only what is chosen is multiplied: a NaN of the other bit is not there.
+                    chosen = np.where(rows, one[:, head, each], zero[:, head, each])
+                    with np.errstate(invalid="ignore", over="ignore"):
+                        read = own * cls[head, each] + (others * chosen).sum(axis=1)
+                    out[start : start + step, head, each] = read
         return out
