@@ -165,6 +165,8 @@ def test_only(finetti_command):
     result = finetti_command("reproduce", "--only", "s-*", "--seed", "3", "--scale", "PAPER")
     assert "E-eq-1" not in result.stdout
     assert "1 of 1 verdicts as expected (scale paper, seed 3" in result.stdout
+    both = finetti_command("reproduce", "--only", "s-*", "--only", "E-eq-1")
+    assert "2 of 2 verdicts" in both.stdout
     wrong = finetti_command("reproduce", "--only", "E-eq-2")
     assert is_one_sentence_of_advice(wrong)
     assert "E-eq-1" in wrong.stderr

@@ -148,6 +148,7 @@ def test_rules_of_many_bits_are_checked_gate_by_gate(tmp_path):
         (("x1", "--context-length", 10, "--explain", "picture.gif"), "End its name with .svg"),
         (("x1", "--context-length", 10, "--margin", 0.5), "margin 0.5"),
         (("--check", "."), "cannot be read"),
+        (("--check", "a.safetensors", "--out", "b.safetensors"), "leave out --out"),
         ((f"x{'1' * 5000}", "--context-length", 10), "5000 digits"),
         (("x1", "--context-length", 0), "greater than or equal"),
         (("x1", "--context-length", 10, "--basis", "hadamard"), "orthonormal"),

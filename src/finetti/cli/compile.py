@@ -79,6 +79,10 @@ def compile_rule(
 ) -> None:
     """Turn a rule into Transformer weights and prove them, or check a file against a rule."""
     if check is not None:
+        given = {"--out": out, "--explain": picture, "--context-length": context_length}
+        unused = " or ".join(name for name, value in given.items() if value is not None)
+        if unused:
+            raise InputError(f"--check reads a file and makes nothing: leave out {unused}.")
         _check(check, against or rule, as_json)
         return
     if rule is None or context_length is None:
