@@ -30,7 +30,6 @@ _OF_NETWORK = {
     "head-dimension": "head_dimension",
     "resolution": "resolution",
 }
-_KEPT = ("value", "log_value", "sign", "kind", "quantity")
 _WHOLE = ("samples", "context-length", "layers", "width", "heads", "head-dimension")
 
 
