@@ -99,7 +99,7 @@ def test_chunks_of_any_size_give_one_answer(chunk, queries):
     features, values, query = (
         jnp.asarray(rng.normal(size=size)) for size in ((LENGTH, 4), (LENGTH, 2), (queries, 4))
     )
-    answer = primal_prefixes(features, values, query, jnp.asarray(0.2), chunk)
+    answer = primal_prefixes(features, values, query, jnp.full(LENGTH, 0.2), chunk)
     for t in range(queries):
         seen, targets = features[: t + 1], values[: t + 1]
         inverse = np.linalg.inv(seen.T @ seen + 0.2 * np.eye(4))

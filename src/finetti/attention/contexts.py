@@ -15,7 +15,7 @@ from finetti.core.precision import widest_float
 
 
 class Contexts(NamedTuple):
-    """B contexts of L keys, each read by Q queries. Masked keys and values are already zero."""
+    """B contexts of L keys, each read by Q queries. What is masked is cleared already."""
 
     query: Float[Array, "B Q d_k"]
     keys: Float[Array, "B L d_k"]
@@ -114,13 +114,18 @@ def clear_unreadable(
     values: Float[Array, "*batch L d_v"],
     readable: Bool[Array, "*batch L"],
 ) -> tuple[Float[Array, "*batch L d_k"], Float[Array, "*batch L d_v"]]:
-    """Zero what no query may read: it must not matter, even if it is NaN.
+    """Clear what no query may read: it must not matter, even if it is NaN.
 
-    Softmax reads a fully masked context evenly (as JAX does), so there the finite values stay.
+    Such keys become the mean of the others, so that distances are still taken from among those;
+    values become 0. Softmax reads a fully masked context evenly (as JAX does), so there the finite
+    values stay.
     """
     kept = readable[..., None]
     empty = ~readable.any(axis=-1)[..., None, None] & jnp.isfinite(values)
-    return jnp.where(kept, keys, 0), jnp.where(kept | empty, values, 0)
+    count = jnp.maximum(jnp.sum(kept, axis=-2, keepdims=True), 1).astype(keys.dtype)
+    mean = jnp.sum(jnp.where(kept, keys, 0) / count, axis=-2, keepdims=True)
+    cleared = jnp.where(kept, keys, jax.lax.stop_gradient(mean))
+    return cleared, jnp.where(kept | empty, values, 0)
 
 
 def _check_shapes(owner: str, query: Array, keys: Array, values: Array) -> None:

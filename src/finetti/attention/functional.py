@@ -6,16 +6,20 @@ without B; K divides N (grouped-query attention). ``mask`` is boolean and broadc
 √scale·key, so that the exponential kernel is exp(scale·query·key).
 """
 
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.plan import Route
-from finetti.attention.layout import Heads, arrange_heads
+from finetti.attention.layout import arrange_heads
 from finetti.attention.normalized import masked_softmax
 from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.precision import float64_inside
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
 
@@ -45,7 +49,8 @@ def softmax_attention(
         owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
     )
     logits = heads.scale * jnp.einsum("bkgth,bksh->bkgts", heads.query, heads.keys)
-    return _read(heads, logits, heads.bias(owner, bias))
+    bias = heads.bias(owner, bias)
+    return heads.restore(_weighted(logits, heads.values, heads.full_mask, bias))
 
 
 def kernel_attention(
@@ -75,10 +80,16 @@ def kernel_attention(
     heads = arrange_heads(
         owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
     )
-    root = jnp.sqrt(heads.scale)
-    over_heads = jax.vmap(jax.vmap(jax.vmap(kernel.log_gram, (0, None))))
-    logits = over_heads(root * heads.query, root * heads.keys)
-    return _read(heads, logits, heads.bias(owner, bias))
+
+    @float64_inside  # as in `KernelSmoother`
+    def read(kernel: Kernel, query: Array, keys: Array, *rest: Any) -> Array:
+        # Query heads of a group share their keys.
+        logits = jax.vmap(jax.vmap(jax.vmap(kernel.log_gram, (0, None))))(query, keys)
+        return _weighted(logits, *rest)
+
+    kernel = kernel.on_scaled_tokens(heads.scale)
+    rest = heads.values, heads.full_mask, heads.bias(owner, bias)
+    return heads.restore(read(kernel, heads.query, heads.keys, *rest))
 
 
 def cme_attention(
@@ -119,23 +130,24 @@ def cme_attention(
             "The `ridge_per_token` argument of cme_attention must be None with is_causal=True, "
             "where every query reads another number of keys. Use `ridge`."
         )
-    module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
     # Causality goes to the module, which has a faster way than a mask.
     heads = arrange_heads(
         owner, query, key, value, mask, scale, False, query_seq_lengths, key_value_seq_lengths
     )
-    root = jnp.sqrt(heads.scale)
-    out = module(
-        root * heads.query, root * heads.keys, heads.values, heads.mask, is_causal=is_causal
+    kernel = RBF() if kernel is None else kernel
+    module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
+    module = eqx.tree_at(lambda m: m.kernel, module, kernel.on_scaled_tokens(heads.scale))
+    return heads.restore(
+        module(heads.query, heads.keys, heads.values, heads.mask, is_causal=is_causal)
     )
-    return heads.restore(out)
 
 
-def _read(heads: Heads, logits: Array, bias: Array | None) -> Array:
+def _weighted(
+    logits: Float[Array, "B K G T S"],
+    values: Float[Array, "B K S D"],
+    mask: Bool[Array, "B K G #T S"] | None,
+    bias: Float[Array, "*broadcast"] | None,
+) -> Float[Array, "B K G T D"]:
     if bias is not None:
         logits = logits + jnp.broadcast_to(bias, logits.shape)
-    mask = heads.mask
-    if mask is not None and mask.ndim == 3:
-        mask = mask[:, :, None, None, :]
-    weights = masked_softmax(logits, mask)
-    return heads.restore(jnp.einsum("bkgts,bksd->bkgtd", weights, heads.values))
+    return jnp.einsum("bkgts,bksd->bkgtd", masked_softmax(logits, mask), values)

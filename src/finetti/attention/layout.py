@@ -24,6 +24,15 @@ class Heads(NamedTuple):
     batched: bool
     dtype: Any
 
+    @property
+    def full_mask(self) -> Bool[Array, "B K G #T S"] | None:
+        """The mask with the axes of the query heads."""
+        if self.mask is None or self.mask.ndim == 5:
+            return self.mask
+        batch, groups, members = self.query.shape[:3]
+        wide = self.mask[:, :, None, None, :]
+        return jnp.broadcast_to(wide, (batch, groups, members, 1, wide.shape[-1]))
+
     def bias(self, owner: str, bias: ArrayLike | None) -> Float[Array, "B K G T S"] | None:
         """An additive bias on the log scores, in the layout of the mask."""
         if bias is None:

@@ -1,6 +1,7 @@
 """Attention whose weights are positive scores divided by their sum."""
 
 import abc
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.base import Attention
-from finetti.attention.contexts import arrange
+from finetti.attention.contexts import Contexts, arrange
 
 # The mask value of jax.nn.dot_product_attention, so that fully masked queries agree with it.
 _MASKED = -0.7
@@ -43,19 +44,19 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "..."]:
         """Σ_ℓ w_ℓ v_ℓ with the weights of `weights`."""
         contexts = arrange(type(self).__name__, query, keys, values, mask)
-
-        def read(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-            return self._normalized(query, keys, mask) @ values
-
-        return contexts.restore(contexts.at_least_float32().over(read))
+        return contexts.restore(self._over(contexts, _mean))
 
     def weights(
         self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
     ) -> Float[Array, "..."]:
         """Score over sum of scores; they sum to 1."""
         contexts = arrange(type(self).__name__, query, keys, None, mask)
-        wide = contexts.at_least_float32()
-        return contexts.restore(wide.over(lambda q, k, _, m: self._normalized(q, k, m)))
+        return contexts.restore(self._over(contexts, _weights))
+
+    @abc.abstractmethod
+    def _over(self, contexts: Contexts, read: Callable[..., Array]) -> Array:
+        """``read(module, query, keys, values, mask)`` for every context, in the precision that the
+        scores need."""
 
     def _normalized(
         self,
@@ -65,3 +66,15 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "Q L"]:
         logits = self._log_scores(query, keys)
         return masked_softmax(logits, None if mask is None else mask[None, :])
+
+
+def _mean(
+    module: NormalizedAttention, query: Array, keys: Array, values: Array, mask: Array | None
+) -> Array:
+    return module._normalized(query, keys, mask) @ values
+
+
+def _weights(
+    module: NormalizedAttention, query: Array, keys: Array, _: Array, mask: Array | None
+) -> Array:
+    return module._normalized(query, keys, mask)

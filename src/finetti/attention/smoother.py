@@ -1,13 +1,18 @@
 """Nadaraya–Watson attention and its conditional kernel density."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import arrange
+from finetti.attention.contexts import Contexts, arrange
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_finite
 from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.precision import float64_inside
 from finetti.kernels.base import Kernel, check_kernel
 
 
@@ -61,7 +66,7 @@ class KernelSmoother(NormalizedAttention):
             value_kernel: the kernel on values; by default that of the keys.
         """
         contexts = arrange("KernelSmoother.density", query, keys, values, mask)
-        points = jnp.asarray(points).astype(contexts.at_least_float32().values.dtype)
+        points = jnp.asarray(points).astype(contexts.values.dtype)
         if points.ndim != 2 or points.shape[1] != contexts.values.shape[2]:
             raise bad_argument(
                 "points",
@@ -72,12 +77,32 @@ class KernelSmoother(NormalizedAttention):
         check_finite(points, "points", "KernelSmoother.density")
         kernel = self.kernel if value_kernel is None else value_kernel
 
-        def evaluate(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-            return self._normalized(query, keys, mask) @ kernel.gram(values, points)
+        def evaluate(
+            given: Any, query: Array, keys: Array, values: Array, mask: Array | None
+        ) -> Array:
+            module, kernel, points = given
+            return module._normalized(query, keys, mask) @ kernel.gram(values, points)
 
-        return contexts.restore(contexts.at_least_float32().over(evaluate))
+        return contexts.restore(_in_float64(evaluate, (self, kernel, points), contexts))
+
+    def _over(self, contexts: Contexts, read: Callable[..., Array]) -> Array:
+        return _in_float64(read, self, contexts)
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
     ) -> Float[Array, "Q L"]:
         return self.kernel.log_gram(query, keys)
+
+
+def _in_float64(read: Callable[..., Array], given: Any, contexts: Contexts) -> Array:
+    """``read(given, query, keys, values, mask)`` over the contexts, in float64 inside.
+
+    In float32 the logarithms of scores far from a query do not differ where they should, and a
+    weight near 1 has lost the digits that its gradient is made of.
+    """
+
+    @float64_inside
+    def run(given: Any, query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
+        return Contexts(query, keys, values, mask, (), True).over(functools.partial(read, given))
+
+    return run(given, *contexts[:4])

@@ -1,9 +1,13 @@
 """Softmax attention."""
 
+import functools
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from finetti.attention.contexts import Contexts
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_positive
 
@@ -24,6 +28,10 @@ class Softmax(NormalizedAttention):
     def __init__(self, scale: float = 1.0):
         check_positive(scale, "scale", "Softmax")
         self.scale = float(scale)
+
+    def _over(self, contexts: Contexts, read: Callable[..., Array]) -> Array:
+        # As JAX's own attention: in the precision of the data.
+        return contexts.at_least_float32().over(functools.partial(read, self))
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]

@@ -12,19 +12,21 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+
+from finetti.core import lapack
 
 MAX_ITERATIONS = 500
-_RESTARTS = 3
+MAX_RESTARTS = 4
 
 Operator = Callable[[Float[Array, "n k"]], Float[Array, "n k"]]
 
 
 class Iterations(NamedTuple):
-    """How conjugate gradients went: iterations and the largest relative residual at the end."""
+    """How conjugate gradients went: iterations, and a bound on ‖x̂ − x‖/‖x̂‖ for every column."""
 
     iterations: Int[Array, ""]
-    residual: Float[Array, ""]
+    relative_error: Float[Array, "k"]
 
 
 class _State(NamedTuple):
@@ -34,52 +36,71 @@ class _State(NamedTuple):
     basis: Float[Array, "n k"]
     directions: Float[Array, "n k"]
     mixture: Float[Array, "k k"]
-    residual: Float[Array, ""]
+    unfinished: Bool[Array, ""]
     iterations: Int[Array, ""]
 
 
 def conjugate_gradients(
-    matvec: Operator, right: Float[Array, "n k"], precondition: Operator, tolerance: float
+    matvec: Operator,
+    right: Float[Array, "n k"],
+    precondition: Operator,
+    least: Float[Array, ""],
+    rtol: float,
 ) -> tuple[Float[Array, "n k"], Iterations]:
-    """A⁻¹B for a positive-definite A, until every column has ‖r‖ ≤ tolerance·‖b‖.
+    """A⁻¹B for A ⪰ least·I, until ‖x̂ − x‖ ≤ rtol·‖x̂‖ in every column, which ‖r‖ ≤ rtol·least·‖x̂‖
+    ensures.
 
     The residual of the recursion drifts from the true one by rounding; the iteration starts again
-    from the true one as long as that gains anything.
+    from the true one as long as that gains anything. Whether it arrived stands in the second
+    result: it must be looked at.
     """
-    lengths = jnp.sqrt(jnp.sum(right**2, axis=0))
+    lengths = _lengths_of(right)
     unit = right / jnp.where(lengths > 0, lengths, 1.0)[None, :]
 
+    def error(residual: Array, solution: Array) -> Float[Array, "k"]:
+        sizes = least * _lengths_of(solution)
+        # A column of zeros is solved; another one without a solution yet is not.
+        bound = _lengths_of(residual) / jnp.where(sizes > 0, sizes, 1.0)
+        return jnp.where(lengths > 0, bound, 0.0)
+
     def goes_on(state: Any) -> Array:
-        _, _, residual, before, iterations, starts = state
-        unfinished = (residual > tolerance) & (iterations < MAX_ITERATIONS) & (starts < _RESTARTS)
-        return unfinished & (residual < 0.5 * before)
+        solution, residual, before, iterations, starts = state
+        now = jnp.max(error(residual, solution))
+        unfinished = (now > rtol) & (iterations < MAX_ITERATIONS) & (starts < MAX_RESTARTS)
+        return unfinished & (now < 0.5 * before)
 
     def start(state: Any) -> Any:
-        solution, left, residual, _, iterations, starts = state
-        end = _iterate(matvec, left, precondition, tolerance, iterations)
+        solution, residual, _, iterations, starts = state
+        end = _iterate(
+            matvec,
+            residual,
+            precondition,
+            lambda left, step: jnp.any(error(left, solution + step) > rtol),
+            iterations,
+        )
         candidate = solution + end.solution
-        left_now = unit - matvec(candidate)
-        now = _largest(left_now)
-        better = now < residual
+        left = unit - matvec(candidate)
+        better = jnp.max(_lengths_of(left)) < jnp.max(_lengths_of(residual))
         return (
             jnp.where(better, candidate, solution),
-            jnp.where(better, left_now, left),
-            jnp.minimum(now, residual),
-            residual,
+            jnp.where(better, left, residual),
+            jnp.where(starts == 0, jnp.inf, jnp.max(error(residual, solution))),
             end.iterations,
             starts + 1,
         )
 
     zero = jnp.zeros((), jnp.int32)
-    first = (jnp.zeros_like(unit), unit, _largest(unit), jnp.asarray(jnp.inf, unit.dtype))
-    solution, _, residual, _, iterations, _ = jax.lax.while_loop(
-        goes_on, start, (*first, zero, zero)
-    )
-    return solution * lengths[None, :], Iterations(iterations, residual)
+    first = (jnp.zeros_like(unit), unit, jnp.asarray(jnp.inf, unit.dtype), zero, zero)
+    solution, residual, _, iterations, _ = jax.lax.while_loop(goes_on, start, first)
+    return solution * lengths[None, :], Iterations(iterations, error(residual, solution))
 
 
 def _iterate(
-    matvec: Operator, right: Array, precondition: Operator, tolerance: float, iterations: Array
+    matvec: Operator,
+    right: Array,
+    precondition: Operator,
+    is_unfinished: Callable[[Array, Array], Array],
+    iterations: Array,
 ) -> _State:
     def step(state: _State) -> _State:
         images = matvec(state.directions)
@@ -89,15 +110,15 @@ def _iterate(
         basis, whitened, mixture = _orthonormal(left, precondition(left))
         directions = whitened + state.directions @ mixture.T
         mixture = mixture @ state.mixture
-        residual = _largest(basis @ mixture)
-        return _State(solution, basis, directions, mixture, residual, state.iterations + 1)
+        unfinished = is_unfinished(basis @ mixture, solution)
+        return _State(solution, basis, directions, mixture, unfinished, state.iterations + 1)
 
     basis, directions, mixture = _orthonormal(right, precondition(right))
-    state = _State(jnp.zeros_like(right), basis, directions, mixture, _largest(right), iterations)
+    state = _State(
+        jnp.zeros_like(right), basis, directions, mixture, jnp.ones((), bool), iterations
+    )
     return jax.lax.while_loop(
-        lambda state: (state.residual > tolerance) & (state.iterations < MAX_ITERATIONS),
-        step,
-        state,
+        lambda state: state.unfinished & (state.iterations < MAX_ITERATIONS), step, state
     )
 
 
@@ -105,7 +126,7 @@ def _orthonormal(vectors: Array, whitened: Array) -> tuple[Array, Array, Array]:
     """Q, M⁻¹Q and Z with ``vectors`` = QZ and QᵀM⁻¹Q = I; directions without length become zero."""
     gram = _symmetric(vectors.T @ whitened)
     scale = _lengths(gram)
-    values, axes = jnp.linalg.eigh(gram / (scale[:, None] * scale[None, :]))
+    values, axes = lapack.eigenvectors(gram / (scale[:, None] * scale[None, :]))
     size = values.shape[0]
     kept = values > 10 * size * jnp.finfo(values.dtype).eps * values[-1]
     roots = jnp.sqrt(jnp.where(kept, values, 1.0))
@@ -122,10 +143,13 @@ def _inverse(energies: Float[Array, "k k"]) -> Operator:
     floor = size * jnp.finfo(energies.dtype).eps
     dead = jnp.diagonal(energies) <= 0
     scaled = energies / (scale[:, None] * scale[None, :])
-    factor = jnp.linalg.cholesky(scaled + jnp.diag(jnp.where(dead, 1.0, floor)))
-    return lambda right: (
-        jax.scipy.linalg.cho_solve((factor, True), right / scale[:, None]) / scale[:, None]
-    )
+    factor = lapack.cholesky(scaled + jnp.diag(jnp.where(dead, 1.0, floor)))
+
+    def solve(right: Array) -> Array:
+        half = lapack.solve_lower(factor, right / scale[:, None])
+        return lapack.solve_upper(factor, half) / scale[:, None]
+
+    return solve
 
 
 def _symmetric(matrix: Array) -> Array:
@@ -138,5 +162,5 @@ def _lengths(gram: Array) -> Array:
     return jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
 
 
-def _largest(columns: Float[Array, "n k"]) -> Float[Array, ""]:
-    return jnp.sqrt(jnp.max(jnp.sum(columns**2, axis=0)))
+def _lengths_of(columns: Float[Array, "n k"]) -> Float[Array, "k"]:
+    return jnp.sqrt(jnp.sum(columns**2, axis=0))

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
+from finetti.core import lapack
 from finetti.core.products import transposed_product
 
 # LAPACK factors blocks of this size; inverses are built by products up to corners that grow with
@@ -116,7 +116,7 @@ def _corner(block: Float[Array, "n n"], refined: bool) -> Corner:
     size = block.shape[0]
     if size <= _BASE:
         # LAPACK works by columns: the transpose of a symmetric block is there without a copy.
-        return inverted(jnp.linalg.cholesky(block.T, symmetrize_input=False), refined)
+        return inverted(lapack.cholesky(block.T), refined)
     middle = half(size)
     first = _corner(block[:middle, :middle], refined)
     below = divide(block[middle:, :middle], first)
@@ -128,7 +128,7 @@ def inverted(lower: Float[Array, "n n"], refined: bool) -> Corner:
     """The corner of a known factor."""
     identity = jnp.eye(lower.shape[0], dtype=lower.dtype)
     # By columns again: (G⁻ᵀ)ᵀ lies in memory as products by rows want G⁻¹.
-    inverse = solve_triangular(lower, identity, lower=True, trans="T").T
+    inverse = lapack.solve_upper(lower, identity).T
     return Corner(inverse, lower if refined else None)
 
 

@@ -1,17 +1,23 @@
-"""Dense Cholesky factors and triangular solves by `block_tree`; below `SMALL` LAPACK is faster."""
+"""Dense Cholesky factors and triangular solves, by `block_tree` or by LAPACK."""
 
 import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from finetti.core import block_tree
+from finetti.core import block_tree, lapack
 from finetti.core.block_tree import Corner, Split, Tree
 
+# Below this size one call of LAPACK is faster; above the other, trees of blocks compile too long.
 SMALL = 512
+MAX_BLOCKED = 4096
+
+
+def uses_blocks(size: int) -> bool:
+    """Whether a matrix of that size is factored by blocks."""
+    return SMALL <= size <= MAX_BLOCKED
 
 
 def cholesky(
@@ -21,8 +27,8 @@ def cholesky(
     not positive definite."""
     size = matrix.shape[0]
     raised = jnp.broadcast_to(raised, (size,))
-    if size < SMALL:
-        return jnp.linalg.cholesky(matrix + jnp.diag(raised), symmetrize_input=False)
+    if not uses_blocks(size):
+        return lapack.cholesky(matrix + jnp.diag(raised))
 
     def entries(rows: slice, columns: slice) -> Array:
         block = matrix[rows, columns]
@@ -62,8 +68,8 @@ def solve_lower(
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _solve(factor: Array, right: Array, transpose: bool) -> Array:
     size = factor.shape[0]
-    if size < SMALL:
-        return solve_triangular(factor, right, lower=True, trans="T" if transpose else "N")
+    if not uses_blocks(size):
+        return (lapack.solve_upper if transpose else lapack.solve_lower)(factor, right)
     tree = _tree(factor, block_tree.corner_size(size))
     return (block_tree.solve_upper if transpose else block_tree.solve_lower)(tree, right)
 
@@ -85,4 +91,4 @@ _solve.defvjp(_forward, _backward)
 
 def solve_factored(factor: Float[Array, "n n"], right: Float[Array, "n k"]) -> Float[Array, "n k"]:
     """(GGᵀ)⁻¹B."""
-    return solve_lower(factor, solve_lower(factor, right, False), True)
+    return solve_lower(factor, solve_lower(factor, right), transpose=True)

@@ -30,6 +30,7 @@ class Status(enum.IntEnum):
     FLOORED = 2
     REPAIRED = 3
     FAILED = 4
+    NOT_CONVERGED = 5
 
     @property
     def advice(self) -> str:
@@ -47,6 +48,8 @@ _ADVICE = {
     "until it was. Raise the ridge, or check that the kernel is positive definite.",
     Status.FAILED: "The matrix has no Cholesky factor even with a raised diagonal; check that the "
     "entries are finite and the matrix is symmetric positive definite.",
+    Status.NOT_CONVERGED: "Conjugate gradients did not converge, and what they did not solve is "
+    "NaN; raise the ridge, or use route='cholesky', which holds the Gram matrix.",
 }
 
 
@@ -76,6 +79,22 @@ def diagonal_floor(size: int, dimension: int = 1) -> float:
     """
     unit_roundoff = 2.0**-53
     return 2.0 * size * (size + 1 + dimension) * unit_roundoff
+
+
+def at_least_floor(
+    noise: Float[Array, "*n"],
+    diagonal: Float[Array, " n"],
+    dimension: int,
+    size: int | None = None,
+) -> Float[Array, " n"]:
+    """The ridge of each key, not below `diagonal_floor` times its own K(k, k): one rule for all.
+
+    ``size`` is the number of keys there may be, where that is more than there are now.
+    """
+    floor = diagonal_floor(size or diagonal.shape[0], dimension)
+    raised = jnp.maximum(noise, floor * diagonal)
+    # A key at the origin of a linear kernel has no row at all; any positive noise will do.
+    return jnp.where(raised > 0, raised, 1.0)
 
 
 def safe_cholesky(

@@ -1,7 +1,7 @@
 """What every kernel can do: the interface of the family."""
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,6 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.geometry import as_count, as_tokens
 from finetti.kernels.random_features import RandomFeatures
+
+KernelType = TypeVar("KernelType", bound="Kernel")
 
 
 class Kernel(eqx.Module):
@@ -76,6 +78,13 @@ class Kernel(eqx.Module):
         growth = self._growth(xs, ys)
         exponent = -log_divisor if growth is None else growth - log_divisor
         return self._remainder(xs, ys) * jnp.exp(exponent)
+
+    def on_scaled_tokens(self, scale: Array) -> "Kernel":
+        """K(√s·x, √s·y) as a kernel of x and y.
+
+        The parameters take the factor s: tokens multiplied by it would be rounded once more.
+        """
+        return self._on_scaled_tokens(jnp.log(scale))
 
     def features(self, xs: Float[Array, "L d"]) -> Float[Array, "L D"]:
         """φ(x_i) with φ(x)·φ(y) = K(x, y) exactly, for kernels with a finite feature map."""
@@ -185,6 +194,10 @@ class Kernel(eqx.Module):
         """K(x_i, y_j)·exp(−g_ij)."""
 
     @abc.abstractmethod
+    def _on_scaled_tokens(self, log_scale: Array) -> "Kernel":
+        """K(√s·x, √s·y), given log s."""
+
+    @abc.abstractmethod
     def _features(self, xs: Array) -> Array:
         """φ(x_i), or `no_features`."""
 
@@ -216,3 +229,10 @@ def no_features(kernel: Kernel) -> UnsupportedError:
         f"{type(kernel).__name__} has no finite feature map. "
         "Use `random_features` for an unbiased one, or `gram` for the exact kernel."
     )
+
+
+def with_added_log(kernel: KernelType, name: str, log_factor: Array) -> KernelType:
+    """The kernel with a parameter multiplied by a factor, both given by their logarithms."""
+    value = getattr(kernel, name)
+    changed = value + jnp.broadcast_to(log_factor.astype(value.dtype), value.shape)
+    return eqx.tree_at(lambda kernel: getattr(kernel, name), kernel, changed)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
@@ -28,6 +29,11 @@ class PairKernel(Kernel):
     def is_positive(self) -> bool:
         """Whether both parts are."""
         return self.left.is_positive and self.right.is_positive
+
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return type(self)(
+            self.left._on_scaled_tokens(log_scale), self.right._on_scaled_tokens(log_scale)
+        )
 
     @property
     def _methods(self) -> tuple[str, ...]:
@@ -199,6 +205,9 @@ class Scaled(Kernel):
 
     def _remainder(self, xs: Array, ys: Array | None) -> Array:
         return positive(self.log_constant, xs.dtype) * self.part._remainder(xs, ys)
+
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return eqx.tree_at(lambda k: k.part, self, self.part._on_scaled_tokens(log_scale))
 
     def _features(self, xs: Array) -> Array:
         return positive(self.log_constant, xs.dtype, power=0.5) * self.part._features(xs)

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from finetti.kernels.base import Kernel, no_features
+from finetti.kernels.base import Kernel, no_features, with_added_log
 from finetti.kernels.geometry import inner_products, log_parameter, positive
 from finetti.kernels.random_features import (
     FourierFeatures,
@@ -66,6 +66,9 @@ class Exponential(Kernel):
 
     def _remainder(self, xs: Array, ys: Array | None) -> Array:
         return jnp.ones_like(xs, shape=(len(xs), len(xs if ys is None else ys)))
+
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return with_added_log(self, "log_scale", log_scale)
 
     def _features(self, xs: Array) -> Array:
         raise no_features(self)

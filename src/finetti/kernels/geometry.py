@@ -1,6 +1,7 @@
 """Inner products and distances between tokens, and the checks made on tokens."""
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -73,38 +74,41 @@ def inner_products(xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None) -> F
 
 
 def squared_distances(
-    xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None
+    xs: Float[Array, "L d"],
+    ys: Float[Array, "M d"] | None,
+    scaled: Callable[[Array], Array] = lambda differences: differences,
 ) -> Float[Array, "L M"]:
-    """‖x‖² + ‖y‖² − 2x·y by one matrix product.
+    """‖x‖² + ‖y‖² − 2x·y by one matrix product, of tokens in the unit that ``scaled`` gives them.
 
-    Cancellation costs about ε‖x‖², hence the tokens are centered first and the result is clamped.
+    Cancellation costs about ε·spread², hence the tokens are centered first and the result is
+    clamped; in float32 that is not enough (`RBF` evaluates it in float64).
     """
-    # The distance does not depend on the center, so neither does its gradient. That of the ys
-    # serves all rows that are asked for: compilers see the same expressions and share them.
+    # The distance does not depend on the center, so neither does its gradient (that of the unit
+    # would see it, were tokens scaled before). That of the ys serves all rows that are asked for:
+    # compilers see the same expressions and share them.
     others = xs if ys is None else ys
     center = jax.lax.stop_gradient(jnp.mean(others, axis=0, keepdims=True))
-    a = xs - center
+    # Half of its digits will do, and stay one number: otherwise a compiler may contract the mean
+    # with the difference (FMA) for the xs and not for the ys, and what it rounds does not cancel.
+    center = jax.lax.reduce_precision(center, exponent_bits=11, mantissa_bits=26)
+    a = scaled(xs - center)
     norms_a = jnp.sum(a * a, axis=1, keepdims=True)
     if ys is None:
         # The sum of the norms does not depend on their order: symmetric to the last bit.
-        squares = jnp.maximum(norms_a + norms_a.T - 2 * outer_products(a, a), 0)
-        return _with_diagonal(squares, jnp.zeros_like(norms_a[:, 0]))
-    b = ys - center
+        return _above_rounding(norms_a + norms_a.T - 2 * outer_products(a, a), norms_a, norms_a)
+    b = scaled(ys - center)
     norms_b = jnp.sum(b * b, axis=1, keepdims=True)
     # The norms ride along as two more coordinates: one product, also backwards, and no sums over
     # rows and columns of the result.
     left = jnp.concatenate([-2 * a, norms_a, jnp.ones_like(norms_a)], axis=1)
     right = jnp.concatenate([b, jnp.ones_like(norms_b), norms_b], axis=1)
-    return jnp.maximum(outer_products(left, right), 0)
+    return _above_rounding(outer_products(left, right), norms_a, norms_b)
 
 
-@jax.jit  # fuses the sum, so that the (L, M, d) differences never exist in memory
-def exact_squared_distances(
-    xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None
-) -> Float[Array, "L M"]:
-    """Σ (x − y)², slower but without cancellation: for kernels that take the square root of it."""
-    others = xs if ys is None else ys
-    return jnp.sum((xs[:, None, :] - others[None, :, :]) ** 2, axis=-1)
+def _above_rounding(squares: Array, norms_a: Array, norms_b: Array) -> Array:
+    """0 where the difference of the norms and the product is rounding: equal tokens are equal."""
+    rounding = jax.lax.stop_gradient(norms_a + norms_b.T) * (8 * jnp.finfo(squares.dtype).eps)
+    return jnp.where(squares > rounding, squares, 0)
 
 
 def _with_diagonal(matrix: Array, diagonal: Array) -> Array:

@@ -4,6 +4,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from finetti.core.errors import UnsupportedError
+from finetti.kernels.base import Kernel
+from finetti.kernels.combine import Scaled
 from finetti.kernels.finite import FiniteKernel
 from finetti.kernels.geometry import as_count, inner_products
 
@@ -36,6 +38,9 @@ class Linear(FiniteKernel):
 
     def _log_gram(self, xs: Array, ys: Array | None) -> Array:
         raise UnsupportedError("Linear has no logarithm. Use `gram` instead.")
+
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return Scaled(self, jnp.exp(log_scale))
 
     def _features(self, xs: Array) -> Array:
         return xs

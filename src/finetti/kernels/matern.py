@@ -1,5 +1,6 @@
 """The Matérn kernels with a closed form."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from finetti.core.errors import bad_argument
-from finetti.kernels.geometry import exact_squared_distances, log_parameter
+from finetti.kernels.geometry import log_parameter
 from finetti.kernels.random_features import FourierFeatures, RandomFeatures, normal_frequencies
 from finetti.kernels.stationary import StationaryKernel
 
@@ -46,18 +47,11 @@ class Matern(StationaryKernel):
         return jnp.exp(self._log_gram(xs, ys))
 
     def _log_gram(self, xs: Array, ys: Array | None) -> Array:
-        # The kernel is linear in r near 0: a rounding error of ε in r² would become √ε.
-        return self._log_of_square(exact_squared_distances(self._scaled(xs), self._scaled(ys)))
+        return self._log_of_square(_squares(self, xs, xs if ys is None else ys))
 
     def _log_of_square(self, square: Array) -> Array:
         """log K as a function of r²."""
-        # The inner `where` keeps the infinite slope of √ at 0 out of the gradient.
-        apart = square > 0
-        root = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1)), 0)
-        t = root * (2 * self.nu) ** 0.5  # √(2ν) r
-        if self.nu == 0.5:
-            return -t
-        return jnp.log1p(t if self.nu == 1.5 else t + t * t / 3) - t
+        return _log_matern(self.nu, square)
 
     @property
     def _methods(self) -> tuple[str, ...]:
@@ -76,3 +70,42 @@ class Matern(StationaryKernel):
         chi_square = jax.random.chisquare(key_chi, freedom, (n_draws, 1))
         frequencies = normal * jnp.sqrt(freedom / chi_square)
         return FourierFeatures(frequencies, self._log_token_scale(dimension), exponent=0.0)
+
+
+@jax.jit  # fuses the sum, so that the (L, M, d) differences never exist in memory
+def _squares(kernel: Matern, xs: Array, ys: Array) -> Array:
+    """r², from differences that are taken before they are scaled.
+
+    The kernel is linear in r near 0: a rounding error of ε in r² would become √ε.
+    """
+    return jnp.sum(kernel._scaled(xs[:, None, :] - ys[None, :, :]) ** 2, axis=-1)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _log_matern(nu: float, square: Array) -> Array:
+    """log K_ν as a function of s = r²."""
+    t = _root(2 * nu * square)
+    if nu == 0.5:
+        return -t
+    return jnp.log1p(t if nu == 1.5 else t + t * t / 3) - t
+
+
+@_log_matern.defjvp
+def _log_matern_slope(nu: float, primals: tuple[Array], tangents: tuple[Array]) -> Any:
+    # Written out, because 1/r cancels: for ν > 1/2 the slope in r² exists at r = 0 too, and with it
+    # the second derivatives of K there, −3/ℓ² and −5/(3ℓ²).
+    (square,), (change,) = primals, tangents
+    t = _root(2 * nu * square)
+    if nu == 0.5:
+        slope = -jnp.where(t > 0, 0.5 / jnp.where(t > 0, t, 1), 0)
+    elif nu == 1.5:
+        slope = -1.5 / (1 + t)
+    else:
+        slope = -5 / 6 * (1 + t) / (1 + t + t * t / 3)
+    return _log_matern(nu, square), slope * change
+
+
+def _root(square: Array) -> Array:
+    """√s; the inner `where` keeps its infinite slope at 0 out of gradients."""
+    apart = square > 0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1)), 0)

@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
+from finetti.kernels.base import Kernel, with_added_log
 from finetti.kernels.finite import FiniteKernel
 from finetti.kernels.geometry import as_count, inner_products, log_parameter, positive
 
@@ -81,6 +82,9 @@ class Polynomial(FiniteKernel):
         """s x·y + b."""
         scaled = positive(self.log_scale, products.dtype) * products
         return scaled if self.log_bias is None else scaled + positive(self.log_bias, products.dtype)
+
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return with_added_log(self, "log_scale", log_scale)
 
     def _features(self, xs: Array) -> Array:
         variables = xs * positive(self.log_scale, xs.dtype, power=0.5)

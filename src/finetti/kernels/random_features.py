@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finetti.core import lapack
 from finetti.core.errors import bad_argument
 from finetti.kernels.geometry import as_tokens, positive
 
@@ -108,7 +109,7 @@ def normal_frequencies(
     key_direction, key_length = jax.random.split(key)
     n_blocks = -(-n_draws // dimension)
     gaussian = jax.random.normal(key_direction, (n_blocks, dimension, dimension))
-    basis, triangle = jnp.linalg.qr(gaussian)
+    basis, triangle = lapack.orthonormal(gaussian)
     # QR fixes signs by convention; these signs make the basis uniform over all rotations.
     signs = jnp.sign(jnp.diagonal(triangle, axis1=1, axis2=2))
     directions = (basis * signs[:, None, :]).reshape(-1, dimension)[:n_draws]

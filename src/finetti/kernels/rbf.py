@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
+from finetti.core.precision import float64_inside
 from finetti.kernels.geometry import log_parameter, squared_distances
 from finetti.kernels.random_features import (
     FourierFeatures,
@@ -39,7 +40,9 @@ class RBF(StationaryKernel):
         return jnp.exp(self._log_gram(xs, ys))
 
     def _log_gram(self, xs: Array, ys: Array | None) -> Array:
-        return -squared_distances(self._scaled(xs), self._scaled(ys)) / 2
+        # In float32 the distance of near tokens far from the center would be lost, and so would
+        # its gradient: 6e-8·(spread/ℓ)². One product in float64 costs little beside what follows.
+        return float64_inside(_half_squares)(self, xs, ys).astype(xs.dtype)
 
     @property
     def _methods(self) -> tuple[str, ...]:
@@ -57,3 +60,8 @@ class RBF(StationaryKernel):
             return FourierFeatures(frequencies, log_scale, exponent=0.0)
         # ‖z + z'‖²/2 − ‖z‖² − ‖z'‖² = −‖z − z'‖²/2
         return PositiveFeatures(frequencies, log_scale, exponent=-1.0)
+
+
+def _half_squares(kernel: RBF, xs: Array, ys: Array | None) -> Array:
+    """−‖x − y‖² / (2ℓ²)."""
+    return -squared_distances(xs, ys, kernel._scaled) / 2

@@ -1,12 +1,10 @@
 """What the kernels of the distance ‖x − y‖ share."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from finetti.core.errors import InputError
-from finetti.kernels.base import Kernel, no_features
+from finetti.kernels.base import Kernel, no_features, with_added_log
 from finetti.kernels.geometry import positive
 
 
@@ -38,6 +36,9 @@ class StationaryKernel(Kernel):
     def _remainder(self, xs: Array, ys: Array | None) -> Array:
         return self._gram(xs, ys)
 
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return with_added_log(self, "log_lengthscale", -0.5 * log_scale)
+
     def _features(self, xs: Array) -> Array:
         raise no_features(self)
 
@@ -50,9 +51,7 @@ class StationaryKernel(Kernel):
             )
         return -self.log_lengthscale
 
-    def _scaled(self, tokens: Array | None) -> Any:
-        """Tokens in units of ℓ; one token or many, and None stays None."""
-        if tokens is None:
-            return None
+    def _scaled(self, tokens: Array) -> Array:
+        """Tokens, or differences of tokens, in units of ℓ."""
         factor = positive(self._log_token_scale(tokens.shape[-1]), tokens.dtype)
         return tokens * jnp.broadcast_to(factor, tokens.shape)

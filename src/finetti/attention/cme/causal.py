@@ -17,10 +17,11 @@ from finetti.kernels.base import Kernel
 
 
 class Prefixes(NamedTuple):
-    """G, the half-solved columns W (0 beyond each prefix), and how they were scaled."""
+    """G, the half-solved columns W (0 beyond each prefix) with their scale, and U = G⁻¹V."""
 
     factor: Float[Array, "L L"]
     half: Float[Array, "L Q"]
+    half_values: Float[Array, "L d_v"]
     right: linear.Cross
 
 
@@ -33,17 +34,17 @@ def solve_prefixes(
     kernel: Kernel,
     system: linear.System,
     keys: Float[Array, "L d_k"],
+    values: Float[Array, "L d_v"],
     query: Float[Array, "Q d_k"],
     positions: Int[Array, "Q"],
 ) -> Prefixes:
-    """The factor of all prefixes and the half-solved columns."""
+    """The factor of all prefixes and the half-solved columns, side by side in one solve."""
     visible = prefix_mask(keys.shape[0], positions)
     right = linear.cross(kernel, system, keys, query, visible)
-    factor = linear.or_zero(posdef_factor(system.matrix))
-    # A failed factor is all zero here; a unit diagonal keeps the answers at the prior's 0.
-    factor = factor + jnp.diag(jnp.where(jnp.diagonal(factor) > 0, 0.0, 1.0))
-    half = solve_lower(factor, right.columns, False)
-    return Prefixes(factor, jnp.where(visible, half, 0.0), right)
+    factor = posdef_factor(system.matrix)
+    halves = solve_lower(factor, jnp.concatenate([right.columns, values], axis=1))
+    half, half_values = jnp.split(halves, [query.shape[0]], axis=1)
+    return Prefixes(factor, jnp.where(visible, half, 0.0), half_values, right)
 
 
 def prefix_mean(
@@ -53,12 +54,12 @@ def prefix_mean(
     if solved.right.log_scale is not None:
         # U = G⁻¹D⁻¹V would underflow with the keys' scales; the weights bring both scales together.
         return prefix_weights(system, solved).T @ values
-    return solved.half.T @ solve_lower(solved.factor, values, False)
+    return solved.half.T @ solved.half_values
 
 
 def prefix_weights(system: linear.System, solved: Prefixes) -> Float[Array, "L Q"]:
     """w_t = G_t⁻ᵀW_t: back substitution stays inside the prefix, because W is 0 beyond it."""
-    scaled = solve_lower(solved.factor, solved.half, True)
+    scaled = solve_lower(solved.factor, solved.half, transpose=True)
     return linear.unscale(system, solved.right, scaled)
 
 

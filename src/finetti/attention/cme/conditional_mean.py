@@ -1,6 +1,7 @@
 """Conditional-mean (CME) attention: kernel ridge regression over the context, with an error bar."""
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from finetti.attention.base import Attention
 from finetti.attention.cme import routes
 from finetti.attention.cme.plan import ROUTES, Plan, Route, Wants, make_plan, shapes_of
 from finetti.attention.contexts import Contexts, arrange
-from finetti.core.arrays import check_positive, check_rank
+from finetti.core.arrays import check_positive, check_rank, is_concrete
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside
 from finetti.kernels.base import Kernel, check_kernel
@@ -36,10 +37,10 @@ class ConditionalMean(Attention):
     attn_CME(q, K, V) = Vᵀ(K(K, K) + λI)⁻¹K(K, q)                             (4.5), zhang2022
 
     Solved in float64 whatever the precision of the data, or, for the mean over 256 keys and more,
-    in float32 where an estimate says that rounding stays small against the values ("mixed").
-    Gradients are implicit (reverse mode). The answer is finite for finite input: each key's ridge
-    is at least `finetti.core.solves.diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶; `cme_solve`
-    says whether that floor was used.
+    in float32 where that is shown to do, for the answer and apart from it for its gradient
+    (`finetti.attention.cme.checked`). Gradients are implicit (reverse mode). Each key's ridge is at
+    least `finetti.core.solves.diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶, on every route;
+    `cme_solve` says whether that floor was used. What cannot be solved is NaN.
 
     Args:
         kernel: K, any positive-definite kernel; its parameters are leaves that can be trained.
@@ -48,8 +49,8 @@ class ConditionalMean(Attention):
             scale of the empirical conditional mean embedding (A.3).
         route: how to solve: "cholesky" (float64), "mixed" (float32 factorization of float32 data,
             mean only; float64 where that is too coarse), "primal" (kernels with a finite feature
-            map; linear in L), "conjugate_gradients" (long contexts, mean only, in the precision of
-            the data), or "auto"; `plan` explains the choice.
+            map; linear in L), "conjugate_gradients" (long contexts, mean only; NaN and a warning
+            where they do not converge), or "auto"; `plan` explains the choice.
 
     >>> import jax.numpy as jnp
     >>> from finetti.kernels import RBF
@@ -101,7 +102,14 @@ class ConditionalMean(Attention):
         factorization for all prefixes, or chunk by chunk in the primal form.
         """
         contexts = arrange("ConditionalMean", query, keys, values, mask)
-        return contexts.restore(self._answer(contexts, "mean", is_causal).mean)
+        mean = contexts.restore(self.answer(contexts, "mean", is_causal).mean)
+        if is_concrete(mean) and bool(jnp.isnan(mean).any()):
+            warnings.warn(
+                "CME attention found no solution for some queries, and answers NaN there. "
+                "`cme_solve` says why; raise the ridge, or in long contexts use route='cholesky'.",
+                stacklevel=2,
+            )
+        return mean
 
     def weights(
         self,
@@ -113,7 +121,7 @@ class ConditionalMean(Attention):
     ) -> Float[Array, "..."]:
         """(K + λI)⁻¹K(K, q): of either sign, and they need not sum to 1 (4.4)."""
         contexts = arrange("ConditionalMean", query, keys, None, mask)
-        return contexts.restore(self._answer(contexts, "weights", is_causal).weights)
+        return contexts.restore(self.answer(contexts, "weights", is_causal).weights)
 
     def posterior(
         self,
@@ -134,7 +142,7 @@ class ConditionalMean(Attention):
         answer is the prior: mean 0, variance K(q, q).
         """
         contexts = arrange("ConditionalMean.posterior", query, keys, values, mask)
-        answer = self._answer(contexts, "posterior", is_causal)
+        answer = self.answer(contexts, "posterior", is_causal)
         variance = answer.variance
         if predictive:
             per_query = answer.ridge.ndim == 2
@@ -189,7 +197,8 @@ class ConditionalMean(Attention):
             dtype=dtype,
         )
 
-    def _answer(self, contexts: Contexts, wants: Wants, is_causal: bool) -> Any:
+    def answer(self, contexts: Contexts, wants: Wants, is_causal: bool = False) -> Any:
+        """What is asked for, in the layout of ``contexts``, by the route of `plan`."""
         prefix = None
         if is_causal:
             contexts, prefix = self._causal(contexts)

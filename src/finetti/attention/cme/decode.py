@@ -14,14 +14,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from finetti.attention.cme import system as linear
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.plan import kernel_grows
 from finetti.core.arrays import check_finite, is_concrete
 from finetti.core.blocked import solve_lower
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside, widest_float
-from finetti.core.solves import diagonal_floor, safe_cholesky
+from finetti.core.solves import at_least_floor, safe_cholesky
 
 
 class Double(NamedTuple):
@@ -173,17 +172,16 @@ def _join(double: Double) -> Float[Array, "..."]:
 
 
 def _noise(module: ConditionalMean, diagonal: Array, capacity: int, dimension: int) -> Array:
-    noise = jnp.maximum(module.ridge, diagonal_floor(capacity, dimension) * diagonal)
-    return jnp.where(noise > 0, noise, 1.0)
+    return at_least_floor(module.ridge, diagonal, dimension, capacity)
 
 
 def _start(module: ConditionalMean, length: Array, keys: Array, values: Array) -> Any:
     capacity, dimension = keys.shape
-    held = jnp.arange(capacity) < length
+    held = jnp.arange(capacity, dtype=jnp.int32) < length
     noise = _noise(module, module.kernel.diagonal(keys), capacity, dimension)
     gram = jnp.where(held[:, None] & held[None, :], module.kernel.gram(keys), 0.0)
     factor, _ = safe_cholesky(gram + jnp.diag(jnp.where(held, noise, 1.0)))
-    half_values = solve_lower(factor, values, False)
+    half_values = solve_lower(factor, values)
     return _split(factor), _split(half_values)
 
 
@@ -192,8 +190,8 @@ def _half(
 ) -> Array:
     """g = G⁻¹K(K, token) on the keys held, 0 beyond."""
     column = module.kernel.gram(keys, token[None])
-    column = jnp.where((jnp.arange(keys.shape[0]) < length)[:, None], column, 0.0)
-    return solve_lower(factor, column, False)[:, 0]
+    column = jnp.where((jnp.arange(keys.shape[0], dtype=jnp.int32) < length)[:, None], column, 0.0)
+    return solve_lower(factor, column)[:, 0]
 
 
 def _append(
@@ -208,12 +206,12 @@ def _append(
     capacity, dimension = keys.shape
     lower, half = _join(factor), _join(half_values)
     row = _half(module, length, keys, lower, key)
-    diagonal = module.kernel.diagonal(key[None])[0]
+    diagonal = module.kernel.diagonal(key[None])
     noise = _noise(module, diagonal, capacity, dimension)
     # The Schur complement is at least the noise; rounding may say less.
-    pivot = jnp.sqrt(jnp.maximum(diagonal + noise - row @ row, 0.5 * noise))
+    pivot = jnp.sqrt(jnp.maximum(diagonal + noise - row @ row, 0.5 * noise))[0]
     new_half = (value - row @ half) / pivot
-    here = jnp.arange(capacity) == length
+    here = jnp.arange(capacity, dtype=jnp.int32) == length
     keys = jnp.where(here[:, None], key[None, :], keys)
     lower = jnp.where(here[:, None], jnp.where(here, pivot, row)[None, :], lower)
     half = jnp.where(here[:, None], new_half[None, :], half)
@@ -230,4 +228,4 @@ def _read(
 ) -> Any:
     row = _half(module, length, keys, _join(factor), query)
     variance = module.kernel.diagonal(query[None])[0] - row @ row
-    return linear.or_zero(row @ _join(half_values)), jnp.maximum(linear.or_zero(variance), 0.0)
+    return row @ _join(half_values), jnp.maximum(variance, 0.0)

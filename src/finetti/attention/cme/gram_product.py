@@ -1,6 +1,6 @@
 """Products with a kernel matrix that is never held: one block of rows at a time, in the cache."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,15 @@ from finetti.kernels.base import Kernel
 # is the rare branch, and a program that allocates more than 32 MB pays for fresh pages every time.
 BLOCK_ENTRIES = 2**21
 _BLOCK_ENTRIES_64 = 2**18
+
+
+class Pulled(NamedTuple):
+    """Cotangents of K(rows, keys)·vectors."""
+
+    kernel: Kernel
+    rows: Float[Array, "n d_k"]
+    keys: Float[Array, "L d_k"]
+    vectors: Float[Array, "L k"]
 
 
 @jax.custom_vjp
@@ -29,30 +38,43 @@ def gram_product(
     return _joined(products, rows.shape[0])
 
 
+def pull_product(
+    kernel: Kernel,
+    rows: Float[Array, "n d_k"],
+    keys: Float[Array, "L d_k"],
+    vectors: Float[Array, "L k"],
+    cotangent: Float[Array, "n k"],
+) -> tuple[Pulled, Float[Array, "n k"]]:
+    """All cotangents of `gram_product`, and the product itself, from one evaluation of K."""
+
+    def one(block: Array, cotangent: Array) -> Any:
+        gram, pull = jax.vjp(lambda *args: args[0].gram(*args[1:]), kernel, block, keys)
+        of_kernel, of_rows, of_keys = pull(cotangent @ vectors.T)
+        total = of_kernel, of_keys, transposed_product(gram, cotangent)
+        return total, (of_rows, gram @ vectors)
+
+    if not _n_blocks(rows, keys):
+        (of_kernel, of_keys, of_vectors), (of_rows, product) = one(rows, cotangent)
+        return Pulled(of_kernel, of_rows, of_keys, of_vectors), product
+
+    def step(total: Any, pair: Any) -> Any:
+        part, of_block = one(*pair)
+        return jax.tree.map(jnp.add, total, part), of_block
+
+    zero = jax.tree.map(jnp.zeros_like, (kernel, keys, vectors))
+    blocks = _blocks(rows, keys), _blocks_of(cotangent, _n_blocks(rows, keys))
+    (of_kernel, of_keys, of_vectors), of_blocks = jax.lax.scan(step, zero, blocks)
+    of_rows, product = (_joined(parts, rows.shape[0]) for parts in of_blocks)
+    return Pulled(of_kernel, of_rows, of_keys, of_vectors), product
+
+
 def _forward(kernel: Kernel, rows: Array, keys: Array, vectors: Array) -> Any:
     return gram_product(kernel, rows, keys, vectors), (kernel, rows, keys, vectors)
 
 
 def _backward(residuals: Any, cotangent: Array) -> Any:
     kernel, rows, keys, vectors = residuals
-
-    def one(block: Array, cotangent: Array) -> Any:
-        gram, pull = jax.vjp(lambda *args: args[0].gram(*args[1:]), kernel, block, keys)
-        of_kernel, of_rows, of_keys = pull(cotangent @ vectors.T)
-        return (of_kernel, of_keys, transposed_product(gram, cotangent)), of_rows
-
-    if not _n_blocks(rows, keys):
-        (of_kernel, of_keys, of_vectors), of_rows = one(rows, cotangent)
-        return of_kernel, of_rows, of_keys, of_vectors
-
-    def step(total: Any, pair: Any) -> Any:
-        part, of_rows = one(*pair)
-        return jax.tree.map(jnp.add, total, part), of_rows
-
-    zero = jax.tree.map(jnp.zeros_like, (kernel, keys, vectors))
-    blocks = _blocks(rows, keys), _blocks_of(cotangent, _n_blocks(rows, keys))
-    (of_kernel, of_keys, of_vectors), of_rows = jax.lax.scan(step, zero, blocks)
-    return of_kernel, _joined(of_rows, rows.shape[0]), of_keys, of_vectors
+    return tuple(pull_product(kernel, rows, keys, vectors, cotangent)[0])
 
 
 gram_product.defvjp(_forward, _backward)

@@ -2,111 +2,104 @@
 the Gram matrix.
 
 The kernel matrix is evaluated block by block inside every product, so memory is linear in L. The
-work is L²·(d_k + d_v) per iteration, in the precision of the data (float32 as a rule); gradients
-solve one more system of the same kind (implicit differentiation).
+work is L²·(d_k + d_v) per iteration, in float32 where that is enough (`checked`), else in float64;
+an iteration that does not converge there either answers NaN.
 """
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from finetti.attention.cme.checked import Solver, key_noise, system_product
 from finetti.attention.cme.gram_product import gram_product
 from finetti.core import block_tree
-from finetti.core.block_cg import Iterations, Operator, conjugate_gradients
+from finetti.core.block_cg import Operator, conjugate_gradients
 from finetti.kernels.base import Kernel
 
 RANK = 1024
+# Bounds on the relative error of a solution: what is aimed at, and up to what a float64 solution
+# is an answer (what float32 gives is judged by `checked`).
+RTOL, RTOL_64, MAX_ERROR_64 = 1e-5, 1e-10, 1e-6
 
 
-def default_tolerance(dtype: jnp.dtype) -> float:
-    """Relative residual asked of conjugate gradients: 1e-5 in float32, 1e-12 in float64."""
-    return 1e-5 if dtype == jnp.float32 else 1e-12
+class Nystrom(NamedTuple):
+    """(RRᵀ + Λ)⁻¹ with RRᵀ ≈ K, by Woodbury's identity: Λ, Λ⁻¹ᐟ²R, I + RᵀΛ⁻¹R factored."""
+
+    noise: Float[Array, "L"]
+    root: Float[Array, "L rank"]
+    tree: block_tree.Tree
+    usable: Bool[Array, ""]
+
+    def apply(self, residual: Float[Array, "L k"]) -> Float[Array, "L k"]:
+        """About (K + Λ)⁻¹r."""
+        unit = jnp.sqrt(self.noise)[:, None]
+        scaled = residual / unit
+        correction = self.root @ block_tree.solve(self.tree, self.root.T @ scaled)
+        # Where rounding spoils a factor, no preconditioner is better than a wrong one.
+        return jnp.where(self.usable, scaled - correction, scaled) / unit
 
 
-def iterative_mean(
-    kernel: Kernel,
-    keys: Float[Array, "L d_k"],
-    values: Float[Array, "L d_v"],
-    query: Float[Array, "Q d_k"],
-    mask: Bool[Array, "L"] | None,
-    ridge: Float[Array, ""] | Float[Array, "L"],
-    tolerance: float | None = None,
-    precondition: Operator | None = None,
-) -> tuple[Float[Array, "Q d_v"], Iterations]:
-    """Vᵀ(K + λI)⁻¹K(K, q) and how the iteration went. Masked values must be zero.
+class ConjugateGradients(Solver):
+    """Products with the kernel instead of a factor."""
 
-    ``precondition`` applies about (K + λI)⁻¹; without one, a Nyström approximation is made, and
-    λ is one number for all keys.
-    """
-    dtype = keys.dtype
-    weights = jnp.ones(keys.shape[:1], dtype) if mask is None else mask.astype(dtype)
-    ridge = ridge.astype(dtype)
-    tolerance = default_tolerance(dtype) if tolerance is None else tolerance
-    if precondition is None:
-        precondition = _preconditioner(
-            *jax.lax.stop_gradient((kernel, keys, weights, ridge)), rank=min(RANK, keys.shape[0])
+    def prepare(self, kernel: Kernel, keys: Array, noise: Array, mask: Array | None) -> Nystrom:
+        """The preconditioner."""
+        return nystrom(kernel, keys, noise, mask, min(RANK, keys.shape[0]))
+
+    def solve(self, prepared: Nystrom, matvec: Operator, right: Array) -> Array:
+        """As far as float32 goes; whether that is enough is judged by `checked`."""
+        least = jnp.min(prepared.noise)
+        solution, _ = conjugate_gradients(matvec, right, prepared.apply, least, RTOL)
+        return solution
+
+    def mean64(
+        self,
+        kernel: Kernel,
+        ridge: Float[Array, ""],
+        query: Float[Array, "Q d_k"],
+        keys: Float[Array, "L d_k"],
+        values: Float[Array, "L d_v"],
+        mask: Bool[Array, "L"] | None,
+    ) -> Float[Array, "Q d_v"]:
+        """NaN in the columns of the values, or of a gradient, that did not converge."""
+        noise = key_noise(kernel, ridge, keys)
+        prepared = self.prepare(*jax.lax.stop_gradient((kernel, keys, noise)), mask)
+        least = jnp.min(prepared.noise)
+
+        def solve(matvec: Operator, right: Array) -> Array:
+            solution, bound = conjugate_gradients(matvec, right, prepared.apply, least, RTOL_64)
+            return jnp.where(bound.relative_error <= MAX_ERROR_64, solution, jnp.nan)
+
+        coefficients = jax.lax.custom_linear_solve(
+            system_product(kernel, keys, noise, mask), values, solve, symmetric=True
         )
-
-    noise = jnp.broadcast_to(ridge, keys.shape[:1])[:, None]
-
-    def apply(vectors: Float[Array, "L k"]) -> Float[Array, "L k"]:
-        # A masked key keeps only its ridge: the kernel's rows and columns are switched off.
-        product = gram_product(kernel, keys, keys, weights[:, None] * vectors)
-        return weights[:, None] * product + noise * vectors
-
-    def solve(matvec: Callable[[Array], Array], right: Array) -> tuple[Array, Iterations]:
-        return conjugate_gradients(matvec, right, precondition, tolerance)
-
-    coefficients, iterations = jax.lax.custom_linear_solve(
-        apply, values, solve, symmetric=True, has_aux=True
-    )
-    return gram_product(kernel, query, keys, coefficients), iterations
-
-
-def _preconditioner(
-    kernel: Kernel,
-    keys: Float[Array, "L d_k"],
-    weights: Float[Array, "L"],
-    ridge: Float[Array, ""],
-    rank: int,
-) -> Operator:
-    """(RRᵀ + λI)⁻¹ with RRᵀ ≈ K by `nystrom`, applied through Woodbury's identity."""
-    # What lies a hundred times below the ridge need not be resolved.
-    root = nystrom(kernel, keys, weights, rank, nugget=0.01 * ridge)
-    inner = root.T @ root + ridge * jnp.eye(rank, dtype=root.dtype)
-    tree = block_tree.factor(block_tree.blocks_of(inner), rank, refined=False)
-    # Where rounding spoils the small factor, no preconditioner is better than a wrong one.
-    usable = jnp.all(jnp.isfinite(block_tree.solve(tree, jnp.ones((rank, 1), root.dtype))))
-    root = jnp.where(usable, root, 0.0)
-
-    def apply(residual: Array) -> Array:
-        correction = block_tree.solve(tree, root.T @ residual)
-        return (residual - root @ jnp.where(usable, correction, 0.0)) / ridge
-
-    return apply
+        return gram_product(kernel, query, keys, coefficients)
 
 
 def nystrom(
     kernel: Kernel,
     keys: Float[Array, "L d_k"],
-    weights: Float[Array, "L"],
+    noise: Float[Array, "L"],
+    mask: Bool[Array, "L"] | None,
     rank: int,
-    nugget: Float[Array, ""] | float = 0.0,
-) -> Float[Array, "L rank"]:
-    """R = K(K, C)G⁻ᵀ, GGᵀ = K(C, C) + nugget·I, for ``rank`` keys C over the context: RRᵀ ≈ K.
-
-    The nugget is at least what keeps the small factor numerically positive definite.
+) -> Nystrom:
+    """R = K(K, C)G⁻ᵀ, GGᵀ = K(C, C) + nugget, for ``rank`` keys C over the context: RRᵀ ≈ K.
 
     Reference: Williams and Seeger (2001); Frangella, Tropp and Udell (2023) as a preconditioner.
     """
-    length = keys.shape[0]
-    chosen = jnp.arange(rank) * length // rank
-    centers, kept = keys[chosen], weights[chosen]
-    cross = weights[:, None] * kernel.gram(keys, centers) * kept[None, :]
-    gram = kept[:, None] * kernel.gram(centers) * kept[None, :]
+    kept = jnp.ones_like(noise) if mask is None else mask.astype(noise.dtype)
+    chosen = jnp.arange(rank) * keys.shape[0] // rank
+    centers, kept_centers = keys[chosen], kept[chosen]
+    cross = kept[:, None] * kernel.gram(keys, centers) * kept_centers[None, :]
+    gram = kept_centers[:, None] * kernel.gram(centers) * kept_centers[None, :]
+    # What lies a hundred times below the ridge need not be resolved; what keeps the small factor
+    # numerically positive definite must be there.
     least = 10 * rank * jnp.finfo(keys.dtype).eps * jnp.max(kernel.diagonal(keys))
-    gram = gram + jnp.diag(jnp.maximum(nugget, least) + (1 - kept))
+    gram = gram + jnp.diag(jnp.maximum(0.01 * noise[chosen], least) + (1 - kept_centers))
     tree = block_tree.factor(block_tree.blocks_of(gram), rank, refined=False)
-    return block_tree.divide(cross, tree)
+    root = block_tree.divide(cross, tree) / jnp.sqrt(noise)[:, None]
+    inner = root.T @ root + jnp.eye(rank, dtype=root.dtype)
+    inner_tree = block_tree.factor(block_tree.blocks_of(inner), rank, refined=False)
+    return Nystrom(noise, root, inner_tree, block_tree.exists(tree) & block_tree.exists(inner_tree))

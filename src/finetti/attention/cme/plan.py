@@ -21,8 +21,8 @@ ROUTES = ("auto", "cholesky", "mixed", "primal", "conjugate_gradients")
 
 # Below this length float64 costs next to nothing.
 MIXED = 256
-# Above this length compiling and holding a factor costs more than it is worth, in float64 sooner.
-LONG, LONG_IN_FLOAT64 = 16384, 4096
+# Above this length a factor takes gigabytes.
+LONG = 16384
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,15 @@ def _choose(length: int, asked: _Asked) -> tuple[str, str]:
             f"The kernel has {asked.features} features, fewer than the {length} keys: linear in "
             "the length."
         )
-    longest = LONG_IN_FLOAT64 if asked.double else LONG
-    if length > longest and not _refusal("conjugate_gradients", asked):
+    if length > LONG and not _refusal("conjugate_gradients", asked):
         return "conjugate_gradients", (
-            f"More than {longest} keys: products with the kernel instead of a factorization."
+            f"More than {LONG} keys: products with the kernel instead of a factorization."
         )
     if length >= MIXED and not _refusal("mixed", asked):
         return "mixed", (
             f"One float32 factorization ({length} keys), checked; float64 where that is too coarse."
         )
-    why = f"{length} keys" if length <= longest else "conjugate gradients cannot answer this call"
+    why = f"{length} keys" if length <= LONG else "conjugate gradients cannot answer this call"
     return "cholesky", f"One float64 factorization ({why})."
 
 

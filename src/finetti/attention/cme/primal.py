@@ -1,7 +1,9 @@
 """CME attention in the space of a finite feature map: linear in the context length.
 
-attn_CME(q, K, V) = φ(q)ᵀ(ΦᵀΦ + λI)⁻¹ΦᵀV, the primal form of (4.3), zhang2022; the variance is
-λ·φ(q)ᵀ(ΦᵀΦ + λI)⁻¹φ(q).
+With noise λ_i for key i (λ, or its floor) and rows φ̃_i = φ(k_i)/√λ_i, ṽ_i = v_i/√λ_i,
+
+attn_CME(q, K, V) = φ(q)ᵀ(Φ̃ᵀΦ̃ + I)⁻¹Φ̃ᵀṼ, the primal form of (4.3), zhang2022; the variance is
+φ(q)ᵀ(Φ̃ᵀΦ̃ + I)⁻¹φ(q).
 """
 
 from typing import NamedTuple
@@ -11,9 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.cme.causal import prefix_mask
-from finetti.attention.cme.system import or_zero
 from finetti.core.blocked import solve_lower
-from finetti.core.solves import diagonal_floor, posdef_factor, posdef_solve
+from finetti.core.solves import posdef_factor, posdef_solve
 
 
 class PrimalAnswer(NamedTuple):
@@ -23,54 +24,42 @@ class PrimalAnswer(NamedTuple):
     variance: Float[Array, "Q"]
 
 
-def primal_ridge(features: Float[Array, "L D"], ridge: Float[Array, ""]) -> Float[Array, ""]:
-    """The ridge, not below the diagonal floor of ΦᵀΦ."""
-    length, dimension = features.shape
-    largest = jnp.max(jnp.sum(features**2, axis=0))
-    floored = jnp.maximum(ridge, diagonal_floor(dimension, length) * largest)
-    return jnp.where(floored > 0, floored, 1.0)
-
-
 def primal_read(
     features: Float[Array, "L D"],
     values: Float[Array, "L d_v"],
     query_features: Float[Array, "Q D"],
-    ridge: Float[Array, ""],
+    noise: Float[Array, "L"],
 ) -> PrimalAnswer:
     """All queries read the whole context; masked keys have zero rows in both arrays."""
-    ridge = primal_ridge(features, ridge)
-    matrix = features.T @ features + ridge * jnp.eye(features.shape[1], dtype=features.dtype)
-    solved, _, _ = posdef_solve(matrix, query_features.T)
-    solved = or_zero(solved)
-    variance = ridge * jnp.sum(query_features.T * solved, axis=0)
-    return PrimalAnswer(solved.T @ (features.T @ values), jnp.maximum(variance, 0.0))
+    rows, targets = _in_units_of_noise(noise, features, values)
+    solved, _, _ = posdef_solve(_moments(rows), query_features.T)
+    variance = jnp.sum(query_features.T * solved, axis=0)
+    return PrimalAnswer(solved.T @ (rows.T @ targets), jnp.maximum(variance, 0.0))
 
 
 def primal_weights(
-    features: Float[Array, "L D"], query_features: Float[Array, "Q D"], ridge: Float[Array, ""]
+    features: Float[Array, "L D"], query_features: Float[Array, "Q D"], noise: Float[Array, "L"]
 ) -> Float[Array, "L Q"]:
-    """w = Φ(ΦᵀΦ + λI)⁻¹φ(q)."""
-    ridge = primal_ridge(features, ridge)
-    matrix = features.T @ features + ridge * jnp.eye(features.shape[1], dtype=features.dtype)
-    solved, _, _ = posdef_solve(matrix, query_features.T)
-    return features @ or_zero(solved)
+    """w_i = φ̃_iᵀ(Φ̃ᵀΦ̃ + I)⁻¹φ(q) / √λ_i."""
+    (rows,) = _in_units_of_noise(noise, features)
+    solved, _, _ = posdef_solve(_moments(rows), query_features.T)
+    return _in_units_of_noise(noise, rows @ solved)[0]
 
 
 def primal_prefixes(
     features: Float[Array, "L D"],
     values: Float[Array, "L d_v"],
     query_features: Float[Array, "Q D"],
-    ridge: Float[Array, ""],
+    noise: Float[Array, "L"],
     chunk: int,
 ) -> PrimalAnswer:
     """Query t reads the keys i ≤ t, chunk by chunk.
 
     Bayes' rule in two steps: what the chunks before have taught is a Gaussian over functions, with
-    covariance λφᵀA⁻¹φ' and mean φᵀA⁻¹b; inside a chunk the dual prefix form continues from it. The
+    covariance φᵀA⁻¹φ' and mean φᵀA⁻¹b; inside a chunk the dual prefix form continues from it. The
     cost is L(D² + chunk·D + chunk²), the memory that of one chunk.
     """
     queries = query_features.shape[0]
-    ridge = primal_ridge(features, ridge)
     blocks = -(-queries // chunk)
     size = blocks * chunk
 
@@ -82,7 +71,7 @@ def primal_prefixes(
 
     dimension, width = features.shape[1], values.shape[1]
     start = (
-        ridge * jnp.eye(dimension, dtype=features.dtype),
+        jnp.eye(dimension, dtype=features.dtype),
         jnp.zeros((dimension, width), features.dtype),
     )
     visible = prefix_mask(chunk, jnp.arange(chunk))
@@ -92,24 +81,31 @@ def primal_prefixes(
         state: tuple[Array, Array], block: tuple[Array, Array, Array]
     ) -> tuple[tuple[Array, Array], PrimalAnswer]:
         matrix, moment = state
-        keys, chunk_values, query = block
+        keys, targets, query = block
         factor = posdef_factor(matrix)
-        white_keys = solve_lower(factor, keys.T, False)  # (D, chunk)
-        white_query = solve_lower(factor, query.T, False)
-        white_moment = solve_lower(factor, moment, False)
-        surprise = chunk_values - white_keys.T @ white_moment
+        white = solve_lower(factor, jnp.concatenate([keys.T, query.T, moment], axis=1))
+        white_keys, white_query, white_moment = jnp.split(white, [chunk, 2 * chunk], axis=1)
+        surprise = targets - white_keys.T @ white_moment
         inner = posdef_factor(white_keys.T @ white_keys + identity)
-        half = solve_lower(inner, white_keys.T @ white_query, False)
+        right = jnp.concatenate([white_keys.T @ white_query, surprise], axis=1)
+        half, half_surprise = jnp.split(solve_lower(inner, right), [chunk], axis=1)
         half = jnp.where(visible, half, 0.0)
-        mean = white_query.T @ white_moment
-        mean = mean + half.T @ solve_lower(inner, surprise, False)
-        variance = ridge * (jnp.sum(white_query**2, axis=0) - jnp.sum(half**2, axis=0))
-        state = (matrix + keys.T @ keys, moment + keys.T @ chunk_values)
-        return state, PrimalAnswer(or_zero(mean), jnp.maximum(or_zero(variance), 0.0))
+        mean = white_query.T @ white_moment + half.T @ half_surprise
+        variance = jnp.sum(white_query**2, axis=0) - jnp.sum(half**2, axis=0)
+        state = (matrix + keys.T @ keys, moment + keys.T @ targets)
+        return state, PrimalAnswer(mean, jnp.maximum(variance, 0.0))
 
-    _, answers = jax.lax.scan(
-        step, start, (chunks(features), chunks(values), chunks(query_features))
-    )
+    rows, targets = _in_units_of_noise(noise, features, values)
+    _, answers = jax.lax.scan(step, start, (chunks(rows), chunks(targets), chunks(query_features)))
     return PrimalAnswer(
         answers.mean.reshape(size, width)[:queries], answers.variance.reshape(size)[:queries]
     )
+
+
+def _in_units_of_noise(noise: Float[Array, "L"], *rows: Float[Array, "L n"]) -> tuple[Array, ...]:
+    unit = jnp.sqrt(noise)[:, None]
+    return tuple(array / unit for array in rows)
+
+
+def _moments(rows: Float[Array, "L D"]) -> Float[Array, "D D"]:
+    return rows.T @ rows + jnp.eye(rows.shape[1], dtype=rows.dtype)

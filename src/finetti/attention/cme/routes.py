@@ -6,8 +6,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme import causal, iterative, mixed, primal
+from finetti.attention.cme import causal, primal
 from finetti.attention.cme import system as linear
+from finetti.attention.cme.blockwise import Blockwise
+from finetti.attention.cme.checked import Solver, checked_mean, key_noise
+from finetti.attention.cme.iterative import ConjugateGradients
 from finetti.attention.cme.plan import Wants
 from finetti.core.solves import gaussian_log_density
 from finetti.kernels.base import Kernel
@@ -46,7 +49,7 @@ def read_cholesky(
     values = _masked(values, mask)
     if prefix is not None:
         positions = jnp.arange(query.shape[0]) % prefix
-        solved = causal.solve_prefixes(kernel, system, keys, query, positions)
+        solved = causal.solve_prefixes(kernel, system, keys, values, query, positions)
         if wants == "weights":
             return Answer(weights=causal.prefix_weights(system, solved).T)
         mean = causal.prefix_mean(system, solved, values)
@@ -79,16 +82,17 @@ def read_primal(
     values = _masked(values, mask)
     query_features = kernel.features(query)
     level = _level(ridge, keys, mask)
+    noise = key_noise(kernel, level, keys)
     if wants == "weights":
-        return Answer(weights=primal.primal_weights(features, query_features, level).T)
+        return Answer(weights=primal.primal_weights(features, query_features, noise).T)
     if prefix is None:
-        answer = primal.primal_read(features, values, query_features, level)
+        answer = primal.primal_read(features, values, query_features, noise)
     else:
         # Query heads that share the context run side by side, each over its own positions.
         groups = query_features.reshape(-1, prefix, query_features.shape[1])
         chunk = max(1, min(CHUNK, prefix))
         answer = jax.vmap(
-            lambda group: primal.primal_prefixes(features, values, group, level, chunk)
+            lambda group: primal.primal_prefixes(features, values, group, noise, chunk)
         )(groups)
         answer = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), answer)
     if wants == "mean":
@@ -104,10 +108,8 @@ def read_iterative(
     values: Float[Array, "L d_v"],
     mask: Bool[Array, "L"] | None,
 ) -> Answer:
-    """Conjugate gradients in the precision of the data."""
-    level = _level(ridge, keys, mask).astype(keys.dtype)
-    values = _masked(values, mask)
-    return Answer(mean=iterative.iterative_mean(kernel, keys, values, query, mask, level)[0])
+    """Conjugate gradients in float32 where that is enough, else in float64."""
+    return _read_checked(ConjugateGradients(), kernel, ridge, query, keys, values, mask)
 
 
 def read_mixed(
@@ -119,9 +121,23 @@ def read_mixed(
     mask: Bool[Array, "L"] | None,
 ) -> Answer:
     """A float32 factorization, or where that is too coarse a float64 one."""
-    values = _masked(values, mask)
+    return _read_checked(Blockwise(), kernel, ridge, query, keys, values, mask)
+
+
+def _read_checked(
+    solver: Solver,
+    kernel: Kernel,
+    ridge: Ridge,
+    query: Array,
+    keys: Array,
+    values: Array,
+    mask: Array | None,
+) -> Answer:
     level = _level(ridge, keys, mask).astype(keys.dtype)
-    return Answer(mean=mixed.mixed_mean(kernel, keys, values, query, mask, level))
+    context = kernel, level, query, keys, _masked(values, mask), mask
+    if keys.dtype == jnp.float64:
+        return Answer(mean=solver.mean64(*context))
+    return Answer(mean=checked_mean(solver, *context))
 
 
 def not_a_number_where_read(

@@ -1,7 +1,7 @@
 """`cme_solve`: the answer of CME attention together with how the solve went."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from finetti.attention.cme import system as linear
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.contexts import Contexts, arrange
+from finetti.core.errors import bad_argument
 from finetti.core.precision import float64_inside
 from finetti.core.solves import Status, condition_number, solve_status
 from finetti.kernels.base import Kernel
@@ -71,21 +72,27 @@ def cme_solve(
     kernel: Kernel | None = None,
     ridge: ArrayLike | None = None,
     ridge_per_token: ArrayLike | None = None,
+    route: Literal["cholesky", "conjugate_gradients"] = "cholesky",
 ) -> CMESolution:
     """CME attention (4.5), zhang2022, with mean, variance, status and condition number.
 
     Args:
         query, keys, values, mask: as in `ConditionalMean`.
         kernel, ridge, ridge_per_token: as in `ConditionalMean`.
+        route: "cholesky", or "conjugate_gradients", whose variance and condition number are not
+            known (NaN).
 
     >>> import jax.numpy as jnp
     >>> solution = cme_solve(jnp.zeros(1), jnp.zeros((3, 1)), jnp.ones((3, 1)), ridge=1e-6)
     >>> print(f"{solution.mean[0]:.4f}", solution.advice)
     1.0000 Solved.
     """
-    module = ConditionalMean(kernel, ridge, ridge_per_token)
+    if route not in ("cholesky", "conjugate_gradients"):
+        wanted = "'cholesky' or 'conjugate_gradients'"
+        raise bad_argument("route", "cme_solve", wanted, repr(route))
+    module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
     contexts = arrange("cme_solve", query, keys, values, mask)
-    solution = _solve(module, *contexts[:4])
+    solution = (_solve if route == "cholesky" else _iterate)(module, contexts)
     batch = jnp.asarray(keys).shape[:-2]
     per_context = contexts.lead if contexts.per_query else batch
     return CMESolution(
@@ -97,9 +104,28 @@ def cme_solve(
     )
 
 
+def _iterate(module: ConditionalMean, contexts: Contexts) -> CMESolution:
+    mean = module.answer(contexts, "mean").mean
+    count = contexts.keys.shape[1] if contexts.mask is None else contexts.mask.sum(axis=-1)
+    ridge = module.ridge * count if module.per_token else module.ridge
+    missing = jnp.isnan(mean).any(axis=(1, 2))
+    unknown = jnp.full_like(mean[..., 0], jnp.nan)
+    return CMESolution(
+        mean=mean,
+        variance=unknown,
+        status=jnp.where(missing, Status.NOT_CONVERGED, Status.SOLVED),
+        condition_number=unknown[:, 0],
+        ridge=jnp.broadcast_to(ridge, missing.shape),
+    )
+
+
+def _solve(module: ConditionalMean, contexts: Contexts) -> CMESolution:
+    return _factor(module, *contexts[:4])
+
+
 @jax.jit
 @float64_inside
-def _solve(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any) -> CMESolution:
+def _factor(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any) -> CMESolution:
     def read(query: Array, keys: Array, values: Array, mask: Array | None) -> CMESolution:
         system = linear.build(module.kernel, keys, mask, module.ridge, module.per_token)
         right = linear.cross(module.kernel, system, keys, query)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.core.solves import diagonal_floor, posdef_solve
+from finetti.core.solves import at_least_floor, posdef_solve
 from finetti.kernels.base import Kernel
 
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.
@@ -61,16 +61,14 @@ def build(
         gram = kernel.gram_over(keys, keys, log_scale[:, None] + log_scale[None, :])
         noise = ridge * jnp.exp(-2.0 * log_scale)
     gram = jnp.clip(gram, -_LARGEST, _LARGEST)
-    floor = diagonal_floor(length, dimension) * jnp.diagonal(gram)
-    floored = noise < floor
-    noise = jnp.maximum(noise, floor)
+    raised = at_least_floor(noise, jnp.diagonal(gram), dimension)
+    floored = noise < raised
+    noise = raised
     if mask is not None:
         # A masked key keeps a 1 on the diagonal and nothing else: it decouples from the rest.
         gram = jnp.where(mask[:, None] & mask[None, :], gram, 0.0)
         noise = jnp.where(mask, noise, 1.0)
         floored = floored & mask
-    # A key at the origin of a linear kernel has no row at all; any positive noise will do.
-    noise = jnp.where(noise > 0, noise, 1.0)
     return System(gram + jnp.diag(noise), log_scale, mask, ridge, jnp.any(floored))
 
 
@@ -112,7 +110,7 @@ def solve_mean(
         # Masked values are zero and their rows decoupled, so their coefficients are zero too.
         coefficients, _, _ = posdef_solve(system.matrix, values)
         rows = jnp.clip(kernel.gram(query, keys), -_LARGEST, _LARGEST)
-        return rows @ or_zero(coefficients)
+        return rows @ coefficients
     right = cross(kernel, system, keys, query)
     return solve_weights(system, right)[0].T @ values
 
@@ -122,7 +120,6 @@ def solve_weights(
 ) -> tuple[Float[Array, "L Q"], Float[Array, "L Q"], Any]:
     """w = (K + λI)⁻¹K(K, q), the scaled solution x behind it, and (factor, shift) for diagnosis."""
     scaled, factor, shift = posdef_solve(system.matrix, right.columns)
-    scaled = or_zero(scaled)
     return unscale(system, right, scaled), scaled, (factor, shift)
 
 
@@ -161,8 +158,3 @@ def _diagonal_over(
         return kernel.gram_over(token[None], token[None], shift[None, None])[0, 0]
 
     return jnp.clip(jax.vmap(one)(query, shift), 0.0, _LARGEST)
-
-
-def or_zero(solution: Array) -> Array:
-    """The prior mean 0 where no factor exists; `cme_solve` reports such a context as failed."""
-    return jnp.where(jnp.isfinite(solution), solution, 0.0)

@@ -1,0 +1,259 @@
+"""CME attention in float32 where float32 will do, for the answer and for its gradient.
+
+The kernel's entries are good to a few units of 2⁻²⁴ (`kernels` take care of that). Rounding them
+moves each row of the system by about 2⁻²⁴‖α‖₂K(k, k), α = (K + λI)⁻¹V, as rounding the keys does,
+and the answer by that times the query's weights, ‖w‖₂ ≤ ½√(K(q, q)/λ). Where this is small against
+the values, and some rows evaluated in float64 agree, the answer stands; elsewhere (a small ridge,
+values that follow no smooth function) float64 answers.
+
+Gradients ask for more: that of the values is γ = (K + λI)⁻¹K(K, Q)ȳ itself, and rounding moves it
+by cond·2⁻²⁴. But K + λI ⪰ λI, so that ‖R‖₂/λ bounds the error of any solution with the residual R,
+and the residuals of α and γ cost one product more where the kernel is evaluated for its gradient.
+"""
+
+import abc
+import functools
+from typing import Any
+
+import jax
+import jax.custom_batching
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from finetti.attention.cme.gram_product import gram_product, pull_product
+from finetti.core.precision import float64_inside
+from finetti.core.solves import at_least_floor
+from finetti.kernels.base import Kernel
+
+# Estimated rounding of an answer, relative to the largest value, up to which float32 answers.
+MAX_ROUNDING = 1.5e-5
+# What the rows that are checked in float64 may do to an answer, relative to the largest value.
+CHECK_RTOL = 5e-5
+# Rows checked: half of them the farthest from the center.
+CHECKED_ROWS = 32
+# Bound on the relative error of α and of γ up to which they serve a gradient.
+GRADIENT_RTOL = 3e-5
+_ROUNDOFF = 2.0**-24
+
+
+class Solver(abc.ABC):
+    """How (K + Λ)x = b is solved, in float32 and, where that is too coarse, in float64."""
+
+    @abc.abstractmethod
+    def prepare(self, kernel: Kernel, keys: Array, noise: Array, mask: Array | None) -> Any:
+        """What all solves with one matrix share: a factor, or a preconditioner."""
+
+    @abc.abstractmethod
+    def solve(self, prepared: Any, matvec: Any, right: Float[Array, "L k"]) -> Float[Array, "L k"]:
+        """About (K + Λ)⁻¹b in the precision of the data; NaN where there is none."""
+
+    @abc.abstractmethod
+    def mean64(
+        self,
+        kernel: Kernel,
+        ridge: Float[Array, ""],
+        query: Float[Array, "Q d_k"],
+        keys: Float[Array, "L d_k"],
+        values: Float[Array, "L d_v"],
+        mask: Bool[Array, "L"] | None,
+    ) -> Float[Array, "Q d_v"]:
+        """The answer in float64, NaN where there is none; differentiable."""
+
+
+def key_noise(
+    kernel: Kernel, ridge: Float[Array, ""], keys: Float[Array, "L d_k"]
+) -> Float[Array, "L"]:
+    """λ, or its floor, for every key."""
+    return at_least_floor(ridge, kernel.diagonal(keys), keys.shape[1])
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def checked_mean(
+    solver: Solver,
+    kernel: Kernel,
+    ridge: Float[Array, ""],
+    query: Float[Array, "Q d_k"],
+    keys: Float[Array, "L d_k"],
+    values: Float[Array, "L d_v"],
+    mask: Bool[Array, "L"] | None,
+) -> Float[Array, "Q d_v"]:
+    """Vᵀ(K + λI)⁻¹K(K, q) of float32 data. Masked values must be zero."""
+    return _forward(solver, kernel, ridge, query, keys, values, mask)[0]
+
+
+def _forward(
+    solver: Solver,
+    kernel: Kernel,
+    ridge: Array,
+    query: Array,
+    keys: Array,
+    values: Array,
+    mask: Array | None,
+) -> Any:
+    noise = key_noise(kernel, ridge, keys)
+    prepared = solver.prepare(*jax.lax.stop_gradient((kernel, keys, noise)), mask)
+    alpha = _solve(solver, prepared, kernel, keys, noise, mask, values)
+    mean = gram_product(kernel, query, keys, alpha)
+    among, across = jnp.max(kernel.diagonal(keys)), jnp.max(kernel.diagonal(query))
+    weight = jnp.maximum(1.0, 0.5 * jnp.sqrt(jnp.maximum(among, across) / jnp.min(noise)))
+    size = weight * jnp.sqrt(among) * jnp.sqrt(jnp.maximum(among, across))
+    accepted = _for_all(
+        _rounds_little(values, alpha, size)
+        & _rows_agree(kernel, keys, noise, values, alpha, mask, weight)
+    )
+    arguments = kernel, ridge, query, keys, values, mask
+    answer = jax.lax.cond(accepted, lambda: mean, lambda: _in_float64(solver, *arguments))
+    return answer, (*arguments, noise, prepared, alpha, accepted)
+
+
+def _backward(solver: Solver, residuals: Any, cotangent: Array) -> Any:
+    kernel, ridge, query, keys, values, mask, noise, prepared, alpha, accepted = residuals
+    kept = jnp.ones_like(noise)[:, None] if mask is None else mask.astype(noise.dtype)[:, None]
+
+    of_query, _ = pull_product(kernel, query, keys, alpha, cotangent)
+    right = kept * of_query.vectors
+    gamma = _solve(solver, prepared, kernel, keys, noise, mask, right)
+    # d(Aα) = 0 says Ā = −γαᵀ.
+    of_system, product = pull_product(kernel, keys, keys, alpha, -gamma)
+    _, pull_noise = jax.vjp(key_noise, kernel, ridge, keys)
+    of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
+    fast = (
+        jax.tree.map(lambda *parts: sum(parts), of_query.kernel, of_system.kernel, of_noise[0]),
+        of_noise[1],
+        of_query.rows,
+        of_query.keys + of_system.keys + of_system.rows + of_noise[2],
+        gamma,
+    )
+    missed_gamma = right + kept * of_system.vectors - noise[:, None] * gamma
+    missed_alpha = values - kept * product - noise[:, None] * alpha
+    good = _for_all(
+        accepted & _is_close(gamma, missed_gamma, noise) & _is_close(alpha, missed_alpha, noise)
+    )
+
+    def slow() -> Any:
+        def mean(kernel: Kernel, ridge: Array, query: Array, keys: Array, values: Array) -> Array:
+            return _in_float64(solver, kernel, ridge, query, keys, values, mask)
+
+        return jax.vjp(mean, kernel, ridge, query, keys, values)[1](cotangent)
+
+    return (*jax.lax.cond(good, lambda: fast, slow), None)
+
+
+checked_mean.defvjp(_forward, _backward)
+
+
+def _in_float64(
+    solver: Solver,
+    kernel: Kernel,
+    ridge: Array,
+    query: Array,
+    keys: Array,
+    values: Array,
+    mask: Array | None,
+) -> Array:
+    mean = float64_inside(solver.mean64)(kernel, ridge, query, keys, values, mask)
+    return mean.astype(query.dtype)
+
+
+def _solve(
+    solver: Solver,
+    prepared: Any,
+    kernel: Kernel,
+    keys: Array,
+    noise: Array,
+    mask: Array | None,
+    right: Array,
+) -> Array:
+    """(K + Λ)⁻¹b, differentiated implicitly: gradients of gradients exist too."""
+
+    def solved(matvec: Any, right: Array) -> Array:
+        # In units of each column: squares of small and of large numbers leave float32.
+        size = jnp.max(jnp.abs(right), axis=0, keepdims=True)
+        size = jnp.where(size > 0, size, 1.0)
+        return size * solver.solve(prepared, matvec, right / size)
+
+    matvec = system_product(kernel, keys, noise, mask)
+    return jax.lax.custom_linear_solve(matvec, right, solved, symmetric=True)
+
+
+def system_product(
+    kernel: Kernel,
+    keys: Float[Array, "L d_k"],
+    noise: Float[Array, "L"],
+    mask: Bool[Array, "L"] | None,
+) -> Any:
+    """x ↦ (K + Λ)x; a masked key keeps only its noise."""
+
+    def apply(vectors: Float[Array, "L k"]) -> Float[Array, "L k"]:
+        if mask is None:
+            return gram_product(kernel, keys, keys, vectors) + noise[:, None] * vectors
+        kept = mask.astype(keys.dtype)[:, None]
+        return kept * gram_product(kernel, keys, keys, kept * vectors) + noise[:, None] * vectors
+
+    return apply
+
+
+def _rounds_little(values: Array, alpha: Array, size: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether the estimated rounding is small for every coordinate of the values."""
+    largest = jnp.max(jnp.abs(values), axis=0)
+    # In units of the values, as in `_solve`.
+    relative = alpha / jnp.where(largest > 0, largest, 1.0)[None, :]
+    # NaN, from a solve that failed, is not less than anything.
+    rounding = _ROUNDOFF * size * jnp.sqrt(jnp.sum(relative**2, axis=0))
+    return jnp.all(rounding <= MAX_ROUNDING)
+
+
+def _rows_agree(
+    kernel: Kernel,
+    keys: Array,
+    noise: Array,
+    values: Array,
+    alpha: Array,
+    mask: Array | None,
+    weight: Float[Array, ""],
+) -> Bool[Array, ""]:
+    """Whether some rows of (K + Λ)α = V hold in float64."""
+    kernel, keys, noise, values, alpha = jax.lax.stop_gradient((kernel, keys, noise, values, alpha))
+    length = keys.shape[0]
+    offsets = keys - jnp.mean(keys, axis=0, keepdims=True)
+    distances = jnp.max(jnp.abs(offsets), axis=1)
+    if mask is not None:
+        distances = jnp.where(mask, distances, -1.0)
+    count = min(CHECKED_ROWS // 2, length)
+    spread = jnp.arange(count) * length // count
+    rows = jnp.concatenate([jax.lax.top_k(distances, count)[1], spread.astype(jnp.int32)])
+
+    @float64_inside
+    def residual(
+        kernel: Kernel, noise: Array, keys: Array, values: Array, alpha: Array, rows: Array
+    ) -> Array:
+        product = kernel.gram(keys[rows], keys) @ alpha + noise[rows, None] * alpha[rows]
+        return values[rows] - product
+
+    missed = jnp.abs(residual(kernel, noise, keys, values, alpha, rows).astype(keys.dtype))
+    if mask is not None:
+        missed = jnp.where(mask[rows, None], missed, 0.0)
+    largest = jnp.max(jnp.abs(values), axis=0)
+    return jnp.all(weight * jnp.max(missed, axis=0) <= CHECK_RTOL * largest)
+
+
+def _is_close(solution: Array, missed: Array, noise: Array) -> Bool[Array, ""]:
+    """Whether ‖R‖₂/λ, which bounds the error, is small against the solution in every column."""
+    size = jnp.max(jnp.abs(solution), axis=0)
+    unit = jnp.where(size > 0, size, 1.0)[None, :]
+    error = jnp.sqrt(jnp.sum((missed / unit) ** 2, axis=0)) / jnp.min(noise)
+    return jnp.all(error <= GRADIENT_RTOL * jnp.sqrt(jnp.sum((solution / unit) ** 2, axis=0)))
+
+
+def _for_all(accepted: Bool[Array, ""]) -> Bool[Array, ""]:
+    """One decision for a whole batch, so that batching keeps the branch a branch."""
+
+    @jax.custom_batching.custom_vmap
+    def decide(accepted: Array) -> Array:
+        return accepted
+
+    @decide.def_vmap
+    def decide_together(size: int, batched: list[bool], accepted: Array) -> tuple[Array, bool]:
+        return _for_all(jnp.all(accepted)), False
+
+    return decide(jax.lax.stop_gradient(accepted))

@@ -1,0 +1,71 @@
+"""LAPACK, one matrix at a time: the only door to it from a JAX program.
+
+On CPU a *batched* LAPACK call of jaxlib (0.10.2) hands its matrices to XLA's threads and waits for
+them, itself on one of these threads. Two such calls that run at the same time can hold all the
+threads there are and wait for each other for ever: training with causal attention stopped like
+that in half of the runs on two cores. No order inside one of our functions would help, because a
+user's program may hold two of them. So under `vmap` each function here is a loop over matrices; for
+8 to 256 matrices of 32 to 400 rows on two cores that took 0.6 to 1.4 times as long as the batch.
+
+`tests/core/test_lapack.py` keeps LAPACK out of the rest of the package, and
+`tests/attention/test_lapack_calls.py` looks at the compiled programs.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import sequential_vmap
+from jaxtyping import Array, Float
+
+
+@sequential_vmap
+def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The lower factor, from the lower triangle; NaN on the diagonal if there is none."""
+    return jnp.linalg.cholesky(matrix, symmetrize_input=False)
+
+
+@sequential_vmap
+def solve_lower(factor: Float[Array, "n n"], right: Float[Array, "n k"]) -> Float[Array, "n k"]:
+    """G⁻¹B for a lower triangular G."""
+    return jax.scipy.linalg.solve_triangular(factor, right, lower=True)
+
+
+@sequential_vmap
+def solve_upper(factor: Float[Array, "n n"], right: Float[Array, "n k"]) -> Float[Array, "n k"]:
+    """G⁻ᵀB for a lower triangular G."""
+    return jax.scipy.linalg.solve_triangular(factor, right, lower=True, trans="T")
+
+
+@sequential_vmap
+def eigenvectors(matrix: Float[Array, "n n"]) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
+    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix."""
+    values, vectors = jnp.linalg.eigh(matrix)
+    return values, vectors
+
+
+def singular_values(matrix: Float[Array, "*batch m n"]) -> Float[Array, "*batch r"]:
+    """Singular values, descending."""
+    return _vectorized(_singular_values, matrix)
+
+
+def orthonormal(matrix: Float[Array, "*batch n n"]) -> tuple[Array, Array]:
+    """Q and R of the QR decomposition."""
+    return _vectorized(_qr, matrix)
+
+
+@sequential_vmap
+def _singular_values(matrix: Array) -> Array:
+    return jnp.linalg.svd(matrix, compute_uv=False)
+
+
+@sequential_vmap
+def _qr(matrix: Array) -> tuple[Array, Array]:
+    basis, triangle = jnp.linalg.qr(matrix)
+    return basis, triangle
+
+
+def _vectorized(function: Any, matrix: Array) -> Any:
+    for _ in range(matrix.ndim - 2):
+        function = jax.vmap(function)
+    return function(matrix)
