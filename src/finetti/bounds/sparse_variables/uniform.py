@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from finetti.attention.lipschitz.edelman_constants import layer_constant
 from finetti.bounds.base import Bound, norm_field
 from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
 from finetti.bounds.covering.composed import log_log_points
@@ -12,6 +11,7 @@ from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import Settings
 from finetti.bounds.sparse_variables.reading import refuse_heads
+from finetti.bounds.sparse_variables.transformer_class import log_layer_constant
 from finetti.bounds.value import BoundValue, Kind, Term
 
 
@@ -94,7 +94,7 @@ class UniformTransformer(Bound):
                 "S-thm-A.17.",
             )
         steep, size = max(1.0, self.activation_lipschitz), max(1.0, self.spectral_norm)
-        grown = self.n_layers * math.log(layer_constant(steep, size, size, size))
+        grown = self.n_layers * log_layer_constant(steep, size, size, size)
         cost = grown + sum(term.log_value for term in common)
         points = sample.log_samples + log_of(sample.context_length + 1)
         parts = (Matrix("any", None, cost, 1, points),) * (3 * self.n_layers + 1)
