@@ -23,7 +23,8 @@ class UniformTransformer(Bound):
     B_wB_X·d·C_∞·P^L with P = L_σC₂²(1 + 2C₂) and C₂, L_σ ≥ 1: an upper bound with all constants.
     The readout's own cost, B_w r_{L+1} ≤ B_wB_X·L_σ‖W_C‖‖W_V‖·P^{L−1}, has C_∞ by ‖W_C‖ ≤ √d·C_∞:
     a matrix with at most d columns of length C_∞ has at most that spectral norm.
-    Norms of 1 give 3 per layer, not 1 (erratum 11). Printed: any B_X, and an exponent that the
+    Norms of 1 give 3 per layer; that networks grow less then needs another proof
+    (S-thm-4.6-depth), which is not in this bound. Printed: any B_X, and an exponent that the
     paper leaves open, here ``depth_exponent``·L.
 
     Args:
