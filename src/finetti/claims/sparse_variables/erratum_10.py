@@ -35,11 +35,11 @@ def run(context: Context) -> Evidence:
     of_scores = network_change(*scored, two_tokens(LENGTH))
     lemma = lipschitz.attention_weight_perturbation(*scored, two_tokens(LENGTH), "printed")
     tripled = Activation("tripled", lambda x: STEEPNESS * x, STEEPNESS)
-    steep = [
+    flat, steep = (
         ProjectedLayer(first_axis(0.0), AXES, AXES, size * AXES, activation=tripled)
         for size in (0.0, STEP)
-    ]
-    of_outputs = network_change(*steep, AXES[:1])
+    )
+    of_outputs = network_change(flat, steep, AXES[:1])
 
     def cost(matrix: int, form: Form, length: float, steepness: float) -> float:
         # W_C is the first matrix after w, W_QK the second; a cost is d times the multiplier.
