@@ -19,7 +19,9 @@ def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
     import jax
     import jax.numpy as jnp
 
-    arrays = [jnp.asarray(each) for each in draws]
+    arrays = jax.tree.map(jnp.asarray, draws)
+    # A module that is imported inside vmap cannot look at a ReLU, so let the lemma import before.
+    jax.eval_shape(lemma, *jax.tree.map(lambda array: array[0], arrays))
     return np.asarray(jax.jit(jax.vmap(lambda *draw: lemma(*draw).ratio))(*arrays))
 
 
