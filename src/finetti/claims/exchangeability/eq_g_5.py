@@ -33,10 +33,9 @@ def by_hand(network: "bounds.FullTransformer", radius: float) -> float:
     """The log of the limit, from γ, κ and ζ as the proof needs them."""
     gamma = kappa = zeta = 0.0
     for layer in network.layers:
-        product = layer.inner_norm * layer.outer_norm
-        sizes = (
-            layer.inner_norm * layer.outer_mixed_norm + layer.outer_norm * layer.inner_mixed_norm
-        )
+        outer, outer_size = layer.outer_norm or 0.0, layer.outer_mixed_norm or 0.0
+        product = layer.inner_norm * outer
+        sizes = layer.inner_norm * outer_size + outer * layer.inner_mixed_norm
         values = sum(head.value_norm for head in layer.heads)
         value_sizes = sum(head.value_mixed_norm for head in layer.heads)
         scores = max(head.query_norm + head.key_norm for head in layer.heads)

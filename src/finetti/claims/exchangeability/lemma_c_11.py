@@ -1,28 +1,37 @@
 """Lemma C.11, corrected: how far heads move with their weights."""
 
+from functools import partial
+
 from finetti.attention import lipschitz
-from finetti.claims.claim import Claim, Context, Evidence
+from finetti.claims.claim import Claim, Context, Control, Evidence
 from finetti.claims.exchangeability import instances
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios
+from finetti.core.forms import Form
 
 
-def run(context: Context) -> Evidence:
+def run(context: Context, form: Form = "derived") -> Evidence:
     """Both sides on random pairs of heads, and on a query that reads opposite tokens evenly."""
 
     def lemma(tokens, *weights):
         pair = instances.heads(*weights[:3]), instances.heads(*weights[3:])
-        return lipschitz.heads_weight_perturbation(*pair, tokens)
+        return lipschitz.heads_weight_perturbation(*pair, tokens, form)
 
     rng = context.generator(CLAIM.id)
     weights = instances.weights(rng, DRAWS)
     found = ratios(lemma, instances.tokens(rng, DRAWS), *weights, *nearby(rng, weights))
-    keys_moved = lipschitz.heads_weight_perturbation(*instances.even_reader(10.0, 1e-4, copies=200))
+    # Tokens of length 3 and two equal heads, so that powers of R and the sum over heads are seen.
+    tight = {}
+    for moved in ("keys", "queries"):
+        one, other, tokens = instances.even_reader(10.0, 1e-5, copies=200, moved=moved)
+        tight[f"{moved} moved, ω_v = 10, R = 3"] = lipschitz.heads_weight_perturbation(
+            instances.twice(one), instances.twice(other), 3 * tokens, form
+        )
     axes = instances.AXES
     before, after = (
         instances.heads(0 * axes[None], 0 * axes[None], size * axes[None]) for size in (1.0, 1.2)
     )
-    values_moved = lipschitz.heads_weight_perturbation(before, after, axes[:1])
-    return evidence(found, {"keys moved, ω_v = 10": keys_moved, "values moved": values_moved})
+    tight["values moved"] = lipschitz.heads_weight_perturbation(before, after, 3 * axes[:1], form)
+    return evidence(found, tight)
 
 
 CLAIM = Claim(
@@ -33,4 +42,5 @@ CLAIM = Claim(
     paper="E",
     label="Lemma C.11",
     run=run,
+    controls=(Control("without ω_v, as printed", partial(run, form="printed")),),
 )

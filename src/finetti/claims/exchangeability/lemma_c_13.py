@@ -1,26 +1,33 @@
 """Lemma C.13: how far heads move with their tokens."""
 
+from functools import partial
+
 from finetti.attention import lipschitz
-from finetti.claims.claim import Claim, Context, Evidence
+from finetti.claims.claim import Claim, Context, Control, Evidence
 from finetti.claims.exchangeability import instances
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios
+from finetti.core.forms import Form
 
 
-def run(context: Context) -> Evidence:
-    """Both sides on random heads, and on two tokens ±e₁ that move the same way."""
+def run(context: Context, form: Form = "derived") -> Evidence:
+    """Both sides on random heads, and on two equal heads that read tokens ±3e₁ moving one way."""
 
     def lemma(tokens, other, *weights):
-        return lipschitz.heads_token_perturbation(instances.heads(*weights), tokens, other)
+        return lipschitz.heads_token_perturbation(instances.heads(*weights), tokens, other, form)
 
     rng = context.generator(CLAIM.id)
     tokens = instances.tokens(rng, DRAWS)
     (other,) = nearby(rng, [tokens])
     found = ratios(lemma, tokens, other, *instances.weights(rng, DRAWS))
     axes = instances.AXES
-    before = axes[:1] * [[1.0], [-1.0]]
-    sharp = instances.heads(0 * axes[None], 40 * axes[None], axes[None])
-    tight = lipschitz.heads_token_perturbation(sharp, before, before + 1e-6 * axes[0])
-    return evidence(found, {"ω_k = 40, ω_q = 0": tight})
+    before = 3 * axes[:1] * [[1.0], [-1.0]]
+    sharp = instances.twice(instances.heads(0 * axes[None], 40 * axes[None], 10 * axes[None]))
+    pair = before, before + 1e-7 * axes[0]
+    tight = lipschitz.heads_token_perturbation(sharp, *pair, form)
+    # Without scores the heads take means, and a common change passes ω_v times.
+    flat = instances.twice(instances.heads(0 * axes[None], 0 * axes[None], 10 * axes[None]))
+    means = lipschitz.heads_token_perturbation(flat, *pair, form)
+    return evidence(found, {"ω_k = 40, ω_q = 0, ω_v = 10, R = 3": tight, "ω_q = ω_k = 0": means})
 
 
 CLAIM = Claim(
@@ -30,4 +37,5 @@ CLAIM = Claim(
     paper="E",
     label="Lemma C.13",
     run=run,
+    controls=(Control("1 for σ⁻², as printed", partial(run, form="printed")),),
 )

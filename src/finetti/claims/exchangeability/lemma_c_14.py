@@ -45,23 +45,17 @@ def three_layers(step: float, form: Form = "derived") -> Any:
 
     With W_q = W_k = 0 nothing is lost: ρ̃_t = ω̃_t, and every summand of the chain is attained.
     """
-    axis, nothing = instances.AXES[:1], 0 * instances.first()[None]
-    pair = (
+    axis, along = instances.AXES[:1], instances.first()[None]
+    before, after = (
         network(
             [
-                (
-                    axis.T,
-                    (outer + move) * axis,
-                    nothing,
-                    nothing,
-                    (value + move) * axis.T @ axis[None],
-                )
+                (axis.T, (outer + move) * axis, 0 * along, 0 * along, (value + move) * along)
                 for outer, value in ((9.0, 1.0), (0.5, 3.0), (2.0, 0.2))
             ]
         )
         for move in (0.0, step)
     )
-    return lipschitz.residual_perturbation(*pair, axis, form)
+    return lipschitz.residual_perturbation(before, after, axis, form)
 
 
 def run(context: Context, form: Form = "derived") -> Evidence:

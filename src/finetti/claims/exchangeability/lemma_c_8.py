@@ -57,11 +57,10 @@ def by_hand(network: "bounds.FullTransformer", resolution: float, radius: float)
     """
     c, error, parameters = 1 / (2 * network.head_dimension**0.5), 0.0, 0  # σ² = 2√d_p
     for layer in network.layers:
-        inner, outer = layer.inner_norm, layer.outer_norm
-        growth = 1 + inner * outer
-        error = growth * error + radius * (
-            inner * layer.outer_mixed_norm + outer * layer.inner_mixed_norm
-        )
+        outer, outer_size = layer.outer_norm or 0.0, layer.outer_mixed_norm or 0.0
+        growth = 1 + layer.inner_norm * outer
+        own = layer.inner_norm * outer_size + outer * layer.inner_mixed_norm
+        error = growth * error + radius * own
         radius *= growth
         own, passed = 0.0, 1.0
         for head in layer.heads:

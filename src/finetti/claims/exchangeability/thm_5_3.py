@@ -70,10 +70,10 @@ class Case:
 
 def draw_case(rng: np.random.Generator) -> Case:
     """Norms over four decades."""
-    *norms, radius = (10.0 ** rng.uniform(-2, 2, size=5)).tolist()
+    omega, size, alpha, inner, radius = (10.0 ** rng.uniform(-2, 2, size=5)).tolist()
     n, length = int(rng.integers(10, 10**6)), int(rng.integers(1, 10**6))
     delta = float(rng.uniform(0.001, 0.1))
-    return Case(*norms, Sample(n, length, radius, 4.0, 4.0, delta))
+    return Case(omega, size, alpha, inner, Sample(n, length, radius, 4.0, 4.0, delta))
 
 
 def risk(network: "bounds.FullTransformer", sample: Sample) -> float:
