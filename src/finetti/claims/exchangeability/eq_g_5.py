@@ -7,6 +7,7 @@ import numpy as np
 
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Claim, Context, Control, Evidence, at_most, close
+from finetti.claims.exchangeability import by_hand
 
 Limit = Callable[["bounds.FullTransformer", float], float]
 
@@ -29,21 +30,9 @@ def log_product(network: "bounds.FullTransformer", radius: float) -> float:
     return log_deviation(network, radius, Rule.of(network, "derived", sharp=False))[0]
 
 
-def by_hand(network: "bounds.FullTransformer", radius: float) -> float:
-    """The log of the limit, from γ, κ and ζ as the proof needs them."""
-    gamma = kappa = zeta = 0.0
-    for layer in network.layers:
-        outer, outer_size = layer.outer_norm or 0.0, layer.outer_mixed_norm or 0.0
-        product = layer.inner_norm * outer
-        sizes = layer.inner_norm * outer_size + outer * layer.inner_mixed_norm
-        values = sum(head.value_norm for head in layer.heads)
-        value_sizes = sum(head.value_mixed_norm for head in layer.heads)
-        scores = max(head.query_norm + head.key_norm for head in layer.heads)
-        score_sizes = sum(head.query_mixed_norm + head.key_mixed_norm for head in layer.heads)
-        gamma = max(gamma, product, values)
-        kappa = max(kappa, sizes / (1 + product), value_sizes / (1 + values), score_sizes / scores)
-        zeta = max(zeta, scores**2 * values / (1 + values))
-    depth = len(network.layers)
+def limit_by_hand(network: "bounds.FullTransformer", radius: float) -> float:
+    """The log of the limit."""
+    (gamma, kappa, zeta), depth = by_hand.scales(network), len(network.layers)
     power = (depth + 1) * np.log1p(zeta * radius**2 * (1 + gamma) ** (4 * depth))
     return float(np.log(2 * kappa * np.sqrt(depth / zeta)) + power)
 
@@ -59,7 +48,7 @@ def run(context: Context, log_limit: Limit = bounds.log_product_limit) -> Eviden
         network, radius = draw_network(rng), float(10.0 ** rng.uniform(-2, 2))
         limit = log_limit(network, radius)
         excess.append(log_product(network, radius) - limit)
-        errors.append(abs(limit - by_hand(network, radius)))
+        errors.append(abs(limit - limit_by_hand(network, radius)))
     # All norms and R_0 are 1: γ = κ = 1 and ζ = 2, so 2/√2·(1 + 2·2⁴)².
     explicit = log_limit(bounds.FullTransformer.uniform(2), 1.0) - np.log(np.sqrt(2) * 33**2)
     count = len(excess)

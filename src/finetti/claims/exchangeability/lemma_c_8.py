@@ -9,6 +9,7 @@ import numpy as np
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Claim, Context, Control, Evidence, at_most, close
+from finetti.claims.exchangeability import by_hand
 from finetti.claims.exchangeability.eq_g_5 import draw_network
 
 TOKENS = np.array([0.6, -1.0, 0.9])
@@ -49,33 +50,6 @@ def _as_printed(network: "bounds.FullTransformer", resolution: float, sample: Sa
     return bound.evaluate(sample).value
 
 
-def by_hand(network: "bounds.FullTransformer", resolution: float, radius: float) -> float:
-    """p log(1 + 2S/ε), S by following an error in every matrix from layer to layer.
-
-    A feed-forward part passes errors on times α̃ and adds its own, then the heads times ρ̃ (Lemma
-    C.13) and add theirs (Lemma C.11), at tokens as long as the feed-forward part has made them.
-    """
-    c, error, parameters = 1 / (2 * network.head_dimension**0.5), 0.0, 0  # σ² = 2√d_p
-    for layer in network.layers:
-        outer, outer_size = layer.outer_norm or 0.0, layer.outer_mixed_norm or 0.0
-        growth = 1 + layer.inner_norm * outer
-        own = layer.inner_norm * outer_size + outer * layer.inner_mixed_norm
-        error = growth * error + radius * own
-        radius *= growth
-        own, passed = 0.0, 1.0
-        for head in layer.heads:
-            scores, values = head.query_norm + head.key_norm, head.value_norm
-            moved = head.query_mixed_norm + head.key_mixed_norm
-            own += radius * head.value_mixed_norm + c * radius**3 * values * scores * moved
-            passed += values * (1 + c * radius**2 * scores**2)
-        error = passed * error + own
-        radius *= 1 + sum(head.value_norm for head in layer.heads)
-        d = network.dimension
-        parameters += 2 * d * network.hidden_dimension
-        parameters += len(layer.heads) * (2 * d * network.head_dimension + d * d)
-    return parameters * float(np.log1p(2 * error / resolution))
-
-
 def run(context: Context, value: Covering = covering) -> Evidence:
     """The formula recomputed layer by layer, and packings of small networks, which are a floor.
 
@@ -87,7 +61,9 @@ def run(context: Context, value: Covering = covering) -> Evidence:
     for _ in range(200):
         network, radius = draw_network(rng, depth=3, decades=1.0), float(10.0 ** rng.uniform(-1, 1))
         found = value(network, 0.1, Sample(1, 1, input_norm=radius))
-        errors.append(abs(found / by_hand(network, 0.1, radius) - 1))
+        size = by_hand.moved(network, radius, sharp=True)
+        again = by_hand.n_parameters(network) * np.log1p(2 * size / 0.1)
+        errors.append(abs(float(found / again) - 1))
     # One dimension, all norms 1: α̃ = 2, so the heads see R = 2; σ² = 2, so ρ̃ = 2 + 4·4/2 = 10 and
     # their error is 2·1 + 8·2·2/2 = 18; S = 10·2 + 18 = 38, and there are 5 parameters.
     one, sample = bounds.FullTransformer.uniform(1), Sample(1, 1)

@@ -10,6 +10,8 @@ import numpy as np
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Claim, Context, Control, Evidence, close, within
+from finetti.claims.exchangeability import by_hand
+from finetti.claims.exchangeability.eq_g_5 import draw_network
 from finetti.core.forms import Form
 
 Risk = Callable[["bounds.FullTransformer", Sample], float]
@@ -54,26 +56,45 @@ class Case:
         n, delta = self.sample.n_samples, self.sample.delta
         return 8 * roots / math.sqrt(n) + math.sqrt(math.log(1 / delta) / n)
 
-    def risk_by_hand(self) -> float:
-        """Theorem C.4 with constants, by Lemmas C.11, C.13, C.8, C.7 and Theorem C.5."""
-        omega, size, sample = self.omega, self.size, self.sample
-        reach = self.alpha * sample.input_norm  # how long tokens are before the head
-        constant = omega * (1 + omega**2 * reach**2)
-        moved = constant * self.inner * sample.input_norm
-        moved += reach * (size + omega**2 * size * reach**2)
-        # (4 + H)D² = 320 dimensions; the loss, in [0, 4] and 4-Lipschitz, is divided by 4.
-        n, delta = sample.n_samples, sample.delta
-        complexity = 12 * math.sqrt(320 / n) * (2 + math.sqrt(math.log1p(2 * moved)))
-        uniform = 3 * math.sqrt(math.log(4 / delta) / (2 * n))
-        return 4 * (2 * complexity + uniform + math.sqrt(math.log(2 / delta) / (2 * n)))
+
+def deep_rate_by_hand(network: "bounds.FullTransformer", sample: Sample) -> float:
+    """Theorem C.4: (D√(HT)/√n)[T√log(2+γ) + √T√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)."""
+    gamma, kappa, zeta = by_hand.scales(network)
+    depth, heads, n = len(network.layers), len(network.layers[0].heads), sample.n_samples
+    largest = max(network.dimension, network.hidden_dimension, network.head_dimension)
+    roots = depth * math.sqrt(math.log(2 + gamma))
+    roots += math.sqrt(depth * math.log1p(zeta * sample.input_norm**2))
+    roots += math.sqrt(math.log1p(kappa / math.sqrt(zeta)))
+    front = largest * math.sqrt(heads * depth / n)
+    return front * roots + math.sqrt(math.log(1 / sample.delta) / n)
+
+
+def risk_by_hand(network: "bounds.FullTransformer", sample: Sample) -> float:
+    """Theorem C.4 with constants, by Lemmas C.11, C.13, C.8, C.7 and Theorem C.5.
+
+    The loss, in [0, 4] and 4-Lipschitz, is divided by 4.
+    """
+    depth, heads = len(network.layers), len(network.layers[0].heads)
+    largest = max(network.dimension, network.hidden_dimension, network.head_dimension)
+    dimensions = max((4 + heads) * largest**2 * depth, by_hand.n_parameters(network))
+    size = by_hand.moved(network, sample.input_norm, sharp=False)
+    n, delta = sample.n_samples, sample.delta
+    complexity = 12 * math.sqrt(dimensions / n) * (2 + math.sqrt(math.log1p(2 * size)))
+    uniform = 3 * math.sqrt(math.log(4 / delta) / (2 * n))
+    return 4 * (2 * complexity + uniform + math.sqrt(math.log(2 / delta) / (2 * n)))
+
+
+def draw_sample(rng: np.random.Generator) -> Sample:
+    """Tokens over four decades of length, and a loss in [0, 4]."""
+    n, length = int(rng.integers(10, 10**6)), int(rng.integers(1, 10**6))
+    radius, delta = float(10.0 ** rng.uniform(-2, 2)), float(rng.uniform(0.001, 0.1))
+    return Sample(n, length, radius, 4.0, 4.0, delta)
 
 
 def draw_case(rng: np.random.Generator) -> Case:
     """Norms over four decades."""
-    omega, size, alpha, inner, radius = (10.0 ** rng.uniform(-2, 2, size=5)).tolist()
-    n, length = int(rng.integers(10, 10**6)), int(rng.integers(1, 10**6))
-    delta = float(rng.uniform(0.001, 0.1))
-    return Case(omega, size, alpha, inner, Sample(n, length, radius, 4.0, 4.0, delta))
+    omega, size, alpha, inner = (10.0 ** rng.uniform(-2, 2, size=4)).tolist()
+    return Case(omega, size, alpha, inner, draw_sample(rng))
 
 
 def risk(network: "bounds.FullTransformer", sample: Sample) -> float:
@@ -82,7 +103,7 @@ def risk(network: "bounds.FullTransformer", sample: Sample) -> float:
 
 
 def run(context: Context, value: Risk = risk) -> Evidence:
-    """Rates and bound recomputed on random classes; four times the samples, lengths, and depth.
+    """Rates and bound recomputed on random networks; four times the samples, lengths, and depth.
 
     The bound with constants is loose: its constants are checked against those of the lemmas that
     it is made of, not against a measured error.
@@ -96,18 +117,27 @@ def run(context: Context, value: Risk = risk) -> Evidence:
         for form in forms
         for rate in case.rates(form)
     ]
-    risks = [abs(value(case.network, case.sample) / case.risk_by_hand() - 1) for case in cases]
+    deep = [(draw_network(rng, depth=3, decades=1.0), draw_sample(rng)) for _ in range(200)]
+    rates += [
+        abs(bounds.TransformerRate(network).evaluate(sample).value / again - 1)
+        for network, sample in deep
+        for again in [deep_rate_by_hand(network, sample)]
+    ]
+    risks = [
+        abs(value(network, sample) / risk_by_hand(network, sample) - 1)
+        for network, sample in [*deep, *((case.network, case.sample) for case in cases)]
+    ]
     network = bounds.FullTransformer.uniform(8, 16, 2, 2, mixed_norm=3.0)
     values = [value(network, Sample(1000, length)) for length in (1, 100, 10**9)]
     quarter = value(network, Sample(4000, 1))
     depths = 10**3, 10**4
-    deep = [
+    logs = [
         bounds.TransformerRate(bounds.FullTransformer.uniform(8, 8, depth))
         .evaluate(Sample(10**9, 1))
         .log_value
         for depth in depths
     ]
-    slope = (deep[1] - deep[0]) / math.log(depths[1] / depths[0])
+    slope = (logs[1] - logs[0]) / math.log(depths[1] / depths[0])
     return Evidence(
         (
             close("Theorems 5.3 and C.4, both forms, by hand (relative)", max(rates), 1e-12),
