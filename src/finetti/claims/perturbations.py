@@ -35,6 +35,11 @@ def attained(name: str, lemma: Any) -> Measurement:
     return within(f"tight instance: {name}", float(lemma.ratio), 0.98, 1 + ROUNDING)
 
 
+def all_attained(tight: dict[str, Any]) -> tuple[Measurement, ...]:
+    """`attained` for every instance."""
+    return tuple(attained(name, lemma) for name, lemma in tight.items())
+
+
 def sizes(rng: np.random.Generator, low: float, high: float, *shape: int) -> np.ndarray:
     """10^uniform(low, high), with two axes of one appended to multiply matrices."""
     return 10.0 ** rng.uniform(low, high, size=(*shape, 1, 1))
@@ -56,6 +61,6 @@ def nearby(
 
 def evidence(found: np.ndarray, tight: dict[str, Any], note: str = "") -> Evidence:
     """Both kinds in one."""
-    measurements = (holds(found), *(attained(name, lemma) for name, lemma in tight.items()))
+    measurements = (holds(found), *all_attained(tight))
     median = f"The median ratio of the random draws is {np.median(found):.2g}."
     return Evidence(measurements, note=f"{median} {note}".rstrip())
