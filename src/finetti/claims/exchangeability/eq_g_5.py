@@ -8,6 +8,7 @@ import numpy as np
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Claim, Context, Control, Evidence, at_most, close
 from finetti.claims.exchangeability import by_hand
+from finetti.core.forms import Form
 
 Limit = Callable[["bounds.FullTransformer", float], float]
 
@@ -23,11 +24,11 @@ def draw_network(
     return bounds.FullTransformer(4, 4, 2, tuple(layers))
 
 
-def log_product(network: "bounds.FullTransformer", radius: float) -> float:
-    """log R_T^trans R_T, as Lemma C.14 gives it."""
+def log_product(network: "bounds.FullTransformer", radius: float, form: Form = "derived") -> float:
+    """log R_T^trans R_T, as Lemma C.14 gives it, or as it is printed."""
     from finetti.bounds.exchangeability.chain import Rule, log_deviation
 
-    return log_deviation(network, radius, Rule.of(network, "derived", sharp=False))[0]
+    return log_deviation(network, radius, Rule.of(network, form, sharp=False))[0]
 
 
 def limit_by_hand(network: "bounds.FullTransformer", radius: float) -> float:

@@ -1,7 +1,7 @@
 """Erratum 5: Lemma C.11 misses the norm of the values."""
 
 from finetti.attention import lipschitz
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_most
+from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_most, close
 from finetti.claims.exchangeability.instances import even_reader
 from finetti.claims.perturbations import attained
 
@@ -15,6 +15,8 @@ def run(context: Context) -> Evidence:
     return Evidence(
         (at_most("change of the heads", moved, float(printed.bound)),),
         (
+            # R = ω_q = 1, and W_k of norm 10⁻⁴ is new.
+            close("printed bound − (1 + 10⁻⁴)·10⁻⁴", float(printed.bound) - 1.0001e-4, 1e-15),
             at_most("the same, with ω_v and without σ⁻²", moved, 10 * float(printed.bound)),
             attained("with ω_v and σ⁻²", derived),
         ),
