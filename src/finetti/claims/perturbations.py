@@ -19,10 +19,13 @@ def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
     import jax
     import jax.numpy as jnp
 
+    def ratio(*draw):
+        return lemma(*draw).ratio
+
     arrays = jax.tree.map(jnp.asarray, draws)
     # A module that is imported inside vmap cannot look at a ReLU, so let the lemma import before.
-    jax.eval_shape(lemma, *jax.tree.map(lambda array: array[0], arrays))
-    return np.asarray(jax.jit(jax.vmap(lambda *draw: lemma(*draw).ratio))(*arrays))
+    jax.eval_shape(ratio, *jax.tree.map(lambda array: array[0], arrays))
+    return np.asarray(jax.jit(jax.vmap(ratio))(*arrays))
 
 
 def holds(found: np.ndarray, what: str = "draws") -> Measurement:
