@@ -2,6 +2,7 @@ import json
 import math
 import os
 import platform
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from finetti.claims import (
     Claim,
     Context,
+    Control,
     Evidence,
     Measurement,
     Verdict,
@@ -20,6 +22,8 @@ from finetti.claims import (
     results_document,
     run_claim,
     run_claims,
+    run_control,
+    turns_red,
     within,
 )
 from finetti.core.errors import InputError
@@ -91,6 +95,46 @@ def test_verdict_and_the_reason_for_it(measurements, verdict, decisive):
     assert (decisive.name if decisive else "Nothing") in evidence.reason
 
 
+@pytest.mark.parametrize(
+    ("printed", "derived", "verdict", "named"),
+    [
+        ((NO, NO), (YES, YES), "fails", "no"),
+        ((YES, YES), (YES,), "holds", "yes"),
+        ((NO, YES), (YES,), "inconclusive", "yes: .*although"),
+        ((NO, UNSURE), (YES,), "inconclusive", "unsure"),
+        ((NO,), (YES, NO), "inconclusive", "derived form must hold .* no: 2"),
+        ((NO,), (UNSURE,), "inconclusive", "derived form must hold .* unsure"),
+        ((YES,), (NO,), "inconclusive", "derived form must hold"),
+    ],
+)
+def test_a_printed_form_fails_only_where_the_derived_one_holds(printed, derived, verdict, named):
+    evidence = Evidence(printed, derived)
+    assert evidence.verdict == verdict
+    assert re.search(named, evidence.reason)
+    result = run_claim(claim(lambda context: evidence, expected=Verdict.FAILS), Context())
+    assert result.as_expected is (verdict == "fails")
+    assert [row["name"] for row in result.to_dict()["derived"]] == [m.name for m in derived]
+    assert "Derived form" in str(evidence)
+
+
+def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
+    def broken(context):
+        raise RuntimeError("no luck")
+
+    wrong = {
+        "off": lambda context: Evidence((NO,)),
+        "unseen": lambda context: Evidence((YES,)),
+        "not a number": lambda context: Evidence((NO, close("nan", NAN, 1.0))),
+        "raises": broken,
+    }
+    controls = tuple(Control(name, run) for name, run in wrong.items())
+    right = claim(lambda context: Evidence((YES,)), controls=controls)
+    found = {each.name: turns_red(run_control(right, each, Context())) for each in controls}
+    assert found == {"off": True, "unseen": False, "not a number": False, "raises": False}
+    assert right.to_dict()["controls"] == list(wrong)
+    assert "off; unseen" in str(right)
+
+
 def test_context():
     context = Context("paper", 3)
     assert context.pick(quick=1, paper=2) == 2
@@ -115,10 +159,13 @@ def test_claims_run_in_float64_whatever_the_program():
         assert jnp.ones(2).dtype == jnp.float32
 
 
-def test_an_expected_failure_is_as_expected():
-    failing = claim(lambda context: Evidence((NO,)), expected=Verdict.FAILS)
+def test_an_expected_failure_is_as_expected_beside_its_derived_form_only():
+    failing = claim(lambda context: Evidence((NO,), (YES,)), expected=Verdict.FAILS)
     assert run_claim(failing, Context()).as_expected
     assert not run_claim(claim(failing.run), Context()).as_expected
+    alone = run_claim(claim(lambda context: Evidence((NO,)), expected=Verdict.FAILS), Context())
+    assert alone.verdict is Verdict.INCONCLUSIVE
+    assert "derived" in alone.reason
 
 
 @pytest.mark.parametrize("expected", list(Verdict))

@@ -21,7 +21,7 @@ def yes(context):
 
 
 def no(context):
-    return Evidence((close("the one", 1.0, 1e-10),))
+    return Evidence((close("the one", 1.0, 1e-10),), (close("the derived zero", 0.0, 1e-10),))
 
 
 def breaks(context):

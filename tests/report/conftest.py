@@ -32,7 +32,7 @@ def _curve(context):
 
 
 def _fails(context):
-    return Evidence((at_most(EVIL, 1.73, 1.0, unit=EVIL),))
+    return Evidence((at_most(EVIL, 1.73, 1.0, unit=EVIL),), (close(EVIL, 0.25, 1.0),))
 
 
 def _raises(context):

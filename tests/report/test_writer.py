@@ -21,6 +21,7 @@ def test_everything_in_the_results_is_on_the_page(page, results):
         assert part in text
     for part in ("-0.98 [-1.02, -0.94]", "in [-1.1, -0.9]", "As 1/T.", "1.235", "NaN"):
         assert part in text
+    assert text.count("Derived form: ") == 1
     assert "Zhang et al. (2022), Proposition 4.1" in text
     assert "fails, as expected" in text
     assert "inconclusive, expected: holds" in text

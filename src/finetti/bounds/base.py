@@ -44,7 +44,8 @@ class Bound(Shown, abc.ABC):
         paper: E, S, R, or "" where it is nobody's.
         quantity: what it bounds.
         assumes: what has to be true and is not a field.
-        derived_kind, printed_kind: scaling or upper_bound; printed_kind None: no printed form.
+        derived_kind, printed_kind: scaling or upper_bound; a printed form that an erratum breaks is
+            unproven; printed_kind None: no printed form.
 
     Args:
         form: "derived" (as the proof gives it) or "printed".
@@ -69,7 +70,7 @@ class Bound(Shown, abc.ABC):
 
     @property
     def kind(self) -> Kind:
-        """scaling: constants unknown; upper_bound: all of them kept."""
+        """scaling: constants unknown; upper_bound: all of them kept; unproven: no bound."""
         kind = self.printed_kind if self.form == "printed" else self.derived_kind
         assert kind is not None  # __post_init__ refused it
         return kind

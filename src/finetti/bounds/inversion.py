@@ -75,6 +75,11 @@ def samples_needed(
             f"Invert a bound of a {', '.join(OF_THE_LOSS[:-1])} or {OF_THE_LOSS[-1]}, which "
             "`finetti bound NAME --explain` shows."
         )
+    if bound.kind == "unproven":
+        raise UnsupportedError(
+            f"{bound.name} ({bound.form}) is unproven: an erratum breaks its proof, so it asks for "
+            "no number of samples. Take form='derived'."
+        )
     if bound.kind == "scaling" and constant is None:
         raise UnsupportedError(
             f"{bound.name} ({bound.form}) is a scaling quantity: its constants are unknown, so it "

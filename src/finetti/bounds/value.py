@@ -13,10 +13,11 @@ from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
-Kind = Literal["scaling", "upper_bound"]
+Kind = Literal["scaling", "upper_bound", "unproven"]
 KINDS = {
     "scaling": "scaling quantity: constants are left out, only ratios mean something",
     "upper_bound": "upper bound: all constants and logarithms are kept",
+    "unproven": "no bound: as printed it rests on a step that fails, and may be too small",
 }
 # Held against the loss: larger than the loss itself, they say nothing.
 OF_THE_LOSS = ("generalization gap", "generalization error", "risk", "excess risk")
@@ -72,7 +73,7 @@ class BoundValue(Shown):
         terms: its parts.
         citation: theorem and paper.
         form: derived or printed.
-        kind: scaling or upper_bound.
+        kind: scaling, upper_bound or unproven.
         quantity: what it is a bound of; only equal quantities can be compared.
         assumptions: what has to be true.
         vacuous: whether it exceeds what is trivially true; None where nothing is trivial.
@@ -197,7 +198,7 @@ class Comparison(Shown):
 
     @property
     def obeyed(self) -> bool | None:
-        """measured ≤ bound; None for a scaling quantity, which bounds nothing by itself."""
+        """measured ≤ bound; None for what is no upper bound and so bounds nothing by itself."""
         return self.measured <= self.bound.value if self.bound.kind == "upper_bound" else None
 
     def __card__(self) -> Card:

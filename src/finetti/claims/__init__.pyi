@@ -3,6 +3,7 @@ from .bibliography import Paper as Paper
 from .bibliography import bibtex as bibtex
 from .claim import Claim as Claim
 from .claim import Context as Context
+from .claim import Control as Control
 from .claim import Evidence as Evidence
 from .claim import Measurement as Measurement
 from .claim import Scale as Scale
@@ -18,3 +19,5 @@ from .runner import provenance as provenance
 from .runner import results_document as results_document
 from .runner import run_claim as run_claim
 from .runner import run_claims as run_claims
+from .runner import run_control as run_control
+from .runner import turns_red as turns_red

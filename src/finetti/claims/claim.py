@@ -167,35 +167,47 @@ def close(name: str, error: float, tolerance: float, *, unit: str = "") -> Measu
 class Evidence(Shown):
     """What was measured for a claim. Give the measurement that matters most first.
 
+    ``derived`` is what the derived form gives on the instance at which the printed form
+    was measured: unless all of these hold, a failure may be the instance's, and decides nothing.
     ``charts`` are Vega-Lite specifications (``finetti.show.line_chart``), ``tables`` are
     ``finetti.show.Table``.
     """
 
     measurements: tuple[Measurement, ...]
+    derived: tuple[Measurement, ...] = ()
     note: str = ""
     charts: tuple[dict[str, Any], ...] = ()
     tables: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("measurements", "charts", "tables"):
+        for name in ("measurements", "derived", "charts", "tables"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def verdict(self) -> Verdict:
-        """Fails if any measurement does, holds if all of them hold, else inconclusive."""
+        """Holds if all measurements hold, fails if any does; inconclusive where that is undecided.
+
+        Beside a derived form the printed one fails only if all its measurements do, and nothing is
+        decided unless every derived one holds.
+        """
         outcomes = [measurement.holds for measurement in self.measurements]
-        if False in outcomes:
-            return Verdict.FAILS
-        return Verdict.HOLDS if outcomes and None not in outcomes else Verdict.INCONCLUSIVE
+        if not outcomes or any(not measurement.holds for measurement in self.derived):
+            return Verdict.INCONCLUSIVE
+        if all(outcomes):
+            return Verdict.HOLDS
+        fails = outcomes.count(False) == len(outcomes) if self.derived else False in outcomes
+        return Verdict.FAILS if fails else Verdict.INCONCLUSIVE
 
     @property
     def decisive(self) -> Measurement | None:
-        """The measurement that decided: the first that fails, else undecided, else the first."""
-        for outcome in (False, None, True):
-            for measurement in self.measurements:
-                if measurement.holds is outcome:
-                    return measurement
-        return None
+        """The measurement that decided, or that left it undecided."""
+        outcomes = [False, None, True]
+        if self.derived and self.verdict is Verdict.INCONCLUSIVE:
+            outcomes = [None, True]  # what fails as it should decides nothing
+        candidates = [each for each in self.derived if not each.holds]
+        for outcome in outcomes:
+            candidates += [each for each in self.measurements if each.holds is outcome]
+        return candidates[0] if candidates else None
 
     @property
     def reason(self) -> str:
@@ -208,20 +220,31 @@ class Evidence(Shown):
         if decisive is None:
             return "Nothing was measured."
         number = f"{decisive.name}: {decisive.number}"
+        if decisive in self.derived:
+            number = f"The derived form must hold for this to count; {number}"
         if decisive.holds is None:
             return f"{number}, undecided against {decisive.rule}: {decisive.reason}."
         if not decisive.holds:
             return f"{number}, which is not {decisive.rule}."
+        if self.verdict is Verdict.INCONCLUSIVE:
+            return f"{number}, which is {decisive.rule}, although another measurement fails."
         others = len(self.measurements) - 1
         more = f" ({others} more also {'hold' if others > 1 else 'holds'})" if others else ""
         return f"{number}, which is {decisive.rule}{more}."
 
     def __card__(self) -> Card:
-        rows = [(m.name, m.number, m.rule, OUTCOMES[m.holds]) for m in self.measurements]
-        table = Table("", ("measurement", "value", "rule", "obeyed"), tuple(rows))
+        tables = [
+            Table(
+                title,
+                ("measurement", "value", "rule", "obeyed"),
+                tuple((m.name, m.number, m.rule, OUTCOMES[m.holds]) for m in measurements),
+            )
+            for title, measurements in (("", self.measurements), ("Derived form", self.derived))
+            if measurements or not title
+        ]
         fields = (("verdict", self.verdict.value), ("because", self.reason))
         notes = (self.note,) if self.note else ()
-        return Card("Evidence", fields, (table, *self.tables), notes)
+        return Card("Evidence", fields, (*tables, *self.tables), notes)
 
 
 @dataclass(frozen=True)
@@ -258,6 +281,18 @@ class Context:
 
 
 @dataclass(frozen=True)
+class Control:
+    """A wrong version of a claim's formula, which its measurements must tell from the right one.
+
+    ``run`` measures as the claim's own does, with a wrong constant or without a factor; its verdict
+    must not be the expected one.
+    """
+
+    name: str
+    run: Callable[[Context], Evidence]
+
+
+@dataclass(frozen=True)
 class Claim(Shown):
     """A statement of a paper and the function that looks for evidence.
 
@@ -269,10 +304,12 @@ class Claim(Shown):
         label: where it stands in the paper, as ``Proposition 4.1``.
         run: measures; imports JAX inside, so that the claim itself loads instantly. Its docstring
             says what is measured.
-        expected: an erratum's printed form is expected to fail.
+        expected: an erratum's printed form is expected to fail, on every measurement, where its
+            derived form (``Evidence.derived``) holds.
         false_alarm: probability that a true claim turns red by chance, its share of the 1 % that
             the whole run may have; 0 for identities.
         erratum: what the paper prints and what its proof gives, where they differ.
+        controls: wrong versions of the formula, each of which must turn the claim red.
     """
 
     id: str
@@ -284,6 +321,7 @@ class Claim(Shown):
     expected: Verdict = Verdict.HOLDS
     false_alarm: float = 0.0
     erratum: str | None = None
+    controls: tuple[Control, ...] = ()
 
     def __post_init__(self) -> None:
         if not ID.fullmatch(self.id) or self.id[0] != self.paper:
@@ -318,6 +356,7 @@ class Claim(Shown):
             "erratum": self.erratum,
             "expected": self.expected.value,
             "false_alarm": self.false_alarm,
+            "controls": [control.name for control in self.controls],
         }
 
     def __card__(self) -> Card:
@@ -329,5 +368,6 @@ class Claim(Shown):
             ("erratum", self.erratum or "none"),
             ("expected", self.expected.value),
             ("false alarm", chance if self.false_alarm else "never: nothing is left to chance"),
+            ("turns red for", "; ".join(control.name for control in self.controls) or None),
         )
         return Card(f"{self.id}: {self.title}", fields)

@@ -19,8 +19,13 @@ def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
     import jax
     import jax.numpy as jnp
 
-    arrays = [jnp.asarray(each) for each in draws]
-    return np.asarray(jax.jit(jax.vmap(lambda *draw: lemma(*draw).ratio))(*arrays))
+    def ratio(*draw):
+        return lemma(*draw).ratio
+
+    arrays = jax.tree.map(jnp.asarray, draws)
+    # A module that is imported inside vmap cannot look at a ReLU, so let the lemma import before.
+    jax.eval_shape(ratio, *jax.tree.map(lambda array: array[0], arrays))
+    return np.asarray(jax.jit(jax.vmap(ratio))(*arrays))
 
 
 def holds(found: np.ndarray, what: str = "draws") -> Measurement:
@@ -31,6 +36,11 @@ def holds(found: np.ndarray, what: str = "draws") -> Measurement:
 def attained(name: str, lemma: Any) -> Measurement:
     """The ratio of an instance that nearly attains the bound is in [0.98, 1]."""
     return within(f"tight instance: {name}", float(lemma.ratio), 0.98, 1 + ROUNDING)
+
+
+def all_attained(tight: dict[str, Any]) -> tuple[Measurement, ...]:
+    """`attained` for every instance."""
+    return tuple(attained(name, lemma) for name, lemma in tight.items())
 
 
 def sizes(rng: np.random.Generator, low: float, high: float, *shape: int) -> np.ndarray:
@@ -54,6 +64,6 @@ def nearby(
 
 def evidence(found: np.ndarray, tight: dict[str, Any], note: str = "") -> Evidence:
     """Both kinds in one."""
-    measurements = (holds(found), *(attained(name, lemma) for name, lemma in tight.items()))
+    measurements = (holds(found), *all_attained(tight))
     median = f"The median ratio of the random draws is {np.median(found):.2g}."
     return Evidence(measurements, note=f"{median} {note}".rstrip())

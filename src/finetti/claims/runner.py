@@ -6,14 +6,14 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from finetti._version import __version__
 from finetti.claims.bibliography import PAPERS
-from finetti.claims.claim import Claim, Context, Evidence, Measurement, Verdict
+from finetti.claims.claim import Claim, Context, Control, Evidence, Measurement, Verdict
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
 from finetti.show.shown import Shown
@@ -32,8 +32,18 @@ class Result(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the evidence; a claim that raised is inconclusive."""
-        return Verdict.INCONCLUSIVE if self.evidence is None else self.evidence.verdict
+        """The verdict of the evidence; a claim that raised is inconclusive.
+
+        So is one that should fail and shows no derived form: a bug fails every rule.
+        """
+        if self.evidence is None or self._lacks_derived:
+            return Verdict.INCONCLUSIVE
+        return self.evidence.verdict
+
+    @property
+    def _lacks_derived(self) -> bool:
+        should_fail = self.expected is Verdict.FAILS
+        return should_fail and self.evidence is not None and not self.evidence.derived
 
     @property
     def expected(self) -> Verdict:
@@ -48,6 +58,11 @@ class Result(Shown):
     @property
     def reason(self) -> str:
         """One sentence: the measurement that decided, or the last line of the error."""
+        if self._lacks_derived:
+            return (
+                "A claim that is expected to fail must show that its derived form holds there: "
+                "give its Evidence derived measurements."
+            )
         if self.evidence is not None:
             return self.evidence.reason
         return f"It could not finish: {(self.error or 'no evidence').strip().splitlines()[-1]}"
@@ -62,6 +77,7 @@ class Result(Shown):
             "reason": self.reason,
             "seconds": round(self.seconds, 4),
             "measurements": [_measurement(m) for m in evidence.measurements],
+            "derived": [_measurement(m) for m in evidence.derived],
             "note": evidence.note,
             "charts": [to_plain(chart) for chart in evidence.charts],
             "tables": [
@@ -163,6 +179,19 @@ def run_claims(
         if on_finish:
             on_finish(result)
         yield result
+
+
+def run_control(claim: Claim, control: Control, context: Context) -> Result:
+    """Run a wrong version of ``claim``'s formula, which must turn it red (``turns_red``)."""
+    return run_claim(replace(claim, run=control.run), context)
+
+
+def turns_red(result: Result) -> bool:
+    """Whether a wrong formula was noticed: a rule was broken, and not by an error or a NaN."""
+    if result.evidence is None or result.as_expected:
+        return False
+    measured = (*result.evidence.measurements, *result.evidence.derived)
+    return all(measurement.holds is not None for measurement in measured)
 
 
 def provenance(context: Context) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def _records(
         here, sample = _at(network, data, what, value)
         for built in build(chosen, here):
             found = built.evaluate(Sample(**sample)).to_dict()
-            label = built.name + ("" if found["kind"] == "upper_bound" else " (scaling)")
+            label = built.name + ("" if built.kind == "upper_bound" else f" ({built.kind})")
             kept = {
                 name: found[name] for name in ("value", "log_value", "sign", "kind", "quantity")
             }

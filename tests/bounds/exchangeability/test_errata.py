@@ -39,6 +39,41 @@ def test_erratum_5_print_misses_the_values():
     assert derived == pytest.approx(10 * printed)
 
 
+@pytest.mark.parametrize(
+    ("bound", "kind"),
+    [
+        (bounds.HeadsDeviation, "unproven"),
+        (bounds.TransformerDeviation, "unproven"),
+        (bounds.HeadsCovering, "unproven"),
+        (bounds.TransformerCovering, "unproven"),
+        (bounds.TransformerComplexity, "unproven"),
+        (bounds.TransformerGap, "unproven"),
+        (bounds.FeedForwardCovering, "upper_bound"),
+        (bounds.HeadsTokenConstant, "upper_bound"),
+    ],
+)
+def test_print_that_rests_on_an_erratum_is_no_upper_bound(bound, kind):
+    found = bound(bounds.FullTransformer.uniform(8), form="printed").evaluate(SAMPLE)
+    assert found.kind == kind
+    assert any("errata 5, 6 and 9" in note for note in found.notes) == (kind == "unproven")
+    assert found.vacuous is None
+
+
+@pytest.mark.parametrize("constant", [None, 1.0])
+def test_print_that_rests_on_an_erratum_is_not_inverted(constant):
+    printed = bounds.TransformerGap(bounds.FullTransformer.uniform(8), form="printed")
+    with pytest.raises(UnsupportedError, match=r"E-thm-C.5 .printed. is unproven.*derived"):
+        printed.samples_needed(0.5, SAMPLE, constant)
+    assert printed.evaluate(SAMPLE).beside(0.1).obeyed is None
+
+
+def test_print_of_c_13_is_for_the_printed_bandwidth():
+    """c of Lemma F.1 is 4 at σ² = 1/4, and print has 1."""
+    narrow = bounds.FullTransformer.uniform(8, bandwidth=0.25)
+    with pytest.raises(UnsupportedError, match=r"E-lemma-C.13 assumes σ² = 2d_p.*derived"):
+        bounds.HeadsTokenConstant(narrow, form="printed").evaluate(SAMPLE)
+
+
 def test_erratum_6_print_misses_the_feed_forward_part():
     """α̃ = 10, then heads with ω_v = 1."""
     first, second, tokens = amplified(10.0, 1e-4)

@@ -58,10 +58,11 @@ def test_the_values_are_what_the_statements_say(constants, form, bandwidth):
     found = bounds.HeadsDeviation(network, change=CHANGE, **options).evaluate(SAMPLE)
     assert found.value == pytest.approx(moved, rel=1e-12)
 
-    steep = heads_token_constant(n["ov"], n["oqk"], RADIUS, width, form)
-    found = bounds.HeadsTokenConstant(network, **options).evaluate(SAMPLE)
-    assert found.value == pytest.approx(steep, rel=1e-12)
-    assert sum(term.value for term in found.terms) == pytest.approx(steep, rel=1e-12)
+    if form == "derived" or bandwidth is None:  # refused, see test_errata.py
+        steep = heads_token_constant(n["ov"], n["oqk"], RADIUS, width, form)
+        found = bounds.HeadsTokenConstant(network, **options).evaluate(SAMPLE)
+        assert found.value == pytest.approx(steep, rel=1e-12)
+        assert sum(term.value for term in found.terms) == pytest.approx(steep, rel=1e-12)
 
     size = heads_weight_bound(n["rv"], n["oqk"], n["rqk"], n["ov"], RADIUS, width, form)
     found = bounds.HeadsCovering(network, resolution=0.2, **options).evaluate(SAMPLE)

@@ -152,7 +152,8 @@ def test_the_chain_and_its_covers(network, mode):
 def test_the_heads_of_a_layer(network, mode):
     radius, options = mp.mpf(SAMPLE.input_norm), fields(mode)
     _, rho, mha = head_sums(network.layers[0], radius, constant(network, mode), mode, True)
-    agrees(bounds.HeadsTokenConstant(network, **options), rho)
+    if mode != "printed" or network.bandwidth is None:  # refused, see test_errata.py
+        agrees(bounds.HeadsTokenConstant(network, **options), rho)
     agrees(bounds.HeadsDeviation(network, change=0.3, **options), radius * mha * mp.mpf(0.3))
     d, p, n_heads = network.dimension, network.head_dimension, len(network.layers[0].heads)
     exact = n_heads * (2 * d * p + d * d)

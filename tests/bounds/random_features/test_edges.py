@@ -9,9 +9,12 @@ import pytest
 
 from finetti.bounds import Sample, Settings
 from finetti.bounds.random_features import (
+    AttentionAdvantage,
     AttentionNorm,
+    BiasedAdvantage,
     BiasedNorm,
     BiasedRisk,
+    Component,
     CorrelationTarget,
     NetworkNorm,
     RandomFeatureClass,
@@ -19,7 +22,7 @@ from finetti.bounds.random_features import (
     Target,
 )
 from finetti.bounds.random_features.reading import read_target
-from finetti.core.errors import InputError
+from finetti.core.errors import InputError, UnsupportedError
 
 SAMPLE = Sample(n_samples=10**6, context_length=16)
 RISK = RandomFeatureRisk(RandomFeatureClass(16, 10**7, Target.key_power(2)))
@@ -71,6 +74,18 @@ def test_a_vector_of_length_zero_leaves_the_empty_product():
         AttentionNorm(Target.key_power(0, 5.0)).evaluate(SAMPLE).value
     )
     assert AttentionNorm(Target.key_power(2, 0.0)).evaluate(SAMPLE).value == 0.0
+
+
+def test_a_zero_target_has_no_ratio_of_sample_sizes():
+    for bound, target in (
+        (AttentionAdvantage, Target.key_power(2, 0.0)),
+        (AttentionAdvantage, Target((Component(0, 2, 0.0, 0.0),), scale=0.0)),
+        (BiasedAdvantage, CorrelationTarget((0.0, 1.0), target_norm=0.0)),
+    ):
+        with pytest.raises(UnsupportedError, match=r"R-ratio-.* assumes a target that is not zero"):
+            bound(target).evaluate(SAMPLE)
+    # Of a constant only the empty product is left of a vector of length 0.
+    assert math.isfinite(AttentionAdvantage(Target.key_power(0, 0.0)).evaluate(SAMPLE).log_value)
 
 
 @pytest.mark.parametrize("bound", [AttentionNorm, NetworkNorm])

@@ -1,9 +1,11 @@
 """What print and proof give differently, in numbers; and the claims that show which one holds."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from finetti.attention.lipschitz.edelman_constants import layer_constant
 from finetti.bounds import Sample, Settings
 from finetti.bounds.sparse_variables import (
     HeadClass,
@@ -15,7 +17,8 @@ from finetti.bounds.sparse_variables import (
     TransformerClass,
     UniformTransformer,
 )
-from finetti.claims import Context, load_ledger
+from finetti.bounds.sparse_variables.transformer_class import log_layer_constant
+from finetti.claims import Context, load_ledger, run_claim
 from finetti.core.errors import InputError, UnsupportedError
 
 CLAIMS = (
@@ -24,9 +27,7 @@ CLAIMS = (
     "S-erratum-1",
     "S-erratum-8",
     "S-erratum-9",
-    "S-erratum-11",
     "S-erratum-12",
-    "S-erratum-13",
     "S-erratum-14",
     "S-lemma-2.2",
     "S-lemma-4.5",
@@ -35,6 +36,7 @@ CLAIMS = (
     "S-lemma-A.12",
     "S-thm-4.2",
     "S-thm-4.6",
+    "S-thm-4.6-depth",
     "S-thm-A.17",
 )
 
@@ -42,8 +44,8 @@ CLAIMS = (
 @pytest.mark.parametrize("claim_id", CLAIMS)
 def test_claims_turn_out_as_expected(claim_id):
     claim = load_ledger().get(claim_id)
-    evidence = claim.run(Context(seed=1))
-    assert evidence.verdict == claim.expected, evidence.reason
+    result = run_claim(claim, Context(seed=1))
+    assert result.as_expected, result.error or result.reason
 
 
 def costs(network, sample, form):
@@ -83,7 +85,7 @@ def test_erratum_10_steepness_and_length():
     assert derived["W_V", 1] == pytest.approx(3 * 2)
 
 
-def test_erratum_11_depth_costs_even_with_unit_norms():
+def test_depth_costs_even_with_unit_norms():
     def log_cost(depth, form):
         network = TransformerClass(layers=(LayerNorms(),) * depth, width=1)
         return math.log(
@@ -103,6 +105,25 @@ def test_erratum_11_depth_costs_even_with_unit_norms():
     assert deep.log_value - shallow.log_value > 2 * 99 * math.log(3)
 
 
+def test_norms_that_multiply_beyond_any_float():
+    """P = L_σC₂²(1 + 2C₂) at 10^150 is 2·10^450, and log N = 36(3L+1)³c²/ε² log(…), c = P^L C_∞."""
+    log_p = math.log(2) + 450 * math.log(10)
+    value = UniformTransformer(n_layers=2, width=1, spectral_norm=1e150).evaluate(Sample(1, 1))
+    inside = math.log(8 * 7 / 0.1 * 2) + 2 * log_p  # log of 2⌈4·7c/ε + 2⌉N, N = 2
+    wanted = math.log(36 * 7**3 / 0.01) + 4 * log_p + math.log(inside)
+    assert value.log_value == pytest.approx(wanted, rel=1e-12)
+    layer = LayerNorms(output_norm=1e150, value_norm=1e150, score_norm=1e150)
+    network = TransformerClass(layers=(layer,), width=1)
+    assert network.log_factors(Sample(1, 1))[0] == pytest.approx(log_p, rel=1e-12)
+
+
+def test_the_logarithm_of_a_layer_is_that_of_the_constant():
+    norms = (1.3, 0.7, 1.9, 0.4, 1.6)
+    for form, scale in (("derived", (1.6, 1.0)), ("printed", (1.0, 2.0))):
+        found = log_layer_constant(*norms[:4], *scale)
+        assert found == pytest.approx(math.log(layer_constant(*norms, form=form)), rel=1e-14)
+
+
 def test_softmax_constant_is_the_only_difference_of_c_two():
     sample = Sample(10, 10)
     sharp, printed = (
@@ -118,6 +139,11 @@ def test_positions_make_tokens_longer():
     assert moved.evaluate(Sample(10, 10, input_norm=1.0)).log_value == plain.log_value
     named = PositionCovering.from_settings(Settings(width=4, norms={"position_norm": 0.5}))
     assert named.evaluate(Sample(10, 10, input_norm=1.0)).log_value == plain.log_value
+    # A.4 prints (dL_σ(B_X+B_P))²((B_V^∞)^{2/3} + (2B_QK^∞B_V(B_X+B_P))^{2/3})³/ε² log(mT).
+    head = replace(moved.functions, value_norm=5.0, value_column_norm=3.0, score_row_norm=7.0)
+    printed = PositionCovering(head, 0.1, form="printed").evaluate(Sample(10, 10, input_norm=1.0))
+    by_hand = (4 * 1.5) ** 2 * (3 ** (2 / 3) + (2 * 7 * 5 * 1.5) ** (2 / 3)) ** 3 / 0.01
+    assert printed.value == pytest.approx(by_hand * math.log(100), rel=1e-12)
     with pytest.raises(InputError, match=r"'fixed'.*S-cor-4\.4 is without"):
         PositionCovering(HeadClass(width=4))
     with pytest.raises(UnsupportedError, match="linear in T"):

@@ -41,6 +41,20 @@ def test_norms_of_a_head_have_the_right_orientation_erratum_9():
     assert head.out_lipschitz == pytest.approx(1.5 * np.linalg.norm(weights["output_weights"], 2))
 
 
+@pytest.mark.parametrize("query_width", [40, 2])
+def test_in_cross_attention_the_width_is_that_of_the_query(query_width):
+    """(W_QKx)_i is one output per row of W_QK; tokens may be padded with zeros at will."""
+    rng = np.random.default_rng(10)
+    cross = {**arrays(rng), "query_weights": rng.normal(size=(query_width, 3))}
+    found = HeadClass.from_weights(cross)
+    assert found.width == query_width
+    padding = ((0, max(query_width - 4, 0)), (0, 0))
+    padded = {name: np.pad(cross[name], padding) for name in ("key_weights", "value_weights")}
+    assert HeadClass.from_weights({**cross, **padded}) == found
+    heads = {name: value[None] for name, value in cross.items()}
+    assert MultiHeadClass.from_weights(heads).width == query_width
+
+
 def test_networks_and_arrays_agree():
     weights = arrays(np.random.default_rng(1))
     plain = HeadClass.from_weights(weights)

@@ -50,7 +50,7 @@ def weight_bound(
 ) -> Any:
     """C‖W_V‖ r² ‖(M − M̂)Zᵀ‖_{2,∞} + ‖(W_V − Ŵ_V)ᵀZᵀ‖_{2,∞}          Lemma A.13, edelman2022
 
-    Printed: C = 2 without r², which is wrong for r > 1 (erratum 10).
+    Printed: C = 2 and r ≤ 1; Theorem A.17 uses it for longer tokens too (erratum 10).
     """
     check_form(form, "weight_bound")
     scale = radius**2 if form == "derived" else 1.0

@@ -15,7 +15,7 @@ def project_ball(rows: ArrayLike, radius: float = 1.0) -> Float[Array, "*lead d"
     """Π_norm: each row shortened to length ``radius`` if it is longer (A.9, edelman2022).
 
     1-Lipschitz, as every projection onto a convex set; dividing by the length, the projection onto
-    the sphere, is not (erratum 7).
+    the sphere, is not (S-lemma-A.9-sphere).
 
     >>> import jax.numpy as jnp
     >>> project_ball(jnp.array([[3.0, 4.0], [0.0, 0.5]])).tolist()

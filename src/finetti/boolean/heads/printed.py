@@ -1,4 +1,4 @@
-"""The heads as the paper prints them, and its bump, reconstructed: to show where they fail."""
+"""The heads and the bump as the paper prints them: to show where they fail."""
 
 import math
 
@@ -8,11 +8,6 @@ from numpy.typing import NDArray
 from finetti.boolean.heads.plan import CLS, ONE_BIT, ZERO_BIT, build_weights, unit
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.positions import RESERVED, DensePositions, Positions
-
-# The printed bump of Lemma B.8 is RECONSTRUCTED, not copied: of the four ramps r(z+2), r(z+1),
-# r(z−1), r(z−2) this is, up to a factor, the one combination that is zero outside [−2, 2] and, as
-# erratum 16 says of the printed one, zero at z = 0. The bump of the lookup is (1, −1, −1, 1).
-VANISHING_SIGNS = np.array([1.0, -2.0, 2.0, -1.0])
 
 
 def coherent_basis(
@@ -71,3 +66,15 @@ def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: flo
     scale = math.log(8 * count * sparsity**2) / (1 - sparsity * coherence)
     keys, values = (own.sum(axis=0) + cls)[None], (own - cls).T[None]
     return build_weights("bag", positions, keys, values, np.ones((1, sparsity, 1)), scale)
+
+
+def printed_bump(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ν(x) − ν(2δ − x) of Lemma B.8 as printed: r(z+2) − r(z+1) − r(2−z) + r(1−z)   (erratum 16).
+
+    Both steps are 1 for |z| ≤ 1, where their difference should be.
+
+    >>> printed_bump(np.array([-3.0, 0.0, 1.0, 3.0])).tolist()
+    [-1.0, 0.0, 0.0, 1.0]
+    """
+    up, down = (np.maximum(each + 2, 0) - np.maximum(each + 1, 0) for each in (z, -z))
+    return up - down

@@ -26,7 +26,7 @@ def complexity_factor(sample: Sample, form: Form = "derived") -> float:
 def log_confidence(sample: Sample, form: Form = "derived", two_sided: bool = True) -> float:
     """log of 3b√(log(3/δ)/(2m)), one-sided log(2/δ)              Lemma 2.2 and A.4, edelman2022
 
-    Printed: 2b√(log(1/δ)/(2m)), which no standard statement gives (erratum 13).
+    Printed: 2b√(log(1/δ)/(2m)), which is enough for one side (S-lemma-2.2).
 
     >>> sample = Sample(n_samples=200, context_length=1)
     >>> round(math.exp(log_confidence(sample)), 6)               # 3√(log 60 / 400)

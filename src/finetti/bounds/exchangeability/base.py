@@ -16,7 +16,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_sum
 
 Constants = Literal["paper", "sharp"]
-PRINTED = "As printed it is not proven: see errata 5, 6 and 9 of paper E."
+PRINTED = "As printed it is no bound: see errata 5, 6 and 9 of paper E."
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class NetworkBound(Bound):
         return printed if self.form == "printed" else max(printed, network.n_parameters)
 
     def value(self, sample: Sample, *parts: Any, **options: Any) -> BoundValue:
-        """As in `Bound`; the printed form says that it is none."""
+        """As in `Bound`; a printed form that is none says so."""
         found = super().value(sample, *parts, **options)
-        if self.form == "derived" or self.kind == "scaling":
+        if self.kind != "unproven":
             return found
         return replace(found, notes=(*found.notes, PRINTED))
 

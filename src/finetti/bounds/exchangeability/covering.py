@@ -91,7 +91,7 @@ class CoveringBound(AtResolution):
     """A log covering number of (a part of) the network."""
 
     quantity: ClassVar[str] = "log covering number"
-    printed_kind: ClassVar[Any] = "upper_bound"
+    printed_kind: ClassVar[Any] = "unproven"
 
     def _covered(self, sample: Sample, count: int, parts: Sequence[Term]) -> BoundValue:
         """count·log(1 + 2S/ε), S the sum of ``parts``, shared between them like S."""
@@ -120,6 +120,7 @@ class FeedForwardCovering(CoveringBound):
     title: ClassVar[str] = "covering a feed-forward part"
     statement: ClassVar[str] = "log N(FFN, ε) ≤ 2dd_σ·log(1 + 2(α^xR^σ + α^σR^x)‖X‖/ε)"
     citation: ClassVar[str] = "Lemma C.10, zhang2022"
+    printed_kind: ClassVar[Any] = "upper_bound"
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """At tokens as long as the sample's ``input_norm``."""

@@ -91,7 +91,7 @@ class TransformerComplexity(ComplexityBound):
     statement: ClassVar[str] = "R̂ ≤ 12D√((4+H)T)·(2 + √log(1 + 2R_T^trans·R_T))/√n, free of L"
     citation: ClassVar[str] = "Lemma C.7, zhang2022"
     quantity: ClassVar[str] = "Rademacher complexity"
-    printed_kind: ClassVar[Any] = "upper_bound"
+    printed_kind: ClassVar[Any] = "unproven"
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """Of the loss composed with the network."""
@@ -116,7 +116,7 @@ class TransformerGap(ComplexityBound):
     statement: ClassVar[str] = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of L"
     citation: ClassVar[str] = "Theorem C.5, zhang2022"
     quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[Any] = "upper_bound"
+    printed_kind: ClassVar[Any] = "unproven"
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """One-sided, with probability 1 − δ."""

@@ -18,8 +18,9 @@ from finetti.core.logspace import log_subtract
 class HeadsTokenConstant(NetworkBound):
     """ρ = Σω^v + cR²Σ(ω^q + ω^k)²ω^v: how much the first layer's heads stretch a change of tokens
 
-    Printed: c = 1. R is the sample's ``input_norm``. The sums are over the heads; the chain of
-    layers (C.10) takes products of norms that are already summed, which is larger.
+    Printed: c = 1, for the paper's σ². R is the sample's ``input_norm``. The sums are over the
+    heads; the chain of layers (C.10) takes products of norms that are already summed, which is
+    larger.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(8, n_heads=1)
@@ -40,6 +41,8 @@ class HeadsTokenConstant(NetworkBound):
     def evaluate(self, sample: Sample) -> BoundValue:
         """At tokens as long as the sample's ``input_norm``."""
         self.check_network()
+        if self.form == "printed" and self.network.rbf_constant(sharp=True) > 1:
+            raise self.refuse("σ² = 2d_p^{1/s} as printed", "itself with form='derived'.")
         radius = Positive.of(sample.input_norm)
         link = heads_link(self.network.layers[0], radius, self.rule_per_head)
         scores = log_subtract(link.constant.log, min(link.value_norm, link.constant).log)
@@ -55,7 +58,7 @@ class MovedBound(NetworkBound):
     """How far outputs move when every matrix moves by ``change`` times its mixed norm."""
 
     quantity: ClassVar[str] = "deviation of the output"
-    printed_kind: ClassVar[Any] = "upper_bound"
+    printed_kind: ClassVar[Any] = "unproven"
 
     change: float = norm_field(0.01)
 

@@ -11,7 +11,7 @@ from scipy import special
 
 from finetti.bounds.base import Bound, norm_field
 from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
-from finetti.bounds.random_features.norms import UNIT, attention_terms
+from finetti.bounds.random_features.norms import UNIT, ZERO, attention_terms
 from finetti.bounds.random_features.reading import read_coefficients
 from finetti.bounds.random_features.series import check_degree
 from finetti.bounds.random_features.targets import Target, check_coefficients
@@ -232,5 +232,7 @@ class BiasedAdvantage(BiasedBound):
         )
         attention, _ = attention_terms(unbiased)
         biased = self.target.log_norm(self.terms)
+        if attention == -math.inf:
+            raise self.refuse(ZERO, "R-norm-rfa and R-norm-brfa, which are 0.")
         terms = (Term("B_RFA", log_value=attention), Term("1/B_BRFA", log_value=-biased))
         return self.value(sample, attention - biased, terms)

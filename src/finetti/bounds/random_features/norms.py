@@ -23,6 +23,7 @@ from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_binomial
 
 UNIT = "the query and the keys have length 1"
+ZERO = "a target that is not zero: no samples over no samples is no ratio"
 STATED = "The norm is stated from knowledge of fu2023, not quoted."
 
 
@@ -167,6 +168,8 @@ class AttentionAdvantage(TargetBound):
         """At the sample's context length."""
         network, _ = network_terms(self.target, sample.context_length)
         attention, _ = attention_terms(self.target)
+        if attention == -math.inf:
+            raise self.refuse(ZERO, "R-norm-rfa and R-norm-mlp, which are 0.")
         terms = (
             Term("B_MLP", log_value=network),
             Term("1/B_RFA", log_value=-attention),

@@ -17,7 +17,7 @@ class CoveringConstantGap(Bound):
     """2L·A·min(1, 12(1 + log(x/3))/x) + 3b√(log(3/δ)/2m),  x = A√(m/C_F)      Lemma 2.2
 
     A class with log N_∞(ε) ≤ C_F/ε² and outputs of size at most A (A.2–A.5, edelman2022).
-    Printed: 4L√(C_F/m)(1 + log x) + 2b√(log(1/δ)/2m), negative for small x (errata 12 and 13).
+    Printed: 4L√(C_F/m)(1 + log x) + 2b√(log(1/δ)/2m), negative for small x (erratum 12).
 
     Args:
         covering_constant: C_F.

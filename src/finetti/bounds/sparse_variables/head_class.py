@@ -77,7 +77,7 @@ class AttentionClass(SizedClass):
         """log c_V and log c_QK of Corollary 4.4.
 
         c_V = k L_σ B_V^∞ B_X,  c_QK = C d L_σ B_V B_QK^∞ B_X² B_τ; printed: c_QK lacks B_X B_τ, and
-        the constant is 1, or 2 in A.12 (erratum 1).
+        the constant is 1, or 2 in A.12 (erratum 1). With positions A.4 prints 2·B_X in their place.
         """
         token = log_of(self.token_norm(sample))
         common = log_of(head.out_lipschitz) + token
@@ -85,6 +85,8 @@ class AttentionClass(SizedClass):
         score = (
             math.log(self.width) + common + log_of(head.value_norm) + log_of(head.score_row_norm)
         )
+        if form == "printed" and self.positions == "fixed":
+            return value, score + math.log(2) + token
         if form == "printed":
             return value, score + log_of(self.printed_constant)
         query = token if self.query_norm is None else log_of(self.query_norm + self.position_norm)

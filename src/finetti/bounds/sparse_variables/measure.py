@@ -119,7 +119,8 @@ def _measured(
 ) -> Measured:
     out = steepness * (1.0 if outputs is None else float(spectral(outputs)))
     return Measured(
-        {"width": scores.shape[1], "head_dimension": values.shape[1]},
+        # W_QK has one output per row: as many as the query is wide, also in cross-attention.
+        {"width": scores.shape[0], "head_dimension": values.shape[1]},
         {
             "value_norm": float(spectral(values)),
             "value_column_norm": float(max_column_norm(values)),

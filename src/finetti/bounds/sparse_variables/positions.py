@@ -15,7 +15,8 @@ class PositionCovering(ComposedCovering):
     """Corollary 4.4 for tokens x_t + p_t: B_X becomes B_X + B_P, for the query too   A.4
 
     The vectors are fixed; a trained table has T·d parameters, which costs a factor linear in T and
-    is refused.
+    is refused. Printed: (dL_σB)²((B_V^∞)^{2/3} + (2B_QK^∞B_VB)^{2/3})³/ε² · log(mT), B = B_X + B_P,
+    which lacks B_τ (erratum 1).
 
     Args:
         functions: a `HeadClass` (or any class of paper S) with ``positions="fixed"``.

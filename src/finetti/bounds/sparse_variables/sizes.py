@@ -32,7 +32,7 @@ class SizedClass(Norms, FunctionClass):
     """Sizes, positions and the constant of softmax.
 
     Args:
-        width: d, the dimension of a token.
+        width: d, the dimension of a token; in cross-attention that of the query.
         head_dimension: k, the number of columns of W_V; the width by default.
         positions: "none", "fixed" vectors added to the tokens, or "trained" ones (refused).
         position_norm: B_P, the length of the longest of them: B_X becomes B_X + B_P (A.4).

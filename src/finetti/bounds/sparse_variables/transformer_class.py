@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from finetti.attention.lipschitz.edelman_constants import (
-    layer_constant,
-    layer_radii,
-    softmax_constant,
-)
+from finetti.attention.lipschitz.edelman_constants import layer_radii, softmax_constant
 from finetti.bounds.base import Bound, norm_field
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composition import Composition, Matrix
@@ -20,8 +14,9 @@ from finetti.bounds.covering.function_class import Normalization, check_word
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
 from finetti.bounds.sparse_variables.sizes import Norms, SizedClass
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.forms import Form, check_form
+from finetti.core.logspace import log_add
 
 
 def log_amplifications(log_factors: Sequence[float], form: Form = "derived") -> tuple[float, ...]:
@@ -38,6 +33,26 @@ def log_amplifications(log_factors: Sequence[float], form: Form = "derived") -> 
     for factor in ordered[:-1]:
         totals.append(totals[-1] + factor)
     return tuple(totals if form == "printed" else reversed(totals))
+
+
+def log_layer_constant(
+    activation_lipschitz: float,
+    output_norm: float,
+    value_norm: float,
+    score_norm: float,
+    radius: float = 1.0,
+    constant: float = 1.0,
+) -> float:
+    """log p = log L_σB_CB_V(1 + 2C·B_QK r²), for norms of any size             A.15, edelman2022
+
+    The logarithm of `finetti.attention.lipschitz.layer_constant`.
+
+    >>> round(log_layer_constant(1.0, 1e150, 1e150, 1e150) / math.log(10), 6)   # 2·10^450
+    450.30103
+    """
+    scores = math.log(2) + log_of(constant) + log_of(score_norm) + 2 * log_of(radius)
+    outside = log_of(activation_lipschitz) + log_of(output_norm) + log_of(value_norm)
+    return outside + float(log_add(0.0, scores))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +105,7 @@ class TransformerClass(SizedClass):
         if self.normalization == "layer_norm":
             raise bound.refuse(
                 "a projection of the tokens onto the unit ball, and `normalization` is "
-                "'layer_norm', which is only max|gain|/√ε-Lipschitz (erratum 7)",
+                "'layer_norm', which is only max|gain|/√ε-Lipschitz",
                 "parameter-count-gap, with `lipschitz` and `output_range` of your own.",
             )
         if self.normalization == "none":
@@ -110,27 +125,19 @@ class TransformerClass(SizedClass):
         return _radii(self, self.token_norm(sample))
 
     def log_factors(self, sample: Sample, form: Form = "derived") -> tuple[float, ...]:
-        """log p_i = log L_σB_CB_V(1 + 2C·B_QK r_i²), what layer i multiplies a deviation by."""
-        constant = 1.0 if form == "printed" else self.constant
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            factors = [
-                float(
-                    layer_constant(
-                        self.activation_lipschitz,
-                        layer.output_norm,
-                        layer.value_norm,
-                        constant * layer.score_norm,
-                        np.float64(radius),
-                        form,
-                    )
-                )
-                for layer, radius in zip(self.layers, self.radii(sample)[:-1], strict=True)
-            ]
-        if not all(math.isfinite(factor) for factor in factors):
-            raise InputError(
-                "The norms of a layer and its tokens multiply to more than 1.8e308. Rescale them."
+        """log p_i, what layer i multiplies a deviation by."""
+        constant = softmax_constant("printed") if form == "printed" else self.constant
+        return tuple(
+            log_layer_constant(
+                self.activation_lipschitz,
+                layer.output_norm,
+                layer.value_norm,
+                layer.score_norm,
+                1.0 if form == "printed" else radius,
+                constant,
             )
-        return tuple(map(log_of, factors))
+            for layer, radius in zip(self.layers, self.radii(sample)[:-1], strict=True)
+        )
 
     def log_range(self, sample: Sample) -> float:
         """log B_w r_{L+1}."""

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from finetti.attention.lipschitz.edelman_constants import layer_constant
 from finetti.bounds.base import Bound, norm_field
 from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
 from finetti.bounds.covering.composed import log_log_points
@@ -12,6 +11,7 @@ from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import Settings
 from finetti.bounds.sparse_variables.reading import refuse_heads
+from finetti.bounds.sparse_variables.transformer_class import log_layer_constant
 from finetti.bounds.value import BoundValue, Kind, Term
 
 
@@ -23,7 +23,8 @@ class UniformTransformer(Bound):
     B_wB_X·d·C_∞·P^L with P = L_σC₂²(1 + 2C₂) and C₂, L_σ ≥ 1: an upper bound with all constants.
     The readout's own cost, B_w r_{L+1} ≤ B_wB_X·L_σ‖W_C‖‖W_V‖·P^{L−1}, has C_∞ by ‖W_C‖ ≤ √d·C_∞:
     a matrix with at most d columns of length C_∞ has at most that spectral norm.
-    Norms of 1 give 3 per layer, not 1 (erratum 11). Printed: any B_X, and an exponent that the
+    Norms of 1 give 3 per layer; that networks grow less then needs another proof
+    (S-thm-4.6-depth), which is not in this bound. Printed: any B_X, and an exponent that the
     paper leaves open, here ``depth_exponent``·L.
 
     Args:
@@ -94,7 +95,7 @@ class UniformTransformer(Bound):
                 "S-thm-A.17.",
             )
         steep, size = max(1.0, self.activation_lipschitz), max(1.0, self.spectral_norm)
-        grown = self.n_layers * math.log(layer_constant(steep, size, size, size))
+        grown = self.n_layers * log_layer_constant(steep, size, size, size)
         cost = grown + sum(term.log_value for term in common)
         points = sample.log_samples + log_of(sample.context_length + 1)
         parts = (Matrix("any", None, cost, 1, points),) * (3 * self.n_layers + 1)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from finetti import kernels
-from finetti.claims.claim import Claim, Context, Evidence, close
+from finetti.claims.claim import Claim, Context, Evidence, at_least, close
 
 
 def run(context: Context) -> Evidence:
@@ -30,6 +30,7 @@ def run(context: Context) -> Evidence:
         out = np.asarray(summed(tokens, tokens))
         error = max(np.abs(out - beside(tokens, tokens)).max(), np.abs(out - loop).max())
         measurements.append(close(f"{name}: sum − concatenation", error, 1e-10))
+        measurements.append(at_least(f"{name}: largest output", float(np.abs(out).max()), 1.0))
     return Evidence(tuple(measurements))
 
 

@@ -5,11 +5,13 @@ from finetti.claims.exchangeability.eq_a_3 import embedding_error
 
 
 def run(context: Context) -> Evidence:
-    """Attention with the ridge λ against the empirical embedding with the same λ."""
-    error = embedding_error(context, CLAIM.id, per_token=False)
+    """Attention with the ridge λ, and with L·λ, against the empirical embedding with λ."""
+    printed, derived = (
+        embedding_error(context, CLAIM.id, per_token=per_token) for per_token in (False, True)
+    )
     return Evidence(
-        (close("attention with ridge λ − empirical embedding (relative)", error, 1e-9),),
-        note="E-eq-A.3 holds: the ridge must be L·λ.",
+        (close("attention with ridge λ − empirical embedding (relative)", printed, 1e-9),),
+        (close("attention with ridge Lλ − empirical embedding (relative)", derived, 1e-9),),
     )
 
 

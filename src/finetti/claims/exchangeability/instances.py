@@ -19,13 +19,27 @@ def heads(query: Any, key: Any, value: Any) -> Any:
     return MultiHead(query, key, value, attention=rbf_attention(key.shape[-1]))
 
 
-def even_reader(value_norm: float, step: float, copies: int = 40) -> tuple[Any, Any, np.ndarray]:
-    """W, Ŵ and X: a query e₂ reads n tokens e₁ and n tokens −e₁ evenly, until W_k leaves 0."""
-    query = np.outer(AXES[1], AXES[0])[None]
+def even_reader(
+    value_norm: float, step: float, copies: int = 40, *, moved: str = "keys"
+) -> tuple[Any, Any, np.ndarray]:
+    """W, Ŵ and X: a query e₂ reads n tokens e₁ and n tokens −e₁ evenly, until W_k leaves 0.
+
+    The same with W_q, where the ``moved`` are "queries".
+    """
+    query, key = np.outer(AXES[1], AXES[0])[None], first()[None]
     value = value_norm * AXES[None]
-    pair = (heads(query, size * first()[None], value) for size in (0.0, step))
+    pair = (
+        heads(query, size * key, value) if moved == "keys" else heads(size * query, key, value)
+        for size in (0.0, step)
+    )
     signs = np.repeat([1.0, -1.0], copies)[:, None]
     return *pair, np.vstack([signs * AXES[0], AXES[1]])
+
+
+def twice(one: Any) -> Any:
+    """The same head two times."""
+    weights = (one.query_weights, one.key_weights, one.value_weights)
+    return heads(*(np.repeat(np.asarray(each), 2, axis=0) for each in weights))
 
 
 def first() -> np.ndarray:

@@ -1,12 +1,14 @@
 """Theorem 6.4: what pretraining carries over to another task."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.claims.claim import Claim, Context, Evidence, close, within
+from finetti.claims.claim import Claim, Context, Control, Evidence, close, within
 from finetti.claims.exchangeability.latent_problems import (
     World,
     draw_world,
@@ -92,7 +94,9 @@ def aligned(size: float) -> Transfer:
     )
 
 
-def run(context: Context) -> Evidence:
+def run(
+    context: Context, condition_number: Callable[..., float] = bounds.condition_number
+) -> Evidence:
     """Downstream excess over the bound on random worlds, and where all errors point one way."""
     rng = context.generator(CLAIM.id)
     problems = [draw_transfer(rng) for _ in range(context.pick(quick=500, paper=5_000))]
@@ -101,14 +105,23 @@ def run(context: Context) -> Evidence:
         np.abs(p.matrix @ p.pretraining_weights.T - p.downstream_weights.T).max() for p in problems
     )
     weights = problems[0].pretraining_weights
+    terms = bounds.TransferApproximation(0.1, 0.2, 0.1, 0.3, condition_number=2.0)
+    # 3·0.3² + 6·2·(0.1 + 0.2²) + 3·0.1²
+    explicit = terms.evaluate(Sample(1, 1)).value - 1.98
     return Evidence(
         (
             holds(found, "worlds"),
             within("all errors aligned", aligned(0.1).ratio, 0.99, 1 + 1e-9),
             close("B W_SSL^⊤ − W_DS^⊤", float(identity), 1e-8),
-            close("μ − 1 for W_DS = W_SSL", bounds.condition_number(weights, weights) - 1, 1e-9),
+            close("μ − 1 for W_DS = W_SSL", condition_number(weights, weights) - 1, 1e-9),
+            close("μ − 4 for W_DS = 2W_SSL", condition_number(2 * weights, weights) - 4, 1e-9),
+            close("four different errors, μ = 2: bound − 1.98", explicit, 1e-12),
         )
     )
+
+
+def _norm_of_transfer(downstream: np.ndarray, pretrained: np.ndarray) -> float:
+    return bounds.condition_number(downstream, pretrained) ** 0.5
 
 
 CLAIM = Claim(
@@ -120,4 +133,5 @@ CLAIM = Claim(
     paper="E",
     label="Theorem 6.4",
     run=run,
+    controls=(Control("μ = ‖B‖ for ‖B‖²", partial(run, condition_number=_norm_of_transfer)),),
 )

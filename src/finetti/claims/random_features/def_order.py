@@ -29,6 +29,8 @@ def run(context: Context) -> Evidence:
         ).with_values(rng.normal(size=(HEADS, DIMENSION + 1)) / HEADS)
         change = np.abs(np.asarray(module(query, moved) - module(query, keys)))
         measurements.append(close(f"{name}: change under permutation", change.max(), 1e-12))
+        spread = float(np.std(np.asarray(module(query, keys))))
+        measurements.append(at_least(f"{name}: spread over the inputs", spread, 1e-3))
         if name != "softmax":
             kernel = module.infinite_kernel()
             change = np.abs(np.asarray(kernel.gram(query, moved) - kernel.gram(query, keys)))

@@ -2,9 +2,18 @@
 
 import math
 
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_least, at_most
+from finetti.claims.claim import (
+    Claim,
+    Context,
+    Evidence,
+    Verdict,
+    at_least,
+    at_most,
+    close,
+    within,
+)
 
-WIDTH, LENGTH, SAMPLES = 64, 400, 200
+WIDTH, LENGTH, SAMPLES, MANY = 64, 400, 200, 10**12
 
 
 def run(context: Context) -> Evidence:
@@ -24,13 +33,28 @@ def run(context: Context) -> Evidence:
         return layer.composition(sample, "printed").log_scaling(0.0, log_points)
 
     few, more = (dudley_printed(constant(m), 0.0, math.log(m)) for m in (SAMPLES, 2 * SAMPLES))
-    derived = math.exp(dudley_closed(constant(SAMPLES), 0.0, math.log(SAMPLES)))
+    derived = [
+        math.exp(dudley_closed(constant(m), 0.0, math.log(m))) for m in (SAMPLES, 2 * SAMPLES, MANY)
+    ]
+    # At m = 10¹² x = √(m/C_F) is large enough for the closed form itself.
+    x = math.exp((math.log(MANY) - constant(MANY)) / 2)
+    by_hand = 12 * (1 + math.log(x / 3)) / x
     return Evidence(
         (
             at_least("complexity at T = 400, m = 200", few, 0.0),
             at_most("complexity at m = 400 minus that at m = 200", more - few, 0.0),
         ),
-        note=f"The derived form gives {derived:.3g}, the largest output: this sample is too small.",
+        derived=(
+            close("complexity at m = 200, minus the largest output", derived[0] - 1, 1e-12),
+            at_most("complexity at m = 400 minus that at m = 200", derived[1] - derived[0], 0.0),
+            close(
+                "complexity at m = 10¹², relative to 12(1 + log(x/3))/x",
+                derived[2] / by_hand - 1,
+                1e-12,
+            ),
+            within("the same", derived[2], 0.0, 1.0),
+        ),
+        note="The derived form gives the largest output: 200 and 400 samples are too few.",
     )
 
 

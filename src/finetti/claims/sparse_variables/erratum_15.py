@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_least
+from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_least, at_most
 
 LENGTH, SPARSITY = 10, 3
 
@@ -16,8 +16,11 @@ def run(context: Context) -> Evidence:
     settings = np.zeros((SPARSITY + 1, LENGTH), dtype=np.uint8)
     settings[:, :SPARSITY] = all_bits(SPARSITY)[2 ** np.arange(SPARSITY + 1) - 1]
     features = compiled.head.tables.features(compiled.head.tables.sums(settings))[:, 0]
+    steps = np.diff(features)
+    # Steps of −2/s, and a head that may be off by γ/4 = 1/2s at both ends.
     return Evidence(
-        (at_least("least step from r to r + 1 ones", float(np.diff(features).min()), 0.0),),
+        (at_least("least step from r to r + 1 ones", float(steps.min()), 0.0),),
+        derived=(at_most("largest step from r to r + 1 ones", float(steps.max()), -1 / SPARSITY),),
         note="(1/s)Σ_Iχ_i = 1 − 2r/s with χ_i = 1 − 2b_i. The lookup does not mind.",
     )
 

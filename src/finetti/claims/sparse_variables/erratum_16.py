@@ -2,39 +2,46 @@
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_least, at_most
+from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_most, within
 
 
 def run(context: Context) -> Evidence:
-    """The bump at its point, and the largest entry of W_1 and its biases against max(1, B)/δ."""
-    from finetti.boolean.heads.printed import VANISHING_SIGNS
+    """Both bumps within δ of their point, and the entries of W_1 and its biases against a bound."""
+    from finetti.boolean.heads.printed import printed_bump
     from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
 
-    ramps = np.maximum(CORNERS, 0)  # r(z + c) at z = 0
+    near = np.linspace(-1, 1, 21)  # z = (x − a)/δ
+    printed, bump = printed_bump(near), np.maximum(near[:, None] + CORNERS, 0) @ SIGNS
     points, tolerance = np.array([[-1.0], [1.0]]), 0.5
     lookup = make_lookup(points, np.ones(2), tolerance)
     largest = max(np.abs(lookup.inner).max(), np.abs(lookup.inner_bias).max())
-    bound = max(1.0, np.abs(points).max()) / tolerance
+    radius = np.abs(points).max()
     return Evidence(
         (
-            at_least("the bump at its point (reconstructed)", float(VANISHING_SIGNS @ ramps), 1.0),
-            at_most("‖W_1‖_∞ against max(1, B)/δ", float(largest), float(bound)),
+            within("largest bump within δ of its point", np.abs(printed).max(), 1.0, 1.0),
+            at_most("‖W_1‖_∞ against max(1, B)/δ", largest, max(1.0, radius) / tolerance),
         ),
-        note="The printed bump is reconstructed: the one combination of its four ramps, up to a "
-        "factor, that vanishes outside and at its point. "
-        f"r(z+2) − r(z+1) − r(z−1) + r(z−2) is {float(SIGNS @ ramps):g} there, and its biases "
-        f"reach (B + 2δ)/δ = {float(bound) + 2:g}.",
+        derived=(
+            within("least bump within δ of its point", bump.min(), 1 - 1e-12, 1.0),
+            within("largest bump within δ of its point", bump.max(), 1.0, 1 + 1e-12),
+            at_most(
+                "‖W_1‖_∞ against max(1, B + 2δ)/δ",
+                largest,
+                max(1.0, radius + 2 * tolerance) / tolerance,
+            ),
+        ),
     )
 
 
 CLAIM = Claim(
     id="S-erratum-16",
     title="printed: the bump of the lookup, and its bound on W_1",
-    statement="The bump of Lemma B.8 is 1 at its point, and ‖W_1‖_∞ ≤ max(1, B)/δ.",
+    statement="The bump ψ = r(z+2) − r(z+1) − r(2−z) + r(1−z) of Lemma B.8, z = (x − a)/δ, is 1 "
+    "within δ of its point, and ‖W_1‖_∞ ≤ max(1, B)/δ.",
     paper="S",
     label="Lemma B.8",
     run=run,
     expected=Verdict.FAILS,
-    erratum="The printed bump is zero at its point; ψ = r(z+2) − r(z+1) − r(z−1) + r(z−2) is 1 "
-    "there. The bound is max(1, B + 2δ)/δ.",
+    erratum="Both of its steps are 1 there, and it is 0. ψ = r(z+2) − r(z+1) − r(z−1) + r(z−2) is "
+    "1. The bound is max(1, B + 2δ)/δ.",
 )

@@ -1,21 +1,40 @@
 """Erratum 4: the printed weights of s heads multiply to zero."""
 
+from typing import Any
+
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_least
+from finetti.claims.claim import Claim, Context, Evidence, Measurement, Verdict, at_least
 from finetti.claims.sparse_variables.boolean_cases import THREE
 
 LENGTH = 10
 
 
+def injectivity(weights: Any) -> Measurement:
+    """How far apart features of inputs with different b_I are; γ = 2, less γ/4 on both sides."""
+    from finetti.boolean.functions.base import all_bits
+
+    features = weights.tables.all_features
+    settings = all_bits(LENGTH)[:, list(THREE)] @ (1, 2, 4)
+    low, high = (
+        np.stack([extreme(features[settings == each], axis=0) for each in range(8)])
+        for extreme in (np.min, np.max)
+    )
+    # Two boxes of features are apart by the largest gap between them in any coordinate.
+    apart = np.maximum(low[:, None] - high[None], low[None] - high[:, None]).max(axis=2)
+    least = apart[~np.eye(8, dtype=bool)].min()
+    return at_least("least distance of features with different b_I", float(least), 1.0)
+
+
 def run(context: Context) -> Evidence:
-    """How far apart the printed features of different settings are, over all inputs."""
+    """How far apart the features of different settings are, over all inputs of ten bits."""
+    from finetti.boolean import TruthTable, compile
     from finetti.boolean.heads.printed import printed_sign_heads
 
-    features = printed_sign_heads(LENGTH, THREE).tables.all_features
-    spread = float(np.ptp(features, axis=0).max())
+    any_rule = TruthTable(THREE, [0, 1, 2, 3, 4, 5, 6, 7])
     return Evidence(
-        (at_least("largest difference between features of two inputs", spread, 2.0),),
+        (injectivity(printed_sign_heads(LENGTH, THREE)),),
+        derived=(injectivity(compile(any_rule, LENGTH).head),),
         note="W_V writes e_2 and W_C reads e_1. S-lemma-B.2 has e_1 in both.",
     )
 

@@ -21,6 +21,7 @@ def run(context: Context) -> Evidence:
     columns = ("γ", "4sΔ", "printed", "dual vectors", "allowed")
     return Evidence(
         (at_most("printed head at Δ = 0.01", printed, separation / 4),),
+        derived=(at_most("dual vectors at Δ = 0.01", derived, separation / 4),),
         note="Dual vectors on the key and on the value side need no condition (S-lemma-B.4).",
         tables=(Table(f"Largest head error, T = {LENGTH}, s = 3", columns, (row,)),),
     )

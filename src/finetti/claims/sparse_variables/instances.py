@@ -26,6 +26,20 @@ def first_axis(size: float) -> np.ndarray:
     return size * np.outer(AXES[0], AXES[0])
 
 
+def score_change(size: float, step: float = 1e-4) -> float:
+    """How far a head over ±size·e₁ with the query e₁ moves while M leaves 0, per unit of M.
+
+    Its scores are ±size·t and its values ±size: size²·t to first order.
+    """
+    from finetti.attention import lipschitz
+    from finetti.attention.networks.head import Head
+
+    still, moved = (Head.transformer(first_axis(each), AXES, AXES, AXES) for each in (0.0, step))
+    return (
+        float(lipschitz.head_perturbation(still, moved, two_tokens(size), AXES[0]).measured) / step
+    )
+
+
 def balanced(
     score_norm: float, step: float, common: float = 0.0, copies: int = 200
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

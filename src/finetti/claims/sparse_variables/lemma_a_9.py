@@ -1,34 +1,48 @@
 """Lemma A.9: projecting tokens onto the unit ball moves no two of them apart."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, at_least, at_most
+from finetti.claims.claim import Claim, Context, Control, Evidence, at_least, at_most
 from finetti.claims.perturbations import DRAWS, ROUNDING, sizes
 
 
-def stretched(context: Context, claim_id: str, sphere: bool) -> np.ndarray:
-    """‖Πa − Πb‖ / ‖a − b‖ for random pairs, near and far, short and long."""
+def pairs(context: Context, claim_id: str) -> tuple[np.ndarray, np.ndarray]:
+    """Random pairs of tokens, near and far, short and long."""
     rng = context.generator(claim_id)
     first = sizes(rng, -3, 3, DRAWS)[:, 0] * rng.normal(size=(DRAWS, 4))
-    second = first + sizes(rng, -4, 2, DRAWS)[:, 0] * rng.normal(size=(DRAWS, 4))
-    if sphere:
-        images = [each / np.linalg.norm(each, axis=1)[:, None] for each in (first, second)]
-    else:
-        from finetti.attention.networks.projection import project_ball
+    return first, first + sizes(rng, -4, 2, DRAWS)[:, 0] * rng.normal(size=(DRAWS, 4))
 
-        images = [np.asarray(project_ball(each)) for each in (first, second)]
+
+def stretched(first: np.ndarray, second: np.ndarray, project: Callable[[Any], Any]) -> np.ndarray:
+    """‖Πa − Πb‖ / ‖a − b‖."""
+    images = [np.asarray(project(each)) for each in (first, second)]
     return np.linalg.norm(images[0] - images[1], axis=1) / np.linalg.norm(first - second, axis=1)
 
 
-def run(context: Context) -> Evidence:
-    """The largest and the smallest stretch of random pairs."""
-    found = stretched(context, CLAIM.id, sphere=False)
+def sphere(tokens: np.ndarray) -> np.ndarray:
+    """Every token divided by its length."""
+    return tokens / np.linalg.norm(tokens, axis=1)[:, None]
+
+
+def measure(context: Context, project: Callable[[Any], Any]) -> Evidence:
+    """The largest stretch of random pairs by ``project``."""
+    largest = stretched(*pairs(context, CLAIM.id), project).max()
     return Evidence(
         (
-            at_most(f"largest stretch of {DRAWS} pairs", found.max(), 1 + ROUNDING),
-            at_least("the same, so that 1 is sharp", found.max(), 1 - 1e-6),
+            at_most(f"largest stretch of {DRAWS} pairs", largest, 1 + ROUNDING),
+            at_least("the same, so that 1 is sharp", largest, 1 - 1e-6),
         )
     )
+
+
+def run(context: Context) -> Evidence:
+    """The largest stretch of random pairs."""
+    from finetti.attention.networks.projection import project_ball
+
+    return measure(context, project_ball)
 
 
 CLAIM = Claim(
@@ -38,4 +52,5 @@ CLAIM = Claim(
     paper="S",
     label="Lemma A.9",
     run=run,
+    controls=(Control("the sphere", lambda context: measure(context, sphere)),),
 )

@@ -1,0 +1,77 @@
+"""The formulas of Appendix C in plain numbers, layer by layer: a second route to the bounds."""
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from finetti.bounds.exchangeability import FullTransformer, LayerNorms
+
+
+def summed(layer: "LayerNorms") -> tuple[float, float, float, float]:
+    """ω^v, ω^{qk}, R^v and R^{qk} of all heads of a layer, (C.5)."""
+    heads = layer.heads
+    return (
+        sum(head.value_norm for head in heads),
+        max(head.query_norm + head.key_norm for head in heads),
+        sum(head.value_mixed_norm for head in heads),
+        sum(head.query_mixed_norm + head.key_mixed_norm for head in heads),
+    )
+
+
+def feed_forward(layer: "LayerNorms") -> tuple[float, float]:
+    """α̃ and α^xR^σ + α^σR^x."""
+    outer = 1.0 if layer.outer_norm is None else layer.outer_norm
+    sizes = layer.inner_norm * (layer.outer_mixed_norm or 0.0) + outer * layer.inner_mixed_norm
+    return layer.inner_norm * outer + layer.feed_forward_skip, sizes
+
+
+def moved(network: "FullTransformer", radius: float, *, sharp: bool) -> float:
+    """How far the output moves when every matrix moves by its mixed norm (Lemma C.14).
+
+    An error is followed as in the proof. The feed-forward part passes it on α̃ times and adds its
+    own, at tokens of length R_t; then the heads pass it on ρ̃ times (Lemma C.13) and add theirs
+    (Lemma C.11), at tokens of length α̃_tR_t. Sharp: head by head with c = σ⁻², at σ² = 2√d_p;
+    otherwise with summed norms (C.5) and the paper's c = 1.
+    """
+    c, error = 1 / (2 * math.sqrt(network.head_dimension)) if sharp else 1.0, 0.0
+    for layer in network.layers:
+        growth, own = feed_forward(layer)
+        error = growth * error + own * radius
+        radius *= growth
+        heads = [summed(layer)]
+        if sharp:
+            heads = [
+                (
+                    head.value_norm,
+                    head.query_norm + head.key_norm,
+                    head.value_mixed_norm,
+                    head.query_mixed_norm + head.key_mixed_norm,
+                )
+                for head in layer.heads
+            ]
+        error *= layer.attention_skip + sum(v * (1 + c * (s * radius) ** 2) for v, s, _, _ in heads)
+        error += sum(radius * dv + c * radius**3 * v * s * ds for v, s, dv, ds in heads)
+        radius *= layer.attention_skip + summed(layer)[0]
+    return error
+
+
+def n_parameters(network: "FullTransformer") -> int:
+    """A^x and A^σ (one matrix d × d where there is no A^σ), and W_q, W_k, W_v of every head."""
+    d, count = network.dimension, 0
+    for layer in network.layers:
+        count += d * d if layer.outer_norm is None else 2 * d * network.hidden_dimension
+        count += len(layer.heads) * (2 * d * network.head_dimension + d * d)
+    return count
+
+
+def scales(network: "FullTransformer") -> tuple[float, float, float]:
+    """γ, κ and ζ as the proof of Theorem C.4 needs them, with errata 5 and 8."""
+    gamma = kappa = zeta = 0.0
+    for layer in network.layers:
+        growth, sizes = feed_forward(layer)
+        values, scores, value_sizes, score_sizes = summed(layer)
+        heads = values + layer.attention_skip
+        gamma = max(gamma, growth - layer.feed_forward_skip, values)
+        kappa = max(kappa, sizes / growth, value_sizes / heads, score_sizes / scores)
+        zeta = max(zeta, scores**2 * values / heads)
+    return gamma, kappa, zeta
