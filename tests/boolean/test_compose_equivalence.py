@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -49,7 +49,7 @@ def composed_or_constant(text, *options):
         return None  # the tests below ask that the rule is constant then
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(["orthonormal", "random"]))
 def test_network_and_file_are_the_rule(tmp_path, text, embedding, basis):
     network = composed_or_constant(text, embedding, basis)
