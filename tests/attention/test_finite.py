@@ -11,6 +11,8 @@ from hypothesis.extra import numpy as hnp
 from finetti.attention import ConditionalMean, KernelSmoother, Softmax, cme_solve
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
+pytestmark = pytest.mark.rounding
+
 KERNELS = {
     "rbf": RBF,
     "exponential": Exponential,

@@ -13,6 +13,8 @@ from finetti.boolean.domain import FURTHEST, LARGEST
 from finetti.cli.main import app
 from finetti.core.errors import InputError
 
+pytestmark = pytest.mark.rounding
+
 TOO_LARGE = [np.nan, np.inf, -np.inf, 1.001 * LARGEST, -1e18, 1e300]
 
 
