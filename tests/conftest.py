@@ -1,16 +1,17 @@
 """Tests run strictly: float64 available, no silent promotion of dtypes or ranks."""
 
-import os
-
-# Workers run side by side; BLAS threads of their own would only wait for each other.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Most of the time goes into compiling thousands of small programs, which run once.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-
 import jax
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("finetti", deadline=None)  # the first example compiles
+# The same examples everywhere; and no example is too slow: the first one compiles, and the machine
+# may be busy. Fixtures of ours are functions and folders, which examples may share.
+settings.register_profile(
+    "finetti",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("finetti")
 
 jax.config.update("jax_enable_x64", True)

@@ -13,6 +13,8 @@ from finetti.attention.binary.binary_tokens import binary_attention
 from finetti.attention.networks.multihead import MultiHead
 from finetti.core.errors import InputError
 
+pytestmark = pytest.mark.rounding
+
 SAMPLES, LENGTH, DIMENSION, HEADS, WIDTH = 6, 8, 8, 3, 2
 RNG = np.random.default_rng(4)
 TOKENS, CLS = RNG.normal(size=(2, LENGTH, DIMENSION)), RNG.normal(size=DIMENSION)

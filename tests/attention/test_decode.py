@@ -9,6 +9,8 @@ from finetti.attention import ConditionalMean, append, read, start_decoding
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Polynomial
 
+pytestmark = pytest.mark.rounding
+
 
 def draw(*batch, length=8):
     rng = np.random.default_rng(0)

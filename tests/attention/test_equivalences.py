@@ -10,6 +10,8 @@ import pytest
 from finetti.attention import KernelSmoother, Softmax
 from finetti.kernels import RBF, Exponential, Polynomial
 
+pytestmark = pytest.mark.rounding
+
 close = partial(np.testing.assert_allclose, rtol=0)
 
 

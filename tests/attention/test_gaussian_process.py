@@ -11,6 +11,8 @@ from sklearn.kernel_ridge import KernelRidge
 from finetti.attention import ConditionalMean, cme_solve
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
+pytestmark = pytest.mark.rounding
+
 close = partial(np.testing.assert_allclose, rtol=0)
 
 KERNELS = {

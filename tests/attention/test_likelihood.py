@@ -12,6 +12,8 @@ from finetti.attention import ConditionalMean
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Linear, Polynomial
 
+pytestmark = pytest.mark.rounding
+
 close = partial(np.testing.assert_allclose, rtol=0)
 KERNELS = {
     "rbf": RBF(0.9),

@@ -12,6 +12,8 @@ from finetti.attention import ConditionalMean, choose_ridge, effective_dimension
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Linear
 
+pytestmark = pytest.mark.rounding
+
 close = partial(np.testing.assert_allclose, rtol=0)
 METHODS = ["marginal_likelihood", "gcv"]
 methods = pytest.mark.parametrize("method", METHODS)

@@ -9,6 +9,8 @@ import pytest
 from finetti.attention import mean_resultant, sphere_constants, sphere_rule
 from finetti.core.errors import InputError
 
+pytestmark = pytest.mark.rounding
+
 
 def area(dimension):
     return 2 * math.pi ** (dimension / 2) / math.gamma(dimension / 2)

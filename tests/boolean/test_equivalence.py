@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finetti.boolean import compile, load, parse
@@ -32,7 +32,7 @@ def expressions(depth=3):
     return st.recursive(st.one_of(variable, st.sampled_from(["0", "1"])), wider, max_leaves=6)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(BASES))
 def test_network_and_file_are_the_rule(tmp_path, text, embedding, basis):
     rule = parse(text)

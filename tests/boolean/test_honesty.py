@@ -1,13 +1,14 @@
-"""No proof of what is false, no counterexample that is none, for weights of any size."""
+"""No proof of what is false, no counterexample that is none, for weights up to the limits."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse, verification
+from finetti.boolean.check import EXACT, LOOSE
 from finetti.boolean.compiled import Compiled
+from finetti.boolean.domain import FURTHEST
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
@@ -16,6 +17,8 @@ from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.worst_case import feature_ranges
 from finetti.claims.sparse_variables.boolean_cases import EMBEDDINGS
 from finetti.core.errors import InputError
+
+pytestmark = pytest.mark.rounding
 
 RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
 
@@ -54,7 +57,7 @@ def needle(textbook_features, n_loud=11, n_quiet=12, loudness=35.5):
     return Compiled(parse("0"), head, lookup, {"basis": "given"}), special
 
 
-@pytest.mark.parametrize("loudness", [30.0, 35.5, 38.0, 200.0, 900.0])
+@pytest.mark.parametrize("loudness", [30.0, 35.5, 38.0])
 def test_large_terms_that_are_left_out_hide_nothing(loudness, textbook_features):
     network, special = needle(textbook_features, loudness=loudness)
     assert network.predict(special) == pytest.approx(1)
@@ -65,19 +68,25 @@ def test_large_terms_that_are_left_out_hide_nothing(loudness, textbook_features)
     assert np.isnan(low[0, 0]) or low[0, 0] - 1e-9 <= feature <= high[0, 0] + 1e-9
 
 
+def largest_score(head):
+    places, score = head.positions.dense(), (head.cls @ head.query)[:, 0]
+    tokens = np.concatenate([places + head.tokens[0], places + head.tokens[1], head.cls[None]])
+    return np.abs(np.einsum("td,hdk,hk->th", tokens, head.key, score[:, None])).max()
+
+
 @pytest.mark.parametrize("seed", range(12))
-def test_weights_of_any_size_are_run_and_judged_as_the_textbook_does(
+def test_scores_of_any_size_are_run_and_judged_as_the_textbook_does(
     seed, monkeypatch, textbook_features
 ):
     rng = np.random.default_rng(seed)
     compiled = compile(RULE, 9, EMBEDDINGS[seed % 3], "random")
-    size = (1.0, 40.0, 300.0, 3000.0)[seed % 4]
     head = replace(
         compiled.head,
         key=rng.normal(size=compiled.head.key.shape),
-        query=size * compiled.head.query / np.abs(compiled.head.query).max(),
         tokens=compiled.head.tokens + (seed % 3 != 2) * rng.normal(size=compiled.head.tokens.shape),
     )
+    size = (1.0, 10.0, 20.0, FURTHEST / 2)[seed % 4]  # of the largest score
+    head = replace(head, query=size * head.query / largest_score(head))
     network = replace(compiled, head=head)
     bits = all_bits(9)
     features = textbook_features(head, bits.astype(int))
@@ -131,7 +140,7 @@ def test_a_rule_that_leaves_bits_out_is_refuted_by_the_bits_that_move_the_heads(
 @pytest.mark.parametrize("length", [10, 50])
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
 def test_small_values_beside_large_ones_count(embedding, length):
-    rule = TruthTable((0, 1, 2), [1e9, 0.5, -0.5, 0, 1e9, 0.5, -0.5, 3])
+    rule = TruthTable((0, 1, 2), [5e5, 0.5, -0.5, 0, 5e5, 0.5, -0.5, 3])
     compiled = compile(rule, length, embedding)
     assert compiled.check.proven
     outer = compiled.lookup.outer.copy()
@@ -142,10 +151,11 @@ def test_small_values_beside_large_ones_count(embedding, length):
 
 
 def test_rounding_is_no_error_and_nothing_else_is_rounding():
-    """Ramps of a line of bumps cancel: 1e6 beside 1 leaves about 1e-6, and 1 + 1e-2 is wrong."""
+    """Ramps of a line of bumps cancel, in sums of at most n = 801 terms of size 1e6·4s: rounding is
+    n·u·4s of the largest value. And 1 + 1e-2 beside 1e6 is wrong."""
     compiled = compile(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)
     assert compiled.check.proven
-    assert 1e-9 < compiled.check.error64 <= compiled.check.tolerance < 1e-2
+    assert compiled.check.error64 <= 801 * 2**-53 * 800 < compiled.check.tolerance == EXACT
     outer = compiled.lookup.outer.copy()
     outer[np.abs(outer) == 1.0] *= 1.01
     assert not replace(compiled, lookup=replace(compiled.lookup, outer=outer)).verify().exact
@@ -156,9 +166,9 @@ def test_float32_that_fails_is_said(monkeypatch):
 
     from finetti.boolean.network import module
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        compiled = compile(TruthTable((0, 1), [1e40, 3e40, 0, 1]), 10)
+    # Ramps of size 4s·1e6 beside a value of 1: float32 errs by about 4s·1e6·2^-24 = 48.
+    compiled = compile(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)
+    assert compiled.check.error32 > 1
     assert not compiled.check.usable32
     assert compiled.certificate.holds  # which is about float64
     document = compiled.certificate.to_dict()
@@ -192,36 +202,21 @@ def test_lookups_too_large_to_follow_are_left_unproven():
 
 
 @pytest.mark.parametrize("by_settings", [False, True])
-def test_huge_weights_behind_units_that_are_off_but_for_rounding_are_not_proven(
+def test_large_weights_behind_units_that_are_off_but_for_rounding_are_not_proven(
     by_settings, monkeypatch
 ):
     if by_settings:
         monkeypatch.setattr(verification, "ALL_INPUTS", 0)
-    compiled = compile(TruthTable((2, 5), [-157.31, 40.77, -9.08, 120.24]), 9)
-    outer = compiled.lookup.outer.copy()
-    outer[5] = -1e18  # cuts what is above a bump's height: 0 in exact arithmetic, about 1e-16 here
-    damaged = replace(compiled, lookup=replace(compiled.lookup, outer=outer)).verify()
+    compiled = compile(TruthTable((2, 5), [-1.57, 0.41, -0.09, 1.2]), 9)
+    lookup = compiled.lookup
+    middle, bias, outer = lookup.middle.copy(), lookup.middle_bias.copy(), lookup.outer.copy()
+    # Cuts what is above a bump's height: 0 in exact arithmetic, about 1e-16·1e6·1e6 here.
+    middle[:, 5], bias[5], outer[5] = 1e5 * middle[:, 5], 1e5 * bias[5], -1e6
+    changed = replace(lookup, middle=middle, middle_bias=bias, outer=outer)
+    damaged = replace(compiled, lookup=changed).verify()
     assert not damaged.proven
-    if damaged.exact:
-        assert damaged.rounding > 1
-        assert "rounding" in damaged.why_not
+    assert damaged.exact
+    assert damaged.rounding > LOOSE
+    assert "rounding" in damaged.why_not
     assert compiled.verify().proven
     assert compiled.verify().rounding < 1e-9
-
-
-@pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_numbers_that_are_none_are_shown_where_they_are_read(
-    number, monkeypatch, textbook_features
-):
-    compiled = compile(parse("~x2"), 9)
-    tokens = compiled.head.tokens.copy()
-    tokens[1, 5] = number  # of a bit that is 1: the string of zeros does not meet it
-    head = replace(compiled.head, tokens=tokens)
-    for all_inputs in (20, 0):
-        monkeypatch.setattr(verification, "ALL_INPUTS", all_inputs)
-        wrong = replace(compiled, head=head).verify().counterexample
-        assert wrong is not None
-        with np.errstate(invalid="ignore"):
-            features = textbook_features(head, wrong.bits[None].astype(int))
-        assert np.isnan(features).any()
-        assert np.isnan(wrong.output)

@@ -12,6 +12,8 @@ from finetti.boolean.network.proof import output_bounds
 from finetti.boolean.network.worst_case import feature_ranges
 from finetti.claims.sparse_variables.boolean_cases import BASES, EMBEDDINGS
 
+pytestmark = pytest.mark.rounding
+
 RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
 
 

@@ -14,6 +14,8 @@ from finetti.claims import Claim, Evidence, Ledger, Verdict, close
 from finetti.cli.main import app
 from finetti.core.errors import FinettiError
 
+PATIENCE = 600  # seconds: only what hangs takes that long
+
 
 def yes(context):
     """Zero."""
@@ -49,7 +51,7 @@ def finetti_command(monkeypatch):
 def python(*arguments, **options):
     command = [sys.executable, "-W", "error", *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, **options
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
     )
 
 
@@ -252,7 +254,7 @@ def fast(context):
     return Evidence((close("zero", 0.0, 1.0),))
 
 def slow(context):
-    time.sleep(60)
+    time.sleep(3600)
 
 claims = (
     Claim("E-eq-1", "≤ fast", "S.", "E", "(1)", fast),
@@ -269,12 +271,18 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     script.write_text(SLOW, encoding="utf-8")
     out = tmp_path / "out"
     command = [sys.executable, str(script), "reproduce", "--json", "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 40
-    while not (out / "results.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=40)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not (out / "results.json").exists():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()  # nothing happens if it has ended
     assert process.returncode == 130, stderr
     document = json.loads(stdout)
     assert document["complete"] is False
@@ -288,7 +296,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
 def test_color_and_progress_on_a_terminal_only_without_no_color(tmp_path):
     pty = pytest.importorskip("pty", reason="pseudo-terminals are a POSIX thing")
     script = tmp_path / "fast.py"
-    script.write_text(SLOW.replace("time.sleep(60)", "return fast(context)"), encoding="utf-8")
+    script.write_text(SLOW.replace("time.sleep(3600)", "return fast(context)"), encoding="utf-8")
 
     def on_terminal(**environment):
         leader, follower = pty.openpty()
@@ -310,7 +318,7 @@ def test_color_and_progress_on_a_terminal_only_without_no_color(tmp_path):
                 break
             text += chunk
         os.close(leader)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
         return text.decode()
 
     colored = on_terminal()
@@ -321,7 +329,7 @@ def test_color_and_progress_on_a_terminal_only_without_no_color(tmp_path):
 
 def test_a_terminal_that_knows_only_ascii_survives(tmp_path):
     script = tmp_path / "fast.py"
-    script.write_text(SLOW.replace("time.sleep(60)", "return fast(context)"), encoding="utf-8")
+    script.write_text(SLOW.replace("time.sleep(3600)", "return fast(context)"), encoding="utf-8")
     done = python(script, "reproduce", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert "2 of 2 verdicts" in done.stdout

@@ -12,6 +12,8 @@ from finetti.attention import Attention, ConditionalMean, KernelSmoother, Softma
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
+pytestmark = pytest.mark.rounding
+
 close = partial(np.testing.assert_allclose, rtol=0)
 MEMBERS = {
     "softmax": Softmax(),

@@ -41,7 +41,7 @@ def test_exponential_over_the_norms_is_rbf_where_exponential_overflows():
     close(over, RBF().gram(far), rtol=1e-10)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(hnp.arrays(np.float64, (2, 4), elements=st.floats(-1, 1)))
 def test_on_the_unit_sphere_exponential_is_e_times_rbf(pair):
     pair = pair + np.array([[2.0, 0, 0, 0]])  # away from zero, so that it can be normalized
@@ -49,7 +49,7 @@ def test_on_the_unit_sphere_exponential_is_e_times_rbf(pair):
     close(Exponential()(x, y), np.e * RBF()(x, y))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(
     hnp.arrays(np.float64, (2, 3), elements=st.floats(-2, 2)),
     hnp.arrays(np.float64, 3, elements=st.floats(-10, 10)),

@@ -8,6 +8,8 @@ import pytest
 
 from finetti.kernels import RBF, Exponential, Matern
 
+pytestmark = pytest.mark.rounding
+
 XS = jax.random.normal(jax.random.key(0), (6, 3))
 
 

@@ -44,7 +44,7 @@ def browse(tmp_path, report):
             "--dump-dom",
             page.as_uri() + address,
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
         console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
         return done.stdout, console
 

@@ -10,18 +10,31 @@ import psutil
 from finetti.core.errors import FinettiError
 from finetti.studies.records import open_records
 
+PATIENCE = 600  # seconds: no machine is that slow, and nobody waits for it unless something hangs
+
+
+STARTED: list[subprocess.Popen[str]] = []
+
 
 def start(*arguments, **options):
-    """``finetti ARGUMENTS`` as a process of its own."""
+    """``finetti ARGUMENTS`` as a process of its own, which does not outlive its test."""
     command = [sys.executable, "-m", "finetti", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **{**pipes, **options})
+    STARTED.append(subprocess.Popen(command, **{**pipes, **options}))
+    return STARTED[-1]
+
+
+def end_started():
+    """End what a test that failed has left behind: its pipes would spoil the tests after it."""
+    while STARTED:
+        with STARTED.pop() as process:
+            process.kill()
 
 
 def finish(*arguments, **options):
     """Run ``finetti ARGUMENTS`` to its end: exit code, stdout, stderr."""
     process = start(*arguments, **options)
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
 
 
@@ -57,9 +70,9 @@ def ended(processes):
     return all(state == psutil.STATUS_ZOMBIE for state in states)
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition):
     """Wait until ``condition()`` is true."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "nothing happened in time"
         time.sleep(0.02)

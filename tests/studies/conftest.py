@@ -7,7 +7,15 @@ import pytest
 
 from finetti.studies import Study
 
+from .commands import end_started
+
 MATERIAL = Path(__file__).parent / "material"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running():
+    yield
+    end_started()
 
 
 @pytest.fixture

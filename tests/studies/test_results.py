@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from pandas.testing import assert_frame_equal
 from finetti.core.errors import InputError
 from finetti.studies import Result, Study, merge_stores, store_table
 from finetti.studies.engine import Standing
+from finetti.studies.estimate import _Pilot
 from finetti.studies.export import Format, export_table, too_large
 from finetti.studies.outcome import failed, outcome_of
 from finetti.studies.progress import progress_bar
@@ -223,15 +225,23 @@ def test_status_of_studies_and_stores(make_study):
     assert "RuntimeError: no luck" in str(study.status())
 
 
-def test_estimates_come_from_a_pilot_and_store_nothing(make_study):
-    study = make_study(grid={"n": [1]}, trials=1000, fixed={"pause": 0.02}, cohort=10)
+def test_estimates_come_from_a_pilot_and_store_nothing(make_study, monkeypatch):
+    once = _Pilot._once
+
+    def timed(self, cohort):
+        """As if every trial had taken the same time, on any machine."""
+        return [replace(outcome, seconds=0.02) for outcome in once(self, cohort)]
+
+    monkeypatch.setattr(_Pilot, "_once", timed)
+    monkeypatch.setattr("finetti.studies.estimate.time", SimpleNamespace(monotonic=lambda: 0.0))
+    study = make_study(grid={"n": [1]}, trials=1000, cohort=10)
     estimate = study.estimate()
     assert (estimate.trials, estimate.pending, estimate.cohorts) == (1000, 1000, 100)
-    assert 20.0 <= estimate.seconds < 60.0
+    assert estimate.seconds == pytest.approx(20.0)
     assert "about" in estimate.duration
     assert not study.store.exists()
     two = study.estimate(workers=2)
-    assert 10.0 <= two.seconds < estimate.seconds
+    assert two.seconds == pytest.approx(10.0)
     assert two.cohorts == 100
 
 

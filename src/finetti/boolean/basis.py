@@ -21,6 +21,7 @@ BasisName = Literal["orthonormal", "random"]
 GOOD_GAP = 0.5  # what an automatic width must reach
 GROWTH = 1.25
 MAX_GROWTHS = 40
+LEAST_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Geometry:
     @property
     def independent(self) -> bool:
         """Whether the vectors of I have dual vectors at all."""
-        return self.smallest > 1e-9
+        return self.smallest > LEAST_EIGENVALUE
 
 
 def measure(positions: Positions, indices: tuple[int, ...]) -> Geometry:
@@ -63,9 +64,9 @@ def measure(positions: Positions, indices: tuple[int, ...]) -> Geometry:
     if not count or isinstance(positions, StandardPositions):  # nothing to be measured
         return Geometry(vectors, vectors, 0.0, 1.0, 1.0, 0.0, 1.0)
     gram = vectors @ vectors.T
-    smallest = float(np.linalg.eigvalsh(gram)[0]) if np.isfinite(gram).all() else 0.0
+    smallest = float(np.linalg.eigvalsh(gram)[0])
     duals = np.zeros((count, width))
-    if smallest > 1e-9:
+    if smallest > LEAST_EIGENVALUE:
         duals[:] = np.linalg.solve(gram, vectors)
     aside = np.ones(positions.count, dtype=bool)
     aside[list(indices)] = False

@@ -192,8 +192,7 @@ def _attention(head: HeadWeights, indices: tuple[int, ...], scalar: bool) -> tup
             others = np.maximum(zero[:, each], one[:, each])
             others[own] = 0.0
             others = np.append(others, cls[each])
-        share = float(meant / (meant + others.sum())) if meant > 0 else 0.0
-        mass = 0.0 if math.isnan(share) else min(mass, share)
+        mass = min(mass, float(meant / (meant + others.sum())) if meant > 0 else 0.0)
         top = float(others.max(initial=0.0))
         lead = min(lead, math.log(least / top) if top > 0 and least > 0 else math.inf)
     return mass, lead
@@ -210,7 +209,6 @@ def expected_points(
     return vector_points(settings, bag)
 
 
-@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
 def certify(
     head: HeadWeights,
     lookup: Lookup,

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-EXACT = 1e-9  # largest error in float64, relative to the value
-LOOSE = 1e-3  # the same where rounding alone makes it: values of very different size in one rule
+EXACT = 1e-9  # largest error in float64, relative to the largest value
+LOOSE = 1e-3  # what rounding may do at worst, relative to the smallest value
 USABLE = 1e-2  # largest error of a precision that can be used
 
 
@@ -45,15 +45,17 @@ class Check:
         method: what was run, in words.
         n_inputs: how many inputs.
         complete: whether these are all 2^T.
-        error64, error32: the largest error in float64 and float32, each relative to the value that
-            the rule has there (where it is 0, to its smallest value that is not).
+        error64: the largest error in float64, relative to the largest value of the rule; values lie
+            within a factor of 10⁶, so that 1e-9 of the largest is a thousandth of the smallest.
+        error32: the largest error in float32, relative to the value that the rule has there (where
+            it is 0, to its smallest value that is not).
         counterexample: the worst input, if the network is wrong in float64.
         error_bound: the error on ALL 2^T inputs is at most this (`network.proof`); None where that
             was not computed, for the ``reason``.
-        tolerance: what counts as exact, 1e-9 or what rounding makes.
+        tolerance: what counts as exact, 1e-9; for gates with what rounding makes of their sums.
         reason: why there is no proof, in half a sentence; empty if there is one.
-        rounding: how far sums in another order may move a value, where that is more than exact: a
-            huge weight behind a unit that is 0 but for rounding.
+        rounding: how far sums in another order may move a value at worst, relative to the smallest
+            value of the rule; 0 where that is less than exact.
     """
 
     method: str
@@ -76,8 +78,9 @@ class Check:
     def proven(self) -> bool:
         """Whether the network is exact on all 2^T inputs: all were run, or the bound says so; and
         whether it stays so when its sums are taken in another order."""
-        bounded = self.error_bound is not None and self.error_bound <= self.tolerance
-        return self.exact and (self.complete or bounded) and self.rounding <= LOOSE
+        bound = self.error64 if self.complete else self.error_bound
+        bounded = bound is not None and bound <= self.tolerance
+        return self.exact and bounded and self.rounding <= LOOSE
 
     @property
     def usable32(self) -> bool:
@@ -87,8 +90,10 @@ class Check:
     @property
     def why_not(self) -> str:
         """Why the network is not proven, in half a sentence."""
-        if not self.rounding <= LOOSE:
+        if self.rounding > LOOSE:
             return f"rounding alone may move its value by {self.rounding:.3g}"
+        if self.complete:
+            return f"its error is {self.error64:.3g}, and rounding may be the reason"
         if self.reason or self.error_bound is None:
             return self.reason or "no bound was computed"
         return f"the error is bounded by {self.error_bound:.3g} only"

@@ -6,6 +6,7 @@ import numpy as np
 
 from finetti.boolean.basis import automatic_width
 from finetti.boolean.compiled import Compiled
+from finetti.boolean.domain import LARGEST, values_reason
 from finetti.boolean.functions.base import MAX_TABLE, BooleanFunction
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
@@ -71,6 +72,8 @@ def compile(
     check_arguments(refusals, rule, context_length, embedding, basis, width, coherence, margin)
     check_whole(refusals, seed=seed, max_bytes=max_bytes)
     refuse_table(refusals, rule)
+    if has_table(rule) and values_reason(rule):
+        refusals.add(values_reason(rule))
     # Without a table the rule counts as one that needs all its bits.
     reduced = simplify(rule) if has_table(rule) else None
     scalar = reduced is not None and is_scalar_route(reduced)
@@ -108,8 +111,7 @@ def compile(
     compiled = Compiled(rule, plan.weights, lookup, settings)
     if not compiled.check.exact:
         raise FinettiError(
-            f"The compiled network is wrong {compiled.check.counterexample}: the numbers of this "
-            "rule are beyond float64. Scale its values, or choose a larger width."
+            f"The compiled network is wrong {compiled.check.counterexample}: choose a larger width."
         )
     return compiled
 
@@ -166,6 +168,11 @@ def _check_sizes(
             "max_bytes, or build it of gates with `compose`"
         )
     scalar = reduced is not None and is_scalar_route(reduced)
+    if 4 * sparsity > LARGEST:
+        refusals.add(
+            f"its lookup tells {sparsity} bits apart with weights of {4 * sparsity}, and weights "
+            f"end at {LARGEST:g}; build it of gates with `compose`"
+        )
     n_columns = 2 if scalar else 2 * sparsity
     tables = TABLE_BYTES * int(context_length) * n_columns
     if tables > MAX_TABLES:

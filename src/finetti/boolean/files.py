@@ -227,7 +227,8 @@ def _positions(
             return DensePositions(tensors["embedding.positions"].astype(np.float64))
         raise ValueError(f"{kind!r} is none of dense, signs, sparse, standard")
     except (KeyError, ValueError, IndexError, TypeError) as error:
-        raise InputError(f"The positions in {path.name!r} cannot be read: {error}.") from error
+        said = str(error).rstrip(".")
+        raise InputError(f"The positions in {path.name!r} cannot be read: {said}.") from error
 
 
 Shapes = dict[str, tuple[tuple[int, ...], tuple[int, ...]]]  # what is there, what is needed

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.boolean.basis import Geometry, measure
+from finetti.boolean.basis import LEAST_EIGENVALUE, Geometry, measure
 from finetti.boolean.check import finite_or_none
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
@@ -73,7 +73,7 @@ def head_norms(
     elif joint:
         # Dependent vectors, in a damaged file, have no dual ones: then no R is small enough.
         gap = geometry.joint_gap if geometry.independent else 0.0
-        least = max(geometry.smallest, 1e-300)
+        least = max(geometry.smallest, LEAST_EIGENVALUE)
         if bag:  # values outside I may then exceed s
             logarithm += math.log(max(1.0, geometry.outside / sparsity))
     else:

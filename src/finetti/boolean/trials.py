@@ -48,18 +48,11 @@ def choose_settings(
 def influences(tables: Tables) -> NDArray[np.float64]:
     """By how much each bit moves a feature, to first order, from a string of half ones."""
     heads = tables.n_heads
-    with np.errstate(all="ignore"):  # only an order among bits: what is no number comes last
-        if tables.wide is not None:
-            scores = tables.wide.one[:, :heads] - tables.wide.zero[:, :heads]
-            found = np.abs(scores).max(axis=1)
-        else:
-            total = tables.cls[:heads] + (tables.zero + tables.one)[:, :heads].sum(axis=0) / 2
-            changes = np.abs(tables.folded(tables.difference))
-            weights = changes[:, :heads] * tables.largest
-            moved = changes[:, heads:].reshape(len(changes), heads, -1).max(axis=2)
-            found = np.maximum(weights, moved)
-            found = (found / total).max(axis=1)
-    return np.nan_to_num(found.astype(np.float64), nan=0.0, posinf=np.finfo(np.float64).max)
+    total = tables.cls[:heads] + (tables.zero + tables.one)[:, :heads].sum(axis=0) / 2
+    changes = np.abs(tables.folded(tables.difference))
+    weights = changes[:, :heads] * tables.largest
+    moved = changes[:, heads:].reshape(len(changes), heads, -1).max(axis=2)
+    return (np.maximum(weights, moved) / total).max(axis=1)
 
 
 def bits_to_try(

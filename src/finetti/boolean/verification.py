@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.check import EXACT, LOOSE, Check, Counterexample
+from finetti.boolean.check import EXACT, Check, Counterexample
+from finetti.boolean.domain import refuse_values, value_sizes
 from finetti.boolean.functions.base import BooleanFunction, all_bits
-from finetti.boolean.functions.expressions import Rule
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
@@ -33,10 +33,9 @@ WORSE = 1.01  # a new counterexample must be this much worse: the first ones are
 ALIKE = 1e-10  # differences between bits that count as rounding
 KEPT = 12  # bits of a context whose features are kept between checks
 ROUNDING_WORK = 2**31  # multiplications that the rounding of one batch may cost
-WIDE_SCORES = 2**27  # scores that are taken row by row, where tables cannot be used
 
 
-@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
+@np.errstate(all="ignore")  # float32 may fail, which is reported
 def verify(
     weights: HeadWeights,
     lookup: Lookup,
@@ -51,6 +50,7 @@ def verify(
     the worst of all 2^{T−s} (`finetti.boolean.network.worst_case`). Relevant are the bits of the
     rule, those that move a head (measured), and the ``hints``, such as the bits that a file says.
     """
+    refuse_values(function)
     reduced = simplify(function)
     length = weights.context_length
     if length <= ALL_INPUTS and lookup.work << length <= WORK:
@@ -63,14 +63,13 @@ def _inputs(length: int) -> NDArray[np.uint8]:
     return all_bits(length)
 
 
-def value_scales(function: BooleanFunction, values: NDArray[Any]) -> NDArray[np.float64]:
-    """What errors are relative to: the value itself; where it is 0, the smallest that is not."""
-    if isinstance(function, Rule):  # 0 and 1, whatever the number of its bits
-        return np.ones(np.shape(values))
-    profile = function.profile()
-    sizes = np.abs(function.table() if profile is None else profile)
-    smallest = float(sizes[sizes > 0].min(initial=np.inf))
-    return np.where(values == 0, smallest if np.isfinite(smallest) else 1.0, np.abs(values))
+def value_scales(
+    function: BooleanFunction, values: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What errors are relative to, in float64: the largest value, so that no verdict depends on
+    rounding; and in float32: the value itself, and where it is 0 the smallest that is not."""
+    smallest, largest = value_sizes(function)
+    return np.full(np.shape(values), largest), np.where(values == 0, smallest, np.abs(values))
 
 
 @dataclass(eq=False)
@@ -79,6 +78,7 @@ class _Judge:
 
     tables: Tables
     lookup: Lookup
+    smallest: float  # value of the rule
     searching: bool  # for counterexamples: in float64 only
     worst: float = 0.0
     found_error: float = 0.0
@@ -90,14 +90,14 @@ class _Judge:
         """No value moves by more when its sums are taken in another order."""
         return self.lookup.most_resolution(self.tables.largest)
 
-    def _look_at_rounding(self, features: NDArray[Any], scales: NDArray[Any]) -> None:
+    def _look_at_rounding(self, features: NDArray[Any]) -> None:
         """Measure it where the crude bound is not enough: on all rows, or some of too many."""
-        if self.most_rounding <= EXACT * scales.min(initial=np.inf):
+        if self.most_rounding <= EXACT * self.smallest:
             return
         size = len(self.lookup.inner_bias) * len(self.lookup.outer)
         step = 1 + len(features) * size // ROUNDING_WORK
-        found = self.lookup.resolution(features[::step]) / scales[::step]
-        self.rounding = max(self.rounding, float(np.nan_to_num(found, nan=np.inf).max(initial=0)))
+        found = self.lookup.resolution(features[::step]).max(initial=0.0) / self.smallest
+        self.rounding = max(self.rounding, float(found))
 
     def look(
         self,
@@ -107,43 +107,37 @@ class _Judge:
         bits_of: Callable[[int], NDArray[np.uint8]],
     ) -> None:
         """Judge a batch of inputs by their features; ``bits_of`` gives the input of a row."""
-        outputs = self.lookup(features)
-        with np.errstate(invalid="ignore", over="ignore"):
-            errors = np.abs(outputs.astype(np.float64) - values) / scales
-        errors = np.where(np.isnan(errors), np.inf, errors)
+        errors = np.abs(self.lookup(features).astype(np.float64) - values) / scales
+        errors = np.where(np.isnan(errors), np.inf, errors)  # of float32 that overflows
         peak = int(errors.argmax())
         self.worst = max(self.worst, float(errors[peak]))
-        if self.searching and self.found is None:
-            self._look_at_rounding(features, scales)
-        if not self.searching or errors[peak] <= max(EXACT, WORSE * self.found_error):
+        if not self.searching:
             return
-        if errors[peak] <= EXACT + LOOSE:  # perhaps no more than rounding
+        if self.found is None:
+            self._look_at_rounding(features)
+        if errors[peak] <= max(EXACT, WORSE * self.found_error):
+            return
+        if errors[peak] <= EXACT + self.most_rounding / scales[peak]:  # perhaps no more than that
             rows = np.flatnonzero(errors > EXACT)
-            rounding = rounding_tolerance(self.lookup, features[rows], scales[rows])
-            rows = rows[errors[rows] > rounding]
+            rounding = self.lookup.resolution(features[rows]) / scales[rows]
+            rows = rows[errors[rows] > EXACT + rounding]
             if not len(rows):
                 return
             peak = int(rows[errors[rows].argmax()])
         bits = bits_of(peak)
         output = float(self.lookup(self.tables.read(bits[None]))[0])
-        error = abs(output - values[peak]) / scales[peak]
-        if not error <= max(EXACT, min(errors[peak] / 2, LOOSE)):  # the input itself shows it
+        if abs(output - values[peak]) / scales[peak] > EXACT:  # the input itself shows it
             self.found_error = float(errors[peak])
             self.found = Counterexample(bits, output, float(values[peak]))
 
 
-def rounding_tolerance(
-    lookup: Lookup, features: NDArray[Any], scales: NDArray[Any]
-) -> NDArray[np.float64]:
-    """What counts as exact at each row: `EXACT`, and what rounding the lookup's sums may add."""
-    found = lookup.resolution(features) / scales
-    return EXACT + np.minimum(np.nan_to_num(found, nan=0.0), LOOSE)
-
-
-def _judges(weights: HeadWeights, lookup: Lookup) -> tuple[_Judge, _Judge]:
+def _judges(
+    weights: HeadWeights, lookup: Lookup, function: BooleanFunction
+) -> tuple[_Judge, _Judge]:
+    smallest, _ = value_sizes(function)
     return (
-        _Judge(weights.tables, lookup, True),
-        _Judge(weights.tables32, lookup.single, False),
+        _Judge(weights.tables, lookup, smallest, True),
+        _Judge(weights.tables32, lookup.single, smallest, False),
     )
 
 
@@ -152,14 +146,14 @@ def _verify_all(weights: HeadWeights, lookup: Lookup, function: BooleanFunction)
     bits = _inputs(length)
     values = function(bits)
     scales = value_scales(function, values)
-    double, single = judges = _judges(weights, lookup)
-    for judge in judges:
+    double, single = judges = _judges(weights, lookup, function)
+    for judge, own in zip(judges, scales, strict=True):
         tables = judge.tables
         kept = length <= KEPT
         blocks = [(0, tables.all_features)] if kept else tables.enumerate_features()
         for first, features in blocks:
             here = slice(first, first + len(features))
-            judge.look(features, values[here], scales[here], lambda row, at=first: bits[at + row])
+            judge.look(features, values[here], own[here], lambda row, at=first: bits[at + row])
     method = f"all 2^{length} = {2**length} inputs"
     worst = double.worst, single.worst
     return Check(method, 2**length, True, *worst, double.found, rounding=double.rounding)
@@ -174,15 +168,11 @@ def _verify_settings(
 ) -> Check:
     rng = generator("boolean verification", seed, weights.context_length)
     length = weights.context_length
-    double, single = judges = _judges(weights, lookup)
-    wide = any(judge.tables.wide is not None for judge in judges)
+    double, single = judges = _judges(weights, lookup, function)
     per_pattern = lookup.work << min(function.sparsity, ALL_SETTINGS)
     n_random = int(np.clip(min(2**24 // length, BUDGET // (8 * per_pattern)), 4, 64))
-    n_random = min(n_random, 4) if wide else n_random
     n_patterns = n_random + 2 + 2 * lookup.inner.shape[0]
     limit = max(64, 2 * BUDGET // (lookup.work * n_patterns))
-    if wide:
-        limit = max(64, min(limit, WIDE_SCORES // (length * weights.n_heads * n_patterns)))
     tried = bits_to_try(weights.tables, function.indices, hints, limit)
     settings, described = choose_settings(len(tried), limit, rng)
     values = function.evaluate(settings[:, [tried.index(each) for each in function.indices]])
@@ -191,7 +181,7 @@ def _verify_settings(
     rates = np.concatenate([[0.0, 1.0], np.linspace(0.0, 1.0, n_random)])[:, None]
     patterns = rng.random((n_random + 2, length), dtype=np.float32) < rates
     n_inputs = 0
-    for judge in judges:
+    for judge, own in zip(judges, scales, strict=True):
         for features, outside in _batches(judge.tables, tried, settings, patterns):
 
             def bits_of(row: int, outside: Any = outside) -> NDArray[np.uint8]:
@@ -199,14 +189,12 @@ def _verify_settings(
                 bits[list(tried)] = settings[row]
                 return bits
 
-            judge.look(features, values, scales, bits_of)
+            judge.look(features, values, own, bits_of)
             n_inputs += len(settings) * judge.searching
     method = f"{described} × (all-0, all-1, {n_random} random, and the worst outside bits)"
-    if weights.tables.wide is not None:
-        method = f"{described} × (all-0, all-1 and {n_random} random outside bits)"
-    bound, tolerance, reason = _error_bound(weights.tables, lookup, function, tried)
+    bound, reason = _error_bound(weights.tables, lookup, function, tried)
     worst = double.worst, single.worst
-    outcome = double.found, bound, tolerance, reason, double.rounding
+    outcome = double.found, bound, EXACT, reason, double.rounding
     return Check(method, n_inputs, False, *worst, *outcome)
 
 
@@ -220,12 +208,6 @@ def _batches(
     patterns: NDArray[np.bool_],
 ) -> Iterator[Batch]:
     """Features of all settings, for one choice of the outside bits after the other."""
-    if tables.wide is not None:
-        for row in patterns:
-            whole = np.repeat(row[None], len(settings), axis=0)
-            whole[:, list(tried)] = settings
-            yield tables.read(whole), lambda _, row=row: row
-        return
     aside = np.delete(np.arange(len(tables.zero)), list(tried))
     inside = settings_sums(tables, tried, settings)
     nothing = np.zeros_like(tables.cls)
@@ -245,19 +227,17 @@ def _batches(
 
 def _error_bound(
     tables: Tables, lookup: Lookup, function: BooleanFunction, tried: tuple[int, ...]
-) -> tuple[float | None, float, str]:
-    """The largest error over all 2^T inputs, what counts as exact, and why there is no bound.
+) -> tuple[float | None, str]:
+    """The largest error over all 2^T inputs, relative to the largest value; or why there is none.
 
     Every setting of the bits that are ``tried`` must be covered, or of those of the rule. More bits
     than settings can be listed for are covered by their number of ones, if every bit changes the
     sums by the same amount.
     """
-    if tables.wide is not None:
-        return None, EXACT, "its scores are further apart than the exponents of float64 reach"
     if (np.count_nonzero(lookup.inner, axis=0) > 1).any():
-        return None, EXACT, "units of its lookup look at several features at once"
+        return None, "units of its lookup look at several features at once"
     if not proof_fits(lookup):
-        return None, EXACT, "its lookup is too large to be followed by intervals"
+        return None, "its lookup is too large to be followed by intervals"
     reason = f"2^{function.sparsity} settings of the relevant bits are too many to be followed"
     for indices in dict.fromkeys((tried, tuple(sorted(function.indices)))):
         widen, settings = 0.0, np.zeros((0, 0), dtype=np.uint8)
@@ -270,18 +250,11 @@ def _error_bound(
         low, high, rounding = known_ranges(tables, indices, settings)
         bounds = output_bounds(lookup, low, high, max(1e-12, rounding) + widen)
         if bounds is None:
-            return None, EXACT, "its sums lose too many digits in float64, or are not numbers"
+            return None, "its sums lose too many digits in float64"
         values = function.evaluate(settings[:, [indices.index(each) for each in function.indices]])
-        scales = value_scales(function, values)
-        errors = np.maximum(*(np.abs(bound - values) for bound in bounds)) / scales
-        tolerances = np.full(len(errors), EXACT)
-        loose = np.flatnonzero(errors > EXACT)
-        if len(loose) and (errors <= EXACT + LOOSE).all():
-            middle = (low[loose] + high[loose]) / 2
-            tolerances[loose] = rounding_tolerance(lookup, middle, scales[loose])
-        tolerance = float(tolerances.max()) if (errors <= tolerances).all() else EXACT
-        return float(errors.max()), tolerance, ""
-    return None, EXACT, reason
+        errors = np.maximum(*(np.abs(bound - values) for bound in bounds))
+        return float(errors.max() / value_sizes(function)[1]), ""
+    return None, reason
 
 
 def _alike(tables: Tables, function: BooleanFunction, indices: tuple[int, ...]) -> bool:

@@ -19,6 +19,13 @@ def good(seed: int, n: int, width: int = 8, pause: float = 0.0):
     return {"loss": FACTOR * draw.random() / n, "size": n * width, "odd": draw.random() < 0.5}
 
 
+def gated(seed: int, n: int, gate: str):
+    """Like `good`; where n is 3 or more, not before the file ``gate`` is there."""
+    while n >= 3 and not os.path.exists(gate):
+        time.sleep(0.01)
+    return good(seed, n)
+
+
 def moody(seed: int, n: int, mood: str = "fine"):
     """Fails in the way that ``mood`` says, where n is 2."""
     if n == 2:

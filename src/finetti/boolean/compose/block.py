@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.basis import LEAST_EIGENVALUE
 from finetti.boolean.compose.gates import Source, SparseGate
 from finetti.boolean.compose.recognition import Recognition, separation
+from finetti.boolean.domain import refuse_weights
 from finetti.boolean.heads.plan import score_scale
 from finetti.boolean.network.frozen import freeze
 from finetti.boolean.network.positions import RESERVED, Positions, StandardPositions
-
-LEAST_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ class Block:
 
     def __post_init__(self) -> None:
         freeze(self)
+        refuse_weights(keys=self.keys, scales=self.scales)
 
     @property
     def work(self) -> int:
@@ -131,7 +132,6 @@ def level_reads(gates: tuple[SparseGate, ...], level: int) -> tuple[Read, ...]:
     )
 
 
-@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
 def make_keys(reads: tuple[Read, ...], layout: Layout) -> Keys:
     """The key of every read: the dual vector of its bits (erratum 3), and 1 on its gates.
 
@@ -165,7 +165,7 @@ def _dual_key(positions: Positions, bits: list[int]) -> tuple[NDArray[np.float64
         return key, 1.0
     vectors = positions.rows(bits)[:, RESERVED:]
     gram = vectors @ vectors.T
-    least = float(np.linalg.eigvalsh(gram)[0]) if np.isfinite(gram).all() else 0.0
+    least = float(np.linalg.eigvalsh(gram)[0])
     if not least > LEAST_EIGENVALUE:
         return key, 0.0
     return np.linalg.solve(gram, np.ones(len(bits))) @ vectors, least

@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from finetti.boolean.certificate import norm_table, proof_fields, single_precision
 from finetti.boolean.check import Check, finite_or_none
 from finetti.boolean.compose.capacity import block_capacities
@@ -235,7 +233,6 @@ def _proofs(composed: Composed, found: ReadErrors) -> tuple[GateProof, ...]:
     return tuple(proofs)
 
 
-@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
 def certify_network(composed: Composed) -> NetworkCertificate:
     """Measure a network of gates."""
     found = read_errors(composed)

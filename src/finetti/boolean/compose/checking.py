@@ -13,6 +13,7 @@ from finetti.boolean.compose.forward import Mixture, run
 from finetti.boolean.compose.proof import ReadErrors, network_bound, read_errors
 from finetti.boolean.compose.same import same_rule
 from finetti.boolean.compose.trials import network_settings
+from finetti.boolean.domain import refuse_values
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.verification import ALL_INPUTS, BUDGET, WORK, value_scales
 from finetti.core.keys import generator
@@ -40,7 +41,7 @@ class _Judge:
     ) -> None:
         outputs = run(self.composed.blocks, self.mixture, sums).astype(np.float64)
         errors = np.abs(outputs - values) / scales
-        errors = np.where(np.isnan(errors), np.inf, errors)
+        errors = np.where(np.isnan(errors), np.inf, errors)  # of float32 that overflows
         self.worst = max(self.worst, float(errors.max(initial=0.0)))
         wrong = np.flatnonzero(errors > EXACT)
         if self.found is None and len(wrong):
@@ -48,7 +49,7 @@ class _Judge:
             self.found = Counterexample(bits_of(row), float(outputs[row]), float(values[row]))
 
 
-@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
+@np.errstate(all="ignore")  # float32 may fail, which is reported
 def check_network(
     composed: Composed,
     function: BooleanFunction | None = None,
@@ -61,6 +62,7 @@ def check_network(
     weights no bit changes and are never negative, so that all 0 and all 1 are the worst for it.
     """
     function = composed.function if function is None else function
+    refuse_values(function)
     length = composed.context_length
     double, single = (
         _Judge(composed, composed.mixture),
@@ -71,12 +73,12 @@ def check_network(
         bits = all_bits(length)
         values = function(bits)
         scales = value_scales(function, values)
-        for judge in (double, single):
+        for judge, own in zip((double, single), scales, strict=True):
             for start in range(0, len(bits), ROWS):
                 here = slice(start, start + ROWS)
                 rows = bits[here]
                 judge.look(
-                    judge.mixture.sums(rows), values[here], scales[here], lambda k, r=rows: r[k]
+                    judge.mixture.sums(rows), values[here], own[here], lambda k, r=rows: r[k]
                 )
         method, n_inputs, complete = f"all 2^{length} = {2**length} inputs", len(bits), True
     else:
@@ -111,7 +113,7 @@ def _run_settings(
     patterns = patterns if length > len(indices) else patterns[:1]  # else there is no outside
     inside = np.array(indices, dtype=np.int64)
     aside = np.delete(np.arange(length), inside)
-    for judge in judges:
+    for judge, relative in zip(judges, scales, strict=True):
         own = judge.mixture.sums(settings, inside)
         for row, sums in zip(patterns, judge.mixture.sums(patterns[:, aside], aside), strict=True):
 
@@ -120,7 +122,7 @@ def _run_settings(
                 bits[inside] = settings[which]
                 return bits
 
-            judge.look(own + sums, values, scales, bits_of)
+            judge.look(own + sums, values, relative, bits_of)
     outside = f" × (all-0 and all-1, the worst for the attention, and {N_RANDOM} random)"
     method = described + (outside if len(aside) else "")
     return method, len(settings) * len(patterns)

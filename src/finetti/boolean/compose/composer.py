@@ -23,6 +23,7 @@ from finetti.boolean.compose.recognition import make_recognition, recognition_by
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.network.head_weights import Embedding
 from finetti.boolean.parser import parse
+from finetti.boolean.planning import LEAST_GAP
 from finetti.boolean.refusals import Refusals, readable_bytes
 from finetti.boolean.words import counted
 from finetti.core.errors import FinettiError, InputError
@@ -163,7 +164,7 @@ def make_blocks(gates: tuple[SparseGate, ...], placed: Placed, margin: float) ->
         here, reads = level_gates(gates, level), level_reads(gates, level)
         own = slice(first, first + len(reads))
         gaps = keys.gaps[own]
-        scales = read_scales(reads, np.maximum(gaps, 1e-9), layout.n_tokens, margin)
+        scales = read_scales(reads, np.maximum(gaps, LEAST_GAP), layout.n_tokens, margin)
         lookup = make_recognition([gates[which] for which in here])
         blocks.append(
             Block(

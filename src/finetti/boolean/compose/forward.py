@@ -66,13 +66,11 @@ class Mixture:
         return out
 
 
-@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
 def make_mixture(blocks: tuple[Block, ...], layout: Layout, dtype: Any) -> Mixture:
     """The attention of all reads, in the precision asked for."""
     free, count = layout.basis_width - RESERVED, layout.positions.count
     keys = np.concatenate([block.scales[:, None] * block.keys for block in blocks]).astype(dtype)
     bits, gates = project_keys(keys, layout), keys[:, free:].T.copy()
-    bits[:, ~np.isfinite(keys).all(axis=1)] = np.nan  # ∞ · 0, as a product would have it
     reads = [read for block in blocks for read in block.reads]
     leads = np.array([_lead(bits[:, k], gates[:, k], read) for k, read in enumerate(reads)])
     top = np.maximum(bits.max(axis=0), gates.max(axis=0))
@@ -98,7 +96,6 @@ def _lead(bits: NDArray[Any], gates: NDArray[Any], read: Any) -> float:
     return float(least - max(rest))
 
 
-@np.errstate(all="ignore")  # the numbers of a damaged file are reported, not warned of
 def recognize(block: Block, features: NDArray[Any]) -> NDArray[Any]:
     """What the lookup writes into each gate's token and, last, into any other: (m, G_l + 1, 2)."""
     lookup, dtype = block.lookup, features.dtype
@@ -116,8 +113,6 @@ def recognize(block: Block, features: NDArray[Any]) -> NDArray[Any]:
     marks = np.concatenate([inner[heads:], np.zeros_like(inner[:1])]) + inner_bias
     out = np.empty((*features.shape[:2], 2), dtype=dtype)
     step = max(1, ENTRIES // (features.shape[1] * max(inner.shape[1], middle.shape[1])))
-    if not np.isfinite(inner[heads:]).all():
-        return np.full_like(out, np.nan)  # ∞ · 0, as a product with all marks would have it
     for start in range(0, len(features), step):
         hidden = features[start : start + step] @ inner[:heads]
         hidden += marks
@@ -148,12 +143,11 @@ def levels(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> I
     drift = np.zeros(len(sums), dtype=dtype)  # what blocks have added to the value of every bit
     sums = sums + mixture.constant
     for block, columns in zip(blocks, mixture.columns, strict=True):
-        with np.errstate(invalid="ignore", over="ignore"):
-            values = written[:, :, ZERO_BIT] - written[:, :, ONE_BIT]
-            which = np.r_[columns, -1]
-            read = sums[:, which] + values @ mixture.gates[:, which]
-            if drift.any():
-                read += drift[:, None] * mixture.weight[which]
+        values = written[:, :, ZERO_BIT] - written[:, :, ONE_BIT]
+        which = np.r_[columns, -1]
+        read = sums[:, which] + values @ mixture.gates[:, which]
+        if drift.any():
+            read += drift[:, None] * mixture.weight[which]
         features = np.tile(read[:, -1:, None], (1, len(block.gates) + 1, block.n_heads))
         places = [block.gates.index(each.gate) for each in block.reads]
         features[:, places, [each.head for each in block.reads]] = read[:, :-1]

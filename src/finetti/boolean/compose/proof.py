@@ -59,11 +59,10 @@ def read_errors(composed: Composed) -> ReadErrors:
         masses[column] = own.sum()
         rest = max(0.0, float(total[column] - own.sum()))
         errors[column] = np.abs(own - 1 / len(own)).sum() + rest + abs(mixture.constant[column])
-    errors = np.where(np.isnan(errors), np.inf, errors)
     signs = np.zeros((composed.layout.basis_width, 1))
     signs[ZERO_BIT], signs[ONE_BIT] = 1.0, -1.0
     apart = np.abs(composed.layout.positions.project(signs)).max(initial=0.0)
-    return ReadErrors(errors, np.nan_to_num(masses), 1.0 + float(apart))
+    return ReadErrors(errors, masses, 1.0 + float(apart))
 
 
 def network_bound(composed: Composed, found: ReadErrors) -> tuple[float | None, float, str]:

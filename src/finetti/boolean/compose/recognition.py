@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.compose.gates import SparseGate
+from finetti.boolean.domain import refuse_weights
 from finetti.boolean.heads.plan import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.frozen import freeze
 from finetti.boolean.network.lookup import CORNERS, SIGNS
@@ -48,6 +49,7 @@ class Recognition:
 
     def __post_init__(self) -> None:
         freeze(self)
+        refuse_weights(**vars(self))
 
     @property
     def work(self) -> int:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.domain import refuse_weights
 from finetti.boolean.network.frozen import freeze
 from finetti.boolean.network.positions import Positions
 from finetti.boolean.network.tables import Tables, make_tables
@@ -40,6 +41,14 @@ class HeadWeights:
 
     def __post_init__(self) -> None:
         freeze(self)
+        refuse_weights(
+            tokens=self.tokens,
+            cls=self.cls,
+            query=self.query,
+            key=self.key,
+            value=self.value,
+            output=self.output,
+        )
 
     @property
     def context_length(self) -> int:

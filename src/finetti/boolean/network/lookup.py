@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.domain import refuse_weights
 from finetti.boolean.network.frozen import freeze
 
 CORNERS = np.array([2.0, 1.0, -1.0, -2.0])
@@ -37,16 +38,16 @@ class Lookup:
 
     def __post_init__(self) -> None:
         freeze(self)
+        refuse_weights(**self.arrays)
 
     def __call__(self, features: NDArray[Any]) -> NDArray[Any]:
         """The values at the rows of ``features``."""
         out = np.empty(len(features), dtype=features.dtype)
         step = max(1, BLOCK // max(len(self.inner_bias), len(self.outer)))
-        with np.errstate(invalid="ignore", over="ignore"):  # a damaged file is reported, not warned
-            for start in range(0, len(features), step):
-                hidden = features[start : start + step] @ self.inner + self.inner_bias
-                np.maximum(hidden, 0, out=hidden)
-                out[start : start + step] = self._onward(hidden)
+        for start in range(0, len(features), step):
+            hidden = features[start : start + step] @ self.inner + self.inner_bias
+            np.maximum(hidden, 0, out=hidden)
+            out[start : start + step] = self._onward(hidden)
         return out
 
     def _onward(self, hidden: NDArray[Any]) -> NDArray[Any]:
@@ -71,33 +72,31 @@ class Lookup:
         eps = float(np.finfo(features.dtype).eps)
         out = np.empty(len(features))
         step = max(1, BLOCK // max(len(self.inner_bias), len(self.outer)))
-        with np.errstate(invalid="ignore", over="ignore"):
-            for start in range(0, len(features), step):
-                rows = features[start : start + step]
-                error = 2 * eps * (np.abs(rows) @ np.abs(self.inner) + np.abs(self.inner_bias))
-                sums = rows @ self.inner + self.inner_bias
-                error = np.where(sums > -error, error, 0.0)  # units that are off stay off
+        for start in range(0, len(features), step):
+            rows = features[start : start + step]
+            error = 2 * eps * (np.abs(rows) @ np.abs(self.inner) + np.abs(self.inner_bias))
+            sums = rows @ self.inner + self.inner_bias
+            error = np.where(sums > -error, error, 0.0)  # units that are off stay off
+            hidden = np.maximum(sums, 0)
+            if self.middle is not None and self.middle_bias is not None:
+                size = np.abs(self.middle)
+                sums = hidden @ self.middle + self.middle_bias
+                error = error @ size + 4 * eps * (hidden @ size + np.abs(self.middle_bias))
+                error = np.where(sums > -error, error, 0.0)
                 hidden = np.maximum(sums, 0)
-                if self.middle is not None and self.middle_bias is not None:
-                    size = np.abs(self.middle)
-                    sums = hidden @ self.middle + self.middle_bias
-                    error = error @ size + 4 * eps * (hidden @ size + np.abs(self.middle_bias))
-                    error = np.where(sums > -error, error, 0.0)
-                    hidden = np.maximum(sums, 0)
-                out[start : start + step] = (error + 4 * eps * hidden) @ np.abs(self.outer)
+            out[start : start + step] = (error + 4 * eps * hidden) @ np.abs(self.outer)
         return out
 
     def most_resolution(self, largest: float) -> float:
         """More than `resolution` at any features up to ``largest``: as if every unit were on."""
         eps = float(np.finfo(np.float64).eps)
-        with np.errstate(invalid="ignore", over="ignore"):
-            hidden = largest * np.abs(self.inner).sum(axis=0) + np.abs(self.inner_bias)
-            error = 2 * eps * hidden
-            if self.middle is not None and self.middle_bias is not None:
-                size = np.abs(self.middle)
-                hidden = hidden @ size + np.abs(self.middle_bias)
-                error = error @ size + 4 * eps * hidden
-            return float((error + 4 * eps * hidden) @ np.abs(self.outer))
+        hidden = largest * np.abs(self.inner).sum(axis=0) + np.abs(self.inner_bias)
+        error = 2 * eps * hidden
+        if self.middle is not None and self.middle_bias is not None:
+            size = np.abs(self.middle)
+            hidden = hidden @ size + np.abs(self.middle_bias)
+            error = error @ size + 4 * eps * hidden
+        return float((error + 4 * eps * hidden) @ np.abs(self.outer))
 
     @cached_property
     def selected(self) -> NDArray[Any] | None:
@@ -161,8 +160,7 @@ class Lookup:
 
     def astype(self, dtype: Any) -> "Lookup":
         """The same network in another precision."""
-        with np.errstate(over="ignore"):  # what a precision cannot hold is reported, not warned of
-            arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
+        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
         return Lookup(**{"middle": None, "middle_bias": None, **arrays})
 
     @cached_property

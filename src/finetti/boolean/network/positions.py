@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.domain import refuse_weights
 from finetti.boolean.network.frozen import read_only
 
 RESERVED = 3  # e_0, e_1, v_[CLS]
@@ -118,6 +119,7 @@ class SparsePositions(Positions):
     def __init__(self, count: int, indices: tuple[int, ...], vectors: NDArray[np.float64]):
         self.count, self.width = count, vectors.shape[1]
         self.indices, self.vectors = np.array(indices, dtype=np.int64), read_only(vectors)
+        refuse_weights(positions=vectors)
 
     def rows(self, indices: Any) -> NDArray[np.float64]:
         """Vectors where there are some, zeros elsewhere."""
@@ -142,6 +144,7 @@ class DensePositions(Positions):
     def __init__(self, matrix: NDArray[np.float64]):
         self.matrix = read_only(matrix)
         self.count, self.width = matrix.shape
+        refuse_weights(positions=matrix)
 
     def rows(self, indices: Any) -> NDArray[np.float64]:
         """Rows as they are."""

@@ -8,7 +8,6 @@ so each input is a choice of one row of two per position, and its sums are all t
 array is ever T × T or batch × T × d. (`finetti.attention.binary` does the same in JAX.)
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,14 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.domain import refuse_scores
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.positions import Positions
-from finetti.boolean.network.wide import WideTables
 
 BLOCK = 2**23  # entries of a block of bits in floating point: 64 MB
 HALF = 10  # bits of the half that is enumerated once
 LOST = {"float64": 1e4, "float32": 30.0}  # how much smaller than its terms a difference may be
-REACH = {"float64": 600.0, "float32": 60.0}  # how far apart scores may be that share a shift
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +34,6 @@ class Tables:
         cls: what [CLS] adds, shape (H(1 + v),).
         output: W_C, shape (H, v, features).
         largest: the largest |v|, in the units of the features.
-        wide: scores and values themselves, where no shift keeps every denominator from vanishing:
-            sums then say nothing, and `read` goes row by row.
     """
 
     zero: NDArray[Any]
@@ -45,7 +41,6 @@ class Tables:
     cls: NDArray[Any]
     output: NDArray[Any]
     largest: float = 1.0
-    wide: WideTables | None = None
 
     @property
     def n_heads(self) -> int:
@@ -71,14 +66,11 @@ class Tables:
 
     def read(self, bits: NDArray[Any]) -> NDArray[Any]:
         """Features of each row of ``bits`` (m, T), as the textbook's softmax gives them."""
-        if self.wide is None:
-            return self.features(self.sums(bits))
-        with np.errstate(invalid="ignore", over="ignore"):
-            return np.einsum("mhv,hvf->mf", self.wide.read(bits), self.output)
+        return self.features(self.sums(bits))
 
     def read_sparse(self, rows: Any) -> NDArray[Any]:
         """The same for a SciPy matrix in CSR form; its cost is its ones where digits allow it."""
-        if self.wide is None and not self._cancels:
+        if not self._cancels:
             ones = rows.astype(self.zero.dtype)
             return self.features(self.base + ones @ self.difference)
         out = np.zeros((rows.shape[0], self.output.shape[2]), dtype=self.zero.dtype)
@@ -89,14 +81,10 @@ class Tables:
 
     def attention(self, bits: NDArray[Any]) -> NDArray[Any]:
         """What each head puts on [CLS] and then on every position, for one input: (H, 1 + T)."""
-        if self.wide is not None:
-            heads = range(self.n_heads)
-            return np.concatenate([self.wide.attention(bits[None], head) for head in heads])
         heads = slice(0, self.n_heads)
         chosen = np.where(bits[:, None] == 1, self.one[:, heads], self.zero[:, heads])
         exponentials = np.concatenate([self.cls[None, heads], chosen]).T
-        with np.errstate(invalid="ignore", over="ignore"):
-            return exponentials / exponentials.sum(axis=1, keepdims=True)
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
 
     def sums(self, bits: NDArray[Any]) -> NDArray[Any]:
         """Sums of each row of ``bits`` (m, T), in blocks."""
@@ -104,17 +92,16 @@ class Tables:
         length = len(self.zero)
         columns = min(max(length, 1), 2**15)
         rows = max(1, BLOCK // columns)
-        with np.errstate(invalid="ignore", over="ignore"):
-            for top in range(0, len(bits), rows):
-                for left in range(0, length, columns):
-                    here = slice(left, left + columns)
-                    ones = bits[top : top + rows, here].astype(out.dtype)
-                    if self._cancels:
-                        part = ones @ self.one[here] + (1 - ones) @ self.zero[here]
-                    else:
-                        part = ones @ self.difference[here]
-                    out[top : top + rows] += part
-            return out + (self.cls if self._cancels else self.base)
+        for top in range(0, len(bits), rows):
+            for left in range(0, length, columns):
+                here = slice(left, left + columns)
+                ones = bits[top : top + rows, here].astype(out.dtype)
+                if self._cancels:
+                    part = ones @ self.one[here] + (1 - ones) @ self.zero[here]
+                else:
+                    part = ones @ self.difference[here]
+                out[top : top + rows] += part
+        return out + (self.cls if self._cancels else self.base)
 
     def folded(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Denominators beside num_hW_C^h, which is all that features depend on."""
@@ -126,10 +113,8 @@ class Tables:
     def features(self, sums: NDArray[Any]) -> NDArray[Any]:
         """Σ_h (num_h/den_h)W_C^h, shape (m, features)."""
         heads, values, _ = self.output.shape
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            # Weights from a damaged file may divide by 0: the NaN is then the finding.
-            read = sums[:, heads:].reshape(-1, heads, values) / sums[:, :heads, None]
-            return np.einsum("mhv,hvf->mf", read, self.output)
+        read = sums[:, heads:].reshape(-1, heads, values) / sums[:, :heads, None]
+        return np.einsum("mhv,hvf->mf", read, self.output)
 
     def enumerate_sums(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Sums of ALL 2^T inputs in order, in blocks, each with the number of its first input.
@@ -148,19 +133,12 @@ class Tables:
     def _enumerate(self, which: slice) -> NDArray[Any]:
         zero, one = self.zero[which], self.one[which]
         bits = all_bits(len(zero)).astype(zero.dtype)
-        with np.errstate(invalid="ignore", over="ignore"):
-            return bits @ one + (1 - bits) @ zero
+        return bits @ one + (1 - bits) @ zero
 
     def enumerate_features(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Features of ALL 2^T inputs in order, in blocks, each with its first input's number."""
-        if self.wide is None:
-            for first, sums in self.enumerate_sums():
-                yield first, self.features(sums)
-            return
-        bits = all_bits(len(self.zero))
-        step = max(1, BLOCK // (4 * len(self.zero)))
-        for first in range(0, len(bits), step):
-            yield first, self.read(bits[first : first + step])
+        for first, sums in self.enumerate_sums():
+            yield first, self.features(sums)
 
     @cached_property
     def all_features(self) -> NDArray[Any]:
@@ -196,13 +174,10 @@ def make_tables(
     one = places if bag else places + tokens[1] @ matrix
 
     scores = np.stack([zero[:, :heads], one[:, :heads]])
-    least = np.maximum(scores.min(axis=0).max(axis=0), own[:heads])
-    most = np.maximum(scores.max(axis=(0, 1)), own[:heads])
-    values_seen = max(float(np.abs(each[..., heads:]).max()) for each in (zero, one, own))
-    reach = REACH[places.dtype.name] - math.log(min(max(values_seen, 1.0), 1e30))
-    # Every input has a score ≥ least, so its denominator is ≥ 1, unless others would overflow.
-    shift = np.maximum(least, most - reach)
-    near = bool((most - least <= reach).all()) and values_seen <= 1e30
+    # Every input has a score of at least this, so that its denominator is at least 1.
+    shift = np.maximum(scores.min(axis=0).max(axis=0), own[:heads])
+    if places.dtype == np.float64:  # scores that float32 loses are float32's own failure
+        refuse_scores(float((scores.max(axis=(0, 1)) - shift).max()))
 
     def exponentials(table: NDArray[Any]) -> NDArray[Any]:
         weights = np.exp(table[..., :heads] - shift)
@@ -210,6 +185,6 @@ def make_tables(
         numerators = (weights[..., None] * split).reshape(*table.shape[:-1], heads * values)
         return np.concatenate([weights, numerators], axis=-1)
 
-    largest = values_seen * max(1.0, float(np.abs(output).sum(axis=1).max()))
-    wide = None if near else WideTables(zero, one, own, heads)
-    return Tables(exponentials(zero), exponentials(one), exponentials(own), output, largest, wide)
+    seen = max(float(np.abs(each[..., heads:]).max()) for each in (zero, one, own))
+    largest = seen * max(1.0, float(np.abs(output).sum(axis=1).max()))
+    return Tables(exponentials(zero), exponentials(one), exponentials(own), output, largest)

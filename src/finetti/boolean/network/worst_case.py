@@ -49,7 +49,7 @@ class Adversary:
         """What turning each outside bit on changes: numerator, denominator, and their ratio."""
         rows = self.tables.difference[self.aside]
         top, bottom = self._numerator(rows), rows[:, self.head]
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):  # no ratio where nothing changes
             return top, bottom, top / bottom
 
     @cached_property
@@ -65,7 +65,7 @@ class Adversary:
         up = up[np.argsort(ratio[up])]
         down = np.flatnonzero(bottom < 0)
         down = down[np.argsort(ratio[down])]
-        stays = ~((bottom > 0) | (bottom < 0))
+        stays = bottom == 0
         above = _before(zero[up]) + _before(one[up][::-1])[::-1]
         below = _before(one[down]) + _before(zero[down][::-1])[::-1]
         always = one[stays & (top > 0)].sum(axis=0) + zero[stays & ~(top > 0)].sum(axis=0)
@@ -85,38 +85,36 @@ class Adversary:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any]]:
         """For each row of ``inside`` (`settings_sums`): the extreme value, the ratio by which its
         outside bits were set (`bits`), and its sums. NaN where the iteration did not end."""
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            start = inside + self.tables.zero[self.aside].sum(axis=0)
-            level = self._numerator(start) / start[:, self.head]
-            used, changed, ended = level, start, np.zeros(len(inside), dtype=bool)
-            for _ in range(MAX_STEPS):
-                used = level
-                changed = inside + self._outside(used)
-                better = self._numerator(changed) / changed[:, self.head]
-                ended = better <= level  # False for what is not a number
-                if not (better > level).any():
-                    break
-                level = np.fmax(better, level)
+        start = inside + self.tables.zero[self.aside].sum(axis=0)
+        level = self._numerator(start) / start[:, self.head]
+        used, changed, ended = level, start, np.zeros(len(inside), dtype=bool)
+        for _ in range(MAX_STEPS):
+            used = level
+            changed = inside + self._outside(used)
+            better = self._numerator(changed) / changed[:, self.head]
+            ended = better <= level
+            if ended.all():
+                break
+            level = np.maximum(better, level)
         return np.where(ended, self.sign * level, np.nan), used, changed
 
     def condition(self, inside: NDArray[Any]) -> NDArray[np.float64]:
-        """How many times larger the largest denominator of a row is than its least; ∞ if unknown.
+        """How many times larger the largest denominator of a row is than its least.
 
         The ratio that decides over a bit is known to rounding times the largest value, so a bit
         may be set wrongly that adds this rounding of the largest denominator to the least one.
         """
         both = self.tables.zero[self.aside, self.head], self.tables.one[self.aside, self.head]
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            least = inside[:, self.head] + np.minimum(*both).sum()
-            found = (inside[:, self.head] + np.maximum(*both).sum()) / least
-        return np.where((least > 0) & np.isfinite(found), found, np.inf)
+        least, most = (
+            inside[:, self.head] + which(*both).sum() for which in (np.minimum, np.maximum)
+        )
+        return most / least
 
     def bits(self, used: float) -> NDArray[np.bool_]:
         """The outside bits that `attack` set for a ratio."""
         top, bottom, ratio = self._ratios
-        stays = ~((bottom > 0) | (bottom < 0))
         grown = (bottom > 0) & (ratio > used)
-        return grown | ((bottom < 0) & (ratio < used)) | (stays & (top > 0))
+        return grown | ((bottom < 0) & (ratio < used)) | ((bottom == 0) & (top > 0))
 
 
 def _before(rows: NDArray[Any]) -> NDArray[Any]:
@@ -144,9 +142,8 @@ def settings_sums(
 ) -> NDArray[Any]:
     """Sums over [CLS] and the bits in I for each setting of them, without the other positions."""
     ones = settings.astype(tables.zero.dtype)
-    with np.errstate(invalid="ignore", over="ignore"):
-        chosen = ones @ tables.one[list(indices)] + (1 - ones) @ tables.zero[list(indices)]
-        return tables.cls + chosen
+    chosen = ones @ tables.one[list(indices)] + (1 - ones) @ tables.zero[list(indices)]
+    return tables.cls + chosen
 
 
 def feature_ranges(
@@ -167,8 +164,6 @@ def known_ranges(
     """The ranges, and by how much rounding may have moved their ends."""
     low = np.zeros((len(settings), tables.output.shape[2]))
     high, worst = low.copy(), 1.0
-    if tables.wide is not None:
-        return low * np.nan, high * np.nan, np.inf
     inside = settings_sums(tables, indices, settings)
     for feature, adversary in adversaries(tables, indices):
         value, _, _ = adversary.attack(inside)

@@ -1,0 +1,15 @@
+"""For tests and documentation alike: what the processes of a run share."""
+
+import os
+import signal
+
+# Workers run side by side; BLAS threads of their own would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Most of the time goes into compiling thousands of small programs, which run once: without
+# optimization, and by the emitters that take half as long. Flags that are given, such as those of
+# `make test-portable`, come last and win.
+QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
+# A shell that runs the tests in the background has them ignore Ctrl-C, and with them all that they
+# start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
