@@ -83,6 +83,12 @@ def test_gram_is_the_loop_over_pairs(kernel):
 
 
 @members
+def test_a_kernel_on_scaled_tokens_is_the_kernel_of_scaled_tokens(kernel):
+    xs, scale = tokens(2, 5), jnp.asarray(0.3)
+    close(kernel.on_scaled_tokens(scale).gram(xs), kernel.gram(jnp.sqrt(scale) * xs), 1e-12)
+
+
+@members
 def test_diagonal_is_the_diagonal_of_gram(kernel):
     xs = tokens(4, 6) + 3.0  # off center, where cancellation would show
     np.testing.assert_allclose(kernel.diagonal(xs), jnp.diagonal(kernel.gram(xs)), rtol=1e-15)

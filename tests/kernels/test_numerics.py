@@ -97,3 +97,26 @@ def test_orthogonal_draws_lower_the_variance():
 def test_positive_features_are_positive():
     for kernel in (RBF(), Exponential(), RBF() * Exponential(), RBF() + Exponential()):
         assert (kernel.random_features(jax.random.key(5), 32, 3, "positive")(XS) > 0).all()
+
+
+@pytest.mark.parametrize(("nu", "curvature"), [(1.5, -3.0), (2.5, -5 / 3)])
+@pytest.mark.parametrize("lengthscale", [1.0, 0.4])
+def test_matern_curvature_at_distance_zero(nu, curvature, lengthscale):
+    """K'' = −3/ℓ² and −5/(3ℓ²) at r = 0, and finite differences elsewhere."""
+    kernel = Matern(nu, lengthscale)
+
+    def along(step):
+        return kernel(jnp.array([step, 0.0]), jnp.zeros(2))
+
+    second = jax.grad(jax.grad(along))
+    np.testing.assert_allclose(second(0.0), curvature / lengthscale**2, rtol=1e-12)
+    h = 1e-4
+    differences = (along(0.3 + h) - 2 * along(0.3) + along(0.3 - h)) / h**2
+    np.testing.assert_allclose(second(0.3), differences, rtol=1e-5)
+
+
+def test_equal_tokens_far_apart_from_others_are_equal():
+    """Rounding 1e12 would leave a distance of 1e-2 between them."""
+    xs = jnp.array([[1e6, 3.0], [1e6, 3.0], [-1e6, 0.1], [7.7, -1e6]])
+    np.testing.assert_array_equal(RBF().gram(xs, xs)[:2, :2], 1.0)
+    np.testing.assert_array_equal(jax.grad(lambda xs: RBF().gram(xs).sum())(xs), 0.0)

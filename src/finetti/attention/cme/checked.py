@@ -9,6 +9,8 @@ values that follow no smooth function) float64 answers.
 Gradients ask for more: that of the values is γ = (K + λI)⁻¹K(K, Q)ȳ itself, and rounding moves it
 by cond·2⁻²⁴. But K + λI ⪰ λI, so that ‖R‖₂/λ bounds the error of any solution with the residual R,
 and the residuals of α and γ cost one product more where the kernel is evaluated for its gradient.
+Where γ alone is not good enough, one step of refinement (residual in float64, correction by the
+float32 solver) may make it so; otherwise float64 gives the gradient.
 """
 
 import abc
@@ -32,7 +34,9 @@ CHECK_RTOL = 5e-5
 # Rows checked: half of them the farthest from the center.
 CHECKED_ROWS = 32
 # Bound on the relative error of α and of γ up to which they serve a gradient.
-GRADIENT_RTOL = 3e-5
+GRADIENT_RTOL = 1e-4
+# Relative size of a correction of γ up to which what it leaves, about its square, is small.
+MAX_CORRECTION = 5e-3
 _ROUNDOFF = 2.0**-24
 
 
@@ -110,25 +114,45 @@ def _backward(solver: Solver, residuals: Any, cotangent: Array) -> Any:
     kernel, ridge, query, keys, values, mask, noise, prepared, alpha, accepted = residuals
     kept = jnp.ones_like(noise)[:, None] if mask is None else mask.astype(noise.dtype)[:, None]
 
+    def solve(right: Array) -> Array:
+        return _solve(solver, prepared, kernel, keys, noise, mask, right)
+
+    def gradients(gamma: Array) -> tuple[Any, Array, Array]:
+        """The cotangents of all arguments for this γ, and Kα and Kγ on the way."""
+        # d(Aα) = 0 says Ā = −γαᵀ.
+        of_system, product = pull_product(kernel, keys, keys, alpha, -gamma)
+        _, pull_noise = jax.vjp(key_noise, kernel, ridge, keys)
+        of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
+        add = functools.partial(jax.tree.map, lambda *parts: sum(parts))
+        found = (
+            add(of_query.kernel, of_system.kernel, of_noise[0]),
+            of_noise[1],
+            of_query.rows,
+            of_query.keys + of_system.keys + of_system.rows + of_noise[2],
+            gamma,
+        )
+        return found, product, -of_system.vectors
+
     of_query, _ = pull_product(kernel, query, keys, alpha, cotangent)
     right = kept * of_query.vectors
-    gamma = _solve(solver, prepared, kernel, keys, noise, mask, right)
-    # d(Aα) = 0 says Ā = −γαᵀ.
-    of_system, product = pull_product(kernel, keys, keys, alpha, -gamma)
-    _, pull_noise = jax.vjp(key_noise, kernel, ridge, keys)
-    of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
-    fast = (
-        jax.tree.map(lambda *parts: sum(parts), of_query.kernel, of_system.kernel, of_noise[0]),
-        of_noise[1],
-        of_query.rows,
-        of_query.keys + of_system.keys + of_system.rows + of_noise[2],
-        gamma,
-    )
-    missed_gamma = right + kept * of_system.vectors - noise[:, None] * gamma
-    missed_alpha = values - kept * product - noise[:, None] * alpha
-    good = _for_all(
-        accepted & _is_close(gamma, missed_gamma, noise) & _is_close(alpha, missed_alpha, noise)
-    )
+    gamma = solve(right)
+    fast, alpha_image, gamma_image = gradients(gamma)
+    missed_alpha = values - kept * alpha_image - noise[:, None] * alpha
+    missed_gamma = right - kept * gamma_image - noise[:, None] * gamma
+    usable = accepted & _is_close(alpha, missed_alpha, noise)
+
+    def corrected() -> Any:
+        """Where K(K, Q)ȳ is large and smooth, float32 cannot even hold it: its residual, summed in
+        float64, is small again."""
+        missed = float64_inside(_adjoint_residual)(
+            kernel, noise, query, keys, cotangent, gamma, kept
+        )
+        correction = solve(missed.astype(gamma.dtype))
+        sizes = (jnp.sqrt(jnp.sum(part**2)) for part in (correction, gamma))
+        is_small = next(sizes) <= MAX_CORRECTION * next(sizes)
+        return jax.lax.cond(
+            _for_all(usable & is_small), lambda: gradients(gamma + correction)[0], slow
+        )
 
     def slow() -> Any:
         def mean(kernel: Kernel, ridge: Array, query: Array, keys: Array, values: Array) -> Array:
@@ -136,7 +160,22 @@ def _backward(solver: Solver, residuals: Any, cotangent: Array) -> Any:
 
         return jax.vjp(mean, kernel, ridge, query, keys, values)[1](cotangent)
 
-    return (*jax.lax.cond(good, lambda: fast, slow), None)
+    good = _for_all(usable & _is_close(gamma, missed_gamma, noise))
+    return (*jax.lax.cond(good, lambda: fast, corrected), None)
+
+
+def _adjoint_residual(
+    kernel: Kernel,
+    noise: Array,
+    query: Array,
+    keys: Array,
+    cotangent: Array,
+    gamma: Array,
+    kept: Array,
+) -> Array:
+    """K(K, Q)ȳ − (K + Λ)γ."""
+    right = gram_product(kernel, keys, query, cotangent)
+    return kept * (right - gram_product(kernel, keys, keys, gamma)) - noise[:, None] * gamma
 
 
 checked_mean.defvjp(_forward, _backward)

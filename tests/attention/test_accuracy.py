@@ -1,0 +1,164 @@
+"""Float32 data: within 1e-4 of float64, gradients within 1e-3, or NaN with a word about it.
+
+What used to be wrong without a word, and a small sweep of random contexts; the large one is
+`benchmarks/accuracy.py`.
+"""
+
+import functools
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from finetti.attention import ConditionalMean, KernelSmoother, cme_solve, kernel_attention
+from finetti.attention.cme import conditional_mean
+from finetti.core import block_cg
+from finetti.core.solves import Status
+from finetti.kernels import RBF
+
+ROOT = Path(__file__).parents[2]
+RNG = np.random.default_rng
+
+
+def single(*arrays):
+    return [np.asarray(array, np.float32) for array in arrays]
+
+
+@functools.cache
+def read(route):
+    return jax.jit(lambda ridge, *tokens: ConditionalMean(RBF(), ridge=ridge, route=route)(*tokens))
+
+
+def is_right(route, keys, values, ridge, query=None):
+    keys, values, query = single(keys, values, keys if query is None else query)
+    found, exact = (read(name)(ridge, query, keys, values) for name in (route, "cholesky"))
+    np.testing.assert_allclose(found, exact, atol=1e-4 * np.abs(values).max())
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 1e5])
+def test_keys_of_any_spread(spread):
+    keys = spread * RNG(0).normal(size=(300, 3))
+    is_right("auto", keys, np.ones((300, 1)), 0.1)
+    is_right("auto", keys + 1e4, np.ones((300, 1)), 0.1)
+
+
+def test_keys_of_many_dimensions():
+    is_right("auto", 10 * RNG(0).normal(size=(300, 64)), RNG(1).normal(size=(300, 2)), 0.1)
+
+
+@pytest.mark.parametrize("route", ["conjugate_gradients", "auto"])
+def test_keys_in_clusters_far_apart(route):
+    rng = RNG(0)
+    keys = rng.normal(size=(1000, 3)) + 300.0 * rng.integers(0, 3, size=(1000, 1))
+    is_right(route, keys, np.ones((1000, 1)), 0.1)
+
+
+def test_gradients_where_the_answer_needs_less():
+    """The forward pass is good to 2e-5 in float32; the gradient of the values would be off by 1."""
+    keys = RNG(0).normal(size=(800, 1)).astype(np.float32)
+    values, weights = np.sin(keys), RNG(1).normal(size=(800, 1)).astype(np.float32)
+
+    def gradients(route):
+        def loss(module, query, keys, values):
+            return jnp.sum(weights * module(query, keys, values))
+
+        module = ConditionalMean(RBF(0.7), ridge=1e-4, route=route)
+        return jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3)))(module, keys, keys, values)
+
+    with jax.enable_x64(False):
+        found, exact = gradients("auto"), gradients("cholesky")
+    for one, other in zip(*map(jax.tree.leaves, (found, exact)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-3 * np.abs(other).max())
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Conjugate gradients that give up after two iterations."""
+    monkeypatch.setattr(block_cg, "MAX_ITERATIONS", 2)
+    conditional_mean._compiled.cache_clear()
+    yield
+    conditional_mean._compiled.cache_clear()
+
+
+def test_what_did_not_converge_is_no_answer(impatient):
+    rng = RNG(0)
+    # Context 1 has one key that counts: two iterations are enough there.
+    keys, values = single(rng.normal(size=(2, 60, 1)), rng.normal(size=(2, 60, 2)))
+    mask = np.stack([np.ones(60, bool), np.arange(60) == 3])
+    options = {"ridge": 1e-7, "route": "conjugate_gradients"}
+    with pytest.warns(UserWarning, match="found no solution for some queries"):
+        mean = ConditionalMean(RBF(), **options)(keys, keys, values, mask)
+    assert np.isnan(mean[0]).all()
+    np.testing.assert_allclose(mean[1, 3], values[1, 3], rtol=1e-5)
+    solution = cme_solve(keys, keys, values, mask, **options)
+    assert solution.status.tolist() == [Status.NOT_CONVERGED, Status.SOLVED]
+    assert "1 of 2 contexts: Conjugate gradients did not converge" in solution.advice
+    gradient = jax.grad(
+        lambda values: ConditionalMean(RBF(), **options)(keys, keys, values, mask).sum()
+    )(values)
+    assert np.isnan(gradient[0]).all()
+
+
+def test_conjugate_gradients_at_small_ridges():
+    keys = RNG(0).normal(size=(500, 3))
+    for ridge in (1e-3, 1e-5, 1e-7):
+        is_right(
+            "conjugate_gradients", keys, np.sin(keys[:, :1]), ridge, RNG(1).normal(size=(9, 3))
+        )
+
+
+@pytest.mark.parametrize("attend", ["smoother", "functional"])
+def test_kernel_attention_far_from_the_origin(attend):
+    rng = RNG(0)
+    query, keys, values = single(
+        1000 + rng.normal(size=(40, 2)), 1000 + rng.normal(size=(300, 2)), rng.normal(size=(300, 1))
+    )
+    mask = np.arange(300) >= 30
+
+    def attention(query, keys, values, mask):
+        if attend == "smoother":
+            return KernelSmoother(RBF())(query, keys, values, mask)
+        heads = (array[:, None, :] for array in (query, keys, values))
+        return kernel_attention(*heads, mask=mask[None, None, :], scale=1.0)[:, 0]
+
+    def is_right(query, keys):
+        with jax.enable_x64(False):
+            found = attention(query, keys, values, mask)
+        logs = -0.5 * np.sum((query[:, None].astype(float) - keys[mask]) ** 2, axis=2)
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+        exact = weights @ values[mask] / weights.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(found, exact, atol=1e-5)
+
+    is_right(query, keys)  # padding is not a key at the origin
+    far_key, far_query = keys.copy(), query.copy()
+    far_key[40], far_query[3] = 1e4, 1e7
+    is_right(query, far_key)
+    is_right(far_query, keys)
+
+
+def test_a_sweep_of_random_contexts():
+    """As users' programs are compiled (these tests compile with other flags)."""
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "accuracy.py"),
+        *("--cases", "15", "--lengths", "6", "260", "--dimensions", "3"),
+        *("--kernels", "RBF", "Matern 5/2", "--seed", "1"),
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "0 outside the limits" in run.stdout
+
+
+def test_no_warning_where_there_is_an_answer():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConditionalMean(RBF(), ridge=1e-9)(
+            *single(np.ones((1, 2)), np.ones((9, 2)), np.ones(9)[:, None])
+        )
