@@ -12,6 +12,8 @@ from finetti.attention.cme import blockwise, checked, conditional_mean
 from finetti.core import blocked
 from finetti.kernels import RBF, Linear
 
+pytestmark = pytest.mark.rounding
+
 # One split of the factor: a corner of 128 keys and another of 12.
 LENGTH = 140
 
