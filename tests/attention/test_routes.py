@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, cme_attention
-from finetti.attention.cme import gram_product, iterative
+from finetti.attention.cme import checked, decode, gram_product, iterative
+from finetti.attention.cme import system as linear
 from finetti.core.block_cg import conjugate_gradients
 from finetti.core.errors import InputError
+from finetti.core.solves import diagonal_floor
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
 
@@ -58,6 +60,23 @@ def test_conjugate_gradients_are_the_factorization(tokens, mask, kernel, masked)
     results = [jax.value_and_grad(loss, argnums=(0, 1))(module, tokens) for module in modules]
     for one, other in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", [RBF(), Polynomial(2)])
+def test_one_floor_for_every_route(tokens, kernel):
+    keys, ridge = tokens[1], jnp.asarray(1e-30)
+    noise = checked.key_noise(kernel, ridge, keys)
+    np.testing.assert_array_equal(noise, diagonal_floor(40, 2) * kernel.diagonal(keys))
+    system = linear.build(kernel, keys, None, ridge, False)
+    np.testing.assert_array_equal(jnp.diagonal(system.matrix), kernel.diagonal(keys) + noise)
+    module = ConditionalMean(kernel, ridge=ridge)
+    np.testing.assert_array_equal(decode._noise(module, kernel.diagonal(keys), 40, 2), noise)
+    # Forty copies of a key: their mean, but for the floor.
+    kernel_routes = ["primal"] if isinstance(kernel, Polynomial) else []
+    copies = jnp.broadcast_to(keys[:1], keys.shape)
+    for route in ("cholesky", *kernel_routes):
+        answer = ConditionalMean(kernel, ridge=1e-30, route=route)(keys[0], copies, tokens[2])
+        np.testing.assert_allclose(answer, tokens[2].mean(axis=0), atol=0.01)
 
 
 def test_blocks_do_not_change_the_product(monkeypatch, tokens):
