@@ -61,6 +61,13 @@ def test_keys_in_clusters_far_apart(route):
     is_right(route, keys, np.ones((1000, 1)), 0.1)
 
 
+def test_many_keys_in_clusters_at_a_small_ridge():
+    rng = RNG(0)
+    centers = 3.0 * rng.normal(size=(20, 3))
+    keys = 0.1 * rng.normal(size=(5000, 3)) + centers[rng.integers(0, 20, size=5000)]
+    is_right("auto", keys, np.ones((5000, 1)), 1e-6, keys[:50])
+
+
 def test_gradients_where_the_answer_needs_less():
     """The forward pass is good to 2e-5 in float32; the gradient of the values would be off by 1."""
     keys = RNG(0).normal(size=(800, 1)).astype(np.float32)
