@@ -5,7 +5,7 @@ them, itself on one of these threads. Two such calls that run at the same time c
 threads there are and wait for each other for ever: training with causal attention stopped like
 that in half of the runs on two cores. No order inside one of our functions would help, because a
 user's program may hold two of them. So under `vmap` each function here is a loop over matrices; for
-8 to 256 matrices of 32 to 400 rows on two cores that took 0.6 to 1.4 times as long as the batch.
+8 to 256 matrices of 32 to 400 rows on two cores that took 0.5 to 1.4 times as long as the batch.
 
 `tests/core/test_lapack.py` keeps LAPACK out of the rest of the package, and
 `tests/attention/test_lapack_calls.py` looks at the compiled programs.

@@ -17,7 +17,7 @@ from finetti.core.precision import float64_inside
 
 # Relative accuracy that a float64 solve must still deliver before we call it ill-conditioned.
 _ACCURACY = 1e-6
-_ATTEMPTS = 6
+_ATTEMPTS, _ESCALATION = 6, 1e3
 
 Factor = TypeVar("Factor")
 
@@ -119,9 +119,8 @@ def first_that_factors(
     exists: Callable[[Factor], Bool[Array, ""]],
     floor: float,
     dtype: DTypeLike,
-    escalation: float = 1e3,
 ) -> tuple[Factor, Float[Array, ""]]:
-    """``factor(shift)`` and the first shift with a factor: 0, floor, floor·escalation, …
+    """``factor(shift)`` and the first shift with a factor: 0, floor, floor·1e3, …
 
     One loop with the first attempt in it, so that the factorization is compiled once. If the last
     attempt fails too, what it left is returned.
@@ -129,7 +128,7 @@ def first_that_factors(
 
     def attempt(state: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         _, _, done = state
-        shift = jnp.where(done == 0, 0.0, floor * escalation ** (done - 1))
+        shift = jnp.where(done == 0, 0.0, floor * _ESCALATION ** (done - 1))
         return factor(shift), shift, done + 1
 
     def fails(state: tuple[Any, Array, Array]) -> Bool[Array, ""]:

@@ -41,17 +41,13 @@ class Matern(StationaryKernel):
         self.log_lengthscale = log_parameter(lengthscale, "lengthscale", self._name, ranks=(0, 1))
 
     def _value(self, x: Array, y: Array) -> Array:
-        return jnp.exp(self._log_of_square(jnp.sum(self._scaled(x - y) ** 2)))
+        return jnp.exp(_log_matern(self.nu, jnp.sum(self._scaled(x - y) ** 2)))
 
     def _gram(self, xs: Array, ys: Array | None) -> Array:
         return jnp.exp(self._log_gram(xs, ys))
 
     def _log_gram(self, xs: Array, ys: Array | None) -> Array:
-        return self._log_of_square(_squares(self, xs, xs if ys is None else ys))
-
-    def _log_of_square(self, square: Array) -> Array:
-        """log K as a function of r²."""
-        return _log_matern(self.nu, square)
+        return _log_matern(self.nu, _squares(self, xs, xs if ys is None else ys))
 
     @property
     def _methods(self) -> tuple[str, ...]:
