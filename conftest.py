@@ -10,6 +10,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # `make test-portable`, come last and win.
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
+# A sixth of the rest went into noting for every operation which line it comes from.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
+os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them all that they
 # start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

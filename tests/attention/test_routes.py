@@ -204,3 +204,20 @@ def test_bfloat16_in_safe_solve_inside():
     np.testing.assert_allclose(
         np.asarray(out, np.float64), exact, atol=0.01 * float(jnp.abs(exact).max())
     )
+
+
+def test_the_default_route_for_long_contexts_at_a_small_ridge():
+    """Too small for float32: float64 iterations answer. V = (K + λI)α says what: K(q, ·)α."""
+    rng = np.random.default_rng(0)
+    keys, query = (np.float32(rng.normal(size=(count, 1))) for count in (16_500, 20))
+    few, alpha = keys[:5], 1e3 * rng.normal(size=(5, 1))
+    values = np.asarray(RBF().gram(keys, few), float) @ alpha
+    values[:5] += 1e-5 * alpha
+    attention = ConditionalMean(RBF(), ridge=1e-5)
+    assert attention.plan(query.shape, keys.shape, values.shape).route == "conjugate_gradients"
+    # Tests are compiled without optimization, which is no way to evaluate 10⁹ kernel entries.
+    optimized = {"xla_backend_optimization_level": 3}
+    read = jax.jit(lambda *tokens: attention(*tokens), compiler_options=optimized)
+    found = read(query, keys, np.float32(values))
+    exact = np.asarray(RBF().gram(query, few), float) @ alpha
+    np.testing.assert_allclose(found, exact, atol=1e-4 * np.abs(values).max())

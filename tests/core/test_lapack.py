@@ -52,6 +52,16 @@ def test_each_is_lapack_and_stays_unbatched(name):
     )
 
 
+def test_large_matrices_are_factored_in_parts(monkeypatch):
+    root = np.random.default_rng(0).normal(size=(23, 23))
+    matrix = root @ root.T + np.eye(23)
+    monkeypatch.setattr(lapack, "MAX_ROWS", 6)
+    found = lapack.cholesky(jnp.asarray(matrix))
+    np.testing.assert_allclose(found, np.linalg.cholesky(matrix), atol=1e-12)
+    matrix[2, 2] = -1.0
+    assert jnp.isnan(lapack.cholesky(jnp.asarray(matrix))[-1, -1])
+
+
 def test_the_search_sees_a_batched_call():
     many = jnp.stack([jnp.asarray(MATRIX)] * 3)
     program = jax.jit(jnp.linalg.cholesky).lower(many).compile()

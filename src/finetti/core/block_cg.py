@@ -45,7 +45,7 @@ def conjugate_gradients(
     right: Float[Array, "n k"],
     precondition: Operator,
     least: Float[Array, ""],
-    rtol: float,
+    rtol: float | Float[Array, ""],
 ) -> tuple[Float[Array, "n k"], Iterations]:
     """A⁻¹B for A ⪰ least·I, until ‖x̂ − x‖ ≤ rtol·‖x̂‖ in every column, which ‖r‖ ≤ rtol·least·‖x̂‖
     ensures.

@@ -7,6 +7,10 @@ that in half of the runs on two cores. No order inside one of our functions woul
 user's program may hold two of them. So under `vmap` each function here is a loop over matrices; for
 8 to 256 matrices of 32 to 400 rows on two cores that took 0.5 to 1.4 times as long as the batch.
 
+A second trap: OpenBLAS (0.3.30) with two threads writes beyond its buffers, and the process dies,
+when it factors 16 000 rows and more (`numpy.linalg.cholesky` does so too). Such matrices are
+factored in parts.
+
 `tests/core/test_lapack.py` keeps LAPACK out of the rest of the package, and
 `tests/attention/test_lapack_calls.py` looks at the compiled programs.
 """
@@ -18,10 +22,25 @@ import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Float
 
+# Rows that one call may factor.
+MAX_ROWS = 8192
 
-@sequential_vmap
+
 def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The lower factor, from the lower triangle; NaN on the diagonal if there is none."""
+    size = matrix.shape[0]
+    if size <= MAX_ROWS:
+        return _cholesky(matrix)
+    middle = size // 2
+    first = cholesky(matrix[:middle, :middle])
+    below = solve_lower(first, matrix[middle:, :middle].T).T
+    second = cholesky(matrix[middle:, middle:] - below @ below.T)
+    right = jnp.zeros((middle, size - middle), matrix.dtype)
+    return jnp.block([[first, right], [below, second]])
+
+
+@sequential_vmap
+def _cholesky(matrix: Array) -> Array:
     return jnp.linalg.cholesky(matrix, symmetrize_input=False)
 
 
