@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import ConditionalMean, append, read, start_decoding
+from finetti.attention import ConditionalMean, start_decoding
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Polynomial
 
@@ -28,10 +28,10 @@ def test_a_decode_step_is_full_recomputation(kernel, prompt):
     module = ConditionalMean(kernel, ridge=0.05, route="cholesky")
     cache = start_decoding(module, keys[:, :prompt], values[:, :prompt], capacity=10)
     for t in range(prompt, 8):
-        cache = append(module, cache, keys[:, t], values[:, t])
+        cache = cache.append(keys[:, t], values[:, t])
         if t not in (5, 7):  # every length of the full context compiles anew
             continue
-        mean, variance = read(module, cache, query)
+        mean, variance = cache.read(query)
         exact = module.posterior(query, keys[:, : t + 1], values[:, : t + 1])
         np.testing.assert_allclose(mean, exact[0], atol=1e-10)
         np.testing.assert_allclose(variance, exact[1], atol=1e-10)
@@ -41,7 +41,7 @@ def test_a_decode_step_is_full_recomputation(kernel, prompt):
 def test_an_empty_cache_answers_with_the_prior():
     keys, values, query = draw()
     module = ConditionalMean(2.0 * RBF(), ridge=0.1)
-    mean, variance = read(module, start_decoding(module, keys[:0], values[:0], 4), query)
+    mean, variance = start_decoding(module, keys[:0], values[:0], 4).read(query)
     np.testing.assert_array_equal(mean, 0.0)
     np.testing.assert_allclose(variance, 2.0)
 
@@ -56,11 +56,11 @@ def test_decoding_runs_under_scan_and_keeps_float64_in_a_float32_program():
         @jax.jit
         def decode(keys, values):
             cache = start_decoding(module, keys[:0], values[:0], 60)
-            step = lambda cache, pair: (append(module, cache, *pair), None)  # noqa: E731
+            step = lambda cache, pair: (cache.append(*pair), None)  # noqa: E731
             return jax.lax.scan(step, cache, (keys, values))[0]
 
         cache = decode(keys, values)
-        mean, _ = read(module, cache, keys[7])
+        mean, _ = cache.read(keys[7])
         assert mean.dtype == jnp.float32
         np.testing.assert_allclose(mean, (values[6] + values[7]) / 2, atol=1e-4)
 
@@ -70,10 +70,10 @@ def test_a_full_cache_is_refused_and_left_alone_inside_jit():
     module = ConditionalMean(RBF(), ridge=0.1)
     cache = start_decoding(module, keys, values, capacity=8)
     with pytest.raises(InputError, match="full"):
-        append(module, cache, keys[0], values[0])
-    same = jax.jit(lambda cache: append(module, cache, keys[0], values[0]))(cache)
+        cache.append(keys[0], values[0])
+    same = jax.jit(lambda cache: cache.append(keys[0], values[0]))(cache)
     np.testing.assert_array_equal(same.factor.high, cache.factor.high)
-    np.testing.assert_allclose(read(module, same, query)[0], read(module, cache, query)[0])
+    np.testing.assert_allclose(same.read(query)[0], cache.read(query)[0])
 
 
 def test_bad_input_names_the_argument():
@@ -81,11 +81,11 @@ def test_bad_input_names_the_argument():
     module = ConditionalMean(RBF(), ridge=0.1)
     cache = start_decoding(module, keys, values, capacity=9)
     with pytest.raises(InputError, match="`key`"):
-        append(module, cache, keys[0][:2], values[0])
+        cache.append(keys[0][:2], values[0])
     with pytest.raises(InputError, match="`value`"):
-        append(module, cache, keys[0], values[0][:1])
+        cache.append(keys[0], values[0][:1])
     with pytest.raises(InputError, match="`query`"):
-        read(module, cache, query * jnp.nan)
+        cache.read(query * jnp.nan)
     with pytest.raises(InputError, match="`capacity`"):
         start_decoding(module, keys, values, capacity=3)
     with pytest.raises(InputError, match="`values`"):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 from tests.core.test_lapack import batched_calls
 
-from finetti.attention import ConditionalMean, append, read, start_decoding
+from finetti.attention import ConditionalMean, start_decoding
 from finetti.kernels import RBF, Exponential, Polynomial
 
 BATCH, LENGTH, WIDTH = 2, 6, 2
@@ -32,7 +32,7 @@ def decoded(*tokens):
     query, keys, values = jax.lax.stop_gradient(tokens)
     module = ConditionalMean()
     cache = start_decoding(module, keys[:, :4], values[:, :4], capacity=LENGTH)
-    return read(module, append(module, cache, keys[:, 4], values[:, 4]), query[:, 0])[0]
+    return cache.append(keys[:, 4], values[:, 4]).read(query[:, 0])[0]
 
 
 PROGRAMS = {

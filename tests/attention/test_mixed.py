@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean
-from finetti.attention.cme import blockwise, checked, conditional_mean
+from finetti.attention.cme import checked, conditional_mean, mixed
 from finetti.core import blocked
 from finetti.kernels import RBF, Linear
 
@@ -66,11 +66,11 @@ def test_the_answer_and_its_gradients(tokens, mask, ridge, masked):
 
 
 def test_float64_by_blocks_is_float64(tokens, mask, monkeypatch):
-    monkeypatch.setattr(blocked, "SMALL", 100)
+    monkeypatch.setattr(blocked, "MIN_BLOCKED", 100)
     rows = [jnp.asarray(array, jnp.float64) for array in tokens]
     rows[2] = jnp.where(mask[:, None], rows[2], 0.0)  # as its callers have it
     for ridge in (0.1, 1e-6):
-        by_blocks = blockwise.Blockwise().mean64(RBF(), jnp.asarray(ridge), *rows, mask)
+        by_blocks = mixed.Mixed().mean64(RBF(), jnp.asarray(ridge), *rows, mask)
         exact = ConditionalMean(RBF(), ridge=ridge, route="cholesky")(*rows, mask)
         np.testing.assert_allclose(by_blocks, exact, atol=1e-8)
 
@@ -80,7 +80,7 @@ def solved(tokens, ridge):
     _, keys, values = map(jnp.asarray, tokens)
     kernel = RBF()
     noise = checked.key_noise(kernel, jnp.float32(ridge), keys)
-    solver = blockwise.Blockwise()
+    solver = mixed.Mixed()
     tree = solver.prepare(kernel, keys, noise, None)
     return kernel, keys, noise, values, solver.solve(tree, None, values)
 
@@ -113,7 +113,7 @@ def test_float32_answers_on_plain_data(tokens, monkeypatch):
     def fails(*_):
         return jnp.full((7, 3), jnp.nan)
 
-    monkeypatch.setattr(blockwise.Blockwise, "mean64", fails)
+    monkeypatch.setattr(mixed.Mixed, "mean64", fails)
     conditional_mean._compiled.cache_clear()
     arguments = jnp.log(jnp.float32(0.1)), *tokens
     found = jax.value_and_grad(loss("mixed"), argnums=(0, 1, 2, 3))(*arguments)

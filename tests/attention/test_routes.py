@@ -183,13 +183,13 @@ class TestPlan:
 
 
 def test_many_contexts_run_in_groups(monkeypatch):
-    from finetti.attention.cme import conditional_mean
+    from finetti.attention.cme import conditional_mean, route
 
     rng = np.random.default_rng(3)
     tokens = [jnp.asarray(rng.normal(size=(7, 6, width))) for width in (2, 2, 1)]
     module = ConditionalMean(RBF(), ridge=0.1)
     together = module(*tokens)
-    monkeypatch.setattr(conditional_mean, "TOGETHER", 2 * 36)  # two contexts at a time, then one
+    monkeypatch.setattr(route.Route, "max_entries", 2 * 36)  # two contexts at a time, then one
     conditional_mean._compiled.cache_clear()
     np.testing.assert_allclose(module(*tokens), together, atol=1e-12)
     conditional_mean._compiled.cache_clear()

@@ -116,20 +116,20 @@ def test_positive_kernels_are_nonnegative(name):
 
 
 @members
-def test_gram_over_divides_by_the_exponential_of_the_shift(kernel):
+def test_scaled_gram_divides_by_the_exponential_of_the_shift(kernel):
     xs, ys = tokens(8, 6), tokens(9, 5)
     shift = jax.random.normal(jax.random.key(10), (6, 5))
-    close(kernel.gram_over(xs, ys, shift), kernel.gram(xs, ys) * jnp.exp(-shift), 1e-13)
-    close(kernel.gram_over(xs, None, 0.5), kernel.gram(xs) * jnp.exp(-0.5), 1e-13)
+    close(kernel.scaled_gram(xs, ys, shift), kernel.gram(xs, ys) * jnp.exp(-shift), 1e-13)
+    close(kernel.scaled_gram(xs, None, 0.5), kernel.gram(xs) * jnp.exp(-0.5), 1e-13)
 
 
 @members
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_gram_over_its_growth_is_finite_and_of_polynomial_size(kernel, dtype):
+def test_scaled_gram_its_growth_is_finite_and_of_polynomial_size(kernel, dtype):
     xs = tokens(11, 6).astype(dtype)
     xs = xs * (5000**0.5 / jnp.linalg.norm(xs, axis=1, keepdims=True))
     growth = kernel.growth(xs)
-    ratio = kernel.gram_over(xs, None, 0.0 if growth is None else growth)
+    ratio = kernel.scaled_gram(xs, None, 0.0 if growth is None else growth)
     assert jnp.isfinite(ratio).all()
     assert jnp.abs(ratio).max() <= 5001.0**3
     if growth is not None:
@@ -221,7 +221,7 @@ def readouts(kernel):
 
     def over_shift(kernel, xs, ys):
         shift = jnp.sum(xs, axis=1, keepdims=True) + jnp.sum(ys, axis=1, keepdims=True).T
-        return jnp.sum(weights * kernel.gram_over(xs, ys, shift))
+        return jnp.sum(weights * kernel.scaled_gram(xs, ys, shift))
 
     yield lambda kernel, xs, ys: jnp.sum(weights * kernel.gram(xs, ys))
     yield lambda kernel, xs, ys: jnp.sum(weights[:, :1] * weights[:, 1:2].T * kernel.gram(xs))
@@ -270,7 +270,7 @@ def test_jit_changes_nothing(kernel):
     xs, ys, shift = tokens(25, 6), tokens(26, 5), tokens(27, 6, 5)
 
     def everything(kernel):
-        over = kernel.gram_over(xs, ys, shift)
+        over = kernel.scaled_gram(xs, ys, shift)
         return kernel(xs[0], ys[0]), kernel.gram(xs), kernel.gram(xs, ys), over
 
     for jitted, eager in zip(eqx.filter_jit(everything)(kernel), everything(kernel), strict=True):
@@ -282,7 +282,7 @@ def outputs(kernel, xs, ys):
     yield kernel.gram(xs)
     yield kernel.gram(xs, ys)
     yield kernel.diagonal(xs)
-    yield kernel.gram_over(xs, ys, 1.0)
+    yield kernel.scaled_gram(xs, ys, 1.0)
     if kernel.is_positive:
         yield kernel.log_gram(xs, ys)
     if (growth := kernel.growth(xs, ys)) is not None:
@@ -347,9 +347,9 @@ def test_refuses_tokens_of_the_wrong_shape(kernel):
     with pytest.raises(InputError, match=r"`x` .* shape \(d,\)"):
         kernel(xs, xs)
     with pytest.raises(InputError, match=r"`shift` .* shape \(4, 4\)"):
-        kernel.gram_over(xs, None, jnp.ones(4))
+        kernel.scaled_gram(xs, None, jnp.ones(4))
     with pytest.raises(InputError, match=r"`shift` .* shape \(4, 4\)"):
-        kernel.gram_over(xs, None, jnp.ones((4, 3)))
+        kernel.scaled_gram(xs, None, jnp.ones((4, 3)))
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in RANDOM}))

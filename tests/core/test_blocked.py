@@ -11,7 +11,7 @@ from finetti.core import block_tree, blocked
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Corners of 5 with a base of 2: whole corners, a part of one, and recursion at size 17."""
-    monkeypatch.setattr(blocked, "SMALL", 8)
+    monkeypatch.setattr(blocked, "MIN_BLOCKED", 8)
     monkeypatch.setattr(block_tree, "_BASE", 2)
     monkeypatch.setattr(block_tree, "_CORNERS", {1024: 5})
 
@@ -75,7 +75,7 @@ def test_an_indefinite_matrix_is_seen_on_the_diagonal(matrix):
 def test_the_real_sizes_are_accurate():
     """One size above the threshold, as it ships: backward error of a Gram matrix near singular."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "SMALL", 512)
+        patch.setattr(blocked, "MIN_BLOCKED", 512)
         patch.setattr(block_tree, "_BASE", 64)
         patch.setattr(block_tree, "_CORNERS", {1024: 128})
         points = np.random.default_rng(3).normal(size=(600, 2))
@@ -94,7 +94,7 @@ def test_blocks_run_batched_in_a_float32_program():
     from finetti.attention import ConditionalMean
 
     with jax.enable_x64(False), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "SMALL", 8)
+        patch.setattr(blocked, "MIN_BLOCKED", 8)
         rng = np.random.default_rng(5)
         tokens = [jnp.asarray(rng.normal(size=(2, 13, width)), jnp.float32) for width in (3, 3, 2)]
         module = ConditionalMean(ridge=0.1)

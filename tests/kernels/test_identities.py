@@ -30,14 +30,14 @@ def test_rbf_is_exponential_over_the_norms():
 
 
 def test_scale_of_exponential_is_an_inverse_square_lengthscale():
-    over = Exponential(scale=0.25).gram_over(XS, YS, half_squares(XS, YS) / 4)
+    over = Exponential(scale=0.25).scaled_gram(XS, YS, half_squares(XS, YS) / 4)
     close(over, RBF(lengthscale=2.0).gram(XS, YS))
 
 
 def test_exponential_over_the_norms_is_rbf_where_exponential_overflows():
     far = 5000**0.5 * jnp.eye(3)[:1] + 0.1 * XS
     assert jnp.isinf(Exponential().gram(far)).all()
-    over = Exponential().gram_over(far, None, half_squares(far, far))
+    over = Exponential().scaled_gram(far, None, half_squares(far, far))
     close(over, RBF().gram(far), rtol=1e-10)
 
 

@@ -6,10 +6,11 @@ from .binary.binary_tables import BinaryTables as BinaryTables
 from .binary.binary_tables import binary_tables as binary_tables
 from .binary.binary_tokens import binary_attention as binary_attention
 from .cme.conditional_mean import ConditionalMean as ConditionalMean
+from .cme.conditional_mean import PerQueryMaskWarning as PerQueryMaskWarning
 from .cme.decode import DecodeCache as DecodeCache
-from .cme.decode import append as append
-from .cme.decode import read as read
 from .cme.decode import start_decoding as start_decoding
+from .cme.fit import KernelFit as KernelFit
+from .cme.fit import fit_kernel as fit_kernel
 from .cme.plan import Plan as Plan
 from .cme.ridge import RidgeChoice as RidgeChoice
 from .cme.ridge import choose_ridge as choose_ridge

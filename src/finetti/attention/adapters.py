@@ -17,7 +17,8 @@ def flax_attention_fn(
 
     Give it to ``flax.linen.MultiHeadDotProductAttention(attention_fn=...)`` or
     ``flax.nnx.MultiHeadAttention(attention_fn=...)``. Padding and causal masks arrive as Flax makes
-    them. Attention dropout does not exist here and is refused.
+    them. Attention dropout does not exist here and is refused. With ``sow_weights=True`` in the
+    layer's call, CME attention's variance is sown as the intermediate ``attention_variance``.
 
     Args:
         function: `cme_attention`, `kernel_attention` or `softmax_attention`.
@@ -66,7 +67,22 @@ def flax_attention_fn(
         settings = dict(options)
         if is_causal:
             settings["is_causal"] = True
-        out = function(query, key, value, bias, mask, **settings)
+        if module is None or function is not cme_attention:
+            out = function(query, key, value, bias, mask, **settings)
+        else:
+            out, variance = function(
+                query, key, value, bias, mask, return_variance=True, **settings
+            )
+            _sow(module, variance.reshape(*lead, *variance.shape[1:]))
         return out.reshape(*lead, *out.shape[1:])
 
     return attention_fn
+
+
+def _sow(module: Any, variance: Array) -> None:
+    """Each of the two Flax interfaces has its own name for what a call leaves behind."""
+    from flax import linen, nnx
+
+    collection: Any = "intermediates" if isinstance(module, linen.Module) else nnx.Intermediate
+    sow: Any = module.sow
+    sow(collection, "attention_variance", variance)

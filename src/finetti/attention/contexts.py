@@ -6,12 +6,22 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.core.arrays import check_finite, check_rank
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import widest_float
+
+
+class ContextArrays(NamedTuple):
+    """Keys and values, the queries that read them, and which keys count; or a batch of that."""
+
+    query: Float[Array, "*B Q d_k"]
+    keys: Float[Array, "*B L d_k"]
+    values: Float[Array, "*B L d_v"]
+    mask: Bool[Array, "*B L"] | Bool[Array, "*B Q L"] | None
 
 
 class Contexts(NamedTuple):
@@ -22,7 +32,13 @@ class Contexts(NamedTuple):
     values: Float[Array, "B L d_v"]
     mask: Bool[Array, "B L"] | Bool[Array, "B Q L"] | None
     lead: tuple[int, ...]  # the batch and query axes of the caller
-    has_queries: bool  # whether the caller has query axes of its own
+    has_queries: bool = True  # whether the caller has query axes of its own
+    is_scalar: bool = False  # whether the caller's values have no axis of their own
+
+    @property
+    def arrays(self) -> ContextArrays:
+        """The batch without the caller's layout: what a compiled function takes."""
+        return ContextArrays(*self[:4])
 
     @property
     def per_query(self) -> bool:
@@ -35,6 +51,10 @@ class Contexts(NamedTuple):
         flat = jnp.clip(flat, -largest, largest).astype(self.query.dtype)
         return flat.reshape(self.lead + flat.shape[2:])
 
+    def restore_values(self, flat: Float[Array, "B Q d_v"]) -> Array:
+        """What has the coordinates of the values, as the caller gave those."""
+        return self.restore(flat[..., 0] if self.is_scalar else flat)
+
     def at_least_float32(self) -> "Contexts":
         """Half precision cast up: scores and their sums need more bits than tokens."""
         if jnp.finfo(self.query.dtype).bits >= 32:
@@ -42,53 +62,62 @@ class Contexts(NamedTuple):
         query, keys, values = (array.astype(jnp.float32) for array in self[:3])
         return self._replace(query=query, keys=keys, values=values)
 
-    def over(self, function: Callable[..., Any], entries: int | None = None) -> Any:
-        """Apply ``function(query (Q, d), keys, values, mask (L,) | None)`` to every context.
 
-        As many contexts run together as fit into ``entries`` entries of L×L matrices (None: all).
-        With per-query masks the function sees one query at a time, the contexts one after the
-        other, so that memory stays that of one context.
-        """
-        if not self.per_query:
-            size, length = self.keys.shape[:2]
-            together = size if entries is None else max(1, entries // length**2)
-            if size == 1:
-                # Products with a batch axis of one are slower than those without.
-                alone = jax.tree.map(lambda array: array[0], self[:4])
-                return jax.tree.map(lambda leaf: leaf[None], function(*alone))
-            if together >= size:
-                axes = (0, 0, 0, None if self.mask is None else 0)
-                return jax.vmap(function, in_axes=axes)(*self[:4])
-            groups = None if together == 1 else together
-            return jax.lax.map(lambda args: function(*args), self[:4], batch_size=groups)
+def over_contexts(
+    function: Callable[..., Any], arrays: ContextArrays, max_entries: int | None = None
+) -> Any:
+    """Apply ``function(query (Q, d), keys, values, mask (L,) | None)`` to every context.
 
-        def one_context(args: Any) -> Any:
-            query, keys, values, masks = args
-            return jax.lax.map(
-                lambda pair: jax.tree.map(
-                    # A result per query loses its Q axis of one; one per context has none to lose.
-                    lambda leaf: leaf[0] if leaf.ndim else leaf,
-                    function(pair[0][None], keys, values, pair[1]),
-                ),
-                (query, masks),
-            )
+    As many contexts run together as fit into ``max_entries`` entries of L×L matrices (None: all).
+    With per-query masks the function sees one query at a time, the contexts one after the other, so
+    that memory stays that of one context.
+    """
+    if arrays.mask is None or arrays.mask.ndim == 2:
+        size, length = arrays.keys.shape[:2]
+        together = size if max_entries is None else max(1, max_entries // length**2)
+        if size == 1:
+            # Products with a batch axis of one are slower than those without.
+            alone = jax.tree.map(lambda array: array[0], arrays)
+            return jax.tree.map(lambda leaf: leaf[None], function(*alone))
+        if together >= size:
+            axes = (0, 0, 0, None if arrays.mask is None else 0)
+            return jax.vmap(function, in_axes=axes)(*arrays)
+        groups = None if together == 1 else together
+        return jax.lax.map(lambda args: function(*args), arrays, batch_size=groups)
 
-        return jax.lax.map(one_context, self[:4])
+    def one_context(context: ContextArrays) -> Any:
+        return jax.lax.map(
+            lambda pair: jax.tree.map(
+                # A result per query loses its Q axis of one; one per context has none to lose.
+                lambda leaf: leaf[0] if leaf.ndim else leaf,
+                function(pair[0][None], context.keys, context.values, pair[1]),
+            ),
+            (context.query, context.mask),
+        )
+
+    return jax.lax.map(one_context, arrays)
 
 
 def arrange(
     owner: str,
-    query: ArrayLike,
+    query: ArrayLike | None,
     keys: ArrayLike,
     values: ArrayLike | None,
     mask: ArrayLike | None,
 ) -> Contexts:
-    """Check the arguments of ``owner`` and flatten them; ``values=None`` stands for no columns."""
-    query, keys = jnp.asarray(query), jnp.asarray(keys)
-    check_rank(query, 1, "(..., d_k)", "query", owner)
+    """Check the arguments of ``owner`` and flatten them.
+
+    ``query=None`` stands for no queries, ``values=None`` for no columns; values of the shape
+    (\\*batch, L) are numbers.
+    """
+    keys = as_array(keys)
     check_rank(keys, 2, "(..., L, d_k)", "keys", owner)
     batch, length = keys.shape[:-2], keys.shape[-2]
-    values = jnp.zeros((*batch, length, 0), keys.dtype) if values is None else jnp.asarray(values)
+    query = jnp.zeros((*batch, 0, keys.shape[-1]), keys.dtype) if query is None else as_array(query)
+    check_rank(query, 1, "(..., d_k)", "query", owner)
+    values = jnp.zeros((*batch, length, 0), keys.dtype) if values is None else as_array(values)
+    is_scalar = values.shape == keys.shape[:-1]
+    values = values[..., None] if is_scalar else values
     check_rank(values, 2, "(..., L, d_v)", "values", owner)
     _check_shapes(owner, query, keys, values)
     dtype = widest_float(query, keys, values)
@@ -106,7 +135,12 @@ def arrange(
     check_finite(keys, "keys", owner)
     check_finite(values, "values", owner)
     query = query.reshape(size, queries, query.shape[-1])
-    return Contexts(query, keys, values, flat_mask, lead, len(lead) > len(batch))
+    return Contexts(query, keys, values, flat_mask, lead, len(lead) > len(batch), is_scalar)
+
+
+def as_array(array: ArrayLike) -> Array:
+    """A JAX array; also of a pandas column or table, which JAX itself does not read."""
+    return jnp.asarray(array if isinstance(array, jax.Array) else np.asarray(array))
 
 
 def clear_unreadable(

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.cme.plan import Route
+from finetti.attention.cme.plan import RouteName
 from finetti.attention.layout import arrange_heads
 from finetti.attention.normalized import masked_softmax
 from finetti.core.errors import InputError, UnsupportedError
@@ -102,13 +102,17 @@ def cme_attention(
     kernel: Kernel | None = None,
     ridge: ArrayLike | None = None,
     ridge_per_token: ArrayLike | None = None,
-    route: Route = "auto",
+    route: RouteName = "auto",
     scale: float | None = None,
     is_causal: bool = False,
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
-) -> Float[Array, "..."]:
+    return_variance: bool = False,
+) -> Any:
     """Conditional-mean attention (4.5), zhang2022, RBF() by default; see `ConditionalMean`.
+
+    With ``return_variance`` the answer is a pair: the mean, and the variance (B, T, N) that each of
+    its coordinates has.
 
     A key mask (``mask`` of shape (B, N, 1, S), ``key_value_seq_lengths``) costs nothing, and
     ``is_causal`` is one factorization for all prefixes. Any other mask that differs between queries
@@ -137,9 +141,10 @@ def cme_attention(
     kernel = RBF() if kernel is None else kernel
     module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
     module = eqx.tree_at(lambda m: m.kernel, module, kernel.on_scaled_tokens(heads.scale))
-    return heads.restore(
-        module(heads.query, heads.keys, heads.values, heads.mask, is_causal=is_causal)
-    )
+    if not return_variance:
+        return heads.restore(module.read(heads.contexts, "mean", is_causal).mean)
+    answer = module.read(heads.contexts, "posterior", is_causal)
+    return heads.restore(answer.mean), heads.restore(answer.variance[..., None])[..., 0]
 
 
 def _weighted(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.contexts import clear_unreadable
+from finetti.attention.contexts import Contexts, as_array, clear_unreadable
 from finetti.core.arrays import check_finite, check_positive
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import widest_float
@@ -42,6 +42,22 @@ class Heads(NamedTuple):
         check_finite(jnp.where(full == -jnp.inf, 0, full), "bias", owner)
         return full.astype(self.query.dtype)
 
+    @property
+    def contexts(self) -> Contexts:
+        """Every key head is a context, read by the positions of its query heads."""
+        batch, groups, members, length, dimension = self.query.shape
+        size, span = batch * groups, self.keys.shape[2]
+        mask = self.mask
+        if mask is not None:
+            mask = mask.reshape(size, *((span,) if mask.ndim == 3 else (members * length, span)))
+        return Contexts(
+            self.query.reshape(size, members * length, dimension),
+            self.keys.reshape(size, span, dimension),
+            self.values.reshape(size, span, -1),
+            mask,
+            self.query.shape[:-1],
+        )
+
     def restore(self, out: Float[Array, "B K G T D"]) -> Float[Array, "..."]:
         """(B, K, G, T, D) to (B, T, N, D), zero on padded queries, unbatched as it came."""
         batch, groups, members, length, dimension = out.shape
@@ -65,7 +81,7 @@ def arrange_heads(
     key_value_seq_lengths: ArrayLike | None,
 ) -> Heads:
     """Check the arguments of ``owner``; all masks are joined into one."""
-    query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
+    query, key, value = as_array(query), as_array(key), as_array(value)
     batched = query.ndim == 4
     for name, array in (("query", query), ("key", key), ("value", value)):
         if array.ndim != query.ndim or array.ndim not in (3, 4):

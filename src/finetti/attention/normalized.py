@@ -44,7 +44,7 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "..."]:
         """Σ_ℓ w_ℓ v_ℓ with the weights of `weights`."""
         contexts = arrange(type(self).__name__, query, keys, values, mask)
-        return contexts.restore(self._over(contexts, _mean))
+        return contexts.restore_values(self._over(contexts, _mean))
 
     def weights(
         self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None

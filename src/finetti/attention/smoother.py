@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import Contexts, arrange
+from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_finite
 from finetti.core.errors import UnsupportedError, bad_argument
@@ -102,7 +102,7 @@ def _in_float64(read: Callable[..., Array], given: Any, contexts: Contexts) -> A
     """
 
     @float64_inside
-    def run(given: Any, query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-        return Contexts(query, keys, values, mask, (), True).over(functools.partial(read, given))
+    def run(given: Any, arrays: ContextArrays) -> Array:
+        return over_contexts(functools.partial(read, given), arrays)
 
-    return run(given, *contexts[:4])
+    return run(given, contexts.arrays)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import Contexts
+from finetti.attention.contexts import Contexts, over_contexts
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_positive
 
@@ -31,7 +31,8 @@ class Softmax(NormalizedAttention):
 
     def _over(self, contexts: Contexts, read: Callable[..., Array]) -> Array:
         # As JAX's own attention: in the precision of the data.
-        return contexts.at_least_float32().over(functools.partial(read, self))
+        read_with_self = functools.partial(read, self)
+        return over_contexts(read_with_self, contexts.at_least_float32().arrays)
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]

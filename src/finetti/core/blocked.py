@@ -11,13 +11,13 @@ from finetti.core import block_tree, lapack
 from finetti.core.block_tree import Corner, Split, Tree
 
 # Below this size one call of LAPACK is faster; above the other, trees of blocks compile too long.
-SMALL = 512
+MIN_BLOCKED = 512
 MAX_BLOCKED = 4096
 
 
 def uses_blocks(size: int) -> bool:
     """Whether a matrix of that size is factored by blocks."""
-    return SMALL <= size <= MAX_BLOCKED
+    return MIN_BLOCKED <= size <= MAX_BLOCKED
 
 
 def cholesky(

@@ -1,12 +1,16 @@
 """What every kernel can do: the interface of the family."""
 
 import abc
+from dataclasses import fields
+from itertools import starmap
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finetti.core.arrays import is_concrete
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.geometry import as_count, as_tokens
 from finetti.kernels.random_features import RandomFeatures
@@ -57,14 +61,14 @@ class Kernel(eqx.Module):
         """g with |K(x_i, y_j)|·exp(−g_ij) of at most polynomial growth; None stands for g = 0."""
         return self._growth(*as_tokens(f"{self._name}.growth", 2, xs=xs, ys=ys))
 
-    def gram_over(
+    def scaled_gram(
         self,
         xs: Float[Array, "L d"],
         ys: Float[Array, "M d"] | None,
         shift: Float[Array, "L M"] | Float[Array, ""] | float,
     ) -> Float[Array, "L M"]:
         """K(x_i, y_j)·exp(−shift_ij), finite whenever `growth` − ``shift`` is moderate."""
-        owner = f"{self._name}.gram_over"
+        owner = f"{self._name}.scaled_gram"
         xs, ys = as_tokens(owner, 2, xs=xs, ys=ys)
         log_divisor = jnp.asarray(shift, dtype=xs.dtype)
         shape = (len(xs), len(xs if ys is None else ys))
@@ -160,6 +164,10 @@ class Kernel(eqx.Module):
     def _name(self) -> str:
         return type(self).__name__
 
+    def __repr__(self) -> str:
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return f"{self._name}({', '.join(starmap(written_parameter, values))})"
+
     @property
     @abc.abstractmethod
     def is_positive(self) -> bool:
@@ -215,6 +223,18 @@ class Kernel(eqx.Module):
         self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
     ) -> RandomFeatures:
         """The random feature map of ``n_draws`` draws; called only with one of `_methods`."""
+
+
+def written_parameter(name: str, value: Any) -> str:
+    """name=value; a parameter that is kept by its logarithm as itself, where it can be seen."""
+    if name.startswith("log_") and value is not None:
+        name = name.removeprefix("log_")
+        if not is_concrete(value):
+            return f"{name}={value}"
+        parameter = np.asarray(np.exp(np.asarray(value, dtype=float)))
+        style = {"float_kind": "{:.4g}".format}
+        value = np.array2string(parameter, formatter=style, separator=", ")
+    return f"{name}={value}"
 
 
 def check_kernel(kernel: Any, owner: str) -> None:

@@ -18,7 +18,7 @@ from finetti.kernels.random_features import (
 class Exponential(Kernel):
     """The exponential kernel, K(x, y) = exp(s x·y).
 
-    It overflows for long tokens; `log_gram` and `gram_over` do not.
+    It overflows for long tokens; `log_gram` and `scaled_gram` do not.
 
     Args:
         scale: s > 0, learned through its logarithm.

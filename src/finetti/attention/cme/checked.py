@@ -23,6 +23,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.gram_product import gram_product, pull_product
+from finetti.attention.cme.route import (
+    Answer,
+    Call,
+    Ridge,
+    Route,
+    Wants,
+    kernel_grows,
+    masked_rows,
+)
+from finetti.attention.contexts import ContextArrays
 from finetti.core.precision import float64_inside
 from finetti.core.solves import at_least_floor
 from finetti.kernels.base import Kernel
@@ -40,8 +50,34 @@ MAX_CORRECTION = 5e-3
 _ROUNDOFF = 2.0**-24
 
 
-class Solver(abc.ABC):
-    """How (K + Λ)x = b is solved, in float32 and, where that is too coarse, in float64."""
+class CheckedRoute(Route):
+    """A route that solves (K + Λ)x = b in float32 and, where that is too coarse, in float64."""
+
+    in_data_precision = True
+
+    def refusal(self, call: Call) -> str:
+        """It gives one mean for all queries of a context."""
+        if call.is_causal:
+            return "cannot be causal: every prefix would be a system of its own."
+        if call.per_query:
+            return "cannot take a mask per query: every query would be a system of its own."
+        if call.wants != "mean":
+            return "gives the mean only: weights and variances need a solve per query."
+        if kernel_grows(call.kernel, call.d_k):
+            name = type(call.kernel).__name__
+            return f"needs a kernel of bounded growth, and {name} grows exponentially."
+        return ""
+
+    def read(
+        self, kernel: Kernel, ridge: Ridge, context: ContextArrays, wants: Wants, prefix: int | None
+    ) -> Answer:
+        """In float64 if the data are; else float32, checked."""
+        query, keys, values, mask = context
+        level = ridge.of(context).astype(keys.dtype)
+        arguments = kernel, level, query, keys, masked_rows(values, mask), mask
+        if keys.dtype == jnp.float64:
+            return Answer(mean=self.mean64(*arguments))
+        return Answer(mean=checked_mean(self, *arguments))
 
     @abc.abstractmethod
     def prepare(self, kernel: Kernel, keys: Array, noise: Array, mask: Array | None) -> Any:
@@ -73,7 +109,7 @@ def key_noise(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def checked_mean(
-    solver: Solver,
+    solver: CheckedRoute,
     kernel: Kernel,
     ridge: Float[Array, ""],
     query: Float[Array, "Q d_k"],
@@ -86,7 +122,7 @@ def checked_mean(
 
 
 def _forward(
-    solver: Solver,
+    solver: CheckedRoute,
     kernel: Kernel,
     ridge: Array,
     query: Array,
@@ -110,7 +146,7 @@ def _forward(
     return answer, (*arguments, noise, prepared, alpha, accepted)
 
 
-def _backward(solver: Solver, residuals: Any, cotangent: Array) -> Any:
+def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
     kernel, ridge, query, keys, values, mask, noise, prepared, alpha, accepted = residuals
     kept = jnp.ones_like(noise)[:, None] if mask is None else mask.astype(noise.dtype)[:, None]
 
@@ -182,7 +218,7 @@ checked_mean.defvjp(_forward, _backward)
 
 
 def _in_float64(
-    solver: Solver,
+    solver: CheckedRoute,
     kernel: Kernel,
     ridge: Array,
     query: Array,
@@ -195,7 +231,7 @@ def _in_float64(
 
 
 def _solve(
-    solver: Solver,
+    solver: CheckedRoute,
     prepared: Any,
     kernel: Kernel,
     keys: Array,

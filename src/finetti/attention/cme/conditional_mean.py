@@ -1,6 +1,7 @@
 """Conditional-mean (CME) attention: kernel ridge regression over the context, with an error bar."""
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,23 +13,26 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, DTypeLike, Float
 
 from finetti.attention.base import Attention
-from finetti.attention.cme import routes
-from finetti.attention.cme.plan import ROUTES, Plan, Route, Wants, make_plan, shapes_of
-from finetti.attention.contexts import Contexts, arrange
-from finetti.core.arrays import check_positive, check_rank, is_concrete
+from finetti.attention.cme.likelihood import log_likelihood
+from finetti.attention.cme.plan import ROUTES, Plan, RouteName, make_plan
+from finetti.attention.cme.route import Answer, Call, Ridge, Wants
+from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
+from finetti.core.arrays import check_positive, is_concrete
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.base import Kernel, check_kernel, written_parameter
 from finetti.kernels.rbf import RBF
 
 DEFAULT_RIDGE = 0.1
-# Routes that are not float64 throughout; they give the mean only.
-IN_DATA_PRECISION = {
-    "mixed": routes.read_mixed,
-    "conjugate_gradients": routes.read_iterative,
-}
-# Gram matrices of that many entries (128 MB in float64) are in work at once.
-TOGETHER = 2**24
+PER_QUERY_COST = (
+    "A mask that differs between queries takes one solve per query. If it is causal, say "
+    "is_causal=True; if it only hides padding, pass one mask for all queries (of the shape of the "
+    "keys, or key_value_seq_lengths; in Flax key_mask=True): one solve for all."
+)
+
+
+class PerQueryMaskWarning(UserWarning):
+    """Said once: what a mask per query costs, and which argument avoids it."""
 
 
 class ConditionalMean(Attention):
@@ -72,15 +76,22 @@ class ConditionalMean(Attention):
         ridge: ArrayLike | None = None,
         ridge_per_token: ArrayLike | None = None,
         *,
-        route: Route = "auto",
+        route: RouteName = "auto",
     ):
         self.kernel = RBF() if kernel is None else kernel
         check_kernel(self.kernel, "ConditionalMean")
         value, self.per_token = resolve_ridge("ConditionalMean", ridge, ridge_per_token)
         self.log_ridge = jnp.log(jnp.asarray(value, dtype=float))
-        if route not in ROUTES:
-            raise bad_argument("route", "ConditionalMean", f"one of {ROUTES}", repr(route))
+        names = ("auto", *sorted(ROUTES))
+        if route not in names:
+            raise bad_argument("route", "ConditionalMean", f"one of {names}", repr(route))
         self.route = route
+
+    def __repr__(self) -> str:
+        name = "log_ridge_per_token" if self.per_token else "log_ridge"
+        route = "" if self.route == "auto" else f", route={self.route!r}"
+        ridge = written_parameter(name, self.log_ridge)
+        return f"ConditionalMean({self.kernel!r}, {ridge}{route})"
 
     @property
     def ridge(self) -> Float[Array, ""]:
@@ -102,14 +113,7 @@ class ConditionalMean(Attention):
         factorization for all prefixes, or chunk by chunk in the primal form.
         """
         contexts = arrange("ConditionalMean", query, keys, values, mask)
-        mean = contexts.restore(self.answer(contexts, "mean", is_causal).mean)
-        if is_concrete(mean) and bool(jnp.isnan(mean).any()):
-            warnings.warn(
-                "CME attention found no solution for some queries, and answers NaN there. "
-                "`cme_solve` says why; raise the ridge, or in long contexts use route='cholesky'.",
-                stacklevel=2,
-            )
-        return mean
+        return self.read(contexts, "mean", is_causal).mean
 
     def weights(
         self,
@@ -121,7 +125,7 @@ class ConditionalMean(Attention):
     ) -> Float[Array, "..."]:
         """(K + λI)⁻¹K(K, q): of either sign, and they need not sum to 1 (4.4)."""
         contexts = arrange("ConditionalMean", query, keys, None, mask)
-        return contexts.restore(self.answer(contexts, "weights", is_causal).weights)
+        return self.read(contexts, "weights", is_causal).weights
 
     def posterior(
         self,
@@ -142,12 +146,8 @@ class ConditionalMean(Attention):
         answer is the prior: mean 0, variance K(q, q).
         """
         contexts = arrange("ConditionalMean.posterior", query, keys, values, mask)
-        answer = self.answer(contexts, "posterior", is_causal)
-        variance = answer.variance
-        if predictive:
-            per_query = answer.ridge.ndim == 2
-            variance = variance + (answer.ridge if per_query else answer.ridge[:, None])
-        return contexts.restore(answer.mean), contexts.restore(variance)
+        answer = self.read(contexts, "posterior", is_causal)
+        return answer.mean, answer.variance + (answer.ridge if predictive else 0.0)
 
     def log_marginal_likelihood(
         self, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None
@@ -157,12 +157,8 @@ class ConditionalMean(Attention):
         Differentiable in the kernel's parameters and ``log_ridge``: maximize it to learn them.
         Masked keys do not count.
         """
-        keys = jnp.asarray(keys)
-        check_rank(keys, 2, "(..., L, d_k)", "keys", "log_marginal_likelihood")
-        # The likelihood has no query; zeros in its place only carry the shape.
-        query = jnp.zeros(keys.shape[:-2] + keys.shape[-1:], keys.dtype)
-        contexts = arrange("log_marginal_likelihood", query, keys, values, mask)
-        return _log_likelihood(self, *contexts[:4]).reshape(keys.shape[:-2])
+        contexts = arrange("log_marginal_likelihood", None, keys, values, mask)
+        return _log_likelihood(self, contexts.arrays).reshape(contexts.lead[:-1])
 
     def plan(
         self,
@@ -183,25 +179,48 @@ class ConditionalMean(Attention):
         >>> print(ConditionalMean().plan((99, 8), (99, 8), (99, 64)).reason)
         One float64 factorization (99 keys).
         """
-        length, queries, d_k, d_v = shapes_of(query_shape, keys_shape, values_shape)
-        return make_plan(
+        queries = math.prod(query_shape[len(keys_shape) - 2 : -1])
+        call = Call(
             self.kernel,
-            self.route,
-            length,
+            keys_shape[-2],
             queries,
-            d_k,
-            d_v,
-            per_query=per_query_mask,
-            is_causal=is_causal,
-            wants=wants,
-            dtype=dtype,
+            keys_shape[-1],
+            values_shape[-1],
+            per_query_mask,
+            is_causal,
+            wants,
+            dtype,
         )
+        return make_plan(call, self.route)
+
+    def read(self, contexts: Contexts, wants: Wants, is_causal: bool = False) -> Any:
+        """What is asked for, in the layout of the caller; where it is NaN, with a warning."""
+        answer = self.answer(contexts, wants, is_causal)
+        for part in (answer.mean, answer.weights):
+            if part is not None and is_concrete(part) and bool(jnp.isnan(part).any()):
+                warnings.warn(
+                    "CME attention found no solution for some queries, and answers NaN there. "
+                    "`cme_solve` says why; raise the ridge, or in long contexts use "
+                    "route='cholesky'.",
+                    stacklevel=3,
+                )
+        if wants == "weights":
+            return Answer(weights=contexts.restore(answer.weights))
+        mean = contexts.restore_values(answer.mean)
+        if wants == "mean":
+            return Answer(mean=mean)
+        ridge = answer.ridge if answer.ridge.ndim == 2 else answer.ridge[:, None]
+        ridge = jnp.broadcast_to(ridge, answer.variance.shape)
+        variance = contexts.restore(answer.variance)
+        return Answer(mean=mean, variance=variance, ridge=contexts.restore(ridge))
 
     def answer(self, contexts: Contexts, wants: Wants, is_causal: bool = False) -> Any:
         """What is asked for, in the layout of ``contexts``, by the route of `plan`."""
         prefix = None
         if is_causal:
             contexts, prefix = self._causal(contexts)
+        if contexts.per_query:
+            warnings.warn(PER_QUERY_COST, PerQueryMaskWarning, stacklevel=1)
         plan = self.plan(
             contexts.query.shape,
             contexts.keys.shape,
@@ -211,9 +230,9 @@ class ConditionalMean(Attention):
             wants=wants,
             dtype=contexts.query.dtype,
         )
-        if plan.route in IN_DATA_PRECISION:
+        if ROUTES[plan.route].in_data_precision:
             contexts = contexts.at_least_float32()
-        return _compiled(plan.route, wants, prefix)(self, *contexts[:4])
+        return _compiled(plan.route, wants, prefix)(self, contexts.arrays)
 
     def _causal(self, contexts: Contexts) -> tuple[Contexts, int | None]:
         """The number of positions; masks that differ between queries take the causal one in."""
@@ -253,41 +272,52 @@ def resolve_ridge(
 
 
 @functools.cache
-def _compiled(route: str, wants: Wants, prefix: int | None) -> Callable[..., Any]:
+def _compiled(name: str, wants: Wants, prefix: int | None) -> Callable[..., Any]:
     """One compiled function per way of answering."""
+    route = ROUTES[name]
 
-    def run(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any) -> Any:
-        def read(query: Array, keys: Array, values: Array, mask: Array | None) -> routes.Answer:
-            ridge = routes.Ridge(module.ridge, module.per_token)
-            # Causal answers show by themselves what their prefix holds.
-            marked = prefix is None
-            finite = jnp.all(jnp.isfinite(query), axis=1, keepdims=True)
+    def run(module: ConditionalMean, arrays: ContextArrays) -> Answer:
+        ridge = Ridge(module.ridge, module.per_token)
+
+        def read(*context: Any) -> Answer:
+            given = ContextArrays(*context)
+            if prefix is not None:
+                # Causal answers show by themselves what their prefix holds.
+                return route.read(module.kernel, ridge, given, wants, prefix)
+            finite = jnp.all(jnp.isfinite(given.query), axis=1, keepdims=True)
             # A query that is NaN must not reach the others (distances are taken from a center).
-            context = jnp.where(finite, query, 0.0) if marked else query, keys, values, mask
-            if route in IN_DATA_PRECISION:
-                answer = IN_DATA_PRECISION[route](module.kernel, ridge, *context)
-            else:
-                reader = routes.read_primal if route == "primal" else routes.read_cholesky
-                answer = reader(module.kernel, ridge, wants, prefix, *context)
-            if not marked:
-                return answer
-            return routes.not_a_number_where_read(answer, module, finite, keys, values, mask)
+            cleaned = given._replace(query=jnp.where(finite, given.query, 0.0))
+            answer = route.read(module.kernel, ridge, cleaned, wants, None)
+            return _propagate_nan(answer, module, given)
 
-        # A float32 factorization of hundreds of keys keeps all cores busy by itself.
-        together = 1 if route == "mixed" else TOGETHER
-        return Contexts(query, keys, values, mask, (), True).over(read, together)
+        return over_contexts(read, arrays, route.max_entries)
 
-    return jax.jit(run if route in IN_DATA_PRECISION else float64_inside(run))
+    return jax.jit(run if route.in_data_precision else float64_inside(run))
+
+
+def _propagate_nan(answer: Answer, parameters: Any, context: ContextArrays) -> Answer:
+    """The answer, NaN for queries that are not finite or read what is not: inside ``jit`` nothing
+    refuses them, and a solve that fails answers with the prior."""
+    rows = jnp.all(jnp.isfinite(context.keys), axis=1)
+    rows &= jnp.all(jnp.isfinite(context.values), axis=1)
+    readable = jnp.all(rows if context.mask is None else rows | ~context.mask)
+    for leaf in jax.tree.leaves(parameters):
+        readable &= ~jnp.any(jnp.isnan(leaf))
+    clean = jnp.all(jnp.isfinite(context.query), axis=1) & readable
+
+    def marked(leaf: Array) -> Array:
+        columns = clean.reshape(-1, *(1,) * (leaf.ndim - 1))
+        return jnp.where(columns, leaf, jnp.nan) if leaf.ndim else leaf
+
+    return jax.tree.map(marked, answer)
 
 
 @jax.jit
 @float64_inside
-def _log_likelihood(
-    module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any
-) -> Float[Array, "B"]:
-    ridge = routes.Ridge(module.ridge, module.per_token)
+def _log_likelihood(module: ConditionalMean, arrays: ContextArrays) -> Float[Array, "B"]:
+    ridge = Ridge(module.ridge, module.per_token)
 
-    def read(_: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-        return routes.log_likelihood(module.kernel, ridge, keys, values, mask)
+    def read(*context: Any) -> Array:
+        return log_likelihood(module.kernel, ridge, ContextArrays(*context))
 
-    return Contexts(query, keys, values, mask, (), True).over(read, TOGETHER)
+    return over_contexts(read, arrays, ROUTES["cholesky"].max_entries)

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.cme.plan import kernel_grows
+from finetti.attention.cme.route import kernel_grows
 from finetti.core.arrays import check_finite, is_concrete
 from finetti.core.blocked import solve_lower
 from finetti.core.errors import InputError, bad_argument
@@ -33,9 +33,10 @@ class Double(NamedTuple):
 class DecodeCache(eqx.Module):
     """A context of at most ``capacity`` keys with its factor: a plain pytree for jit and scan.
 
-    Rows of the factor beyond ``length`` are those of an identity.
+    Rows of the factor beyond ``length`` are those of an identity. `start_decoding` makes one.
     """
 
+    module: ConditionalMean
     keys: Float[Array, "*batch C d_k"]
     factor: Double
     half_values: Double
@@ -45,6 +46,37 @@ class DecodeCache(eqx.Module):
     def capacity(self) -> int:
         """The largest number of keys the cache can hold."""
         return self.keys.shape[-2]
+
+    def append(self, key: ArrayLike, value: ArrayLike) -> "DecodeCache":
+        """The cache with one more key (\\*batch, d_k) and value (\\*batch, d_v).
+
+        A full cache is refused; inside ``jit``, where the length cannot be seen, it stays as it is.
+        """
+        owner = "DecodeCache.append"
+        key = _token(owner, "key", self.keys, key)
+        value = _token(owner, "value", self.half_values.high, value)
+        if is_concrete(self.length) and int(self.length) >= self.capacity:
+            raise InputError(
+                f"{owner} found the cache full: it holds {self.capacity} keys. Start with a larger "
+                "capacity."
+            )
+        kept = self.keys, self.factor, self.half_values
+        grown = self._run(_append, *kept, key, value)
+        full = self.length >= self.capacity
+        keys, factor, half_values = jax.tree.map(
+            lambda old, new: jnp.where(full, old, new), kept, grown
+        )
+        length = jnp.minimum(self.length + 1, self.capacity)
+        return DecodeCache(self.module, keys, factor, half_values, length)
+
+    def read(self, query: ArrayLike) -> tuple[Float[Array, "*batch d_v"], Float[Array, "*batch"]]:
+        """Posterior mean and variance of the value at ``query`` (\\*batch, d_k)."""
+        query = _token("DecodeCache.read", "query", self.keys, query)
+        return self._run(_read, self.keys, self.factor, self.half_values, query)
+
+    def _run(self, step: Callable[..., Any], *operands: Any) -> Any:
+        run = _batched(step, self.keys.ndim - 2, len(operands), self.keys.dtype)
+        return run(self.module, self.length, *operands)
 
 
 def start_decoding(
@@ -61,8 +93,8 @@ def start_decoding(
     >>> import jax.numpy as jnp
     >>> attention = ConditionalMean(ridge=0.1)
     >>> cache = start_decoding(attention, jnp.zeros((0, 2)), jnp.zeros((0, 1)), capacity=16)
-    >>> cache = append(attention, cache, jnp.zeros(2), jnp.ones(1))
-    >>> mean, variance = read(attention, cache, jnp.zeros(2))
+    >>> cache = cache.append(jnp.zeros(2), jnp.ones(1))
+    >>> mean, variance = cache.read(jnp.zeros(2))
     >>> f"{mean[0]:.3f} ± {variance**0.5:.3f}"
     '0.909 ± 0.302'
     """
@@ -92,44 +124,7 @@ def start_decoding(
     keys, values = (jnp.pad(array.astype(dtype), room) for array in (keys, values))
     count = jnp.asarray(length, jnp.int32)
     factor, half_values = _batched(_start, keys.ndim - 2, 2, dtype)(module, count, keys, values)
-    return DecodeCache(keys, factor, half_values, count)
-
-
-def append(
-    module: ConditionalMean, cache: DecodeCache, key: ArrayLike, value: ArrayLike
-) -> DecodeCache:
-    """The cache with one more key (\\*batch, d_k) and value (\\*batch, d_v).
-
-    A full cache is refused; inside ``jit``, where the length cannot be seen, it stays as it is.
-    """
-    key = _token("append", "key", cache.keys, key)
-    value = _token("append", "value", cache.half_values.high, value)
-    if is_concrete(cache.length) and int(cache.length) >= cache.capacity:
-        raise InputError(
-            f"The `cache` argument of append is full: it holds {cache.capacity} keys. Start with a "
-            "larger capacity."
-        )
-    grown = _batched(_append, cache.keys.ndim - 2, 5, cache.keys.dtype)(
-        module, cache.length, cache.keys, cache.factor, cache.half_values, key, value
-    )
-    full = cache.length >= cache.capacity
-    kept = jax.tree.map(
-        lambda old, new: jnp.where(full, old, new),
-        (cache.keys, cache.factor, cache.half_values),
-        grown,
-    )
-    length = jnp.minimum(cache.length + 1, cache.capacity)
-    return DecodeCache(kept[0], kept[1], kept[2], length)
-
-
-def read(
-    module: ConditionalMean, cache: DecodeCache, query: ArrayLike
-) -> tuple[Float[Array, "*batch d_v"], Float[Array, "*batch"]]:
-    """Posterior mean and variance of the value at ``query`` (\\*batch, d_k)."""
-    query = _token("read", "query", cache.keys, query)
-    return _batched(_read, cache.keys.ndim - 2, 4, cache.keys.dtype)(
-        module, cache.length, cache.keys, cache.factor, cache.half_values, query
-    )
+    return DecodeCache(module, keys, factor, half_values, count)
 
 
 def _token(owner: str, name: str, rows: Array, token: ArrayLike) -> Array:

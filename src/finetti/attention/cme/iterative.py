@@ -12,12 +12,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme.checked import Solver, key_noise, system_product
+from finetti.attention.cme.checked import CheckedRoute, key_noise, system_product
 from finetti.attention.cme.gram_product import gram_product
+from finetti.attention.cme.route import Call, Cost
 from finetti.core import block_tree
 from finetti.core.block_cg import Operator, conjugate_gradients
 from finetti.kernels.base import Kernel
 
+# Above this length a factor takes gigabytes.
+MIN_KEYS = 16_385
 # Ranks of the preconditioner: float64 answers where the ridge is small, and twice the rank then
 # saves more iterations than it costs.
 RANK, RANK_64 = 1024, 2048
@@ -43,8 +46,23 @@ class Nystrom(NamedTuple):
         return jnp.where(self.usable, scaled - correction, scaled) / unit
 
 
-class ConjugateGradients(Solver):
+class ConjugateGradients(CheckedRoute):
     """Products with the kernel instead of a factor."""
+
+    name = "conjugate_gradients"
+
+    def reason(self, call: Call) -> str:
+        """Long contexts."""
+        if call.length < MIN_KEYS:
+            return ""
+        return (
+            f"More than {MIN_KEYS - 1} keys: products with the kernel instead of a factorization."
+        )
+
+    def cost(self, call: Call) -> Cost:
+        """One product with K per iteration; the preconditioner in memory."""
+        flops = 2.0 * call.length**2 * (call.d_k + call.d_v)
+        return Cost(flops, 4.0 * (2.0 * RANK * call.length + 8.0 * call.length * call.d_v))
 
     def prepare(self, kernel: Kernel, keys: Array, noise: Array, mask: Array | None) -> Nystrom:
         """The preconditioner."""

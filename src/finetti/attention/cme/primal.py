@@ -6,22 +6,74 @@ attn_CME(q, K, V) = φ(q)ᵀ(Φ̃ᵀΦ̃ + I)⁻¹Φ̃ᵀṼ, the primal form of
 φ(q)ᵀ(Φ̃ᵀΦ̃ + I)⁻¹φ(q).
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.cme.causal import prefix_mask
+from finetti.attention.cme.checked import key_noise
+from finetti.attention.cme.route import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
+from finetti.attention.contexts import ContextArrays
 from finetti.core.blocked import solve_lower
 from finetti.core.solves import posdef_factor, posdef_solve
+from finetti.kernels.base import Kernel
+
+# Positions that one step of the causal form takes.
+CHUNK_LENGTH = 128
 
 
-class PrimalAnswer(NamedTuple):
-    """Mean and variance for every query."""
+class Primal(Route):
+    """One factorization in the space of features; causal by chunks."""
 
-    mean: Float[Array, "Q d_v"]
-    variance: Float[Array, "Q"]
+    name = "primal"
+
+    def refusal(self, call: Call) -> str:
+        """It needs features."""
+        if call.features is None:
+            name = type(call.kernel).__name__
+            return f"needs a kernel with a finite feature map, and {name} has none."
+        if call.is_causal and call.wants == "weights":
+            return "keeps no causal weights: its chunks remember sums over the keys only."
+        return ""
+
+    def reason(self, call: Call) -> str:
+        """Fewer features than keys."""
+        if call.features is None or call.features >= call.length:
+            return ""
+        return (
+            f"The kernel has {call.features} features, fewer than the {call.length} keys: linear "
+            "in the length."
+        )
+
+    def cost(self, call: Call) -> Cost:
+        """Linear in L."""
+        features = call.features or 0
+        flops = call.solves * (2.0 * call.length * features**2 + features**3 / 3)
+        return Cost(flops, 8.0 * ((call.length + call.queries) * features + features**2))
+
+    def read(
+        self, kernel: Kernel, ridge: Ridge, context: ContextArrays, wants: Wants, prefix: int | None
+    ) -> Answer:
+        """By moments of the features."""
+        query, keys, values, mask = context
+        features = masked_rows(kernel.features(keys), mask)
+        values = masked_rows(values, mask)
+        query_features = kernel.features(query)
+        level = ridge.of(context)
+        noise = key_noise(kernel, level, keys)
+        if wants == "weights":
+            return Answer(weights=primal_weights(features, query_features, noise).T)
+        if prefix is None:
+            answer = primal_read(features, values, query_features, noise)
+        else:
+            # Query heads that share the context run side by side, each over its own positions.
+            groups = query_features.reshape(-1, prefix, query_features.shape[1])
+            chunk = max(1, min(CHUNK_LENGTH, prefix))
+            answer = jax.vmap(lambda group: primal_prefixes(features, values, group, noise, chunk))(
+                groups
+            )
+            answer = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), answer)
+        return Answer(mean=answer.mean) if wants == "mean" else answer._replace(ridge=level)
 
 
 def primal_read(
@@ -29,12 +81,12 @@ def primal_read(
     values: Float[Array, "L d_v"],
     query_features: Float[Array, "Q D"],
     noise: Float[Array, "L"],
-) -> PrimalAnswer:
+) -> Answer:
     """All queries read the whole context; masked keys have zero rows in both arrays."""
     rows, targets = _in_units_of_noise(noise, features, values)
     solved, _, _ = posdef_solve(_moments(rows), query_features.T)
     variance = jnp.sum(query_features.T * solved, axis=0)
-    return PrimalAnswer(solved.T @ (rows.T @ targets), jnp.maximum(variance, 0.0))
+    return Answer(solved.T @ (rows.T @ targets), jnp.maximum(variance, 0.0))
 
 
 def primal_weights(
@@ -52,7 +104,7 @@ def primal_prefixes(
     query_features: Float[Array, "Q D"],
     noise: Float[Array, "L"],
     chunk: int,
-) -> PrimalAnswer:
+) -> Answer:
     """Query t reads the keys i ≤ t, chunk by chunk.
 
     Bayes' rule in two steps: what the chunks before have taught is a Gaussian over functions, with
@@ -60,14 +112,14 @@ def primal_prefixes(
     cost is L(D² + chunk·D + chunk²), the memory that of one chunk.
     """
     queries = query_features.shape[0]
-    blocks = -(-queries // chunk)
-    size = blocks * chunk
+    n_blocks = -(-queries // chunk)
+    size = n_blocks * chunk
 
     def chunks(rows: Array) -> Array:
         """Cut what no query reads (keys beyond the last query), pad with zeros, split."""
         rows = rows[:queries]
         padded = jnp.pad(rows, ((0, size - rows.shape[0]), (0, 0)))
-        return padded.reshape(blocks, chunk, rows.shape[1])
+        return padded.reshape(n_blocks, chunk, rows.shape[1])
 
     dimension, width = features.shape[1], values.shape[1]
     start = (
@@ -79,7 +131,7 @@ def primal_prefixes(
 
     def step(
         state: tuple[Array, Array], block: tuple[Array, Array, Array]
-    ) -> tuple[tuple[Array, Array], PrimalAnswer]:
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         matrix, moment = state
         keys, targets, query = block
         factor = posdef_factor(matrix)
@@ -93,13 +145,13 @@ def primal_prefixes(
         mean = white_query.T @ white_moment + half.T @ half_surprise
         variance = jnp.sum(white_query**2, axis=0) - jnp.sum(half**2, axis=0)
         state = (matrix + keys.T @ keys, moment + keys.T @ targets)
-        return state, PrimalAnswer(mean, jnp.maximum(variance, 0.0))
+        return state, (mean, jnp.maximum(variance, 0.0))
 
     rows, targets = _in_units_of_noise(noise, features, values)
-    _, answers = jax.lax.scan(step, start, (chunks(rows), chunks(targets), chunks(query_features)))
-    return PrimalAnswer(
-        answers.mean.reshape(size, width)[:queries], answers.variance.reshape(size)[:queries]
+    _, (mean, variance) = jax.lax.scan(
+        step, start, (chunks(rows), chunks(targets), chunks(query_features))
     )
+    return Answer(mean.reshape(size, width)[:queries], variance.reshape(size)[:queries])
 
 
 def _in_units_of_noise(noise: Float[Array, "L"], *rows: Float[Array, "L n"]) -> tuple[Array, ...]:

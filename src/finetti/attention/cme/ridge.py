@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.contexts import arrange
-from finetti.core.arrays import check_finite, check_positive, check_rank
+from finetti.core.arrays import check_finite, check_positive
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
 from finetti.kernels.base import Kernel
@@ -24,7 +24,7 @@ _LOWEST, _HIGHEST, _GRID = 1e-10, 1e4, 113
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class GramSpectrum:
     """Eigenvalues of one context's Gram matrix and the squared values in its eigenbasis."""
 
     eigenvalues: np.ndarray  # (L,)
@@ -160,30 +160,28 @@ def effective_dimension(
 
 def _spectra(
     owner: str, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None, kernel: Kernel
-) -> list[Spectrum]:
+) -> list[GramSpectrum]:
     with float64():
-        keys = np.asarray(keys)
-        check_rank(keys, 2, "(..., L, d_k)", "keys", owner)
-        # There is no query; zeros in its place only carry the shape.
-        query = np.zeros(keys.shape[:-2] + keys.shape[-1:], keys.dtype)
-        contexts = arrange(owner, query, keys, values, mask)
+        contexts = arrange(owner, None, np.asarray(keys), values, mask)
         spectra = []
         for index in range(len(contexts.keys)):
             kept = slice(None) if contexts.mask is None else np.asarray(contexts.mask[index])
             context_keys = np.asarray(contexts.keys[index])[kept]
             context_values = np.asarray(contexts.values[index])[kept]
             if len(context_keys) == 0:
-                spectra.append(Spectrum(np.zeros(0), np.zeros(0), context_values.shape[1]))
+                spectra.append(GramSpectrum(np.zeros(0), np.zeros(0), context_values.shape[1]))
                 continue
             gram = np.asarray(kernel.gram(jnp.asarray(context_keys)), dtype=np.float64)
             check_finite(gram, "kernel", f"{owner} (its Gram matrix)")
             eigenvalues, basis = np.linalg.eigh(gram)
             power = np.sum((basis.T @ context_values) ** 2, axis=1)
-            spectra.append(Spectrum(np.maximum(eigenvalues, 0.0), power, context_values.shape[1]))
+            spectra.append(
+                GramSpectrum(np.maximum(eigenvalues, 0.0), power, context_values.shape[1])
+            )
     return spectra
 
 
-def _negative_log_likelihood(spectra: list[Spectrum], ridges: list[float]) -> float:
+def _negative_log_likelihood(spectra: list[GramSpectrum], ridges: list[float]) -> float:
     total = 0.0
     for spectrum, ridge in zip(spectra, ridges, strict=True):
         variances = spectrum.eigenvalues + ridge
@@ -192,7 +190,7 @@ def _negative_log_likelihood(spectra: list[Spectrum], ridges: list[float]) -> fl
     return float(total)
 
 
-def _gcv(spectra: list[Spectrum], ridges: list[float]) -> float:
+def _gcv(spectra: list[GramSpectrum], ridges: list[float]) -> float:
     residual = freedom = count = 0.0
     for spectrum, ridge in zip(spectra, ridges, strict=True):
         left = ridge / (spectrum.eigenvalues + ridge)

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, Int
 
 from finetti.attention.cme import system as linear
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.contexts import Contexts, arrange
+from finetti.attention.cme.route import Ridge
+from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64_inside
 from finetti.core.solves import Status, condition_number, solve_status
@@ -41,7 +42,7 @@ class CMESolution(Shown, eqx.Module):
 
     @property
     def advice(self) -> str:
-        """What happened in the contexts, the gravest first, and what to do about it."""
+        """What happened in the contexts, the most severe first, and what to do about it."""
         return " ".join(self._sentences())
 
     def __card__(self) -> Card:
@@ -92,11 +93,14 @@ def cme_solve(
         raise bad_argument("route", "cme_solve", wanted, repr(route))
     module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
     contexts = arrange("cme_solve", query, keys, values, mask)
-    solution = (_solve if route == "cholesky" else _iterate)(module, contexts)
-    batch = jnp.asarray(keys).shape[:-2]
+    if route == "cholesky":
+        solution = _factor(module, contexts.arrays)
+    else:
+        solution = _iterate(module, contexts)
+    batch = jnp.shape(keys)[:-2]
     per_context = contexts.lead if contexts.per_query else batch
     return CMESolution(
-        mean=contexts.restore(solution.mean),
+        mean=contexts.restore_values(solution.mean),
         variance=contexts.restore(solution.variance),
         status=solution.status.reshape(per_context),
         condition_number=solution.condition_number.reshape(per_context),
@@ -119,24 +123,23 @@ def _iterate(module: ConditionalMean, contexts: Contexts) -> CMESolution:
     )
 
 
-def _solve(module: ConditionalMean, contexts: Contexts) -> CMESolution:
-    return _factor(module, *contexts[:4])
-
-
 @jax.jit
 @float64_inside
-def _factor(module: ConditionalMean, query: Any, keys: Any, values: Any, mask: Any) -> CMESolution:
-    def read(query: Array, keys: Array, values: Array, mask: Array | None) -> CMESolution:
-        system = linear.build(module.kernel, keys, mask, module.ridge, module.per_token)
-        right = linear.cross(module.kernel, system, keys, query)
+def _factor(module: ConditionalMean, arrays: ContextArrays) -> CMESolution:
+    ridge = Ridge(module.ridge, module.per_token)
+
+    def read(*given: Any) -> CMESolution:
+        context = ContextArrays(*given)
+        system = linear.build(module.kernel, context.keys, context.mask, ridge.of(context))
+        right = linear.cross(module.kernel, system, context.keys, context.query)
         weights, scaled, (factor, shift) = linear.solve_weights(system, right)
         condition = condition_number(system.matrix, factor)
         return CMESolution(
-            mean=weights.T @ values,
-            variance=linear.solve_variance(module.kernel, query, right, scaled),
+            mean=weights.T @ context.values,
+            variance=linear.solve_variance(module.kernel, context.query, right, scaled),
             status=solve_status(condition, shift, system.floored),
             condition_number=condition,
             ridge=system.ridge,
         )
 
-    return Contexts(query, keys, values, mask, (), True).over(read)
+    return over_contexts(read, arrays)

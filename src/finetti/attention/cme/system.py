@@ -41,24 +41,20 @@ def build(
     keys: Float[Array, "L d_k"],
     mask: Bool[Array, "L"] | None,
     ridge: Float[Array, ""],
-    per_token: bool,
 ) -> System:
-    """The matrix of (4.5), zhang2022, or with ``per_token`` that of (A.3): λ times the keys read.
+    """The matrix of (4.5), zhang2022.
 
     The diagonal floor: every key's ridge is at least `diagonal_floor` times K(k_ℓ, k_ℓ), below
     which float64 cannot tell the matrix from a singular one.
     """
     length, dimension = keys.shape
-    count = jnp.asarray(length) if mask is None else jnp.sum(mask)
-    if per_token:
-        ridge = ridge * count.astype(ridge.dtype)
     growth = kernel.growth(keys, keys)
     if growth is None:
         log_scale, gram = None, kernel.gram(keys)
         noise = jnp.broadcast_to(ridge, (length,))
     else:
         log_scale = 0.5 * jnp.diagonal(growth)
-        gram = kernel.gram_over(keys, keys, log_scale[:, None] + log_scale[None, :])
+        gram = kernel.scaled_gram(keys, keys, log_scale[:, None] + log_scale[None, :])
         noise = ridge * jnp.exp(-2.0 * log_scale)
     gram = jnp.clip(gram, -_LARGEST, _LARGEST)
     raised = at_least_floor(noise, jnp.diagonal(gram), dimension)
@@ -91,7 +87,7 @@ def cross(
             reach = jnp.where(visible, reach, -jnp.inf)
         highest = jnp.max(reach, axis=0)
         log_scale = jnp.where(jnp.isfinite(highest), highest, 0.0)
-        columns = kernel.gram_over(keys, query, system.log_scale[:, None] + log_scale[None, :])
+        columns = kernel.scaled_gram(keys, query, system.log_scale[:, None] + log_scale[None, :])
     columns = jnp.clip(columns, -_LARGEST, _LARGEST)
     if visible is not None:
         columns = jnp.where(visible, columns, 0.0)
@@ -155,6 +151,6 @@ def _diagonal_over(
     kernel: Kernel, query: Float[Array, "Q d_k"], shift: Float[Array, "Q"]
 ) -> Float[Array, "Q"]:
     def one(token: Array, shift: Array) -> Array:
-        return kernel.gram_over(token[None], token[None], shift[None, None])[0, 0]
+        return kernel.scaled_gram(token[None], token[None], shift[None, None])[0, 0]
 
     return jnp.clip(jax.vmap(one)(query, shift), 0.0, _LARGEST)

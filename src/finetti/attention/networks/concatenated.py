@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from finetti.attention.base import Attention
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.multihead import MultiHead
-from finetti.attention.networks.reading import read_heads
+from finetti.attention.networks.reading import arrange_reading
 from finetti.attention.networks.weights import alike, as_weights
 from finetti.attention.softmax import Softmax
 from finetti.core.errors import bad_argument
@@ -70,19 +70,18 @@ class ConcatenatedHeads(eqx.Module):
         self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
     ) -> Float[Array, "*batch Q d_out"]:
         """The layer's output; arguments as in `MultiHead`."""
-        read = read_heads(
-            self.attention,
-            queries,
-            tokens,
-            mask,
-            self._by_head(self.query_weights),
-            self._by_head(self.key_weights),
-            self._by_head(self.value_weights),
-        )
+        weights = map(self._by_head, (self.query_weights, self.key_weights, self.value_weights))
+        read = self.attention(*arrange_reading(queries, tokens, mask, *weights))
         beside = jnp.moveaxis(read, -3, -2)  # (…, Q, H, v)
         beside = beside.reshape(*beside.shape[:-2], -1)
         beside, output_weights = alike(beside, self.output_weights)
         return self.activation(beside) @ output_weights
+
+    def posterior(
+        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
+        """As `MultiHead.posterior`."""
+        return self.summed().posterior(queries, tokens, mask)
 
     def summed(self) -> MultiHead:
         """The same function as a sum of heads."""

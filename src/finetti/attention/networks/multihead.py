@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention.base import Attention
 from finetti.attention.networks.activations import Activation, as_activation
-from finetti.attention.networks.reading import read_heads
+from finetti.attention.networks.reading import arrange_reading, posterior_of
 from finetti.attention.networks.weights import alike, as_weights, draw
 from finetti.attention.softmax import Softmax
 from finetti.core.errors import InputError, bad_argument
@@ -124,19 +124,32 @@ class MultiHead(eqx.Module):
         self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
     ) -> Float[Array, "*batch H Q d_out"]:
         """What each head adds."""
-        read = read_heads(
-            self.attention,
-            queries,
-            tokens,
-            mask,
-            self.query_weights,
-            self.key_weights,
-            self.value_weights,
-        )
+        read = self.attention(*self._reading(queries, tokens, mask))
         if self.output_weights is None:
             return self.activation(read)
         read, output_weights = alike(read, self.output_weights)
         return jnp.einsum("...hqv,hvo->...hqo", self.activation(read), output_weights)
+
+    def posterior(
+        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
+        """The sum over the heads and the variance of each coordinate, heads independent.
+
+        Head h knows its value with variance s_h in every coordinate, so that output coordinate o
+        has the variance Σ_h s_h‖W_o^h[:, o]‖². Needs `ConditionalMean` and no activation.
+        """
+        whole = self.absorbed()
+        mean, variance = posterior_of(self.attention, *whole._reading(queries, tokens, mask))
+        squares = jnp.ones((self.n_heads, mean.shape[-1]), variance.dtype)
+        if self.output_weights is not None:
+            squares = jnp.sum(self.output_weights.astype(variance.dtype) ** 2, axis=1)
+        return jnp.sum(mean, axis=-3), jnp.einsum("...hq,ho->...qo", variance, squares)
+
+    def _reading(
+        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None
+    ) -> tuple[Array, Array, Array, Array | None]:
+        weights = self.query_weights, self.key_weights, self.value_weights
+        return arrange_reading(queries, tokens, mask, *weights)
 
     def absorbed(self) -> "MultiHead":
         """The same function without output weights: W_v^h W_o^h for W_v^h, paper E's form."""

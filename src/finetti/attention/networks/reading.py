@@ -1,24 +1,24 @@
-"""One attention read by several heads at once."""
+"""What several heads of one attention read at once."""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.base import Attention
+from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.networks.weights import alike
-from finetti.core.errors import bad_argument
+from finetti.core.errors import UnsupportedError, bad_argument
 
 
-def read_heads(
-    attention: Attention,
+def arrange_reading(
     queries: ArrayLike,
     tokens: ArrayLike,
     mask: ArrayLike | None,
     query_weights: Float[Array, "H d k"],
     key_weights: Float[Array, "H d k"],
     value_weights: Float[Array, "H d v"],
-) -> Float[Array, "*batch H Q v"]:
-    """attn(QW_q^h, XW_k^h, XW_v^h) for every head: the heads are one more batch axis."""
+) -> tuple[Array, Array, Array, Array | None]:
+    """QW_q^h, XW_k^h, XW_v^h and the mask, for every head: the heads are one more batch axis."""
     owner, dimension = "MultiHead", query_weights.shape[1]
     queries, tokens = jnp.asarray(queries), jnp.asarray(tokens)
     if tokens.ndim < 2 or tokens.shape[-1] != key_weights.shape[1]:
@@ -34,7 +34,19 @@ def read_heads(
         jnp.einsum("...td,hdk->...htk", array, weight)
         for array, weight in zip((queries, tokens, tokens), weights, strict=True)
     )
-    return attention(query, keys, values, mask)
+    return query, keys, values, mask
+
+
+def posterior_of(
+    attention: Attention, query: Array, keys: Array, values: Array, mask: Array | None
+) -> tuple[Array, Array]:
+    """Mean and variance of what was read; refuses an attention without an error bar."""
+    if not isinstance(attention, ConditionalMean):
+        raise UnsupportedError(
+            f"{type(attention).__name__} attention has no variance. Use ConditionalMean, whose "
+            "answer is a posterior."
+        )
+    return attention.posterior(query, keys, values, mask)
 
 
 def _for_heads(

@@ -32,6 +32,12 @@ class SelfAttention(eqx.Module):
         """Y of shape (\\*batch, T, d_out); ``mask`` as in `MultiHead`."""
         return self.heads(tokens, tokens, mask)
 
+    def posterior(
+        self, tokens: ArrayLike, mask: ArrayLike | None = None
+    ) -> tuple[Float[Array, "*batch T d_out"], Float[Array, "*batch T d_out"]]:
+        """Y and the variance of its entries, as in `MultiHead.posterior`."""
+        return self.heads.posterior(tokens, tokens, mask)
+
 
 class Positions(eqx.Module):
     """X + P: one vector per position (A.4, edelman2022).

@@ -1,4 +1,5 @@
-"""CME attention by one factorization of blocks: the Gram matrix is evaluated where it is needed."""
+"""CME attention by one float32 factorization of blocks: the Gram matrix is evaluated where it is
+needed. Where float32 is too coarse (`checked`), float64 answers."""
 
 from typing import Any
 
@@ -7,16 +8,45 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme import system as linear
-from finetti.attention.cme.checked import Solver, key_noise, system_product
-from finetti.attention.cme.gram_product import gram_product
+from finetti.attention.cme.checked import CheckedRoute, key_noise, system_product
+from finetti.attention.cme.gram_product import BLOCK_ENTRIES, gram_product
+from finetti.attention.cme.route import Call, Cost
 from finetti.core import block_tree
 from finetti.core.blocked import uses_blocks
 from finetti.core.solves import diagonal_floor, first_that_factors
 from finetti.kernels.base import Kernel
 
+# Below this length float64 costs next to nothing.
+MIN_KEYS = 256
 
-class Blockwise(Solver):
+
+class Mixed(CheckedRoute):
     """One float32 factor; in float64 the same blocks, or one call of LAPACK."""
+
+    name = "mixed"
+    # A float32 factorization of hundreds of keys keeps all cores busy by itself.
+    max_entries = 1
+
+    def refusal(self, call: Call) -> str:
+        """Float64 data would gain nothing."""
+        if jnp.finfo(call.dtype).bits > 32:
+            return "works in float32, and the data are float64."
+        return super().refusal(call)
+
+    def reason(self, call: Call) -> str:
+        """Where float32 is faster."""
+        if call.length < MIN_KEYS:
+            return ""
+        return (
+            f"One float32 factorization ({call.length} keys), checked; float64 where that is too "
+            "coarse."
+        )
+
+    def cost(self, call: Call) -> Cost:
+        """L³/3 in float32."""
+        entries = call.length**2
+        flops = call.solves * (call.length**3 / 3 + 2.0 * entries * call.d_v)
+        return Cost(flops, 6.0 * entries + 16.0 * min(entries, BLOCK_ENTRIES))
 
     def prepare(
         self, kernel: Kernel, keys: Array, noise: Array, mask: Array | None
@@ -39,7 +69,7 @@ class Blockwise(Solver):
     ) -> Float[Array, "Q d_v"]:
         """Factored again."""
         if not uses_blocks(keys.shape[0]):
-            system = linear.build(kernel, keys, mask, ridge, per_token=False)
+            system = linear.build(kernel, keys, mask, ridge)
             return linear.solve_mean(kernel, system, keys, values, query)
         coefficients = _solve_refined(kernel, key_noise(kernel, ridge, keys), keys, values, mask)
         return gram_product(kernel, query, keys, coefficients)

@@ -1,0 +1,206 @@
+"""Fitting the kernel's parameters together with the ridge, by marginal likelihood."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
+from scipy.optimize import minimize
+
+from finetti.attention.cme.conditional_mean import ConditionalMean
+from finetti.attention.cme.ridge import choose_ridge
+from finetti.core.arrays import check_positive
+from finetti.core.errors import bad_argument
+from finetti.core.precision import float64
+from finetti.kernels.base import Kernel
+from finetti.kernels.rbf import RBF
+from finetti.show.card import Card, Table
+from finetti.show.charts import line_chart
+from finetti.show.shown import Shown
+
+PROFILE_POINTS = 21
+# A profile reaches as far as the likelihood falls by this: e⁻⁸ of the best, four standard errors.
+PROFILE_DEPTH = 8.0
+# Half the 95 % quantile of χ² with one degree of freedom: where a profile interval ends.
+INTERVAL_DEPTH = 1.92
+
+
+@dataclass(frozen=True)
+class KernelFit(Shown):
+    """CME attention with fitted kernel and ridge, and what the search saw.
+
+    ``starts`` holds the best log marginal likelihood that each start reached: where they differ,
+    there are several optima. ``at_bound`` names parameters that want to leave their bounds.
+    """
+
+    module: ConditionalMean
+    log_likelihood: float
+    starts: np.ndarray
+    at_bound: tuple[str, ...]
+    _search: "_Search"
+
+    def profile(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Values of one parameter, and the log likelihood at each with all others fitted again."""
+        return self._search.profile(self._search.index(name))
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """The 95 % interval of a parameter by its profile likelihood."""
+        values, curve = self.profile(name)
+        inside = values[curve >= curve.max() - INTERVAL_DEPTH]
+        return float(inside.min()), float(inside.max())
+
+    def plot(self, name: str | None = None) -> dict[str, Any]:
+        """The profile of a parameter (by default the first) as a Vega-Lite chart."""
+        name = self._search.names[0] if name is None else name
+        values, curve = self.profile(name)
+        records = [
+            {"value": value, "log likelihood": height}
+            for value, height in zip(values, curve, strict=True)
+        ]
+        return line_chart(
+            records,
+            "value",
+            "log likelihood",
+            reference=float(curve.max()) - INTERVAL_DEPTH,
+            log_x=True,
+            title=f"Profile of {name}; the line bounds the 95 % interval",
+            x_title=name,
+        )
+
+    def __card__(self) -> Card:
+        values = np.exp(self._search.best)
+        rows = tuple(zip(self._search.names, values.tolist(), strict=True))
+        bound = (f"At the bound of the search: {', '.join(self.at_bound)}.",) * bool(self.at_bound)
+        return Card(
+            title="Kernel and ridge of CME attention",
+            fields=(
+                ("kernel", repr(self.module.kernel)),
+                ("log marginal likelihood", self.log_likelihood),
+                ("starts within 0.1 of the best", int(sum(self.starts > self.starts.max() - 0.1))),
+            ),
+            tables=(Table("Parameters", ("parameter", "value"), rows),),
+            notes=bound,
+        )
+
+
+def fit_kernel(
+    keys: ArrayLike,
+    values: ArrayLike,
+    mask: ArrayLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    starts: int = 4,
+    factor: float = 1e3,
+    seed: int = 0,
+) -> KernelFit:
+    """Kernel parameters and ridge of the highest marginal likelihood, one set for all contexts.
+
+    L-BFGS in the logarithms, in float64, from the given kernel with the ridge of `choose_ridge`
+    and from random starts.
+
+    Args:
+        keys, values, mask: contexts, as in `ConditionalMean`.
+        kernel: the family, and where to start; by default ``1.0 * RBF()``.
+        starts: how many searches.
+        factor: each parameter stays within this factor of its start.
+        seed: of the random starts.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> keys = rng.uniform(-4, 4, size=(80, 1))
+    >>> values = np.sin(2 * keys) + 0.1 * rng.normal(size=(80, 1))
+    >>> fit = fit_kernel(keys, values, starts=2)
+    >>> 0.005 < float(fit.module.ridge) < 0.02  # the noise variance is 0.01
+    True
+    """
+    if starts < 1:
+        raise bad_argument("starts", "fit_kernel", "at least 1", starts)
+    check_positive(np.log(factor), "factor", "fit_kernel (its logarithm)")
+    kernel = 1.0 * RBF() if kernel is None else kernel
+    first = choose_ridge(keys, values, mask, kernel=kernel).module(kernel)
+    with float64():
+        module = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), first)
+        search = _Search(module, np.asarray(keys), np.asarray(values), mask, np.log(factor))
+        rng = np.random.default_rng(seed)
+        begin = [search.origin]
+        for _ in range(starts - 1):
+            begin.append(search.origin + rng.uniform(-2.3, 2.3, size=search.origin.shape))
+        found = [search.climb(start) for start in begin]
+        heights = np.array([height for _, height in found])
+        search.best = found[int(np.argmax(heights))][0]
+        near = np.abs(search.best - search.origin) > 0.999 * search.reach
+        return KernelFit(
+            search.module_at(jnp.asarray(search.best)),
+            float(heights.max()),
+            heights,
+            tuple(name for name, hits in zip(search.names, near, strict=True) if hits),
+            search,
+        )
+
+
+class _Search:
+    """The likelihood as a function of the logarithms of all parameters."""
+
+    def __init__(
+        self, module: ConditionalMean, keys: Any, values: Any, mask: Any, reach: float
+    ) -> None:
+        flat, self.module_at = ravel_pytree(module)
+        self.origin = self.best = np.asarray(flat)
+        self.reach = reach
+        paths = jax.tree_util.tree_leaves_with_path(module)
+        self.names = [
+            "".join(map(str, path)).removeprefix(".kernel").removeprefix(".").replace("log_", "")
+            + (f"[{place}]" if np.size(leaf) > 1 else "")
+            for path, leaf in paths
+            for place in range(np.size(leaf))
+        ]
+
+        @jax.jit
+        @jax.value_and_grad
+        def loss(parameters: Any) -> Any:
+            module = self.module_at(parameters)
+            return -jnp.sum(module.log_marginal_likelihood(keys, values, mask))
+
+        self.loss = loss
+
+    def index(self, name: str) -> int:
+        if name not in self.names:
+            raise bad_argument("name", "KernelFit", f"one of {self.names}", repr(name))
+        return self.names.index(name)
+
+    def climb(self, start: np.ndarray, fixed: int | None = None) -> tuple[np.ndarray, float]:
+        """The best point that this start leads to, and its log likelihood."""
+        bounds = [(at - self.reach, at + self.reach) for at in self.origin]
+        if fixed is not None:
+            bounds[fixed] = (start[fixed], start[fixed])
+
+        def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = self.loss(jnp.asarray(parameters))
+            return float(value), np.asarray(gradient)
+
+        found: Any = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
+        return found.x, -float(found.fun)
+
+    def profile(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Outward from the best point in both directions, each fit starting at the last one."""
+        with float64():
+            top = -float(self.loss(jnp.asarray(self.best))[0])
+            points = [(self.best[index], top)]
+            for direction in (-1.0, 1.0):
+                point, step = self.best, 0.05
+                for _ in range(PROFILE_POINTS):
+                    point = point.copy()
+                    point[index] += direction * step
+                    if abs(point[index] - self.origin[index]) > self.reach:
+                        break
+                    point, height = self.climb(point, fixed=index)
+                    points.append((point[index], height))
+                    if top - height > PROFILE_DEPTH:
+                        break
+                    # Longer steps where the likelihood is flat.
+                    step *= 1.5 if top - points[-1][1] < 1.0 else 1.0
+        values, curve = np.array(sorted(points)).T
+        return np.exp(values), curve

@@ -1,0 +1,131 @@
+"""The variance reaches the network: functional form, heads, layers, Flax."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from flax import linen, nnx
+
+from finetti.attention import (
+    ConditionalMean,
+    MultiHead,
+    PerQueryMaskWarning,
+    SelfAttention,
+    Softmax,
+    cme_attention,
+    cme_solve,
+    flax_attention_fn,
+    softmax_attention,
+)
+from finetti.core.errors import InputError, UnsupportedError
+from finetti.kernels import RBF, Linear
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_functional_variance_is_that_of_the_posterior(is_causal):
+    tokens = [jnp.asarray(RNG.normal(size=(2, 6, heads, 3))) for heads in (4, 2, 2)]
+    mean, variance = cme_attention(*tokens, ridge=0.2, is_causal=is_causal, return_variance=True)
+    assert variance.shape == (2, 6, 4)
+    np.testing.assert_allclose(
+        mean, cme_attention(*tokens, ridge=0.2, is_causal=is_causal), atol=1e-12
+    )
+    query, keys, values = (array / 3**0.25 for array in tokens)
+    wanted = ConditionalMean(RBF(), ridge=0.2).posterior(
+        query[1, :, 3], keys[1, :, 1], values[1, :, 1], is_causal=is_causal
+    )[1]
+    np.testing.assert_allclose(variance[1, :, 3], wanted, atol=1e-12)
+
+
+def heads_of(attention):
+    return MultiHead.init(jax.random.key(0), n_heads=2, dimension=4, attention=attention)
+
+
+def test_the_variance_of_heads_is_that_of_a_sum_of_independent_values():
+    heads, tokens = heads_of(ConditionalMean(ridge=0.3)), jnp.asarray(RNG.normal(size=(3, 7, 4)))
+    mean, variance = heads.posterior(tokens, tokens)
+    np.testing.assert_allclose(mean, heads(tokens, tokens), atol=1e-10)
+    wanted = 0.0
+    for w_q, w_k, w_v, w_o in zip(
+        heads.query_weights,
+        heads.key_weights,
+        heads.value_weights,
+        heads.output_weights,
+        strict=True,
+    ):
+        own = heads.attention.posterior(tokens @ w_q, tokens @ w_k, tokens @ w_v)[1]
+        wanted = wanted + np.asarray(own)[..., None] * np.sum(np.square(w_o), axis=0)
+    np.testing.assert_allclose(variance, wanted, atol=1e-12)
+    for same in (
+        heads.concatenated().posterior(tokens, tokens),
+        SelfAttention(heads).posterior(tokens),
+    ):
+        np.testing.assert_allclose(same[1], variance, atol=1e-10)
+
+
+def test_softmax_has_no_error_bar():
+    tokens = jnp.zeros((7, 4))
+    with pytest.raises(UnsupportedError, match=r"Softmax attention has no variance. Use Cond"):
+        heads_of(Softmax()).posterior(tokens, tokens)
+
+
+def test_flax_layers_sow_the_variance():
+    tokens = jnp.asarray(RNG.normal(size=(2, 5, 4)), jnp.float32)
+    attention_fn = flax_attention_fn(cme_attention, ridge=0.1)
+    layer = linen.MultiHeadDotProductAttention(num_heads=2, attention_fn=attention_fn)
+    parameters = layer.init(jax.random.key(0), tokens)
+    out, sown = layer.apply(parameters, tokens, sow_weights=True, mutable=["intermediates"])
+    (variance,) = sown["intermediates"]["attention_variance"]
+    assert variance.shape == (2, 5, 2)
+    assert bool(jnp.all((variance > 0) & (variance < 1)))
+    np.testing.assert_allclose(out, layer.apply(parameters, tokens), atol=1e-5)
+    other = nnx.MultiHeadAttention(
+        num_heads=2, in_features=4, attention_fn=attention_fn, decode=False, rngs=nnx.Rngs(0)
+    )
+    _, sown = nnx.capture(other, nnx.Intermediate)(tokens, sow_weights=True)
+    assert jax.tree.leaves(sown["attention_variance"])[0].shape == (2, 5, 2)
+    # A function without an error bar is left alone.
+    plain = linen.MultiHeadDotProductAttention(
+        num_heads=2, attention_fn=flax_attention_fn(softmax_attention)
+    )
+    _, sown = plain.apply(parameters, tokens, sow_weights=True, mutable=["intermediates"])
+    assert "attention_variance" not in sown.get("intermediates", {})
+
+
+def test_numbers_are_read_as_numbers_and_columns_as_arrays():
+    table = pd.DataFrame({"x": RNG.normal(size=9), "z": RNG.normal(size=9)})
+    table["y"] = np.sin(table["x"])
+    attention, query = ConditionalMean(ridge=0.1), np.zeros((4, 2))
+    keys = table[["x", "z"]]
+    mean, variance = attention.posterior(query, keys, table["y"])
+    assert mean.shape == variance.shape == (4,)
+    column = attention(query, keys.to_numpy(), table[["y"]].to_numpy())
+    np.testing.assert_allclose(mean, column[:, 0], atol=1e-12)
+    np.testing.assert_allclose(attention(query, keys, table["y"]), mean, atol=1e-12)
+    np.testing.assert_allclose(cme_solve(query, keys, table["y"], ridge=0.1).mean, mean, atol=1e-9)
+    assert Softmax()(query, keys, table["y"]).shape == (4,)
+    with pytest.raises(InputError, match="`values`"):
+        attention(query, keys, table["y"][:5])
+
+
+def test_attention_prints_its_numbers():
+    assert repr(ConditionalMean(RBF(0.7), ridge=0.5)) == (
+        "ConditionalMean(RBF(lengthscale=0.7), ridge=0.5)"
+    )
+    attention = ConditionalMean(RBF() + 2.0 * Linear(), ridge_per_token=0.01, route="cholesky")
+    assert repr(attention) == (
+        "ConditionalMean(Sum(left=RBF(lengthscale=1), right=Scaled(part=Linear(), constant=2)), "
+        "ridge_per_token=0.01, route='cholesky')"
+    )
+    seen = []
+    jax.jit(lambda module: seen.append(repr(module)) or module.ridge)(attention)
+    assert "ridge_per_token=" in seen[0]
+    assert "0.01" not in seen[0]
+
+
+def test_a_mask_per_query_says_what_it_costs():
+    tokens = [jnp.asarray(RNG.normal(size=(5, width))) for width in (2, 2, 1)]
+    with pytest.warns(PerQueryMaskWarning, match=r"one solve per query.*is_causal=True"):
+        ConditionalMean()(*tokens, jnp.eye(5, dtype=bool))

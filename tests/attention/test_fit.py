@@ -1,0 +1,68 @@
+"""Kernel and ridge by marginal likelihood: against scikit-learn, and what the profile says."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+
+from finetti.attention import fit_kernel
+from finetti.core.errors import InputError
+from finetti.kernels import RBF, Linear
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    keys = rng.uniform(-3, 3, size=(40, 1))
+    return keys, np.sin(2 * keys) + 0.1 * rng.normal(size=(40, 1))
+
+
+@pytest.fixture(scope="module")
+def fit(data):
+    return fit_kernel(*data, starts=2)
+
+
+def test_the_optimum_is_scikit_learns(data, fit):
+    keys, values = data
+    reference = GaussianProcessRegressor(
+        sk.ConstantKernel() * sk.RBF() + sk.WhiteKernel(0.1), n_restarts_optimizer=2, random_state=0
+    ).fit(keys, values[:, 0])
+    assert fit.log_likelihood == pytest.approx(reference.log_marginal_likelihood_value_, abs=1e-4)
+    constant, lengthscale, noise = np.exp(reference.kernel_.theta)
+    kernel = fit.module.kernel
+    found = kernel.constant, kernel.part.lengthscale, fit.module.ridge
+    np.testing.assert_allclose(found, (constant, lengthscale, noise), rtol=5e-3)
+    assert fit.at_bound == ()
+    assert fit.starts.max() == fit.log_likelihood
+
+
+def test_the_profile_has_its_top_at_the_fit_and_gives_an_interval(fit):
+    values, curve = fit.profile("ridge")
+    assert curve.max() == pytest.approx(fit.log_likelihood, abs=1e-6)
+    assert (np.diff(values) > 0).all()
+    low, high = fit.interval("ridge")
+    assert low < float(fit.module.ridge) < high
+    assert low < 0.01 < high  # the truth
+    assert 0.5 < np.log(high / low) < 2  # about 2·1.96·√(2/40) = 0.88
+    chart = fit.plot("ridge")
+    assert "95 %" in str(chart["title"])
+    with pytest.raises(InputError, match="lengthscale"):
+        fit.profile("nothing")
+
+
+def test_it_says_what_it_found(fit, data):
+    text = str(fit)
+    assert "part.lengthscale" in text
+    assert "ridge" in text
+    narrow = fit_kernel(*data, kernel=RBF(50.0), starts=1, factor=1.5)
+    assert "lengthscale" in narrow.at_bound
+    assert "At the bound" in str(narrow)
+
+
+def test_bad_input(data):
+    with pytest.raises(InputError, match="`starts`"):
+        fit_kernel(*data, starts=0)
+    with pytest.raises(InputError, match="`factor`"):
+        fit_kernel(*data, factor=0.5)
+    # A kernel without parameters of its own still has a ridge.
+    assert float(fit_kernel(*data, kernel=Linear(), starts=1).module.ridge) > 0
