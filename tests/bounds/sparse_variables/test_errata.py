@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from finetti.attention.lipschitz.edelman_constants import layer_constant
+from finetti.attention.lipschitz.sparse_variables import layer_constant
 from finetti.bounds import Sample, Settings
 from finetti.bounds.sparse_variables import (
     HeadClass,
