@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, cme_attention
+from finetti.core import blocked
 from finetti.kernels import RBF, Exponential, Matern
 
 LENGTH = 32
@@ -89,3 +90,25 @@ def test_closures_over_arrays_may_be_compiled():
         heads = [array[None, :, None] for array in (query, keys, values)]
         functional = jax.jit(lambda value: cme_attention(*heads[:2], value, ridge=0.1))(heads[2])
         assert functional.shape == (1, 5, 1, 1)
+
+
+def test_blocks_run_batched_in_a_float32_program():
+    """What JAX lowers late must not meet float64 outside its block: two contexts, with gradient."""
+    with jax.enable_x64(False), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocked, "MIN_BLOCKED", 8)
+        rng = np.random.default_rng(5)
+        tokens = [jnp.asarray(rng.normal(size=(2, 13, width)), jnp.float32) for width in (3, 3, 2)]
+        module = ConditionalMean(ridge=0.1)
+
+        @jax.jit
+        def gradient(tokens):
+            return jax.grad(lambda tokens: jnp.sum(module(*tokens, is_causal=True) ** 2))(tokens)
+
+        mean = jax.jit(lambda tokens: module(*tokens))(tokens)
+        for index in range(2):
+            query, keys, values = (np.asarray(array[index], np.float64) for array in tokens)
+            gram = np.exp(-np.sum((keys[:, None] - keys[None]) ** 2, axis=-1) / 2)
+            cross = np.exp(-np.sum((query[:, None] - keys[None]) ** 2, axis=-1) / 2)
+            exact = cross @ np.linalg.solve(gram + 0.1 * np.eye(13), values)
+            np.testing.assert_allclose(mean[index], exact, atol=1e-5)
+        assert all(np.isfinite(leaf).all() for leaf in gradient(tokens))

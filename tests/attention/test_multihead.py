@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.networks.concatenated import ConcatenatedHeads
 from finetti.attention.networks.head import Head
-from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.multihead import ConcatenatedHeads, MultiHead
 from finetti.attention.smoother import KernelSmoother
 from finetti.attention.softmax import Softmax
 from finetti.core.errors import InputError

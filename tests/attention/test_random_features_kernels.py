@@ -18,7 +18,6 @@ from finetti.attention.random_features.rectified import (
     bivariate_normal_cdf,
     rectified_product,
 )
-from finetti.claims.random_features.eq_series import series
 
 D, N, COUNT = 3, 4, 8  # one shape for most tests, so that each kernel compiles once
 MEAN = np.random.default_rng(0).normal(size=(D + 1, D + 1)) / 2
@@ -88,14 +87,6 @@ def test_arc_cosine_is_the_integral_and_the_product_without_means(u):
     zero = jnp.float64(0)
     np.testing.assert_allclose(
         rectified_product(zero, zero, jnp.float64(u)), arc_cosine(jnp.float64(u)), atol=1e-14
-    )
-
-
-def test_series_and_closed_form_agree():
-    t, other = np.random.default_rng(1).uniform(-2, 2, size=(2, 300))
-    u = np.random.default_rng(2).uniform(-0.95, 0.95, size=300)
-    np.testing.assert_allclose(
-        rectified_product(*map(jnp.asarray, (t, other, u))), series(t, other, u, 800), atol=1e-10
     )
 
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from finetti.attention.lipschitz import bandwidth
 from finetti.attention.networks.feed_forward import FeedForward
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
@@ -20,6 +19,7 @@ from finetti.attention.networks.residual_transformer import (
     rbf_attention,
 )
 from finetti.attention.networks.self_attention import TokenReadout
+from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(3)

@@ -21,11 +21,11 @@ from .functional import cme_attention as cme_attention
 from .functional import kernel_attention as kernel_attention
 from .functional import softmax_attention as softmax_attention
 from .networks.activations import Activation as Activation
-from .networks.concatenated import ConcatenatedHeads as ConcatenatedHeads
 from .networks.feed_forward import FeedForward as FeedForward
 from .networks.head import Head as Head
 from .networks.maps import LinearMap as LinearMap
 from .networks.maps import TokenMap as TokenMap
+from .networks.multihead import ConcatenatedHeads as ConcatenatedHeads
 from .networks.multihead import MultiHead as MultiHead
 from .networks.normalizations import Normalization as Normalization
 from .networks.normalizations import SoftmaxNormalization as SoftmaxNormalization
@@ -41,6 +41,8 @@ from .networks.self_attention import ClassToken as ClassToken
 from .networks.self_attention import Positions as Positions
 from .networks.self_attention import SelfAttention as SelfAttention
 from .networks.self_attention import TokenReadout as TokenReadout
+from .networks.softmax_constants import bandwidth as bandwidth
+from .networks.softmax_constants import softmax_constant as softmax_constant
 from .random_features.context_kernel import ContextKernel as ContextKernel
 from .random_features.infinite_heads import InfiniteHeadKernel as InfiniteHeadKernel
 from .random_features.infinite_mlp import InfiniteMLPKernel as InfiniteMLPKernel

@@ -1,7 +1,7 @@
 from .base import Kernel as Kernel
-from .combine import Product as Product
-from .combine import Scaled as Scaled
-from .combine import Sum as Sum
+from .base import Product as Product
+from .base import Scaled as Scaled
+from .base import Sum as Sum
 from .exponential import Exponential as Exponential
 from .linear import Linear as Linear
 from .matern import Matern as Matern

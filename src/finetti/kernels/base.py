@@ -1,4 +1,4 @@
-"""What every kernel can do: the interface of the family."""
+"""What every kernel can do, and the kernels that `+` and `*` make of others."""
 
 import abc
 from dataclasses import fields
@@ -6,13 +6,15 @@ from itertools import starmap
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.kernels.geometry import as_count, as_tokens
+from finetti.kernels.combined_features import ProductFeatures, ScaledFeatures, SumFeatures
+from finetti.kernels.geometry import as_count, as_tokens, log_parameter, positive
 from finetti.kernels.random_features import RandomFeatures
 
 KernelType = TypeVar("KernelType", bound="Kernel")
@@ -146,13 +148,9 @@ class Kernel(eqx.Module):
         return self._draw(key, n_features // per_draw, dimension, method, orthogonal)
 
     def __add__(self, other: Any) -> "Kernel":
-        from finetti.kernels.combine import Sum
-
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: Any) -> "Kernel":
-        from finetti.kernels.combine import Product, Scaled
-
         if isinstance(other, Kernel):
             return Product(self, other)
         return Scaled(self, other) if eqx.is_array_like(other) else NotImplemented
@@ -225,6 +223,218 @@ class Kernel(eqx.Module):
         """The random feature map of ``n_draws`` draws; called only with one of `_methods`."""
 
 
+class PairKernel(Kernel):
+    """Abstract: what `Sum` and `Product` share."""
+
+    left: Kernel
+    right: Kernel
+
+    def __check_init__(self):
+        for argument, part in (("left", self.left), ("right", self.right)):
+            if not isinstance(part, Kernel):
+                raise bad_argument(argument, self._name, "a Kernel", repr(part))
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether both parts are."""
+        return self.left.is_positive and self.right.is_positive
+
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return type(self)(
+            self.left._on_scaled_tokens(log_scale), self.right._on_scaled_tokens(log_scale)
+        )
+
+    @property
+    def _methods(self) -> tuple[str, ...]:
+        # One method for both parts; the order of preference is that of the left one.
+        return tuple(method for method in self.left._methods if method in self.right._methods)
+
+
+class Sum(PairKernel):
+    """K(x, y) = K₁(x, y) + K₂(x, y), written ``k1 + k2``; the features stand side by side.
+
+    >>> from finetti.kernels import Linear, RBF
+    >>> import jax.numpy as jnp
+    >>> float((Linear() + RBF())(jnp.array([2.0]), jnp.array([2.0])))
+    5.0
+    """
+
+    def feature_dimension(self, d: int) -> int | None:
+        """D₁ + D₂."""
+        left, right = self.left.feature_dimension(d), self.right.feature_dimension(d)
+        return None if left is None or right is None else left + right
+
+    def _value(self, x: Array, y: Array) -> Array:
+        return self.left._value(x, y) + self.right._value(x, y)
+
+    def _gram(self, xs: Array, ys: Array | None) -> Array:
+        return self.left._gram(xs, ys) + self.right._gram(xs, ys)
+
+    def _diagonal(self, xs: Array) -> Array:
+        return self.left._diagonal(xs) + self.right._diagonal(xs)
+
+    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
+        return jnp.logaddexp(self.left._log_gram(xs, ys), self.right._log_gram(xs, ys))
+
+    def _growth(self, xs: Array, ys: Array | None) -> Array | None:
+        left, right = self.left._growth(xs, ys), self.right._growth(xs, ys)
+        if left is None and right is None:
+            return None
+        return jnp.maximum(0 if left is None else left, 0 if right is None else right)
+
+    def _remainder(self, xs: Array, ys: Array | None) -> Array:
+        growth = self._growth(xs, ys)
+        if growth is None:
+            return self._gram(xs, ys)
+
+        def share(part: Kernel) -> Array:  # of this part, relative to the larger growth
+            own = part._growth(xs, ys)
+            return part._remainder(xs, ys) * jnp.exp((0 if own is None else own) - growth)
+
+        return share(self.left) + share(self.right)
+
+    def _features(self, xs: Array) -> Array:
+        return jnp.concatenate([self.left._features(xs), self.right._features(xs)], axis=1)
+
+    def _features_per_draw(self, method: str) -> int:
+        return self.left._features_per_draw(method) + self.right._features_per_draw(method)
+
+    def _draw(
+        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
+    ) -> RandomFeatures:
+        keys = jax.random.split(key)
+        return SumFeatures(
+            self.left._draw(keys[0], n_draws, dimension, method, orthogonal),
+            self.right._draw(keys[1], n_draws, dimension, method, orthogonal),
+        )
+
+
+class Product(PairKernel):
+    """K(x, y) = K₁(x, y)·K₂(x, y), written ``k1 * k2``; the features multiply as tensors.
+
+    >>> from finetti.kernels import Linear, RBF
+    >>> import jax.numpy as jnp
+    >>> float((Linear() * RBF())(jnp.array([2.0]), jnp.array([2.0])))
+    4.0
+    """
+
+    def feature_dimension(self, d: int) -> int | None:
+        """D₁ D₂."""
+        left, right = self.left.feature_dimension(d), self.right.feature_dimension(d)
+        return None if left is None or right is None else left * right
+
+    def _value(self, x: Array, y: Array) -> Array:
+        return self.left._value(x, y) * self.right._value(x, y)
+
+    def _gram(self, xs: Array, ys: Array | None) -> Array:
+        return self.left._gram(xs, ys) * self.right._gram(xs, ys)
+
+    def _diagonal(self, xs: Array) -> Array:
+        return self.left._diagonal(xs) * self.right._diagonal(xs)
+
+    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
+        return self.left._log_gram(xs, ys) + self.right._log_gram(xs, ys)
+
+    def _growth(self, xs: Array, ys: Array | None) -> Array | None:
+        left, right = self.left._growth(xs, ys), self.right._growth(xs, ys)
+        if left is None or right is None:
+            return right if left is None else left
+        return left + right
+
+    def _remainder(self, xs: Array, ys: Array | None) -> Array:
+        return self.left._remainder(xs, ys) * self.right._remainder(xs, ys)
+
+    def _features(self, xs: Array) -> Array:
+        left, right = self.left._features(xs), self.right._features(xs)
+        return (left[:, :, None] * right[:, None, :]).reshape(len(xs), -1)
+
+    def _features_per_draw(self, method: str) -> int:
+        return self.left._features_per_draw(method) * self.right._features_per_draw(method)
+
+    def _draw(
+        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
+    ) -> RandomFeatures:
+        keys = jax.random.split(key)  # independent: the expectation of the product factorizes
+        return ProductFeatures(
+            self.left._draw(keys[0], n_draws, dimension, method, orthogonal),
+            self.right._draw(keys[1], n_draws, dimension, method, orthogonal),
+        )
+
+
+class Scaled(Kernel):
+    """K(x, y) = c K₁(x, y), written ``c * k``.
+
+    Args:
+        part: K₁.
+        constant: c > 0, learned through its logarithm.
+
+    >>> from finetti.kernels import Linear
+    >>> import jax.numpy as jnp
+    >>> round(float((3.0 * Linear())(jnp.array([1.0]), jnp.array([2.0]))), 4)
+    6.0
+    """
+
+    part: Kernel
+    log_constant: Array
+
+    def __init__(self, part: Kernel, constant: Any):
+        if not isinstance(part, Kernel):
+            raise bad_argument("part", self._name, "a Kernel", repr(part))
+        self.part = part
+        self.log_constant = log_parameter(constant, "constant", self._name)
+
+    @property
+    def constant(self) -> Array:
+        """c."""
+        return jnp.exp(self.log_constant)
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether the part is."""
+        return self.part.is_positive
+
+    def feature_dimension(self, d: int) -> int | None:
+        """That of the part."""
+        return self.part.feature_dimension(d)
+
+    def _value(self, x: Array, y: Array) -> Array:
+        return positive(self.log_constant, x.dtype) * self.part._value(x, y)
+
+    def _gram(self, xs: Array, ys: Array | None) -> Array:
+        return positive(self.log_constant, xs.dtype) * self.part._gram(xs, ys)
+
+    def _diagonal(self, xs: Array) -> Array:
+        return positive(self.log_constant, xs.dtype) * self.part._diagonal(xs)
+
+    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
+        return self.log_constant.astype(xs.dtype) + self.part._log_gram(xs, ys)
+
+    def _growth(self, xs: Array, ys: Array | None) -> Array | None:
+        return self.part._growth(xs, ys)
+
+    def _remainder(self, xs: Array, ys: Array | None) -> Array:
+        return positive(self.log_constant, xs.dtype) * self.part._remainder(xs, ys)
+
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return eqx.tree_at(lambda k: k.part, self, self.part._on_scaled_tokens(log_scale))
+
+    def _features(self, xs: Array) -> Array:
+        return positive(self.log_constant, xs.dtype, power=0.5) * self.part._features(xs)
+
+    @property
+    def _methods(self) -> tuple[str, ...]:
+        return self.part._methods
+
+    def _features_per_draw(self, method: str) -> int:
+        return self.part._features_per_draw(method)
+
+    def _draw(
+        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
+    ) -> RandomFeatures:
+        draw = self.part._draw(key, n_draws, dimension, method, orthogonal)
+        return ScaledFeatures(draw, self.log_constant)
+
+
 def written_parameter(name: str, value: Any) -> str:
     """name=value; a parameter that is kept by its logarithm as itself, where it can be seen."""
     if name.startswith("log_") and value is not None:
@@ -232,7 +442,7 @@ def written_parameter(name: str, value: Any) -> str:
         if not is_concrete(value):
             return f"{name}={value}"
         parameter = np.asarray(np.exp(np.asarray(value, dtype=float)))
-        style = {"float_kind": "{:.4g}".format}
+        style: Any = {"float_kind": "{:.4g}".format}
         value = np.array2string(parameter, formatter=style, separator=", ")
     return f"{name}={value}"
 

@@ -4,8 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from finetti.core.errors import UnsupportedError
-from finetti.kernels.base import Kernel
-from finetti.kernels.combine import Scaled
+from finetti.kernels.base import Kernel, Scaled
 from finetti.kernels.finite import FiniteKernel
 from finetti.kernels.geometry import as_count, inner_products
 

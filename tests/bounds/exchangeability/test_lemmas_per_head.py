@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from finetti.attention.lipschitz.zhang_constants import heads_token_constant, heads_weight_bound
+from finetti.attention.lipschitz.exchangeability import heads_token_constant, heads_weight_bound
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.exchangeability.chain import Rule, heads_link

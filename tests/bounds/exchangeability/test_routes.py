@@ -22,7 +22,6 @@ from finetti.attention.networks.residual_transformer import (
 from finetti.bounds import Settings, load_bounds
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.sample import Sample
-from finetti.claims.exchangeability.lemma_c_14 import network
 from finetti.kernels import RBF
 
 SAMPLE = Sample(10**6, 50, input_norm=1.7, loss_lipschitz=4.0, loss_bound=4.0, delta=0.01)
@@ -89,6 +88,19 @@ def test_settings_by_name_give_the_same_bound():
     head = bounds.HeadNorms(value_norm=2.0, value_mixed_norm=2.0)
     layers = bounds.LayerNorms((head, head)), bounds.LayerNorms((head, head), inner_mixed_norm=5.0)
     assert found == bounds.TransformerGap(bounds.FullTransformer(8, 12, 4, layers))
+
+
+def network(layers):
+    """(A^x, A^σ, W_q, W_k, W_v) of each layer → the network with skips."""
+    return ResidualTransformer(
+        [
+            ResidualLayer(
+                FeedForward(*layer[:2]),
+                MultiHead(*layer[2:], attention=rbf_attention(layer[3].shape[-1])),
+            )
+            for layer in layers
+        ]
+    )
 
 
 def small_transformer(rng, n_layers=2):

@@ -5,7 +5,7 @@ import abc
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.lipschitz.edelman_constants import softmax_constant
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.attention.normalized import masked_softmax
 from finetti.core.forms import Form
 

@@ -5,9 +5,9 @@ import jax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.lipschitz.zhang_constants import bandwidth
 from finetti.attention.networks.feed_forward import FeedForward
 from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.attention.networks.weights import alike, as_sequence, draw
 from finetti.attention.smoother import KernelSmoother
 from finetti.core.errors import bad_argument

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.networks.concatenated import ConcatenatedHeads
-from finetti.attention.networks.multihead import MultiHead
+from finetti.attention.networks.multihead import ConcatenatedHeads, MultiHead
 from finetti.attention.networks.weights import alike, as_sequence, as_weights
 from finetti.core.errors import bad_argument
 from finetti.core.norms import spectral

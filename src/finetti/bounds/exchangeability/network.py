@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from finetti.attention.lipschitz.zhang_constants import bandwidth, rbf_constant
+from finetti.attention.lipschitz.exchangeability import rbf_constant
+from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds.base import norm_field
 from finetti.bounds.checks import as_real, check_count, check_norm, check_positive
 from finetti.bounds.settings import Settings

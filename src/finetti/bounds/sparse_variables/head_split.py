@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import optimize
 
-from finetti.attention.lipschitz.edelman_constants import softmax_constant
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import Bound
 from finetti.bounds.checks import check_positive, log_of
 from finetti.bounds.covering.composed import log_log_points

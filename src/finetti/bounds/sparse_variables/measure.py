@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.attention.lipschitz.edelman_constants import softmax_constant
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.norms import max_column_norm, max_row_norm, spectral
 

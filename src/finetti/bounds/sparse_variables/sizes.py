@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from finetti.attention.lipschitz.edelman_constants import softmax_constant
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import NORM, Bound, norm_field
 from finetti.bounds.checks import check_count, check_norm
 from finetti.bounds.covering.function_class import (

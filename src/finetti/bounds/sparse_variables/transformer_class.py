@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from finetti.attention.lipschitz.edelman_constants import layer_radii, softmax_constant
+from finetti.attention.lipschitz.sparse_variables import layer_radii
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import Bound, norm_field
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composition import Composition, Matrix

@@ -1,4 +1,4 @@
-"""Paper S's lemmas: both sides by a second route, tight instances, and the printed forms."""
+"""Paper S's lemmas: both sides by a second route, and the printed forms."""
 
 import jax
 import numpy as np
@@ -16,14 +16,6 @@ from finetti.attention.lipschitz import (
 from finetti.attention.networks.head import Head
 from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
 from finetti.attention.networks.self_attention import TokenReadout
-from finetti.claims.sparse_variables.instances import (
-    AXES,
-    balanced,
-    first_axis,
-    layer,
-    two_layers,
-    two_tokens,
-)
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(5)
@@ -97,38 +89,6 @@ def test_lemma_4_3_for_a_transformer_head_is_a_13():
     assert bool(found.holds)
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
-        softmax_perturbation(np.zeros(2), np.array([1e-3, -1e-3])),
-        attention_weight_perturbation(
-            layer(first_axis(0.0)), layer(first_axis(1e-3)), two_tokens(2.0)
-        ),
-        attention_token_perturbation(layer(balanced(50, 1e-6)[0]), *balanced(50, 1e-6)[1:]),
-        network_perturbation(*two_layers()[:2], two_layers()[2], *two_layers()[2:]),
-    ],
-)
-def test_tight_instances_see_a_factor_of_two(found):
-    assert 0.98 <= found.ratio <= 1 + 1e-9
-
-
-def test_printed_a_13_fails_for_long_tokens():
-    pair = layer(first_axis(0.0)), layer(first_axis(0.155))
-    printed = attention_weight_perturbation(*pair, two_tokens(2.0), "printed")
-    np.testing.assert_allclose(printed.measured / 0.155, 7.1, atol=0.05)
-    np.testing.assert_allclose(printed.bound / 0.155, 4.0)
-    assert not printed.holds
-
-
-def test_printed_order_fails_on_two_layers():
-    first, second, readout, tokens = two_layers()
-    derived = network_perturbation(first, second, readout, readout, tokens)
-    printed = network_perturbation(first, second, readout, readout, tokens, "printed")
-    np.testing.assert_allclose(
-        [derived.measured, derived.bound, printed.bound], [0.025, 0.025, 0.005], rtol=1e-10
-    )
-
-
 def test_the_readout_and_the_chain_of_one_layer():
     w, w2 = RNG.normal(size=(2, 4))
     read, other_read = TokenReadout(w), TokenReadout(w2)
@@ -163,7 +123,7 @@ def test_unmoved_is_zero_and_many_draws_are_one_call():
         (lambda: layer_perturbation(LAYER, OTHER, TOKENS, TOKENS[:2]), "other_tokens"),
         (
             lambda: readout_perturbation(
-                TokenReadout(AXES[0]), TokenReadout(AXES), two_tokens(), two_tokens()
+                TokenReadout(np.ones(4)), TokenReadout(np.eye(4)), TOKENS, TOKENS
             ),
             "other",
         ),

@@ -1,10 +1,17 @@
-"""Both sides of a perturbation lemma."""
+"""Both sides of a perturbation lemma, and what every lemma checks of its arguments."""
+
+from typing import TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
+from finetti.attention.networks.weights import as_weights
+from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
+
+Layer = TypeVar("Layer")
 
 
 class Perturbation(eqx.Module):
@@ -34,3 +41,19 @@ class Perturbation(eqx.Module):
     def holds(self) -> Bool[Array, "*draws"]:
         """measured ≤ bound, up to rounding in the last digits."""
         return self.ratio <= 1 + 1e-9
+
+
+def as_tokens(
+    tokens: ArrayLike, argument: str, owner: str, shape: tuple[int | None, ...] = (None, None)
+) -> Float[Array, "T d"]:
+    """One sequence of tokens, of the given shape where there is one to compare with."""
+    return as_weights(tokens, argument, owner, "(T, d)", shape)
+
+
+def layer_pairs(
+    layers: tuple[Layer, ...], other: tuple[Layer, ...], owner: str
+) -> list[tuple[Layer, Layer]]:
+    """Layer by layer, of two networks of equally many."""
+    if len(other) != len(layers):
+        raise bad_argument("other", owner, f"a network of {len(layers)} layers", len(other))
+    return list(zip(layers, other, strict=True))

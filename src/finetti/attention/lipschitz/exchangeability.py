@@ -5,28 +5,11 @@ norms of the weights, R the length of the longest token. The paper prints its le
 σ² = 2d_p^{1/s} and bounds 1/σ² by 1 there; the derived forms keep 1/σ² and hold for any bandwidth.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from finetti.core.arrays import check_positive
-from finetti.core.errors import bad_argument
+from finetti.attention.networks.softmax_constants import check_exponent
 from finetti.core.forms import Form, check_form
-
-
-def bandwidth(head_dimension: int, rule: str = "C.1", r: float = 2.0) -> float:
-    """σ² of the RBF-form softmax: 2d_p^{1/s} with 1/r + 1/s = 1 (C.1), or d_p (5.4), zhang2022.
-
-    >>> bandwidth(16), bandwidth(16, "5.4")
-    (8.0, 16.0)
-    """
-    check_positive(head_dimension, "head_dimension", "bandwidth")
-    _check_exponent(r, "bandwidth")
-    if rule == "C.1":
-        return 2.0 * head_dimension ** (1.0 - 1.0 / r)
-    if rule == "5.4":
-        return float(head_dimension)
-    raise bad_argument("rule", "bandwidth", '"C.1" or "5.4"', repr(rule))
 
 
 def rbf_constant(
@@ -41,17 +24,17 @@ def rbf_constant(
     (0.5, 2.0)
     """
     check_form(form, "rbf_constant")
-    _check_exponent(r, "rbf_constant")
+    check_exponent(r, "rbf_constant")
     if form == "printed":
         return 1.0
     return float(head_dimension) ** max(0.0, 1.0 - 2.0 / r) / bandwidth
 
 
 def heads_weight_bound(
-    value_changes: Sequence[Any],
-    query_key_norms: Sequence[Any],
-    query_key_changes: Sequence[Any],
-    value_norms: Sequence[Any],
+    value_changes: Iterable[Any],
+    query_key_norms: Iterable[Any],
+    query_key_changes: Iterable[Any],
+    value_norms: Iterable[Any],
     radius: Any,
     bandwidth: Any,
     form: Form = "derived",
@@ -73,8 +56,8 @@ def heads_weight_bound(
 
 
 def heads_token_constant(
-    value_norms: Sequence[Any],
-    query_key_norms: Sequence[Any],
+    value_norms: Iterable[Any],
+    query_key_norms: Iterable[Any],
     radius: Any,
     bandwidth: Any,
     form: Form = "derived",
@@ -95,7 +78,7 @@ def heads_token_constant(
 
 
 def residual_radii(
-    token_radius: Any, feed_forward_constants: Sequence[Any], head_constants: Sequence[Any]
+    token_radius: Any, feed_forward_constants: Iterable[Any], head_constants: Iterable[Any]
 ) -> tuple[Any, ...]:
     """R_0, …, R_T: R_{t+1} = ω̃_t α̃_t R_t, how long tokens can be before layer t (C.6, G.6)."""
     radii = [token_radius]
@@ -105,10 +88,10 @@ def residual_radii(
 
 
 def residual_deviation(
-    feed_forward_changes: Sequence[Any],
-    head_changes: Sequence[Any],
-    feed_forward_constants: Sequence[Any],
-    head_constants: Sequence[Any],
+    feed_forward_changes: Iterable[Any],
+    head_changes: Iterable[Any],
+    feed_forward_constants: Iterable[Any],
+    head_constants: Iterable[Any],
 ) -> Any:
     """Σ_t (ρ̃_t ε_{t,a} + ε_{t,w}) Π_{τ>t} ρ̃_τ α̃_τ                        Lemma C.14, zhang2022
 
@@ -122,8 +105,3 @@ def residual_deviation(
     for feed_forward_change, head_change, feed_forward, heads in layers:
         total = heads * (feed_forward * total + feed_forward_change) + head_change
     return total
-
-
-def _check_exponent(r: float, owner: str) -> None:
-    if not (r >= 1 or r == math.inf):
-        raise bad_argument("r", owner, "an exponent in [1, ∞]", r)
