@@ -9,7 +9,7 @@ from typing import Any
 from finetti.core.errors import InputError
 
 GIGABYTE = 1e9
-SHARE_OF_MEMORY = 0.8
+MEMORY_FRACTION = 0.8
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -48,7 +48,7 @@ class Limits:
         """The memory that one of ``workers`` processes on this machine may use."""
         if self.memory is not None:
             return self.memory * GIGABYTE
-        return SHARE_OF_MEMORY * usable_memory() / workers
+        return MEMORY_FRACTION * usable_memory() / workers
 
 
 def usable_memory() -> float:

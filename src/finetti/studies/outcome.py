@@ -10,12 +10,12 @@ from typing import Any
 from finetti.studies.canonical import plain, unicode_text
 
 DONE, FAILED = "done", "failed"
-LONGEST_TEXT = 8000
-LONGEST_METRIC = 64_000
+MAX_ERROR_CHARACTERS = 8000
+MAX_METRIC_CHARACTERS = 64_000
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """What a kind returns for a trial: its metrics, and small lists recorded on the way.
 
     Args:
@@ -53,11 +53,11 @@ class Outcome:
 def failed(trial_id: str, error: str, details: str | None = None, seconds: float = 0.0) -> Outcome:
     """A failure as an outcome; the end of a long traceback says most."""
     error = unicode_text(error)
-    details = unicode_text(details)[-LONGEST_TEXT:] if details else None
+    details = unicode_text(details)[-MAX_ERROR_CHARACTERS:] if details else None
     return Outcome(
         trial_id,
         FAILED,
-        error=error[:LONGEST_TEXT],
+        error=error[:MAX_ERROR_CHARACTERS],
         traceback=details,
         seconds=seconds,
         finished=time.time(),
@@ -85,9 +85,9 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
     """
     if isinstance(returned, BaseException):
         return failed_by(trial_id, returned, seconds)
-    result = returned if isinstance(returned, Result) else Result(returned)
+    result = returned if isinstance(returned, TrialResult) else TrialResult(returned)
     if not isinstance(result.metrics, Mapping):
-        advice = "Return a dictionary of metrics, or a Result."
+        advice = "Return a dictionary of metrics, or a TrialResult."
         got = type(result.metrics).__name__
         return failed(trial_id, f"The trial returned {got}. {advice}", seconds=seconds)
     trace = {} if result.trace is None else result.trace
@@ -110,8 +110,10 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
         if isinstance(value, float) and math.isnan(value):
             error = f"The metric `{name}` is not a number (NaN)."
             return failed(trial_id, error, seconds=seconds)
-        if isinstance(value, str) and len(value) > LONGEST_METRIC:
-            error = f"The metric `{name}` is a text of more than {LONGEST_METRIC} characters."
+        if isinstance(value, str) and len(value) > MAX_METRIC_CHARACTERS:
+            error = (
+                f"The metric `{name}` is a text of more than {MAX_METRIC_CHARACTERS} characters."
+            )
             return failed(trial_id, error, seconds=seconds)
         metrics[plain(name, "metrics")] = _listed(value, name)
     if not metrics:

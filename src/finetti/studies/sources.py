@@ -10,7 +10,7 @@ from typing import Any
 from finetti.core.errors import InputError
 from finetti.studies.canonical import canonical_json, digest
 
-HOUSE = "finetti"
+PACKAGE = "finetti"
 COMPUTED = "*"  # in the place of the name of a module that only running the file tells
 FORMS = "Write package.module:Name, or file.py:Name"
 
@@ -80,7 +80,7 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
     if not all(part.isidentifier() for part in place.split(".")):
         raise InputError(f"`kind` is {kind!r}. {FORMS}.")
     package = place.partition(".")[0]
-    if package == HOUSE:
+    if package == PACKAGE:
         return KindSource(kind, code_version or "", versioned=bool(code_version))
     try:
         spec = importlib.util.find_spec(place)
@@ -128,10 +128,10 @@ def _closure(
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         for imported in _imports(tree, package):
             imports.add(imported.partition(".")[0])
-            if imported.partition(".")[0] == HOUSE or (only and not _inside(imported, only)):
+            if imported.partition(".")[0] == PACKAGE or (only and not _inside(imported, only)):
                 continue
             todo += _files(imported, root)
-    outside = imports - {name.partition(".")[0] for name in found} - {HOUSE}
+    outside = imports - {name.partition(".")[0] for name in found} - {PACKAGE}
     return dict(sorted(found.items())), None if COMPUTED in imports else tuple(sorted(outside))
 
 

@@ -24,7 +24,7 @@ class Cohort:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Failure:
     """Why a cohort did not end by itself.
 
     Args:
@@ -55,7 +55,7 @@ class Report:
     cohort: Cohort
     outcomes: tuple[Outcome, ...] = field(default=())
     ended: bool = True
-    trouble: Trouble | None = None
+    failure: Failure | None = None
 
 
 class Executor(ABC):

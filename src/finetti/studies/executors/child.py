@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from finetti.studies.executors.guard import guard
 
 IDLE_SECONDS = 600.0
-MARK = "FINETTI_STUDY_WORKER"  # in the environment: no study may start inside of a trial
+WORKER_VARIABLE = "FINETTI_STUDY_WORKER"  # in the environment: no study may start inside of a trial
 
 
 class _Channel:
@@ -46,7 +46,7 @@ def main() -> None:
     """Load the kind that the first line names, then run the cohorts of the others."""
     guard()
     faulthandler.enable()
-    os.environ[MARK] = "1"
+    os.environ[WORKER_VARIABLE] = "1"
     channel = _Channel()
     inbox: queue.Queue[dict[str, Any]] = queue.Queue()
     commands = os.fdopen(os.dup(0), "rb")

@@ -35,11 +35,11 @@ def run_cohort(job: dict[str, Any]) -> dict[str, Any]:
             continue
         outcomes += report.outcomes
         if report.ended:
-            trouble = report.trouble
+            failure = report.failure
             return {
                 "outcomes": [outcome.to_plain() for outcome in outcomes],
                 "provenance": outcomes[0].provenance if outcomes else {},
-                "trouble": None if trouble is None else vars(trouble),
+                "failure": None if failure is None else vars(failure),
                 "address": worker.address,
                 "host": socket.gethostname(),
             }

@@ -4,7 +4,7 @@ import traceback
 from collections import deque
 from typing import final
 
-from finetti.studies.executors.base import Cohort, Executor, Report, Trouble
+from finetti.studies.executors.base import Cohort, Executor, Failure, Report
 from finetti.studies.importing import Strays
 from finetti.studies.kinds import load_kind
 from finetti.studies.limits import Limits
@@ -35,14 +35,14 @@ class InlineExecutor(Executor):
             return []
         cohort = self.queue.popleft()
         outcomes: list[Outcome] = []
-        trouble = None
+        failure = None
         try:
             outcomes.extend(work(self.kind, cohort.trials, self.strays))
         except (Exception, SystemExit) as error:
             message, details = f"{type(error).__name__}: {error}", traceback.format_exc()
-            trouble = Trouble("raised", message, details, provenance=worker_provenance())
+            failure = Failure("raised", message, details, provenance=worker_provenance())
         made_by = worker_provenance()
-        return [Report(cohort, tuple(each.made_by(made_by) for each in outcomes), trouble=trouble)]
+        return [Report(cohort, tuple(each.made_by(made_by) for each in outcomes), failure=failure)]
 
     def close(self) -> None:
         """Nothing is under way."""
