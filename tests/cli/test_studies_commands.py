@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from finetti.cli.main import app
 
 SPEC = """
-kind = "finetti.studies.examples:circle"
+kind = "finetti.studies.examples:estimate_pi"
 trials = 3
 [grid]
 n_points = {logrange = [10, 100, 2]}

@@ -219,7 +219,7 @@ def test_what_is_not_a_kind_is_refused(make_study):
 def test_kinds_given_as_objects_are_found_by_name(tmp_path):
     from finetti.studies import examples
 
-    study = Study(examples.circle, store=tmp_path / "a.sqlite", grid={"n_points": [3]})
-    assert study.spec.kind == "finetti.studies.examples:circle"
+    study = Study(examples.estimate_pi, store=tmp_path / "a.sqlite", grid={"n_points": [3]})
+    assert study.spec.kind == "finetti.studies.examples:estimate_pi"
     with pytest.raises(InputError, match="found by name"):
         Study(lambda seed: {}, store=tmp_path / "a.sqlite")

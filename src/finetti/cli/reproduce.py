@@ -47,7 +47,7 @@ def reproduce(
     from finetti.claims import load_ledger
     from finetti.report import check_directory
 
-    # All that the user may have to mend is checked before anything long begins.
+    # All that the user may have to fix is checked before anything long begins.
     ledger = load_ledger()
     if not len(ledger):
         raise FinettiError("There are no claims in this installation. Install Finetti again.")
@@ -88,7 +88,7 @@ class _Run:
         self.directory = directory
         self.results: list[Result] = []
         self.interrupted = False
-        self.trouble: FinettiError | None = None
+        self.failure: FinettiError | None = None
 
     def go(self, on_start: Callable[[Claim], None]) -> None:
         """Run all claims; Ctrl-C ends this early and keeps what is finished."""
@@ -111,20 +111,20 @@ class _Run:
     def _save(self) -> None:
         from finetti.report import write_results
 
-        if self.directory is None or self.trouble is not None:
+        if self.directory is None or self.failure is not None:
             return
         try:
             write_results(self.document(), self.directory)
         except FinettiError as error:
             # A full disk must not cost the verdicts of a long run: they are shown first.
-            self.trouble = error
+            self.failure = error
 
     def write_report(self) -> None:
         """Write the page, or say why the files could not be written."""
         from finetti.report import write_report, write_results
 
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         if self.directory is not None:
             write_results(self.document(), self.directory)
             write_report(self.document(), self.directory)

@@ -56,7 +56,7 @@ def run(
     # Schedulers of clusters end jobs with SIGTERM: as clean, and as resumable, as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        from finetti.studies.executors.choose import choose_executor
+        from finetti.studies.executors.local import choose_executor
         from finetti.studies.study import Study
 
         study = Study.from_toml(spec, scale=scale, seed=seed, store=store)

@@ -1,4 +1,4 @@
-"""The coordinator: cohorts to the executor, outcomes to the store, troubles to their cause."""
+"""The coordinator: cohorts to the executor, outcomes to the store, failures to their cause."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,9 +14,9 @@ from finetti.studies.records import Row
 from finetti.studies.store import Store
 from finetti.studies.trial import Trial
 
-POLL_SECONDS = 0.5  # seconds between two looks at the executor
+POLL_SECONDS = 0.5
 MAX_LOSSES = 3
-MAX_IN_FLIGHT_SECONDS = 10.0  # seconds of work that a lost worker, or coordinator, may take along
+MAX_IN_FLIGHT_SECONDS = 10.0  # of work that a lost worker, or coordinator, may take along
 
 
 class Engine:
@@ -107,7 +107,7 @@ class Engine:
     def _again(
         self, cohort: Cohort, rest: tuple[Trial, ...], failure: Failure
     ) -> tuple[Cohort, ...]:
-        """What is left of a cohort that met failure, so that only the culprit fails."""
+        """What is left of a cohort that failed, so that only the culprit fails."""
         if failure.reason == "broken":
             raise FinettiError(
                 f"A worker cannot run the kind {self.plan.source.reference}: {failure.message}."

@@ -53,7 +53,7 @@ class RunEstimate(Shown):
 
     def __card__(self) -> Card:
         pilot = f"{self.pilot} trials timed, {self.pilot_failures} of them failed"
-        fields: list[tuple[str, Any]] = [
+        fields = (
             ("trials", self.trials),
             ("already stored", self.stored),
             ("to run", self.pending),
@@ -61,11 +61,11 @@ class RunEstimate(Shown):
             ("workers", self.workers),
             ("estimated time", self.duration),
             ("pilot", pilot),
-        ]
-        return Card(f"{self.name}: a dry run, nothing is stored", tuple(fields))
+        )
+        return Card(f"{self.name}: a dry run, nothing is stored", fields)
 
 
-def estimate(
+def estimate_run(
     plan: WorkPlan, todo: Sequence[str], executor: Executor, workers: int, limits: Limits
 ) -> RunEstimate:
     """Time a few trials spread over the grid, and extrapolate to all of ``todo``."""
@@ -74,7 +74,8 @@ def estimate(
     if cohorts:
         try:
             executor.start(plan.source, Limits(_shorter(limits.time), limits.memory))
-            pilot.run(cohorts if plan.together else _alone(plan, todo))
+            alone = (cohort for each in _spread(todo) for cohort in plan.cohorts([each]))
+            pilot.run(cohorts if plan.together else list(alone))
         finally:
             executor.close()
     seconds = pilot.seconds(cohorts, min(workers, max(1, len(cohorts))))
@@ -109,7 +110,7 @@ class _Pilot:
     def run(self, cohorts: Sequence[Cohort]) -> None:
         """Run some cohorts twice (compiled programs), or some trials once."""
         begin = time.monotonic()
-        for number, cohort in enumerate(_spread(cohorts, PILOT_TRIALS)):
+        for number, cohort in enumerate(_spread(cohorts)):
             if number and time.monotonic() - begin > MAX_PILOT_SECONDS / 2:
                 return
             start = time.monotonic()
@@ -134,13 +135,11 @@ class _Pilot:
 
     def _judge(self, report: Report) -> None:
         failure = report.failure
-        if failure is None:
-            return
-        if failure.reason == "broken":
+        if failure is not None and failure.reason == "broken":
             raise FinettiError(
                 f"The kind {self.plan.source.reference} cannot be loaded: {failure.message}."
             )
-        self.cut = self.cut or failure.reason == "time"
+        self.cut = self.cut or (failure is not None and failure.reason == "time")
 
     def seconds(self, cohorts: Sequence[Cohort], workers: int) -> float | None:
         """Start-up, plus all trials and all compilations, shared by the workers."""
@@ -159,14 +158,9 @@ def _total(outcomes: Sequence[Outcome]) -> float:
     return math.fsum(outcome.seconds for outcome in outcomes)
 
 
-def _alone(plan: WorkPlan, todo: Sequence[str]) -> list[Cohort]:
-    """Trials one by one, from the first cell of the grid to the last."""
-    chosen = [todo[round(i * (len(todo) - 1) / (PILOT_TRIALS - 1))] for i in range(PILOT_TRIALS)]
-    return [cohort for each in dict.fromkeys(chosen) for cohort in plan.cohorts([each])]
-
-
-def _spread(cohorts: Sequence[Cohort], count: int) -> list[Cohort]:
-    """``count`` cohorts, from the first to the last at equal distances."""
-    if len(cohorts) <= count:
-        return list(cohorts)
-    return [cohorts[round(i * (len(cohorts) - 1) / (count - 1))] for i in range(count)]
+def _spread(items: Sequence[Any]) -> list[Any]:
+    """A few items, from the first to the last at equal distances."""
+    if len(items) <= PILOT_TRIALS:
+        return list(items)
+    last = len(items) - 1
+    return [items[round(i * last / (PILOT_TRIALS - 1))] for i in range(PILOT_TRIALS)]

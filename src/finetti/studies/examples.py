@@ -11,7 +11,7 @@ from finetti.studies.outcome import TrialResult
 from finetti.studies.trial import Trial
 
 
-def circle(seed: int, n_points: PositiveInt = 1000) -> dict[str, float]:
+def estimate_pi(seed: int, n_points: PositiveInt = 1000) -> dict[str, float]:
     """π from the share of random points of the square that fall into the circle."""
     points = np.random.default_rng(seed).uniform(size=(n_points, 2))
     value = 4.0 * float(np.mean(np.sum(points**2, axis=1) < 1.0))

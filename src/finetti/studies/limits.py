@@ -2,9 +2,8 @@
 
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from finetti.core.errors import InputError
 
@@ -39,10 +38,6 @@ class Limits:
                     f"`{name}_limit` (--{name}-limit) must be a positive number of {unit}. "
                     f"Got {value} instead."
                 )
-
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
     def bytes_for(self, workers: int) -> float:
         """The memory that one of ``workers`` processes on this machine may use."""

@@ -12,10 +12,9 @@ from finetti.core.errors import FinettiError, InputError
 from finetti.studies.canonical import canonical_json, digest, plain
 from finetti.studies.executors.base import Cohort
 from finetti.studies.grid import combinations
-from finetti.studies.installed import installed_versions
 from finetti.studies.kinds import CohortKind, Kind
 from finetti.studies.parameters import ParameterError
-from finetti.studies.sources import KindSource
+from finetti.studies.sources import KindSource, installed_versions
 from finetti.studies.spec import StudySpec
 from finetti.studies.trial import Cell, Trial
 

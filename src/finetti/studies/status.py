@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from finetti.show import Card, Shown, Table, format_duration, format_number, format_value
 from finetti.studies.canonical import canonical_json, digest
 from finetti.studies.lock import read_holder
-from finetti.studies.outcome import DONE
+from finetti.studies.outcome import DONE, FAILED
 from finetti.studies.plan import WorkPlan
 from finetti.studies.records import Row, open_records
 from finetti.studies.trial import Cell
@@ -142,6 +142,14 @@ class StudyStatus(Shown):
         return Card(f"Store {self.store.name}", tuple(fields), tuple(tables), notes)
 
 
+def count_trials(plan: WorkPlan, states: Mapping[str, str]) -> StudyCounts:
+    """How a study stands by the ``states`` of the trials of its store."""
+    found = Counter(states.get(trial_id) for trial_id in plan.places)
+    short = digest(" ".join(cell.content for cell in plan.cells)).hex()[:6]
+    counts = (len(plan.places), found[DONE], found[FAILED])
+    return StudyCounts(plan.name, short, plan.cells[0].seed, *counts)
+
+
 def store_status(path: str | Path) -> StudyStatus:
     """The status of all studies in a store."""
     path = Path(path)
@@ -165,17 +173,12 @@ def study_status(path: Path, plan: WorkPlan, rows: Iterable[Row]) -> StudyStatus
 def summarize(path: Path, plans: Sequence[WorkPlan], rows: Sequence[Row]) -> StudyStatus:
     """The status of the studies ``plans`` by ``rows`` of a store."""
     states = {row.outcome.trial_id: row.outcome.state for row in rows}
-    studies = []
-    for plan in plans:
-        found = Counter(states.get(trial_id) for trial_id in plan.places)
-        short = digest(" ".join(cell.content for cell in plan.cells)).hex()[:6]
-        counts = (len(plan.places), found[DONE], found["failed"])
-        studies.append(StudyCounts(plan.name, short, plan.cells[0].seed, *counts))
+    studies = tuple(count_trials(plan, states) for plan in plans)
     failures = _failures([row for row in rows if row.outcome.state != DONE], plans)
     seconds = sum(row.outcome.seconds for row in rows)
     writer = read_holder(path)
     rate = _rate(writer, rows, seconds)
-    return StudyStatus(path, tuple(studies), writer, failures, seconds, len(states), rate)
+    return StudyStatus(path, studies, writer, failures, seconds, len(states), rate)
 
 
 def _rate(writer: dict[str, Any] | None, rows: Sequence[Row], seconds: float) -> float | None:
@@ -228,31 +231,20 @@ def _earlier(cells: Sequence[Cell], others: Sequence[Row]) -> EarlierTrials | No
 
 
 @dataclass(frozen=True)
-class RunSummary(Shown):
+class RunSummary(StudyCounts, Shown):
     """What a run did, and how the study stands now.
 
     Args:
-        name: the study.
         store: the file with the results.
-        trials, done, failed: of the whole study.
         ran: trials that this run stored.
         seconds: that it took.
         interrupted: whether Ctrl-C ended it.
     """
 
-    name: str
     store: Path
-    trials: int
-    done: int
-    failed: int
     ran: int
     seconds: float
     interrupted: bool = False
-
-    @property
-    def pending(self) -> int:
-        """Trials without a result."""
-        return self.trials - self.done - self.failed
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -17,7 +17,7 @@ from finetti.studies.records import Records, Row
 from finetti.studies.schema import migrate, schema_version
 from finetti.studies.trial import Cell
 
-MAX_CHECKED_BYTES = 100e6  # bytes; reading all of a larger file takes longer than starting should
+MAX_CHECKED_BYTES = 100e6  # reading all of a larger file takes longer than starting should
 
 ADD = """
     INSERT INTO trials (id, cell, replicate, state, metrics, trace, error, traceback, seconds,

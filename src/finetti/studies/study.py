@@ -3,7 +3,6 @@
 import inspect
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -11,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
+from finetti.core.provenance import commit_of
 from finetti.show import Card, Shown
 from finetti.studies.canonical import unicode_text
 from finetti.studies.executors.base import Executor
 from finetti.studies.executors.child import WORKER_VARIABLE
-from finetti.studies.executors.choose import choose_executor
+from finetti.studies.executors.local import LocalExecutor, choose_executor
 from finetti.studies.importing import is_loading
 from finetti.studies.interruption import ignore_interruptions, one_interruption
 from finetti.studies.limits import Limits
@@ -25,7 +25,13 @@ from finetti.studies.plan import WorkPlan, make_work_plan, plan_digest
 from finetti.studies.records import Records, Row, open_records
 from finetti.studies.sources import KindSource, find_source
 from finetti.studies.spec import StudySpec, make_spec, read_spec
-from finetti.studies.status import RunSummary, StudyInterrupted, StudyStatus, study_status
+from finetti.studies.status import (
+    RunSummary,
+    StudyInterrupted,
+    StudyStatus,
+    count_trials,
+    study_status,
+)
 from finetti.studies.store import Store
 
 if TYPE_CHECKING:
@@ -46,8 +52,8 @@ class Study(Shown):
 
     >>> from finetti.studies import Study
     >>> study = Study(
-    ...     "finetti.studies.examples:circle",
-    ...     store="circle.sqlite",
+    ...     "finetti.studies.examples:estimate_pi",
+    ...     store="pi.sqlite",
     ...     grid={"n_points": {"logrange": [10, 1000, 3]}},
     ...     trials=4,
     ... )
@@ -193,7 +199,6 @@ class Study(Shown):
     ) -> RunSummary:
         from finetti.show.progress import progress_bar
         from finetti.studies.engine import Engine
-        from finetti.studies.provenance import commit_of
 
         code = Path(__file__).parent if plan.source.reference.startswith("finetti.") else None
         interrupted = False
@@ -231,14 +236,13 @@ class Study(Shown):
         memory_limit: float | None = None,
     ) -> "RunEstimate":
         """Trials, cohorts and time of a run, from a timed pilot. Stores nothing."""
-        from finetti.studies.estimate import estimate
-        from finetti.studies.executors.local import LocalExecutor
+        from finetti.studies.estimate import estimate_run
 
         with self._records() as records:
             plan = self._plan(records)
             todo = _todo(plan, {} if records is None else records.states(), retry_failed)
         limits = self.limits(time_limit, memory_limit)
-        return estimate(plan, todo, LocalExecutor(), workers, limits)
+        return estimate_run(plan, todo, LocalExecutor(), workers, limits)
 
     def table(self, details: bool = False, summary: bool = False) -> "pd.DataFrame":
         """The stored trials of this study, in the order of its grid; see ``make_table``."""
@@ -268,16 +272,10 @@ class Study(Shown):
         start: float,
         interrupted: bool = False,
     ) -> RunSummary:
-        found = Counter(states.get(each) for each in plan.places)
+        seconds = round(time.monotonic() - start, 3)
+        counts = vars(count_trials(plan, states))
         return RunSummary(
-            self.name,
-            self.store,
-            len(plan.places),
-            found[DONE],
-            found[FAILED],
-            ran,
-            round(time.monotonic() - start, 3),
-            interrupted,
+            **counts, store=self.store, ran=ran, seconds=seconds, interrupted=interrupted
         )
 
     def __card__(self) -> Card:

@@ -8,11 +8,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
 from finetti.core.errors import FinettiError, UnsupportedError, bad_argument
-from finetti.studies.executors.base import Cohort, Executor, Failure, Report, trials_to_plain
+from finetti.studies.executors.base import Cohort, Executor, Failure, Report
 from finetti.studies.executors.dask_task import end_children, run_cohort
 from finetti.studies.executors.dask_workers import LocalWorkers
 from finetti.studies.limits import Limits, usable_cores
@@ -100,10 +101,10 @@ class DaskExecutor(Executor):
         """Send a cohort to the scheduler, which finds a worker."""
         job = {
             "study": self.study,
-            "source": self.source.to_plain(),
-            "limits": self.limits.to_plain(),
+            "source": asdict(self.source),
+            "limits": asdict(self.limits),
             "shape": cohort.shape,
-            "trials": trials_to_plain(cohort.trials),
+            "trials": [vars(trial) for trial in cohort.trials],
             # Where the workers are not ours, neither are their threads; they know their number.
             "threads": None if self.asked is None else max(1, usable_cores() // self.asked),
             "workers": self.asked,

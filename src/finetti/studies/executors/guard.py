@@ -4,7 +4,7 @@ import os
 import select
 import signal
 
-POLL_MILLISECONDS = 1000  # milliseconds between two looks at the process above
+POLL_MILLISECONDS = 1000  # between two looks at the process above
 
 
 def guard() -> None:

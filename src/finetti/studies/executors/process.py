@@ -9,21 +9,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from typing import Any
 
-from finetti.studies.executors.base import Cohort, Failure, Report, trials_to_plain
+from finetti.studies.executors.base import Cohort, Failure, Report
 from finetti.studies.limits import GIGABYTE, Limits, worker_environment
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
 
-MEMORY_POLL_SECONDS = 0.05  # seconds between two looks at the memory
-FAMILY_POLL_SECONDS = 1.0  # seconds between two looks at the processes that it started
-FLUSH_SECONDS = 0.25  # seconds that outcomes wait for others before they are reported
+MEMORY_POLL_SECONDS = 0.05
+FAMILY_POLL_SECONDS = 1.0  # between two looks at the processes that it started
+FLUSH_SECONDS = 0.25  # that outcomes wait for others before they are reported
 LOAD_SECONDS = 300.0  # that loading a kind may take at least, where there is a time limit
 MAX_LOG_BYTES = 10_000_000
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    "from finetti.studies.executors.child import main; main()"
+    "from finetti.studies.executors.child import serve; serve()"
 )
 
 
@@ -75,7 +76,7 @@ class ChildProcess:
         # Of the trials that ended, and what is sure of those that did not.
         self.provenance: dict[str, Any] = {}
         self.place: dict[str, Any] = {}
-        self._send(self.source.to_plain())
+        self._send(asdict(self.source))
 
     def _send(self, message: Any) -> None:
         assert self.process is not None
@@ -96,7 +97,7 @@ class ChildProcess:
         self.finished = 0
         self.pending: list[Outcome] = []
         self.since = self.flushed = time.monotonic()
-        self._send({"trials": trials_to_plain(cohort.trials)})
+        self._send({"trials": [vars(trial) for trial in cohort.trials]})
 
     def poll(self, timeout: float) -> Report | None:
         """News of the cohort, after ``timeout`` seconds at the most; None if there is none."""
