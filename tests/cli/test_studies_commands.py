@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 from finetti.cli.main import app
 
 SPEC = """
-kind = "finetti.studies.examples:circle"
+kind = "finetti.studies.examples:estimate_pi"
 trials = 3
 [grid]
 n_points = {logrange = [10, 100, 2]}
@@ -65,7 +66,9 @@ def test_run_status_export(spec):
         assert status.exit_code == 0
         assert "study" in status.stdout
         exported = finetti("export", place)
-        assert exported.stdout.splitlines()[0] == "n_points,replicate,state,pi,error,failure"
+        assert (
+            exported.stdout.splitlines()[0] == "n_points,version,replicate,state,pi,error,failure"
+        )
         assert len(exported.stdout.splitlines()) == 7
 
 
@@ -122,18 +125,53 @@ def test_failures_are_exit_code_1(failing):
     assert result.exit_code == 1
     assert "1 of 2 trials done, 1 failed" in result.stdout
     assert "RuntimeError: no luck" in result.stdout
+    assert "n=2 (1)" in result.stdout
     assert "--retry-failed" in result.stdout
     assert run(failing).exit_code == 1
+    again = run(failing, "--retry-failed")
+    assert "--details" in again.stdout
+    assert "--retry-failed" not in again.stdout  # it failed in the same way twice
+    assert 'raise RuntimeError("no luck")' not in finetti("status", failing).stdout
+    assert 'raise RuntimeError("no luck")' in finetti("status", failing, "--details").stdout
     failing.with_name("mine.py").write_text(KIND.replace("raise", "return {'loss': 0} #"))
     # The source has changed, and so have the trials.
     assert run(failing).exit_code == 0
+
+
+def test_after_an_edit_the_earlier_trials_are_told(failing):
+    result = finetti("export", failing)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "No trials are stored" in result.stderr
+    run(failing)
+    failing.with_name("mine.py").write_text(KIND + "# an edit\n")
+    sentence = "2 trials of an earlier version of mine.py are stored; keep them with code_version"
+    export, status = finetti("export", failing), finetti("status", failing)
+    assert (export.exit_code, export.stdout, status.exit_code) == (1, "", 1)
+    assert sentence in export.stderr
+    assert sentence in " ".join(status.stdout.split())
+    (version,) = re.findall('code_version = ".*"', export.stderr)
+    failing.write_text(f"{version}\n{failing.read_text()}")
+    assert len(finetti("export", failing).stdout.splitlines()) == 3
+    assert finetti("status", failing).exit_code == 0
+
+
+def test_export_summary(spec):
+    run(spec)
+    header, *lines = finetti("export", spec, "--summary").stdout.splitlines()
+    columns = (
+        "n_points,version,done,failed,pi.mean,pi.standard_error,error.mean,error.standard_error"
+    )
+    assert header == columns
+    assert [line.split(",")[2] for line in lines] == ["3", "3"]
 
 
 def test_columns_that_had_to_be_renamed_are_told(failing):
     failing.with_name("mine.py").write_text("def f(seed, n): return {'n': 1.0, 'state': 'x'}\n")
     run(failing)
     result = finetti("export", failing)
-    assert result.stdout.splitlines()[0] == "n,replicate,state,metric.n,metric.state,failure"
+    assert (
+        result.stdout.splitlines()[0] == "n,version,replicate,state,metric.n,metric.state,failure"
+    )
     assert "n → metric.n, state → metric.state" in result.stderr
 
 
@@ -193,6 +231,7 @@ def test_wrong_use_is_one_sentence(spec, tmp_path):
         ("status", tmp_path / "file"),
         ("export", spec, "--format", "xls"),
         ("export", spec, "--format", "parquet"),
+        ("export", spec, "--details", "--summary"),
         ("export", spec, "--out", tmp_path / "file" / "a.csv"),
         ("merge", store, store),
         ("merge", tmp_path / "new.sqlite", tmp_path / "missing.sqlite"),

@@ -10,7 +10,9 @@ import psutil
 from finetti.core.errors import FinettiError
 from finetti.studies.records import open_records
 
-PATIENCE = 600  # seconds: no machine is that slow, and nobody waits for it unless something hangs
+MAX_WAIT_SECONDS = (
+    600  # seconds: no machine is that slow, and nobody waits for it unless something hangs
+)
 
 
 STARTED: list[subprocess.Popen[str]] = []
@@ -34,7 +36,7 @@ def end_started():
 def finish(*arguments, **options):
     """Run ``finetti ARGUMENTS`` to its end: exit code, stdout, stderr."""
     process = start(*arguments, **options)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     return process.returncode, out, err
 
 
@@ -72,7 +74,7 @@ def ended(processes):
 
 def wait_for(condition):
     """Wait until ``condition()`` is true."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + MAX_WAIT_SECONDS
     while not condition():
         assert time.monotonic() < end, "nothing happened in time"
         time.sleep(0.02)

@@ -17,7 +17,7 @@ from finetti.core.errors import FinettiError
 from finetti.studies import Study
 from finetti.studies.executors.dask import DaskExecutor
 
-from .commands import PATIENCE, ended, family, finish, start, stored, wait_for
+from .commands import MAX_WAIT_SECONDS, ended, family, finish, start, stored, wait_for
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def dask_processes(folder, workers, *options, **environment):
         for _ in range(workers):
             dask("worker", "--scheduler-file", file, "--nthreads", "1", *place, *options)
         with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
-            client.wait_for_workers(workers, timeout=PATIENCE)
+            client.wait_for_workers(workers, timeout=MAX_WAIT_SECONDS)
         yield file, processes
     finally:
         below = [each for process in processes for each in family(process)]  # of nannies
@@ -72,9 +72,9 @@ def f(seed, n, pause: float = 0.0):
 def test_what_a_task_raises_is_not_the_loss_of_its_worker():
     executor = DaskExecutor(workers=1)
     full, gone = OSError("disk full"), CancelledError("gone")
-    troubles = [executor._trouble(*each) for each in ((full, True), (full, False), (gone, True))]
-    assert [each.reason for each in troubles] == ["broken", "lost", "lost"]
-    assert "disk full" in troubles[0].message
+    failures = [executor._failure(*each) for each in ((full, True), (full, False), (gone, True))]
+    assert [each.reason for each in failures] == ["broken", "lost", "lost"]
+    assert "disk full" in failures[0].message
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -97,7 +97,7 @@ def test_failures_say_on_which_machine_they_happened(folder):
     (folder / "machine").mkdir()
     (folder / "machine" / "sitecustomize.py").write_text(text)
     environment = {
-        "PYTHONPATH": str(folder / "machine"),
+        "PYTHONPATH": f"{folder / 'machine'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",  # we count ourselves
     }
     # A pause, so that the results before it are here and need not be made again.
@@ -129,7 +129,7 @@ def test_losing_a_worker_loses_nothing(cluster, folder):
     assert len(children) == 2
     workers[0].kill()
     gate.touch()
-    out, err = run.communicate(timeout=PATIENCE)
+    out, err = run.communicate(timeout=MAX_WAIT_SECONDS)
     assert run.returncode == 0, out + err
     assert "100 of 100 trials done" in out
     # The children of a worker do not outlive it, nor the study.

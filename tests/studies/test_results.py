@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from datetime import datetime
 from types import SimpleNamespace
 
 import pandas as pd
@@ -12,14 +13,14 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from finetti.core.errors import InputError
-from finetti.studies import Result, Study, merge_stores, store_table
-from finetti.studies.engine import Standing
+from finetti.show.progress import Progress, progress_bar
+from finetti.studies import Study, TrialResult, merge_stores, store_table
 from finetti.studies.estimate import _Pilot
 from finetti.studies.export import Format, export_table, too_large
+from finetti.studies.lock import read_holder
 from finetti.studies.outcome import failed, outcome_of
-from finetti.studies.progress import progress_bar
 from finetti.studies.records import Row
-from finetti.studies.status import store_status
+from finetti.studies.status import store_status, study_status
 from finetti.studies.store import Store
 from finetti.studies.table import make_table
 from finetti.studies.trial import Cell
@@ -37,7 +38,8 @@ def table():
 
 
 def test_tables(table):
-    columns = ["n", "mode", "sizes", "rate.x", "replicate", "state", "loss", "k", "ok", "failure"]
+    columns = ["n", "mode", "sizes", "rate.x", "version", "replicate", "state", "loss", "k", "ok"]
+    columns += ["failure"]
     assert list(table.columns) == columns
     assert table["k"].tolist()[:2] == [1, 2]
     assert table["k"].dtype == "Int64"
@@ -53,6 +55,7 @@ def test_a_metric_with_the_name_of_a_parameter_keeps_both():
         {
             "n": 3,
             "parameter.state": "x",
+            "version": "1",
             "replicate": 0,
             "state": "done",
             "metric.n": 4.0,
@@ -70,8 +73,8 @@ def test_a_metric_with_the_name_of_a_parameter_keeps_both():
         ({("a", 1): 0.5}, r"name \('a', 1\), which is of type tuple"),
         ({"": 0.5}, "A metric has an empty name"),
         ({" \t": 0.5}, "A metric has an empty name"),
-        (Result({"a": 1.0}, {1: [2]}), "A part of the trace has the name 1"),
-        (Result({"a": 1.0}, [2]), "trace of the trial is of type list"),
+        (TrialResult({"a": 1.0}, {1: [2]}), "A part of the trace has the name 1"),
+        (TrialResult({"a": 1.0}, [2]), "trace of the trial is of type list"),
     ],
 )
 def test_names_of_metrics_are_words(returned, reason):
@@ -84,7 +87,7 @@ def test_every_column_has_a_name_of_its_own():
     params = {"a": {"b": 1}, "a.b": 2, "state": 3, "parameter.state": 4}
     metrics = {"a.b": 5, "metric.a.b": 6, "replicate": 7}
     table = make_table([Row(Cell("m:f", "1", "", params, 0), 0, outcome_of("ab", metrics, 0.1), 1)])
-    assert sorted(table.drop(columns=["replicate", "state", "failure"]).iloc[0]) == [
+    assert sorted(table.drop(columns=["version", "replicate", "state", "failure"]).iloc[0]) == [
         *range(1, 8),
     ]
 
@@ -123,9 +126,9 @@ def test_latex_is_text_whatever_it_holds():
     params = {"sizes": [1, 2], "note_1": "*a|b <c> \\d\n\ne \x1b"}
     row = Row(Cell("m:f", "1", "", params, 0), 0, outcome_of("ab", {"x^2": "~"}, 0.1), 1)
     lines = export_table(make_table([row, row]), Format.LATEX).decode().splitlines()
-    assert lines[2] == r"sizes & note\_1 & replicate & state & x\textasciicircum{}2 & failure \\"
-    written = r"{[}1, 2] & {*}a\textbar{}b \textless{}c\textgreater{} \textbackslash{}d e & 0 "
-    assert lines[4] == lines[5] == written + r"& done & \textasciitilde{} &  \\"
+    assert lines[2] == r"sizes & note\_1 & version & state & x\textasciicircum{}2 \\"
+    written = r"{[}1, 2] & {*}a\textbar{}b \textless{}c\textgreater{} \textbackslash{}d e & 1 "
+    assert lines[4] == lines[5] == written + r"& done & \textasciitilde{} \\"
 
 
 def test_latex_shows_small_numbers():
@@ -213,7 +216,10 @@ def test_status_of_studies_and_stores(make_study):
     for status in (study.status(), store_status(study.store)):
         first = status.studies[0]
         assert (first.trials, first.done, first.failed, first.pending) == (6, 4, 2, 0)
-        assert status.failures == (("RuntimeError: no luck", 2),)
+        (failure,) = status.failures
+        assert (failure.error, failure.trials) == ("RuntimeError: no luck", 2)
+        assert failure.cells == {"n=2": 2}
+        assert 'raise RuntimeError("no luck")' in failure.traceback
         assert status.writer is None
         json.dumps(status.to_dict(), allow_nan=False)
     first, second = store_status(study.store).studies
@@ -223,6 +229,106 @@ def test_status_of_studies_and_stores(make_study):
         store.add_plan(replace(store.records.plans()[0], digest=b"other"))
     assert len(store_status(study.store).studies) == 2
     assert "RuntimeError: no luck" in str(study.status())
+
+
+def test_failures_that_repeat_themselves_are_told(make_study, folder):
+    study = make_study("flaky", fixed={"flag": str(folder / "flag")}, trials=2)
+    study.run("inline", quiet=True)
+    assert study.status().failures[0].repeated == 0
+    study.run("inline", retry_failed=True, quiet=True)
+    assert study.status().failures[0].repeated == 2
+    merge_stores(folder / "copy.sqlite", [study.store])
+    assert store_status(folder / "copy.sqlite").failures[0].repeated == 2
+    # Another reason begins anew.
+    with Store(study.store) as store:
+        row = next(row for row in store.records.rows() if row.outcome.state == "failed")
+        store.add([replace(row, outcome=replace(row.outcome, error="other"), repeats=1)])
+    assert sum(failure.repeated for failure in study.status().failures) == 1
+    (folder / "flag").touch()
+    study.run("inline", retry_failed=True, quiet=True)
+    assert study.status().failures == ()
+
+
+def test_rates_are_of_late_while_somebody_writes(make_study, monkeypatch):
+    study = make_study(grid={"n": [1, 2]}, trials=10)
+    assert study.status().seconds_left is None
+    make_study(grid={"n": [1]}, trials=10, store=study.store.name).run("inline", quiet=True)
+    status = study.status()
+    assert status.rate == pytest.approx(10 / status.seconds)
+    assert status.seconds_left == pytest.approx(status.seconds)
+    with Store(study.store) as store:
+        start = datetime.fromisoformat(read_holder(study.store)["since"]).timestamp()
+        rows = [row for row in store.records.rows() if row.replicate < 4]
+        clock = SimpleNamespace(time=lambda: start + 20)
+        monkeypatch.setattr("finetti.studies.status.time", clock)
+        early, late = (
+            [replace(row, outcome=replace(row.outcome, finished=start + when)) for row in rows]
+            for when in (-10, 10)
+        )
+        assert study_status(study.store, study.plan, early).rate is None  # nothing is back yet
+        status = study_status(study.store, study.plan, late)
+    assert status.rate == pytest.approx(4 / 20)
+    assert status.seconds_left == pytest.approx(16 / (4 / 20))
+    assert "12 trials per minute" in str(status)
+
+
+def test_trials_of_earlier_code_are_told_and_can_be_kept(make_study, folder):
+    study = make_study()
+    study.run("inline", quiet=True)
+    assert study.status().earlier is None
+    text = (folder / "learner.py").read_text()
+    (folder / "learner.py").write_text(text + "# an edit\n")
+    status = study.status()
+    assert (status.trials, status.earlier.trials) == (0, 12)
+    assert "12 trials of an earlier version of learner.py are stored" in str(status.earlier)
+    assert str(status.earlier) in " ".join(str(status).split())
+    kept = make_study(store=study.store.name, code_version=status.earlier.code_version)
+    assert len(kept.table()) == 12
+    assert kept.status().earlier is None
+    # Trials of other parameters cannot be kept, and those of other seeds are not earlier ones.
+    other = make_study(store=study.store.name, fixed={"width": 9}).status().earlier
+    assert (other.trials, other.code_version) == (12, None)
+    study.run("inline", quiet=True)
+    assert study.status().earlier is None
+    assert make_study(store=study.store.name, seed=1).status().earlier.trials == 12
+    assert store_table(study.store)["version"].nunique() == 2
+    (folder / "learner.py").write_text(text)
+    assert study.status().studies[0].done == 12
+
+
+def test_summaries_have_mean_error_and_count_of_each_cell(make_study):
+    study = make_study("moody", fixed={"mood": "raises"}, trials=5)
+    study.run("inline", quiet=True)
+    table = study.table(summary=True)
+    loss = study.table().groupby("n")["loss"]
+    assert table["n"].tolist() == [1, 2, 3]
+    assert table["done"].tolist() == [5, 0, 5]
+    assert table["failed"].tolist() == [0, 5, 0]
+    assert table["loss.mean"].tolist() == pytest.approx(loss.mean().tolist(), nan_ok=True)
+    assert table["loss.standard_error"].tolist() == pytest.approx(loss.sem().tolist(), nan_ok=True)
+    assert "version" in table
+    text = export_table(table, Format.LATEX).decode()
+    assert "mood & n & version & done & failed & loss.mean & loss.standard\\_error" in text
+    with pytest.raises(InputError, match="Ask for one"):
+        study.table(details=True, summary=True)
+
+
+def test_summaries_of_odd_metrics():
+    cell = Cell("m:f", "1", "", {"done": 3}, 0)
+    results = [
+        {"huge": 1e300, "whole": 10**400, "ok": True, "word": "a", "wild": float("inf")},
+        {"huge": -1e300, "whole": 1, "ok": False, "word": "b", "wild": 1.0, "some": 2},
+    ]
+    rows = [Row(cell, i, outcome_of("ab", each, 0.1)) for i, each in enumerate(results)]
+    (found,) = make_table(rows, summary=True).to_dict("records")
+    assert (found["parameter.done"], found["done"], found["failed"]) == (3, 2, 0)
+    assert (found["huge.mean"], found["huge.standard_error"]) == (0.0, pytest.approx(1e300))
+    assert (found["ok.mean"], found["ok.standard_error"]) == (0.5, 0.5)
+    assert (found["some.mean"], found["some.count"]) == (2.0, 1)
+    assert found["wild.mean"] == float("inf")
+    for name in ("whole.mean", "whole.standard_error", "wild.standard_error"):
+        assert pd.isna(found[name])
+    assert not any(name.startswith("word") for name in found)
 
 
 def test_estimates_come_from_a_pilot_and_store_nothing(make_study, monkeypatch):
@@ -255,7 +361,7 @@ def test_the_pilot_looks_at_all_of_the_grid(make_study):
 
 
 def test_estimates_say_when_the_pilot_was_cut(make_study, monkeypatch):
-    monkeypatch.setattr("finetti.studies.estimate.LONGEST_PILOT", 0.3)
+    monkeypatch.setattr("finetti.studies.estimate.MAX_PILOT_SECONDS", 0.3)
     study = make_study("moody", grid={"n": [2]}, fixed={"mood": "endless"}, trials=1)
     assert study.estimate().duration.startswith("at least")
 
@@ -283,13 +389,13 @@ def test_progress_says_what_is_going_on(monkeypatch, capsys):
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("FORCE_COLOR", "1")
     with progress_bar("study", 10, shown=True) as on_change:
-        on_change(Standing(0, 0, "compiling…"))
-        on_change(Standing(5, 1, "running"))
+        on_change(Progress(0, 0, "compiling…"))
+        on_change(Progress(5, 1, "running"))
     shown = capsys.readouterr().err
     assert "running, 1 failed" in shown
     assert "5/10" in shown
     with progress_bar("study", 10, shown=False) as on_change:
-        on_change(Standing(5, 1, "running"))
+        on_change(Progress(5, 1, "running"))
     assert capsys.readouterr().err == ""
 
 
@@ -297,17 +403,17 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     with progress_bar("study", 100, shown=True) as on_change:
-        on_change(Standing(50, 1, "running"))
+        on_change(Progress(50, 1, "running"))
         assert capsys.readouterr().err == ""  # a short run is silent
-        monkeypatch.setattr("finetti.studies.progress.SHORTEST_SILENCE", 0.0)
+        monkeypatch.setattr("finetti.show.progress.MIN_SILENCE_SECONDS", 0.0)
         for stored in (51, 52, 60, 61, 69, 70):
-            on_change(Standing(stored, 1, "running"))
-        monkeypatch.setattr("finetti.studies.progress.LONGEST_SILENCE", 0.0)
-        on_change(Standing(70, 0, "running"))
+            on_change(Progress(stored, 1, "running"))
+        monkeypatch.setattr("finetti.show.progress.MAX_SILENCE_SECONDS", 0.0)
+        on_change(Progress(70, 0, "running"))
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in lines] == ["51", "60", "70", "70"]
-    assert lines[0] == "study: 51 of 100 trials, 1 failed, running"
-    assert lines[-1] == "study: 70 of 100 trials, running"
+    assert re.fullmatch("study: 51 of 100 trials, 1 failed, about .* left, running", lines[0])
+    assert re.fullmatch("study: 70 of 100 trials, about .* left, running", lines[-1])
 
 
 def test_a_study_says_compiling_until_the_first_cohort_is_back(make_study, monkeypatch):
@@ -315,12 +421,12 @@ def test_a_study_says_compiling_until_the_first_cohort_is_back(make_study, monke
 
     class Recorder:
         def __enter__(self):
-            return lambda standing: activities.append(standing.activity)
+            return lambda progress: activities.append(progress.activity)
 
         def __exit__(self, *exception):
             pass
 
-    monkeypatch.setattr("finetti.studies.progress.progress_bar", lambda *arguments: Recorder())
+    monkeypatch.setattr("finetti.show.progress.progress_bar", lambda *arguments: Recorder())
     make_study("Together").run("inline")
     assert activities[0] == "compiling…"
     assert activities[-1] == "running"

@@ -1,14 +1,15 @@
 """What a plan may be remembered by: never by less than what it depends on."""
 
+import json
 import sys
+from dataclasses import asdict
 
 import pytest
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.studies import Study
-from finetti.studies.installed import installed_versions
 from finetti.studies.plan import plan_digest
-from finetti.studies.sources import find_source
+from finetti.studies.sources import find_source, installed_versions
 
 from .commands import finish
 
@@ -67,7 +68,7 @@ def test_plans_are_remembered_if_all_imports_are_known(study, text, remembered):
 def test_an_upgraded_package_makes_another_key(study, monkeypatch):
     mine = study("import numpy\ndef f(seed): return {'x': 1}\n")
     before = key(mine)
-    monkeypatch.setattr("finetti.studies.installed.metadata.version", lambda name: "99")
+    monkeypatch.setattr("finetti.studies.sources.metadata.version", lambda name: "99")
     assert key(mine) != before
     assert installed_versions(["numpy"]) == [["numpy", "99"]]
 
@@ -112,5 +113,6 @@ def test_a_file_that_ends_the_process_is_an_error(study, tmp_path, text):
 def test_sources_travel(tmp_path):
     (tmp_path / "a.py").write_text("def f(seed): return {}\n")
     source = find_source("a.py:f", tmp_path, "7")
-    again = type(source).from_plain(source.to_plain())
-    assert (again.versioned, again.fingerprint, again.files) == (True, "7", source.files)
+    again = type(source)(**json.loads(json.dumps(asdict(source))))
+    assert (again.versioned, again.fingerprint, again.folder) == (True, "7", source.folder)
+    assert list(map(tuple, again.files.values())) == list(source.files.values())

@@ -12,7 +12,7 @@ from finetti.studies import Study
 from finetti.studies.grid import arithmetic, geometric, grid_values
 from finetti.studies.spec import make_spec, read_spec
 
-CIRCLE = "finetti.studies.examples:circle"
+PI = "finetti.studies.examples:estimate_pi"
 GOOD = {"kind": "m:f", "grid": {"n": [1, 2]}}
 
 
@@ -169,12 +169,12 @@ def test_scales_override():
 def test_scales_and_seeds_in_python(tmp_path):
     fields = {"store": tmp_path / "s.sqlite", "grid": {"n_points": [1, 2]}}
     scales = {"quick": {"trials": 3, "grid": {"n_points": [5]}}}
-    quick = Study(CIRCLE, scale="quick", scales=scales, **fields)
+    quick = Study(PI, scale="quick", scales=scales, **fields)
     assert (len(quick.plan.places), quick.plan.cells[0].params) == (3, {"n_points": 5})
     with pytest.raises(InputError, match="no scale 'huge'"):
-        Study(CIRCLE, scale="huge", scales=scales, **fields)
+        Study(PI, scale="huge", scales=scales, **fields)
     path = tmp_path / "s.toml"
-    path.write_text(f'kind = "{CIRCLE}"\n[grid]\nn_points = [1]\n')
+    path.write_text(f'kind = "{PI}"\n[grid]\nn_points = [1]\n')
     for seed in (-1, "3", 2.5, True):
         with pytest.raises(InputError, match="`seed` should"):
             Study.from_toml(path, seed=seed)
@@ -184,7 +184,7 @@ def test_scales_and_seeds_in_python(tmp_path):
 def test_names_in_scales_that_nobody_chose_are_checked(tmp_path, part):
     scales = {"quick": {part: {"m": [1]}}}
     fields = {"store": tmp_path / "s.sqlite", "grid": {"n_points": [1, 2]}}
-    study = Study(CIRCLE, scales=scales, **fields)
+    study = Study(PI, scales=scales, **fields)
     with pytest.raises(InputError, match=rf"`scales\.quick\.{part}\.m` is not a parameter"):
         study.plan.places  # noqa: B018
 

@@ -13,8 +13,9 @@ from finetti.studies import store_table
 from finetti.studies.disk import file_system, on_network
 from finetti.studies.lock import StoreBusyError, read_holder
 from finetti.studies.outcome import Outcome, failed, outcome_of
-from finetti.studies.records import StoredPlan, open_records
-from finetti.studies.schema import CURRENT, migrate
+from finetti.studies.plan import WorkPlan
+from finetti.studies.records import Row, open_records
+from finetti.studies.schema import CURRENT_LAYOUT, migrate
 from finetti.studies.store import Store
 from finetti.studies.trial import Cell
 
@@ -24,7 +25,7 @@ CELL = Cell("m:f", "1", "", {"n": 3}, 0)
 
 def rows(count, first=0, loss=0.5):
     return [
-        (CELL, r, outcome_of(CELL.trial_id(r), {"loss": loss}, 0.25).made_by({"host": "a"}))
+        Row(CELL, r, outcome_of(CELL.trial_id(r), {"loss": loss}, 0.25).made_by({"host": "a"}))
         for r in range(first, first + count)
     ]
 
@@ -43,7 +44,7 @@ def states(path):
 def test_what_is_added_is_read_back(store):
     trace = {"loss": [1.0, float("inf")], "step": [1, 2]}
     full = Outcome(CELL.trial_id(0), "done", {"a": 0.1, "b": 2, "c": "x", "d": True}, trace)
-    store.add([(CELL, 0, full), (CELL, 1, failed(CELL.trial_id(1), "why", "where"))])
+    store.add([Row(CELL, 0, full), Row(CELL, 1, failed(CELL.trial_id(1), "why", "where"))])
     first, second = store.records.rows()
     assert (first.cell, first.replicate, first.outcome) == (CELL, 0, full)
     assert (second.outcome.state, second.outcome.error) == ("failed", "why")
@@ -53,7 +54,7 @@ def test_what_is_added_is_read_back(store):
 def test_a_finished_trial_is_never_changed(store):
     store.add(rows(1, loss=0.5))
     store.add(rows(1, loss=0.7))
-    store.add([(CELL, 0, failed(CELL.trial_id(0), "later"))])
+    store.add([Row(CELL, 0, failed(CELL.trial_id(0), "later"))])
     (row,) = store.records.rows()
     assert row.outcome.metrics == {"loss": 0.5}
     for statement in ("UPDATE trials SET metrics = '{}'", "DELETE FROM trials"):
@@ -62,7 +63,7 @@ def test_a_finished_trial_is_never_changed(store):
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(store):
-    bad = (CELL, None, outcome_of(CELL.trial_id(9), {"loss": 1.0}, 0.0))
+    bad = Row(CELL, None, outcome_of(CELL.trial_id(9), {"loss": 1.0}, 0.0))
     with pytest.raises(FinettiError):
         store.add([*rows(3), bad])
     assert store.records.states() == {}
@@ -129,7 +130,7 @@ def test_files_of_the_first_layout_open(tmp_path):
     assert path.read_bytes() == before
     with Store(path) as store:
         store.add(rows(1))
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (CURRENT,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (CURRENT_LAYOUT,)
     assert len(store_table(path)) == 4
     assert store_table(path)["loss"].tolist().count(0.25) == 1
 
@@ -144,7 +145,7 @@ def test_the_old_file_is_of_the_first_layout():
 def test_every_step_of_the_layout_can_be_taken_alone():
     whole, stepwise = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
     migrate(whole, 0)
-    for version in range(CURRENT):
+    for version in range(CURRENT_LAYOUT):
         migrate(stepwise, version, version + 1)
     layouts = [
         connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
@@ -159,7 +160,7 @@ def test_a_newer_layout_is_left_alone(tmp_path):
     path = tmp_path / "s.sqlite"
     Store(path).close()
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {CURRENT + 1}")
+    connection.execute(f"PRAGMA user_version = {CURRENT_LAYOUT + 1}")
     connection.close()
     before = path.read_bytes()
     for opening in (Store, store_table):
@@ -207,7 +208,7 @@ def test_content_that_no_store_holds_is_damage(tmp_path, change):
     path = tmp_path / "s.sqlite"
     with Store(path) as store:
         store.add(rows(2))
-        store.add_plan(StoredPlan(b"digest", "name", 2, True, 64, (CELL,), ("3",)))
+        store.add_plan(WorkPlan(b"digest", "name", 2, True, 64, (CELL,), ("3",)))
         store.connection.execute("DROP TRIGGER done_is_done")
         store.connection.execute(change)
     with pytest.raises(FinettiError, match="damaged"):
@@ -263,7 +264,7 @@ def test_a_read_only_store_says_so(tmp_path):
 
 
 def test_plans_are_remembered_once(store):
-    plan = StoredPlan(b"digest", "name", 2, True, 64, (CELL,), ("3",))
+    plan = WorkPlan(b"digest", "name", 2, True, 64, (CELL,), ("3",))
     store.add_plan(plan)
     store.add_plan(plan)
     assert store.records.plans() == [plan]

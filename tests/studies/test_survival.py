@@ -12,12 +12,12 @@ from pandas.testing import assert_frame_equal
 
 from finetti.core.errors import FinettiError
 from finetti.studies import Study, StudyInterrupted
-from finetti.studies.executors.child import MARK
+from finetti.studies.executors.child import WORKER_VARIABLE
 from finetti.studies.limits import usable_cores
 from finetti.studies.lock import read_holder
 from finetti.studies.store import Store
 
-from .commands import PATIENCE, ended, family, finish, start, stored, wait_for
+from .commands import MAX_WAIT_SECONDS, ended, family, finish, start, stored, wait_for
 
 SPEC = """
 kind = "learner.py:{kind}"
@@ -95,7 +95,7 @@ def test_interruptions_end_cleanly_and_can_be_continued(spec, gate, number, opti
     wait_for(lambda: stored(store))
     children = family(process)
     process.send_signal(number)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert process.returncode == 130, err
     assert "run the same command again to continue" in out
     assert "Traceback" not in out + err
@@ -120,7 +120,7 @@ def test_impatience_changes_nothing(spec, gate, options):
     while process.poll() is None:  # Ctrl-C, again and again
         process.send_signal(signal.SIGINT)
         time.sleep(0.01)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert (process.returncode, "Traceback" in out + err) == (130, False), err
     assert "run the same command again to continue" in out
     wait_for(lambda: ended(children))
@@ -151,7 +151,7 @@ def test_the_second_process_is_told_or_waits(spec):
         assert (code, f"process {os.getpid()} on" in out) == (0, True)
         second = start("run", path, "--wait", "--quiet")
         assert f"process {os.getpid()} on" in second.stderr.readline()
-    out, err = second.communicate(timeout=PATIENCE)
+    out, err = second.communicate(timeout=MAX_WAIT_SECONDS)
     assert (second.returncode, err) == (0, "")
     assert "10 of 10 trials done (10 in this run" in out
 
@@ -167,7 +167,7 @@ def test_the_second_process_on_a_rollback_journal_is_told_or_waits(spec):
             assert f"process {os.getpid()} on" in err
         second = start("run", path, "--wait", "--quiet")
         assert f"process {os.getpid()} on" in second.stderr.readline()
-    out, err = second.communicate(timeout=PATIENCE)
+    out, err = second.communicate(timeout=MAX_WAIT_SECONDS)
     assert (second.returncode, err) == (0, "")
     assert "10 of 10 trials done (10 in this run" in out
 
@@ -203,13 +203,13 @@ def test_an_interruption_while_the_kind_loads_is_quiet(folder):
     process = start("run", folder / "slow.toml")
     wait_for(file.exists)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert (process.returncode, out, err.count("\n")) == (130, "", 1)
 
 
 def test_loading_has_a_limit_too(folder, monkeypatch):
     monkeypatch.setattr("finetti.studies.executors.process.LOAD_SECONDS", 0.5)
-    text = f"import os, time\nif os.environ.get({MARK!r}): time.sleep(3600)\n"
+    text = f"import os, time\nif os.environ.get({WORKER_VARIABLE!r}): time.sleep(3600)\n"
     (folder / "slow.py").write_text(text + "def f(seed): return {'x': 1}\n")
     study = Study("slow.py:f", store=folder / "s.sqlite", directory=folder)
     with pytest.raises(FinettiError, match=r"did not load within 0\.5 s"):
@@ -246,7 +246,9 @@ def test_a_finished_study_starts_at_once(folder):
     assert finish("run", path, "--quiet")[0] == 0
     assert (folder / "loaded").read_text() == ".."  # here, and in the child
     command = [sys.executable, script, "run", path, "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=MAX_WAIT_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "2000 of 2000 trials done (0 in this run" in done.stdout
     assert done.stdout.splitlines()[-1].strip() == "loaded:"
@@ -263,7 +265,7 @@ def python(text, folder, stdin=False):
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=PATIENCE,
+        timeout=MAX_WAIT_SECONDS,
         check=False,
     )
 
@@ -271,7 +273,7 @@ def python(text, folder, stdin=False):
 OWN = """
 from finetti.core.errors import FinettiError
 from finetti.studies import Study, StudyInterrupted
-from finetti.studies.executors.child import MARK
+from finetti.studies.executors.child import WORKER_VARIABLE
 print("once")
 def f(seed, n): return {"x": n}
 """

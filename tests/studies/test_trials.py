@@ -55,6 +55,21 @@ def test_the_seed_of_a_trial_depends_on_its_id_only(make_study):
     assert seeds[0].items() <= seeds[1].items()
 
 
+def test_trials_seeded_by_replicate_share_their_random_numbers(make_study):
+    own, shared = make_study(), make_study(seed_by="replicate")
+    assert not set(ids(own)) & set(ids(shared))
+    trials = [trial for cohort in shared.plan.cohorts(ids(shared)) for trial in cohort.trials]
+    seeds = {}
+    for trial in trials:
+        seeds.setdefault(trial.params["n"], []).append(trial.seed)
+    assert len(set(seeds[1])) == 4
+    assert seeds[1] == seeds[2] == seeds[3]
+    shared.run("inline", quiet=True)
+    scaled = shared.table().eval("loss * n").round(12)
+    assert scaled.nunique() == 4  # learner.py:good divides one draw by n
+    assert make_study(seed_by="replicate", seed=1).plan.cells[0].trial("", 0).seed not in seeds[1]
+
+
 def test_defaults_of_the_kind_enter_the_ids(make_study):
     assert ids(make_study()) == ids(make_study(fixed={"width": 8}))
     assert not set(ids(make_study())) & set(ids(make_study(fixed={"width": 9})))
@@ -172,12 +187,20 @@ def test_parameters_may_have_any_name(make_study):
 
 
 @pytest.mark.parametrize(
-    "text", ["def f(): pass", "def f(seed, n, /): pass", "def f(seed, *n): pass", "f = print"]
+    ("text", "message"),
+    [
+        ("def f(): pass", r"takes no `seed` by name.*Write def f\(seed\), and"),
+        ("def f(n, width=8): pass", r"takes no `seed` by name.*Write def f\(seed, n, width\)"),
+        ("def f(seed, /, n): pass", r"takes no `seed` by name.*Write def f\(seed, n\)"),
+        ("def f(n, /, seed): pass", "must take 'n' by name"),
+        ("def f(seed, *n): pass", "must take 'n' by name"),
+        ("f = print", "takes no `seed`"),
+    ],
 )
-def test_functions_that_take_no_seed_or_parameters_are_refused(tmp_path, text):
+def test_functions_that_take_no_seed_or_parameters_are_refused(tmp_path, text, message):
     (tmp_path / "odd.py").write_text(text)
     study = Study("odd.py:f", store=tmp_path / "s.sqlite", directory=tmp_path)
-    with pytest.raises(FinettiError):
+    with pytest.raises(FinettiError, match=message):
         ids(study)
 
 
@@ -196,7 +219,7 @@ def test_what_is_not_a_kind_is_refused(make_study):
 def test_kinds_given_as_objects_are_found_by_name(tmp_path):
     from finetti.studies import examples
 
-    study = Study(examples.circle, store=tmp_path / "a.sqlite", grid={"n_points": [3]})
-    assert study.spec.kind == "finetti.studies.examples:circle"
+    study = Study(examples.estimate_pi, store=tmp_path / "a.sqlite", grid={"n_points": [3]})
+    assert study.spec.kind == "finetti.studies.examples:estimate_pi"
     with pytest.raises(InputError, match="found by name"):
         Study(lambda seed: {}, store=tmp_path / "a.sqlite")

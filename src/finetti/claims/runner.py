@@ -1,19 +1,17 @@
 """Runs claims, one after another, and turns what came out into plain data."""
 
 import math
-import platform
 import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
-from finetti._version import __version__
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.claim import Claim, Context, Control, Evidence, Measurement, Verdict
+from finetti.core.provenance import jax_device, software
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
 from finetti.show.shown import Shown
@@ -196,17 +194,11 @@ def turns_red(result: Result) -> bool:
 
 def provenance(context: Context) -> dict[str, Any]:
     """What another person needs to repeat the run; nothing that tells whose machine it was."""
-    import jax
+    import jax  # noqa: F401
 
-    device = jax.devices()[0]
-    kind = "" if device.device_kind == device.platform else f" ({device.device_kind})"
     return {
-        "finetti": __version__,
-        "jax": version("jax"),
-        "numpy": version("numpy"),
-        "python": platform.python_version(),
-        "device": f"{device.platform}{kind}",
-        "platform": f"{platform.system()} {platform.machine()}",
+        **software(),
+        "device": jax_device(),
         "scale": context.scale.value,
         "seed": context.seed,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

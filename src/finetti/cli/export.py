@@ -22,12 +22,18 @@ def export(
     details: Annotated[
         bool, typer.Option("--details", help="Add ids, times, traces and provenance.")
     ] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Mean, standard error and count of each cell.")
+    ] = False,
     store: StoreFile = None,
     scale: ScaleName = None,
     seed: StudySeed = None,
     debug: Debug = False,
 ) -> None:
-    """Write the stored trials: parameters, replicate, state, metrics, reason of failure."""
+    """Write the stored trials: parameters, version, replicate, state, metrics, failure.
+
+    Exit code 1, and a sentence that says why, if there are none.
+    """
     from finetti.core.files import write_file
     from finetti.studies.export import Format, export_table, too_large
     from finetti.studies.table import store_table
@@ -38,7 +44,14 @@ def export(
         raise InputError("Parquet is not text. Say where to write it with --out FILE.")
     study = study_at(place, scale, seed, store)
     with private_stdout():
-        table = store_table(place, details) if study is None else study.table(details)
+        if study is None:
+            table, earlier = store_table(place, details, summary), None
+        else:
+            table = study.table(details, summary)
+            earlier = study.status().earlier if table.empty else None
+    if table.empty:
+        typer.echo(earlier or "No trials are stored. `finetti run` runs them.", err=True)
+        raise typer.Exit(1)
     content = export_table(table, Format(form))
     if renamed := table.attrs["renamed"]:
         pairs = ", ".join(f"{old} → {new}" for new, old in renamed.items())
@@ -49,4 +62,4 @@ def export(
         write_file(content, out)
         if form == Format.PARQUET and (names := too_large(table)):
             typer.echo(f"As text, for they exceed 64 bits: {', '.join(names)}", err=True)
-        typer.echo(f"{len(table)} trials written to {out}", err=True)
+        typer.echo(f"{len(table)} {'cells' if summary else 'trials'} written to {out}", err=True)

@@ -21,7 +21,7 @@ from finetti.core.errors import FinettiError
 
 
 class Commands(TyperGroup):
-    """Commands whose errors, where the user can mend them, are one sentence and exit code 2."""
+    """Commands whose errors, where the user can fix them, are one sentence and exit code 2."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and say what went wrong."""

@@ -1,8 +1,7 @@
 """``finetti reproduce``: run the claims, show the verdicts, write the report."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ from finetti.cli.console import make_console
 from finetti.cli.options import DEBUG, Debug, Json, Quiet, Seed
 from finetti.core.errors import FinettiError
 from finetti.show.numbers import format_duration
+from finetti.show.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from finetti.claims.runner import Result
@@ -47,7 +47,7 @@ def reproduce(
     from finetti.claims import load_ledger
     from finetti.report import check_directory
 
-    # All that the user may have to mend is checked before anything long begins.
+    # All that the user may have to fix is checked before anything long begins.
     ledger = load_ledger()
     if not len(ledger):
         raise FinettiError("There are no claims in this installation. Install Finetti again.")
@@ -55,8 +55,8 @@ def reproduce(
     directory = check_directory(out) if out is not None else None
 
     run = _Run(chosen, Context(scale, seed), directory)
-    with _progress(len(chosen), shown=not quiet) as on_start:
-        run.go(on_start)
+    with progress_bar("claims", len(chosen), not quiet, "claims", every=True) as on_change:
+        run.go(lambda claim: on_change(Progress(len(run.results), 0, f"{claim.id} {claim.title}")))
 
     people = make_console(stderr=as_json)
     if not quiet:
@@ -88,7 +88,7 @@ class _Run:
         self.directory = directory
         self.results: list[Result] = []
         self.interrupted = False
-        self.trouble: FinettiError | None = None
+        self.failure: FinettiError | None = None
 
     def go(self, on_start: Callable[[Claim], None]) -> None:
         """Run all claims; Ctrl-C ends this early and keeps what is finished."""
@@ -111,53 +111,23 @@ class _Run:
     def _save(self) -> None:
         from finetti.report import write_results
 
-        if self.directory is None or self.trouble is not None:
+        if self.directory is None or self.failure is not None:
             return
         try:
             write_results(self.document(), self.directory)
         except FinettiError as error:
             # A full disk must not cost the verdicts of a long run: they are shown first.
-            self.trouble = error
+            self.failure = error
 
     def write_report(self) -> None:
         """Write the page, or say why the files could not be written."""
         from finetti.report import write_report, write_results
 
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         if self.directory is not None:
             write_results(self.document(), self.directory)
             write_report(self.document(), self.directory)
-
-
-@contextmanager
-def _progress(total: int, shown: bool) -> Iterator[Callable[[Claim], None]]:
-    """A bar on stderr that names the running claim; one line per claim where a bar is garbage."""
-    console = make_console(stderr=True)
-    if not shown:
-        yield lambda claim: None
-        return
-    if not console.is_terminal:
-        yield lambda claim: typer.echo(f"running {claim.id}: {claim.title}", err=True)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("loading", total=total)
-        started = 0
-
-        def on_start(claim: Claim) -> None:
-            nonlocal started
-            progress.update(task, description=f"{claim.id} {claim.title}", completed=started)
-            started += 1
-
-        yield on_start
 
 
 def _verdict_table(results: "list[Result]") -> Any:

@@ -14,8 +14,8 @@ from finetti.cli.studies import ScaleName, StoreFile, StudySeed, Wait, private_s
 from finetti.core.errors import InputError
 
 if TYPE_CHECKING:
+    from finetti.studies.status import RunSummary
     from finetti.studies.study import Study
-    from finetti.studies.summary import Summary
 
 
 def run(
@@ -56,7 +56,7 @@ def run(
     # Schedulers of clusters end jobs with SIGTERM: as clean, and as resumable, as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        from finetti.studies.executors.choose import choose_executor
+        from finetti.studies.executors.local import choose_executor
         from finetti.studies.study import Study
 
         study = Study.from_toml(spec, scale=scale, seed=seed, store=store)
@@ -78,7 +78,7 @@ def run(
         typer.echo(json.dumps(summary.to_dict(), indent=1))
     people.print(_sentence(summary), soft_wrap=True)
     if summary.failed and not quiet:
-        _show_failures(study, people)
+        _show_failures(study, spec, people)
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if summary.failed else 0)
@@ -93,9 +93,9 @@ def _estimate(study: "Study", workers: int, as_json: bool, options: dict[str, An
         make_console().print(found)
 
 
-def _run(study: "Study", executor: Any, **options: Any) -> "Summary":
+def _run(study: "Study", executor: Any, **options: Any) -> "RunSummary":
     from finetti.studies.interruption import ignore_interruptions
-    from finetti.studies.summary import StudyInterrupted
+    from finetti.studies.status import StudyInterrupted
 
     try:
         with private_stdout():
@@ -107,7 +107,7 @@ def _run(study: "Study", executor: Any, **options: Any) -> "Summary":
         return interruption.summary
 
 
-def _sentence(summary: "Summary") -> Any:
+def _sentence(summary: "RunSummary") -> Any:
     from rich.text import Text
 
     from finetti.show.numbers import format_duration
@@ -117,16 +117,17 @@ def _sentence(summary: "Summary") -> Any:
     text += f" ({summary.ran} in this run, {format_duration(summary.seconds)})."
     if summary.interrupted:
         text += f" Stopped with {summary.pending} left: run the same command again to continue."
-    elif summary.failed:
-        text += " Try the failed ones again with --retry-failed."
     text += f" Results: {summary.store}"
     return Text(text, style="bold green" if summary.done == summary.trials else "bold red")
 
 
-def _show_failures(study: "Study", people: Any) -> None:
-    from finetti.show.card import Table
+def _show_failures(study: "Study", spec: Path, people: Any) -> None:
     from finetti.show.terminal import renderable_table
 
     with private_stdout():
-        failures = study.status().failures
-    people.print(renderable_table(Table("", ("reason", "trials"), failures)))
+        status = study.status()
+    people.print(renderable_table(status.failure_table()))
+    advice = f"See their tracebacks with `finetti status {spec} --details`."
+    if any(failure.repeated < failure.trials for failure in status.failures):
+        advice += " Try them again with --retry-failed."
+    people.print(advice, soft_wrap=True)

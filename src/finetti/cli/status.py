@@ -1,6 +1,7 @@
 """``finetti status``: how a study stands, also while it runs."""
 
 import json
+from typing import Annotated
 
 import typer
 
@@ -11,13 +12,19 @@ from finetti.cli.studies import Place, ScaleName, StoreFile, StudySeed, private_
 
 def status(
     place: Place,
+    details: Annotated[
+        bool, typer.Option("--details", help="Add the traceback of each kind of failure.")
+    ] = False,
     store: StoreFile = None,
     scale: ScaleName = None,
     seed: StudySeed = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Trials done, failed and pending, who is running them, and why some failed."""
+    """Trials done, failed and pending, the rate and the time left, and why some failed.
+
+    Exit code 1 if all that is stored are trials of an earlier version of the code.
+    """
     from finetti.studies.status import store_status
 
     study = study_at(place, scale, seed, store)
@@ -26,4 +33,8 @@ def status(
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1, allow_nan=False))
     else:
-        make_console().print(found)
+        people = make_console()
+        people.print(found)
+        for failure in found.failures if details else ():
+            people.print(f"{failure.error}\n{failure.traceback or 'No traceback.'}", soft_wrap=True)
+    raise typer.Exit(1 if found.earlier and not found.trials else 0)

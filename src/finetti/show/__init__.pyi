@@ -7,5 +7,7 @@ from .numbers import format_interval as format_interval
 from .numbers import format_number as format_number
 from .numbers import format_value as format_value
 from .page import to_html as to_html
+from .progress import Progress as Progress
+from .progress import progress_bar as progress_bar
 from .shown import Shown as Shown
 from .terminal import to_text as to_text

@@ -5,10 +5,11 @@ from .limits import Limits as Limits
 from .merge import Merged as Merged
 from .merge import merge_stores as merge_stores
 from .outcome import Outcome as Outcome
-from .outcome import Result as Result
+from .outcome import TrialResult as TrialResult
 from .spec import StudySpec as StudySpec
+from .status import RunSummary as RunSummary
+from .status import StudyInterrupted as StudyInterrupted
+from .status import StudyStatus as StudyStatus
 from .study import Study as Study
-from .summary import StudyInterrupted as StudyInterrupted
-from .summary import Summary as Summary
 from .table import store_table as store_table
 from .trial import Trial as Trial

@@ -9,8 +9,8 @@ from typing import Any
 from finetti.core.errors import InputError
 
 # Python refuses to write whole numbers of more than 4300 digits.
-MOST_DIGITS = 4000
-LARGEST = 10**MOST_DIGITS
+MAX_DIGITS = 4000
+INTEGER_LIMIT = 10**MAX_DIGITS
 
 
 def canonical_json(content: Any) -> str:
@@ -56,8 +56,8 @@ def plain(value: Any, path: str) -> Any:
         value = value.item()
     if isinstance(value, str) and not is_unicode(value):
         raise InputError(f"`{path}` must be Unicode text. Got {value!a} instead.")
-    if isinstance(value, int) and abs(value) >= LARGEST:
-        raise InputError(f"`{path}` must have at most {MOST_DIGITS} digits. Got more instead.")
+    if isinstance(value, int) and abs(value) >= INTEGER_LIMIT:
+        raise InputError(f"`{path}` must have at most {MAX_DIGITS} digits. Got more instead.")
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

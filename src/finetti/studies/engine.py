@@ -1,29 +1,22 @@
-"""The coordinator: cohorts to the executor, outcomes to the store, troubles to their cause."""
+"""The coordinator: cohorts to the executor, outcomes to the store, failures to their cause."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from finetti.core.errors import FinettiError
-from finetti.studies.executors.base import Cohort, Executor, Report, Trouble
+from finetti.show.progress import Progress
+from finetti.studies.executors.base import Cohort, Executor, Failure, Report
 from finetti.studies.outcome import DONE, Outcome, failed
-from finetti.studies.plan import Plan
+from finetti.studies.plan import WorkPlan
+from finetti.studies.records import Row
 from finetti.studies.store import Store
 from finetti.studies.trial import Trial
 
-PATIENCE = 0.5  # seconds between two looks at the executor
-MOST_LOSSES = 3
-IN_FLIGHT = 10.0  # seconds of work that a lost worker, or coordinator, may take along
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How far a run is: trials stored by it, of them failed, and what it is doing."""
-
-    stored: int
-    failed: int
-    activity: str
+POLL_SECONDS = 0.5
+MAX_LOSSES = 3
+MAX_IN_FLIGHT_SECONDS = 10.0  # of work that a lost worker, or coordinator, may take along
 
 
 class Engine:
@@ -31,17 +24,17 @@ class Engine:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: WorkPlan,
         store: Store,
         executor: Executor,
         extra: dict[str, Any] | None = None,
-        on_change: Callable[[Standing], None] | None = None,
+        on_change: Callable[[Progress], None] | None = None,
     ) -> None:
         self.plan = plan
         self.store = store
         self.executor = executor
         self.extra = extra or {}
-        self.on_change = on_change or (lambda standing: None)
+        self.on_change = on_change or (lambda progress: None)
         self.stored = self.failures = 0
         self.urgent: deque[Cohort] = deque()
         self.under_way: dict[Cohort, set[str]] = {}
@@ -62,7 +55,7 @@ class Engine:
             if not self.under_way:
                 return
             self._tell()
-            for report in self.executor.reports(PATIENCE):
+            for report in self.executor.reports(POLL_SECONDS):
                 self._settle(report)
             self._tell()
 
@@ -82,7 +75,7 @@ class Engine:
         if self.pace is None:
             return 1
         per_worker = self.executor.slots / self.executor.workers
-        return max(1, int(IN_FLIGHT / per_worker / max(self.pace, 1e-6)))
+        return max(1, int(MAX_IN_FLIGHT_SECONDS / per_worker / max(self.pace, 1e-6)))
 
     def _tell(self) -> None:
         shapes = {cohort.shape for cohort in self.under_way}
@@ -90,7 +83,7 @@ class Engine:
         if shapes and not shapes & self.known_shapes:
             activity = "compiling…" if self.plan.together else "starting…"
         activity = self.executor.activity or activity
-        self.on_change(Standing(self.stored, self.failures, activity))
+        self.on_change(Progress(self.stored, self.failures, activity))
 
     def _settle(self, report: Report) -> None:
         """Store the outcomes of a report; put what has none to the front of the queue."""
@@ -108,26 +101,26 @@ class Engine:
         del self.under_way[cohort]
         rest = tuple(trial for trial in cohort.trials if trial.id not in finished)
         if rest:
-            trouble = report.trouble or Trouble("lost", "The worker left trials out.")
-            self.urgent.extend(self._again(cohort, rest, trouble))
+            failure = report.failure or Failure("lost", "The worker left trials out.")
+            self.urgent.extend(self._again(cohort, rest, failure))
 
     def _again(
-        self, cohort: Cohort, rest: tuple[Trial, ...], trouble: Trouble
+        self, cohort: Cohort, rest: tuple[Trial, ...], failure: Failure
     ) -> tuple[Cohort, ...]:
-        """What is left of a cohort that met trouble, so that only the culprit fails."""
-        if trouble.reason == "broken":
+        """What is left of a cohort that failed, so that only the culprit fails."""
+        if failure.reason == "broken":
             raise FinettiError(
-                f"A worker cannot run the kind {self.plan.source.reference}: {trouble.message}."
+                f"A worker cannot run the kind {self.plan.source.reference}: {failure.message}."
             )
-        if trouble.reason == "lost" and cohort.losses + 1 < MOST_LOSSES:
+        if failure.reason == "lost" and cohort.losses + 1 < MAX_LOSSES:
             return (Cohort(cohort.shape, rest, cohort.losses + 1),)
         if len(cohort.trials) == 1:
-            self._fail(rest[0], trouble)
+            self._fail(rest[0], failure)
             return ()
-        culprits = tuple(trial for trial in rest if trial.id == trouble.culprit)
-        others = tuple(trial for trial in rest if trial.id != trouble.culprit)
-        if culprits and trouble.reason == "time":
-            self._fail(culprits[0], trouble)
+        culprits = tuple(trial for trial in rest if trial.id == failure.culprit)
+        others = tuple(trial for trial in rest if trial.id != failure.culprit)
+        if culprits and failure.reason == "time":
+            self._fail(culprits[0], failure)
             parts = (others,)
         elif culprits:
             # The memory may be that of the trials before it: alone, in a new process, it is sure.
@@ -137,9 +130,9 @@ class Engine:
             parts = (rest[:middle], rest[middle:])
         return tuple(Cohort(cohort.shape, part) for part in parts if part)
 
-    def _fail(self, trial: Trial, trouble: Trouble) -> None:
-        outcome = failed(trial.id, trouble.message, trouble.details, trouble.seconds)
-        self._store((replace(outcome, finished=trouble.when, provenance=trouble.provenance),))
+    def _fail(self, trial: Trial, failure: Failure) -> None:
+        outcome = failed(trial.id, failure.message, failure.details, failure.seconds)
+        self._store((replace(outcome, finished=failure.when, provenance=failure.provenance),))
 
     def _store(self, outcomes: tuple[Outcome, ...]) -> None:
         if not outcomes:
@@ -148,11 +141,11 @@ class Engine:
         for outcome in outcomes:
             number, replicate = self.plan.places[outcome.trial_id]
             made_by = {**outcome.provenance, **self.extra}
-            rows.append((self.plan.cells[number], replicate, outcome.made_by(made_by)))
+            rows.append(Row(self.plan.cells[number], replicate, outcome.made_by(made_by)))
         self.store.add(rows)
         self.stored += len(rows)
         self.failures += sum(outcome.state != DONE for outcome in outcomes)
 
 
 def _is_suspect(cohort: Cohort) -> bool:
-    return cohort.losses + 1 >= MOST_LOSSES
+    return cohort.losses + 1 >= MAX_LOSSES

@@ -11,14 +11,14 @@ from finetti.show import Card, Shown, format_duration
 from finetti.studies.executors.base import Cohort, Executor, Report
 from finetti.studies.limits import Limits
 from finetti.studies.outcome import DONE, Outcome
-from finetti.studies.plan import Plan
+from finetti.studies.plan import WorkPlan
 
-SAMPLES = 6
-LONGEST_PILOT = 30.0
+PILOT_TRIALS = 6
+MAX_PILOT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Estimate(Shown):
+class RunEstimate(Shown):
     """What a run would do.
 
     Args:
@@ -53,7 +53,7 @@ class Estimate(Shown):
 
     def __card__(self) -> Card:
         pilot = f"{self.pilot} trials timed, {self.pilot_failures} of them failed"
-        fields: list[tuple[str, Any]] = [
+        fields = (
             ("trials", self.trials),
             ("already stored", self.stored),
             ("to run", self.pending),
@@ -61,24 +61,25 @@ class Estimate(Shown):
             ("workers", self.workers),
             ("estimated time", self.duration),
             ("pilot", pilot),
-        ]
-        return Card(f"{self.name}: a dry run, nothing is stored", tuple(fields))
+        )
+        return Card(f"{self.name}: a dry run, nothing is stored", fields)
 
 
-def estimate(
-    plan: Plan, todo: Sequence[str], executor: Executor, workers: int, limits: Limits
-) -> Estimate:
+def estimate_run(
+    plan: WorkPlan, todo: Sequence[str], executor: Executor, workers: int, limits: Limits
+) -> RunEstimate:
     """Time a few trials spread over the grid, and extrapolate to all of ``todo``."""
     cohorts = list(plan.cohorts(todo, workers))
     pilot = _Pilot(plan, executor, limits)
     if cohorts:
         try:
             executor.start(plan.source, Limits(_shorter(limits.time), limits.memory))
-            pilot.run(cohorts if plan.together else _alone(plan, todo))
+            alone = (cohort for each in _spread(todo) for cohort in plan.cohorts([each]))
+            pilot.run(cohorts if plan.together else list(alone))
         finally:
             executor.close()
     seconds = pilot.seconds(cohorts, min(workers, max(1, len(cohorts))))
-    return Estimate(
+    return RunEstimate(
         plan.name,
         len(plan.places),
         len(plan.places) - len(todo),
@@ -93,11 +94,11 @@ def estimate(
 
 
 def _shorter(limit: float | None) -> float:
-    return LONGEST_PILOT if limit is None else min(limit, LONGEST_PILOT)
+    return MAX_PILOT_SECONDS if limit is None else min(limit, MAX_PILOT_SECONDS)
 
 
 class _Pilot:
-    def __init__(self, plan: Plan, executor: Executor, limits: Limits) -> None:
+    def __init__(self, plan: WorkPlan, executor: Executor, limits: Limits) -> None:
         self.plan = plan
         self.executor = executor
         self.limits = limits
@@ -109,8 +110,8 @@ class _Pilot:
     def run(self, cohorts: Sequence[Cohort]) -> None:
         """Run some cohorts twice (compiled programs), or some trials once."""
         begin = time.monotonic()
-        for number, cohort in enumerate(_spread(cohorts, SAMPLES)):
-            if number and time.monotonic() - begin > LONGEST_PILOT / 2:
+        for number, cohort in enumerate(_spread(cohorts)):
+            if number and time.monotonic() - begin > MAX_PILOT_SECONDS / 2:
                 return
             start = time.monotonic()
             first = self._once(cohort)
@@ -133,14 +134,12 @@ class _Pilot:
                     return outcomes
 
     def _judge(self, report: Report) -> None:
-        trouble = report.trouble
-        if trouble is None:
-            return
-        if trouble.reason == "broken":
+        failure = report.failure
+        if failure is not None and failure.reason == "broken":
             raise FinettiError(
-                f"The kind {self.plan.source.reference} cannot be loaded: {trouble.message}."
+                f"The kind {self.plan.source.reference} cannot be loaded: {failure.message}."
             )
-        self.cut = self.cut or trouble.reason == "time"
+        self.cut = self.cut or (failure is not None and failure.reason == "time")
 
     def seconds(self, cohorts: Sequence[Cohort], workers: int) -> float | None:
         """Start-up, plus all trials and all compilations, shared by the workers."""
@@ -159,14 +158,9 @@ def _total(outcomes: Sequence[Outcome]) -> float:
     return math.fsum(outcome.seconds for outcome in outcomes)
 
 
-def _alone(plan: Plan, todo: Sequence[str]) -> list[Cohort]:
-    """Trials one by one, from the first cell of the grid to the last."""
-    chosen = [todo[round(i * (len(todo) - 1) / (SAMPLES - 1))] for i in range(SAMPLES)]
-    return [cohort for each in dict.fromkeys(chosen) for cohort in plan.cohorts([each])]
-
-
-def _spread(cohorts: Sequence[Cohort], count: int) -> list[Cohort]:
-    """``count`` cohorts, from the first to the last at equal distances."""
-    if len(cohorts) <= count:
-        return list(cohorts)
-    return [cohorts[round(i * (len(cohorts) - 1) / (count - 1))] for i in range(count)]
+def _spread(items: Sequence[Any]) -> list[Any]:
+    """A few items, from the first to the last at equal distances."""
+    if len(items) <= PILOT_TRIALS:
+        return list(items)
+    last = len(items) - 1
+    return [items[round(i * last / (PILOT_TRIALS - 1))] for i in range(PILOT_TRIALS)]

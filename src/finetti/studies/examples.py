@@ -7,11 +7,11 @@ import numpy as np
 from pydantic import BaseModel, PositiveInt
 
 from finetti.studies.kinds import CohortKind
-from finetti.studies.outcome import Result
+from finetti.studies.outcome import TrialResult
 from finetti.studies.trial import Trial
 
 
-def circle(seed: int, n_points: PositiveInt = 1000) -> dict[str, float]:
+def estimate_pi(seed: int, n_points: PositiveInt = 1000) -> dict[str, float]:
     """π from the share of random points of the square that fall into the circle."""
     points = np.random.default_rng(seed).uniform(size=(n_points, 2))
     value = 4.0 * float(np.mean(np.sum(points**2, axis=1) < 1.0))
@@ -36,7 +36,7 @@ class RandomWalk(CohortKind):
         """Walks of one length have one shape, whatever their drift."""
         return params["n_steps"]
 
-    def run_cohort(self, trials: Sequence[Trial]) -> list[Result]:
+    def run_cohort(self, trials: Sequence[Trial]) -> list[TrialResult]:
         """Each walk draws from its own generator, so that its company does not matter."""
         draws = np.stack(
             [np.random.default_rng(t.seed).random(t.params["n_steps"]) for t in trials]
@@ -44,6 +44,6 @@ class RandomWalk(CohortKind):
         upward = np.array([t.params["upward"] for t in trials])
         walks = np.where(draws < upward[:, None], 1, -1).cumsum(axis=1)  # (trials, steps)
         return [
-            Result({"end": int(walk[-1]), "highest": int(walk.max())}, {"walk": walk[:20]})
+            TrialResult({"end": int(walk[-1]), "highest": int(walk.max())}, {"walk": walk[:20]})
             for walk in walks
         ]

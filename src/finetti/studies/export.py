@@ -34,7 +34,7 @@ class Format(StrEnum):
 
 
 def export_table(table: "pd.DataFrame", form: Format) -> bytes:
-    """``table`` in the format ``form``."""
+    """``table`` in the format ``form``; LaTeX without replicates and empty columns."""
     if form is Format.JSON:
         rows = [{name: _word(v) for name, v in row.items()} for row in table.to_dict("records")]
         document = {"format": LAYOUT, "columns": list(table.columns), "rows": rows}
@@ -47,6 +47,8 @@ def export_table(table: "pd.DataFrame", form: Format) -> bytes:
         table.to_parquet(buffer, index=False)
         return buffer.getvalue()
     if form is Format.LATEX:
+        table = table.dropna(axis="columns", how="all") if len(table) else table
+        table = table.drop(columns="replicate", errors="ignore")
         for name in table.select_dtypes(exclude="number"):
             pairs = zip(table[name], table[name].isna(), strict=True)
             table[name] = ["" if gap else latex_text(str(value)) for value, gap in pairs]

@@ -9,8 +9,8 @@ from typing import Any
 from finetti.core.errors import InputError
 from finetti.studies.canonical import canonical_json, plain
 
-MOST_VALUES = 1_000_000
-LARGEST_REAL = 1e300  # beyond it the arithmetic of a range may not be finite
+MAX_VALUES = 1_000_000
+MAX_REAL = 1e300  # beyond it the arithmetic of a range may not be finite
 FORMS = "a list, {range = [first, last, step]} or {logrange = [first, last, count]}"
 
 
@@ -23,7 +23,7 @@ def _three_numbers(value: Any, path: str, form: str) -> Sequence[Any]:
     if not numbers or any(isinstance(x, bool) or not isinstance(x, int | float) for x in value):
         raise _wrong(path, f"{form}, three numbers", value)
     whole = all(isinstance(x, int) for x in value)
-    if not whole and not all(abs(x) <= LARGEST_REAL for x in value):
+    if not whole and not all(abs(x) <= MAX_REAL for x in value):
         raise _wrong(path, f"{form}, finite numbers", value)
     return plain(value, path)
 
@@ -40,14 +40,14 @@ def arithmetic(value: Any, path: str) -> list[Any]:
         raise _wrong(path, f"{form} with a step that leads from first to last", value)
     if all(isinstance(x, int) for x in (first, last, step)):
         count = (last - first) // step + 1
-        if count > MOST_VALUES:
-            raise _wrong(path, f"at most {MOST_VALUES} values", f"{count} values")
+        if count > MAX_VALUES:
+            raise _wrong(path, f"at most {MAX_VALUES} values", f"{count} values")
         return [first + index * step for index in range(count)]
     # Decimal, so that 0.1, 0.2, 0.3 are the numbers that people write and not their sums.
     start, stop, stride = (Decimal(repr(x)) for x in (first, last, step))
     count = int((stop - start) / stride) + 1
-    if count > MOST_VALUES:
-        raise _wrong(path, f"at most {MOST_VALUES} values", f"{count} values")
+    if count > MAX_VALUES:
+        raise _wrong(path, f"at most {MAX_VALUES} values", f"{count} values")
     whole = isinstance(first, int) and isinstance(step, int)
     make = int if whole else float
     return [make(start + index * stride) for index in range(count)]
@@ -63,10 +63,10 @@ def geometric(value: Any, path: str) -> list[Any]:
     """
     form = "[first, last, count]"
     first, last, count = _three_numbers(value, path, form)
-    if not 0 < first <= LARGEST_REAL or not 0 < last <= LARGEST_REAL:
+    if not 0 < first <= MAX_REAL or not 0 < last <= MAX_REAL:
         raise _wrong(path, f"{form} with positive ends", value)
-    if not isinstance(count, int) or not 2 <= count <= MOST_VALUES:
-        raise _wrong(path, f"{form} with a whole count from 2 to {MOST_VALUES}", value)
+    if not isinstance(count, int) or not 2 <= count <= MAX_VALUES:
+        raise _wrong(path, f"{form} with a whole count from 2 to {MAX_VALUES}", value)
     low, high = math.log(first), math.log(last)
     inner = [math.exp(low + (high - low) * i / (count - 1)) for i in range(1, count - 1)]
     smallest, largest = min(first, last), max(first, last)

@@ -18,7 +18,7 @@ def one_interruption() -> Iterator[None]:
 
 
 def ignore_interruptions() -> None:
-    """Be deaf to further ones, so that no second Ctrl-C leaves a lock or a process behind."""
+    """Ignore further ones, so that no second Ctrl-C leaves a lock or a process behind."""
     for number in _interruptions():
         signal.signal(number, signal.SIG_IGN)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.studies.importing import import_snapshot
-from finetti.studies.outcome import Result
+from finetti.studies.outcome import TrialResult
 from finetti.studies.parameters import check_name, deliver_with, model_of, resolve_with
 from finetti.studies.sources import KindSource
 from finetti.studies.trial import Trial
@@ -59,7 +59,7 @@ class TrialKind(Kind):
         return None
 
     @abstractmethod
-    def run(self, params: dict[str, Any], seed: int) -> Mapping[str, Any] | Result:
+    def run(self, params: dict[str, Any], seed: int) -> Mapping[str, Any] | TrialResult:
         """The metrics of one trial. All randomness comes from ``seed``."""
 
 
@@ -76,7 +76,7 @@ class CohortKind(Kind):
         return dict(params)
 
     @abstractmethod
-    def run_cohort(self, trials: Sequence[Trial]) -> Sequence[Mapping[str, Any] | Result]:
+    def run_cohort(self, trials: Sequence[Trial]) -> Sequence[Mapping[str, Any] | TrialResult]:
         """The metrics of each trial, in order (or an exception in the place of one)."""
 
 
@@ -87,13 +87,11 @@ class FunctionKind(TrialKind):
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.version = getattr(function, "version", 1)  # pyright: ignore[reportIncompatibleVariableOverride, reportAttributeAccessIssue]
-        self.Parameters, self.seed_name = model_of(function)  # pyright: ignore[reportIncompatibleVariableOverride, reportAttributeAccessIssue]
+        self.Parameters = model_of(function)  # pyright: ignore[reportIncompatibleVariableOverride, reportAttributeAccessIssue]
 
-    def run(self, params: dict[str, Any], seed: int) -> Mapping[str, Any] | Result:
+    def run(self, params: dict[str, Any], seed: int) -> Mapping[str, Any] | TrialResult:
         """Call the function."""
-        if self.seed_name is None:
-            return self.function(seed, **params)
-        return self.function(**{self.seed_name: seed}, **params)
+        return self.function(seed=seed, **params)
 
 
 def as_kind(found: Any, reference: str) -> Kind:

@@ -2,14 +2,13 @@
 
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from finetti.core.errors import InputError
 
 GIGABYTE = 1e9
-SHARE_OF_MEMORY = 0.8
+MEMORY_FRACTION = 0.8
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -40,15 +39,11 @@ class Limits:
                     f"Got {value} instead."
                 )
 
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
     def bytes_for(self, workers: int) -> float:
         """The memory that one of ``workers`` processes on this machine may use."""
         if self.memory is not None:
             return self.memory * GIGABYTE
-        return SHARE_OF_MEMORY * usable_memory() / workers
+        return MEMORY_FRACTION * usable_memory() / workers
 
 
 def usable_memory() -> float:

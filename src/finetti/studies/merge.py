@@ -1,7 +1,7 @@
 """Brings the trials of several stores into one. Doing it twice changes nothing."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from finetti.core.errors import InputError
@@ -10,7 +10,7 @@ from finetti.studies.outcome import DONE
 from finetti.studies.records import Records, Row, open_records
 from finetti.studies.store import Store
 
-BATCH = 1000
+BATCH_TRIALS = 1000
 
 
 @dataclass(frozen=True)
@@ -65,24 +65,22 @@ def merge_stores(target: str | Path, sources: Iterable[str | Path], wait: bool =
 def _merge(store: Store, records: Records, counts: dict[str, int]) -> None:
     own = {row.outcome.trial_id: row for row in store.records.rows()}
     for batch in _batches(records.rows()):
-        news, attempts = [], []
+        news = []
         for row in batch:
             known, theirs = own.get(row.outcome.trial_id), row.outcome
             mine = known and known.outcome
             if known is None or mine is None:
                 counts["added"] += 1
-                attempts.append(row.attempts)
+                news.append(row)
             elif mine.state != DONE and theirs.state == DONE:
                 counts["repaired"] += 1
                 # Added to mine. The attempts before a copy was made are not counted twice.
-                attempts.append(max(1, row.attempts - known.attempts))
+                news.append(replace(row, attempts=max(1, row.attempts - known.attempts)))
             else:
                 counts["present"] += 1
                 both_done = mine.state == theirs.state == DONE
                 counts["different"] += both_done and mine.metrics != theirs.metrics
-                continue
-            news.append((row.cell, row.replicate, theirs))
-        store.add(news, attempts)
+        store.add(news)
     for plan in records.plans():
         store.add_plan(plan)
 
@@ -91,7 +89,7 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
     batch: list[Row] = []
     for row in rows:
         batch.append(row)
-        if len(batch) == BATCH:
+        if len(batch) == BATCH_TRIALS:
             yield batch
             batch = []
     yield batch

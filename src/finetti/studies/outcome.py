@@ -10,12 +10,12 @@ from typing import Any
 from finetti.studies.canonical import plain, unicode_text
 
 DONE, FAILED = "done", "failed"
-LONGEST_TEXT = 8000
-LONGEST_METRIC = 64_000
+MAX_ERROR_CHARACTERS = 8000
+MAX_METRIC_CHARACTERS = 64_000
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """What a kind returns for a trial: its metrics, and small lists recorded on the way.
 
     Args:
@@ -53,11 +53,11 @@ class Outcome:
 def failed(trial_id: str, error: str, details: str | None = None, seconds: float = 0.0) -> Outcome:
     """A failure as an outcome; the end of a long traceback says most."""
     error = unicode_text(error)
-    details = unicode_text(details)[-LONGEST_TEXT:] if details else None
+    details = unicode_text(details)[-MAX_ERROR_CHARACTERS:] if details else None
     return Outcome(
         trial_id,
         FAILED,
-        error=error[:LONGEST_TEXT],
+        error=error[:MAX_ERROR_CHARACTERS],
         traceback=details,
         seconds=seconds,
         finished=time.time(),
@@ -85,52 +85,63 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
     """
     if isinstance(returned, BaseException):
         return failed_by(trial_id, returned, seconds)
-    result = returned if isinstance(returned, Result) else Result(returned)
-    if not isinstance(result.metrics, Mapping):
-        advice = "Return a dictionary of metrics, or a Result."
-        got = type(result.metrics).__name__
-        return failed(trial_id, f"The trial returned {got}. {advice}", seconds=seconds)
-    trace = {} if result.trace is None else result.trace
-    if not isinstance(trace, Mapping):
-        advice = "Give a dictionary of lists, one name for each."
-        error = f"The trace of the trial is of type {type(trace).__name__}. {advice}"
-        return failed(trial_id, error, seconds=seconds)
-    for what, names in (("metric", result.metrics), ("part of the trace", trace)):
-        wrong = next((error for name in names if (error := _wrong_name(name, what))), None)
-        if wrong:
-            return failed(trial_id, wrong, seconds=seconds)
+    result = returned if isinstance(returned, TrialResult) else TrialResult(returned)
+    try:
+        metrics, trace = _metrics(result.metrics), _trace(result.trace)
+    except _UnusableError as error:
+        return failed(trial_id, str(error), seconds=seconds)
+    return Outcome(trial_id, DONE, metrics, trace or None, seconds=seconds, finished=time.time())
+
+
+class _UnusableError(Exception):
+    """What a trial returned cannot be a row of a table."""
+
+
+def _metrics(given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        advice = "Return a dictionary of metrics, or a TrialResult."
+        raise _UnusableError(f"The trial returned {type(given).__name__}. {advice}")
+    _check_names(given, "metric")
     metrics: dict[str, Any] = {}
-    for name, value in result.metrics.items():
+    for name, value in given.items():
         if hasattr(value, "item") and getattr(value, "size", None) == 1:
             value = value.item()
+        wrong = None
         if not isinstance(value, bool | int | float | str):
             advice = "Metrics are int, float, str or bool; lists belong in the trace."
-            got = f"The metric `{name}` is of type {type(value).__name__}. {advice}"
-            return failed(trial_id, got, seconds=seconds)
-        if isinstance(value, float) and math.isnan(value):
-            error = f"The metric `{name}` is not a number (NaN)."
-            return failed(trial_id, error, seconds=seconds)
-        if isinstance(value, str) and len(value) > LONGEST_METRIC:
-            error = f"The metric `{name}` is a text of more than {LONGEST_METRIC} characters."
-            return failed(trial_id, error, seconds=seconds)
+            wrong = f"of type {type(value).__name__}. {advice}"
+        elif isinstance(value, float) and math.isnan(value):
+            wrong = "not a number (NaN)."
+        elif isinstance(value, str) and len(value) > MAX_METRIC_CHARACTERS:
+            wrong = f"a text of more than {MAX_METRIC_CHARACTERS} characters."
+        if wrong:
+            raise _UnusableError(f"The metric `{name}` is {wrong}")
         metrics[plain(name, "metrics")] = _listed(value, name)
     if not metrics:
-        error = "The trial returned no metrics. Return at least one number."
-        return failed(trial_id, error, seconds=seconds)
-    trace = {plain(k, "trace"): _listed(v, f"trace.{k}") for k, v in trace.items()} or None
-    return Outcome(trial_id, DONE, metrics, trace, seconds=seconds, finished=time.time())
+        raise _UnusableError("The trial returned no metrics. Return at least one number.")
+    return metrics
 
 
-def _wrong_name(name: Any, what: str) -> str | None:
-    """Why ``name`` is none; it becomes the name of a column, or a key of JSON: text both."""
-    if not isinstance(name, str):
-        return (
-            f"A {what} has the name {name!r}, which is of type {type(name).__name__}. "
-            f"Names are text, as those of columns are: write {str(name)!r} or a word."
-        )
-    if not name.strip():
-        return f"A {what} has an empty name ({name!r}). Names are those of columns: write a word."
-    return None
+def _trace(given: Any) -> dict[str, Any]:
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        advice = "Give a dictionary of lists, one name for each."
+        raise _UnusableError(f"The trace of the trial is of type {type(given).__name__}. {advice}")
+    _check_names(given, "part of the trace")
+    return {plain(k, "trace"): _listed(v, f"trace.{k}") for k, v in given.items()}
+
+
+def _check_names(names: Mapping[Any, Any], what: str) -> None:
+    """A name becomes that of a column, or a key of JSON: text both."""
+    for name in names:
+        if not isinstance(name, str):
+            raise _UnusableError(
+                f"A {what} has the name {name!r}, which is of type {type(name).__name__}. "
+                f"Names are text, as those of columns are: write {str(name)!r} or a word."
+            )
+        if not name.strip():
+            advice = "Names are those of columns: write a word."
+            raise _UnusableError(f"A {what} has an empty name ({name!r}). {advice}")
 
 
 def _listed(value: Any, path: str) -> Any:

@@ -22,19 +22,20 @@ class ParameterError(InputError):
         self.parameter = parameter
 
 
-def model_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str | None]:
-    """A model of the parameters, and the name of the seed if it is given by name."""
+def model_of(function: Callable[..., Any]) -> type[BaseModel]:
+    """A model of the parameters: of all arguments but ``seed``."""
     name = getattr(function, "__name__", "function")
-    parameters = list(_signature(function, name).parameters.values())
-    seeds = [each for each in parameters if each.name == "seed"] or parameters[:1]
-    if not seeds or seeds[0].kind in (seeds[0].VAR_KEYWORD, seeds[0].VAR_POSITIONAL):
-        raise InputError(f"The function {name} must take a seed as its first argument.")
-    by_name = seeds[0].kind in (seeds[0].POSITIONAL_OR_KEYWORD, seeds[0].KEYWORD_ONLY)
+    parameters = dict(_signature(function, name).parameters)
+    seed = parameters.pop("seed", None)
+    if seed is None or seed.kind not in (seed.POSITIONAL_OR_KEYWORD, seed.KEYWORD_ONLY):
+        rest = ", ".join(each for each in parameters if each != "seed")
+        raise InputError(
+            f"The function {name} takes no `seed` by name, so that its trials would all be alike. "
+            f"Write def {name}(seed{rest and ', ' + rest}), and draw all randomness from it."
+        )
     fields: dict[str, Any] = {}
     extra = "forbid"
-    for parameter in parameters:
-        if parameter is seeds[0]:
-            continue
+    for parameter in parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             extra = "allow"
         elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
@@ -54,8 +55,7 @@ def model_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str | None]
         protected_namespaces=(),
         arbitrary_types_allowed=True,
     )
-    model = create_model(name, __config__=config, **fields)
-    return model, seeds[0].name if by_name else None
+    return create_model(name, __config__=config, **fields)
 
 
 def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:

@@ -3,7 +3,8 @@
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from finetti._version import __version__
@@ -11,20 +12,47 @@ from finetti.core.errors import FinettiError, InputError
 from finetti.studies.canonical import canonical_json, digest, plain
 from finetti.studies.executors.base import Cohort
 from finetti.studies.grid import combinations
-from finetti.studies.installed import installed_versions
 from finetti.studies.kinds import CohortKind, Kind
 from finetti.studies.parameters import ParameterError
-from finetti.studies.records import StoredPlan
-from finetti.studies.sources import KindSource
+from finetti.studies.sources import KindSource, installed_versions
 from finetti.studies.spec import StudySpec
-from finetti.studies.trial import Cell
+from finetti.studies.trial import Cell, Trial
+
+NOWHERE = KindSource("")
 
 
 @dataclass(frozen=True)
-class Plan(StoredPlan):
-    """A plan with the source of its kind, ready to run."""
+class WorkPlan:
+    """What a study consists of: its cells, their shapes, and the trials of each.
 
-    source: KindSource
+    Args:
+        digest: hash of all that the plan was made from.
+        name: the study's title.
+        trials: trials per cell.
+        together: whether the trials of a cohort run in one go.
+        cohort_size: the largest cohort.
+        cells: the points of the grid, in its order.
+        shapes: of each cell; trials of one shape may share a cohort.
+        source: of the kind; a store does not keep it.
+    """
+
+    digest: bytes
+    name: str
+    trials: int
+    together: bool
+    cohort_size: int
+    cells: tuple[Cell, ...]
+    shapes: tuple[str, ...]
+    source: KindSource = NOWHERE
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Trial id → (number of its cell, replicate), in the order of the grid."""
+        return {
+            cell.trial_id(replicate): (number, replicate)
+            for number, cell in enumerate(self.cells)
+            for replicate in range(self.trials)
+        }
 
     def cohorts(
         self, todo: Iterable[str], workers: int = 1, most: Callable[[], int] | None = None
@@ -40,12 +68,13 @@ class Plan(StoredPlan):
             largest, start = self.size(len(ids), workers), 0
             while start < len(ids):
                 size = largest if most is None or self.together else min(largest, most())
-                trials = [
-                    self.cells[self.places[each][0]].trial(each)
-                    for each in ids[start : start + size]
-                ]
+                trials = tuple(map(self._trial, ids[start : start + size]))
                 start += size
-                yield Cohort(shape, tuple(trials))
+                yield Cohort(shape, trials)
+
+    def _trial(self, trial_id: str) -> Trial:
+        number, replicate = self.places[trial_id]
+        return self.cells[number].trial(trial_id, replicate)
 
     def size(self, count: int, workers: int) -> int:
         """The size of the cohorts of ``count`` trials of one shape."""
@@ -75,13 +104,8 @@ def plan_digest(spec: StudySpec, source: KindSource, name: str) -> bytes | None:
 
 def _content(spec: StudySpec, source: KindSource, name: str) -> list[Any]:
     # Not the paths of the snapshot: a study may move.
-    own = [spec.values, spec.fixed, spec.trials, spec.seed, spec.cohort]
+    own = [spec.values, spec.fixed, spec.trials, spec.seed, spec.seed_by, spec.cohort]
     return plain([source.reference, name, *own], "study")
-
-
-def stored_plan(found: StoredPlan, source: KindSource) -> Plan:
-    """A plan that was made before, with the source that it was made from."""
-    return Plan(**{each.name: getattr(found, each.name) for each in fields(found)}, source=source)
 
 
 def _check_scales(spec: StudySpec, kind: Kind, name: str) -> None:
@@ -96,7 +120,7 @@ def _check_scales(spec: StudySpec, kind: Kind, name: str) -> None:
                     raise InputError(f"{name}: `{path}` {error}.") from error
 
 
-def make_plan(spec: StudySpec, source: KindSource, kind: Kind, name: str) -> Plan:
+def make_work_plan(spec: StudySpec, source: KindSource, kind: Kind, name: str) -> WorkPlan:
     """Resolve every cell; what the kind refuses is named with the path of its key."""
     _check_scales(spec, kind, name)
     cells: dict[str, tuple[Cell, str]] = {}
@@ -113,13 +137,14 @@ def make_plan(spec: StudySpec, source: KindSource, kind: Kind, name: str) -> Pla
         except (Exception, SystemExit) as error:
             text = f"the kind refuses {canonical_json(params)}. {type(error).__name__}: {error}"
             raise InputError(f"{name}: {text}") from error
-        cell = Cell(source.reference, str(kind.version), source.fingerprint, resolved, spec.seed)
+        code = source.reference, str(kind.version), source.fingerprint
+        cell = Cell(*code, resolved, spec.seed, spec.seed_by)
         # Two points of the grid that the kind resolves to one are one.
         cells.setdefault(cell.content, (cell, shape))
     key = plan_digest(spec, source, name)
     if key is None:
         key = digest(canonical_json([_content(spec, source, name), list(cells)]))
-    return Plan(
+    return WorkPlan(
         key,
         name,
         spec.trials,

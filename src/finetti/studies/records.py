@@ -5,63 +5,32 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from finetti.core.errors import InputError
 from finetti.studies.disk import plain_errors, readable
 from finetti.studies.outcome import DONE, Outcome
-from finetti.studies.schema import CURRENT, migrate, schema_version
+from finetti.studies.plan import WorkPlan
+from finetti.studies.schema import CURRENT_LAYOUT, migrate, schema_version
 from finetti.studies.trial import Cell
 
 ROWS = """
     SELECT cells.content, trials.replicate, trials.id, state, metrics, trace, error, traceback,
-           seconds, finished, provenances.content, attempts
+           seconds, finished, provenances.content, attempts, repeats
     FROM trials JOIN cells USING (cell) JOIN provenances USING (provenance)
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """A stored trial with its cell."""
+    """A stored trial with its cell; the last ``repeats`` of its ``attempts`` failed alike."""
 
     cell: Cell
     replicate: int
     outcome: Outcome
-    attempts: int
-
-
-@dataclass(frozen=True)
-class StoredPlan:
-    """What a study consists of: its cells, their shapes, and the trials of each.
-
-    Args:
-        digest: hash of all that the plan was made from.
-        name: the study's title.
-        trials: trials per cell.
-        together: whether the trials of a cohort run in one go.
-        cohort_size: the largest cohort.
-        cells: the points of the grid, in its order.
-        shapes: of each cell; trials of one shape may share a cohort.
-    """
-
-    digest: bytes
-    name: str
-    trials: int
-    together: bool
-    cohort_size: int
-    cells: tuple[Cell, ...]
-    shapes: tuple[str, ...]
-
-    @cached_property
-    def places(self) -> dict[str, tuple[int, int]]:
-        """Trial id → (number of its cell, replicate), in the order of the grid."""
-        return {
-            cell.trial_id(replicate): (number, replicate)
-            for number, cell in enumerate(self.cells)
-            for replicate in range(self.trials)
-        }
+    attempts: int = 1
+    repeats: int = 1
 
 
 class Records:
@@ -82,20 +51,20 @@ class Records:
         cells: dict[str, Cell] = {}
         with readable(self.path):
             query = f"{ROWS} ORDER BY cells.content, trials.replicate, trials.id"
-            for content, replicate, trial_id, *rest, attempts in self.connection.execute(query):
+            for content, replicate, *rest, attempts, repeats in self.connection.execute(query):
                 if content not in cells:
                     cells[content] = Cell(**json.loads(content))
-                yield Row(cells[content], replicate, _outcome(trial_id, *rest), attempts)
+                yield Row(cells[content], replicate, _outcome(*rest), attempts, repeats)
 
-    def plan(self, digest: bytes) -> StoredPlan | None:
+    def plan(self, digest: bytes) -> WorkPlan | None:
         """The plan with this digest, if it was made before."""
         return next(self._plans("WHERE digest = ?", digest), None)
 
-    def plans(self) -> list[StoredPlan]:
+    def plans(self) -> list[WorkPlan]:
         """Every plan, oldest first."""
         return list(self._plans("ORDER BY created, plan"))
 
-    def _plans(self, which: str, *values: Any) -> Iterator[StoredPlan]:
+    def _plans(self, which: str, *values: Any) -> Iterator[WorkPlan]:
         with readable(self.path):
             found = self.connection.execute(
                 f"SELECT plan, digest, name, trials, together, cohort_size FROM plans {which}",
@@ -109,7 +78,7 @@ class Records:
                 ).fetchall()
                 cells = tuple(Cell(**json.loads(content)) for content, _ in pairs)
                 shapes = tuple(shape for _, shape in pairs)
-                yield StoredPlan(digest, name, trials, bool(together), cohort_size, cells, shapes)
+                yield WorkPlan(digest, name, trials, bool(together), cohort_size, cells, shapes)
 
 
 def _outcome(
@@ -147,7 +116,7 @@ def open_records(path: str | Path) -> Iterator[Records]:
     try:
         with plain_errors(path):
             version = schema_version(connection, str(path))
-            if version < CURRENT:
+            if version < CURRENT_LAYOUT:
                 # An older layout is brought up to date in memory; the file stays as it is.
                 copy = sqlite3.connect(":memory:")
                 connection.backup(copy)

@@ -4,7 +4,7 @@ import sqlite3
 
 from finetti.core.errors import FinettiError
 
-APPLICATION = 0x46494E45  # "FINE" in the file's header: this is a store of ours
+APPLICATION_ID = 0x46494E45  # "FINE" in the file's header: this is a store of ours
 
 # Never edit a published step: files in this layout exist. Add another one.
 STEPS = (
@@ -57,8 +57,10 @@ STEPS = (
     CREATE TRIGGER done_stays BEFORE DELETE ON trials WHEN OLD.state = 'done'
     BEGIN SELECT RAISE(ABORT, 'a finished trial is never deleted'); END;
     """,
+    # 3: how often a trial has failed in the same way, one time after another.
+    "ALTER TABLE trials ADD COLUMN repeats INTEGER NOT NULL DEFAULT 1;",
 )
-CURRENT = len(STEPS)
+CURRENT_LAYOUT = len(STEPS)
 
 
 def schema_version(connection: sqlite3.Connection, name: str) -> int:
@@ -68,25 +70,25 @@ def schema_version(connection: sqlite3.Connection, name: str) -> int:
         "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) "
         "FROM pragma_user_version, pragma_application_id"
     ).fetchone()
-    if application != APPLICATION and (tables or application or version):
+    if application != APPLICATION_ID and (tables or application or version):
         raise FinettiError(
             f"{name} is a database of another program. Give the store another name with --store."
         )
-    if version > CURRENT:
+    if version > CURRENT_LAYOUT:
         raise FinettiError(
             f"{name} was written by a newer Finetti (layout {version}, this one reads up to "
-            f"{CURRENT}). Upgrade Finetti; the file is left as it is."
+            f"{CURRENT_LAYOUT}). Upgrade Finetti; the file is left as it is."
         )
     return version
 
 
-def migrate(connection: sqlite3.Connection, version: int, last: int = CURRENT) -> None:
+def migrate(connection: sqlite3.Connection, version: int, last: int = CURRENT_LAYOUT) -> None:
     """Bring an open file from layout ``version`` to ``last``, all or nothing."""
     if version >= last:
         return
     # One script is one transaction: an interruption leaves the older layout whole.
     steps = "".join(STEPS[version:last])
     connection.executescript(
-        f"BEGIN EXCLUSIVE; PRAGMA application_id = {APPLICATION}; {steps}"
+        f"BEGIN EXCLUSIVE; PRAGMA application_id = {APPLICATION_ID}; {steps}"
         f"PRAGMA user_version = {last}; COMMIT;"
     )

@@ -1,16 +1,19 @@
-"""Where a kind lives, the source it depends on, and the fingerprint of that source."""
+"""Where a kind lives, the source and the packages it depends on, and the fingerprint of them."""
 
 import ast
 import importlib.util
-from collections.abc import Iterator
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from finetti.core.errors import InputError
 from finetti.studies.canonical import canonical_json, digest
 
-HOUSE = "finetti"
+PACKAGE = "finetti"
 COMPUTED = "*"  # in the place of the name of a module that only running the file tells
 FORMS = "Write package.module:Name, or file.py:Name"
 
@@ -51,18 +54,6 @@ class KindSource:
         """Where a ``file.py`` stands."""
         return Path(self.files[self.module][0]).parent
 
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data."""
-        files = {name: list(each) for name, each in self.files.items()}
-        own = {"reference": self.reference, "fingerprint": self.fingerprint}
-        return {**own, "files": files, "versioned": self.versioned}
-
-    @classmethod
-    def from_plain(cls, content: dict[str, Any]) -> "KindSource":
-        """The source that ``to_plain`` described."""
-        files = {name: (path, text) for name, (path, text) in content["files"].items()}
-        return cls(content["reference"], content["fingerprint"], files, content["versioned"])
-
 
 def find_source(kind: str, directory: str | Path, code_version: str | None = None) -> KindSource:
     """Find the source of ``kind`` without running any of it."""
@@ -80,7 +71,7 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
     if not all(part.isidentifier() for part in place.split(".")):
         raise InputError(f"`kind` is {kind!r}. {FORMS}.")
     package = place.partition(".")[0]
-    if package == HOUSE:
+    if package == PACKAGE:
         return KindSource(kind, code_version or "", versioned=bool(code_version))
     try:
         spec = importlib.util.find_spec(place)
@@ -128,10 +119,10 @@ def _closure(
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         for imported in _imports(tree, package):
             imports.add(imported.partition(".")[0])
-            if imported.partition(".")[0] == HOUSE or (only and not _inside(imported, only)):
+            if imported.partition(".")[0] == PACKAGE or (only and not _inside(imported, only)):
                 continue
             todo += _files(imported, root)
-    outside = imports - {name.partition(".")[0] for name in found} - {HOUSE}
+    outside = imports - {name.partition(".")[0] for name in found} - {PACKAGE}
     return dict(sorted(found.items())), None if COMPUTED in imports else tuple(sorted(outside))
 
 
@@ -183,3 +174,45 @@ def _files(name: str, root: Path) -> list[tuple[str, Path]]:
                 files.append((".".join(parts[:depth]), path))
                 break
     return files
+
+
+def installed_versions(names: Iterable[str]) -> list[list[str | None]] | None:
+    """Name and version of each top-level package; None if one of them is not an installed one.
+
+    The standard library goes without saying: its version is that of Python. A package on
+    ``PYTHONPATH``, or installed as a link to its source, can change without changing its version.
+
+    >>> installed_versions(["math", "json"])
+    []
+    """
+    found: list[list[str | None]] = []
+    places = [*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsitepackages()]
+    folders = {Path(place).resolve() for place in (*places, site.getusersitepackages())}
+    for name in names:
+        if name in sys.stdlib_module_names:
+            continue
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            return None  # half loaded, or a name that no module can have
+        if spec is None:
+            found.append([name, None])
+            continue
+        if spec.origin is None or not any(
+            folder in Path(spec.origin).resolve().parents for folder in folders
+        ):
+            return None
+        version = _version_of(name)
+        if version is None:
+            return None
+        found.append([name, version])
+    return found
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        # Some packages are installed under another name, which takes longer to find.
+        owners = metadata.packages_distributions().get(name, [])
+        return " ".join(f"{owner} {metadata.version(owner)}" for owner in owners) or None

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,10 +14,10 @@ from finetti.core.errors import InputError
 from finetti.studies.canonical import plain
 from finetti.studies.grid import grid_values
 
-MOST_TRIALS = 10_000_000
+MAX_TRIALS = 10_000_000
 
 
-class Settings(BaseModel):
+class SpecSettings(BaseModel):
     """What a study and its scales have in common."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -29,7 +29,7 @@ class Settings(BaseModel):
     fixed: dict[str, Any] = {}
 
 
-class Preset(Settings):
+class Preset(SpecSettings):
     """What a scale may set: the fields it names take the place of the study's own.
 
     ``grid`` and ``fixed`` are merged name by name.
@@ -39,7 +39,7 @@ class Preset(Settings):
     seed: Annotated[int, Field(ge=0)] = 0
 
 
-class StudySpec(Settings):
+class StudySpec(SpecSettings):
     """A kind of trial, a grid of its parameters, and how often each cell is tried.
 
     Args:
@@ -50,6 +50,8 @@ class StudySpec(Settings):
         fixed: parameters with one value.
         trials: trials per cell of the grid.
         seed: all randomness follows from it.
+        seed_by: ``trial`` (each draws its own numbers), or ``replicate`` (the trials of one
+            replicate draw the same ones in every cell, so that cells are compared with less noise).
         cohort: the largest number of trials that run together; the kind knows a good one.
         time_limit, memory_limit: seconds per trial, and gigabytes of the process it runs in.
         code_version: takes the place of the hash of your source in the ids: edit comments
@@ -62,6 +64,7 @@ class StudySpec(Settings):
     code_version: str | None = None
     trials: Annotated[int, Field(ge=1)] = 1
     seed: Annotated[int, Field(ge=0)] = 0
+    seed_by: Literal["trial", "replicate"] = "trial"
     scales: dict[str, Preset] = {}
 
     @cached_property
@@ -102,15 +105,15 @@ def checked(spec: StudySpec) -> StudySpec:
         if name in spec.grid:
             raise InputError(f"`{name}` stands in `grid` and in `fixed`. Keep one of them.")
     cells = math.prod(len(values) for values in spec.values.values())
-    if cells * spec.trials > MOST_TRIALS:
+    if cells * spec.trials > MAX_TRIALS:
         raise InputError(
-            f"The study has {cells} cells of {spec.trials} trials, more than {MOST_TRIALS} trials. "
+            f"The study has {cells} cells of {spec.trials} trials, more than {MAX_TRIALS} trials. "
             "Make the grid or `trials` smaller."
         )
     return spec
 
 
-def _check_values(settings: Settings, path: str) -> None:
+def _check_values(settings: SpecSettings, path: str) -> None:
     plain(settings.fixed, f"{path}fixed")
     for name, value in settings.grid.items():
         grid_values(value, f"{path}grid.{name}")

@@ -1,22 +1,29 @@
-"""How studies stand: read from their stores, without a lock."""
+"""How studies stand, read from their stores without a lock, and what a run has done."""
 
+import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from finetti.show import Card, Shown, Table, format_duration
-from finetti.studies.canonical import digest
+from finetti.show import Card, Shown, Table, format_duration, format_number, format_value
+from finetti.studies.canonical import canonical_json, digest
 from finetti.studies.lock import read_holder
-from finetti.studies.outcome import DONE
-from finetti.studies.records import Row, StoredPlan, open_records
+from finetti.studies.outcome import DONE, FAILED
+from finetti.studies.plan import WorkPlan
+from finetti.studies.records import Row, open_records
+from finetti.studies.trial import Cell
 
-PARTS = ("name", "id", "seed", "trials", "done", "failed", "pending")
+COLUMNS = ("name", "id", "seed", "trials", "done", "failed", "pending")
+MAX_REASONS = 10
+MAX_CELLS = 6  # that are named beside a reason
+RATE_SECONDS = 600.0  # cohorts come back in bursts, so the rate is that of minutes
 
 
 @dataclass(frozen=True)
-class Progress:
+class StudyCounts:
     """One study of a store; ``id`` and ``seed`` tell apart those of one name."""
 
     name: str
@@ -33,15 +40,60 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Status(Shown):
-    """The studies of a store, who writes to it, and why trials failed."""
+class FailureGroup:
+    """Trials that failed for one reason.
+
+    Args:
+        error: the reason.
+        trials: how many.
+        repeated: of them, how many failed so twice in a row, and will again.
+        cells: the parameters that vary, and the trials that failed there.
+        traceback: of one of them.
+    """
+
+    error: str
+    trials: int
+    repeated: int
+    cells: dict[str, int]
+    traceback: str | None
+
+
+@dataclass(frozen=True)
+class EarlierTrials:
+    """Stored trials of other code than that of now; ``code_version`` in the spec keeps them."""
+
+    kind: str
+    trials: int
+    code_version: str | None
+
+    def __str__(self) -> str:
+        keep = f'keep them with code_version = "{self.code_version}", or ' * bool(self.code_version)
+        place = self.kind.rpartition(":")[0]
+        return f"{self.trials} trials of an earlier version of {place} are stored; {keep}run again."
+
+
+@dataclass(frozen=True)
+class StudyStatus(Shown):
+    """The studies of a store, who writes to it, how fast, and why trials failed.
+
+    ``rate`` is in trials per second: of late, or of one worker while nobody writes.
+    """
 
     store: Path
-    studies: tuple[Progress, ...]
+    studies: tuple[StudyCounts, ...]
     writer: dict[str, Any] | None
-    failures: tuple[tuple[str, int], ...]
+    failures: tuple[FailureGroup, ...]
     seconds: float
     trials: int
+    rate: float | None
+    earlier: EarlierTrials | None = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the study is complete; None if that is unknown, as for a store of several."""
+        if self.rate is None or len(self.studies) != 1:
+            return None
+        return self.studies[0].pending / self.rate
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -49,54 +101,164 @@ class Status(Shown):
             "store": str(self.store),
             "trials": self.trials,
             "seconds": round(self.seconds, 3),
+            "rate": self.rate,
+            "seconds_left": self.seconds_left,
             "writer": self.writer,
             "studies": [{**vars(each), "pending": each.pending} for each in self.studies],
-            "failures": [{"error": error, "trials": count} for error, count in self.failures],
+            "failures": [vars(each) for each in self.failures],
+            "earlier": self.earlier and asdict(self.earlier),
         }
+
+    def failure_table(self) -> Table:
+        """Why trials failed, and in which cells."""
+        rows = []
+        for each in self.failures:
+            named = [f"{cell} ({count})" for cell, count in each.cells.items()]
+            more = len(named) - MAX_CELLS
+            cells = ", ".join([*named[:MAX_CELLS], *([f"{more} more"] if more > 0 else [])])
+            rows.append((each.error, each.trials, each.repeated, cells))
+        columns = ("reason", "trials", "twice alike", "cells")
+        return Table("Why trials failed", columns, tuple(rows))
 
     def __card__(self) -> Card:
         writer = "nobody"
         if self.writer is not None:
             writer = f"process {self.writer.get('pid')} on {self.writer.get('host')}"
-        fields = (
+        fields: list[tuple[str, Any]] = [
             ("trials stored", self.trials),
             ("time in trials", format_duration(self.seconds)),
             ("written by", writer),
-        )
-        columns = ("study", "id", "seed", "trials", "done", "failed", "pending")
-        rows = tuple(tuple(getattr(each, name) for name in PARTS) for each in self.studies)
-        tables = [Table("", columns, rows)]
+        ]
+        if self.rate is not None and any(each.pending for each in self.studies):
+            of = "" if self.writer else " with one worker"
+            fields.append(("rate", f"{format_number(60 * self.rate, 3)} trials per minute{of}"))
+        if self.seconds_left:
+            fields.append(("time left", f"about {format_duration(self.seconds_left)}"))
+        rows = tuple(tuple(getattr(each, name) for name in COLUMNS) for each in self.studies)
+        tables = [Table("", ("study", *COLUMNS[1:]), rows)]
         if self.failures:
-            title = "Why trials failed"
-            tables.append(Table(title, ("reason", "trials"), self.failures))
-        return Card(f"Store {self.store.name}", fields, tuple(tables))
+            tables.append(self.failure_table())
+        notes = (str(self.earlier),) if self.earlier else ()
+        return Card(f"Store {self.store.name}", tuple(fields), tuple(tables), notes)
 
 
-def store_status(path: str | Path) -> Status:
+def count_trials(plan: WorkPlan, states: Mapping[str, str]) -> StudyCounts:
+    """How a study stands by the ``states`` of the trials of its store."""
+    found = Counter(states.get(trial_id) for trial_id in plan.places)
+    short = digest(" ".join(cell.content for cell in plan.cells)).hex()[:6]
+    counts = (len(plan.places), found[DONE], found[FAILED])
+    return StudyCounts(plan.name, short, plan.cells[0].seed, *counts)
+
+
+def store_status(path: str | Path) -> StudyStatus:
     """The status of all studies in a store."""
     path = Path(path)
     with open_records(path) as records:
         # A plan is made again when a package was upgraded; if the trials are the same, it is one.
         plans = {(p.name, p.trials, tuple(c.content for c in p.cells)): p for p in records.plans()}
-        return summarize(path, plans.values(), records.rows())
+        return summarize(path, list(plans.values()), list(records.rows()))
 
 
-def summarize(path: Path, plans: Iterable[StoredPlan], rows: Iterable[Row]) -> Status:
-    """The status of the studies ``plans`` by the rows of a store."""
-    states: dict[str, str] = {}
-    reasons: dict[str, str] = {}
-    seconds = 0.0
+def study_status(path: Path, plan: WorkPlan, rows: Iterable[Row]) -> StudyStatus:
+    """The status of one study by all rows of its store."""
+    own, others = [], []
     for row in rows:
-        outcome = row.outcome
-        states[outcome.trial_id] = outcome.state
-        seconds += outcome.seconds
-        if outcome.state != DONE:
-            reasons[outcome.trial_id] = (outcome.error or "unknown").splitlines()[0]
-    studies = []
-    for plan in plans:
-        found = Counter(states.get(trial_id) for trial_id in plan.places)
-        short = digest(" ".join(cell.content for cell in plan.cells)).hex()[:6]
-        counts = (len(plan.places), found[DONE], found["failed"])
-        studies.append(Progress(plan.name, short, plan.cells[0].seed, *counts))
-    failures = tuple(Counter(reasons.values()).most_common(10))
-    return Status(path, tuple(studies), read_holder(path), failures, seconds, len(states))
+        (own if row.outcome.trial_id in plan.places else others).append(row)
+    status = summarize(path, [plan], own)
+    if not status.studies[0].pending:
+        return status
+    return replace(status, earlier=_earlier(plan.cells, others))
+
+
+def summarize(path: Path, plans: Sequence[WorkPlan], rows: Sequence[Row]) -> StudyStatus:
+    """The status of the studies ``plans`` by ``rows`` of a store."""
+    states = {row.outcome.trial_id: row.outcome.state for row in rows}
+    studies = tuple(count_trials(plan, states) for plan in plans)
+    failures = _failures([row for row in rows if row.outcome.state != DONE], plans)
+    seconds = sum(row.outcome.seconds for row in rows)
+    writer = read_holder(path)
+    rate = _rate(writer, rows, seconds)
+    return StudyStatus(path, studies, writer, failures, seconds, len(states), rate)
+
+
+def _rate(writer: dict[str, Any] | None, rows: Sequence[Row], seconds: float) -> float | None:
+    if writer is None:
+        return len(rows) / seconds if seconds else None
+    now = time.time()
+    since = datetime.fromisoformat(writer["since"]).timestamp() if writer else now
+    start = max(since, now - RATE_SECONDS)
+    recent = sum(row.outcome.finished >= start for row in rows)
+    return recent / (now - start) if recent else None
+
+
+def _failures(rows: Sequence[Row], plans: Sequence[WorkPlan]) -> tuple[FailureGroup, ...]:
+    values: dict[str, set[str]] = {}
+    for cell in (cell for plan in plans for cell in plan.cells):
+        for name, value in cell.params.items():
+            values.setdefault(name, set()).add(canonical_json(value))
+
+    def label(cell: Cell) -> str:
+        varied = {k: v for k, v in cell.params.items() if len(values.get(k, ())) != 1}
+        return ", ".join(f"{k}={format_value(v)}" for k, v in varied.items()) or "the only one"
+
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.outcome.error or "unknown").splitlines()[0], []).append(row)
+    largest = sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_REASONS]
+    return tuple(
+        FailureGroup(
+            error,
+            len(group),
+            sum(row.repeats > 1 for row in group),
+            dict(Counter(label(row.cell) for row in group).most_common()),
+            next((row.outcome.traceback for row in group if row.outcome.traceback), None),
+        )
+        for error, group in largest
+    )
+
+
+def _earlier(cells: Sequence[Cell], others: Sequence[Row]) -> EarlierTrials | None:
+    """The last version before that of ``cells``, among the rows of other trials."""
+    now = cells[0]
+    old = [row for row in others if row.cell.kind == now.kind and row.cell.code != now.code]
+    if not old:
+        return None
+    last = max(old, key=lambda row: row.outcome.finished).cell
+    alike = [row for row in old if row.cell.code == last.code]
+    own = {cell.content for cell in cells}
+    kept = any(replace(r.cell, fingerprint=now.fingerprint).content in own for r in alike)
+    return EarlierTrials(now.kind, len(alike), last.fingerprint if kept else None)
+
+
+@dataclass(frozen=True)
+class RunSummary(StudyCounts, Shown):
+    """What a run did, and how the study stands now.
+
+    Args:
+        store: the file with the results.
+        ran: trials that this run stored.
+        seconds: that it took.
+        interrupted: whether Ctrl-C ended it.
+    """
+
+    store: Path
+    ran: int
+    seconds: float
+    interrupted: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**vars(self), "store": str(self.store), "pending": self.pending}
+
+    def __card__(self) -> Card:
+        counts = [(name, getattr(self, name)) for name in ("trials", "done", "failed", "pending")]
+        ran = f"{self.ran} trials in {format_duration(self.seconds)}"
+        return Card(self.name, (*counts, ("this run", ran), ("store", str(self.store))))
+
+
+class StudyInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a run: all is closed and stored, and ``summary`` says how the study stands."""
+
+    def __init__(self, summary: RunSummary) -> None:
+        super().__init__(f"{summary.pending} of {summary.trials} trials left: run again.")
+        self.summary = summary

@@ -6,27 +6,29 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from finetti.core.errors import FinettiError, bad_argument
 from finetti.studies.canonical import canonical_json
 from finetti.studies.disk import damaged, on_network, plain_errors
 from finetti.studies.lock import WriterLock
-from finetti.studies.outcome import Outcome
-from finetti.studies.records import Records, StoredPlan
+from finetti.studies.plan import WorkPlan
+from finetti.studies.records import Records, Row
 from finetti.studies.schema import migrate, schema_version
 from finetti.studies.trial import Cell
 
-CHECKED_SIZE = 100e6  # bytes; reading all of a larger file takes longer than starting should
+MAX_CHECKED_BYTES = 100e6  # reading all of a larger file takes longer than starting should
 
 ADD = """
     INSERT INTO trials (id, cell, replicate, state, metrics, trace, error, traceback, seconds,
-                        finished, provenance, attempts)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                        finished, provenance, attempts, repeats)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET
         state = excluded.state, metrics = excluded.metrics, trace = excluded.trace,
         error = excluded.error, traceback = excluded.traceback, seconds = excluded.seconds,
         finished = excluded.finished, provenance = excluded.provenance,
-        attempts = trials.attempts + excluded.attempts
+        attempts = trials.attempts + excluded.attempts,
+        repeats = excluded.repeats + iif(excluded.error IS trials.error, trials.repeats, 0)
     WHERE trials.state = 'failed'
 """
 
@@ -70,7 +72,7 @@ class Store:
 
     def _open(self, journal: str) -> None:
         version = schema_version(self.connection, str(self.path))
-        if 0 < self.path.stat().st_size <= CHECKED_SIZE:
+        if 0 < self.path.stat().st_size <= MAX_CHECKED_BYTES:
             (verdict,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
                 raise damaged(self.path, verdict)
@@ -100,7 +102,7 @@ class Store:
             return False
         return mode == "wal"
 
-    def add_plan(self, plan: StoredPlan) -> None:
+    def add_plan(self, plan: WorkPlan) -> None:
         """Remember what a study consists of, once."""
         with self._transaction():
             found = self.connection.execute(
@@ -119,33 +121,31 @@ class Store:
             ]
             self.connection.executemany("INSERT INTO plan_cells VALUES (?, ?, ?, ?)", rows)
 
-    def add(
-        self, outcomes: Sequence[tuple[Cell, int, Outcome]], attempts: Sequence[int] | None = None
-    ) -> None:
-        """Store outcomes, all or none of them. A trial that is already done stays as it is.
+    def add(self, rows: Sequence[Row]) -> None:
+        """Store trials, all or none of them. One that is already done stays as it is.
 
-        ``attempts`` that each of them took are added to those of a trial that had failed.
+        The attempts of a trial that had failed are added up.
         """
-        counts = attempts or [1] * len(outcomes)
         with self._transaction():
-            rows = [
-                (
-                    bytes.fromhex(outcome.trial_id),
-                    self._cell(cell),
-                    replicate,
-                    outcome.state,
-                    _text(outcome.metrics or None),
-                    _text(outcome.trace),
-                    outcome.error,
-                    outcome.traceback,
-                    round(outcome.seconds, 6),
-                    round(outcome.finished, 3),
-                    self._provenance(canonical_json(outcome.provenance)),
-                    count,
-                )
-                for (cell, replicate, outcome), count in zip(outcomes, counts, strict=True)
-            ]
-            self.connection.executemany(ADD, rows)
+            self.connection.executemany(ADD, list(map(self._values, rows)))
+
+    def _values(self, row: Row) -> tuple[Any, ...]:
+        outcome = row.outcome
+        return (
+            bytes.fromhex(outcome.trial_id),
+            self._cell(row.cell),
+            row.replicate,
+            outcome.state,
+            _text(outcome.metrics or None),
+            _text(outcome.trace),
+            outcome.error,
+            outcome.traceback,
+            round(outcome.seconds, 6),
+            round(outcome.finished, 3),
+            self._provenance(canonical_json(outcome.provenance)),
+            row.attempts,
+            row.repeats,
+        )
 
     def _cell(self, cell: Cell) -> int:
         return self._number("cells", "cell", cell.content, self._cells)

@@ -3,35 +3,41 @@
 import inspect
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
+from finetti.core.provenance import commit_of
 from finetti.show import Card, Shown
 from finetti.studies.canonical import unicode_text
 from finetti.studies.executors.base import Executor
-from finetti.studies.executors.child import MARK
-from finetti.studies.executors.choose import choose_executor
+from finetti.studies.executors.child import WORKER_VARIABLE
+from finetti.studies.executors.local import LocalExecutor, choose_executor
 from finetti.studies.importing import is_loading
 from finetti.studies.interruption import ignore_interruptions, one_interruption
 from finetti.studies.limits import Limits
 from finetti.studies.lock import StoreBusyError
 from finetti.studies.outcome import DONE, FAILED
-from finetti.studies.plan import Plan, make_plan, plan_digest, stored_plan
+from finetti.studies.plan import WorkPlan, make_work_plan, plan_digest
 from finetti.studies.records import Records, Row, open_records
 from finetti.studies.sources import KindSource, find_source
 from finetti.studies.spec import StudySpec, make_spec, read_spec
-from finetti.studies.status import Status, summarize
+from finetti.studies.status import (
+    RunSummary,
+    StudyInterrupted,
+    StudyStatus,
+    count_trials,
+    study_status,
+)
 from finetti.studies.store import Store
-from finetti.studies.summary import StudyInterrupted, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from finetti.studies.estimate import Estimate
+    from finetti.studies.estimate import RunEstimate
 
 
 class Study(Shown):
@@ -46,8 +52,8 @@ class Study(Shown):
 
     >>> from finetti.studies import Study
     >>> study = Study(
-    ...     "finetti.studies.examples:circle",
-    ...     store="circle.sqlite",
+    ...     "finetti.studies.examples:estimate_pi",
+    ...     store="pi.sqlite",
     ...     grid={"n_points": {"logrange": [10, 1000, 3]}},
     ...     trials=4,
     ... )
@@ -110,7 +116,7 @@ class Study(Shown):
         return find_source(self.spec.kind, self.directory, self.spec.code_version)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> WorkPlan:
         """The cells and trials, by the source as it is now.
 
         Loads the kind, unless the store knows the plan already.
@@ -118,16 +124,16 @@ class Study(Shown):
         with self._records() as records:
             return self._plan(records)
 
-    def _plan(self, records: Records | None) -> Plan:
+    def _plan(self, records: Records | None) -> WorkPlan:
         source = self.source
         key = plan_digest(self.spec, source, self.name)
         found = records.plan(key) if records is not None and key is not None else None
         if found is not None:
-            return stored_plan(found, source)
+            return replace(found, source=source)
         from finetti.studies.kinds import as_kind, load_kind
 
         kind = load_kind(source) if self.given is None else as_kind(self.given[0], self.name)
-        return make_plan(self.spec, source, kind, self.name)
+        return make_work_plan(self.spec, source, kind, self.name)
 
     def run(
         self,
@@ -142,7 +148,7 @@ class Study(Shown):
         quiet: bool = False,
         on_wait: Callable[[str], None] | None = None,
         journal: str = "auto",
-    ) -> Summary:
+    ) -> RunSummary:
         """Run what has no result yet, and store it.
 
         Ctrl-C ends this cleanly (``StudyInterrupted``, a KeyboardInterrupt); run again to continue.
@@ -159,7 +165,7 @@ class Study(Shown):
             on_wait: called with a sentence that says who is waited for.
             journal: see ``Store``.
         """
-        if os.environ.get(MARK) or is_loading():
+        if os.environ.get(WORKER_VARIABLE) or is_loading():
             raise InputError(
                 "A study was started by the file of its kind. Put the lines that start it under "
                 "`if __name__ == '__main__':`."
@@ -184,16 +190,15 @@ class Study(Shown):
     def _run(
         self,
         store: Store,
-        plan: Plan,
+        plan: WorkPlan,
         executor: Executor,
         limits: Limits,
         retry_failed: bool,
         start: float,
         quiet: bool,
-    ) -> Summary:
+    ) -> RunSummary:
+        from finetti.show.progress import progress_bar
         from finetti.studies.engine import Engine
-        from finetti.studies.progress import progress_bar
-        from finetti.studies.provenance import commit_of
 
         code = Path(__file__).parent if plan.source.reference.startswith("finetti.") else None
         interrupted = False
@@ -229,53 +234,48 @@ class Study(Shown):
         retry_failed: bool = False,
         time_limit: float | None = None,
         memory_limit: float | None = None,
-    ) -> "Estimate":
+    ) -> "RunEstimate":
         """Trials, cohorts and time of a run, from a timed pilot. Stores nothing."""
-        from finetti.studies.estimate import estimate
-        from finetti.studies.executors.local import LocalExecutor
+        from finetti.studies.estimate import estimate_run
 
         with self._records() as records:
             plan = self._plan(records)
             todo = _todo(plan, {} if records is None else records.states(), retry_failed)
         limits = self.limits(time_limit, memory_limit)
-        return estimate(plan, todo, LocalExecutor(), workers, limits)
+        return estimate_run(plan, todo, LocalExecutor(), workers, limits)
 
-    def table(self, details: bool = False) -> "pd.DataFrame":
+    def table(self, details: bool = False, summary: bool = False) -> "pd.DataFrame":
         """The stored trials of this study, in the order of its grid; see ``make_table``."""
         from finetti.studies.table import make_table
 
-        with self._records() as records:
-            plan = self._plan(records)
-            rows = {row.outcome.trial_id: row for row in _rows(plan, records)}
-        return make_table((rows[each] for each in plan.places if each in rows), details)
+        plan, rows = self._read()
+        own = {row.outcome.trial_id: row for row in rows if row.outcome.trial_id in plan.places}
+        return make_table((own[each] for each in plan.places if each in own), details, summary)
 
-    def status(self) -> Status:
+    def status(self) -> StudyStatus:
         """How the study stands, also while it is running."""
+        return study_status(self.store, *self._read())
+
+    def _read(self) -> tuple[WorkPlan, list[Row]]:
+        """The plan, and all that is in the store."""
         with self._records() as records:
-            plan = self._plan(records)
-            return summarize(self.store, [plan], _rows(plan, records))
+            return self._plan(records), [] if records is None else list(records.rows())
 
     def _records(self) -> AbstractContextManager[Records | None]:
         return open_records(self.store) if self.store.exists() else nullcontext(None)
 
     def _summary(
         self,
-        plan: Plan,
+        plan: WorkPlan,
         states: Mapping[str, str],
         ran: int,
         start: float,
         interrupted: bool = False,
-    ) -> Summary:
-        found = Counter(states.get(each) for each in plan.places)
-        return Summary(
-            self.name,
-            self.store,
-            len(plan.places),
-            found[DONE],
-            found[FAILED],
-            ran,
-            round(time.monotonic() - start, 3),
-            interrupted,
+    ) -> RunSummary:
+        seconds = round(time.monotonic() - start, 3)
+        counts = vars(count_trials(plan, states))
+        return RunSummary(
+            **counts, store=self.store, ran=ran, seconds=seconds, interrupted=interrupted
         )
 
     def __card__(self) -> Card:
@@ -293,13 +293,7 @@ class Study(Shown):
         return Card(f"Study {self.name}", fields)
 
 
-def _rows(plan: Plan, records: Records | None) -> list[Row]:
-    if records is None:
-        return []
-    return [row for row in records.rows() if row.outcome.trial_id in plan.places]
-
-
-def _todo(plan: Plan, states: Mapping[str, str], retry_failed: bool) -> list[str]:
+def _todo(plan: WorkPlan, states: Mapping[str, str], retry_failed: bool) -> list[str]:
     settled = (DONE,) if retry_failed else (DONE, FAILED)
     return [each for each in plan.places if states.get(each) not in settled]
 

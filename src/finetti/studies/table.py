@@ -1,30 +1,40 @@
-"""Stored trials as a table: parameters, replicate, state, metrics."""
+"""Stored trials as a table: parameters, version, replicate, state, metrics; or means per cell."""
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from finetti.core.errors import InputError
+from finetti.studies.outcome import DONE
 from finetti.studies.records import Row, open_records
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MADE_BY = ("finetti", "commit", "jax", "device", "host")
-OWN = ("replicate", "state", "failure")
-DETAILS = ("id", "kind", "version", "study_seed", "attempts", "seconds", "finished", "trace")
+OWN = ("version", "replicate", "state", "failure")
+OF_CELLS = ("version", "done", "failed")
+DETAILS = ("id", "kind", "fingerprint", "study_seed", "attempts", "seconds", "finished", "trace")
 
 
-def make_table(rows: Iterable[Row], details: bool = False) -> "pd.DataFrame":
-    """A data frame with one row per trial, in the order given.
+def make_table(rows: Iterable[Row], details: bool = False, summary: bool = False) -> "pd.DataFrame":
+    """A data frame with one row per trial, in the order given; with ``summary`` one per cell.
 
     Without ``details`` it holds nothing that depends on when or where a trial ran, so that tables
     of equal studies are equal. A metric that has the name of a parameter, or of a column of ours,
     is called ``metric.name``, and such a parameter ``parameter.name``; ``attrs["renamed"]`` of the
     frame says which column stands for what.
+
+    A ``summary`` counts the trials of a cell that are done and failed, and has for each metric that
+    is a number (truth values are 0 and 1) its mean and standard error, and its count where it has
+    gaps.
     """
     import pandas as pd
 
+    if details and summary:
+        raise InputError("Details belong to single trials, a summary has none. Ask for one.")
     params: dict[tuple[str, ...], None] = {}
     metrics: dict[str, None] = {}
     content = []
@@ -33,27 +43,76 @@ def make_table(rows: Iterable[Row], details: bool = False) -> "pd.DataFrame":
         params.update(dict.fromkeys(flat))
         metrics.update(dict.fromkeys(row.outcome.metrics))
         content.append((row, flat))
-    taken = {*OWN, *(DETAILS + MADE_BY if details else ())}
+    taken: set[str] = set(OF_CELLS if summary else OWN + DETAILS + MADE_BY if details else OWN)
     names = {path: _free(".".join(path), "parameter", taken) for path in params}
     measured = {name: _free(name, "metric", taken) for name in metrics}
-    columns: dict[str, list[Any]] = {
+    cells: dict[str, list[Any]] = {
         **{names[path]: [flat.get(path) for _, flat in content] for path in params},
-        "replicate": [row.replicate for row, _ in content],
-        "state": [row.outcome.state for row, _ in content],
-        **{
-            measured[name]: [row.outcome.metrics.get(name) for row, _ in content]
-            for name in metrics
-        },
-        "failure": [row.outcome.error for row, _ in content],
+        "version": [row.cell.code for row, _ in content],
     }
+    values = {
+        measured[name]: [row.outcome.metrics.get(name) for row, _ in content] for name in metrics
+    }
+    meant = [(names[path], ".".join(path)) for path in params]
+    meant += [(measured[name], name) for name in metrics]
+    if summary:
+        columns = _summary([row for row, _ in content], cells, values, taken)
+    else:
+        columns = {
+            **cells,
+            "replicate": [row.replicate for row, _ in content],
+            "state": [row.outcome.state for row, _ in content],
+            **values,
+            "failure": [row.outcome.error for row, _ in content],
+        }
     if details:
         described = [_details(row) for row, _ in content]
         columns |= {name: [each[name] for each in described] for name in DETAILS + MADE_BY}
-    table = pd.DataFrame({name: _column(values) for name, values in columns.items()})
-    meant = [(names[path], ".".join(path)) for path in params]
-    meant += [(measured[name], name) for name in metrics]
+    table = pd.DataFrame({name: _column(each) for name, each in columns.items()})
     table.attrs["renamed"] = {new: old for new, old in meant if new != old}
     return table
+
+
+def _summary(
+    rows: list[Row], cells: dict[str, list[Any]], values: dict[str, list[Any]], taken: set[str]
+) -> dict[str, list[Any]]:
+    places: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        places.setdefault(row.cell.content, []).append(index)
+    groups = list(places.values())
+    columns = {name: [each[group[0]] for group in groups] for name, each in cells.items()}
+    done = [sum(rows[i].outcome.state == DONE for i in group) for group in groups]
+    failed = [len(group) - count for group, count in zip(groups, done, strict=True)]
+    columns |= {"done": done, "failed": failed}
+    for name, measured in values.items():
+        if any(isinstance(value, str) for value in measured):
+            continue
+        found = [[measured[i] for i in group if measured[i] is not None] for group in groups]
+        parts: dict[str, list[Any]] = {
+            "mean": list(map(_mean, found)),
+            "standard_error": list(map(_error, found)),
+        }
+        if (counts := list(map(len, found))) != done:
+            parts["count"] = counts
+        for part, column in parts.items():
+            columns[_free(f"{name}.{part}", "metric", taken)] = column
+    return columns
+
+
+def _mean(values: list[Any]) -> float | None:
+    """The mean, as exact as floats are; None of nothing, or of infinities of both signs."""
+    try:
+        return math.fsum(values) / len(values) if values else None
+    except (OverflowError, ValueError):
+        return None
+
+
+def _error(values: list[Any]) -> float | None:
+    """√(Σ(x − x̄)²/(n(n − 1))); None for fewer than two, or infinite ones."""
+    mean, n = _mean(values), len(values)
+    if mean is None or n < 2 or math.isinf(mean):
+        return None
+    return math.hypot(*(value - mean for value in values)) / math.sqrt(n * (n - 1))
 
 
 def _free(name: str, prefix: str, taken: set[str]) -> str:
@@ -80,7 +139,7 @@ def _details(row: Row) -> dict[str, Any]:
     return {
         "id": outcome.trial_id,
         "kind": cell.kind,
-        "version": cell.version,
+        "fingerprint": cell.fingerprint,
         "study_seed": cell.seed,
         "attempts": row.attempts,
         "seconds": outcome.seconds,
@@ -108,7 +167,7 @@ def _fits(values: list[Any]) -> bool:
     return all(value is None or -(2**63) <= value < 2**63 for value in values)
 
 
-def store_table(path: str | Path, details: bool = False) -> "pd.DataFrame":
-    """All trials of a store, whatever study they belong to."""
+def store_table(path: str | Path, details: bool = False, summary: bool = False) -> "pd.DataFrame":
+    """All trials of a store, whatever study they belong to; see ``make_table``."""
     with open_records(path) as records:
-        return make_table(records.rows(), details)
+        return make_table(records.rows(), details, summary)

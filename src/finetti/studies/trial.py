@@ -1,6 +1,6 @@
 """A trial is known by the hash of all that it depends on; its randomness follows from the hash."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ class Trial:
     Args:
         id: hexadecimal SHA-256 of the trial's content.
         params: the whole configuration, defaults included.
-        seed: a 63-bit integer that depends on the id only.
+        seed: a 63-bit integer that depends on the id only, or on study seed and replicate.
     """
 
     id: str
@@ -28,7 +28,8 @@ class Cell:
     """One point of the grid: all that its trials share.
 
     ``content`` holds the kind, its version, the fingerprint of its source, the resolved parameters
-    and the study's seed; nothing else may change a result, and all of it changes the id.
+    and the study's seed; nothing else may change a result, and all of it changes the id. Trials
+    seeded by their replicate share their random numbers with those of every other cell.
     """
 
     kind: str
@@ -36,19 +37,24 @@ class Cell:
     fingerprint: str
     params: dict[str, Any]
     seed: int
+    seed_by: str = "trial"
 
     @cached_property
     def content(self) -> str:
-        """The canonical JSON of the cell."""
-        return canonical_json(
-            {
-                "kind": self.kind,
-                "version": self.version,
-                "fingerprint": self.fingerprint,
-                "params": self.params,
-                "seed": self.seed,
-            }
-        )
+        """The canonical JSON of the cell; the usual way to seed goes without saying."""
+        names = [each.name for each in fields(self)]
+        usual = names[:-1] if self.seed_by == "trial" else names
+        return canonical_json({name: getattr(self, name) for name in usual})
+
+    @property
+    def code(self) -> str:
+        """The version of the code, for people: that of the kind, and the user's or a short hash.
+
+        >>> Cell("m:f", "1", "a" * 64, {}, 0).code, Cell("m:f", "1", "", {}, 0).code
+        ('1+aaaaaaaaaaaa', '1')
+        """
+        is_hash = len(self.fingerprint) == 64
+        return "+".join(filter(None, (self.version, self.fingerprint[: 12 if is_hash else None])))
 
     def trial_id(self, replicate: int) -> str:
         """The id of one of the cell's trials; more trials per cell leave the first as they are.
@@ -59,6 +65,8 @@ class Cell:
         """
         return digest(f'{{"cell":{self.content},"replicate":{replicate}}}').hex()
 
-    def trial(self, trial_id: str) -> Trial:
+    def trial(self, trial_id: str, replicate: int) -> Trial:
         """What the kind gets to see of the trial."""
-        return Trial(trial_id, self.params, seed_of(trial_id))
+        by_trial = self.seed_by == "trial"
+        seed = seed_of(trial_id) if by_trial else seed_of(self.seed, replicate)
+        return Trial(trial_id, self.params, seed)

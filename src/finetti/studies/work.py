@@ -1,14 +1,27 @@
 """Runs the trials of a cohort with a kind: the same code in every executor."""
 
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from finetti.core.errors import InputError
+from finetti.core.provenance import jax_device, software
 from finetti.studies.importing import Strays
 from finetti.studies.kinds import CohortKind, Kind, TrialKind
 from finetti.studies.outcome import Outcome, failed_by, outcome_of
 from finetti.studies.trial import Trial
+
+
+def worker_place() -> dict[str, Any]:
+    """What is known of this process before any trial has run: all but the device."""
+    return {**software(), "host": socket.gethostname()}
+
+
+def worker_provenance() -> dict[str, Any]:
+    """Where this process computes. Asks JAX for its device only if a trial has loaded it."""
+    return {**worker_place(), "device": jax_device() or "cpu"}
 
 
 def work(kind: Kind, trials: Sequence[Trial], strays: Strays) -> Iterator[Outcome]:

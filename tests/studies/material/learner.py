@@ -10,7 +10,7 @@ from pathlib import Path
 from helper import FACTOR
 from pydantic import BaseModel
 
-from finetti.studies import CohortKind, Result
+from finetti.studies import CohortKind, TrialResult
 
 
 def good(seed: int, n: int, width: int = 8, pause: float = 0.0):
@@ -151,7 +151,9 @@ class Together(CohortKind):
                 MOODS[trial.params["how"]]()
         draws = [random.Random(trial.seed) for trial in trials]
         return [
-            Result({"loss": draw.random() / trial.params["n"]}, {"steps": [draw.random(), 2.0]})
+            TrialResult(
+                {"loss": draw.random() / trial.params["n"]}, {"steps": [draw.random(), 2.0]}
+            )
             for draw, trial in zip(draws, trials, strict=True)
         ]
 

@@ -2,6 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ class Cohort:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Failure:
     """Why a cohort did not end by itself.
 
     Args:
@@ -55,7 +56,7 @@ class Report:
     cohort: Cohort
     outcomes: tuple[Outcome, ...] = field(default=())
     ended: bool = True
-    trouble: Trouble | None = None
+    failure: Failure | None = None
 
 
 class Executor(ABC):
@@ -65,6 +66,7 @@ class Executor(ABC):
         """Get ready to run trials of the kind that ``source`` names."""
         self.source = source
         self.limits = limits
+        self.queue: deque[Cohort] = deque()
 
     @property
     def workers(self) -> int:
@@ -86,9 +88,9 @@ class Executor(ABC):
         """What the executor waits for, if it does."""
         return None
 
-    @abstractmethod
     def submit(self, cohort: Cohort) -> None:
         """Take a cohort; never blocks."""
+        self.queue.append(cohort)
 
     @abstractmethod
     def reports(self, timeout: float) -> list[Report]:
@@ -97,13 +99,3 @@ class Executor(ABC):
     @abstractmethod
     def close(self) -> None:
         """End all that is under way, at once."""
-
-
-def trials_to_plain(trials: tuple[Trial, ...]) -> list[list[Any]]:
-    """Trials as plain data."""
-    return [[trial.id, trial.params, trial.seed] for trial in trials]
-
-
-def trials_from_plain(content: list[list[Any]]) -> tuple[Trial, ...]:
-    """The trials that ``trials_to_plain`` described."""
-    return tuple(Trial(*each) for each in content)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from finetti.studies.executors.guard import guard
 
 IDLE_SECONDS = 600.0
-MARK = "FINETTI_STUDY_WORKER"  # in the environment: no study may start inside of a trial
+WORKER_VARIABLE = "FINETTI_STUDY_WORKER"  # no study may start inside of a trial
 
 
 class _Channel:
@@ -42,11 +42,11 @@ def _listen(stream: BinaryIO, inbox: "queue.Queue[dict[str, Any]]") -> None:
     os._exit(0)  # whoever asked is gone, and nobody waits for the trial that is running
 
 
-def main() -> None:
+def serve() -> None:
     """Load the kind that the first line names, then run the cohorts of the others."""
     guard()
     faulthandler.enable()
-    os.environ[MARK] = "1"
+    os.environ[WORKER_VARIABLE] = "1"
     channel = _Channel()
     inbox: queue.Queue[dict[str, Any]] = queue.Queue()
     commands = os.fdopen(os.dup(0), "rb")
@@ -58,10 +58,10 @@ def main() -> None:
 
     from finetti.studies.importing import Strays
     from finetti.studies.kinds import CohortKind, load_kind
-    from finetti.studies.provenance import place
     from finetti.studies.sources import KindSource
+    from finetti.studies.work import worker_place
 
-    source = KindSource.from_plain(inbox.get())
+    source = KindSource(**inbox.get())
     try:
         kind = load_kind(source)
     except (Exception, SystemExit) as error:
@@ -69,7 +69,7 @@ def main() -> None:
         channel.send(broken=f"{type(error).__name__}: {error}", details=details)
         return
     strays = Strays(source)
-    channel.send(ready=True, together=isinstance(kind, CohortKind), place=place())
+    channel.send(ready=True, together=isinstance(kind, CohortKind), place=worker_place())
     while True:
         try:
             message = inbox.get(timeout=IDLE_SECONDS)
@@ -79,13 +79,13 @@ def main() -> None:
 
 
 def _run(kind: Any, content: list[Any], strays: Any, channel: _Channel) -> None:
-    from finetti.studies.executors.base import trials_from_plain
-    from finetti.studies.provenance import jax_device, worker_provenance
-    from finetti.studies.work import work
+    from finetti.core.provenance import jax_device
+    from finetti.studies.trial import Trial
+    from finetti.studies.work import work, worker_provenance
 
     told, device = False, None
     try:
-        for outcome in work(kind, trials_from_plain(content), strays):
+        for outcome in work(kind, [Trial(**each) for each in content], strays):
             if not told or jax_device() != device:
                 # After a trial, which may have chosen a device. JAX's is that of later ones, too.
                 told, device = True, jax_device()
@@ -97,7 +97,3 @@ def _run(kind: Any, content: list[Any], strays: Any, channel: _Channel) -> None:
     else:
         channel.send(ended=True)
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

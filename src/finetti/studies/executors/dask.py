@@ -8,11 +8,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
 from finetti.core.errors import FinettiError, UnsupportedError, bad_argument
-from finetti.studies.executors.base import Cohort, Executor, Report, Trouble, trials_to_plain
+from finetti.studies.executors.base import Cohort, Executor, Failure, Report
 from finetti.studies.executors.dask_task import end_children, run_cohort
 from finetti.studies.executors.dask_workers import LocalWorkers
 from finetti.studies.limits import Limits, usable_cores
@@ -100,10 +101,10 @@ class DaskExecutor(Executor):
         """Send a cohort to the scheduler, which finds a worker."""
         job = {
             "study": self.study,
-            "source": self.source.to_plain(),
-            "limits": self.limits.to_plain(),
+            "source": asdict(self.source),
+            "limits": asdict(self.limits),
             "shape": cohort.shape,
-            "trials": trials_to_plain(cohort.trials),
+            "trials": [vars(trial) for trial in cohort.trials],
             # Where the workers are not ours, neither are their threads; they know their number.
             "threads": None if self.asked is None else max(1, usable_cores() // self.asked),
             "workers": self.asked,
@@ -132,17 +133,17 @@ class DaskExecutor(Executor):
 
         cohort = self.futures.pop(future)
         if isinstance(content, Exception):
-            return Report(cohort, trouble=self._trouble(content, future.status == "error"))
+            return Report(cohort, failure=self._failure(content, future.status == "error"))
         if self.local is not None and content["outcomes"]:
             self.local.restarts = 0
         self.hosts[get_address_host(content["address"])] = content["host"]
         outcomes = tuple(
             Outcome(**each).made_by(content["provenance"]) for each in content["outcomes"]
         )
-        trouble = content["trouble"] and Trouble(**content["trouble"])
-        return Report(cohort, outcomes, trouble=trouble)
+        failure = content["failure"] and Failure(**content["failure"])
+        return Report(cohort, outcomes, failure=failure)
 
-    def _trouble(self, error: Exception, raised: bool) -> Trouble:
+    def _failure(self, error: Exception, raised: bool) -> Failure:
         """Why a task gave no report: its worker is lost, or cannot run our tasks at all.
 
         ``raised``: the error is that of the task, not of the way to its result.
@@ -155,11 +156,11 @@ class DaskExecutor(Executor):
             unnamed = worker.host if self.local is None else socket.gethostname()
             host = self.hosts.get(worker.host, unnamed)
             message = f"The Dask workers that ran it were lost, the last one on {host}."
-            return Trouble("lost", message, str(error), provenance={"host": host})
+            return Failure("lost", message, str(error), provenance={"host": host})
         text = f"{type(error).__name__}: {error}"
         if not raised or isinstance(error, CancelledError):
-            return Trouble("lost", "The Dask worker was lost.", text)
-        return Trouble("broken", text)
+            return Failure("lost", "The Dask worker was lost.", text)
+        return Failure("broken", text)
 
     def close(self) -> None:
         """Cancel what is under way, end the children, and the workers that are ours."""

@@ -9,11 +9,12 @@ import threading
 from concurrent.futures import CancelledError
 from typing import Any
 
-from finetti.studies.executors.base import Cohort, trials_from_plain
+from finetti.studies.executors.base import Cohort
 from finetti.studies.executors.process import ChildProcess
 from finetti.studies.limits import Limits
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
+from finetti.studies.trial import Trial
 
 # By study and thread of the worker: studies that share a cluster do not share children.
 _CHILDREN: dict[tuple[str, int], ChildProcess] = {}
@@ -22,7 +23,7 @@ _CHILDREN: dict[tuple[str, int], ChildProcess] = {}
 def run_cohort(job: dict[str, Any]) -> dict[str, Any]:
     """Run the cohort of ``job`` to its end. Plain data in, plain data out."""
     child = _child(job)
-    child.begin(Cohort(job["shape"], trials_from_plain(job["trials"])))
+    child.begin(Cohort(job["shape"], tuple(Trial(**each) for each in job["trials"])))
     outcomes: list[Outcome] = []
     worker = _worker()
     task = worker.get_current_task()
@@ -35,11 +36,11 @@ def run_cohort(job: dict[str, Any]) -> dict[str, Any]:
             continue
         outcomes += report.outcomes
         if report.ended:
-            trouble = report.trouble
+            failure = report.failure
             return {
                 "outcomes": [outcome.to_plain() for outcome in outcomes],
                 "provenance": outcomes[0].provenance if outcomes else {},
-                "trouble": None if trouble is None else vars(trouble),
+                "failure": None if failure is None else vars(failure),
                 "address": worker.address,
                 "host": socket.gethostname(),
             }
@@ -48,7 +49,7 @@ def run_cohort(job: dict[str, Any]) -> dict[str, Any]:
 def _child(job: dict[str, Any]) -> ChildProcess:
     place = (job["study"], threading.get_ident())
     if place not in _CHILDREN:
-        source, limits = KindSource.from_plain(job["source"]), Limits(**job["limits"])
+        source, limits = KindSource(**job["source"]), Limits(**job["limits"])
         workers = job["workers"] or _worker().state.nthreads
         _CHILDREN[place] = ChildProcess(source, limits, job["threads"], workers)
     return _CHILDREN[place]

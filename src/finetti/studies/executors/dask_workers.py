@@ -13,7 +13,7 @@ from finetti.core.errors import FinettiError
 from finetti.studies.limits import usable_cores, worker_environment
 
 START_SECONDS = 120
-MOST_RESTARTS = 10
+MAX_RESTARTS = 10
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
     "from finetti.studies.executors.guard import guard; guard();"
@@ -79,9 +79,9 @@ class LocalWorkers:
         for index, process in enumerate(self.processes):
             if process.poll() is not None:
                 self.restarts += 1
-                if self.restarts > MOST_RESTARTS:
+                if self.restarts > MAX_RESTARTS:
                     raise FinettiError(
-                        f"Dask workers ended {MOST_RESTARTS} times, and no trial did. What is "
+                        f"Dask workers ended {MAX_RESTARTS} times, and no trial did. What is "
                         "stored so far is safe. Run without --workers to see why."
                     )
                 process.communicate()

@@ -4,7 +4,7 @@ import os
 import select
 import signal
 
-LOOK = 1000  # milliseconds between two looks at the process above
+POLL_MILLISECONDS = 1000  # between two looks at the process above
 
 
 def guard() -> None:
@@ -35,7 +35,7 @@ def guard() -> None:
     watch.register(0, 0)
     watch.register(ours, 0)
     # A copy that the process above has forked may keep the other end open: so look after it, too.
-    while not watch.poll(LOOK) and _lives(above):
+    while not watch.poll(POLL_MILLISECONDS) and _lives(above):
         pass
     os.killpg(os.getpgrp(), signal.SIGKILL)
 

@@ -9,21 +9,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from typing import Any
 
-from finetti.studies.executors.base import Cohort, Report, Trouble, trials_to_plain
+from finetti.studies.executors.base import Cohort, Failure, Report
 from finetti.studies.limits import GIGABYTE, Limits, worker_environment
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
 
-TICK = 0.05  # seconds between two looks at the memory
-CENSUS = 1.0  # seconds between two looks at the processes that it started
-FLUSH = 0.25  # seconds that outcomes wait for others before they are reported
+MEMORY_POLL_SECONDS = 0.05
+FAMILY_POLL_SECONDS = 1.0  # between two looks at the processes that it started
+FLUSH_SECONDS = 0.25  # that outcomes wait for others before they are reported
 LOAD_SECONDS = 300.0  # that loading a kind may take at least, where there is a time limit
-LONGEST_LOG = 10_000_000
+MAX_LOG_BYTES = 10_000_000
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    "from finetti.studies.executors.child import main; main()"
+    "from finetti.studies.executors.child import serve; serve()"
 )
 
 
@@ -75,7 +76,7 @@ class ChildProcess:
         # Of the trials that ended, and what is sure of those that did not.
         self.provenance: dict[str, Any] = {}
         self.place: dict[str, Any] = {}
-        self._send(self.source.to_plain())
+        self._send(asdict(self.source))
 
     def _send(self, message: Any) -> None:
         assert self.process is not None
@@ -96,18 +97,20 @@ class ChildProcess:
         self.finished = 0
         self.pending: list[Outcome] = []
         self.since = self.flushed = time.monotonic()
-        self._send({"trials": trials_to_plain(cohort.trials)})
+        self._send({"trials": [vars(trial) for trial in cohort.trials]})
 
     def poll(self, timeout: float) -> Report | None:
         """News of the cohort, after ``timeout`` seconds at the most; None if there is none."""
         assert self.cohort is not None
         until = time.monotonic() + timeout
         while True:
-            ended, trouble = self._look(min(TICK, max(0.0, until - time.monotonic())))
+            ended, failure = self._look(
+                min(MEMORY_POLL_SECONDS, max(0.0, until - time.monotonic()))
+            )
             now = time.monotonic()
-            over = ended or trouble is not None
-            if over or (self.pending and now - self.flushed > FLUSH):
-                report = Report(self.cohort, tuple(self.pending), over, trouble)
+            over = ended or failure is not None
+            if over or (self.pending and now - self.flushed > FLUSH_SECONDS):
+                report = Report(self.cohort, tuple(self.pending), over, failure)
                 self.pending, self.flushed = [], now
                 if over:
                     self.cohort = None
@@ -115,7 +118,7 @@ class ChildProcess:
             if now >= until:
                 return None
 
-    def _look(self, timeout: float) -> tuple[bool, Trouble | None]:
+    def _look(self, timeout: float) -> tuple[bool, Failure | None]:
         """Read what the child wrote, then see to its limits."""
         assert self.process is not None
         assert self.process.stdout is not None
@@ -135,10 +138,10 @@ class ChildProcess:
                     return True, None
                 if "raised" in message:
                     words = message["raised"], message["details"]
-                    return False, Trouble("raised", *words, provenance=self.provenance)
+                    return False, Failure("raised", *words, provenance=self.provenance)
                 if "broken" in message:
                     self.end()
-                    return False, Trouble("broken", message["broken"], message["details"])
+                    return False, Failure("broken", message["broken"], message["details"])
         return False, self._over_limit()
 
     def _understand(self, message: dict[str, Any]) -> bool:
@@ -158,7 +161,7 @@ class ChildProcess:
             self.since = time.monotonic()
         return "ended" in message
 
-    def _over_limit(self) -> Trouble | None:
+    def _over_limit(self) -> Failure | None:
         assert self.cohort is not None
         if self.limits.time is not None and self.ready:
             allowed = self.limits.time * (len(self.cohort.trials) if self.together else 1)
@@ -170,7 +173,7 @@ class ChildProcess:
             if time.monotonic() - self.started > allowed:
                 words = self._last_words()
                 self.end()
-                return Trouble("broken", f"it did not load within {allowed:g} s", words)
+                return Failure("broken", f"it did not load within {allowed:g} s", words)
         used = self._used_memory()
         if used > self.memory:
             allowed = f"{self.memory / GIGABYTE:.2f} GB"
@@ -182,14 +185,14 @@ class ChildProcess:
         import psutil
 
         now = time.monotonic()
-        if now - self.measured < TICK:
+        if now - self.measured < MEMORY_POLL_SECONDS:
             return 0
         self.measured = now
-        if os.fstat(self.log.fileno()).st_size > LONGEST_LOG:
+        if os.fstat(self.log.fileno()).st_size > MAX_LOG_BYTES:
             self.log.truncate(0)  # a talkative trial must not fill the disk
         used = 0
         try:
-            if now - self.counted > CENSUS:
+            if now - self.counted > FAMILY_POLL_SECONDS:
                 # Finding them reads the table of all processes, which is not free.
                 self.family = self.watched.children(recursive=True)
                 self.counted = now
@@ -207,22 +210,22 @@ class ChildProcess:
             return None
         return self.cohort.trials[self.finished].id
 
-    def _stop(self, reason: str, message: str) -> Trouble:
+    def _stop(self, reason: str, message: str) -> Failure:
         words = self._last_words()
         self.end()
         seconds = time.monotonic() - self.since
-        return Trouble(reason, message, words, self._culprit(), seconds, self.place)
+        return Failure(reason, message, words, self._culprit(), seconds, self.place)
 
-    def _died(self) -> Trouble:
+    def _died(self) -> Failure:
         assert self.process is not None
         code = self.process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         # A child that was idle for long leaves by itself, perhaps just when it was needed again.
         reason = "died" if code else "lost"
-        trouble = self._stop(reason, f"The process ended in the middle of a trial ({how}).")
+        failure = self._stop(reason, f"The process ended in the middle of a trial ({how}).")
         if self.ready:
-            return trouble
-        return Trouble("broken", f"the process ended while loading it ({how})", trouble.details)
+            return failure
+        return Failure("broken", f"the process ended while loading it ({how})", failure.details)
 
     def _last_words(self) -> str | None:
         self.log.seek(0)

@@ -1,7 +1,6 @@
-"""What another person needs to judge or repeat a result: versions, commit, device, host."""
+"""What another person needs to judge or repeat a result: versions, device, commit."""
 
 import platform
-import socket
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -11,20 +10,14 @@ from typing import Any
 from finetti._version import __version__
 
 
-def worker_provenance() -> dict[str, Any]:
-    """Where this process computes. Asks JAX for its device only if a trial has loaded it."""
-    return {**place(), "device": jax_device() or "cpu"}
-
-
-def place() -> dict[str, Any]:
-    """The part that is known before any trial has run: all but the device."""
+def software() -> dict[str, Any]:
+    """Versions and platform; nothing that tells whose machine it is."""
     return {
         "finetti": __version__,
         "python": platform.python_version(),
         "numpy": _installed("numpy"),
         "jax": _installed("jax"),
         "platform": f"{platform.system()} {platform.machine()}",
-        "host": socket.gethostname(),
     }
 
 
@@ -48,16 +41,10 @@ def jax_device() -> str | None:
 def commit_of(directory: str | Path) -> str | None:
     """The git commit of ``directory``, with ``+`` if files differ from it; None outside of git."""
     outputs = []
+    options = {"cwd": directory, "capture_output": True, "text": True, "timeout": 10}
     for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "-uno"]):
         try:
-            done = subprocess.run(
-                ["git", *arguments],
-                cwd=directory,
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=False,
-            )
+            done = subprocess.run(["git", *arguments], **options, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return None  # no git on this machine, or a disk too slow to ask
         if done.returncode:
