@@ -67,7 +67,7 @@ def test_one_floor_for_every_route(tokens, kernel):
     keys, ridge = tokens[1], jnp.asarray(1e-30)
     noise = checked.key_noise(kernel, ridge, keys)
     np.testing.assert_array_equal(noise, diagonal_floor(40, 2) * kernel.diagonal(keys))
-    system = linear.build(kernel, keys, None, ridge, False)
+    system = linear.build(kernel, keys, None, ridge)
     np.testing.assert_array_equal(jnp.diagonal(system.matrix), kernel.diagonal(keys) + noise)
     module = ConditionalMean(kernel, ridge=ridge)
     np.testing.assert_array_equal(decode._noise(module, kernel.diagonal(keys), 40, 2), noise)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from finetti.bounds import Bound, BoundValue, Sample, Settings, Term, load_bounds
+from finetti.bounds import Bound, BoundSettings, BoundValue, Sample, Term, load_bounds
 from finetti.bounds.base import norm_field
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.registry import Registry
@@ -15,10 +15,10 @@ from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,
     HeadGap,
-    LayerNorms,
+    ProjectedLayerNorms,
+    ProjectedTransformerCovering,
+    ProjectedTransformerGap,
     TransformerClass,
-    TransformerCovering,
-    TransformerGap,
 )
 from finetti.bounds.value import summed
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
@@ -112,16 +112,16 @@ def test_many_terms_are_cut_in_the_table_only():
     assert len(value.to_dict()["terms"]) == 100
 
 
-def test_beside_a_measured_gap():
-    comparison = Toy(3.0).evaluate(SAMPLE).beside(0.03)
+def test_compare_with_a_measured_gap():
+    comparison = Toy(3.0).evaluate(SAMPLE).compare(0.03)
     assert comparison.obeyed
     assert math.exp(comparison.log_ratio) == pytest.approx(30)
     assert "30" in str(comparison)
-    assert Toy(1.0).evaluate(SAMPLE).beside(0.2).obeyed is False
-    assert Toy(form="printed").evaluate(SAMPLE).beside(0.2).obeyed is None
+    assert Toy(1.0).evaluate(SAMPLE).compare(0.2).obeyed is False
+    assert Toy(form="printed").evaluate(SAMPLE).compare(0.2).obeyed is None
     other = BoundValue(1.0, (), "A, b", "derived", "upper_bound", "log covering number")
     with pytest.raises(UnsupportedError, match="not measured on data"):
-        other.beside(0.1)
+        other.compare(0.1)
 
 
 def test_inversion_is_exact():
@@ -152,7 +152,7 @@ def test_inversion_refuses_what_it_cannot_do():
         Toy().samples_needed(0.0, SAMPLE)
     with pytest.raises(InputError, match="No number of things"):
         smallest_count(lambda n: False, "number of things")
-    head = load_bounds().get("S-cor-4.4").from_settings(Settings(width=4))
+    head = load_bounds().get("S-cor-4.4").from_settings(BoundSettings(width=4))
     assert isinstance(head, HeadCovering)
     with pytest.raises(UnsupportedError, match="does not fall with the sample"):
         head.samples_needed(0.1, SAMPLE)
@@ -177,7 +177,7 @@ def test_sensitivity_is_the_power_of_each_norm():
 
 
 def test_sensitivity_names_what_cannot_grow():
-    uniform = load_bounds().get("S-thm-4.6").from_settings(Settings(width=4))
+    uniform = load_bounds().get("S-thm-4.6").from_settings(BoundSettings(width=4))
     found = uniform.sensitivity(SAMPLE)
     assert [name for name, _ in found.refused] == ["sample.input_norm"]
     assert "cannot grow: S-thm-4.6 assumes tokens of length at most 1" in " ".join(
@@ -191,24 +191,26 @@ def test_form_without_print_is_refused():
 
 
 def test_settings_read_lists_and_refuse_what_is_not_read():
-    settings = Settings(
+    settings = BoundSettings(
         n_layers=2, width=8, norms={"value_norm": 2.0, "layers": [{}, {"value_norm": 3.0}]}
     )
-    bound = TransformerGap.from_settings(settings)
+    bound = ProjectedTransformerGap.from_settings(settings)
     assert [layer.value_norm for layer in bound.functions.layers] == [2.0, 3.0]
     settings.check_used("it")
     with pytest.raises(InputError, match="no norm called 'valeu_norm'"):
-        TransformerGap.from_settings(Settings(norms={"layers": [{"valeu_norm": 1.0}]}))
-    wrong = Settings(norms={"valeu_norm": 1.0})
-    TransformerGap.from_settings(wrong)
+        ProjectedTransformerGap.from_settings(
+            BoundSettings(norms={"layers": [{"valeu_norm": 1.0}]})
+        )
+    wrong = BoundSettings(norms={"valeu_norm": 1.0})
+    ProjectedTransformerGap.from_settings(wrong)
     with pytest.raises(InputError, match="no norm called 'valeu_norm'"):
         wrong.check_used("it")
     with pytest.raises(InputError, match="a list of 2 mappings"):
-        TransformerGap.from_settings(Settings(n_layers=2, norms={"layers": [{}]}))
+        ProjectedTransformerGap.from_settings(BoundSettings(n_layers=2, norms={"layers": [{}]}))
     with pytest.raises(InputError, match="a divisor of the width"):
-        _ = Settings(width=7, n_heads=2).head_width
+        _ = BoundSettings(width=7, n_heads=2).head_width
     with pytest.raises(InputError, match="value_norm"):
-        TransformerGap.from_settings(Settings(norms={"value_norm": "big"}))
+        ProjectedTransformerGap.from_settings(BoundSettings(norms={"value_norm": "big"}))
 
 
 def test_registry_finds_bounds_by_name_and_says_what_is_near():
@@ -233,7 +235,7 @@ def test_every_bound_of_the_registry_evaluates_and_shows_itself():
         for form in ("derived", "printed"):
             if form == "printed" and bound.printed_kind is None:
                 continue
-            built = bound.from_settings(Settings(width=4, form=form))
+            built = bound.from_settings(BoundSettings(width=4, form=form))
             value = built.evaluate(SAMPLE)
             assert math.isfinite(value.log_value)
             assert value.kind == built.kind
@@ -250,8 +252,8 @@ def test_delta_replaces_that_of_the_sample():
 
 
 def test_sensitivities_count_layers_from_one_and_name_the_nearest():
-    network = TransformerClass(layers=(LayerNorms(),) * 2, width=4)
-    found = TransformerCovering(network).sensitivity(Sample(100, 10))
+    network = TransformerClass(layers=(ProjectedLayerNorms(),) * 2, width=4)
+    found = ProjectedTransformerCovering(network).sensitivity(Sample(100, 10))
     names = {row.field for row in found}
     assert {"functions.layers[1].value_norm", "functions.layers[2].value_norm"} <= names
     assert "functions.layers[0].value_norm" not in names

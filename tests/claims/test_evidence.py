@@ -92,8 +92,8 @@ def test_erratum_5_print_misses_the_values():
     first, second, tokens = even_reader(10.0, 0.01)
     measured = np.abs(np.asarray(first(tokens, tokens) - second(tokens, tokens))).max()
     # W_k alone moves, by 0.01: its class has mixed norm 0.01 there and 0 elsewhere.
-    head = bounds.HeadNorms(1.0, 0.01, 10.0, 0.0, 0.01, 0.0)
-    network = bounds.FullTransformer(4, 4, 4, (bounds.LayerNorms((head,)),))
+    head = bounds.FullHeadNorms(1.0, 0.01, 10.0, 0.0, 0.01, 0.0)
+    network = bounds.FullTransformer(4, 4, 4, (bounds.FullLayerNorms((head,)),))
     printed = bounds.HeadsDeviation(network, change=1.0, form="printed").evaluate(SAMPLE).value
     derived = bounds.HeadsDeviation(network, change=1.0).evaluate(SAMPLE).value
     assert printed < measured <= derived
@@ -105,7 +105,7 @@ def test_erratum_6_print_misses_the_feed_forward_part():
     first, second, tokens = amplified(10.0, 1e-4)
     measured = np.abs(np.asarray(first(tokens) - second(tokens))).max()
     layer = bounds.measure_network(first).layers[0]
-    head = bounds.HeadNorms(1.0, 1e-4, 1.0, 0.0, 1e-4, 0.0)
+    head = bounds.FullHeadNorms(1.0, 1e-4, 1.0, 0.0, 1e-4, 0.0)
     frozen = replace(layer, heads=(head,), inner_mixed_norm=0.0, outer_mixed_norm=0.0)
     network = bounds.FullTransformer(4, 8, 4, (frozen,))
     printed, derived = (

@@ -6,9 +6,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from finetti.bounds import load_bounds
-from finetti.bounds.sparse_variables import LayerNorms
-from finetti.cli.bound_sweep import parse_sweep, sweep_chart
+from finetti.bounds import BoundSettings, load_bounds
+from finetti.bounds import sweep as swept
+from finetti.bounds.sparse_variables import ProjectedLayerNorms
+from finetti.cli.bound_sweep import parse_sweep
 from finetti.cli.main import app
 from finetti.core.errors import InputError
 
@@ -34,7 +35,7 @@ def test_list_shows_every_theorem_with_its_statement():
 
 def test_the_value_of_the_specification(tmp_path):
     norms = tmp_path / "norms.json"
-    names = LayerNorms.__dataclass_fields__
+    names = ProjectedLayerNorms.__dataclass_fields__
     layers = [(1.1, 0.8, 0.6, 0.5, 0.4, 0.3), (0.7, 1.3, 0.4, 0.3, 0.6, 0.2)]
     content = {
         "layers": [dict(zip(names, layer, strict=True)) for layer in layers],
@@ -113,9 +114,21 @@ def test_sweep_of_a_norm():
 
 
 def test_sweeps_are_parsed():
-    assert parse_sweep("value_norm=0.5:2:3") == ("value-norm", [0.5, pytest.approx(1.0), 2.0])
+    variable, values = parse_sweep("value_norm=0.5:2:3")
+    assert (variable.option, values) == ("value-norm", [0.5, pytest.approx(1.0), 2.0])
     assert parse_sweep("layers=1:3")[1] == [1, 2, 3]
-    for text in ("context-length", "layers=3:1", "layers=0:3", "layers=a:b", "layers=1:2:1"):
+    for name in ("T", "context-length", "context_length"):
+        assert parse_sweep(f"{name}=1e2:1e20:2")[0].field == "context_length"
+    assert parse_sweep("T=1e2:1e20:2")[1] == [100, 10**20]
+    for text in (
+        "context-length",
+        "layers=3:1",
+        "layers=0:3",
+        "layers=a:b",
+        "layers=1:2:1",
+        "=1:2",
+        "L=1:2:3:4",
+    ):
         with pytest.raises(InputError, match="Write it as"):
             parse_sweep(text)
 
@@ -133,7 +146,10 @@ def test_sweeps_are_parsed():
         (("S-cor-4.4", "--plot", "x.svg"), "Add --sweep"),
         (("S-cor-4.4", "--gap", "0.1"), "go together"),
         (("S-cor-4.4", "--solve", "samples", "--gap", "0.1"), "does not fall with the sample"),
-        (("S-lemma-2.2", "--solve", "layers", "--gap", "0.1"), "samples, heads or tokens"),
+        (
+            ("S-lemma-2.2", "--solve", "layers", "--gap", "0.1"),
+            "--solve must be samples, heads",
+        ),
         (("S-lemma-2.2", "--solve", "heads", "--gap", "0.1"), "paper R"),
         (
             ("S-lemma-2.2", "--form", "printed", "--solve", "samples", "--gap", "0.1"),
@@ -148,11 +164,21 @@ def test_sweeps_are_parsed():
         (("S-cor-4.4", "--sweep", "width=1:4", "--measured", "0.1"), "--sweep and --measured"),
         (("S-cor-4.4", "--sweep", "width=1:4", "--sensitivity"), "--sweep and --sensitivity"),
         (
-            ("S-lemma-2.2", "--sweep", "delta=0.1:0.2", "--solve", "samples", "--gap", "0.1"),
-            "--sweep and --solve",
+            ("S-lemma-2.2", "--sweep", "samples=1:9", "--solve", "samples", "--gap", "0.1"),
+            "cannot be swept and solved for",
         ),
+        (("S-lemma-2.2", "--json", "--format", "csv"), "--json and --format"),
+        (("S-thm-A.17-gap", "--layers", "6", "--heads", "8"), "Nearest bound: E-thm-C.5."),
+        (("S-thm-A.17", "--layers", "6", "--heads", "8"), "Nearest bound: E-lemma-C.8."),
+        (("S-cor-4.4-gap", "--layers", "6", "--heads", "8"), "Nearest bound: E-thm-C.5."),
+        (("S-cor-4.4", "--width", "0"), "--width must be a whole number"),
+        (("S-cor-4.4", "--resolution", "0"), "--resolution must be"),
+        (("E-thm-C.5", "--width", "7", "--heads", "3"), "--heads must be a divisor of the width 7"),
+        (("E-prop-4.1", "--solve", "tokens", "--gap", "-1"), "--gap must be"),
+        (("S-lemma-2.2", "--measured", "-1"), "--measured must be"),
+        (("no-such-words",), "There is no bound 'no-such-words'"),
         (("E-thm-C.4", "R-thm-risk", "--sweep", "samples=1e3:1e4"), "cannot share a chart"),
-        (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "--solve tokens"),
+        (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "Solve for tokens"),
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
         (("E-thm-C.5", "--width", "7", "--sweep", "heads=2:6"), "divides the width 7"),
     ],
@@ -249,9 +275,9 @@ def test_a_sweep_with_negative_values_has_a_linear_axis(tmp_path):
     sweep = ("S-cor-4.4-gap", "--form", "printed", "--sweep", "samples=1e2:1e9:4")
     records = run_json(*sweep)["records"]
     assert any(record["value"] < 0 for record in records)
-    positive = [record for record in records if record["value"] > 0]
-    for shown, scale in ((records, None), (positive, "log")):
-        chart = sweep_chart(shown, "samples", "generalization gap")
+    gap, settings = load_bounds().get("S-cor-4.4-gap"), BoundSettings(form="printed")
+    for values, scale in (([100, 10**9], None), ([10**18, 10**20], "log")):
+        chart = swept([gap], "n", values, settings).chart()
         assert {layer["encoding"]["y"]["scale"].get("type") for layer in chart["layer"]} == {scale}
     chart = tmp_path / "out.svg"
     assert run(*sweep, "--plot", chart).exit_code == 0
@@ -285,6 +311,68 @@ def test_norms_file_is_checked(tmp_path):
     path.write_text('{"column_norm": 1, "value_norm": 2}')
     result = run("S-thm-4.6", "S-thm-A.17", "--norms", path)
     assert result.exit_code == 0, result.output
+
+
+def test_words_find_bounds():
+    found = run("transformer", "gap")
+    assert [line.split()[0] for line in found.stdout.splitlines()] == [
+        "E-thm-C.5",
+        "S-thm-A.17-gap",
+    ]
+    assert "T context-length, L layers, H heads" in found.stderr
+    assert [each["name"] for each in run_json("TRANSFORMER", "gap")][-1] == "S-thm-A.17-gap"
+
+
+def test_a_table_of_sample_sizes(tmp_path):
+    names = ("S-thm-A.17-gap", "parameter-count-gap")
+    arguments = (*names, "--sweep", "T=1e2:1e6:3", "--solve", "samples", "--gap", 0.1)
+    found = run_json(*arguments, "--plot", tmp_path / "sizes.svg")
+    for record in found["records"]:
+        length = record["context-length"]
+        (alone,) = run_json(record["name"], "--context-length", length, *arguments[4:])
+        assert record["count"] == alone["needed"]["count"]
+        assert record["quantity"] == "samples"
+    assert "samples" in run(*arguments).stdout
+
+
+def test_a_point_without_an_answer_says_why():
+    arguments = ("R-thm-risk", "--samples", "1e6", "--sweep", "H=10:1e5:3")
+    found = run_json(*arguments)
+    assert [record["value"] is None for record in found["records"]] == [True, False, False]
+    assert "assumes H > 1/δ" in found["records"][0]["refused"]
+    assert (
+        "R-thm-risk (scaling) gives nothing at 1 of 3 values, as at heads = 10" in found["notes"][0]
+    )
+    assert run(*arguments).exit_code == 0
+
+
+def test_the_notes_of_a_sweep_are_shown():
+    assert "vacuous everywhere" in run("S-lemma-2.2", "--sweep", "n=10:20:2").stdout
+    assert "vacuous nowhere" in run("S-lemma-2.2", "--sweep", "n=1e8:1e9:2").stdout
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        ("csv", ["context-length,parameter-count", "100,"]),
+        ("markdown", ["| context-length | parameter-count |", "|---|---|", "| 100 |"]),
+        ("latex", [r"\begin{tabular}{ll}", r"\toprule", "context-length & parameter-count"]),
+    ],
+)
+def test_tables_for_files(form, lines):
+    done = run("parameter-count", "--sweep", "T=1e2:1e4:2", "--format", form)
+    assert done.exit_code == 0, done.output
+    for line, start in zip(done.stdout.splitlines(), lines, strict=False):
+        assert line.startswith(start)
+    one = run("S-cor-4.4", "S-lemma-2.2", "--format", form).stdout
+    assert "log covering number" in one
+    assert "generalization gap" in one
+
+
+def test_csv_keeps_every_digit():
+    (value,) = run_json("S-cor-4.4")
+    rows = run("S-cor-4.4", "--format", "csv").stdout.splitlines()
+    assert float(rows[1].split(",")[2]) == value["value"]
 
 
 def test_help_loads_nothing_heavy():

@@ -5,7 +5,7 @@ import numpy as np
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head import HeadCovering
-from finetti.bounds.sparse_variables.head_class import HeadClass, HeadNorms, MultiHeadClass
+from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass, SoftmaxHeadNorms
 from finetti.bounds.sparse_variables.multihead import MultiHeadCovering
 from finetti.bounds.value import BoundValue
 from finetti.core.norms import max_column_norm, spectral
@@ -47,5 +47,5 @@ def capacity(head: HeadWeights, resolution: float, n_samples: int = 1000) -> Bou
     if head.n_heads == 1:
         single = HeadClass(**_norms(head, 0), **sizes)
         return HeadCovering(single, resolution).evaluate(sample)
-    heads = tuple(HeadNorms(**_norms(head, each)) for each in range(head.n_heads))
+    heads = tuple(SoftmaxHeadNorms(**_norms(head, each)) for each in range(head.n_heads))
     return MultiHeadCovering(MultiHeadClass(heads=heads, **sizes), resolution).evaluate(sample)

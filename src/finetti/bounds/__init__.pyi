@@ -1,11 +1,16 @@
 from .base import Bound as Bound
 from .covering.allocation import allocate as allocate
+from .inversion import Goal as Goal
 from .registry import Registry as Registry
 from .registry import load_bounds as load_bounds
 from .sample import Sample as Sample
 from .sensitivity import Sensitivities as Sensitivities
 from .sensitivity import Sensitivity as Sensitivity
-from .settings import Settings as Settings
+from .settings import BoundSettings as BoundSettings
+from .settings import build_bounds as build_bounds
+from .sweeps import Sweep as Sweep
+from .sweeps import Variable as Variable
+from .sweeps import sweep as sweep
 from .value import BoundValue as BoundValue
 from .value import Comparison as Comparison
 from .value import Term as Term

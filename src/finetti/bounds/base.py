@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import OF_THE_LOSS, BoundValue, Kind, Term
+from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
 from finetti.show.card import Card
@@ -16,7 +16,7 @@ from finetti.show.shown import Shown
 
 if TYPE_CHECKING:
     from finetti.bounds.sensitivity import Sensitivities
-    from finetti.bounds.settings import Settings
+    from finetti.bounds.settings import BoundSettings
 
 NORM = "finetti.norm"
 
@@ -58,18 +58,18 @@ class Bound(Shown, abc.ABC):
     paper: ClassVar[str]
     quantity: ClassVar[str]
     assumes: ClassVar[tuple[str, ...]] = ()
-    derived_kind: ClassVar[Kind] = "upper_bound"
-    printed_kind: ClassVar[Kind | None] = None
+    derived_kind: ClassVar[BoundKind] = "upper_bound"
+    printed_kind: ClassVar[BoundKind | None] = None
 
     form: Form = field(default="derived", kw_only=True)
 
     def __post_init__(self) -> None:
         check_form(self.form, type(self).__name__)
         if self.form == "printed" and self.printed_kind is None:
-            raise UnsupportedError(f"{self.name} has no printed form. Take form='derived'.")
+            raise UnsupportedError(f"{self.name} has no printed form. Take the derived one.")
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> BoundKind:
         """scaling: constants unknown; upper_bound: all of them kept; unproven: no bound."""
         kind = self.printed_kind if self.form == "printed" else self.derived_kind
         assert kind is not None  # __post_init__ refused it
@@ -81,7 +81,7 @@ class Bound(Shown, abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def from_settings(cls, settings: "Settings") -> "Bound":
+    def from_settings(cls, settings: "BoundSettings") -> "Bound":
         """The bound for sizes and norms given by name."""
 
     def samples_needed(
@@ -104,6 +104,27 @@ class Bound(Shown, abc.ABC):
         from finetti.bounds.inversion import samples_needed
 
         return samples_needed(self, gap, sample, constant)
+
+    def heads_needed(
+        self,
+        gap: float,
+        sample: Sample,
+        constant: float | None = None,
+        *,
+        delta: float | None = None,
+    ) -> BoundValue:
+        """The smallest number of heads at which the bound is at most ``gap``; those of paper R."""
+        raise self._not_counted("heads", "a bound of paper R")
+
+    def tokens_needed(self, error: float, sample: Sample) -> BoundValue:
+        """The smallest context length at which the error is at most ``error``; E-prop-4.1's."""
+        raise self._not_counted("tokens", "E-prop-4.1")
+
+    def _not_counted(self, what: str, where: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self.name} has no number of {what} to solve for. Take {where} (`finetti bound "
+            "--list`), or solve for samples."
+        )
 
     def sensitivity(self, sample: Sample) -> "Sensitivities":
         """What 10 % more of each norm does to the value."""
@@ -170,10 +191,15 @@ def _described(described: Any) -> Iterator[tuple[str, str]]:
             yield each.name, format_value(value)
 
 
+def same_quantity(bound: Bound | type[Bound], covering: str, gap: str) -> str:
+    """Of two names, the one of the kind of quantity that ``bound`` is about."""
+    return gap if bound.quantity in OF_THE_LOSS else covering
+
+
 def require_bounded_loss(bound: Bound, sample: Sample) -> None:
     """Refuse a loss without a bound, by name; only the risks of paper R do without one."""
     if not sample.bounded_loss:
         raise bound.refuse(
-            "a bounded loss, and `loss_bound` is infinite: clip the loss and give its range",
-            "R-thm-risk, for random heads, which asks for a Lipschitz loss with ℓ(0, y) ≤ 1 only.",
+            "a bounded loss, and this one has no bound: clip it and give its range",
+            "none with constants; R-thm-risk, for random heads, is a scaling quantity.",
         )

@@ -6,10 +6,10 @@ from typing import Any
 from finetti.core.errors import bad_argument
 
 
-def check_norm(value: Any, argument: str, owner: str) -> float:
+def as_norm(value: Any, argument: str, owner: str) -> float:
     """A finite number ≥ 0, as a float.
 
-    >>> check_norm(2, "value_norm", "HeadClass")
+    >>> as_norm(2, "value_norm", "HeadClass")
     2.0
     """
     number = as_real(value, argument, owner, "a finite number ≥ 0")
@@ -18,7 +18,7 @@ def check_norm(value: Any, argument: str, owner: str) -> float:
     return number
 
 
-def check_positive(value: Any, argument: str, owner: str) -> float:
+def as_positive(value: Any, argument: str, owner: str) -> float:
     """A finite number > 0, as a float."""
     number = as_real(value, argument, owner, "a finite number > 0")
     if not 0 < number < math.inf:
@@ -26,10 +26,10 @@ def check_positive(value: Any, argument: str, owner: str) -> float:
     return number
 
 
-def check_count(value: Any, argument: str, owner: str) -> int:
+def as_whole(value: Any, argument: str, owner: str) -> int:
     """A whole number ≥ 1 of any size, as a Python integer.
 
-    >>> check_count(1e3, "n_samples", "Sample"), check_count(10**400, "n_samples", "Sample") > 0
+    >>> as_whole(1e3, "n_samples", "Sample"), as_whole(10**400, "n_samples", "Sample") > 0
     (1000, True)
     """
     whole = isinstance(value, int) and not isinstance(value, bool)

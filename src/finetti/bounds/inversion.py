@@ -2,19 +2,52 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
-from finetti.bounds.checks import check_positive
+from finetti.bounds.checks import as_positive
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term
-from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.errors import InputError, UnsupportedError, bad_argument
 
 if TYPE_CHECKING:
     from finetti.bounds.base import Bound
 
-_LARGEST_LOG = 2.0**20  # e to this power has half a million digits
-_EXACT = 2**53
+_MAX_LOG_COUNT = 2.0**20  # e to this power has half a million digits
+_MAX_EXACT_COUNT = 2**53
+_FIELDS = {"samples": "n_samples", "heads": "n_heads", "tokens": "context_length"}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ``gap`` to reach with as few samples, heads or tokens as possible.
+
+    Args:
+        gap: the target.
+        count: what to count.
+        constant: what a scaling quantity is multiplied by; only the user can know it.
+    """
+
+    gap: float
+    count: Literal["samples", "heads", "tokens"] = "samples"
+    constant: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.count not in _FIELDS:
+            raise bad_argument("solve", "Goal", "samples, heads or tokens", repr(self.count))
+
+    @property
+    def field(self) -> str:
+        """The size that is found."""
+        return _FIELDS[self.count]
+
+    def needed(self, bound: "Bound", sample: Sample) -> BoundValue:
+        """The smallest count for ``bound``; everything else is as in ``sample``."""
+        if self.count == "samples":
+            return bound.samples_needed(self.gap, sample, self.constant)
+        if self.count == "heads":
+            return bound.heads_needed(self.gap, sample, self.constant)
+        return bound.tokens_needed(self.gap, sample)
 
 
 def whole_exp(log_value: float) -> int:
@@ -43,13 +76,13 @@ def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
     low, high = 0.0, 1.0  # false at e^low, true at e^high
     while not small_enough(whole_exp(high)):
         low, high = high, 2 * high
-        if high > _LARGEST_LOG:
+        if high > _MAX_LOG_COUNT:
             raise InputError(f"No {what} is large enough. Ask for a larger gap, or lower norms.")
-    while high - low > 1e-12 * high and whole_exp(high) > _EXACT:
+    while high - low > 1e-12 * high and whole_exp(high) > _MAX_EXACT_COUNT:
         middle = (low + high) / 2
         low, high = (low, middle) if small_enough(whole_exp(middle)) else (middle, high)
     first, last = whole_exp(low), whole_exp(high)
-    if last > _EXACT:
+    if last > _MAX_EXACT_COUNT:
         return last
     while last - first > 1:
         middle = (first + last) // 2
@@ -68,7 +101,7 @@ def samples_needed(
         sample: everything but n_samples.
         constant: what a scaling quantity is multiplied by; only the user can know it.
     """
-    log_gap = math.log(check_positive(gap, "gap", "samples_needed"))
+    log_gap = math.log(as_positive(gap, "gap", "samples_needed"))
     if bound.quantity not in OF_THE_LOSS:
         raise UnsupportedError(
             f"{bound.name} bounds a {bound.quantity}, which does not fall with the sample. "
@@ -78,7 +111,7 @@ def samples_needed(
     if bound.kind == "unproven":
         raise UnsupportedError(
             f"{bound.name} ({bound.form}) is unproven: an erratum breaks its proof, so it asks for "
-            "no number of samples. Take form='derived'."
+            "no number of samples. Take the derived form."
         )
     if bound.kind == "scaling" and constant is None:
         raise UnsupportedError(
@@ -86,7 +119,7 @@ def samples_needed(
             "asks for no definite number of samples. Give the constant yourself, or take an "
             "upper bound."
         )
-    factor = 1.0 if constant is None else check_positive(constant, "constant", "samples_needed")
+    factor = 1.0 if constant is None else as_positive(constant, "constant", "samples_needed")
     log_constant = math.log(factor)
 
     def small_enough(n: int) -> bool:
@@ -94,7 +127,7 @@ def samples_needed(
         if found.sign < 0:
             raise UnsupportedError(
                 f"{bound.name} ({bound.form}) is negative at log n = {math.log(n):.3g}, so it "
-                "cannot be inverted. Take form='derived'."
+                "cannot be inverted. Take the derived form."
             )
         return log_constant + found.log_value <= log_gap
 

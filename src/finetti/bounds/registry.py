@@ -4,7 +4,7 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import ModuleType
@@ -41,15 +41,31 @@ class Registry(Shown):
     def __len__(self) -> int:
         return len(self.bounds)
 
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.strip().lower() in self._by_name
+
+    @property
+    def _by_name(self) -> dict[str, type[Bound]]:
+        return {bound.name.lower(): bound for bound in self.bounds}
+
     def get(self, name: str) -> type[Bound]:
         """The bound of this name; upper and lower case do not matter."""
-        known = {bound.name.lower(): bound for bound in self.bounds}
+        known = self._by_name
         wanted = name.strip().lower()
         if wanted in known:
             return known[wanted]
         near = [known[each].name for each in get_close_matches(wanted, known, n=3, cutoff=0.5)]
         advice = f"The nearest: {', '.join(near)}." if near else "See `finetti bound --list`."
         raise FinettiError(f"There is no bound {name!r}. {advice}")
+
+    def search(self, words: Sequence[str]) -> "Registry":
+        """The bounds with all ``words`` in their name, title, statement or quantity."""
+        found = []
+        for bound in self.bounds:
+            text = f"{bound.name} {bound.title} {bound.statement} {bound.quantity}".lower()
+            if all(word.strip().lower() in text for word in words):
+                found.append(bound)
+        return Registry(tuple(found))
 
     def __card__(self) -> Card:
         columns = ("name", "statement", "kind")

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields
 
-from finetti.bounds.checks import as_real, check_count, check_norm, check_positive, log_of
+from finetti.bounds.checks import as_norm, as_positive, as_real, as_whole, log_of
 from finetti.core.errors import bad_argument
 
 
@@ -43,11 +43,11 @@ class Sample:
     def __post_init__(self) -> None:
         owner = "Sample"
         checked = {
-            "n_samples": check_count(self.n_samples, "n_samples", owner),
-            "context_length": check_count(self.context_length, "context_length", owner),
-            "input_norm": check_norm(self.input_norm, "input_norm", owner),
-            "loss_lipschitz": check_norm(self.loss_lipschitz, "loss_lipschitz", owner),
-            "delta": check_positive(self.delta, "delta", owner),
+            "n_samples": as_whole(self.n_samples, "n_samples", owner),
+            "context_length": as_whole(self.context_length, "context_length", owner),
+            "input_norm": as_norm(self.input_norm, "input_norm", owner),
+            "loss_lipschitz": as_norm(self.loss_lipschitz, "loss_lipschitz", owner),
+            "delta": as_positive(self.delta, "delta", owner),
             "loss_bound": as_real(self.loss_bound, "loss_bound", owner, "a number > 0 or inf"),
         }
         if not checked["loss_bound"] > 0:

@@ -15,9 +15,9 @@ from finetti.show.shown import Shown
 if TYPE_CHECKING:
     from finetti.bounds.base import Bound
 
-FACTOR = 1.1
+GROWTH_FACTOR = 1.1
 _OF_SAMPLE = ("input_norm", "loss_lipschitz")
-_MOST_ROWS = 20
+_MAX_ROWS_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Sensitivity:
     @property
     def exponent(self) -> float:
         """The power with which the value grows in this norm, near here."""
-        return self.log_ratio / math.log(FACTOR)
+        return self.log_ratio / math.log(GROWTH_FACTOR)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Sensitivities(Shown):
         raise InputError(f"There is no norm {name!r} here. {advice}")
 
     def __card__(self) -> Card:
-        rows = tuple((r.field, r.ratio, r.exponent) for r in self.rows[:_MOST_ROWS])
+        rows = tuple((r.field, r.ratio, r.exponent) for r in self.rows[:_MAX_ROWS_SHOWN])
         rest = len(self.rows) - len(rows)
         notes = [f"{rest} more move it less."] if rest else []
         notes += [f"{name} cannot grow: {reason}" for name, reason in self.refused]
@@ -94,7 +94,7 @@ def _variants(bound: "Bound", sample: Sample) -> "Iterator[tuple[str, Bound, Sam
     for path, changed in _grown(bound):
         yield path, changed, sample
     for name in _OF_SAMPLE:
-        larger = {name: FACTOR * getattr(sample, name)}
+        larger = {name: GROWTH_FACTOR * getattr(sample, name)}
         yield f"sample.{name}", bound, replace(sample, **larger)
 
 
@@ -111,7 +111,7 @@ def _grown(described: Any) -> Iterator[tuple[str, Any]]:
     for each in fields(described):
         value = getattr(described, each.name)
         if each.metadata.get(NORM) and value is not None:
-            yield each.name, replace(described, **{each.name: FACTOR * value})
+            yield each.name, replace(described, **{each.name: GROWTH_FACTOR * value})
         elif is_dataclass(value):
             for path, changed in _grown(value):
                 yield f"{each.name}.{path}", replace(described, **{each.name: changed})

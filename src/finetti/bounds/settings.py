@@ -1,16 +1,21 @@
 """The settings of a command line, from which each bound builds its description."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from finetti.bounds.checks import check_count, check_norm, check_positive
+from finetti.bounds.checks import as_norm, as_positive, as_whole
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form, check_form
 
+if TYPE_CHECKING:
+    from finetti.bounds.base import Bound
+
+_SHARED = "width / n_heads"  # read as a norm is, so that layers tell their network
+
 
 @dataclass(frozen=True)
-class Settings:
+class BoundSettings:
     """Sizes and norms by name, as a user gives them without writing Python.
 
     A bound reads what it needs in `Bound.from_settings`; `check_used` then refuses what nobody
@@ -25,7 +30,7 @@ class Settings:
         form: derived or printed.
         norms: numbers by name, and perhaps ``layers`` (or ``heads``): a list of such mappings.
 
-    >>> settings = Settings(n_layers=2, width=64, norms={"value_norm": 2.0})
+    >>> settings = BoundSettings(n_layers=2, width=64, norms={"value_norm": 2.0})
     >>> settings.norm("value_norm"), settings.norm("score_norm"), settings.head_width
     (2.0, 1.0, 64)
     """
@@ -41,29 +46,37 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("n_layers", "width", "n_heads"):
-            object.__setattr__(self, name, check_count(getattr(self, name), name, "Settings"))
+            object.__setattr__(self, name, as_whole(getattr(self, name), name, "BoundSettings"))
         if self.head_dimension is not None:
-            width = check_count(self.head_dimension, "head_dimension", "Settings")
+            width = as_whole(self.head_dimension, "head_dimension", "BoundSettings")
             object.__setattr__(self, "head_dimension", width)
-        check_positive(self.resolution, "resolution", "Settings")
-        check_form(self.form, "Settings")
+        as_positive(self.resolution, "resolution", "BoundSettings")
+        check_form(self.form, "BoundSettings")
         if not isinstance(self.norms, Mapping):
-            raise bad_argument("norms", "Settings", "a mapping from names to numbers", self.norms)
+            raise bad_argument(
+                "norms", "BoundSettings", "a mapping from names to numbers", self.norms
+            )
 
     @property
     def head_width(self) -> int:
         """k: as given, else width / n_heads."""
         if self.head_dimension is not None:
             return self.head_dimension
+        self._mark(_SHARED)
         if self.width % self.n_heads:
             raise bad_argument(
-                "n_heads", "Settings", f"a divisor of the width {self.width}", self.n_heads
+                "n_heads", "BoundSettings", f"a divisor of the width {self.width}", self.n_heads
             )
         return self.width // self.n_heads
 
+    @property
+    def shared_width(self) -> bool:
+        """Whether a bound divided the width between the heads."""
+        return _SHARED in self._used
+
     def norm(self, name: str, default: float = 1.0) -> float:
         """The number called ``name`` in the norms, or the default."""
-        return check_norm(self.value(name, default), name, "the norms")
+        return as_norm(self.value(name, default), name, "the norms")
 
     def value(self, name: str, default: Any = None) -> Any:
         """Anything called ``name`` in the norms: a number, a word, a flag, a list."""
@@ -73,7 +86,7 @@ class Settings:
     def _mark(self, name: str) -> None:
         self._used.add(name)
 
-    def each(self, name: str, count: int) -> "tuple[Settings, ...]":
+    def each(self, name: str, count: int) -> "tuple[BoundSettings, ...]":
         """One settings per layer (or head): those of the list ``name``, else all alike.
 
         Entries of the list override the common norms.
@@ -97,19 +110,19 @@ class Settings:
     def check_used(self, owner: str) -> None:
         """Refuse norms that ``owner`` did not read."""
         if self.unread:
-            known = ", ".join(sorted(self._used)) or "none"
+            known = ", ".join(sorted(self._used - {_SHARED})) or "none"
             raise InputError(f"{owner} has no norm called {min(self.unread)!r}. It reads: {known}.")
 
 
 @dataclass(frozen=True)
-class _Part(Settings):
+class _Part(BoundSettings):
     """The settings of one layer: what it reads counts as read above, and its own must be."""
 
-    parent: Settings | None = None
+    parent: BoundSettings | None = None
     own: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, parent: Settings, norms: Mapping[str, Any], own: set[str]) -> "_Part":
+    def of(cls, parent: BoundSettings, norms: Mapping[str, Any], own: set[str]) -> "_Part":
         sizes = {
             name: getattr(parent, name)
             for name in ("n_layers", "width", "n_heads", "head_dimension", "resolution", "form")
@@ -125,3 +138,19 @@ class _Part(Settings):
     def unread(self) -> frozenset[str]:
         """Of this layer's own."""
         return self.own - self._used
+
+
+def build_bounds(
+    chosen: "Sequence[type[Bound]]", settings: BoundSettings
+) -> "list[tuple[Bound, BoundSettings]]":
+    """Every chosen bound, and the settings as it read them; a norm that none reads is refused."""
+    built = []
+    for each in chosen:
+        read = replace(settings)
+        built.append((each.from_settings(read), read))
+        if len(chosen) == 1:
+            read.check_used(each.name)
+    unread = frozenset.intersection(*(read.unread for _, read in built))
+    if unread:
+        raise InputError(f"None of these bounds has a norm called {min(unread)!r}.")
+    return built

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from finetti.bounds.checks import check_norm, exp_of, log_of
+from finetti.bounds.checks import as_norm, exp_of, log_of
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
@@ -13,7 +13,7 @@ from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
-Kind = Literal["scaling", "upper_bound", "unproven"]
+BoundKind = Literal["scaling", "upper_bound", "unproven"]
 KINDS = {
     "scaling": "scaling quantity: constants are left out, only ratios mean something",
     "upper_bound": "upper bound: all constants and logarithms are kept",
@@ -21,7 +21,7 @@ KINDS = {
 }
 # Held against the loss: larger than the loss itself, they say nothing.
 OF_THE_LOSS = ("generalization gap", "generalization error", "risk", "excess risk")
-_MOST_TERMS = 12
+_MAX_TERMS_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class BoundValue(Shown):
     terms: tuple[Term, ...]
     citation: str
     form: Form
-    kind: Kind
+    kind: BoundKind
     quantity: str
     assumptions: tuple[str, ...] = ()
     vacuous: bool | None = None
@@ -118,14 +118,21 @@ class BoundValue(Shown):
         small = self.count is not None and self.count < 10**7
         return str(self.count) if small else format_number(self.value)
 
-    def beside(self, measured: float) -> "Comparison":
+    @property
+    def number(self) -> float | str:
+        """The number for a table: whole if it is a count, text where no float holds it."""
+        if self.log_value > 700:
+            return self.text
+        return self.count if self.count is not None and self.count < 2**53 else self.value
+
+    def compare(self, measured: float) -> "Comparison":
         """This value next to what was measured of the same quantity."""
         if self.quantity not in OF_THE_LOSS:
             raise UnsupportedError(
-                f"A {self.quantity} is not measured on data, so nothing can be put beside it. "
+                f"A {self.quantity} is not measured on data, so there is nothing to compare. "
                 f"Take a bound of one of: {', '.join(OF_THE_LOSS)}."
             )
-        return Comparison(self, check_norm(measured, "measured", "BoundValue.beside"))
+        return Comparison(self, as_norm(measured, "measured", "BoundValue.compare"))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: ``value`` is None where it is too large for a float."""
@@ -173,7 +180,7 @@ class BoundValue(Shown):
 
     def _table(self) -> Table:
         ordered = sorted(self.terms, key=lambda term: -term.log_value)
-        shown, rest = ordered[:_MOST_TERMS], ordered[_MOST_TERMS:]
+        shown, rest = ordered[:_MAX_TERMS_SHOWN], ordered[_MAX_TERMS_SHOWN:]
         rows = [(t.name, t.layer, t.matrix, t.log_value, _percent(t.share)) for t in shown]
         if rest:
             log_rest = float(log_sum([term.log_value for term in rest]))

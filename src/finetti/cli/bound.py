@@ -2,38 +2,51 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json
+from finetti.cli.table_formats import TableFormat, format_table
 from finetti.core.errors import FinettiError, InputError
 
 if TYPE_CHECKING:
-    from finetti.bounds.base import Bound
-    from finetti.bounds.registry import Registry
-    from finetti.bounds.value import BoundValue
-
-_SOLVED = {"heads": "a bound of paper R", "tokens": "E-prop-4.1"}
-_SAMPLE = ("input_norm", "loss_lipschitz", "loss_bound", "delta")
+    from finetti.bounds import Bound, BoundSettings, Goal, Registry, Sample, Sweep
 
 
-def as_count(text: str, option: str) -> int:
-    """A whole number ≥ 1, as 1000 or 1e6.
+def parse_count(text: str, option: str) -> int:
+    """A whole number, as 1000 or 1e6.
 
-    >>> as_count("1e6", "samples"), as_count("10", "width")
+    >>> parse_count("1e6", "samples"), parse_count("10", "width")
     (1000000, 10)
     """
-    from finetti.bounds.checks import check_count
+    from finetti.bounds.checks import as_whole
 
     try:
         value = int(text) if text.strip("+-").isdigit() else float(text)
     except ValueError as error:
         raise InputError(f"--{option} {text} is not a number. Write 1000 or 1e6.") from error
-    return check_count(value, option, "finetti bound")
+    return as_whole(value, option, "finetti bound")
+
+
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Errors about an argument name the option that gave it."""
+    from finetti.bounds.sweeps import VARIABLES
+
+    options = {name: each.option for each in VARIABLES for name in (each.option, each.field)}
+    options |= {name: name for name in ("form", "solve", "gap", "constant", "measured")}
+    options["error"] = "gap"  # of `tokens_needed`
+    try:
+        yield
+    except InputError as error:
+        if error.argument not in options:
+            raise
+        raise InputError(f"--{options[error.argument]} {error.problem}") from error
 
 
 def _count(option: str, help: str) -> Any:
@@ -43,7 +56,7 @@ def _count(option: str, help: str) -> Any:
 def bound(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Bounds, as S-thm-A.17; see --list."),
+        typer.Argument(metavar="[NAME]...", help="Bounds, as S-thm-A.17, or words to find some."),
     ] = None,
     layers: Annotated[str, _count("layers", "Layers.")] = "1",
     width: Annotated[str, _count("width", "Dimension of a token.")] = "64",
@@ -76,17 +89,20 @@ def bound(
     sweep: Annotated[
         str | None,
         typer.Option(
-            "--sweep", metavar="WHAT=LOW:HIGH", help="As context-length=1e2:1e6, or any norm."
+            "--sweep", metavar="WHAT=LOW:HIGH", help="As T=1e2:1e6, any size or norm; see --list."
         ),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Chart of a sweep: svg, html, …")
     ] = None,
+    table_format: Annotated[
+        TableFormat | None, typer.Option("--format", help="Values or sweep as a table for a file.")
+    ] = None,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="What 10 % more of each norm does.")
     ] = False,
     measured: Annotated[
-        float | None, typer.Option(help="A measured gap to put beside the bound.")
+        float | None, typer.Option(help="A measured gap to compare with the bound.")
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Statement, source, quantity and assumptions.")
@@ -96,105 +112,147 @@ def bound(
     debug: Debug = False,
 ) -> None:
     """Evaluate the papers' bounds: capacity, generalization gap, samples needed."""
-    from finetti.bounds import Sample, load_bounds
+    from finetti.bounds import BoundSettings, Goal, Sample, load_bounds
+    from finetti.cli.bound_sweep import write_sweep
 
     registry = load_bounds()
-    if show_list:
-        if as_json:
-            typer.echo(json.dumps([describe(each) for each in registry], indent=1))
-        else:
-            _print_list(registry)
+    if not show_list and not names:
+        raise FinettiError(
+            "Name a bound, as `finetti bound S-thm-A.17`, or see them with --list; words find "
+            "bounds, as `finetti bound transformer gap`."
+        )
+    words = [name for name in names or () if name not in registry]
+    if show_list or (len(words) == len(names or ()) and len(registry.search(words))):
+        _write_list(registry.search(words), as_json)
         return
-    if not names:
-        raise FinettiError("Name a bound, as `finetti bound S-thm-A.17`, or see them with --list.")
+    chosen = [registry.get(name) for name in names or ()]
+    if explain:
+        _explain(chosen, as_json)
+        return
+    _refuse_both("--sweep", sweep, "--measured", measured)
+    _refuse_both("--sweep", sweep, "--sensitivity", sensitivity or None)
+    _refuse_both("--json", as_json or None, "--format", table_format)
+    _refuse_both("--sensitivity", sensitivity or None, "--format", table_format)
     if plot is not None and sweep is None:
         raise FinettiError("--plot draws a sweep. Add --sweep, as --sweep context-length=1e2:1e6.")
     if (solve is None) != (gap is None):
         raise FinettiError("--solve and --gap go together, as --solve samples --gap 0.1.")
-    together = {"--solve": solve, "--measured": measured, "--sensitivity": sensitivity or None}
-    extra = [option for option, given in together.items() if given is not None]
-    if sweep is not None and extra:
-        raise FinettiError(
-            f"--sweep and {extra[0]} do not go together: a sweep shows values only. Leave one out."
+    with _options_named():
+        settings = BoundSettings(
+            n_layers=parse_count(layers, "layers"),
+            width=parse_count(width, "width"),
+            n_heads=parse_count(heads, "heads"),
+            head_dimension=parse_count(head_dimension, "head-dimension")
+            if head_dimension
+            else None,
+            resolution=resolution,
+            form=cast("Any", form),  # refused below, in one sentence, if it is another word
+            norms=_read_norms(norms),
         )
-    chosen = [registry.get(name) for name in names]
-    if explain:
-        _explain(chosen, as_json)
-        return
-    network = {
-        "n_layers": as_count(layers, "layers"),
-        "width": as_count(width, "width"),
-        "n_heads": as_count(heads, "heads"),
-        "head_dimension": head_dimension and as_count(head_dimension, "head-dimension"),
-        "resolution": resolution,
-        "form": form,
-        "norms": _read_norms(norms),
-    }
-    data = {
-        "n_samples": as_count(samples, "samples"),
-        "context_length": as_count(context_length, "context-length"),
-        **dict(zip(_SAMPLE, (input_norm, loss_lipschitz, loss_bound, delta), strict=True)),
-    }
-    if sweep is not None:
-        from finetti.cli.bound_sweep import run_sweep
-
-        run_sweep(chosen, network, data, sweep, plot, as_json)
-        return
-    say_unread(chosen, network)
-    sample = Sample(**data)
-    answers = []
-    for built in build(chosen, network):
-        answer: dict[str, Any] = {"bound": built}
-        if solve is not None and gap is not None:
-            # The sizes given may be too small for the theorem: they are what is asked for.
-            answer["needed"] = _solve(built, solve, gap, sample, constant)
+        sample = Sample(
+            n_samples=parse_count(samples, "samples"),
+            context_length=parse_count(context_length, "context-length"),
+            input_norm=input_norm,
+            loss_lipschitz=loss_lipschitz,
+            loss_bound=loss_bound,
+            delta=delta,
+        )
+        goal = None if solve is None or gap is None else Goal(gap, cast("Any", solve), constant)
+        if sweep is not None:
+            found = _sweep(sweep, chosen, settings, sample, goal)
+            write_sweep(found, plot, table_format, as_json)
         else:
-            answer["value"] = built.evaluate(sample)
-        if sensitivity:
-            answer["sensitivity"] = built.sensitivity(sample)
-        if measured is not None:
-            answer["comparison"] = built.evaluate(sample).beside(measured)
-        answers.append(answer)
-    if as_json:
-        typer.echo(json.dumps([_plain(answer) for answer in answers], indent=1, allow_nan=False))
-        return
-    console = make_console()
-    for answer in answers:
-        for shown in list(answer.values())[1:]:
-            console.print(shown)
+            answers = _answers(chosen, settings, sample, goal, sensitivity, measured)
+            _write(answers, table_format, as_json)
 
 
-def build(chosen: "list[type[Bound]]", network: Mapping[str, Any]) -> "list[Bound]":
-    """Every chosen bound for one network; a norm that none of them reads is refused."""
-    built, unread = _build(chosen, network)
-    nobody = frozenset.intersection(*unread)
-    if nobody:
-        raise InputError(f"None of these bounds has a norm called {min(nobody)!r}.")
-    return built
+def _refuse_both(first: str, one: Any, second: str, other: Any) -> None:
+    if one is not None and other is not None:
+        raise FinettiError(f"{first} and {second} do not go together. Leave one out.")
 
 
-def say_unread(chosen: "list[type[Bound]]", network: Mapping[str, Any]) -> None:
-    """Tell which of several bounds does not have a norm that another one reads."""
-    for each, names in zip(chosen, _build(chosen, network)[1], strict=True):
-        if names:
-            what = f"{each.name} has no norm called {', '.join(map(repr, sorted(names)))}"
+def _sweep(
+    text: str,
+    chosen: "list[type[Bound]]",
+    settings: "BoundSettings",
+    sample: "Sample",
+    goal: "Goal | None",
+) -> "Sweep":
+    from finetti.bounds.sweeps import head_counts, sweep
+    from finetti.cli.bound_sweep import parse_sweep
+
+    variable, values = parse_sweep(text)
+    if variable.field == "n_heads":
+        taken = head_counts(chosen, settings, values)
+        if taken != values:
+            shown = f"{len(taken)} from {taken[0]} to {taken[-1]}"
+            typer.echo(f"Heads divide the width {settings.width}: {shown}.", err=True)
+        values = taken
+    _say_unread(chosen, variable.set(settings, sample, values[0])[0])
+    return sweep(chosen, variable, values, settings, sample, goal)
+
+
+def _say_unread(chosen: "list[type[Bound]]", settings: "BoundSettings") -> "list[Bound]":
+    """The bounds; tell which of several does not have a norm that another one reads."""
+    from finetti.bounds import build_bounds
+
+    built = build_bounds(chosen, settings)
+    for bound, read in built:
+        if read.unread:
+            what = f"{bound.name} has no norm called {', '.join(map(repr, sorted(read.unread)))}"
             typer.echo(f"{what}, and is the same without.", err=True)
+    return [bound for bound, _ in built]
 
 
-def _build(
-    chosen: "list[type[Bound]]", network: Mapping[str, Any]
-) -> "tuple[list[Bound], list[frozenset[str]]]":
-    """The bounds, and for each of them the norms that it did not read."""
-    from finetti.bounds import Settings
+def _answers(
+    chosen: "list[type[Bound]]",
+    settings: "BoundSettings",
+    sample: "Sample",
+    goal: "Goal | None",
+    sensitivity: bool,
+    measured: float | None,
+) -> "list[tuple[type[Bound], dict[str, Any]]]":
+    """For every bound what was asked of it, by name."""
+    answers = []
+    for bound in _say_unread(chosen, settings):
+        # The sizes given may be too small for the theorem: they are what is asked for.
+        asked: dict[str, Any] = {}
+        if goal is None:
+            asked["value"] = bound.evaluate(sample)
+        else:
+            asked["needed"] = goal.needed(bound, sample)
+        if sensitivity:
+            asked["sensitivity"] = bound.sensitivity(sample)
+        if measured is not None:
+            asked["comparison"] = bound.evaluate(sample).compare(measured)
+        answers.append((type(bound), asked))
+    return answers
 
-    built, unread = [], []
-    for each in chosen:
-        settings = Settings(**network)
-        built.append(each.from_settings(settings))
-        if len(chosen) == 1:
-            settings.check_used(each.name)
-        unread.append(settings.unread)
-    return built, unread
+
+def _write(
+    answers: "list[tuple[type[Bound], dict[str, Any]]]",
+    table_format: TableFormat | None,
+    as_json: bool,
+) -> None:
+    if as_json:
+        plain = [describe(bound) | _plain(asked) for bound, asked in answers]
+        typer.echo(json.dumps(plain, indent=1, allow_nan=False))
+    elif table_format is not None:
+        from finetti.show import Table
+
+        columns = ("bound", "quantity", "value", "kind", "form", "vacuous", "measured")
+        rows = []
+        for bound, asked in answers:
+            value = asked.get("value") or asked["needed"]
+            compared = asked["comparison"].measured if "comparison" in asked else None
+            found = (value.quantity, value.number, value.kind, value.form, value.vacuous)
+            rows.append((bound.name, *found, compared))
+        typer.echo(format_table(Table("", columns, tuple(rows)), table_format))
+    else:
+        console = make_console()
+        for _, asked in answers:
+            for shown in asked.values():
+                console.print(shown)
 
 
 def describe(each: "type[Bound]") -> dict[str, Any]:
@@ -212,22 +270,6 @@ def describe(each: "type[Bound]") -> dict[str, Any]:
     }
 
 
-def _solve(
-    built: "Bound", what: str, gap: float, sample: Any, constant: float | None
-) -> "BoundValue":
-    if what == "samples":
-        return built.samples_needed(gap, sample, constant)
-    if what not in _SOLVED:
-        raise InputError(f"--solve finds samples, heads or tokens, not {what!r}.")
-    method, where = getattr(built, f"{what}_needed", None), _SOLVED[what]
-    if method is None:
-        raise FinettiError(
-            f"{built.name} has no number of {what} to solve for. Take {where} "
-            "(`finetti bound --list`), or --solve samples."
-        )
-    return method(gap, sample, constant) if what == "heads" else method(gap, sample)
-
-
 def _read_norms(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
@@ -242,20 +284,20 @@ def _read_norms(path: Path | None) -> dict[str, Any]:
     return norms
 
 
-def _plain(answer: dict[str, Any]) -> dict[str, Any]:
-    plain = describe(type(answer["bound"]))
-    if "value" in answer:
-        plain |= answer["value"].to_dict()
-    if "needed" in answer:
-        plain["needed"] = answer["needed"].to_dict()
-    if "sensitivity" in answer:
-        found = answer["sensitivity"]
+def _plain(asked: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    if "value" in asked:
+        plain |= asked["value"].to_dict()
+    if "needed" in asked:
+        plain["needed"] = asked["needed"].to_dict()
+    if "sensitivity" in asked:
+        found = asked["sensitivity"]
         plain["sensitivity"] = {row.field: _finite(row.ratio) for row in found}
         plain["sensitivity_exponents"] = {row.field: _finite(row.exponent) for row in found}
         plain["sensitivity_refused"] = dict(found.refused)
-    if "comparison" in answer:
-        plain["measured"] = answer["comparison"].measured
-        plain["obeyed"] = answer["comparison"].obeyed
+    if "comparison" in asked:
+        plain["measured"] = asked["comparison"].measured
+        plain["obeyed"] = asked["comparison"].obeyed
     return plain
 
 
@@ -264,10 +306,15 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _print_list(registry: "Registry") -> None:
-    """A line per bound that fits the terminal: name, statement, kind."""
+def _write_list(registry: "Registry", as_json: bool) -> None:
+    """A line per bound that fits the terminal: name, statement, kind; then the letters."""
     from rich.text import Text
 
+    from finetti.bounds.sweeps import VARIABLES
+
+    if as_json:
+        typer.echo(json.dumps([describe(each) for each in registry], indent=1))
+        return
     console = make_console()
     name_width = max(len(each.name) for each in registry)
     kind_width = max(len(each.derived_kind) for each in registry)
@@ -277,6 +324,8 @@ def _print_list(registry: "Registry") -> None:
         statement.truncate(room, overflow="ellipsis", pad=True)
         name, kind = Text(f"{each.name:<{name_width}}  ", style="bold"), Text(each.derived_kind)
         console.print(Text.assemble(name, statement, "  ", kind), soft_wrap=True)
+    letters = [f"{each.letter} {each.option}" for each in VARIABLES if each.letter]
+    typer.echo(f"Letters: {', '.join(letters)}.", err=True)
 
 
 def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:

@@ -8,7 +8,13 @@ class FinettiError(Exception):
 
 
 class InputError(FinettiError, ValueError):
-    """An argument has a value or a shape that the call cannot accept."""
+    """An argument has a value or a shape that the call cannot accept.
+
+    Of a single argument ``argument`` is the name and ``problem`` the rest of the sentence.
+    """
+
+    argument: str = ""
+    problem: str = ""
 
 
 class UnsupportedError(FinettiError, TypeError):
@@ -23,5 +29,7 @@ def bad_argument(
     >>> print(bad_argument("ridge", "ConditionalMean", "a positive number", -1.0))
     The `ridge` argument of ConditionalMean must be a positive number. Got -1.0 instead.
     """
-    sentence = f"The `{argument}` argument of {owner} must be {requirement}. Got {got} instead."
-    return InputError(f"{sentence} {advice}".rstrip())
+    problem = f"must be {requirement}. Got {got} instead. {advice}".rstrip()
+    error = InputError(f"The `{argument}` argument of {owner} {problem}")
+    error.argument, error.problem = argument, problem
+    return error

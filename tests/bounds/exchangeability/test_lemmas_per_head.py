@@ -8,7 +8,7 @@ import pytest
 from finetti.attention.lipschitz.exchangeability import heads_token_constant, heads_weight_bound
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.exchangeability.chain import Rule, heads_link
+from finetti.bounds.exchangeability.chain import ChainForm, heads_link
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.core.errors import InputError
 
@@ -21,8 +21,8 @@ def make_network(seed=0, n_heads=3, **options):
     heads = []
     for _ in range(n_heads):
         norms = rng.uniform(0.2, 3.0, size=3)
-        heads.append(bounds.HeadNorms(*norms, *(norms * rng.uniform(1.0, 4.0, size=3))))
-    layer = bounds.LayerNorms(tuple(heads))
+        heads.append(bounds.FullHeadNorms(*norms, *(norms * rng.uniform(1.0, 4.0, size=3))))
+    layer = bounds.FullLayerNorms(tuple(heads))
     return bounds.FullTransformer(4, 6, 2, (layer,), **options)
 
 
@@ -73,7 +73,9 @@ def test_the_values_are_what_the_statements_say(constants, form, bandwidth):
 def test_the_chain_keeps_the_summed_norms():
     network = make_network()
     n = columns(network)
-    link = heads_link(network.layers[0], Positive.of(RADIUS), Rule.of(network, "derived", False))
+    link = heads_link(
+        network.layers[0], Positive.of(RADIUS), ChainForm.of(network, "derived", False)
+    )
     ov, oqk, rv, rqk = sum(n["ov"]), max(n["oqk"]), sum(n["rv"]), sum(n["rqk"])
     assert float(link.constant) == pytest.approx(ov + oqk**2 * ov * RADIUS**2, rel=1e-12)
     assert float(link.scores) == pytest.approx(oqk * rqk * ov * RADIUS**2, rel=1e-12)
@@ -85,13 +87,13 @@ def test_downstream_weights_outside_the_range_are_refused():
     one, rest = np.eye(3)[:, :1], np.eye(3)[:, 1:]
     for call in (
         bounds.transfer_matrix,
-        bounds.condition_number,
+        bounds.transfer_condition_number,
         bounds.TransferApproximation.from_weights,
     ):
         with pytest.raises(InputError, match=r"range of `pretrained`.* 100 %"):
             call(one, rest)
     with pytest.raises(InputError, match="range of `pretrained`"):
-        bounds.condition_number(one, np.zeros((3, 2)))
+        bounds.transfer_condition_number(one, np.zeros((3, 2)))
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])

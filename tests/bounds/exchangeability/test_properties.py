@@ -18,15 +18,15 @@ NORMS = st.floats(1e-2, 1e2)
 NETWORK = bounds.FullTransformer.uniform(6, 9, 2, 2, mixed_norm=3.0)
 SINGLE = bounds.SingleAttention(8, 4, 1.5, 3.0, 0.8, 2.0)
 ALL = [
-    bounds.TransformerCovering(NETWORK),
-    bounds.TransformerCovering(NETWORK, "sharp"),
+    bounds.FullTransformerCovering(NETWORK),
+    bounds.FullTransformerCovering(NETWORK, "sharp"),
     bounds.TransformerComplexity(NETWORK),
-    bounds.TransformerGap(NETWORK),
-    bounds.TransformerGap(NETWORK, "sharp", "quadrature"),
+    bounds.FullTransformerGap(NETWORK),
+    bounds.FullTransformerGap(NETWORK, "sharp", "quadrature"),
     bounds.TransformerRisk(NETWORK),
     bounds.TransformerRate(NETWORK),
     bounds.TransformerRate(NETWORK, form="printed"),
-    bounds.TransformerGap(NETWORK, form="printed"),
+    bounds.FullTransformerGap(NETWORK, form="printed"),
     bounds.SingleRate(SINGLE),
     bounds.SingleRate(SINGLE, form="printed"),
     bounds.SingleRisk(SINGLE),
@@ -34,9 +34,9 @@ ALL = [
 
 
 def networks():
-    head = st.builds(bounds.HeadNorms, *([NORMS] * 6))
+    head = st.builds(bounds.FullHeadNorms, *([NORMS] * 6))
     layer = st.builds(
-        bounds.LayerNorms,
+        bounds.FullLayerNorms,
         st.tuples(head, head),
         NORMS,
         NORMS,
@@ -136,11 +136,11 @@ def test_no_size_overflows():
     network = bounds.FullTransformer.uniform(10**6, 4 * 10**6, 1000, 4, norm=1e3, mixed_norm=1e6)
     sample = Sample(1000, 10**6, input_norm=1e3)
     for bound in (
-        bounds.TransformerCovering(network),
-        bounds.TransformerCovering(network, "sharp"),
-        bounds.TransformerGap(network),
-        bounds.TransformerGap(network, form="printed"),
-        bounds.TransformerGap(network, "sharp", "quadrature"),
+        bounds.FullTransformerCovering(network),
+        bounds.FullTransformerCovering(network, "sharp"),
+        bounds.FullTransformerGap(network),
+        bounds.FullTransformerGap(network, form="printed"),
+        bounds.FullTransformerGap(network, "sharp", "quadrature"),
         bounds.TransformerRisk(network),
         bounds.TransformerRate(network),
         bounds.TransformerRate(network, form="printed"),
@@ -153,7 +153,7 @@ def test_no_size_overflows():
 
 def test_samples_needed_is_the_smallest_number():
     network = bounds.FullTransformer.uniform(16, 32, 2, 2)
-    bound = bounds.TransformerGap(network)
+    bound = bounds.FullTransformerGap(network)
     n = bound.samples_needed(0.1, SAMPLE).count
     assert n is not None
     assert bound.evaluate(replace(SAMPLE, n_samples=n)).value <= 0.1

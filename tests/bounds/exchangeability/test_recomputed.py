@@ -19,10 +19,10 @@ def draw_network(n_layers, n_heads, *, skips=True, outer=True, **options):
 
     layers = []
     for _ in range(n_layers):
-        heads = tuple(bounds.HeadNorms(*(norm() for _ in range(6))) for _ in range(n_heads))
+        heads = tuple(bounds.FullHeadNorms(*(norm() for _ in range(6))) for _ in range(n_heads))
         second = (norm(), norm()) if outer else (None, None)
         layers.append(
-            bounds.LayerNorms(heads, norm(), second[0], norm(), second[1], skips, skips),
+            bounds.FullLayerNorms(heads, norm(), second[0], norm(), second[1], skips, skips),
         )
     return bounds.FullTransformer(6, 9, 2, tuple(layers), **options)
 
@@ -138,7 +138,7 @@ def test_the_chain_and_its_covers(network, mode):
     size, options = deviation(network, mode), fields(mode)
     agrees(bounds.TransformerDeviation(network, change=0.3, **options), size * mp.mpf(0.3))
     covered = dimensions(network, mode) * mp.log(1 + 2 * size / mp.mpf(0.05))
-    agrees(bounds.TransformerCovering(network, resolution=0.05, **options), covered)
+    agrees(bounds.FullTransformerCovering(network, resolution=0.05, **options), covered)
     found, _ = chain(network, mode)
     d, s = network.dimension, network.hidden_dimension
     count = d * d if network.layers[0].outer_norm is None else 2 * d * s
@@ -170,7 +170,7 @@ def test_complexity_gap_and_risk(network, mode):
     n, delta, b = SAMPLE.n_samples, mp.mpf(SAMPLE.delta), mp.mpf(SAMPLE.loss_bound)
     agrees(bounds.TransformerComplexity(network, **options), rademacher)
     gap = 2 * rademacher + 3 * b * mp.sqrt(mp.log(2 / delta) / (2 * n))
-    agrees(bounds.TransformerGap(network, **options), gap)
+    agrees(bounds.FullTransformerGap(network, **options), gap)
     if mode != "printed":
         risk = 2 * rademacher + 3 * b * mp.sqrt(mp.log(4 / delta) / (2 * n))
         agrees(
@@ -253,7 +253,7 @@ def test_proposition_4_1(ridge):
 
 def test_matrices_and_approximation():
     covered = 12 * mp.log(1 + 2 * mp.mpf(2.5) / mp.mpf(0.3))
-    agrees(bounds.MatrixCovering(3, 4, 2.5, 0.3), covered)
+    agrees(bounds.MatrixBallCovering(3, 4, 2.5, 0.3), covered)
     eps = [mp.mpf(x) for x in (0.3, 0.2, 0.15, 0.05, 1.7)]
     agrees(bounds.SurrogateApproximation(0.3, 0.2), 2 * eps[0] ** 2 + 2 * eps[1] ** 2)
     excess, transfer, latent, aggregation, mu = eps

@@ -9,7 +9,7 @@ from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.parameter_count import ParameterCountGap
 from finetti.bounds.random_features import RandomFeatureRisk
-from finetti.bounds.sparse_variables import LayerNorms, TransformerClass
+from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.core.errors import InputError, UnsupportedError
 
 NETWORK = bounds.FullTransformer.uniform(4, 4)
@@ -19,7 +19,7 @@ OF_RISK = [
     bounds.TransformerRate(NETWORK),
     bounds.TransformerRate(NETWORK, form="printed"),
     bounds.TransformerRisk(NETWORK),
-    bounds.TransformerGap(NETWORK),
+    bounds.FullTransformerGap(NETWORK),
     bounds.SingleRate(SINGLE),
     bounds.SingleRisk(SINGLE),
 ]
@@ -29,7 +29,7 @@ OF_RISK = [
 def test_an_unbounded_loss_is_refused_in_the_same_true_sentence(bound):
     with pytest.raises(UnsupportedError) as refused:
         bound.evaluate(UNBOUNDED)
-    count = ParameterCountGap(TransformerClass(layers=(LayerNorms(),), width=4))
+    count = ParameterCountGap(TransformerClass(layers=(ProjectedLayerNorms(),), width=4))
     with pytest.raises(UnsupportedError) as other:
         count.evaluate(UNBOUNDED)
     first, second = str(refused.value), str(other.value)
@@ -43,8 +43,10 @@ def test_an_unbounded_loss_is_refused_in_the_same_true_sentence(bound):
 def test_layer_norm_is_sent_to_a_bound_that_takes_it():
     network = bounds.FullTransformer.uniform(4, 4, normalization="layer_norm")
     with pytest.raises(UnsupportedError, match=r"parameter-count-gap.*lipschitz.*output_range"):
-        bounds.TransformerGap(network).evaluate(Sample(1000, 10))
-    described = TransformerClass(layers=(LayerNorms(),), width=4, normalization="layer_norm")
+        bounds.FullTransformerGap(network).evaluate(Sample(1000, 10))
+    described = TransformerClass(
+        layers=(ProjectedLayerNorms(),), width=4, normalization="layer_norm"
+    )
     count = ParameterCountGap(described, lipschitz=3.0, output_range=2.0)
     assert count.evaluate(Sample(1000, 10)).value > 0
 
@@ -66,15 +68,17 @@ def test_tokens_for_a_tiny_ridge_are_counted_and_no_bias_is_blamed():
     assert bound.evaluate(Sample(1, needed.count)).log_value <= math.log(0.1)
     with pytest.raises(InputError, match=r"The bias of the ridge alone is 0\.5,"):
         bounds.RidgeBias(0.25, source_norm=2.0).tokens_needed(0.4, Sample(1, 1))
-    with pytest.raises(UnsupportedError, match="--solve tokens"):
+    with pytest.raises(UnsupportedError, match="Solve for tokens"):
         bound.samples_needed(0.1, Sample(1, 1))
 
 
 def test_a_gram_matrix_has_no_negative_eigenvalue():
     with pytest.raises(InputError, match=r"`gram` .* semi-definite.* Got the eigenvalue -1"):
-        bounds.effective_dimension(-np.eye(3), 0.1)
+        bounds.gram_effective_dimension(-np.eye(3), 0.1)
     keys = np.random.default_rng(0).normal(size=(30, 2))
-    assert 0 < bounds.effective_dimension(keys @ keys.T, 0.1) < 2  # rounding is no negative part
+    assert (
+        0 < bounds.gram_effective_dimension(keys @ keys.T, 0.1) < 2
+    )  # rounding is no negative part
 
 
 @pytest.mark.parametrize("radius", [0.1, 1.0, 30.0])

@@ -19,7 +19,7 @@ from finetti.attention.networks.residual_transformer import (
     ResidualTransformer,
     rbf_attention,
 )
-from finetti.bounds import Settings, load_bounds
+from finetti.bounds import BoundSettings, load_bounds
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.sample import Sample
 from finetti.kernels import RBF
@@ -34,7 +34,7 @@ BY_NAME = [bound for bound in load_bounds() if bound.paper in ("E", "R")]
 def test_every_bound_is_built_by_name_and_shows_itself(kind):
     forms = ["derived"] if kind.printed_kind is None else ["derived", "printed"]
     for form in forms:
-        settings = Settings(n_heads=2 if kind.paper == "E" else 200, width=200, form=form)
+        settings = BoundSettings(n_heads=2 if kind.paper == "E" else 200, width=200, form=form)
         bound = kind.from_settings(settings)
         settings.check_used(kind.name)
         found = bound.evaluate(SAMPLE)
@@ -48,8 +48,8 @@ def test_every_bound_is_built_by_name_and_shows_itself(kind):
 
 
 def single_network(omega, size, alpha, inner, width, skips=False):
-    head = bounds.HeadNorms(omega / 2, omega / 2, omega, size / 2, size / 2, size)
-    layer = bounds.LayerNorms((head,), alpha, None, inner, None, skips, skips)
+    head = bounds.FullHeadNorms(omega / 2, omega / 2, omega, size / 2, size / 2, size)
+    layer = bounds.FullLayerNorms((head,), alpha, None, inner, None, skips, skips)
     return bounds.FullTransformer(8, 8, width, (layer,), bandwidth=float(width))
 
 
@@ -84,10 +84,13 @@ def test_the_same_with_all_constants_by_hand(constants):
 
 def test_settings_by_name_give_the_same_bound():
     norms = {"hidden_dimension": 12, "value_norm": 2.0, "layers": [{}, {"inner_mixed_norm": 5.0}]}
-    found = bounds.TransformerGap.from_settings(Settings(2, 8, 2, norms=norms))
-    head = bounds.HeadNorms(value_norm=2.0, value_mixed_norm=2.0)
-    layers = bounds.LayerNorms((head, head)), bounds.LayerNorms((head, head), inner_mixed_norm=5.0)
-    assert found == bounds.TransformerGap(bounds.FullTransformer(8, 12, 4, layers))
+    found = bounds.FullTransformerGap.from_settings(BoundSettings(2, 8, 2, norms=norms))
+    head = bounds.FullHeadNorms(value_norm=2.0, value_mixed_norm=2.0)
+    layers = (
+        bounds.FullLayerNorms((head, head)),
+        bounds.FullLayerNorms((head, head), inner_mixed_norm=5.0),
+    )
+    assert found == bounds.FullTransformerGap(bounds.FullTransformer(8, 12, 4, layers))
 
 
 def network(layers):
@@ -201,7 +204,7 @@ def log_packing(points, separation, order=2):
 def test_a_ball_of_matrices_is_covered(resolution):
     axis = np.linspace(-1, 1, 41)
     grid = np.array([point for point in product(axis, axis) if np.hypot(*point) <= 1])
-    bound = bounds.MatrixCovering(2, 1, 1.0, resolution).evaluate(SAMPLE)
+    bound = bounds.MatrixBallCovering(2, 1, 1.0, resolution).evaluate(SAMPLE)
     assert log_packing(grid, 2 * resolution) <= bound.value
 
 
@@ -215,7 +218,9 @@ def test_a_finite_class_of_networks_is_covered():
         scores = -((query * after[:, None] - key * after[None]) ** 2) / 4  # σ² = 2
         weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
         outputs.append(weights @ (value * after) + after)
-    bound = bounds.TransformerCovering(bounds.FullTransformer.uniform(1), "sharp", resolution=0.2)
+    bound = bounds.FullTransformerCovering(
+        bounds.FullTransformer.uniform(1), "sharp", resolution=0.2
+    )
     covered = bound.evaluate(Sample(1, 3, input_norm=1.0)).value
     packed = log_packing(np.array(outputs), 2 * 0.2, order=np.inf)
     assert 1 < packed <= covered
@@ -226,7 +231,7 @@ def test_pretraining_heads():
     downstream, pretrained = rng.normal(size=(4, 2)), rng.normal(size=(4, 6))
     matrix = bounds.transfer_matrix(downstream, pretrained)
     np.testing.assert_allclose(matrix @ pretrained.T, downstream.T, atol=1e-12)
-    assert bounds.condition_number(pretrained, pretrained) == pytest.approx(1.0)
+    assert bounds.transfer_condition_number(pretrained, pretrained) == pytest.approx(1.0)
     rows = np.linalg.qr(rng.normal(size=(6, 4)))[0].T  # orthonormal rows
     np.testing.assert_allclose(
         bounds.transfer_matrix(downstream, rows), downstream.T @ rows, atol=1e-12
@@ -240,7 +245,7 @@ def test_pretraining_heads():
 def test_the_effective_dimension_of_keys():
     keys = np.random.default_rng(0).normal(size=(20, 2))
     gram = np.exp(-np.sum((keys[:, None] - keys[None]) ** 2, axis=-1) / 2)
-    found = bounds.effective_dimension(gram, 0.01)
+    found = bounds.gram_effective_dimension(gram, 0.01)
     eigenvalues = np.linalg.eigvalsh(gram)
     assert found == pytest.approx(np.sum(eigenvalues / (eigenvalues + 0.2)), rel=1e-9)
     assert found == pytest.approx(float(attention.effective_dimension(keys, 0.01, kernel=RBF())))

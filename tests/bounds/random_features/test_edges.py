@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from finetti.bounds import Sample, Settings
+from finetti.bounds import BoundSettings, Sample
 from finetti.bounds.random_features import (
     AttentionAdvantage,
     AttentionNorm,
@@ -54,7 +54,7 @@ def test_coefficients_are_finite_and_not_all_zero(wrong):
         lambda: Target.product(wrong, 1.0, (1.0,)),
         lambda: CorrelationTarget(wrong),
         lambda: read_target(
-            Settings(norms={"target": "correlation_series", "coefficients": wrong or 0})
+            BoundSettings(norms={"target": "correlation_series", "coefficients": wrong or 0})
         ),
     ):
         with pytest.raises(InputError, match=r"`coefficients` .* finite numbers, not all 0"):
@@ -100,7 +100,7 @@ def test_a_longer_vector_counts_with_its_degree(bound):
 def test_whole_numbers_may_be_floats():
     target = CorrelationTarget((0.0, 1.0))
     assert BiasedNorm(target, terms=2.0) == BiasedNorm(target, terms=2)
-    settings = Settings(norms={"terms": 2.0})
+    settings = BoundSettings(norms={"terms": 2.0})
     assert isinstance(BiasedNorm.from_settings(settings).evaluate(SAMPLE).value, float)
     assert BiasedRisk(4.0, 1e4, target).sizes == (4, 10_000)
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finetti.attention import RandomFeatureAttention, RandomFeatureMLP
-from finetti.bounds import Settings
+from finetti.bounds import BoundSettings
 from finetti.bounds.random_features import (
     AttentionNorm,
     BiasedNorm,
@@ -158,12 +158,16 @@ def test_the_norm_of_a_ridge_fit_is_at_most_the_sharp_norm():
 
 def test_settings_by_name():
     norms = {"target": "correlation_times_power", "correlation_degree": 2, "degree": 1}
-    found = RandomFeatureRisk.from_settings(Settings(width=8, n_heads=500, norms=norms))
+    found = RandomFeatureRisk.from_settings(BoundSettings(width=8, n_heads=500, norms=norms))
     target = Target.correlation_times_power(2, 1, 8)
     assert found == RandomFeatureRisk(RandomFeatureClass(8, 500, target))
-    biased = BiasedRisk.from_settings(Settings(width=8, n_heads=500, norms={"coefficients": [1]}))
+    biased = BiasedRisk.from_settings(
+        BoundSettings(width=8, n_heads=500, norms={"coefficients": [1]})
+    )
     assert biased == BiasedRisk(8, 500, CorrelationTarget((1.0,)))
-    given_norm = RandomFeatureRisk.from_settings(Settings(n_heads=99, norms={"squared_norm": 2.0}))
+    given_norm = RandomFeatureRisk.from_settings(
+        BoundSettings(n_heads=99, norms={"squared_norm": 2.0})
+    )
     assert given_norm.features.squared_norm == 2.0
 
 
@@ -211,9 +215,9 @@ def test_what_the_theorem_does_not_cover_is_refused(call, words):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: RISK.with_heads(50).evaluate(SAMPLE), "M > 1/δ"),
-        (lambda: RISK.evaluate(replace(SAMPLE, n_samples=5)), r"n > log\(dM\)"),
-        (lambda: RISK.samples_needed(1e-3, SAMPLE, 1.0), "heads_needed"),
+        (lambda: RISK.with_heads(50).evaluate(SAMPLE), "H > 1/δ"),
+        (lambda: RISK.evaluate(replace(SAMPLE, n_samples=5)), r"n > log\(dH\)"),
+        (lambda: RISK.samples_needed(1e-3, SAMPLE, 1.0), "Take more heads"),
         (lambda: RISK.heads_needed(1e-3, SAMPLE, 1.0), "more samples"),
         (lambda: RISK.heads_needed(0.1, replace(SAMPLE, n_samples=5), 1.0), "more samples"),
         (lambda: RandomFeatureClass(4, 10), "a target or a squared_norm"),
@@ -221,12 +225,12 @@ def test_what_the_theorem_does_not_cover_is_refused(call, words):
         (lambda: Target.from_tensors({(1, 1): np.ones(3)}), "`tensors`"),
         (lambda: Target.from_tensors({(1, 1): np.ones((2, 3))}), "`tensor`"),
         (lambda: Target.key_power(-1), "`degree`"),
-        (lambda: AttentionNorm.from_settings(Settings(norms={"degree": "two"})), "`degree`"),
+        (lambda: AttentionNorm.from_settings(BoundSettings(norms={"degree": "two"})), "`degree`"),
         (lambda: Target.from_norms({(1, 0.5): 1.0}), "`key_degree`"),
         (lambda: Target.correlation_power(2), "a dimension or a matrix"),
         (lambda: CorrelationTarget((0.0, 0.0)), "`coefficients`"),
         (lambda: BiasedNorm(CorrelationTarget((1.0,)), terms=0), "`terms`"),
-        (lambda: AttentionNorm.from_settings(Settings(norms={"target": "cube"})), "`target`"),
+        (lambda: AttentionNorm.from_settings(BoundSettings(norms={"target": "cube"})), "`target`"),
     ],
 )
 def test_wrong_input_is_named(call, words):

@@ -3,10 +3,15 @@
 import pytest
 
 from finetti.bounds import Sample
-from finetti.bounds.sparse_variables import HeadClass, HeadNorms, LayerNorms, MultiHeadClass
+from finetti.bounds.sparse_variables import (
+    HeadClass,
+    MultiHeadClass,
+    ProjectedLayerNorms,
+    SoftmaxHeadNorms,
+)
 from finetti.bounds.sparse_variables import TransformerClass as Network
 
-NAMES = tuple(LayerNorms.__dataclass_fields__)
+NAMES = tuple(ProjectedLayerNorms.__dataclass_fields__)
 LAYERS = ((1.1, 0.8, 0.6, 0.5, 0.4, 0.3), (0.7, 1.3, 0.4, 0.3, 0.6, 0.2))
 HEADS = ((0.9, 0.7, 0.8), (0.5, 0.4, 0.3), (1.1, 0.6, 0.2))
 
@@ -36,7 +41,9 @@ def make_head():
 def make_heads():
     def make(**fields):
         names = ("value_norm", "value_column_norm", "score_row_norm")
-        heads = [HeadNorms(**dict(zip(names, h, strict=True)), out_lipschitz=1.2) for h in HEADS]
+        heads = [
+            SoftmaxHeadNorms(**dict(zip(names, h, strict=True)), out_lipschitz=1.2) for h in HEADS
+        ]
         return MultiHeadClass(**{"heads": tuple(heads), "width": 8, **fields})
 
     return make
@@ -45,7 +52,9 @@ def make_heads():
 @pytest.fixture
 def make_network():
     def make(**fields):
-        layers = tuple(LayerNorms(**dict(zip(NAMES, norms, strict=True))) for norms in LAYERS)
+        layers = tuple(
+            ProjectedLayerNorms(**dict(zip(NAMES, norms, strict=True))) for norms in LAYERS
+        )
         given = {"layers": layers, "width": 8, "head_dimension": 4, "readout_norm": 2.0}
         return Network(**{**given, **fields})
 

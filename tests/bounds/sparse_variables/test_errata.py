@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from finetti.attention.lipschitz.sparse_variables import layer_constant
-from finetti.bounds import Sample, Settings
+from finetti.bounds import BoundSettings, Sample
 from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,
-    HeadNorms,
-    LayerNorms,
     MultiHeadClass,
     PositionCovering,
+    ProjectedLayerNorms,
+    SoftmaxHeadNorms,
     TransformerClass,
     UniformTransformer,
 )
@@ -29,7 +29,7 @@ def costs(network, sample, form):
 
 def test_erratum_1_lengths_of_token_and_query():
     head, sample = HeadClass(width=1), Sample(1, 1, input_norm=3.0)
-    layer = MultiHeadClass(heads=(HeadNorms(),), width=1)
+    layer = MultiHeadClass(heads=(SoftmaxHeadNorms(),), width=1)
     found = [
         math.exp(described.log_costs(head, sample, form)[1])
         for described, form in ((head, "derived"), (head, "printed"), (layer, "printed"))
@@ -38,7 +38,10 @@ def test_erratum_1_lengths_of_token_and_query():
 
 
 def test_erratum_2_layers_after_and_the_readout():
-    layers = (LayerNorms(score_norm=0.0), LayerNorms(score_norm=0.0, value_norm=5.0))
+    layers = (
+        ProjectedLayerNorms(score_norm=0.0),
+        ProjectedLayerNorms(score_norm=0.0, value_norm=5.0),
+    )
     network, sample = TransformerClass(layers=layers, width=1, readout_norm=7.0), Sample(1, 1)
     derived, printed = (costs(network, sample, form) for form in ("derived", "printed"))
     assert derived["W_C", 1] == pytest.approx(7 * 5)  # amplified by layer 2, and by w
@@ -48,7 +51,7 @@ def test_erratum_2_layers_after_and_the_readout():
 
 
 def test_erratum_10_steepness_and_length():
-    network = TransformerClass(layers=(LayerNorms(),), width=1, activation_lipschitz=3.0)
+    network = TransformerClass(layers=(ProjectedLayerNorms(),), width=1, activation_lipschitz=3.0)
     sample = Sample(1, 1, input_norm=2.0)
     derived, printed = (costs(network, sample, form) for form in ("derived", "printed"))
     assert derived["W_C", 1] == pytest.approx(3)
@@ -60,7 +63,7 @@ def test_erratum_10_steepness_and_length():
 
 def test_depth_costs_even_with_unit_norms():
     def log_cost(depth, form):
-        network = TransformerClass(layers=(LayerNorms(),) * depth, width=1)
+        network = TransformerClass(layers=(ProjectedLayerNorms(),) * depth, width=1)
         return math.log(
             costs(network, Sample(1, 1), form)["W_C", depth if form == "printed" else 1]
         )
@@ -85,7 +88,7 @@ def test_norms_that_multiply_beyond_any_float():
     inside = math.log(8 * 7 / 0.1 * 2) + 2 * log_p  # log of 2⌈4·7c/ε + 2⌉N, N = 2
     wanted = math.log(36 * 7**3 / 0.01) + 4 * log_p + math.log(inside)
     assert value.log_value == pytest.approx(wanted, rel=1e-12)
-    layer = LayerNorms(output_norm=1e150, value_norm=1e150, score_norm=1e150)
+    layer = ProjectedLayerNorms(output_norm=1e150, value_norm=1e150, score_norm=1e150)
     network = TransformerClass(layers=(layer,), width=1)
     assert network.log_factors(Sample(1, 1))[0] == pytest.approx(log_p, rel=1e-12)
 
@@ -110,7 +113,7 @@ def test_positions_make_tokens_longer():
     plain = HeadCovering(HeadClass(width=4)).evaluate(Sample(10, 10, input_norm=1.5))
     moved = HeadCovering(HeadClass(width=4, positions="fixed", position_norm=0.5))
     assert moved.evaluate(Sample(10, 10, input_norm=1.0)).log_value == plain.log_value
-    named = PositionCovering.from_settings(Settings(width=4, norms={"position_norm": 0.5}))
+    named = PositionCovering.from_settings(BoundSettings(width=4, norms={"position_norm": 0.5}))
     assert named.evaluate(Sample(10, 10, input_norm=1.0)).log_value == plain.log_value
     # A.4 prints (dL_σ(B_X+B_P))²((B_V^∞)^{2/3} + (2B_QK^∞B_V(B_X+B_P))^{2/3})³/ε² log(mT).
     head = replace(moved.functions, value_norm=5.0, value_column_norm=3.0, score_row_norm=7.0)
@@ -120,4 +123,4 @@ def test_positions_make_tokens_longer():
     with pytest.raises(InputError, match=r"'fixed'.*S-cor-4\.4 is without"):
         PositionCovering(HeadClass(width=4))
     with pytest.raises(UnsupportedError, match="linear in T"):
-        PositionCovering.from_settings(Settings(norms={"positions": "trained"}))
+        PositionCovering.from_settings(BoundSettings(norms={"positions": "trained"}))

@@ -12,11 +12,11 @@ from finetti.bounds.sparse_variables import (
     CoveringConstantGap,
     HeadCovering,
     HeadGap,
-    MatrixCovering,
+    LinearMapCovering,
     MultiHeadCovering,
+    ProjectedTransformerCovering,
+    ProjectedTransformerGap,
     RefinedMatrixCovering,
-    TransformerCovering,
-    TransformerGap,
     UniformTransformer,
     VectorCovering,
 )
@@ -117,9 +117,9 @@ def test_vectors_and_matrices(sample):
         36 * ratio**2 * log_factor(4 * ratio, points),
     )
     wide = 36 * (5 * ratio) ** 2 * log_factor(4 * ratio * mp.sqrt(5), points)
-    close(MatrixCovering(0.7, 0.2, outputs=5).evaluate(sample).value, wide)
+    close(LinearMapCovering(0.7, 0.2, outputs=5).evaluate(sample).value, wide)
     scaling = (5 * ratio) ** 2 * mp.log(points)
-    close(MatrixCovering(0.7, 0.2, outputs=5, form="printed").evaluate(sample).value, scaling)
+    close(LinearMapCovering(0.7, 0.2, outputs=5, form="printed").evaluate(sample).value, scaling)
 
 
 @pytest.mark.parametrize("budget", [1, 3, 40])
@@ -169,7 +169,10 @@ def test_heads(make_heads, sample):
 def test_deep(make_network, sample, input_norm):
     sample, network = replace(sample, input_norm=input_norm), make_network(activation_lipschitz=1.1)
     terms, _ = deep_terms(network, sample, 1)
-    close(TransformerCovering(network, 0.3).evaluate(sample).value, composed(terms, mp.mpf(0.3)))
+    close(
+        ProjectedTransformerCovering(network, 0.3).evaluate(sample).value,
+        composed(terms, mp.mpf(0.3)),
+    )
 
 
 def test_uniform(sample):
@@ -211,7 +214,7 @@ def test_gap_of_a_deep_network(make_network):
     sample, network = Sample(n_samples=10**13, context_length=100), make_network()
     terms, last = deep_terms(network, sample, 1)
     complexity = dudley(smooth(terms), 2 * last, 10**13)
-    found = TransformerGap(network)
+    found = ProjectedTransformerGap(network)
     assert isinstance(found, ComposedGap)
     close(found.evaluate(sample).value, gap(complexity, sample))
 

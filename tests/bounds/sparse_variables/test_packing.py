@@ -9,7 +9,7 @@ from finetti.bounds import Sample
 from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,
-    MatrixCovering,
+    LinearMapCovering,
     RefinedMatrixCovering,
     VectorCovering,
 )
@@ -50,7 +50,7 @@ def test_linear_maps(resolution):
     pairs = np.stack([np.stack([a, b], axis=1) for a in columns for b in columns])
     found = math.log(packing(POINTS @ pairs, 2 * resolution))
     sample = Sample(1, len(POINTS))
-    assert found <= MatrixCovering(1.0, resolution, outputs=2).evaluate(sample).value
+    assert found <= LinearMapCovering(1.0, resolution, outputs=2).evaluate(sample).value
     inside = pairs[np.linalg.norm(pairs, axis=1).sum(axis=1) <= 1]
     found = math.log(packing(POINTS @ inside, 2 * resolution))
     assert 0 <= found <= RefinedMatrixCovering(1.0, resolution, outputs=2).evaluate(sample).value

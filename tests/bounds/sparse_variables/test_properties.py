@@ -17,17 +17,17 @@ from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,
     HeadGap,
-    HeadNorms,
     HeadSplit,
-    LayerNorms,
-    MatrixCovering,
+    LinearMapCovering,
     MultiHeadClass,
     MultiHeadCovering,
     MultiHeadGap,
+    ProjectedLayerNorms,
+    ProjectedTransformerCovering,
+    ProjectedTransformerGap,
     RefinedMatrixCovering,
+    SoftmaxHeadNorms,
     TransformerClass,
-    TransformerCovering,
-    TransformerGap,
     UniformTransformer,
     VectorCovering,
 )
@@ -47,9 +47,9 @@ def draw_class(data, kind):
     if kind is HeadClass:
         return draw_norms(data, HeadClass, width=6, head_dimension=3, positions="fixed")
     if kind is MultiHeadClass:
-        heads = tuple(draw_norms(data, HeadNorms) for _ in range(2))
+        heads = tuple(draw_norms(data, SoftmaxHeadNorms) for _ in range(2))
         return draw_norms(data, kind, heads=heads, width=6, head_dimension=3, positions="fixed")
-    layers = tuple(draw_norms(data, LayerNorms) for _ in range(2))
+    layers = tuple(draw_norms(data, ProjectedLayerNorms) for _ in range(2))
     return draw_norms(data, kind, layers=layers, width=6, head_dimension=3, positions="fixed")
 
 
@@ -63,8 +63,8 @@ CLASSES = [
     (HeadGap, HeadClass),
     (MultiHeadCovering, MultiHeadClass),
     (MultiHeadGap, MultiHeadClass),
-    (TransformerCovering, TransformerClass),
-    (TransformerGap, TransformerClass),
+    (ProjectedTransformerCovering, TransformerClass),
+    (ProjectedTransformerGap, TransformerClass),
     (ParameterCountCovering, TransformerClass),
     (ParameterCountGap, TransformerClass),
 ]
@@ -83,7 +83,7 @@ def test_monotone_in_every_norm(bound, kind, data):
     "bound",
     [
         VectorCovering(),
-        MatrixCovering(outputs=4),
+        LinearMapCovering(outputs=4),
         RefinedMatrixCovering(outputs=4),
         CoveringConstantGap(),
         UniformTransformer(n_layers=3, width=4),
@@ -151,13 +151,13 @@ DECADES = [10**k for k in range(2, 9)]  # of tokens, [CLS] among them
 
 
 @pytest.mark.parametrize(
-    ("bound", "make"), [(HeadCovering, "head"), (TransformerCovering, "network")]
+    ("bound", "make"), [(HeadCovering, "head"), (ProjectedTransformerCovering, "network")]
 )
 def test_log_covering_number_is_affine_in_log_context(bound, make, request):
     functions = request.getfixturevalue(f"make_{make}")()
     for form, tolerance in (("printed", 1e-12), ("derived", 1e-6)):
         # The derived form counts [CLS] in a deep network, the printed one never does.
-        extra = form == "derived" and bound is TransformerCovering
+        extra = form == "derived" and bound is ProjectedTransformerCovering
         samples = [Sample(1000, length - extra) for length in DECADES]
         values = [bound(functions, form=form).evaluate(each).value for each in samples]
         steps = np.diff(values)
@@ -175,7 +175,7 @@ def test_gap_grows_no_faster_than_the_root_of_log_context(make_head):
 
 def test_equal_heads_multiply_by_their_cube(sample):
     def gamma(count):
-        layer = MultiHeadClass(heads=(HeadNorms(),) * count, width=4)
+        layer = MultiHeadClass(heads=(SoftmaxHeadNorms(),) * count, width=4)
         return layer.composition(sample, "derived").log_gamma
 
     assert 3 * (gamma(5) - gamma(1)) == pytest.approx(3 * math.log(5), abs=1e-12)
@@ -191,8 +191,10 @@ def test_one_head_is_a_layer_of_one(make_head, sample):
 def test_uniform_is_a_relaxation_of_the_deep_theorem(sample):
     sample = replace(sample, input_norm=0.7)
     for norm in (0.3, 1.0, 1.4):
-        layers = (LayerNorms(**dict.fromkeys(LayerNorms.__dataclass_fields__, norm)),) * 3
-        deep = TransformerCovering(TransformerClass(layers=layers, width=4), 0.2)
+        layers = (
+            ProjectedLayerNorms(**dict.fromkeys(ProjectedLayerNorms.__dataclass_fields__, norm)),
+        ) * 3
+        deep = ProjectedTransformerCovering(TransformerClass(layers=layers, width=4), 0.2)
         uniform = UniformTransformer(
             n_layers=3, width=4, spectral_norm=norm, column_norm=norm, resolution=0.2
         )
@@ -206,7 +208,10 @@ def test_confidence_halves_with_four_times_the_sample():
 
 
 def test_shares_add_up(make_network, sample):
-    for bound in (TransformerCovering(make_network()), TransformerGap(make_network())):
+    for bound in (
+        ProjectedTransformerCovering(make_network()),
+        ProjectedTransformerGap(make_network()),
+    ):
         value = bound.evaluate(sample)
         assert sum(term.share for term in value.terms) == pytest.approx(1, abs=1e-12)
         total = math.fsum(term.value for term in value.terms)

@@ -9,11 +9,11 @@ from finetti.bounds.covering.dudley import dudley_printed
 from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,
-    MatrixCovering,
+    LinearMapCovering,
     MultiHeadClass,
     MultiHeadCovering,
+    ProjectedTransformerCovering,
     RefinedMatrixCovering,
-    TransformerCovering,
     VectorCovering,
 )
 
@@ -61,14 +61,14 @@ def test_heads(make_heads, sample):
 )
 def test_deep_network(make_network, fields, input_norm, value, gamma):
     sample = Sample(n_samples=1000, context_length=49, input_norm=input_norm)
-    bound = TransformerCovering(make_network(norm_lipschitz=2.0, **fields), resolution=0.3)
+    bound = ProjectedTransformerCovering(make_network(norm_lipschitz=2.0, **fields), resolution=0.3)
     found = log_covering_and_gamma(bound, sample)
     assert [f"{found[0]:.12g}", f"{found[1]:.12g}"] == [value, gamma]
 
 
 def test_linear_functions(sample):
     values = [
-        MatrixCovering(0.7, 0.1, outputs=8).evaluate(sample).value,
+        LinearMapCovering(0.7, 0.1, outputs=8).evaluate(sample).value,
         RefinedMatrixCovering(2.0, 0.1, outputs=8, budget=8).evaluate(sample).value,
         VectorCovering(1.0, 0.1).evaluate(Sample(n_samples=10**4, context_length=1)).value,
     ]

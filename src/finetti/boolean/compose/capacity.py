@@ -8,7 +8,7 @@ from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.norms import VALUE_NORM
 from finetti.boolean.compose.recognition import tolerance
 from finetti.bounds.sample import Sample
-from finetti.bounds.sparse_variables.head_class import HeadNorms, MultiHeadClass
+from finetti.bounds.sparse_variables.head_class import MultiHeadClass, SoftmaxHeadNorms
 from finetti.bounds.sparse_variables.multihead import MultiHeadCovering
 from finetti.bounds.value import BoundValue
 
@@ -31,7 +31,7 @@ def block_capacities(composed: Composed, n_samples: int = 1000) -> tuple[BoundVa
             rows[read.head] = max(rows[read.head], size)  # W_Q has one row per gate
         longest = math.sqrt(2 + added + (added > 0))
         heads = tuple(
-            HeadNorms(
+            SoftmaxHeadNorms(
                 value_norm=VALUE_NORM, value_column_norm=VALUE_NORM, score_row_norm=float(row)
             )
             for row in rows

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from finetti.bounds.base import Bound, require_bounded_loss
-from finetti.bounds.checks import check_positive, log_of
+from finetti.bounds.checks import as_positive, log_of
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
     Dudley,
@@ -16,7 +16,7 @@ from finetti.bounds.covering.dudley import (
 from finetti.bounds.covering.function_class import FunctionClass, check_word
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms, printed_gap
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Kind
+from finetti.bounds.value import BoundKind, BoundValue
 from finetti.core.errors import bad_argument
 
 
@@ -35,14 +35,14 @@ class ComposedCovering(Bound):
     """
 
     quantity: ClassVar[str] = "log covering number"
-    printed_kind: ClassVar[Kind | None] = "scaling"
+    printed_kind: ClassVar[BoundKind | None] = "scaling"
 
     functions: FunctionClass
     resolution: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self.resolution, "resolution", type(self).__name__)
+        as_positive(self.resolution, "resolution", type(self).__name__)
         self.functions.check(self)
 
     def evaluate(self, sample: Sample) -> BoundValue:
@@ -67,7 +67,7 @@ class ComposedGap(Bound):
     """
 
     quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[Kind | None] = "scaling"
+    printed_kind: ClassVar[BoundKind | None] = "scaling"
 
     functions: FunctionClass
     route: Literal["quadrature", "closed"] = "quadrature"

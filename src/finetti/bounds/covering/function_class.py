@@ -3,14 +3,14 @@
 import abc
 from typing import Any, Literal
 
-from finetti.bounds.base import Bound
+from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.sample import Sample
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 
-Positions = Literal["none", "fixed", "trained"]
-Normalization = Literal["ball", "layer_norm", "none"]
+PositionKind = Literal["none", "fixed", "trained"]
+NormalizationKind = Literal["ball", "layer_norm", "none"]
 
 
 class FunctionClass(abc.ABC):
@@ -44,7 +44,8 @@ def refuse_positions(bound: Bound, positions: str) -> None:
         raise bound.refuse(
             "positions that are not trained, and `positions` is 'trained': a trained table has "
             "T·d parameters, a factor linear in T (A.4, edelman2022)",
-            "parameter-count-gap, which counts the table; or positions='fixed'.",
+            f"{same_quantity(bound, 'parameter-count', 'parameter-count-gap')}, which counts the "
+            "table; or 'fixed' positions.",
         )
 
 

@@ -13,7 +13,7 @@ from finetti.core.logspace import log_subtract, log_sum
 TOO_RICH = "The class is too rich for this sample: the complexity is the largest output."
 NEGATIVE = (
     "The printed closed form is negative here, and bounds nothing (erratum 12). "
-    "Take form='derived'."
+    "Take the derived form."
 )
 
 

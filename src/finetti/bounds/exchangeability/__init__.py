@@ -1,4 +1,4 @@
-"""Bounds of paper E: covering numbers, generalization and approximation, free of L."""
+"""Paper E, exchangeability (`zhang2022`): covers, generalization, approximation, free of T."""
 
 import lazy_loader
 

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import check_norm
+from finetti.bounds.checks import as_norm
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
@@ -57,10 +57,10 @@ def transfer_matrix(downstream: Any, pretrained: Any) -> np.ndarray:
     return (inside / singular[:, None]).T @ right
 
 
-def condition_number(downstream: Any, pretrained: Any) -> float:
+def transfer_condition_number(downstream: Any, pretrained: Any) -> float:
     """μ = ‖B‖² of `transfer_matrix`: 1 where both tasks use the same weights  (6.10), zhang2022
 
-    >>> round(condition_number(np.diag([1.0, 2.0]), np.diag([1.0, 2.0])), 12)
+    >>> round(transfer_condition_number(np.diag([1.0, 2.0]), np.diag([1.0, 2.0])), 12)
     1.0
     """
     return float(np.linalg.norm(transfer_matrix(downstream, pretrained), 2) ** 2)
@@ -76,14 +76,14 @@ class ApproximationBound(Bound):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in self._numbers():
-            check_norm(getattr(self, name), name, type(self).__name__)
+            as_norm(getattr(self, name), name, type(self).__name__)
 
     @classmethod
     def _numbers(cls) -> list[str]:
         return [each.name for each in fields(cls) if each.name != "form"]
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "ApproximationBound":
+    def from_settings(cls, settings: BoundSettings) -> "ApproximationBound":
         """Errors by name, those of the class's own fields; 0 if not given."""
         defaults = {"condition_number": 1.0}
         numbers = {name: settings.norm(name, defaults.get(name, 0.0)) for name in cls._numbers()}
@@ -132,7 +132,7 @@ class SurrogateApproximation(ApproximationBound):
 class TransferApproximation(ApproximationBound):
     """E_approx ≤ 3ε_agg²(B) + 6μ(E_approx^PT + ε_SSL²) + 3ε_g²
 
-    Printed: without 3, 6, 3. `condition_number` gives μ from W_DS and W_SSL.
+    Printed: without 3, 6, 3. `transfer_condition_number` gives μ from W_DS and W_SSL.
 
     Args:
         pretraining_excess: the whole excess risk of the pretrained f̂_PT. Printed as E_approx^PT,
@@ -167,7 +167,7 @@ class TransferApproximation(ApproximationBound):
         cls, downstream: Any, pretrained: Any, **errors: Any
     ) -> "TransferApproximation":
         """With μ of the two heads W_DS and W_SSL."""
-        return cls(condition_number=condition_number(downstream, pretrained), **errors)
+        return cls(condition_number=transfer_condition_number(downstream, pretrained), **errors)
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """The same at every sample."""

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from finetti.bounds.base import Bound
-from finetti.bounds.checks import check_positive
-from finetti.bounds.exchangeability.chain import Rule, log_deviation
+from finetti.bounds.assumptions import FIXED_POSITIONS, NO_LAYER_NORM, RBF_SCORES
+from finetti.bounds.base import Bound, same_quantity
+from finetti.bounds.checks import as_positive
+from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
 from finetti.bounds.exchangeability.network import FullTransformer
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_sum
@@ -31,6 +32,7 @@ class NetworkBound(Bound):
     """
 
     paper: ClassVar[str] = "E"
+    assumes: ClassVar[tuple[str, ...]] = (RBF_SCORES, NO_LAYER_NORM, FIXED_POSITIONS)
 
     network: FullTransformer
     constants: Constants = "paper"
@@ -45,12 +47,12 @@ class NetworkBound(Bound):
             raise bad_argument("constants", owner, '"paper" in the printed form', "'sharp'")
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "NetworkBound":
+    def from_settings(cls, settings: BoundSettings) -> "NetworkBound":
         """The network with the sizes and norms given by name."""
         return cls(**cls._read(settings))
 
     @classmethod
-    def _read(cls, settings: Settings) -> dict[str, Any]:
+    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
         return {
             "network": FullTransformer.from_settings(settings),
             "constants": settings.value("constants", "paper"),
@@ -70,12 +72,12 @@ class NetworkBound(Bound):
         return self.constants == "sharp"
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> ChainForm:
         """How the chain of layers is computed."""
-        return Rule.of(self.network, self.form, self.sharp)
+        return ChainForm.of(self.network, self.form, self.sharp)
 
     @property
-    def rule_per_head(self) -> Rule:
+    def rule_per_head(self) -> ChainForm:
         """The same head by head, as Lemmas C.11 to C.13 state it; (C.5) sums norms only later."""
         return replace(self.rule, sharp=True)
 
@@ -105,13 +107,16 @@ class NetworkBound(Bound):
         if self.network.positions == "trained":
             raise self.refuse(
                 "that positions are part of the tokens, and a trained positional table has "
-                "parameters for each of the L positions",
-                "parameter-count, which is linear in the table; or fix the table.",
+                "parameters for each of the T positions",
+                same_quantity(self, "parameter-count", "parameter-count-gap")
+                + ", which is linear in the table; or fix the table.",
             )
         if self.network.normalization != "none":
-            nearest = "parameter-count-gap, with `lipschitz` and `output_range` of your own."
+            nearest = same_quantity(self, "parameter-count", "parameter-count-gap")
+            nearest += ", with `lipschitz` and `output_range` of your own."
             if self.network.normalization == "ball":
-                nearest = "S-thm-A.17, which projects tokens onto a ball."
+                nearest = same_quantity(self, "S-thm-A.17", "S-thm-A.17-gap")
+                nearest += ", which projects tokens onto a ball."
             raise self.refuse(
                 f"layers without normalization, and this network has {self.network.normalization}",
                 nearest,
@@ -126,10 +131,10 @@ class AtResolution(NetworkBound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self.resolution, "resolution", type(self).__name__)
+        as_positive(self.resolution, "resolution", type(self).__name__)
 
     @classmethod
-    def _read(cls, settings: Settings) -> dict[str, Any]:
+    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
         return {**super()._read(settings), "resolution": settings.resolution}
 
 

@@ -8,14 +8,14 @@ from finetti.attention.lipschitz.exchangeability import (
     heads_weight_bound,
     residual_radii,
 )
-from finetti.bounds.exchangeability.network import FullTransformer, LayerNorms
+from finetti.bounds.exchangeability.network import FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.positive import Positive, total
 from finetti.bounds.value import Term, summed
 from finetti.core.forms import Form
 
 
 @dataclass(frozen=True)
-class Rule:
+class ChainForm:
     """Which of the forms: printed or derived, head by head (sharp) or summed, and c of F.1."""
 
     form: Form = "derived"
@@ -23,7 +23,7 @@ class Rule:
     constant: float = 1.0
 
     @classmethod
-    def of(cls, network: FullTransformer, form: Form, sharp: bool) -> "Rule":
+    def of(cls, network: FullTransformer, form: Form, sharp: bool) -> "ChainForm":
         """The rule for a network; c is its RBF constant."""
         return cls(form, sharp, network.rbf_constant(sharp))
 
@@ -76,7 +76,7 @@ class Link:
     heads: HeadsLink
 
 
-def heads_link(layer: LayerNorms, reach: Positive, rule: Rule) -> HeadsLink:
+def heads_link(layer: FullLayerNorms, reach: Positive, rule: ChainForm) -> HeadsLink:
     """The heads of a layer at tokens as long as ``reach``.
 
     R^mha = R^v + cω^vω^{qk}R^{qk}R²,   ρ̃ = ω̃^v + cω^v(ω^{qk})²R²           (C.10), zhang2022
@@ -102,7 +102,7 @@ def heads_link(layer: LayerNorms, reach: Positive, rule: Rule) -> HeadsLink:
     return HeadsLink(reach, total(value_norms), constant, values, scores, skip)
 
 
-def links(network: FullTransformer, input_norm: float, rule: Rule) -> list[Link]:
+def links(network: FullTransformer, input_norm: float, rule: ChainForm) -> list[Link]:
     """All layers, from the first; ``input_norm`` is R_0."""
     radius, chain = Positive.of(input_norm), []
     for layer in network.layers:
@@ -124,7 +124,7 @@ def output_radius(chain: list[Link]) -> Positive:
 
 
 def log_deviation(
-    network: FullTransformer, input_norm: float, rule: Rule
+    network: FullTransformer, input_norm: float, rule: ChainForm
 ) -> tuple[float, tuple[Term, ...]]:
     """log S: how far the output moves when every matrix moves by its mixed norm, matrix by matrix.
 

@@ -7,30 +7,30 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import check_norm, check_positive, log_of, text_of
+from finetti.bounds.checks import as_norm, as_positive, log_of, text_of
 from finetti.bounds.inversion import smallest_count
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
 
 
-def effective_dimension(gram: Any, ridge: float) -> float:
+def gram_effective_dimension(gram: Any, ridge: float) -> float:
     """Γ̂(λ) = tr(G(G + LλI)⁻¹) of the Gram matrix G of L keys, which estimates tr((C + λI)⁻¹C).
 
-    >>> effective_dimension(np.eye(4), 0.25)
+    >>> gram_effective_dimension(np.eye(4), 0.25)
     2.0
 
     Reference: B.4, zhang2022.
     """
-    owner = "effective_dimension"
+    owner = "gram_effective_dimension"
     matrix = np.asarray(gram, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise bad_argument("gram", owner, "a square matrix", f"shape {matrix.shape}")
     check_finite(matrix, "gram", owner)
-    check_positive(ridge, "ridge", owner)
+    as_positive(ridge, "ridge", owner)
     spectrum = np.linalg.eigvalsh((matrix + matrix.T) / 2)
     if spectrum[0] < -1e-8 * abs(spectrum).max():
         got = f"the eigenvalue {spectrum[0]:.4g}"
@@ -39,7 +39,7 @@ def effective_dimension(gram: Any, ridge: float) -> float:
     return float(np.sum(spectrum / (spectrum + len(matrix) * ridge)))
 
 
-def log_deviation(
+def log_mean_deviation(
     ridge: float, dimension: float, log_length: float, delta: float, form: Form = "derived"
 ) -> tuple[float, float]:
     """The two summands of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ), as logarithms.
@@ -54,7 +54,7 @@ def log_deviation(
         delta: δ, the probability of failure.
         form: derived or printed.
 
-    >>> parts = log_deviation(0.25, 4.0, math.log(1600.0), 4 / math.e**2)  # 2·4/200 and 2·4/10
+    >>> parts = log_mean_deviation(0.25, 4.0, math.log(1600.0), 4 / math.e**2)  # 2·4/200 and 2·4/10
     >>> [round(math.exp(part), 9) for part in parts]
     [0.04, 0.8]
 
@@ -88,10 +88,10 @@ class ConditionalMeanBound(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self.ridge, "ridge", type(self).__name__)
+        as_positive(self.ridge, "ridge", type(self).__name__)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "ConditionalMeanBound":
+    def from_settings(cls, settings: BoundSettings) -> "ConditionalMeanBound":
         """Numbers by name; those of the class's own fields."""
         names = [each.name for each in fields(cls) if each.name != "form"]
         defaults = {"ridge": 0.1}
@@ -100,8 +100,8 @@ class ConditionalMeanBound(Bound):
 
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise UnsupportedError(
-            f"{self.name} falls with the context length, not with the number of sequences. Use "
-            "`tokens_needed`, or --solve tokens."
+            f"{self.name} falls with the context length, not with the number of sequences. Solve "
+            "for tokens."
         )
 
     def log_floor(self) -> float:
@@ -112,9 +112,9 @@ class ConditionalMeanBound(Bound):
         """The smallest context length L at which the error is at most ``error``."""
         if self.kind == "scaling":
             raise UnsupportedError(
-                f"{self.name} ({self.form}) is a scaling quantity. Take form='derived'."
+                f"{self.name} ({self.form}) is a scaling quantity. Take the derived form."
             )
-        log_error = math.log(check_positive(error, "error", "tokens_needed"))
+        log_error = math.log(as_positive(error, "error", "tokens_needed"))
         floor = self.log_floor()
         if floor > log_error:
             raise InputError(
@@ -143,7 +143,7 @@ class DeviationBound(ConditionalMeanBound):
     """A bound that contains the deviation (B.10).
 
     Args:
-        effective_dimension: Γ(λ); `effective_dimension` estimates it from keys.
+        effective_dimension: Γ(λ); `gram_effective_dimension` estimates it from keys.
         value_norm: the longest value, ‖v‖.
     """
 
@@ -152,22 +152,22 @@ class DeviationBound(ConditionalMeanBound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_norm(self.effective_dimension, "effective_dimension", type(self).__name__)
-        check_norm(self.value_norm, "value_norm", type(self).__name__)
+        as_norm(self.effective_dimension, "effective_dimension", type(self).__name__)
+        as_norm(self.value_norm, "value_norm", type(self).__name__)
 
     @classmethod
     def from_keys(cls, gram: Any, ridge: float, **fields: Any) -> Self:
         """With the effective dimension of the Gram matrix of keys."""
-        return cls(ridge, effective_dimension(gram, ridge), **fields)
+        return cls(ridge, gram_effective_dimension(gram, ridge), **fields)
 
     def deviation(self, sample: Sample) -> list[Term]:
         """The two parts of (B.10)."""
         arguments = self.ridge, self.effective_dimension, sample.log_context, sample.delta
-        few, many = log_deviation(*arguments, self.form)
+        few, many = log_mean_deviation(*arguments, self.form)
         scale = log_of(self.value_norm)
         return [
-            Term("deviation: 2/(λL)", log_value=scale + few),
-            Term("deviation: √(Γ/(λL))", log_value=scale + many),
+            Term("deviation: 2/(λT)", log_value=scale + few),
+            Term("deviation: √(Γ/(λT))", log_value=scale + many),
         ]
 
 
@@ -186,7 +186,7 @@ class RegularizedDeviation(DeviationBound):
     name: ClassVar[str] = "E-eq-B.10"
     title: ClassVar[str] = "CME attention and its population value"
     statement: ClassVar[str] = (
-        "‖attn_CME − population‖ ≤ (2 + λ^(−1/2))·(2/(λL) + √(Γ(λ)/(λL)))·log(4/δ)"
+        "‖attn_CME − population‖ ≤ (2 + λ^(−1/2))·(2/(λT) + √(Γ(λ)/(λT)))·log(4/δ)"
     )
     citation: ClassVar[str] = "(B.10), zhang2022"
 
@@ -223,7 +223,7 @@ class RidgeBias(ConditionalMeanBound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_norm(self.source_norm, "source_norm", type(self).__name__)
+        as_norm(self.source_norm, "source_norm", type(self).__name__)
 
     def log_floor(self) -> float:
         """The log of the bias."""
@@ -253,7 +253,7 @@ class ConditionalMeanError(DeviationBound):
     name: ClassVar[str] = "E-prop-4.1"
     title: ClassVar[str] = "CME attention and the conditional mean"
     statement: ClassVar[str] = (
-        "‖attn_CME − E[V|K=q]‖ ≤ (2 + λ^(−1/2))(2/(λL) + √(Γ/(λL)))·log(4/δ) + λ‖h‖"
+        "‖attn_CME − E[V|K=q]‖ ≤ (2 + λ^(−1/2))(2/(λT) + √(Γ/(λT)))·log(4/δ) + λ‖h‖"
     )
     citation: ClassVar[str] = "Proposition 4.1, zhang2022"
     assumes: ClassVar[tuple[str, ...]] = RidgeBias.assumes
@@ -262,7 +262,7 @@ class ConditionalMeanError(DeviationBound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_norm(self.source_norm, "source_norm", type(self).__name__)
+        as_norm(self.source_norm, "source_norm", type(self).__name__)
 
     def log_floor(self) -> float:
         """The log of the bias."""
@@ -274,7 +274,7 @@ class ConditionalMeanError(DeviationBound):
         deviation = self.deviation(sample)
         if self.form == "printed":
             log_rate = math.log(-math.log(sample.delta)) - sample.log_context / 2
-            deviation = [Term("deviation: L^(−1/2)", log_value=log_rate)]
+            deviation = [Term("deviation: T^(−1/2)", log_value=log_rate)]
         terms = [*deviation, Term("bias of the ridge", log_value=bias)]
         return self.value(sample, *summed(terms))
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
+from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
 from finetti.bounds.exchangeability.base import AtResolution, shared
 from finetti.bounds.exchangeability.chain import heads_link, links
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.logspace import log1pexp, log_sum
 
@@ -29,7 +29,7 @@ def log_volume(count: float, log_radius: float, log_resolution: float) -> float:
 
 
 @dataclass(frozen=True)
-class MatrixCovering(Bound):
+class MatrixBallCovering(Bound):
     """log N({‖M‖_{r,s} ≤ R}, ε) ≤ d₁d₂ log(1 + 2R/ε)                      Lemma C.9, zhang2022
 
     Args:
@@ -38,14 +38,14 @@ class MatrixCovering(Bound):
         resolution: ε.
 
     >>> sample = Sample(n_samples=1, context_length=1)
-    >>> value = MatrixCovering(2, 3, mixed_norm=3.0, resolution=0.5).evaluate(sample)
+    >>> value = MatrixBallCovering(2, 3, mixed_norm=3.0, resolution=0.5).evaluate(sample)
     >>> round(value.value, 6)                                                # 6·log 13
     15.389696
     """
 
     name: ClassVar[str] = "E-lemma-C.9"
     title: ClassVar[str] = "covering a ball of matrices"
-    statement: ClassVar[str] = "log N(‖M‖_{r,s} ≤ R, ε) ≤ d₁d₂·log(1 + 2R/ε)"
+    statement: ClassVar[str] = "log N(‖W‖_{r,s} ≤ R, ε) ≤ d₁d₂·log(1 + 2R/ε)"
     citation: ClassVar[str] = "Lemma C.9, zhang2022"
     paper: ClassVar[str] = "E"
     quantity: ClassVar[str] = "log covering number"
@@ -58,14 +58,14 @@ class MatrixCovering(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = "MatrixCovering"
+        owner = "MatrixBallCovering"
         for name in ("rows", "columns"):
-            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
-        check_norm(self.mixed_norm, "mixed_norm", owner)
-        check_positive(self.resolution, "resolution", owner)
+            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
+        as_norm(self.mixed_norm, "mixed_norm", owner)
+        as_positive(self.resolution, "resolution", owner)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "MatrixCovering":
+    def from_settings(cls, settings: BoundSettings) -> "MatrixBallCovering":
         """``width`` × ``head_dimension`` matrices with the norm ``mixed_norm``."""
         return cls(
             settings.width,
@@ -176,7 +176,7 @@ class HeadsCovering(CoveringBound):
 
 
 @dataclass(frozen=True)
-class TransformerCovering(CoveringBound):
+class FullTransformerCovering(CoveringBound):
     """log N ≤ (4 + H)D²T log(1 + 2R_T^trans R_T/ε), free of L
 
     Printed: R_T^trans with the errata 5 and 6. Sharp: the number of parameters for (4 + H)D²T.
@@ -184,7 +184,7 @@ class TransformerCovering(CoveringBound):
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(dimension=2, hidden_dimension=2, bandwidth=4.0)
     >>> sample = Sample(n_samples=1, context_length=1)
-    >>> value = TransformerCovering(network, "sharp", resolution=0.5).evaluate(sample)
+    >>> value = FullTransformerCovering(network, "sharp", resolution=0.5).evaluate(sample)
     >>> round(value.value, 6)                      # S = 6·2 + 2·5 = 22, 20·log(1 + 4·22)
     89.772727
 
@@ -193,7 +193,7 @@ class TransformerCovering(CoveringBound):
 
     name: ClassVar[str] = "E-lemma-C.8"
     title: ClassVar[str] = "covering the full Transformer"
-    statement: ClassVar[str] = "log N(F, ε) ≤ (4 + H)D²T·log(1 + 2R_T^trans·R_T/ε), free of L"
+    statement: ClassVar[str] = "log N(F, ε) ≤ (4 + H)D²L·log(1 + 2R_L^trans·R_L/ε), free of T"
     citation: ClassVar[str] = "Lemma C.8, zhang2022"
 
     def evaluate(self, sample: Sample) -> BoundValue:

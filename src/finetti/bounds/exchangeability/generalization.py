@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import require_bounded_loss
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.generalization import log_confidence
@@ -15,13 +16,12 @@ from finetti.bounds.exchangeability.dudley import (
     log_quadrature,
 )
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.errors import bad_argument
 
 LOG_2 = math.log(2)
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
-RBF = "attention is softmax over −‖q − k‖²/(2σ²)"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,11 @@ class ComplexityBound(NetworkBound):
         integral: "closed", or "quadrature", which is smaller.
     """
 
-    assumes: ClassVar[tuple[str, ...]] = (AGGREGATION, RBF)
+    assumes: ClassVar[tuple[str, ...]] = (
+        *NetworkBound.assumes,
+        AGGREGATION,
+        *ASSUMED_OF_A_SAMPLE,
+    )
 
     integral: Integral = "closed"
 
@@ -45,7 +49,7 @@ class ComplexityBound(NetworkBound):
             raise bad_argument("integral", type(self).__name__, requirement, repr(self.integral))
 
     @classmethod
-    def _read(cls, settings: Settings) -> dict[str, Any]:
+    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
         return {**super()._read(settings), "integral": settings.value("integral", "closed")}
 
     def complexity(self, sample: Sample, log_factor: float = 0.0) -> list[Term]:
@@ -88,7 +92,7 @@ class TransformerComplexity(ComplexityBound):
 
     name: ClassVar[str] = "E-lemma-C.7"
     title: ClassVar[str] = "Rademacher complexity of the full Transformer"
-    statement: ClassVar[str] = "R̂ ≤ 12D√((4+H)T)·(2 + √log(1 + 2R_T^trans·R_T))/√n, free of L"
+    statement: ClassVar[str] = "R̂ ≤ 12D√((4+H)L)·(2 + √log(1 + 2R_L^trans·R_L))/√n, free of T"
     citation: ClassVar[str] = "Lemma C.7, zhang2022"
     quantity: ClassVar[str] = "Rademacher complexity"
     printed_kind: ClassVar[Any] = "unproven"
@@ -99,13 +103,13 @@ class TransformerComplexity(ComplexityBound):
 
 
 @dataclass(frozen=True)
-class TransformerGap(ComplexityBound):
+class FullTransformerGap(ComplexityBound):
     """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))) for a loss in an interval of length b
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
-    >>> round(TransformerGap(network).evaluate(sample).value, 4)   # 4(2·0.21911 + 3·1.358e-5)
+    >>> round(FullTransformerGap(network).evaluate(sample).value, 4)   # 4(2·0.21911 + 3·1.358e-5)
     1.753
 
     Reference: Theorem C.5 (Mohri et al.), zhang2022.
@@ -113,7 +117,7 @@ class TransformerGap(ComplexityBound):
 
     name: ClassVar[str] = "E-thm-C.5"
     title: ClassVar[str] = "generalization gap of the full Transformer"
-    statement: ClassVar[str] = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of L"
+    statement: ClassVar[str] = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of T"
     citation: ClassVar[str] = "Theorem C.5, zhang2022"
     quantity: ClassVar[str] = "generalization gap"
     printed_kind: ClassVar[Any] = "unproven"

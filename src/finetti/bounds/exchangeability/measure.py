@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds.exchangeability.network import FullTransformer, HeadNorms, LayerNorms
+from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.single_attention import SingleAttention
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.norms import norm_pq, operator_norm
@@ -36,22 +36,22 @@ def measure_layer(
     exponent: float = 2.0,
     feed_forward_skip: bool = True,
     attention_skip: bool = True,
-) -> LayerNorms:
+) -> FullLayerNorms:
     """The norms of a layer from its arrays.
 
     Args:
         inner, outer: A^x (d, d_σ) and A^σ (d_σ, d), or None for the latter.
         query_weights, key_weights, value_weights: one matrix per head: (H, d, d_p) and (H, d, d).
         exponent: r.
-        feed_forward_skip, attention_skip: as in `LayerNorms`.
+        feed_forward_skip, attention_skip: as in `FullLayerNorms`.
     """
     heads = []
     for matrices in zip(query_weights, key_weights, value_weights, strict=True):
         norms = [matrix_norms(matrix, exponent) for matrix in matrices]
-        heads.append(HeadNorms(*(norm for norm, _ in norms), *(size for _, size in norms)))
+        heads.append(FullHeadNorms(*(norm for norm, _ in norms), *(size for _, size in norms)))
     inner_norm, inner_size = matrix_norms(inner, exponent)
     outer_norm, outer_size = (None, None) if outer is None else matrix_norms(outer, exponent)
-    return LayerNorms(
+    return FullLayerNorms(
         tuple(heads),
         inner_norm,
         outer_norm,

@@ -1,28 +1,26 @@
 """The class of networks that paper E bounds: sizes, and two norms of every matrix."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import as_real, check_count, check_norm, check_positive
-from finetti.bounds.settings import Settings
+from finetti.bounds.checks import as_norm, as_positive, as_real, as_whole
+from finetti.bounds.covering.function_class import NormalizationKind, PositionKind, check_word
+from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
-
-Positions = Literal["none", "fixed", "trained"]
-Normalization = Literal["none", "ball", "layer_norm"]
 
 
 def _check_norms(norms: Any) -> None:
     for name, field in norms.__dataclass_fields__.items():
         if field.metadata and getattr(norms, name) is not None:
-            checked = check_norm(getattr(norms, name), name, type(norms).__name__)
+            checked = as_norm(getattr(norms, name), name, type(norms).__name__)
             object.__setattr__(norms, name, checked)
 
 
 @dataclass(frozen=True)
-class HeadNorms:
+class FullHeadNorms:
     """Bounds on the norms of a head's matrices                            (C.3)–(C.4), zhang2022
 
     A ``norm`` is the operator norm ω, ‖xW‖_r ≤ ω‖x‖_r for a token x; a ``mixed_norm`` is R, the
@@ -41,7 +39,7 @@ class HeadNorms:
         _check_norms(self)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "HeadNorms":
+    def from_settings(cls, settings: BoundSettings) -> "FullHeadNorms":
         """Norms by name; a mixed norm that is not given is the operator norm."""
         norms = _by_name(settings, "query", "key", "value")
         settings.check_used("A head of paper E")
@@ -49,18 +47,18 @@ class HeadNorms:
 
 
 @dataclass(frozen=True)
-class LayerNorms:
+class FullLayerNorms:
     """Bounds on the norms of a layer X ↦ MHA(X̄) + X̄, X̄ = ReLU(XA^x)A^σ + X   (C.1), zhang2022
 
     Args:
-        heads: one `HeadNorms` per head.
+        heads: one `FullHeadNorms` per head.
         inner_norm, inner_mixed_norm: α^x and R^x of A^x.
         outer_norm, outer_mixed_norm: α^σ and R^σ of A^σ; both None for one layer, ReLU(XA^x).
         feed_forward_skip: whether X is added.
         attention_skip: whether X̄ is added.
     """
 
-    heads: tuple[HeadNorms, ...] = (HeadNorms(),)
+    heads: tuple[FullHeadNorms, ...] = (FullHeadNorms(),)
     inner_norm: float = norm_field(1.0)
     outer_norm: float | None = norm_field(1.0)
     inner_mixed_norm: float = norm_field(1.0)
@@ -71,10 +69,10 @@ class LayerNorms:
     def __post_init__(self) -> None:
         object.__setattr__(self, "heads", tuple(self.heads))
         if not self.heads:
-            raise bad_argument("heads", "LayerNorms", "at least one head", "none")
+            raise bad_argument("heads", "FullLayerNorms", "at least one head", "none")
         if (self.outer_norm is None) != (self.outer_mixed_norm is None):
             raise bad_argument(
-                "outer_mixed_norm", "LayerNorms", "None exactly if outer_norm is", "one of them"
+                "outer_mixed_norm", "FullLayerNorms", "None exactly if outer_norm is", "one of them"
             )
         _check_norms(self)
 
@@ -84,10 +82,10 @@ class LayerNorms:
         return self.feed_forward_skip or self.attention_skip
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "LayerNorms":
+    def from_settings(cls, settings: BoundSettings) -> "FullLayerNorms":
         """Norms by name, ``heads`` perhaps as a list, ``skips`` and ``outer`` true or false."""
         heads = tuple(
-            HeadNorms.from_settings(head) for head in settings.each("heads", settings.n_heads)
+            FullHeadNorms.from_settings(head) for head in settings.each("heads", settings.n_heads)
         )
         skips = bool(settings.value("skips", True))
         norms = _by_name(settings, "inner", "outer")
@@ -106,7 +104,7 @@ class FullTransformer:
         dimension: d of a token.
         hidden_dimension: d_σ.
         head_dimension: d_p of queries and keys.
-        layers: one `LayerNorms` per layer.
+        layers: one `FullLayerNorms` per layer.
         exponent: r of the norms; 1/r + 1/s = 1.
         bandwidth: σ² of softmax(−‖q − k‖²/(2σ²)); None for 2d_p^{1/s} (C.1).
         positions: positional encodings: "none", "fixed" (part of the tokens) or "trained".
@@ -120,29 +118,25 @@ class FullTransformer:
     dimension: int
     hidden_dimension: int
     head_dimension: int
-    layers: tuple[LayerNorms, ...]
+    layers: tuple[FullLayerNorms, ...]
     exponent: float = 2.0
     bandwidth: float | None = None
-    positions: Positions = "fixed"
-    normalization: Normalization = "none"
+    positions: PositionKind = "fixed"
+    normalization: NormalizationKind = "none"
 
     def __post_init__(self) -> None:
         owner = "FullTransformer"
         object.__setattr__(self, "layers", tuple(self.layers))
         for name in ("dimension", "hidden_dimension", "head_dimension"):
-            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
+            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
         if not self.layers:
             raise bad_argument("layers", owner, "at least one layer", "none")
         if not as_real(self.exponent, "exponent", owner, "an exponent in [1, ∞]") >= 1:
             raise bad_argument("exponent", owner, "an exponent in [1, ∞]", self.exponent)
         if self.bandwidth is not None:
-            check_positive(self.bandwidth, "bandwidth", owner)
-        if self.positions not in ("none", "fixed", "trained"):
-            requirement = '"none", "fixed" or "trained"'
-            raise bad_argument("positions", owner, requirement, repr(self.positions))
-        if self.normalization not in ("none", "ball", "layer_norm"):
-            requirement = '"none", "ball" or "layer_norm"'
-            raise bad_argument("normalization", owner, requirement, repr(self.normalization))
+            as_positive(self.bandwidth, "bandwidth", owner)
+        check_word(self.positions, ("none", "fixed", "trained"), "positions", owner)
+        check_word(self.normalization, ("none", "ball", "layer_norm"), "normalization", owner)
 
     @classmethod
     def uniform(
@@ -158,8 +152,8 @@ class FullTransformer:
     ) -> "FullTransformer":
         """All operator norms alike, all mixed norms alike; d_p = d/H and d_σ = d by default."""
         mixed = norm if mixed_norm is None else mixed_norm
-        head = HeadNorms(norm, norm, norm, mixed, mixed, mixed)
-        layer = LayerNorms((head,) * n_heads, norm, norm, mixed, mixed)
+        head = FullHeadNorms(norm, norm, norm, mixed, mixed, mixed)
+        layer = FullLayerNorms((head,) * n_heads, norm, norm, mixed, mixed)
         return cls(
             dimension,
             dimension if hidden_dimension is None else hidden_dimension,
@@ -169,10 +163,11 @@ class FullTransformer:
         )
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "FullTransformer":
+    def from_settings(cls, settings: BoundSettings) -> "FullTransformer":
         """Sizes and norms by name; ``layers`` and ``heads`` may be lists of such mappings."""
         layers = tuple(
-            LayerNorms.from_settings(layer) for layer in settings.each("layers", settings.n_layers)
+            FullLayerNorms.from_settings(layer)
+            for layer in settings.each("layers", settings.n_layers)
         )
         return cls(
             settings.width,
@@ -230,7 +225,7 @@ class FullTransformer:
         return constant if sharp else max(1.0, constant)
 
 
-def _by_name(settings: Settings, *matrices: str) -> dict[str, float]:
+def _by_name(settings: BoundSettings, *matrices: str) -> dict[str, float]:
     norms = {}
     for matrix in matrices:
         norms[f"{matrix}_norm"] = settings.norm(f"{matrix}_norm")

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import check_positive
+from finetti.bounds.checks import as_positive
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.exchangeability.chain import heads_link
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.logspace import log_subtract
 
@@ -42,7 +42,7 @@ class HeadsTokenConstant(NetworkBound):
         """At tokens as long as the sample's ``input_norm``."""
         self.check_network()
         if self.form == "printed" and self.network.rbf_constant(sharp=True) > 1:
-            raise self.refuse("σ² = 2d_p^{1/s} as printed", "itself with form='derived'.")
+            raise self.refuse("σ² = 2d_p^{1/s} as printed", "itself, derived.")
         radius = Positive.of(sample.input_norm)
         link = heads_link(self.network.layers[0], radius, self.rule_per_head)
         scores = log_subtract(link.constant.log, min(link.value_norm, link.constant).log)
@@ -64,10 +64,10 @@ class MovedBound(NetworkBound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self.change, "change", type(self).__name__)
+        as_positive(self.change, "change", type(self).__name__)
 
     @classmethod
-    def _read(cls, settings: Settings) -> dict[str, Any]:
+    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
         return {**super()._read(settings), "change": settings.norm("change", 0.01)}
 
 
@@ -123,7 +123,7 @@ class TransformerDeviation(MovedBound):
 
     name: ClassVar[str] = "E-lemma-C.14"
     title: ClassVar[str] = "how far the full Transformer moves with its weights"
-    statement: ClassVar[str] = "‖X_T − X̂_T‖ ≤ Σ_t (ρ̃_tε_{t,a} + ε_{t,w})·Π_{τ>t} ρ̃_τα̃_τ"
+    statement: ClassVar[str] = "‖X_L − X̂_L‖ ≤ Σ_l (ρ̃_lε_{l,a} + ε_{l,w})·Π_{j>l} ρ̃_jα̃_j"
     citation: ClassVar[str] = "Lemma C.14, zhang2022"
 
     def evaluate(self, sample: Sample) -> BoundValue:

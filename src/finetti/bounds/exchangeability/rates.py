@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from finetti.bounds.base import require_bounded_loss
 from finetti.bounds.checks import log_of
 from finetti.bounds.exchangeability.base import NetworkBound
-from finetti.bounds.exchangeability.network import FullTransformer, LayerNorms
+from finetti.bounds.exchangeability.generalization import ComplexityBound
+from finetti.bounds.exchangeability.network import FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.positive import Positive, total
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, summed
@@ -31,7 +32,7 @@ class Scales:
         return cls(*(max(values) for values in zip(*each, strict=True)))
 
 
-def _layer_scales(layer: LayerNorms, form: Form) -> tuple[Positive, Positive, Positive]:
+def _layer_scales(layer: FullLayerNorms, form: Form) -> tuple[Positive, Positive, Positive]:
     """γ_t = max{α^xα^σ, ω^v}, κ_t and ζ_t = (ω^{qk})²ω^v/ω̃^v.
 
     κ_t = max{(α^xR^σ + α^σR^x)/α̃, R^v/ω̃^v, R^{qk}/ω^{qk}}. Printed: R^{qk}/(ω^{qk}ω^v) for the last
@@ -132,11 +133,12 @@ class TransformerRate(NetworkBound):
     name: ClassVar[str] = "E-thm-C.4"
     title: ClassVar[str] = "how the full Transformer generalizes"
     statement: ClassVar[str] = (
-        "E_gen = O(D√(HT/n)·[T√log(2+γ) + √T√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
+        "E_gen = O(D√(HL/n)·[L√log(2+γ) + √L√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
     )
     citation: ClassVar[str] = "Theorem C.4, zhang2022"
     quantity: ClassVar[str] = "generalization error"
     derived_kind: ClassVar[Any] = "scaling"
+    assumes: ClassVar[tuple[str, ...]] = ComplexityBound.assumes
     printed_kind: ClassVar[Any] = "scaling"
 
     def evaluate(self, sample: Sample) -> BoundValue:

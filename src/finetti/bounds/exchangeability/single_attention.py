@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
 from finetti.bounds.base import Bound, norm_field, require_bounded_loss
-from finetti.bounds.checks import check_count, check_positive
+from finetti.bounds.checks import as_positive, as_whole
 from finetti.bounds.exchangeability.base import Constants
-from finetti.bounds.exchangeability.generalization import AGGREGATION, RBF, TransformerRisk
-from finetti.bounds.exchangeability.network import FullTransformer, HeadNorms, LayerNorms
+from finetti.bounds.exchangeability.generalization import ComplexityBound, TransformerRisk
+from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.exchangeability.rates import Scales, log_rate
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue
 from finetti.core.forms import Form
 
@@ -40,13 +41,13 @@ class SingleAttention:
     def __post_init__(self) -> None:
         owner = "SingleAttention"
         for name in ("dimension", "head_dimension"):
-            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
+            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
         for name in ("attention", "feed_forward"):
             for kind in ("norm", "size"):
-                check_positive(getattr(self, f"{name}_{kind}"), f"{name}_{kind}", owner)
+                as_positive(getattr(self, f"{name}_{kind}"), f"{name}_{kind}", owner)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "SingleAttention":
+    def from_settings(cls, settings: BoundSettings) -> "SingleAttention":
         """Sizes and norms by name; a size that is not given is the norm."""
         norms = {}
         for name in ("attention", "feed_forward"):
@@ -64,8 +65,8 @@ class SingleAttention:
     def as_network(self) -> FullTransformer:
         """The same class as a `FullTransformer` with H = T = 1 and σ² = d_p of (5.4)."""
         omega, size = self.attention_norm, self.attention_size
-        layer = LayerNorms(
-            (HeadNorms(omega, omega, omega, size, size, size),),
+        layer = FullLayerNorms(
+            (FullHeadNorms(omega, omega, omega, size, size, size),),
             inner_norm=self.feed_forward_norm,
             outer_norm=None,
             inner_mixed_norm=self.feed_forward_size,
@@ -105,7 +106,12 @@ class SingleBound(Bound):
 
     paper: ClassVar[str] = "E"
     quantity: ClassVar[str] = "generalization error"
-    assumes: ClassVar[tuple[str, ...]] = (AGGREGATION, RBF)
+    assumes: ClassVar[tuple[str, ...]] = (
+        ONE_LAYER,
+        ONE_HEAD,
+        NO_RESIDUALS,
+        *ComplexityBound.assumes,
+    )
 
     attention: SingleAttention
 
@@ -140,14 +146,14 @@ class SingleRate(SingleBound):
     name: ClassVar[str] = "E-thm-5.3"
     title: ClassVar[str] = "how a single attention generalizes"
     statement: ClassVar[str] = (
-        "E_gen = O((D/√n)·[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of L"
+        "E_gen = O((D/√n)·[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of T"
     )
     citation: ClassVar[str] = "Theorem 5.3, zhang2022"
     derived_kind: ClassVar[Any] = "scaling"
     printed_kind: ClassVar[Any] = "scaling"
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "SingleRate":
+    def from_settings(cls, settings: BoundSettings) -> "SingleRate":
         """The class with the sizes and norms given by name."""
         return cls(SingleAttention.from_settings(settings), form=settings.form)
 
@@ -181,13 +187,13 @@ class SingleRisk(SingleBound):
 
     name: ClassVar[str] = "E-thm-5.3-constants"
     title: ClassVar[str] = "generalization error of a single attention, with constants"
-    statement: ClassVar[str] = "E_gen ≤ Theorem C.4 with constants, at H = T = 1 without skips"
+    statement: ClassVar[str] = "E_gen ≤ Theorem C.4 with constants, at H = L = 1 without skips"
     citation: ClassVar[str] = "Theorem 5.3, zhang2022"
 
     constants: Constants = "paper"
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "SingleRisk":
+    def from_settings(cls, settings: BoundSettings) -> "SingleRisk":
         """The class with the sizes and norms given by name."""
         attention = SingleAttention.from_settings(settings)
         constants = settings.value("constants", "paper")

@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from finetti.bounds.assumptions import NO_RESIDUALS, UNIT_BALL
 from finetti.bounds.base import Bound, norm_field, require_bounded_loss
-from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
+from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
 from finetti.bounds.covering.dudley import dudley_quadrature
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables.transformer import layers_class
-from finetti.bounds.sparse_variables.transformer_class import LayerNorms, TransformerClass
+from finetti.bounds.sparse_variables.transformer_class import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_sum
@@ -39,6 +40,11 @@ class ParameterCount(Bound):
     """
 
     paper: ClassVar[str] = ""
+    assumes: ClassVar[tuple[str, ...]] = (
+        NO_RESIDUALS,
+        UNIT_BALL,
+        "in place of both: a `lipschitz` and an `output_range` that hold for the real network",
+    )
 
     functions: TransformerClass
     lipschitz: float | None = norm_field(None)
@@ -47,14 +53,14 @@ class ParameterCount(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        n_heads = check_count(self.n_heads, "n_heads", type(self).__name__)
+        n_heads = as_whole(self.n_heads, "n_heads", type(self).__name__)
         object.__setattr__(self, "n_heads", n_heads)
         if self.functions.positions == "trained" and not self.functions.position_norm:
             requirement = "the length of the longest trained position, > 0"
             raise bad_argument("position_norm", self.name, requirement, 0)
         for name in ("lipschitz", "output_range"):
             if getattr(self, name) is not None:
-                check_norm(getattr(self, name), name, type(self).__name__)
+                as_norm(getattr(self, name), name, type(self).__name__)
             elif self.functions.normalization != "ball":
                 raise self.refuse(
                     f"a projection onto the unit ball where it has to find `{name}` itself",
@@ -116,11 +122,11 @@ class ParameterCount(Bound):
         """The value at ``sample``."""
 
 
-def _unit_columns(layer: LayerNorms) -> LayerNorms:
+def _unit_columns(layer: ProjectedLayerNorms) -> ProjectedLayerNorms:
     return replace(layer, output_column_norm=1.0, value_column_norm=1.0, score_row_norm=1.0)
 
 
-def _fields(bound: type[Bound], settings: Settings) -> dict[str, Any]:
+def _fields(bound: type[Bound], settings: BoundSettings) -> dict[str, Any]:
     return {
         "functions": layers_class(bound, settings),
         "lipschitz": settings.value("lipschitz"),
@@ -137,7 +143,7 @@ class ParameterCountCovering(ParameterCount):
         functions, lipschitz, output_range, n_heads: as in `ParameterCount`.
         resolution: ε.
 
-    >>> network = TransformerClass(layers=(LayerNorms(),), width=4)
+    >>> network = TransformerClass(layers=(ProjectedLayerNorms(),), width=4)
     >>> bound = ParameterCountCovering(network, lipschitz=1.0, resolution=0.1)
     >>> value = bound.evaluate(Sample(n_samples=100, context_length=10))
     >>> bound.n_parameters(Sample(n_samples=100, context_length=10))       # 16 + 2·16 + 4
@@ -156,7 +162,7 @@ class ParameterCountCovering(ParameterCount):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self.resolution, "resolution", "ParameterCountCovering")
+        as_positive(self.resolution, "resolution", "ParameterCountCovering")
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """log N_∞; its two factors."""
@@ -166,7 +172,7 @@ class ParameterCountCovering(ParameterCount):
         return self.value(sample, count.log_value + each.log_value, (count, each))
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "ParameterCountCovering":
+    def from_settings(cls, settings: BoundSettings) -> "ParameterCountCovering":
         """Any layers and heads; ``lipschitz`` and ``output_range`` in the norms."""
         fields = _fields(cls, settings)
         return cls(**fields, resolution=settings.resolution, form=settings.form)
@@ -178,7 +184,7 @@ class ParameterCountGap(ParameterCount):
 
     name: ClassVar[str] = "parameter-count-gap"
     title: ClassVar[str] = "the generalization gap by the number of parameters"
-    statement: ClassVar[str] = "training and test error differ by order √(p/m) for p parameters"
+    statement: ClassVar[str] = "training and test error differ by order √(p/n) for p parameters"
     citation: ClassVar[str] = "covering of a ball, folklore, with Lemma 2.2, edelman2022"
     quantity: ClassVar[str] = "generalization gap"
 
@@ -198,6 +204,6 @@ class ParameterCountGap(ParameterCount):
         return self.value(sample, *gap_terms(found.log_value, sample), notes=notes)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "ParameterCountGap":
+    def from_settings(cls, settings: BoundSettings) -> "ParameterCountGap":
         """Any layers and heads; ``lipschitz`` and ``output_range`` in the norms."""
         return cls(**_fields(cls, settings), form=settings.form)

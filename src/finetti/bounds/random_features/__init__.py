@@ -1,4 +1,4 @@
-"""Bounds of paper R: norms of targets, and the excess risk of random-feature attention."""
+"""Paper R, random features (`fu2023`): norms of targets, excess risk of random heads."""
 
 import lazy_loader
 

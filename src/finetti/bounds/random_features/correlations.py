@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from scipy import special
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
-from finetti.bounds.random_features.norms import UNIT, ZERO, attention_terms
+from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
+from finetti.bounds.random_features.norms import (
+    ASSUMED_OF_RANDOM_HEADS,
+    NONZERO_TARGET,
+    attention_terms,
+)
 from finetti.bounds.random_features.reading import read_coefficients
 from finetti.bounds.random_features.series import check_degree
 from finetti.bounds.random_features.targets import Target, check_coefficients
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 
 
@@ -106,11 +110,11 @@ class CorrelationTarget:
     def __post_init__(self) -> None:
         owner = "CorrelationTarget"
         object.__setattr__(self, "coefficients", check_coefficients(self.coefficients, owner))
-        check_norm(self.target_norm, "target_norm", owner)
-        check_positive(self.mean_norm, "mean_norm", owner)
+        as_norm(self.target_norm, "target_norm", owner)
+        as_positive(self.mean_norm, "mean_norm", owner)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "CorrelationTarget":
+    def from_settings(cls, settings: BoundSettings) -> "CorrelationTarget":
         """coefficients, target_norm and mean_norm by name."""
         coefficients = read_coefficients(settings)
         return cls(coefficients, settings.norm("target_norm"), settings.norm("mean_norm"))
@@ -135,7 +139,10 @@ class BiasedBound(Bound):
     """
 
     paper: ClassVar[str] = "R"
-    assumes: ClassVar[tuple[str, ...]] = (UNIT, "the heads have the mean W₀ = [[S, 0], [0, 0]]")
+    assumes: ClassVar[tuple[str, ...]] = (
+        *ASSUMED_OF_RANDOM_HEADS,
+        "the heads have the mean W₀ = [[S, 0], [0, 0]]",
+    )
 
     target: CorrelationTarget
     terms: int = 1
@@ -146,7 +153,7 @@ class BiasedBound(Bound):
         object.__setattr__(self, "terms", terms)
 
     @classmethod
-    def _read(cls, settings: Settings) -> dict[str, Any]:
+    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
         return {
             "target": CorrelationTarget.from_settings(settings),
             "terms": settings.value("terms", 1),
@@ -171,12 +178,12 @@ class BiasedNorm(BiasedBound):
 
     name: ClassVar[str] = "R-norm-brfa"
     title: ClassVar[str] = "norm of a function of correlations for biased heads"
-    statement: ClassVar[str] = "‖F_L(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖²·Σ_m G_m²·(m+2)!·4^(m+2)/(m+3), free of d"
+    statement: ClassVar[str] = "‖F_J(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖²·Σ_j G_j²·(j+2)!·4^(j+2)/(j+3), free of d"
     citation: ClassVar[str] = "biased random-feature attention (derived), fu2023"
     quantity: ClassVar[str] = "squared norm"
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "BiasedNorm":
+    def from_settings(cls, settings: BoundSettings) -> "BiasedNorm":
         """The target described by name, and ``terms``."""
         return cls(**cls._read(settings))
 
@@ -215,11 +222,11 @@ class BiasedAdvantage(BiasedBound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        dimension = check_count(self.dimension, "dimension", "BiasedAdvantage")
+        dimension = as_whole(self.dimension, "dimension", "BiasedAdvantage")
         object.__setattr__(self, "dimension", dimension)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "BiasedAdvantage":
+    def from_settings(cls, settings: BoundSettings) -> "BiasedAdvantage":
         """The target described by name, ``terms``, and the width as d."""
         return cls(**cls._read(settings), dimension=settings.width)
 
@@ -233,6 +240,6 @@ class BiasedAdvantage(BiasedBound):
         attention, _ = attention_terms(unbiased)
         biased = self.target.log_norm(self.terms)
         if attention == -math.inf:
-            raise self.refuse(ZERO, "R-norm-rfa and R-norm-brfa, which are 0.")
+            raise self.refuse(NONZERO_TARGET, "R-norm-rfa and R-norm-brfa, which are 0.")
         terms = (Term("B_RFA", log_value=attention), Term("1/B_BRFA", log_value=-biased))
         return self.value(sample, attention - biased, terms)

@@ -8,16 +8,18 @@ from typing import Any, ClassVar
 from scipy import optimize
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import check_positive, log_of, text_of
+from finetti.bounds.checks import as_positive, log_of, text_of
 from finetti.bounds.inversion import smallest_count, whole_exp
-from finetti.bounds.random_features.norms import UNIT
+from finetti.bounds.random_features.norms import ASSUMED_OF_RANDOM_HEADS
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.logspace import log_add
 
 LOSS = "the loss is 1-Lipschitz in the prediction with ℓ(0, y) ≤ 1"
-STATED = "The theorem is stated from knowledge of fu2023: its O~ form is surer than its logarithms."
+STATED_THEOREM = (
+    "The theorem is stated from knowledge of fu2023: its O~ form is surer than its logarithms."
+)
 
 
 def log_rates(dimension: int, n_heads: int, sample: Sample) -> tuple[float, float]:
@@ -48,7 +50,7 @@ class HeadsBound(Bound):
     paper: ClassVar[str] = "R"
     quantity: ClassVar[str] = "excess risk"
     derived_kind: ClassVar[Any] = "scaling"
-    assumes: ClassVar[tuple[str, ...]] = (UNIT, LOSS)
+    assumes: ClassVar[tuple[str, ...]] = (*ASSUMED_OF_RANDOM_HEADS, LOSS)
 
     @abc.abstractmethod
     def with_heads(self, n_heads: int) -> "HeadsBound":
@@ -64,13 +66,13 @@ class HeadsBound(Bound):
         dimension, n_heads = self.sizes
         if math.log(n_heads) + math.log(sample.delta) <= 1e-12:
             raise InputError(
-                f"{self.name} assumes M > 1/δ = {text_of(-math.log(sample.delta))} heads. Got "
+                f"{self.name} assumes H > 1/δ = {text_of(-math.log(sample.delta))} heads. Got "
                 f"{n_heads}. Take "
                 "more heads or a larger δ."
             )
         if sample.n_samples <= math.log(dimension * n_heads):
             raise InputError(
-                f"{self.name} assumes n > log(dM) = {math.log(dimension * n_heads):.3g} samples. "
+                f"{self.name} assumes n > log(dH) = {math.log(dimension * n_heads):.3g} samples. "
                 f"Got {sample.n_samples}."
             )
 
@@ -83,7 +85,7 @@ class HeadsBound(Bound):
             raise InputError(
                 f"With {text_of(math.log(n_heads))} heads the bound stays above "
                 f"{text_of(floor - log_gap + math.log(gap))} "
-                "for any number of samples. Take more heads (`heads_needed`), or a larger gap."
+                "for any number of samples. Take more heads, or a larger gap."
             )
         n = smallest_count(
             lambda n: (
@@ -120,8 +122,8 @@ class HeadsBound(Bound):
         high = min(min(sample.n_samples, 10**6) - math.log(dimension), low + 600.0) - 1e-6
         if high <= low:
             raise InputError(
-                f"{self.name} assumes n > log(dM) samples, and {sample.n_samples} are not for "
-                "any M > 1/δ. Take more samples."
+                f"{self.name} assumes n > log(dH) samples, and {sample.n_samples} are not for "
+                "any H > 1/δ. Take more samples."
             )
         best: Any = optimize.minimize_scalar(log_value, bounds=(low, high), method="bounded")
         if best.fun > log_gap:
@@ -146,8 +148,8 @@ class HeadsBound(Bound):
                 f"{self.name} is a scaling quantity: its constant is unknown, so it asks for no "
                 "definite number. Give the constant that multiplies it yourself."
             )
-        gap = check_positive(gap, "gap", "HeadsBound")
-        return math.log(gap) - math.log(check_positive(constant, "constant", "HeadsBound"))
+        gap = as_positive(gap, "gap", "HeadsBound")
+        return math.log(gap) - math.log(as_positive(constant, "constant", "HeadsBound"))
 
     def _found(self, count: int, quantity: str, gap: float, sample: Sample) -> BoundValue:
         note = f"Enough for an excess risk of {gap:g} with probability {1 - sample.delta:g}."

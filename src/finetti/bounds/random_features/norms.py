@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS
 from finetti.bounds.base import Bound
 from finetti.bounds.checks import log_of
 from finetti.bounds.random_features.reading import read_target
@@ -17,14 +18,21 @@ from finetti.bounds.random_features.series import (
 )
 from finetti.bounds.random_features.targets import Component, Target
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_binomial
 
-UNIT = "the query and the keys have length 1"
-ZERO = "a target that is not zero: no samples over no samples is no ratio"
-STATED = "The norm is stated from knowledge of fu2023, not quoted."
+ASSUMED_OF_RANDOM_HEADS = (
+    "the query and the keys have length 1",
+    "one layer of heads whose query-key matrices are drawn once and not trained (a usual "
+    "Transformer trains them)",
+    "ReLU of the scores, averaged over the tokens (a usual Transformer has softmax)",
+    NO_RESIDUALS,
+    NO_LAYER_NORM,
+)
+NONZERO_TARGET = "a target that is not zero: no samples over no samples is no ratio"
+STATED_NORM = "The norm is stated from knowledge of fu2023, not quoted."
 
 
 def attention_terms(target: Target, form: Form = "derived") -> tuple[float, tuple[Term, ...]]:
@@ -79,12 +87,12 @@ class TargetBound(Bound):
 
     paper: ClassVar[str] = "R"
     quantity: ClassVar[str] = "squared norm"
-    assumes: ClassVar[tuple[str, ...]] = (UNIT,)
+    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_RANDOM_HEADS
 
     target: Target
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "TargetBound":
+    def from_settings(cls, settings: BoundSettings) -> "TargetBound":
         """The target described by name; see `read_target`."""
         return cls(read_target(settings), form=settings.form)
 
@@ -117,7 +125,7 @@ class AttentionNorm(TargetBound):
     def evaluate(self, sample: Sample) -> BoundValue:
         """The same at every sample: free of N and of n."""
         log_value, terms = attention_terms(self.target, self.form)
-        notes = (STATED,) if self.form == "printed" else ()
+        notes = (STATED_NORM,) if self.form == "printed" else ()
         return self.value(sample, log_value, terms, notes=notes)
 
 
@@ -136,8 +144,12 @@ class NetworkNorm(TargetBound):
 
     name: ClassVar[str] = "R-norm-mlp"
     title: ClassVar[str] = "norm of a target for a random-feature network"
-    statement: ClassVar[str] = "B_MLP ≤ Σ ‖Sym f_rs‖²/(C(r+s, r)·N·κ_{r+s}^MLP)"
+    statement: ClassVar[str] = "B_MLP ≤ Σ ‖Sym f_rs‖²/(C(r+s, r)·T·κ_{r+s}^MLP)"
     citation: ClassVar[str] = "comparison with RFMLP (derived), fu2023"
+    assumes: ClassVar[tuple[str, ...]] = (
+        ASSUMED_OF_RANDOM_HEADS[0],
+        "the hidden weights of the network are drawn once and not trained",
+    )
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """At the sample's context length."""
@@ -159,7 +171,7 @@ class AttentionAdvantage(TargetBound):
 
     name: ClassVar[str] = "R-ratio-mlp"
     title: ClassVar[str] = "samples of the network over samples of attention"
-    statement: ClassVar[str] = "B_MLP/B_RFA, about N^(p−1) for averages of even degree p"
+    statement: ClassVar[str] = "B_MLP/B_RFA, about T^(p−1) for averages of even degree p"
     citation: ClassVar[str] = "comparison with RFMLP (derived), fu2023"
     quantity: ClassVar[str] = "ratio of sample sizes"
     derived_kind: ClassVar[Any] = "scaling"
@@ -169,7 +181,7 @@ class AttentionAdvantage(TargetBound):
         network, _ = network_terms(self.target, sample.context_length)
         attention, _ = attention_terms(self.target)
         if attention == -math.inf:
-            raise self.refuse(ZERO, "R-norm-rfa and R-norm-mlp, which are 0.")
+            raise self.refuse(NONZERO_TARGET, "R-norm-rfa and R-norm-mlp, which are 0.")
         terms = (
             Term("B_MLP", log_value=network),
             Term("1/B_RFA", log_value=-attention),

@@ -1,10 +1,10 @@
 """Targets and random-feature classes from settings given by name."""
 
 from finetti.bounds.random_features.targets import Target, check_coefficients
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
 
-FAMILIES = (
+TARGET_FAMILIES = (
     "query_power",
     "key_power",
     "correlation_power",
@@ -13,7 +13,7 @@ FAMILIES = (
 )
 
 
-def read_target(settings: Settings) -> Target:
+def read_target(settings: BoundSettings) -> Target:
     """The target called ``target`` in the settings; ``width`` is d.
 
     | target | what else is read |
@@ -23,12 +23,15 @@ def read_target(settings: Settings) -> Target:
     | correlation_times_power | correlation_degree q (1), degree p (1), target_norm |
     | correlation_series | coefficients a_k ([0, 1]), target_norm |
 
-    >>> read_target(Settings(norms={"target": "key_power", "degree": 3})) == Target.key_power(3)
+    >>> settings = BoundSettings(norms={"target": "key_power", "degree": 3})
+    >>> read_target(settings) == Target.key_power(3)
     True
     """
     family = settings.value("target", "key_power")
-    if family not in FAMILIES:
-        raise bad_argument("target", "the norms", f"one of {', '.join(FAMILIES)}", repr(family))
+    if family not in TARGET_FAMILIES:
+        raise bad_argument(
+            "target", "the norms", f"one of {', '.join(TARGET_FAMILIES)}", repr(family)
+        )
     if family == "correlation_series":
         coefficients = read_coefficients(settings)
         return Target.correlation_series(coefficients, settings.width, settings.norm("target_norm"))
@@ -46,6 +49,6 @@ def read_target(settings: Settings) -> Target:
     return power(degree, settings.norm("target_norm"))
 
 
-def read_coefficients(settings: Settings) -> tuple[float, ...]:
+def read_coefficients(settings: BoundSettings) -> tuple[float, ...]:
     """The list ``coefficients``, a_0, a_1, …; F(t) = t if there is none."""
     return check_coefficients(settings.value("coefficients", (0.0, 1.0)), "the norms")

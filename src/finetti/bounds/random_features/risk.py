@@ -7,20 +7,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import check_count, check_positive, log_of
+from finetti.bounds.checks import as_positive, as_whole, log_of
 from finetti.bounds.random_features.correlations import CorrelationTarget
-from finetti.bounds.random_features.heads import STATED, HeadsBound, log_rates
+from finetti.bounds.random_features.heads import STATED_THEOREM, HeadsBound, log_rates
 from finetti.bounds.random_features.norms import attention_terms
 from finetti.bounds.random_features.reading import read_target
 from finetti.bounds.random_features.targets import Target
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
 
-MOST_TERMS = 60
+MAX_SERIES_TERMS = 60
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class RandomFeatureClass:
     def __post_init__(self) -> None:
         owner = "RandomFeatureClass"
         for name in ("dimension", "n_heads"):
-            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
+            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
         if (self.target is None) == (self.squared_norm is None):
             raise InputError("RandomFeatureClass takes a target or a squared_norm, one of them.")
         if self.squared_norm is not None:
-            check_positive(self.squared_norm, "squared_norm", owner)
+            as_positive(self.squared_norm, "squared_norm", owner)
 
     def log_norm(self, form: Form) -> float:
         """log B: derived or as printed for the target, or as given."""
@@ -114,7 +114,7 @@ class RandomFeatureRisk(HeadsBound):
     name: ClassVar[str] = "R-thm-risk"
     title: ClassVar[str] = "excess risk of random-feature attention"
     statement: ClassVar[str] = (
-        "L(f̂) − L(f*) ≲ √B·[√((log(dM)·log(nNM) + log(1/δ))/n) + √((d² + log M)/(δM))]"
+        "risk(f̂) − risk(f*) ≲ √B·[√((log(dH)·log(nTH) + log(1/δ))/n) + √((d² + log H)/(δH))]"
     )
     citation: ClassVar[str] = "excess-risk theorem, fu2023"
     printed_kind: ClassVar[Any] = "scaling"
@@ -122,7 +122,7 @@ class RandomFeatureRisk(HeadsBound):
     features: RandomFeatureClass
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "RandomFeatureRisk":
+    def from_settings(cls, settings: BoundSettings) -> "RandomFeatureRisk":
         """``width`` is d, ``n_heads`` is M; the target by name, or ``squared_norm``."""
         squared = settings.value("squared_norm")
         target = read_target(settings) if squared is None else None
@@ -151,7 +151,7 @@ class RandomFeatureRisk(HeadsBound):
         log_value, terms = summed(
             (Term("samples", log_value=root + samples), Term("heads", log_value=root + heads))
         )
-        return self.value(sample, log_value, terms, notes=(STATED,))
+        return self.value(sample, log_value, terms, notes=(STATED_THEOREM,))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class BiasedRisk(HeadsBound):
     name: ClassVar[str] = "R-thm-biased-risk"
     title: ClassVar[str] = "excess risk of biased random-feature attention"
     statement: ClassVar[str] = (
-        "L(f̂) − L(f*) ≲ inf_L √B(f*,L)·[samples + heads] + ε_L‖F‖_∞, free of d but for the heads"
+        "risk(f̂) − risk(f*) ≲ inf_J √B(f*,J)·[samples + heads] + ε_J‖F‖_∞, free of d but for heads"
     )
     citation: ClassVar[str] = "theorem on biased attention, fu2023"
     assumes: ClassVar[tuple[str, ...]] = (
@@ -191,10 +191,10 @@ class BiasedRisk(HeadsBound):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("dimension", "n_heads"):
-            object.__setattr__(self, name, check_count(getattr(self, name), name, "BiasedRisk"))
+            object.__setattr__(self, name, as_whole(getattr(self, name), name, "BiasedRisk"))
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "BiasedRisk":
+    def from_settings(cls, settings: BoundSettings) -> "BiasedRisk":
         """``width`` is d, ``n_heads`` is M; coefficients and target_norm by name."""
         target = CorrelationTarget.from_settings(settings)
         return cls(settings.width, settings.n_heads, target, form=settings.form)
@@ -214,7 +214,7 @@ class BiasedRisk(HeadsBound):
         rates = log_rates(*self.sizes, sample)
         slope = log_of(sample.loss_lipschitz)
         found = []
-        for terms in range(1, MOST_TERMS + 1):
+        for terms in range(1, MAX_SERIES_TERMS + 1):
             root = slope + self.target.log_norm(terms) / 2
             truncation = slope + log_of(self.target.error(terms))
             parts = root + rates[0], root + rates[1], truncation
@@ -222,4 +222,9 @@ class BiasedRisk(HeadsBound):
         _, terms, logs = min(found)
         named = zip(("samples", "heads", "truncation"), logs, strict=True)
         log_value, parts = summed(Term(name, log_value=log) for name, log in named)
-        return self.value(sample, log_value, parts, notes=(f"The best L is {terms}.", STATED))
+        return self.value(
+            sample,
+            log_value,
+            parts,
+            notes=(f"The best number of terms is {terms}.", STATED_THEOREM),
+        )

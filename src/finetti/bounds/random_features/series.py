@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.bounds.checks import as_real, check_count
+from finetti.bounds.checks import as_real, as_whole
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial, log_sum
 
@@ -97,7 +97,7 @@ def log_network_coefficient(degree: int, context_length: int) -> float:
     """
     owner = "log_network_coefficient"
     k = check_degree(degree, "degree", owner)
-    length = check_count(context_length, "context_length", owner)
+    length = as_whole(context_length, "context_length", owner)
     orders = _orders(k)[k:]
     logs = log_arc_cosine_coefficients(int(orders[-1]) + 1)[orders]
     return float(log_sum(logs + log_binomial(orders, k) - orders * math.log(length + 2)))

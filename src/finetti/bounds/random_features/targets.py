@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import as_real, check_norm, log_of
+from finetti.bounds.checks import as_norm, as_real, log_of
 from finetti.bounds.random_features.series import check_degree
 from finetti.bounds.random_features.tensors import squared_norms
 from finetti.core.arrays import check_finite
@@ -67,11 +67,11 @@ class Target:
         if not degrees or len(set(degrees)) < len(degrees):
             requirement = "at least one component, and one per pair of degrees"
             raise bad_argument("components", "Target", requirement, degrees)
-        check_norm(self.scale, "scale", "Target")
+        as_norm(self.scale, "scale", "Target")
         if self.vector_scale is None and any(each.vector_degree for each in self.components):
             object.__setattr__(self, "vector_scale", 1.0)
         if self.vector_scale is not None:
-            check_norm(self.vector_scale, "vector_scale", "Target")
+            as_norm(self.vector_scale, "vector_scale", "Target")
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[tuple[int, int], Any]) -> "Target":
@@ -89,7 +89,7 @@ class Target:
         """From ‖f_rs‖ of tensors that are symmetric, or that are not known any better."""
         components = []
         for (r, s), norm in norms.items():
-            log_square = 2 * log_of(check_norm(norm, "norms", "Target"))
+            log_square = 2 * log_of(as_norm(norm, "norms", "Target"))
             components.append(_component(r, s, log_square))
         return cls(tuple(components))
 
@@ -168,8 +168,8 @@ class Target:
             key_norms: ‖g_s‖.
         """
         owner = "Target.product"
-        log_matrix = log_of(check_norm(matrix_norm, "matrix_norm", owner))
-        key_norms = [check_norm(norm, "key_norms", owner) for norm in key_norms]
+        log_matrix = log_of(as_norm(matrix_norm, "matrix_norm", owner))
+        key_norms = [as_norm(norm, "key_norms", owner) for norm in key_norms]
         parts = []
         for r, a in enumerate(check_coefficients(coefficients, owner)):
             for s, norm in enumerate(key_norms):
@@ -206,7 +206,7 @@ def check_coefficients(coefficients: Any, owner: str) -> tuple[float, ...]:
 
 def _log_power(norm: float, degree: int, owner: str) -> float:
     """log ‖b‖^{2p}; the empty product is 1, also of b = 0."""
-    log_norm = log_of(check_norm(norm, "norm", owner))
+    log_norm = log_of(as_norm(norm, "norm", owner))
     return 2 * degree * log_norm if degree else 0.0
 
 

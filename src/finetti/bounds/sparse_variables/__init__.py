@@ -1,4 +1,4 @@
-"""The bounds of paper S (edelman2022): heads, layers and deep networks of bounded norms."""
+"""Paper S, sparse variables (`edelman2022`): heads, layers and deep networks of bounded norms."""
 
 import lazy_loader
 

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound, norm_field, require_bounded_loss
-from finetti.bounds.checks import check_norm, log_of
+from finetti.bounds.checks import as_norm, log_of
 from finetti.bounds.covering.dudley import dudley_closed, signed_dudley_printed
 from finetti.bounds.covering.generalization import gap_terms, printed_gap
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
-from finetti.bounds.value import BoundValue, Kind
+from finetti.bounds.settings import BoundSettings
+from finetti.bounds.value import BoundKind, BoundValue
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,12 @@ class CoveringConstantGap(Bound):
 
     name: ClassVar[str] = "S-lemma-2.2"
     title: ClassVar[str] = "from a covering number to the generalization gap"
-    statement: ClassVar[str] = "log N_∞ ≤ C_F/ε² gives a gap of order √(C_F/m) log m"
+    statement: ClassVar[str] = "log N_∞ ≤ C_F/ε² gives a gap of order √(C_F/n) log n"
     citation: ClassVar[str] = "Lemma 2.2, edelman2022"
     paper: ClassVar[str] = "S"
     quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[Kind | None] = "scaling"
+    printed_kind: ClassVar[BoundKind | None] = "scaling"
+    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_SAMPLE
 
     covering_constant: float = norm_field(1.0)
     output_range: float = norm_field(1.0)
@@ -45,7 +47,7 @@ class CoveringConstantGap(Bound):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("covering_constant", "output_range"):
-            check_norm(getattr(self, name), name, type(self).__name__)
+            as_norm(getattr(self, name), name, type(self).__name__)
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """The gap: complexity and confidence."""
@@ -57,7 +59,7 @@ class CoveringConstantGap(Bound):
         return self.value(sample, *terms)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "CoveringConstantGap":
+    def from_settings(cls, settings: BoundSettings) -> "CoveringConstantGap":
         """``covering_constant`` and ``output_range`` in the norms."""
         return cls(
             settings.norm("covering_constant"), settings.norm("output_range"), form=settings.form

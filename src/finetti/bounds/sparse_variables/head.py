@@ -3,23 +3,32 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from finetti.bounds.assumptions import (
+    ASSUMED_OF_A_SAMPLE,
+    FIXED_POSITIONS,
+    NO_LAYER_NORM,
+    NO_RESIDUALS,
+    ONE_HEAD,
+    ONE_LAYER,
+)
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.composed import ComposedCovering, ComposedGap
-from finetti.bounds.settings import Settings
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables.head_class import HeadClass
 from finetti.bounds.sparse_variables.reading import (
     attention_fields,
-    head_norms,
-    refuse_heads,
-    refuse_layers,
+    check_sizes,
+    read_head_norms,
 )
 
+ASSUMED_OF_A_LAYER = (ONE_LAYER, NO_RESIDUALS, NO_LAYER_NORM, FIXED_POSITIONS)
+ASSUMED_OF_A_HEAD = (ONE_HEAD, *ASSUMED_OF_A_LAYER)
 
-def head_class(bound: type[Bound], settings: Settings, scalar: bool) -> HeadClass:
+
+def head_class(bound: type[Bound], settings: BoundSettings, scalar: bool) -> HeadClass:
     """The head that ``settings`` describe."""
-    refuse_layers(bound, settings)
-    refuse_heads(bound, settings, "S-lemma-A.12, or S-lemma-A.12-gap")
-    return HeadClass(**head_norms(settings), **attention_fields(settings, scalar))
+    check_sizes(bound, settings, one_layer=True, one_head=True)
+    return HeadClass(**read_head_norms(settings), **attention_fields(settings, scalar))
 
 
 @dataclass(frozen=True)
@@ -48,9 +57,10 @@ class HeadCovering(ComposedCovering):
     statement: ClassVar[str] = "log N_∞ of a head grows with its norms and with log T"
     citation: ClassVar[str] = "Corollary 4.4, edelman2022"
     paper: ClassVar[str] = "S"
+    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_HEAD
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "HeadCovering":
+    def from_settings(cls, settings: BoundSettings) -> "HeadCovering":
         """One head; with ``readout_norm`` in the norms, one number per sequence."""
         head = head_class(cls, settings, scalar=False)
         return cls(head, settings.resolution, form=settings.form)
@@ -62,11 +72,12 @@ class HeadGap(ComposedGap):
 
     name: ClassVar[str] = "S-cor-4.4-gap"
     title: ClassVar[str] = "the generalization gap of one head"
-    statement: ClassVar[str] = "training and test error of a head differ by order √(log T / m)"
+    statement: ClassVar[str] = "training and test error of a head differ by order √(log T / n)"
     citation: ClassVar[str] = "Corollary 4.4 with Lemma 2.2, edelman2022"
     paper: ClassVar[str] = "S"
+    assumes: ClassVar[tuple[str, ...]] = (*ASSUMED_OF_A_HEAD, *ASSUMED_OF_A_SAMPLE)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "HeadGap":
+    def from_settings(cls, settings: BoundSettings) -> "HeadGap":
         """One head and a readout."""
         return cls(head_class(cls, settings, scalar=True), form=settings.form)

@@ -16,7 +16,7 @@ from finetti.core.forms import Form
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadNorms(Norms):
+class SoftmaxHeadNorms(Norms):
     """The norms of one head σ(softmax(zᵀW_QW_KᵀXᵀ)XW_V)W_C.
 
     Args:
@@ -50,7 +50,7 @@ class AttentionClass(SizedClass):
 
     @property
     @abc.abstractmethod
-    def each(self) -> tuple[HeadNorms, ...]:
+    def each(self) -> tuple[SoftmaxHeadNorms, ...]:
         """The norms of every head."""
 
     @property
@@ -73,7 +73,7 @@ class AttentionClass(SizedClass):
         readout = 1.0 if self.readout_norm is None else self.readout_norm
         return log_of(total) + log_of(self.token_norm(sample)) + log_of(readout)
 
-    def log_costs(self, head: HeadNorms, sample: Sample, form: Form) -> tuple[float, float]:
+    def log_costs(self, head: SoftmaxHeadNorms, sample: Sample, form: Form) -> tuple[float, float]:
         """log c_V and log c_QK of Corollary 4.4.
 
         c_V = k L_σ B_V^∞ B_X,  c_QK = C d L_σ B_V B_QK^∞ B_X² B_τ; printed: c_QK lacks B_X B_τ, and
@@ -109,10 +109,10 @@ class AttentionClass(SizedClass):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadClass(AttentionClass, HeadNorms):
+class HeadClass(AttentionClass, SoftmaxHeadNorms):
     """All heads with these norms (Corollary 4.4, edelman2022).
 
-    The norms are those of `HeadNorms`, the rest of `AttentionClass`.
+    The norms are those of `SoftmaxHeadNorms`, the rest of `AttentionClass`.
 
     >>> head = HeadClass(width=8, value_norm=0.9, value_column_norm=0.7, score_row_norm=0.8)
     >>> head.head_dimension, head.out_lipschitz
@@ -120,7 +120,7 @@ class HeadClass(AttentionClass, HeadNorms):
     """
 
     @property
-    def each(self) -> tuple[HeadNorms, ...]:
+    def each(self) -> tuple[SoftmaxHeadNorms, ...]:
         """This head."""
         return (self,)
 
@@ -159,16 +159,18 @@ class MultiHeadClass(AttentionClass):
         heads: the norms of each head.
     """
 
-    heads: tuple[HeadNorms, ...]
+    heads: tuple[SoftmaxHeadNorms, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "heads", tuple(self.heads))
-        if not self.heads or not all(isinstance(head, HeadNorms) for head in self.heads):
-            raise bad_argument("heads", "MultiHeadClass", "one HeadNorms per head", self.heads)
+        if not self.heads or not all(isinstance(head, SoftmaxHeadNorms) for head in self.heads):
+            raise bad_argument(
+                "heads", "MultiHeadClass", "one SoftmaxHeadNorms per head", self.heads
+            )
         super().__post_init__()
 
     @property
-    def each(self) -> tuple[HeadNorms, ...]:
+    def each(self) -> tuple[SoftmaxHeadNorms, ...]:
         """The heads."""
         return self.heads
 
@@ -187,6 +189,6 @@ class MultiHeadClass(AttentionClass):
             assumptions: the other fields.
         """
         found = measure.heads(weights, cls.__name__)
-        norms = tuple(HeadNorms(**head.norms) for head in found)
+        norms = tuple(SoftmaxHeadNorms(**head.norms) for head in found)
         own = {**found[0].sizes, **measure.norm_lipschitz(found)}
         return cls(heads=norms, **{**own, **assumptions})

@@ -10,19 +10,19 @@ from scipy import optimize
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import check_positive, log_of
+from finetti.bounds.checks import as_positive, log_of
 from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.linear import log_log_matrix_cover
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
-from finetti.bounds.sparse_variables.head import head_class
+from finetti.bounds.settings import BoundSettings
+from finetti.bounds.sparse_variables.head import ASSUMED_OF_A_HEAD, head_class
 from finetti.bounds.sparse_variables.head_class import HeadClass
-from finetti.bounds.value import BoundValue, Kind, Term, summed
+from finetti.bounds.value import BoundKind, BoundValue, Term, summed
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
 
-_STARTS, _REACH = 8, 200
-_NO_STEPS = math.log(1e9)  # beyond, a step is smaller than rounding
+_N_STARTS, _MAX_ABS_LOGIT = 8, 200
+_MAX_LOG_RATIO = math.log(1e9)  # beyond, a step is smaller than rounding
 
 
 def _log_shares(logit: float) -> tuple[float, float]:
@@ -58,14 +58,15 @@ class HeadSplit(Bound):
     citation: ClassVar[str] = "Theorem 4.2, edelman2022"
     paper: ClassVar[str] = "S"
     quantity: ClassVar[str] = "log covering number"
-    printed_kind: ClassVar[Kind | None] = "scaling"
+    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_HEAD
+    printed_kind: ClassVar[BoundKind | None] = "scaling"
 
     functions: HeadClass
     resolution: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self.resolution, "resolution", "HeadSplit")
+        as_positive(self.resolution, "resolution", "HeadSplit")
         self.functions.check(self)
         if self.functions.scalar:
             advice = "S-cor-4.4 has the readout."
@@ -129,7 +130,7 @@ class HeadSplit(Bound):
             total, bounds=(center - 3, center + 3), method="bounded", options={"xatol": 1e-10}
         )
         starts = [center, float(found.x), *self._steps(float(found.x), sample)]
-        best = sorted(starts, key=total)[:_STARTS]
+        best = sorted(starts, key=total)[:_N_STARTS]
         for logit in tuple(best):
             score, value = self.parts(*_log_shares(logit), sample)
             if math.isinf(score) or math.isinf(value):  # log(mT) = 0: every share is as good
@@ -149,10 +150,10 @@ class HeadSplit(Bound):
             return
         ratios = self._log_ratios(sample)
         for side, (log_ratio, log_share) in enumerate(zip(ratios, _log_shares(logit), strict=True)):
-            if log_ratio - log_share > _NO_STEPS:
+            if log_ratio - log_share > _MAX_LOG_RATIO:
                 continue
             here = math.exp(log_ratio - log_share)
-            reach = min(math.ceil(math.sqrt(here)) + 2, _REACH)
+            reach = min(math.ceil(math.sqrt(here)) + 2, _MAX_ABS_LOGIT)
             first = max(1, math.floor(here) - reach)
             for j in range(first, math.ceil(here) + reach + 1):
                 at = log_ratio - math.log(j)
@@ -173,7 +174,7 @@ class HeadSplit(Bound):
         return self.value(sample, *summed(terms), notes=(note, *self.functions.notes()))
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "HeadSplit":
+    def from_settings(cls, settings: BoundSettings) -> "HeadSplit":
         """One head."""
         head = head_class(cls, settings, scalar=False)
         return cls(head, settings.resolution, form=settings.form)

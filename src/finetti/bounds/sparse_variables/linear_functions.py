@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
+from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
 from finetti.bounds.covering.linear import (
     best_refined_cover,
     log_log_matrix_cover,
     log_log_vector_cover,
 )
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
-from finetti.bounds.value import BoundValue, Kind, Term
+from finetti.bounds.settings import BoundSettings
+from finetti.bounds.value import BoundKind, BoundValue, Term
 from finetti.core.errors import bad_argument
 
 
@@ -29,8 +29,8 @@ class LinearCovering(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_norm(self.weight_norm, "weight_norm", type(self).__name__)
-        check_positive(self.resolution, "resolution", type(self).__name__)
+        as_norm(self.weight_norm, "weight_norm", type(self).__name__)
+        as_positive(self.resolution, "resolution", type(self).__name__)
 
     def logs(self, sample: Sample) -> tuple[float, float, float]:
         """log B_X, log ε, log N."""
@@ -57,7 +57,7 @@ class VectorCovering(LinearCovering):
     title: ClassVar[str] = "the capacity of a linear functional"
     statement: ClassVar[str] = "log N_∞ of x ↦ vᵀx: 36(B₁B_X/ε)² and a logarithm of the points"
     citation: ClassVar[str] = "Lemma A.10, edelman2022"
-    printed_kind: ClassVar[Kind | None] = "upper_bound"
+    printed_kind: ClassVar[BoundKind | None] = "upper_bound"
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """log N_∞."""
@@ -67,13 +67,13 @@ class VectorCovering(LinearCovering):
         )
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "VectorCovering":
+    def from_settings(cls, settings: BoundSettings) -> "VectorCovering":
         """``weight_norm`` in the norms."""
         return cls(settings.norm("weight_norm"), settings.resolution, form=settings.form)
 
 
 @dataclass(frozen=True)
-class MatrixCovering(LinearCovering):
+class LinearMapCovering(LinearCovering):
     """log N_∞ ≤ 36 (d₂B_∞B_X/ε)² log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1)             Lemma 4.5, edelman2022
 
     The class {x ↦ Wᵀx, ‖W‖_{2,∞} ≤ B_∞}. Printed: (d₂B_∞B_X)²/ε² · log N, a scaling quantity.
@@ -84,7 +84,7 @@ class MatrixCovering(LinearCovering):
         outputs: d₂, the number of columns.
 
     >>> sample = Sample(n_samples=1000, context_length=50, input_norm=1.5)
-    >>> round(MatrixCovering(0.7, 0.1, outputs=8).evaluate(sample).value, 5)
+    >>> round(LinearMapCovering(0.7, 0.1, outputs=8).evaluate(sample).value, 5)
     4142674.82713
     """
 
@@ -92,13 +92,13 @@ class MatrixCovering(LinearCovering):
     title: ClassVar[str] = "the capacity of a linear map, by its columns"
     statement: ClassVar[str] = "log N_∞ of x ↦ Wᵀx with columns of length ≤ B_∞: 36(d₂B_∞B_X/ε)²"
     citation: ClassVar[str] = "Lemma 4.5, edelman2022"
-    printed_kind: ClassVar[Kind | None] = "scaling"
+    printed_kind: ClassVar[BoundKind | None] = "scaling"
 
     outputs: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        outputs = check_count(self.outputs, "outputs", type(self).__name__)
+        outputs = as_whole(self.outputs, "outputs", type(self).__name__)
         object.__setattr__(self, "outputs", outputs)
 
     def evaluate(self, sample: Sample) -> BoundValue:
@@ -117,7 +117,7 @@ class MatrixCovering(LinearCovering):
         )
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "MatrixCovering":
+    def from_settings(cls, settings: BoundSettings) -> "LinearMapCovering":
         """``weight_norm`` in the norms; the width is the number of columns."""
         return cls(
             settings.norm("weight_norm"), settings.resolution, settings.width, form=settings.form
@@ -129,7 +129,7 @@ class RefinedMatrixCovering(LinearCovering):
     """log N_∞ ≤ log C(n+d₂, d₂) + 36(1+d₂/n)²(B₁B_X/ε)² log(…N + 1), the best n = d₂2^j
 
     The class {x ↦ Wᵀx, ‖W‖_{2,1} ≤ B₁}: what the proof of Lemma 4.5, edelman2022, gives when the
-    column budgets are rounded up (erratum 8). Without the factor d₂² of `MatrixCovering`.
+    column budgets are rounded up (erratum 8). Without the factor d₂² of `LinearMapCovering`.
 
     Args:
         weight_norm: B₁, the sum of the column norms of W.
@@ -152,10 +152,10 @@ class RefinedMatrixCovering(LinearCovering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        outputs = check_count(self.outputs, "outputs", type(self).__name__)
+        outputs = as_whole(self.outputs, "outputs", type(self).__name__)
         object.__setattr__(self, "outputs", outputs)
         if self.budget is not None:
-            budget = check_count(self.budget, "budget", type(self).__name__)
+            budget = as_whole(self.budget, "budget", type(self).__name__)
             object.__setattr__(self, "budget", budget)
             if self.budget > 2**100:
                 raise bad_argument("budget", type(self).__name__, "at most 2^100", self.budget)
@@ -171,7 +171,7 @@ class RefinedMatrixCovering(LinearCovering):
         )
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "RefinedMatrixCovering":
+    def from_settings(cls, settings: BoundSettings) -> "RefinedMatrixCovering":
         """``weight_norm`` in the norms; the width is the number of columns."""
         if settings.form == "printed":
             return cls(form="printed")  # refused: there is none

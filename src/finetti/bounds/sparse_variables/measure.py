@@ -204,7 +204,7 @@ def layers(weights: Any, owner: str) -> tuple[Measured, ...]:
         if _part(layer, "feed_forward") is not None:
             raise UnsupportedError(
                 f"{owner} assumes that tokens are projected onto the unit ball, and this network "
-                "has feed-forward parts and skips instead. Nearest bound: E-thm-C.4."
+                "has feed-forward parts and skips instead. Nearest bound: E-thm-C.5."
             )
         _check_names(layer, owner)
         outputs = _array(layer, "output_weights", owner, 2)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from finetti.bounds.covering.composed import ComposedCovering
-from finetti.bounds.settings import Settings
-from finetti.bounds.sparse_variables.head import head_class
+from finetti.bounds.settings import BoundSettings
+from finetti.bounds.sparse_variables.head import ASSUMED_OF_A_HEAD, head_class
 from finetti.bounds.sparse_variables.sizes import SizedClass
 from finetti.core.errors import bad_argument
 
@@ -35,6 +35,7 @@ class PositionCovering(ComposedCovering):
     statement: ClassVar[str] = "positions of length B_P: as without, for tokens of length B_X + B_P"
     citation: ClassVar[str] = "A.4, edelman2022"
     paper: ClassVar[str] = "S"
+    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_HEAD
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +45,7 @@ class PositionCovering(ComposedCovering):
             raise bad_argument("positions", "PositionCovering", "'fixed'", positions, advice)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "PositionCovering":
+    def from_settings(cls, settings: BoundSettings) -> "PositionCovering":
         """One head; ``position_norm`` is 1 by default here."""
         length = settings.norm("position_norm", 1.0)
         head = head_class(cls, settings, scalar=False)

@@ -2,32 +2,34 @@
 
 from typing import Any
 
-from finetti.bounds.base import Bound
-from finetti.bounds.settings import Settings
+from finetti.bounds.base import Bound, same_quantity
+from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import UnsupportedError
 
-_READOUT = 1.0
+_DEFAULT_READOUT_NORM = 1.0
 
 
-def refuse_layers(bound: type[Bound], settings: Settings) -> None:
-    """Refuse a deep network where the theorem is about one layer."""
-    if settings.n_layers != 1:
+def check_sizes(
+    bound: type[Bound], settings: BoundSettings, *, one_layer: bool, one_head: bool
+) -> None:
+    """Refuse layers and heads that the theorem does not have; name an upper bound that does."""
+    deep, wide = settings.n_layers > 1, settings.n_heads > 1
+    failed = []
+    if one_layer and deep:
+        failed.append(f"a single layer, and here are {settings.n_layers}")
+    if one_head and wide:
+        failed.append(f"a single head per layer, and here are {settings.n_heads}")
+    if failed:
+        nearest = ("S-thm-A.17", "S-thm-A.17-gap") if deep else ("S-lemma-A.12", "S-lemma-A.12-gap")
+        if deep and wide:
+            nearest = ("E-lemma-C.8", "E-thm-C.5")
         raise UnsupportedError(
-            f"{bound.name} assumes a single layer, and here are {settings.n_layers}. Nearest "
-            "bound: S-thm-A.17, or S-thm-A.17-gap."
+            f"{bound.name} assumes {'; '.join(failed)}. Nearest bound: "
+            f"{same_quantity(bound, *nearest)}."
         )
 
 
-def refuse_heads(bound: type[Bound], settings: Settings, nearest: str) -> None:
-    """Refuse several heads per layer where the theorem is about one."""
-    if settings.n_heads != 1:
-        raise UnsupportedError(
-            f"{bound.name} assumes a single head per layer, and here are {settings.n_heads}. "
-            f"Nearest bound: {nearest}."
-        )
-
-
-def head_norms(settings: Settings) -> dict[str, float]:
+def read_head_norms(settings: BoundSettings) -> dict[str, float]:
     """Norms of one head. A column is never longer than the spectral norm, hence that default."""
     value_norm = settings.norm("value_norm")
     return {
@@ -38,7 +40,7 @@ def head_norms(settings: Settings) -> dict[str, float]:
     }
 
 
-def layer_norms(settings: Settings) -> dict[str, float]:
+def read_layer_norms(settings: BoundSettings) -> dict[str, float]:
     """Norms of one layer of a deep network, with the same defaults."""
     spectral = {name: settings.norm(name) for name in ("output_norm", "value_norm", "score_norm")}
     return {
@@ -49,7 +51,7 @@ def layer_norms(settings: Settings) -> dict[str, float]:
     }
 
 
-def common_fields(settings: Settings) -> dict[str, Any]:
+def common_fields(settings: BoundSettings) -> dict[str, Any]:
     """Sizes, positions and the constant of softmax."""
     position_norm = settings.norm("position_norm", 0.0)
     constant = settings.value("norm_lipschitz")
@@ -62,9 +64,9 @@ def common_fields(settings: Settings) -> dict[str, Any]:
     }
 
 
-def attention_fields(settings: Settings, scalar: bool) -> dict[str, Any]:
+def attention_fields(settings: BoundSettings, scalar: bool) -> dict[str, Any]:
     """The fields of `AttentionClass`."""
-    readout = settings.value("readout_norm", _READOUT if scalar else None)
+    readout = settings.value("readout_norm", _DEFAULT_READOUT_NORM if scalar else None)
     return {
         **common_fields(settings),
         "query_norm": settings.value("query_norm"),

@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import NORM, Bound, norm_field
-from finetti.bounds.checks import check_count, check_norm
+from finetti.bounds.checks import as_norm, as_whole
 from finetti.bounds.covering.function_class import (
     FunctionClass,
-    Positions,
+    PositionKind,
     check_word,
     refuse_positions,
 )
@@ -23,7 +23,7 @@ class Norms:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.metadata.get(NORM) and value is not None:
-                number = check_norm(value, each.name, type(self).__name__)
+                number = as_norm(value, each.name, type(self).__name__)
                 object.__setattr__(self, each.name, number)
 
 
@@ -41,7 +41,7 @@ class SizedClass(Norms, FunctionClass):
 
     width: int
     head_dimension: int | None = None
-    positions: Positions = "none"
+    positions: PositionKind = "none"
     position_norm: float = norm_field(0.0)
     norm_lipschitz: float | None = None
 
@@ -50,9 +50,9 @@ class SizedClass(Norms, FunctionClass):
         owner = type(self).__name__
         check_word(self.positions, ("none", "fixed", "trained"), "positions", owner)
         for name, value in (("width", self.width), ("head_dimension", self.columns)):
-            object.__setattr__(self, name, check_count(value, name, owner))
+            object.__setattr__(self, name, as_whole(value, name, owner))
         if self.norm_lipschitz is not None:
-            check_norm(self.norm_lipschitz, "norm_lipschitz", owner)
+            as_norm(self.norm_lipschitz, "norm_lipschitz", owner)
         if self.positions == "none" and self.position_norm:
             raise bad_argument("positions", owner, "'fixed' where there is a position_norm", "none")
 

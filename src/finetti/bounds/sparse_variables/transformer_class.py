@@ -8,10 +8,10 @@ from typing import Any
 
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.base import Bound, norm_field, same_quantity
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.covering.function_class import Normalization, check_word
+from finetti.bounds.covering.function_class import NormalizationKind, check_word
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
 from finetti.bounds.sparse_variables.sizes import Norms, SizedClass
@@ -57,7 +57,7 @@ def log_layer_constant(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNorms(Norms):
+class ProjectedLayerNorms(Norms):
     """The norms of one layer Π(σ(Π(f(g; W)))W_C).
 
     Args:
@@ -88,16 +88,18 @@ class TransformerClass(SizedClass):
         normalization: "ball": tokens are projected onto the unit ball; anything else is refused.
     """
 
-    layers: tuple[LayerNorms, ...]
+    layers: tuple[ProjectedLayerNorms, ...]
     activation_lipschitz: float = norm_field(1.0)
     readout_norm: float = norm_field(1.0)
-    normalization: Normalization = "ball"
+    normalization: NormalizationKind = "ball"
 
     def __post_init__(self) -> None:
         owner = "TransformerClass"
         object.__setattr__(self, "layers", tuple(self.layers))
-        if not self.layers or not all(isinstance(each, LayerNorms) for each in self.layers):
-            raise bad_argument("layers", owner, "one LayerNorms per layer", self.layers)
+        if not self.layers or not all(
+            isinstance(each, ProjectedLayerNorms) for each in self.layers
+        ):
+            raise bad_argument("layers", owner, "one ProjectedLayerNorms per layer", self.layers)
         check_word(self.normalization, ("ball", "layer_norm", "none"), "normalization", owner)
         super().__post_init__()
 
@@ -107,12 +109,13 @@ class TransformerClass(SizedClass):
             raise bound.refuse(
                 "a projection of the tokens onto the unit ball, and `normalization` is "
                 "'layer_norm', which is only max|gain|/√ε-Lipschitz",
-                "parameter-count-gap, with `lipschitz` and `output_range` of your own.",
+                same_quantity(bound, "parameter-count", "parameter-count-gap")
+                + ", with `lipschitz` and `output_range` of your own.",
             )
         if self.normalization == "none":
             raise bound.refuse(
                 "a projection of the tokens onto the unit ball, and `normalization` is 'none'",
-                "E-thm-C.4 for any depth, or S-cor-4.4 for one layer.",
+                f"{same_quantity(bound, 'E-lemma-C.8', 'E-thm-C.5')}, for any depth.",
             )
         super().check(bound)
 
@@ -194,7 +197,7 @@ class TransformerClass(SizedClass):
         sizes = {
             name: max(layer.sizes[name] for layer in found) for name in ("width", "head_dimension")
         }
-        layers = tuple(LayerNorms(**layer.norms) for layer in found)
+        layers = tuple(ProjectedLayerNorms(**layer.norms) for layer in found)
         fields: dict[str, Any] = {"activation_lipschitz": measure.steepest(weights), **sizes}
         fields |= measure.norm_lipschitz(found)
         if readout is not None:

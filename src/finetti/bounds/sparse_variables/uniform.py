@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import check_count, check_norm, check_positive, log_of
+from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
 from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import Settings
-from finetti.bounds.sparse_variables.reading import refuse_heads
+from finetti.bounds.settings import BoundSettings
+from finetti.bounds.sparse_variables.reading import check_sizes
+from finetti.bounds.sparse_variables.transformer import ASSUMED_OF_THE_LAYERS
 from finetti.bounds.sparse_variables.transformer_class import log_layer_constant
-from finetti.bounds.value import BoundValue, Kind, Term
+from finetti.bounds.value import BoundKind, BoundValue, Term
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,15 @@ class UniformTransformer(Bound):
 
     name: ClassVar[str] = "S-thm-4.6"
     title: ClassVar[str] = "the capacity of a deep Transformer, by two norms"
-    statement: ClassVar[str] = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(mT)"
+    statement: ClassVar[str] = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(nT)"
     citation: ClassVar[str] = "Theorem 4.6, edelman2022"
     paper: ClassVar[str] = "S"
     quantity: ClassVar[str] = "log covering number"
     assumes: ClassVar[tuple[str, ...]] = (
-        "tokens are projected onto the unit ball between and inside the layers",
+        *ASSUMED_OF_THE_LAYERS,
         "tokens of length at most 1, and heads no wider than they",
     )
-    printed_kind: ClassVar[Kind | None] = "scaling"
+    printed_kind: ClassVar[BoundKind | None] = "scaling"
 
     n_layers: int
     width: int
@@ -68,11 +69,11 @@ class UniformTransformer(Bound):
         super().__post_init__()
         owner = "UniformTransformer"
         for name in ("n_layers", "width"):
-            object.__setattr__(self, name, check_count(getattr(self, name), name, owner))
+            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
         for name in ("spectral_norm", "column_norm", "activation_lipschitz", "readout_norm"):
-            check_norm(getattr(self, name), name, owner)
-        check_positive(self.resolution, "resolution", owner)
-        check_norm(self.depth_exponent, "depth_exponent", owner)
+            as_norm(getattr(self, name), name, owner)
+        as_positive(self.resolution, "resolution", owner)
+        as_norm(self.depth_exponent, "depth_exponent", owner)
 
     def evaluate(self, sample: Sample) -> BoundValue:
         """log N_∞; its factors."""
@@ -90,7 +91,7 @@ class UniformTransformer(Bound):
             return self.value(sample, total, (Term("depth", log_value=grown / 2), *common))
         if sample.input_norm > 1:
             raise self.refuse(
-                f"tokens of length at most 1, and input_norm is {sample.input_norm:g}: B_X² is "
+                f"tokens of length at most 1, and here it is {sample.input_norm:g}: B_X² is "
                 "wrong there (erratum 10)",
                 "S-thm-A.17.",
             )
@@ -103,9 +104,9 @@ class UniformTransformer(Bound):
         return self.value(sample, total, (Term("depth", log_value=grown), *common))
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "UniformTransformer":
+    def from_settings(cls, settings: BoundSettings) -> "UniformTransformer":
         """Any number of layers of one head."""
-        refuse_heads(cls, settings, "E-thm-C.4, or S-lemma-A.12 for one layer")
+        check_sizes(cls, settings, one_layer=False, one_head=True)
         spectral_norm = settings.norm("spectral_norm")
         return cls(
             n_layers=settings.n_layers,

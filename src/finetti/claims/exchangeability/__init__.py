@@ -1,1 +1,1 @@
-"""Claims of paper E: attention through exchangeability and latent variable models."""
+"""Claims of paper E, exchangeability: attention and latent variable models (`zhang2022`)."""

@@ -4,10 +4,10 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from finetti.bounds.exchangeability import FullTransformer, LayerNorms
+    from finetti.bounds.exchangeability import FullLayerNorms, FullTransformer
 
 
-def summed(layer: "LayerNorms") -> tuple[float, float, float, float]:
+def summed(layer: "FullLayerNorms") -> tuple[float, float, float, float]:
     """ω^v, ω^{qk}, R^v and R^{qk} of all heads of a layer, (C.5)."""
     heads = layer.heads
     return (
@@ -18,7 +18,7 @@ def summed(layer: "LayerNorms") -> tuple[float, float, float, float]:
     )
 
 
-def feed_forward(layer: "LayerNorms") -> tuple[float, float]:
+def feed_forward(layer: "FullLayerNorms") -> tuple[float, float]:
     """α̃ and α^xR^σ + α^σR^x."""
     outer = 1.0 if layer.outer_norm is None else layer.outer_norm
     sizes = layer.inner_norm * (layer.outer_mixed_norm or 0.0) + outer * layer.inner_mixed_norm

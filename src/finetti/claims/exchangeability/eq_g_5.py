@@ -19,16 +19,16 @@ def draw_network(
     """Up to ``depth`` layers with two heads, all norms from 10^−``decades`` to 10^``decades``."""
     count, layers = int(rng.integers(1, depth + 1)), []
     for row in (10.0 ** rng.uniform(-decades, decades, size=(count, 16))).tolist():
-        heads = bounds.HeadNorms(*row[:6]), bounds.HeadNorms(*row[6:12])
-        layers.append(bounds.LayerNorms(heads, *row[12:]))
+        heads = bounds.FullHeadNorms(*row[:6]), bounds.FullHeadNorms(*row[6:12])
+        layers.append(bounds.FullLayerNorms(heads, *row[12:]))
     return bounds.FullTransformer(4, 4, 2, tuple(layers))
 
 
 def log_product(network: "bounds.FullTransformer", radius: float, form: Form = "derived") -> float:
     """log R_T^trans R_T, as Lemma C.14 gives it, or as it is printed."""
-    from finetti.bounds.exchangeability.chain import Rule, log_deviation
+    from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
 
-    return log_deviation(network, radius, Rule.of(network, form, sharp=False))[0]
+    return log_deviation(network, radius, ChainForm.of(network, form, sharp=False))[0]
 
 
 def limit_by_hand(network: "bounds.FullTransformer", radius: float) -> float:

@@ -7,8 +7,8 @@ from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_most, clo
 def run(context: Context) -> Evidence:
     """Eight heads that are as wide as the tokens, d = d_σ = d_p = 64."""
     network = bounds.FullTransformer.uniform(64, 64, n_heads=8, head_dimension=64)
-    printed = bounds.TransformerCovering(network, form="printed").n_dimensions
-    derived = bounds.TransformerCovering(network).n_dimensions
+    printed = bounds.FullTransformerCovering(network, form="printed").n_dimensions
+    derived = bounds.FullTransformerCovering(network).n_dimensions
     parameters = 2 * 64 * 64 + 8 * (3 * 64 * 64)  # A^x and A^σ; W_q, W_k and W_v of eight heads
     return Evidence(
         (at_most("parameters of the network", parameters, printed),),

@@ -41,12 +41,12 @@ def packing(points: np.ndarray, separation: float) -> int:
 
 def covering(network: "bounds.FullTransformer", resolution: float, sample: Sample) -> float:
     """log N as the package has it, head by head."""
-    bound = bounds.TransformerCovering(network, "sharp", resolution=resolution)
+    bound = bounds.FullTransformerCovering(network, "sharp", resolution=resolution)
     return bound.evaluate(sample).value
 
 
 def _as_printed(network: "bounds.FullTransformer", resolution: float, sample: Sample) -> float:
-    bound = bounds.TransformerCovering(network, form="printed", resolution=resolution)
+    bound = bounds.FullTransformerCovering(network, form="printed", resolution=resolution)
     return bound.evaluate(sample).value
 
 

@@ -31,8 +31,8 @@ class Case:
     def network(self) -> "bounds.FullTransformer":
         """One layer of one head, without skips."""
         omega, size = self.omega, self.size
-        head = bounds.HeadNorms(omega / 2, omega / 2, omega, size / 2, size / 2, size)
-        layer = bounds.LayerNorms((head,), self.alpha, None, self.inner, None, False, False)
+        head = bounds.FullHeadNorms(omega / 2, omega / 2, omega, size / 2, size / 2, size)
+        layer = bounds.FullLayerNorms((head,), self.alpha, None, self.inner, None, False, False)
         return bounds.FullTransformer(8, 8, 4, (layer,))
 
     def rates(self, form: Form) -> tuple[float, float]:

@@ -95,7 +95,7 @@ def aligned(size: float) -> Transfer:
 
 
 def run(
-    context: Context, condition_number: Callable[..., float] = bounds.condition_number
+    context: Context, condition_number: Callable[..., float] = bounds.transfer_condition_number
 ) -> Evidence:
     """Downstream excess over the bound on random worlds, and where all errors point one way."""
     rng = context.generator(CLAIM.id)
@@ -121,7 +121,7 @@ def run(
 
 
 def _norm_of_transfer(downstream: np.ndarray, pretrained: np.ndarray) -> float:
-    return bounds.condition_number(downstream, pretrained) ** 0.5
+    return bounds.transfer_condition_number(downstream, pretrained) ** 0.5
 
 
 CLAIM = Claim(

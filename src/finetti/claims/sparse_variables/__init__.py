@@ -1,1 +1,1 @@
-"""Claims of paper S: inductive biases and variable creation in self-attention."""
+"""Claims of paper S, sparse variables: inductive biases of self-attention (`edelman2022`)."""

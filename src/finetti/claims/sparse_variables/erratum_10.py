@@ -28,7 +28,7 @@ def run(context: Context) -> Evidence:
     from finetti.attention.networks.activations import Activation
     from finetti.attention.networks.projected_transformer import ProjectedLayer
     from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import LayerNorms, TransformerClass
+    from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
     from finetti.core.forms import Form
 
     scored = layer(first_axis(0.0)), layer(first_axis(STEP))
@@ -43,7 +43,9 @@ def run(context: Context) -> Evidence:
 
     def cost(matrix: int, form: Form, length: float, steepness: float) -> float:
         # W_C is the first matrix after w, W_QK the second; a cost is d times the multiplier.
-        network = TransformerClass(layers=(LayerNorms(),), width=3, activation_lipschitz=steepness)
+        network = TransformerClass(
+            layers=(ProjectedLayerNorms(),), width=3, activation_lipschitz=steepness
+        )
         matrices = network.composition(Sample(1, 2, input_norm=length), form).matrices
         return math.exp(matrices[matrix].log_cost) / 3
 

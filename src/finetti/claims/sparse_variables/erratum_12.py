@@ -20,11 +20,11 @@ def run(context: Context) -> Evidence:
     """The printed form for one head of width 64 with spectral norms 1, and how it moves with m."""
     from finetti.bounds import Sample
     from finetti.bounds.covering.dudley import dudley_closed, dudley_printed
-    from finetti.bounds.sparse_variables import HeadNorms, MultiHeadClass
+    from finetti.bounds.sparse_variables import MultiHeadClass, SoftmaxHeadNorms
 
     # Spread over all columns, a matrix of spectral norm 1 has columns of length 1/√d.
     column = WIDTH**-0.5
-    heads = (HeadNorms(value_column_norm=column, score_row_norm=column),)
+    heads = (SoftmaxHeadNorms(value_column_norm=column, score_row_norm=column),)
     layer = MultiHeadClass(heads=heads, width=WIDTH)
 
     def constant(samples: int) -> float:

@@ -55,10 +55,10 @@ def enumerated(outputs: int, budget: int) -> float:
 def matrix_value(outputs: int) -> float:
     """The bound as the package has it."""
     from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import MatrixCovering
+    from finetti.bounds.sparse_variables import LinearMapCovering
 
     sample = Sample(1000, 50, input_norm=LENGTH)
-    return MatrixCovering(NORM, RESOLUTION, outputs=outputs).evaluate(sample).value
+    return LinearMapCovering(NORM, RESOLUTION, outputs=outputs).evaluate(sample).value
 
 
 def refined_value(outputs: int, budget: int) -> float:
@@ -93,7 +93,7 @@ def run(context: Context) -> Evidence:
     The counts are exact; the packings of maps of the plane, far below the bounds, are only a floor.
     """
     from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import MatrixCovering, RefinedMatrixCovering
+    from finetti.bounds.sparse_variables import LinearMapCovering, RefinedMatrixCovering
 
     rng = context.generator(CLAIM.id)
     points, columns = unit_vectors(rng, POINTS, 2), disk(9)
@@ -102,7 +102,7 @@ def run(context: Context) -> Evidence:
     inside = pairs[np.linalg.norm(pairs, axis=1).sum(axis=1) <= 1]
     measurements, sample, resolution = [*measure()], Sample(1, POINTS), 0.25
     for name, kind, members in (
-        ("columns of length ≤ 1", MatrixCovering, pairs),
+        ("columns of length ≤ 1", LinearMapCovering, pairs),
         ("columns of lengths that add up to ≤ 1", RefinedMatrixCovering, inside),
     ):
         bound = kind(1.0, resolution, outputs=2).evaluate(sample).value

@@ -19,18 +19,18 @@ RESOLUTION, LAYERS = 0.2, 50
 def measure(context: Context, make: Any) -> tuple[Any, ...]:
     """What a wrong cost of W_QK would change, for layers made by ``make``."""
     from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import HeadNorms, MultiHeadCovering
+    from finetti.bounds.sparse_variables import MultiHeadCovering, SoftmaxHeadNorms
 
     rng, worst = context.generator(CLAIM.id, "layers"), 0.0
     for _ in range(LAYERS):
-        heads = tuple(HeadNorms(**random_norms(rng)) for _ in range(3))
+        heads = tuple(SoftmaxHeadNorms(**random_norms(rng)) for _ in range(3))
         lengths = 10.0 ** rng.uniform(-1, 1, size=2)
         layer = make(heads=heads, width=6, head_dimension=3, query_norm=float(lengths[0]))
         sample = Sample(1000, 50, input_norm=float(lengths[1]))
         parts = [part for each in heads for part in head_parts(layer, each, sample)]
         found = MultiHeadCovering(layer, 0.1).evaluate(sample).value
         worst = max(worst, abs(found / composed(parts, 0.1) - 1))
-    one = make(heads=(HeadNorms(),), width=3, query_norm=1.0)
+    one = make(heads=(SoftmaxHeadNorms(),), width=3, query_norm=1.0)
     used = score_change(3.0) / counted(one, one.heads[0], Sample(1, 2, input_norm=3.0))
     return (
         close(f"{LAYERS} layers of three heads: relative error of log N_∞", worst, 1e-9),
@@ -44,10 +44,10 @@ def run(context: Context) -> Evidence:
     The first two are exact; the packing number, which is far below the bound, is only a floor.
     """
     from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import HeadNorms, MultiHeadClass, MultiHeadCovering
+    from finetti.bounds.sparse_variables import MultiHeadClass, MultiHeadCovering, SoftmaxHeadNorms
 
     def layer(count: int, norm: float) -> MultiHeadClass:
-        return MultiHeadClass(heads=(HeadNorms(score_row_norm=norm),) * count, width=2)
+        return MultiHeadClass(heads=(SoftmaxHeadNorms(score_row_norm=norm),) * count, width=2)
 
     sample = Sample(SEQUENCES, LENGTH)
     counts = range(1, 17)

@@ -22,14 +22,14 @@ def uniform_value(sample: Any, **sizes: Any) -> float:
 def measure(context: Context, value: Callable[..., float]) -> tuple[Measurement, ...]:
     """``value`` against 3L + 1 equal costs written out, and against Theorem A.17 made again."""
     from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import LayerNorms, TransformerClass
+    from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 
     rng, least, worst = context.generator(CLAIM.id), math.inf, 0.0
     for _ in range(DRAWS):
         depth, (size, column, steep) = int(rng.integers(1, 6)), 10.0 ** rng.uniform(-1, 1, size=3)
         longest = float(max(column, size))
         layers = tuple(
-            LayerNorms(
+            ProjectedLayerNorms(
                 output_norm=part[0],
                 value_norm=part[1],
                 score_norm=part[2],

@@ -26,16 +26,17 @@ def measure(context: Context, make: Any, factor: float = 1.0) -> tuple[Any, ...]
     """
     from finetti.attention import lipschitz
     from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import LayerNorms, TransformerCovering
+    from finetti.bounds.sparse_variables import ProjectedLayerNorms, ProjectedTransformerCovering
 
-    names = LayerNorms.__dataclass_fields__
+    names = ProjectedLayerNorms.__dataclass_fields__
     rng, worst = context.generator(CLAIM.id, "classes"), 0.0
     for trial in range(CLASSES):
         norms = 10.0 ** rng.uniform(-1, 1, size=(1 + trial % 4, 6))
         steep, readout, longest = 10.0 ** rng.uniform(-0.5, 0.5, size=3)
         network = make(
             layers=tuple(
-                LayerNorms(**dict(zip(names, each, strict=True))) for each in norms.tolist()
+                ProjectedLayerNorms(**dict(zip(names, each, strict=True)))
+                for each in norms.tolist()
             ),
             width=6,
             head_dimension=3,
@@ -44,12 +45,16 @@ def measure(context: Context, make: Any, factor: float = 1.0) -> tuple[Any, ...]
             norm_lipschitz=1.0 + trial % 2,
         )
         sample = Sample(1000, 49, input_norm=float(longest))
-        found = factor * TransformerCovering(network, RESOLUTION).evaluate(sample).value
+        found = factor * ProjectedTransformerCovering(network, RESOLUTION).evaluate(sample).value
         worst = max(worst, abs(found / composed(network_parts(network, sample), RESOLUTION) - 1))
     first, second, readout, tokens = two_layers()
     moved = lipschitz.network_perturbation(first, second, readout, readout, tokens)
     network = make(
-        layers=(LayerNorms(score_norm=0.0), LayerNorms(value_norm=5.0, score_norm=0.0)), width=3
+        layers=(
+            ProjectedLayerNorms(score_norm=0.0),
+            ProjectedLayerNorms(value_norm=5.0, score_norm=0.0),
+        ),
+        width=3,
     )
     cost = network.composition(Sample(1, 2, input_norm=0.1), "derived").matrices[1].log_cost
     # W_C of the first layer moves by 0.05; its cost is d times what that is multiplied by.
@@ -70,7 +75,11 @@ def run(context: Context) -> Evidence:
 
     from finetti.attention.networks.projected_transformer import ProjectedTransformer
     from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import LayerNorms, TransformerClass, TransformerCovering
+    from finetti.bounds.sparse_variables import (
+        ProjectedLayerNorms,
+        ProjectedTransformerCovering,
+        TransformerClass,
+    )
 
     rng = context.generator(CLAIM.id)
     tokens = draws.tokens(rng, SEQUENCES, radius=1.0)
@@ -83,20 +92,22 @@ def run(context: Context) -> Evidence:
         return network(tokens)[:, 0] @ readout
 
     found = np.asarray(jax.jit(outputs)(layers, readouts))[..., None]
-    names, norms = LayerNorms.__dataclass_fields__, []
+    names, norms = ProjectedLayerNorms.__dataclass_fields__, []
     for query, key, value, output in layers:
         scores = query @ key.swapaxes(1, 2)
         spectral = [np.linalg.norm(each, 2, axis=(1, 2)).max() for each in (output, value, scores)]
         columns = [np.linalg.norm(each, axis=1).max() for each in (output, value)]
         rows = np.linalg.norm(scores, axis=2).max()
-        norms.append(LayerNorms(**dict(zip(names, (*spectral, *columns, rows), strict=True))))
+        norms.append(
+            ProjectedLayerNorms(**dict(zip(names, (*spectral, *columns, rows), strict=True)))
+        )
     network = TransformerClass(
         layers=tuple(norms),
         width=draws.DIMENSION,
         head_dimension=draws.WIDTH,
         readout_norm=float(np.linalg.norm(readouts, axis=1).max()),
     )
-    bound = TransformerCovering(network, RESOLUTION)
+    bound = ProjectedTransformerCovering(network, RESOLUTION)
     sample = Sample(SEQUENCES, draws.TOKENS - 1)
     packing = log_packing(found, 2 * RESOLUTION)
     values = [bound.evaluate(Sample(1000, 10**k - 1)).value for k in range(2, 9)]

@@ -1,0 +1,257 @@
+"""Bounds along one variable: their values or the sizes they ask for, and where they say nothing."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from finetti.bounds.base import Bound
+from finetti.bounds.inversion import Goal
+from finetti.bounds.sample import Sample
+from finetti.bounds.settings import BoundSettings, build_bounds
+from finetti.bounds.value import BoundValue
+from finetti.core.errors import FinettiError, InputError
+from finetti.show.card import Card, Table
+from finetti.show.numbers import format_number
+from finetti.show.shown import Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+N_POINTS = 17
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What a sweep varies: its name on the command line, in Python, and its letter on screen."""
+
+    option: str
+    field: str
+    letter: str = ""
+    holder: Literal["sample", "settings", "norms"] = "norms"
+    whole: bool = False
+
+    @classmethod
+    def named(cls, name: str) -> "Variable":
+        """By option, field or letter; any other name is that of a norm.
+
+        >>> Variable.named("T").option, Variable.named("value-norm").field
+        ('context-length', 'value_norm')
+        """
+        for each in VARIABLES:
+            if name and name in (each.option, each.field, each.letter):
+                return each
+        return cls(name.replace("_", "-"), name.replace("-", "_"))
+
+    def set(
+        self, settings: BoundSettings, sample: Sample, value: float
+    ) -> tuple[BoundSettings, Sample]:
+        """The settings and the sample with this value."""
+        if self.holder == "sample":
+            return settings, replace(sample, **{self.field: value})
+        changed = {self.field: value}
+        if self.holder == "norms":
+            changed = {"norms": {**settings.norms, **changed}}
+        return replace(settings, **changed), sample
+
+    def grid(self, low: float, high: float, count: int = N_POINTS) -> list[float]:
+        """``count`` values from low to high, evenly in the logarithm; sizes are rounded.
+
+        >>> Variable.named("L").grid(1, 3)
+        [1, 2, 3]
+        """
+        steps = [i / (count - 1) for i in range(count)]
+        inner = [math.exp((1 - t) * math.log(low) + t * math.log(high)) for t in steps[1:-1]]
+        values = [low, *inner, high]
+        if self.whole:
+            return list(dict.fromkeys(max(1, round(value)) for value in values))
+        return values
+
+
+VARIABLES = (
+    Variable("context-length", "context_length", "T", "sample", whole=True),
+    Variable("layers", "n_layers", "L", "settings", whole=True),
+    Variable("heads", "n_heads", "H", "settings", whole=True),
+    Variable("width", "width", "d", "settings", whole=True),
+    Variable("head-dimension", "head_dimension", "k", "settings", whole=True),
+    Variable("samples", "n_samples", "n", "sample", whole=True),
+    Variable("input-norm", "input_norm", "B_X", "sample"),
+    Variable("loss-bound", "loss_bound", "b", "sample"),
+    Variable("loss-lipschitz", "loss_lipschitz", "", "sample"),
+    Variable("resolution", "resolution", "ε", "settings"),
+    Variable("delta", "delta", "δ", "sample"),
+)
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One bound at one value: what it gives there, or why it gives nothing."""
+
+    at: float
+    bound: Bound
+    sample: Sample
+    value: BoundValue | None
+    refused: str = ""
+
+    @property
+    def label(self) -> str:
+        """The bound's name, and its kind where that is no upper bound."""
+        kind = self.bound.kind
+        return self.bound.name + ("" if kind == "upper_bound" else f" ({kind})")
+
+
+@dataclass(frozen=True)
+class Sweep(Shown):
+    """Comparable bounds along one variable; ``quantity`` is what the values are."""
+
+    variable: Variable
+    quantity: str
+    points: tuple[SweepPoint, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The bounds, in the order given."""
+        return tuple(dict.fromkeys(point.label for point in self.points))
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain mapping per point; ``value`` is None where no float holds it."""
+        kept = ("value", "log_value", "sign", "count", "quantity", "kind", "vacuous")
+        records = []
+        for point in self.points:
+            found = {} if point.value is None else point.value.to_dict()
+            record = {self.variable.option: point.at, "bound": point.label}
+            record |= {"name": point.bound.name, **{name: found.get(name) for name in kept}}
+            records.append({**record, "refused": point.refused or None})
+        return records
+
+    def table(self) -> Table:
+        """A row per value, a column per bound."""
+        cells = {
+            (point.at, point.label): point.value and point.value.number for point in self.points
+        }
+        rows = tuple(
+            (at, *(cells[at, label] for label in self.labels))
+            for at in dict.fromkeys(point.at for point in self.points)
+        )
+        return Table(self.quantity, (self.variable.option, *self.labels), rows)
+
+    def notes(self) -> tuple[str, ...]:
+        """Where each bound is vacuous, and where it does not apply."""
+        return tuple(note for label in self.labels for note in self._notes(label))
+
+    def _notes(self, label: str) -> "Iterator[str]":
+        points = [point for point in self.points if point.label == label]
+        judged = [p for p in points if p.value is not None and p.value.vacuous is not None]
+        empty = [point.at for point in judged if point.value and point.value.vacuous]
+        if judged and not empty:
+            yield f"{label} is vacuous nowhere."
+        elif empty:
+            where = "everywhere"
+            if len(empty) < len(judged):
+                first, last = format_number(min(empty)), format_number(max(empty))
+                where = f"at {len(empty)} of {len(judged)} values, {first} to {last}"
+            yield f"{label} is vacuous {where}: it exceeds the largest possible loss."
+        refused = [point for point in points if point.refused]
+        if refused:
+            first = f"{self.variable.option} = {format_number(refused[0].at)}"
+            count = f"{len(refused)} of {len(points)} values"
+            yield f"{label} gives nothing at {count}, as at {first}: {refused[0].refused}"
+
+    def chart(self) -> dict[str, Any]:
+        """Values, or their powers of ten where no float holds them; dashed: the largest loss.
+
+        The axis is logarithmic unless some value is not positive, as a printed one may be.
+        """
+        from finetti.show import line_chart
+
+        found = [point.value for point in self.points if point.value is not None]
+        huge = any(math.isinf(value.value) for value in found)
+        judged = any(value.vacuous is not None for value in found)
+        records = []
+        for point in self.points:
+            value, largest = point.value, point.sample.loss_bound
+            height = None if value is None else value.value
+            if huge:
+                height = None
+                if value is not None and value.sign > 0:
+                    height = value.log_value / math.log(10)
+                largest = math.log10(largest)
+            record = {self.variable.option: point.at, "bound": point.label, "height": height}
+            records.append({**record, "largest loss": largest})
+        title = f"log₁₀ of the {self.quantity}" if huge else self.quantity
+        return line_chart(
+            records,
+            x=self.variable.option,
+            y="height",
+            color="bound",
+            reference="largest loss" if judged else None,
+            log_x=True,
+            log_y=not huge and all(value.value > 0 for value in found),
+            x_title=self.variable.option.replace("-", " "),
+            y_title=f"{title} (dashed: vacuous above)" if judged else title,
+        )
+
+    def __card__(self) -> Card:
+        return Card(f"Sweep of {self.variable.option}", (), (self.table(),), self.notes())
+
+
+def sweep(
+    bounds: Sequence[type[Bound]],
+    variable: Variable | str,
+    values: Sequence[float],
+    settings: BoundSettings | None = None,
+    sample: Sample | None = None,
+    goal: Goal | None = None,
+) -> Sweep:
+    """Evaluate ``bounds`` at every value of ``variable``, or find what reaches the ``goal``.
+
+    Where a theorem does not apply, the point says why; if none of them does, that is raised.
+
+    >>> from finetti.bounds import load_bounds
+    >>> gap = load_bounds().get("S-lemma-2.2")
+    >>> found = sweep([gap], "delta", [0.01, 0.1], goal=Goal(0.1))
+    >>> found.quantity, [point.value.count for point in found.points]
+    ('samples', [3348449, 3299988])
+    """
+    variable = Variable.named(variable) if isinstance(variable, str) else variable
+    settings, sample = settings or BoundSettings(), sample or Sample(10_000, 1000)
+    quantities = sorted({bound.quantity for bound in bounds})
+    if len(quantities) > 1:
+        raise InputError(
+            f"Bounds of {quantities[0]} and of {quantities[1]} cannot share a chart. Sweep those "
+            "of one quantity, which `finetti bound NAME --explain` shows."
+        )
+    if goal is not None and variable.field == goal.field:
+        raise InputError(f"{goal.count} cannot be swept and solved for. Sweep something else.")
+    points, errors = [], []
+    for at in values:
+        here, there = variable.set(settings, sample, at)
+        for bound, _ in build_bounds(bounds, here):
+            try:
+                value = bound.evaluate(there) if goal is None else goal.needed(bound, there)
+                points.append(SweepPoint(at, bound, there, value))
+            except FinettiError as error:
+                errors.append(error)
+                points.append(SweepPoint(at, bound, there, None, str(error)))
+    if len(errors) == len(points):
+        raise errors[0]
+    return Sweep(variable, quantities[0] if goal is None else goal.count, tuple(points))
+
+
+def head_counts(
+    bounds: Sequence[type[Bound]], settings: BoundSettings, values: Sequence[float]
+) -> list[float]:
+    """``values``, or the divisors of the width between them where heads share it."""
+    built = build_bounds(bounds, replace(settings, n_heads=1))
+    if not any(read.shared_width for _, read in built):
+        return list(values)
+    width, (low, high) = settings.width, (min(values), max(values))
+    small = [n for n in range(1, math.isqrt(width) + 1) if width % n == 0]
+    divisors = sorted({*small, *(width // n for n in small)})
+    found: list[float] = [n for n in divisors if low <= n <= high]
+    if not found:
+        raise InputError(
+            f"No number of heads from {low} to {high} divides the width {width}. Give a head "
+            "dimension, or other limits."
+        )
+    return found
