@@ -9,6 +9,7 @@ from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse, 
 from finetti.boolean.check import EXACT, LOOSE
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.domain import FURTHEST
+from finetti.boolean.embeddings import find_embedding
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
@@ -37,7 +38,7 @@ def needle(textbook_features, n_loud=11, n_quiet=12, loudness=35.5):
     value[0, :2, 0] = 1.0, -1.0
     tokens, cls = np.eye(2, width), np.eye(width)[2]
     head = HeadWeights(
-        "deterministic",
+        find_embedding("deterministic"),
         DensePositions(positions),
         tokens,
         cls,

@@ -67,7 +67,9 @@ def test_a_saved_file_is_checked_and_a_damaged_one_is_caught(tmp_path):
 def test_what_is_neither_proven_nor_refuted_is_said_so(tmp_path):
     path = tmp_path / "rule.safetensors"
     rule = "x1 & " + " & ".join(f"~x{i}" for i in range(2, 19))  # 2^18 settings
-    assert command(rule, "--context-length", 60, "--out", path).exit_code == 0
+    compiled = command(rule, "--context-length", 60, "--out", path)
+    assert compiled.exit_code == 1
+    assert "NOT proven" in compiled.stdout
     unproven = command("--check", path, "--rule", rule, "--json")
     assert unproven.exit_code == 1
     assert "NOT PROVEN" in unproven.stderr

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from finetti.boolean.capacity import capacity
 from finetti.boolean.check import Check, finite_or_none
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.heads.plan import scalar_points, vector_points
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.worst_case import feature_ranges
@@ -77,9 +75,9 @@ class Certificate(Shown):
 
     @property
     def holds(self) -> bool:
-        """Exact on every input that was run, the margin asked for, all norms in their bounds."""
+        """Proven on all inputs, the margin asked for, all norms in their bounds."""
         kept = all(norm.within for norm in self.norms)
-        return self.check.exact and self.margin >= self.asked_margin and kept
+        return self.check.proven and self.margin >= self.asked_margin and kept
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -174,39 +172,16 @@ def single_precision(check: Check) -> tuple[tuple[str, str], ...]:
 
 def _attention(head: HeadWeights, indices: tuple[int, ...], scalar: bool) -> tuple[float, float]:
     """The least attention on what is meant to be read, and the least lead of its scores."""
-    tables, heads = head.tables, head.n_heads
-    zero, one, cls = tables.zero[:, :heads], tables.one[:, :heads], tables.cls[:heads]
+    tables, mass, lead = head.tables, 1.0, math.inf
     if not indices:
         return 1.0, 0.0
-    mass, lead = 1.0, math.inf
-    for each in range(heads):
-        if head.embedding == "bag":
-            # With no relevant bit set, [CLS] alone is to be read.
-            meant, least = cls[each], min(float(cls[each]), float(one[list(indices), each].min()))
-            others = np.maximum(zero[:, each], one[:, each])
-            others[list(indices)] = zero[list(indices), each]
-        else:
-            own = list(indices) if scalar else [indices[int(one[list(indices), each].argmax())]]
-            meant = np.minimum(zero[own, each], one[own, each]).sum()
-            least = float(np.minimum(zero[own, each], one[own, each]).min())
-            others = np.maximum(zero[:, each], one[:, each])
-            others[own] = 0.0
-            others = np.append(others, cls[each])
-        mass = min(mass, float(meant / (meant + others.sum())) if meant > 0 else 0.0)
+    for each in range(head.n_heads):
+        columns = tables.zero[:, each], tables.one[:, each], float(tables.cls[each])
+        meant, least, others = head.embedding.reading(*columns, indices, scalar)
+        mass = min(mass, meant / (meant + float(others.sum())) if meant > 0 else 0.0)
         top = float(others.max(initial=0.0))
         lead = min(lead, math.log(least / top) if top > 0 and least > 0 else math.inf)
     return mass, lead
-
-
-def expected_points(
-    head: HeadWeights, scalar: bool, settings: NDArray[np.uint8]
-) -> NDArray[np.float64]:
-    """What the lemmas say that the head reads at each setting of b_I."""
-    bag = head.embedding == "bag"
-    if scalar:
-        counts = settings.sum(axis=1, dtype=np.int64)
-        return scalar_points(settings.shape[1], bag)[counts, None]
-    return vector_points(settings, bag)
 
 
 def certify(
@@ -227,12 +202,11 @@ def certify(
             f"{counted(sparsity, 'bit')}, so no lemma certifies it. `verify` compares any "
             "network with any rule."
         )
-    bag = head.embedding == "bag"
-    separation = 1 / max(sparsity, 1) if bag else (2 / max(sparsity, 1) if scalar else 2.0)
-    tolerance = separation / 4
+    separation = head.embedding.separation(sparsity, scalar)
+    tolerance = head.embedding.tolerance(sparsity, scalar)
     rng = generator("boolean certificate", head.context_length)
     settings, _ = choose_settings(sparsity, 2**ALL_SETTINGS, rng)
-    points = expected_points(head, scalar, settings)
+    points = head.embedding.points(settings, scalar)
     low, high = feature_ranges(head.tables, function.indices, settings)
     error = float(np.maximum(high - points, points - low).max())
     error = math.inf if math.isnan(error) else error  # unknown: no margin is claimed
@@ -240,12 +214,12 @@ def certify(
     values = lookup_values(function)
     radius = float(np.abs(points).max())
     form, route = ("B.5", "symmetric") if scalar else ("B.6", "general")
-    lemma = {"deterministic": "B.2", "trained": "B.3", "bag": "B.4"}[head.embedding]
+    lemma = head.embedding.lemma
     return Certificate(
         rule=rule,
         indices=function.indices,
         context_length=head.context_length,
-        embedding=head.embedding,
+        embedding=head.embedding.name,
         basis=basis,
         n_heads=head.n_heads,
         width=head.width,
@@ -258,7 +232,7 @@ def certify(
         score_gap=lead,
         attention_mass=mass,
         asked_margin=asked_margin,
-        norms=head_norms(head, function.indices, scalar, separation, asked_margin)
+        norms=head_norms(head, function.indices, scalar, asked_margin)
         + lookup_norms(lookup, radius, tolerance, float(np.abs(values).max())),
         check=check,
         capacity=capacity(head, tolerance),

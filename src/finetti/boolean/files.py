@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.compiled import Compiled
+from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
+from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import Rule
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.network.head_weights import EMBEDDINGS, HeadWeights
+from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.positions import (
     RESERVED,
@@ -85,15 +87,12 @@ def save(compiled: "Compiled | Composed", path: str | Path) -> Path:
         positions, kind = compiled.head.positions, FORMAT
         arrays = {name: getattr(compiled.head, name) for name in HEAD} | compiled.lookup.arrays
         tensors = {NAMES[name]: array for name, array in arrays.items()}
-        embedding = compiled.head.embedding
+        embedding = compiled.head.embedding.name
     else:
         from finetti.boolean.compose.files import network_tensors
 
         positions, kind = compiled.layout.positions, NETWORK_FORMAT
-        tensors, embedding = (
-            network_tensors(compiled),
-            str(compiled.settings.get("embedding", EMBEDDINGS[0])),
-        )
+        tensors, embedding = network_tensors(compiled), compiled.embedding.name
     form, vectors = _position_tensors(positions)
     metadata = {
         "format": kind,
@@ -140,14 +139,15 @@ def load(path: str | Path) -> "Compiled | Composed":
     if metadata["format"] == NETWORK_FORMAT:
         if not isinstance(function, Rule):
             raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
-        if metadata["embedding"] == "bag":
+        if find_embedding(metadata["embedding"]).no_gates:
             raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
         settings = settings | {"embedding": metadata["embedding"]}
         from finetti.boolean.compose.files import build_network
 
         _refuse_misfits(path, _position_shapes(positions, size))
         return build_network(path, function, positions, tensors, settings)
-    return _single_layer(path, tensors, metadata["embedding"], positions, size, function, settings)
+    embedding = find_embedding(metadata["embedding"])
+    return _single_layer(path, tensors, embedding, positions, size, function, settings)
 
 
 def _settings(found: Any) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _refuse_outside(path: Path, function: BooleanFunction, length: int) -> None:
 def _single_layer(
     path: Path,
     tensors: dict[str, NDArray[Any]],
-    embedding: Any,
+    embedding: Embedding,
     positions: Positions,
     size: tuple[int, int],
     function: BooleanFunction,

@@ -22,6 +22,12 @@ class Refusals:
         """One more reason: half a sentence that says why, and what would help."""
         self.reasons.append(reason)
 
+    def unless(self, fine: bool, reason: str) -> bool:
+        """Add the reason unless all is ``fine``, which is handed back."""
+        if not fine:
+            self.add(reason)
+        return fine
+
     def raise_if_any(self) -> None:
         """Raise the error, if there is a reason to."""
         if not self.reasons:

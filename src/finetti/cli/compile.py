@@ -1,30 +1,15 @@
 """``finetti compile``: a rule as Transformer weights, with a certificate; or a file, checked."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json, Seed
 from finetti.core.errors import InputError
-
-
-class EmbeddingName(StrEnum):
-    """How bits become tokens."""
-
-    DETERMINISTIC = "deterministic"
-    TRAINED = "trained"
-    BAG = "bag"
-
-
-class BasisName(StrEnum):
-    """Which vectors tell positions apart."""
-
-    ORTHONORMAL = "orthonormal"
-    RANDOM = "random"
 
 
 def compile_rule(
@@ -36,11 +21,16 @@ def compile_rule(
         int | None, typer.Option("--context-length", min=1, help="How many bits there are.")
     ] = None,
     embedding: Annotated[
-        EmbeddingName, typer.Option("--embedding", help="How bits become tokens.")
-    ] = EmbeddingName.DETERMINISTIC,
+        str,
+        typer.Option("--embedding", help=f"How bits become tokens: {', '.join(EMBEDDINGS)}."),
+    ] = EMBEDDINGS[0],
     basis: Annotated[
-        BasisName, typer.Option("--basis", help="Position vectors: T dimensions, or O(s log T).")
-    ] = BasisName.ORTHONORMAL,
+        str,
+        typer.Option(
+            "--basis",
+            help="Position vectors: orthonormal (T dimensions), or random (O(s log T)).",
+        ),
+    ] = "orthonormal",
     width: Annotated[
         int | None, typer.Option("--width", min=1, help="Dimension of a token; chosen by default.")
     ] = None,
@@ -99,8 +89,8 @@ def compile_rule(
     made = build(
         _parse(rule),
         context_length,
-        embedding.value,
-        basis.value,
+        embedding,
+        basis,
         width=width,
         coherence=coherence,
         margin=margin,

@@ -16,7 +16,7 @@ from finetti.boolean.basis import LEAST_EIGENVALUE
 from finetti.boolean.compose.gates import Source, SparseGate
 from finetti.boolean.compose.recognition import Recognition, separation
 from finetti.boolean.domain import refuse_weights
-from finetti.boolean.heads.plan import score_scale
+from finetti.boolean.embeddings.base import score_scale
 from finetti.boolean.network.frozen import freeze
 from finetti.boolean.network.positions import RESERVED, Positions, StandardPositions
 

@@ -12,6 +12,7 @@ from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.norms import network_norms
 from finetti.boolean.compose.proof import ReadErrors, read_errors
 from finetti.boolean.compose.recognition import separation, tolerance
+from finetti.boolean.embeddings import find_embedding
 from finetti.boolean.norms import NormBound
 from finetti.boolean.words import counted, short_text
 from finetti.bounds.value import BoundValue
@@ -155,7 +156,7 @@ class NetworkCertificate(Shown):
             f"at least {format_number(self.score_gap)}"
         )
         counts = ", ".join(value.text for value in self.capacities)
-        lemma = "B.3" if self.embedding == "trained" else "B.2"
+        lemma = find_embedding(self.embedding).lemma
         fields = (
             ("network", network),
             ("built by", f"Lemma {lemma} for the heads of every gate, lookups of Lemma B.8"),
@@ -245,7 +246,7 @@ def certify_network(composed: Composed) -> NetworkCertificate:
         n_heads=tuple(block.n_heads for block in composed.blocks),
         width=composed.layout.width,
         n_parameters=composed.n_parameters,
-        embedding=str(composed.settings.get("embedding", "deterministic")),
+        embedding=composed.embedding.name,
         basis=str(composed.settings.get("basis", "given")),
         asked_margin=margin,
         gates=_proofs(composed, found),

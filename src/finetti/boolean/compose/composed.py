@@ -12,6 +12,8 @@ from finetti.boolean.compose.block import Block, Layout
 from finetti.boolean.compose.forward import Mixture, make_mixture, run
 from finetti.boolean.compose.gates import SparseGate
 from finetti.boolean.compose.written import n_parameters, refuse_written, written_weights
+from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
+from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import Rule
 from finetti.boolean.network.predict import as_rows, is_single
@@ -53,6 +55,11 @@ class Composed(Shown):
     def rule(self) -> str:
         """The rule as text."""
         return str(self.function)
+
+    @property
+    def embedding(self) -> Embedding:
+        """How bits become tokens."""
+        return find_embedding(self.settings.get("embedding", EMBEDDINGS[0]))
 
     @property
     def depth(self) -> int:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from finetti.boolean.attention_chart import Columns, attention_layer
 from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.forward import levels
+from finetti.boolean.embeddings.base import ONE_BIT
 from finetti.boolean.explanation import SHOWN, one_input
-from finetti.boolean.heads.plan import ONE_BIT
 from finetti.boolean.words import counted, short_text
 from finetti.show.card import Card, Table
 from finetti.show.charts import save_chart

@@ -7,7 +7,6 @@ import numpy as np
 from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.recognition import separation, tolerance
 from finetti.boolean.norms import NormBound
-from finetti.core.norms import frobenius
 
 VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
 
@@ -19,10 +18,9 @@ def network_norms(composed: Composed, margin: float) -> tuple[NormBound, ...]:
     squares of the lemma's bounds add up over the gates. In the lookup a gate's mark q_g counts as
     one coordinate more.
     """
-    found = []
+    found, lemma = [], f"Lemma {composed.embedding.lemma}"
     for number, block in enumerate(composed.blocks, start=1):
         at, stated = f", block {number}", "" if margin == 1 else f", margin {margin:g} as stated"
-        lemma = "Lemma B.3" if composed.settings.get("embedding") == "trained" else "Lemma B.2"
         measured = ", measured gap" if (block.gaps < 1).any() else ""
         squares = np.zeros((4, block.n_heads))
         for k, read in enumerate(block.reads):
@@ -58,9 +56,6 @@ def network_norms(composed: Composed, margin: float) -> tuple[NormBound, ...]:
         for name, arrays, bound in rows:
             size = max(float(np.abs(each).max()) for each in arrays)
             found.append(NormBound(f"‖{name}‖_∞{at}", size, bound, "Lemma B.8"))
-    if composed.settings.get("embedding") == "trained":
-        indices = sorted(composed.function.indices)
-        lengths = frobenius(composed.layout.positions.rows(indices)[:, None, :])
-        total = float(np.sum(lengths))
-        found.append(NormBound("‖Pᵀ‖_{2,1}", total, float(len(indices)), "Lemma B.3"))
-    return tuple(found)
+    indices = tuple(sorted(composed.function.indices))
+    extra = composed.embedding.position_bounds(composed.layout.positions, indices)
+    return (*found, *(NormBound(*row, lemma) for row in extra))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from finetti.boolean.compose.block import Block
 from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.heads.plan import ONE_BIT, ZERO_BIT
+from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.verification import BUDGET

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.compose.block import Block, Layout
-from finetti.boolean.heads.plan import CLS, ONE_BIT, ZERO_BIT
+from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT
 from finetti.boolean.network.positions import RESERVED
 from finetti.boolean.refusals import readable_bytes
 from finetti.core.errors import InputError

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.self_attention import ClassToken, Positions
 from finetti.boolean.check import Check
+from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.base import binary_array
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
@@ -90,7 +91,7 @@ class BooleanTransformer(eqx.Module):
     cls: ClassToken
     heads: MultiHead
     lookup: ReluLookup
-    bag: bool = eqx.field(static=True)
+    embedding: Embedding = eqx.field(static=True)
 
     def __init__(self, head: HeadWeights, lookup: Lookup, dtype: Any = None):
         dtype = jnp.zeros(()).dtype if dtype is None else jnp.dtype(dtype)
@@ -102,17 +103,14 @@ class BooleanTransformer(eqx.Module):
         self.cls = ClassToken(jnp.asarray(head.cls, dtype))
         self.heads = MultiHead(query, key, value, output)
         self.lookup = ReluLookup(lookup, dtype)
-        self.bag = head.embedding == "bag"
+        self.embedding = head.embedding
 
     def embed(self, bits: ArrayLike) -> Float[Array, "*batch T d"]:
         """X(b)."""
         bits = as_bits(bits, len(self.positions.vectors), "BooleanTransformer")
-        if self.bag:
-            vectors = self.positions.vectors
-            shown = bits.astype(vectors.dtype)[..., None]
-            shape = (*bits.shape, vectors.shape[1])
-            return jnp.broadcast_to(shown, shape) * jnp.broadcast_to(vectors, shape)
-        return self.positions(self.tokens[bits.astype(int)])
+        vectors = self.positions.vectors
+        vectors = jnp.broadcast_to(vectors, (*bits.shape, vectors.shape[1]))
+        return self.embedding.embed(bits, self.tokens, vectors)
 
     def features(self, bits: ArrayLike) -> Float[Array, "*batch features"]:
         """What [CLS] reads."""
