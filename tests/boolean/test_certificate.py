@@ -65,7 +65,7 @@ def test_capacity_is_that_of_the_written_out_head():
         compiled = compile(rule, 8)
         weights = compiled.weights
         arrays = {
-            f"{name}_weights": weights[f"heads.{name}"]
+            f"{name}_weights": weights[f"blocks.0.{name}"]
             for name in ("query", "key", "value", "output")
         }
         if kind is HeadClass:
@@ -73,12 +73,12 @@ def test_capacity_is_that_of_the_written_out_head():
         described = kind.from_weights(arrays, query_norm=1.0, class_token=True)
         sample = Sample(1000, 8, input_norm=2**0.5)
         wanted = covering(described, compiled.certificate.tolerance).evaluate(sample)
-        assert compiled.certificate.capacity.log_value == pytest.approx(wanted.log_value)
+        assert compiled.certificate.capacities[0].log_value == pytest.approx(wanted.log_value)
 
 
 def test_capacity_grows_with_log_T_for_a_random_basis():
     values = [
-        compile("x1 & x4", 10**k, "trained").certificate.capacity.log_value for k in (2, 4, 6)
+        compile("x1 & x4", 10**k, "trained").certificate.capacities[0].log_value for k in (2, 4, 6)
     ]
     assert values[2] - values[1] < values[1] - values[0] < 3
 

@@ -20,8 +20,8 @@ RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
 @pytest.fixture
 def by_settings(monkeypatch):
     """Short contexts, too, are checked by settings and worst cases."""
-    monkeypatch.setattr(verification, "ALL_INPUTS", 0)
-    return verification.verify
+    monkeypatch.setattr(verification, "MAX_RUN_BITS", 0)
+    return lambda network, rule: network.verify(rule)
 
 
 @pytest.mark.parametrize("basis", BASES)
@@ -29,7 +29,7 @@ def by_settings(monkeypatch):
 @pytest.mark.parametrize("rule", [RULE, Majority((1, 4, 6))])
 def test_compiled_networks_are_proven(rule, embedding, basis, by_settings):
     compiled = compile(rule, 9, embedding, basis)
-    found = by_settings(compiled.head, compiled.lookup, rule)
+    found = by_settings(compiled, rule)
     assert not found.complete
     assert found.proven
     assert found.error_bound < 1e-12
@@ -52,7 +52,7 @@ def test_the_bound_is_above_the_error_on_all_inputs(rule, seed, by_settings):
     head, lookup = (changed, lookup) if owner is head else (head, changed)
     outputs = lookup(replace(head).tables.all_features)
     truth = np.abs(outputs - rule(all_bits(9))).max()
-    found = by_settings(head, lookup, rule)
+    found = by_settings(replace(compiled, head=head, lookup=lookup), rule)
     scale = 2.5 if rule is RULE else 1.0  # the largest value; the smallest that is not 0 is 1
     assert found.error_bound * scale >= truth - 1e-9
     assert found.error64 <= truth + 1e-9
@@ -78,7 +78,7 @@ def test_wide_symmetric_rules_are_proven_by_counts():
     assert compiled.check.proven
     key = compiled.head.key.copy()
     key[0, 3 + 7] += 0.01  # bits weigh differently now: counts do not cover all settings
-    found = verification.verify(replace(compiled.head, key=key), compiled.lookup, And(range(60)))
+    found = replace(compiled, head=replace(compiled.head, key=key)).verify()
     assert not found.proven
 
 

@@ -51,8 +51,8 @@ def test_a_saved_file_is_checked_and_a_damaged_one_is_caught(tmp_path):
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
     tensors = load_file(path)
-    tensors["heads.key"] = tensors["heads.key"].copy()
-    tensors["heads.key"][0, 3 + 31, 0] = 2.0  # now x31 has a say
+    tensors["blocks.0.key"] = tensors["blocks.0.key"].copy()
+    tensors["blocks.0.key"][0, 3 + 31, 0] = 2.0  # now x31 has a say
     save_file(tensors, path, metadata)
     damaged = command("--check", path, "--rule", RULE, "--json")
     assert damaged.exit_code == 1

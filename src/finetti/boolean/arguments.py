@@ -33,6 +33,7 @@ class Arguments:
     def settings(self) -> dict[str, Any]:
         """How a network was made, as plain data for its file."""
         return {
+            "embedding": self.embedding.name,
             "basis": self.basis if isinstance(self.basis, str) else "given",
             "width": self.width,
             "coherence": self.coherence,

@@ -8,12 +8,12 @@ import numpy as np
 
 from finetti.boolean.arguments import MAX_BYTES, Arguments, check_arguments
 from finetti.boolean.basis import automatic_width, measure
-from finetti.boolean.compiled import Compiled
 from finetti.boolean.domain import LARGEST, values_reason
 from finetti.boolean.embeddings.base import Relevant
 from finetti.boolean.functions.base import MAX_TABLE, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
+from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup, make_lookup
 from finetti.boolean.network.positions import RESERVED, Positions
@@ -30,7 +30,7 @@ from finetti.boolean.refusals import Refusals, readable_bytes
 from finetti.boolean.routes import is_scalar_route, lookup_bytes, lookup_values
 from finetti.boolean.simplification import simplify
 from finetti.boolean.words import counted
-from finetti.core.errors import FinettiError, bad_argument
+from finetti.core.errors import bad_argument
 
 BYTES_PER_ENTRY = 48  # of every column at every position: two tables and more, in two precisions
 MAX_KEPT_BITS = 64  # of contexts whose heads are kept
@@ -46,7 +46,7 @@ def compile(
     margin: float = 1.0,
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
-) -> Compiled:
+) -> LayerNetwork:
     """A one-layer Transformer that computes ``function`` exactly on all inputs of its context.
 
     Symmetric rules take one head and a lookup on s + 1 points (Lemma B.5), others one head per bit
@@ -98,7 +98,9 @@ def compile(
     assert head is not None  # or there was a reason
     assert reduced is not None
     lookup = _lookup(arguments, reduced)
-    return verified(Compiled(rule, head, lookup, arguments.settings))
+    compiled = LayerNetwork(rule, head, lookup, arguments.settings)
+    compiled.raise_if_wrong()
+    return compiled
 
 
 class Target(NamedTuple):
@@ -226,15 +228,6 @@ def _lookup(arguments: Arguments, reduced: Symmetric | TruthTable) -> Lookup:
     else:
         points = embedding.by_setting(all_bits(sparsity))
     return make_lookup(points, lookup_values(reduced), embedding.tolerance(sparsity, scalar))
-
-
-def verified(compiled: Any) -> Any:
-    """The network, unless it is wrong."""
-    if not compiled.check.exact:
-        raise FinettiError(
-            f"The compiled network is wrong {compiled.check.counterexample}: choose a larger width."
-        )
-    return compiled
 
 
 def _check_sizes(

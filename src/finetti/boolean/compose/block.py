@@ -113,6 +113,11 @@ class Block:
         refuse_weights(keys=self.keys, scales=self.scales)
 
     @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """What a file has of it, by name."""
+        return {"keys": self.keys, "scales": self.scales, **vars(self.lookup)}
+
+    @property
     def work(self) -> int:
         """Multiplications for one input: its gates, and one token for all others."""
         return (len(self.gates) + 1) * self.lookup.work

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from finetti.boolean.arguments import MAX_BYTES, Arguments, check_arguments
-from finetti.boolean.compiler import BYTES_PER_ENTRY, verified
+from finetti.boolean.compiler import BYTES_PER_ENTRY
 from finetti.boolean.compose.block import Block, level_gates, level_reads, read_scales
-from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.gates import SparseGate, as_tree, split
 from finetti.boolean.compose.layouts import Placed, choose_layout
+from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.compose.recognition import make_recognition, recognition_bytes
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import Rule
@@ -30,7 +30,7 @@ def compose(
     margin: float = 1.0,
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
-) -> Composed:
+) -> GateNetwork:
     """A network with one block per level of gates, so that sparsity counts per gate.
 
     An AND of ten ORs of five bits each depends on 50 bits, too many for one lookup; here no gate
@@ -76,8 +76,9 @@ def compose(
     refusals.raise_if_any()
     assert placed is not None  # or there was a reason
     blocks = make_blocks(gates, placed, arguments.margin)
-    settings = arguments.settings | {"embedding": arguments.embedding.name}
-    return verified(Composed(function, gates, placed.layout, blocks, settings))
+    network = GateNetwork(function, gates, placed.layout, blocks, arguments.settings)
+    network.raise_if_wrong()
+    return network
 
 
 def _split(refusals: Refusals, rule: Rule) -> tuple[SparseGate, ...]:
