@@ -137,3 +137,10 @@ def test_one_of_a_thing_is_written_so():
             assert not re.search(r"(?<!\^)\b1 (bits|heads|blocks|inputs|others)\b", text)
     with pytest.raises(InputError, match="outside the context of 1 bit, x0"):
         compile("x1", 1)
+
+
+def test_what_is_shown_in_a_list_is_short():
+    compiled = compile("x3 & (x7 | ~x9)", 12)
+    for shown in (compiled, compiled.certificate, compiled.check):
+        assert len(repr(shown)) < 120
+    assert repr(compiled).startswith("<LayerNetwork of 'x3 & (x7 | ~x9)' over 12 bits: 1 block, 3")

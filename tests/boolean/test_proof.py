@@ -82,14 +82,18 @@ def test_wide_symmetric_rules_are_proven_by_counts():
     assert not found.proven
 
 
-def test_lookups_of_another_form_are_not_proven():
+def test_units_that_see_several_features_are_bounded_too():
     compiled = compile(RULE, 9)
-    inner = compiled.lookup.inner.copy()
-    inner[1, 0] = 1e-3  # a unit that looks at two features
+    rng = np.random.default_rng(0)
+    inner = compiled.lookup.inner + 1e-3 * rng.normal(size=compiled.lookup.inner.shape)
     mixed = replace(compiled.lookup, inner=inner)
-    low = np.zeros((1, 3))
-    assert output_bounds(mixed, low, low) is None
-    assert output_bounds(compiled.lookup, low * np.nan, low) is None
+    low, high = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
+    least, most = output_bounds(mixed, low, high)
+    values = mixed((low + rng.random((200, 8, 3)) * (high - low)).reshape(-1, 3)).reshape(200, 8)
+    assert (values >= least - 1e-9).all()
+    assert (values <= most + 1e-9).all()
+    assert (most - least).max() < 0.5
+    assert output_bounds(compiled.lookup, low * np.nan, high) is None
 
 
 def test_bumps_by_themselves_and_all_bends_give_the_same_bounds():

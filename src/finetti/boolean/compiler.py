@@ -26,7 +26,7 @@ from finetti.boolean.planning import (
     PositionRequest,
     choose_positions,
 )
-from finetti.boolean.refusals import Refusals, readable_bytes
+from finetti.boolean.refusals import GATES_ADVICE, Refusals, readable_bytes
 from finetti.boolean.routes import is_scalar_route, lookup_bytes, lookup_values
 from finetti.boolean.simplification import simplify
 from finetti.boolean.words import counted
@@ -127,8 +127,7 @@ def _simplify(refusals: Refusals, rule: BooleanFunction) -> Symmetric | TruthTab
     if rule.sparsity > MAX_TABLE and rule.profile() is None:
         refusals.add(
             f"it has {rule.sparsity} bits and is not symmetric, and its table of "
-            f"2^{rule.sparsity} values is too long: tables end at 2^{MAX_TABLE}; build it of gates "
-            "with `compose`"
+            f"2^{rule.sparsity} values is too long: tables end at 2^{MAX_TABLE}; {GATES_ADVICE}"
         )
         return None
     reason = values_reason(rule)
@@ -243,13 +242,12 @@ def _check_sizes(
         refusals.add(
             f"its lookup on {counted(int(np.count_nonzero(lookup_values(reduced))), 'point')} "
             f"takes {readable_bytes(size)}, above the budget of "
-            f"{readable_bytes(arguments.max_bytes)}; raise max_bytes, or build it of gates with "
-            "`compose`"
+            f"{readable_bytes(arguments.max_bytes)}; raise max_bytes, or {GATES_ADVICE}"
         )
     if 4 * sparsity > LARGEST:
         refusals.add(
             f"its lookup tells {sparsity} bits apart with weights of {4 * sparsity}, and weights "
-            f"end at {LARGEST:g}; build it of gates with `compose`"
+            f"end at {LARGEST:g}; {GATES_ADVICE}"
         )
     limit = readable_bytes(MAX_TABLE_BYTES)
     tables = BYTES_PER_ENTRY * length * (2 if target.scalar else 2 * sparsity)

@@ -2,6 +2,8 @@
 
 from finetti.core.errors import InputError
 
+GATES_ADVICE = "build it of gates with `compose` (on the command line: --gates)"
+
 
 class Refusals:
     """Collects reasons; raises one error that lists them all.

@@ -55,6 +55,10 @@ def compile_rule(
         str | None,
         typer.Option("--rule", metavar="RULE", help="What --check compares with; its own if none."),
     ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option("--tolerance", help="Errors that --check tolerates; 1e-9 by default."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the weights here, as safetensors."),
@@ -73,8 +77,10 @@ def compile_rule(
         unused = " or ".join(name for name, value in given.items() if value is not None)
         if unused:
             raise InputError(f"--check reads a file and makes nothing: leave out {unused}.")
-        _check(check, against or rule, as_json)
+        _check(check, against or rule, tolerance, as_json)
         return
+    if tolerance is not None:
+        raise InputError("--tolerance belongs to --check FILE: what is compiled must be exact.")
     if rule is None or context_length is None:
         missing = "a RULE" if rule is None else "--context-length"
         raise InputError(
@@ -136,19 +142,22 @@ def _parse(rule: str) -> Any:
         raise InputError(error.sentence) from error
 
 
-def _check(path: Path, rule: str | None, as_json: bool) -> None:
+def _check(path: Path, rule: str | None, tolerance: float | None, as_json: bool) -> None:
     from finetti.boolean import load
+    from finetti.boolean.check import EXACT_RTOL
     from finetti.boolean.words import short_text
 
     loaded = load(path)
     function = loaded.function if rule is None else _parse(rule)
-    found = loaded.verify(function)
+    tolerance = EXACT_RTOL if tolerance is None else tolerance
+    found = loaded.verify(function, tolerance)
     wrong, text = found.counterexample, short_text(str(function))
     people = make_console(stderr=as_json)
     if wrong is not None:
         said = f"does not compute {text}: {wrong}."
     elif found.proven:
-        said = f"computes {text}: exact on {found.method}; proven on all inputs."
+        how = "exact" if tolerance == EXACT_RTOL else f"right up to {tolerance:g}"
+        said = f"computes {text}: {how} on {found.method}; proven on all inputs."
         if found.rounding > found.tolerance:
             said += f" Sums in another order may move its value by {found.rounding:.2g}."
     else:
@@ -156,6 +165,8 @@ def _check(path: Path, rule: str | None, as_json: bool) -> None:
             f"is NOT PROVEN to compute {text}: no counterexample was found on {found.method}, "
             f"but {found.why_not}."
         )
+    if found.rounded and not found.proven:
+        said += f" But {found.rounded_text}."
     people.print(f"{path.name} {said}", soft_wrap=True)
     if as_json:
         document = {"file": path.name, "rule": str(function), **found.to_dict()}
