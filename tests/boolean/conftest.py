@@ -7,9 +7,8 @@ def _features(head, bits):
     out = []
     for row in bits:
         positions = head.positions.dense()
-        tokens = (
-            row[:, None] * positions if head.embedding == "bag" else head.tokens[row] + positions
-        )
+        bag = head.embedding.name == "bag"
+        tokens = row[:, None] * positions if bag else head.tokens[row] + positions
         tokens = np.vstack([head.cls, tokens])
         read = 0
         for query, key, value, output in zip(

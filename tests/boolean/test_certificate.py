@@ -65,7 +65,7 @@ def test_capacity_is_that_of_the_written_out_head():
         compiled = compile(rule, 8)
         weights = compiled.weights
         arrays = {
-            f"{name}_weights": weights[f"heads.{name}"]
+            f"{name}_weights": weights[f"blocks.0.{name}"]
             for name in ("query", "key", "value", "output")
         }
         if kind is HeadClass:
@@ -73,12 +73,12 @@ def test_capacity_is_that_of_the_written_out_head():
         described = kind.from_weights(arrays, query_norm=1.0, class_token=True)
         sample = Sample(1000, 8, input_norm=2**0.5)
         wanted = covering(described, compiled.certificate.tolerance).evaluate(sample)
-        assert compiled.certificate.capacity.log_value == pytest.approx(wanted.log_value)
+        assert compiled.certificate.capacities[0].log_value == pytest.approx(wanted.log_value)
 
 
 def test_capacity_grows_with_log_T_for_a_random_basis():
     values = [
-        compile("x1 & x4", 10**k, "trained").certificate.capacity.log_value for k in (2, 4, 6)
+        compile("x1 & x4", 10**k, "trained").certificate.capacities[0].log_value for k in (2, 4, 6)
     ]
     assert values[2] - values[1] < values[1] - values[0] < 3
 
@@ -137,3 +137,10 @@ def test_one_of_a_thing_is_written_so():
             assert not re.search(r"(?<!\^)\b1 (bits|heads|blocks|inputs|others)\b", text)
     with pytest.raises(InputError, match="outside the context of 1 bit, x0"):
         compile("x1", 1)
+
+
+def test_what_is_shown_in_a_list_is_short():
+    compiled = compile("x3 & (x7 | ~x9)", 12)
+    for shown in (compiled, compiled.certificate, compiled.check):
+        assert len(repr(shown)) < 120
+    assert repr(compiled).startswith("<LayerNetwork of 'x3 & (x7 | ~x9)' over 12 bits: 1 block, 3")

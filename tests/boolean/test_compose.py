@@ -195,7 +195,7 @@ def test_gates_and_their_names():
         assert words in shown
     assert compose("(x1 | x2) & x3", 12).certificate.to_dict()["depth"] == 2
     single = str(compose("x0", 1))
-    for words in ("1 block, 1 head, 1 gate token", "over 1 bit,", "at most 1 source"):
+    for words in ("1 block, 1 head, read by 1 gate token", "over 1 bit,", "at most 1 source"):
         assert words in single
     assert "1 bits" not in single
 

@@ -13,7 +13,6 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from finetti.boolean import compose, load, parse
-from finetti.boolean.compose.checking import check_network
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.positions import DensePositions
 from finetti.core.errors import InputError
@@ -132,9 +131,9 @@ def changed(network, number, name, place, value):
 )
 def test_a_wrong_number_is_caught(number, name, place, value, length):
     network = compose("(x1 | x2) & x3", length)
-    assert check_network(network).proven
+    assert network.verify().proven
     wrong = changed(network, number, name, place, value)
-    found = check_network(wrong)
+    found = wrong.verify()
     assert not found.proven
     assert found.counterexample is not None
     bits = found.counterexample.bits
@@ -149,7 +148,7 @@ def test_a_wrong_number_is_caught(number, name, place, value, length):
 def test_a_block_that_writes_into_other_tokens_is_not_proven():
     network = compose("(x1 | x2) & x3", 10)
     wrong = changed(network, 0, "middle_bias", 0, 0.9)  # now any token passes for the gate
-    found = check_network(wrong)
+    found = wrong.verify()
     assert not found.error_bound < 0.1
     assert not found.proven
     module = eqx.filter_jit(wrong.module())

@@ -45,14 +45,14 @@ def test_the_command_says_so_in_one_sentence_and_exits_2(tmp_path):
     path = compile("x1 & ~x2", 6).save(tmp_path / "rule.safetensors")
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
-    save_file(with_number(load_file(path), "lookup.outer", 1e18), path, metadata)
+    save_file(with_number(load_file(path), "blocks.0.outer", 1e18), path, metadata)
     done = CliRunner().invoke(app, ["compile", "--check", str(path)])
     assert done.exit_code == 2
     assert "outer has 1e+18" in done.stderr
     assert done.stderr.count("\n") == 1
     described = '{"indices": [1, 2], "values": [0, 1e9, 0, 1]}'
     save_file(load_file(path), path, metadata)
-    tensors = with_number(load_file(path), "lookup.outer", 1.0)
+    tensors = with_number(load_file(path), "blocks.0.outer", 1.0)
     save_file(tensors, path, {**metadata, "function": described})
     done = CliRunner().invoke(app, ["compile", "--check", str(path)])
     assert done.exit_code == 2

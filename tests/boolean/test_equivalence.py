@@ -67,7 +67,7 @@ def test_the_module_is_an_ordinary_one():
         return jnp.sum(model(jnp.asarray(BITS[:4])))
 
     gradient = eqx.filter_jit(eqx.filter_grad(loss))(module)
-    assert bool(jnp.isfinite(gradient.heads.key_weights).all())
+    assert bool(jnp.isfinite(gradient.blocks[0].heads.key_weights).all())
     with pytest.raises(InputError, match="T = 6"):
         module(np.zeros((2, 5)))
 
@@ -92,11 +92,11 @@ def test_predict_takes_what_bits_come_as():
 def test_weights_are_a_named_tree():
     weights = compile("x1 & ~x4", T).weights
     assert weights["embedding.positions"].shape == (T, T + 3)
-    assert weights["heads.query"].shape == (2, T + 3, 1)
+    assert weights["blocks.0.query"].shape == (2, T + 3, 1)
     assert set(weights) == {
         *(f"embedding.{name}" for name in ("positions", "tokens", "cls")),
-        *(f"heads.{name}" for name in ("query", "key", "value", "output")),
-        *(f"lookup.{name}" for name in ("inner", "inner_bias", "middle", "middle_bias", "outer")),
+        *(f"blocks.0.{name}" for name in ("query", "key", "value", "output")),
+        *(f"blocks.0.{name}" for name in ("inner", "inner_bias", "middle", "middle_bias", "outer")),
     }
     with pytest.raises(InputError, match="GiB"):
         _ = compile("x1", 10**5).weights

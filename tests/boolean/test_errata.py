@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from finetti.boolean import And, compile
-from finetti.boolean.heads.plan import attention_error
-from finetti.boolean.heads.printed import (
+from finetti.boolean.embeddings.base import attention_error
+from finetti.boolean.embeddings.printed import (
     coherent_basis,
     printed_bag_head,
     printed_bump,

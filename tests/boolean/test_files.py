@@ -37,7 +37,7 @@ def test_a_file_says_what_it_is(saved):
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
 @pytest.mark.parametrize("basis", ["orthonormal", "random"])
 def test_positions_too_large_to_write_out_keep_their_form(tmp_path, monkeypatch, embedding, basis):
-    monkeypatch.setattr(boolean_files, "DENSE_BYTES", 100)
+    monkeypatch.setattr(boolean_files, "MAX_DENSE_BYTES", 100)
     compiled = compile("x3 & (x7 | ~x9)", 30, embedding, basis)
     path = compiled.save(tmp_path / "rule.safetensors")
     assert "embedding.positions" not in load_file(path)
@@ -59,13 +59,13 @@ def test_functions_that_are_no_expressions_come_back(tmp_path, rule):
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [
-        ("lookup.outer", (0,), 0.7),
-        ("lookup.inner_bias", (5,), 9.0),
-        ("lookup.middle", (0, 0), 3.0),
-        ("heads.key", (1, 3 + 20, 0), 2.0),  # head 2 looks at x20, which is not in the rule
-        ("heads.query", (0, 2, 0), 0.0),
-        ("heads.value", (0, 0, 0), -1.0),
-        ("heads.output", (0, 0, 1), 1.0),
+        ("blocks.0.outer", (0,), 0.7),
+        ("blocks.0.inner_bias", (5,), 9.0),
+        ("blocks.0.middle", (0, 0), 3.0),
+        ("blocks.0.key", (1, 3 + 20, 0), 2.0),  # head 2 looks at x20, which is not in the rule
+        ("blocks.0.query", (0, 2, 0), 0.0),
+        ("blocks.0.value", (0, 0, 0), -1.0),
+        ("blocks.0.output", (0, 0, 1), 1.0),
         ("embedding.positions", (20, 3 + 7), 5.0),  # x20 looks like x7
         ("embedding.tokens", (1, 1), 0.0),
         ("embedding.cls", (2,), 0.0),
@@ -102,7 +102,7 @@ def test_another_rule_is_refuted():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t, m: t.pop("heads.key"), "lacks heads.key"),
+        (lambda t, m: t.pop("blocks.0.key"), "lacks blocks.0.key"),
         (lambda t, m: t.pop("embedding.positions"), "embedding.positions"),
         (lambda t, m: m.update(format="other"), "finetti-boolean-1"),
         (lambda t, m: m.pop("width"), "lacks width"),
@@ -121,13 +121,13 @@ def test_another_rule_is_refuted():
         (lambda t, m: m.update(settings='{"margin": NaN}'), "margin"),
         (lambda t, m: m.update(positions="elsewhere"), "'elsewhere' is none of"),
         (lambda t, m: m.update(positions="standard", width="20"), "need more than 20"),
-        (lambda t, m: m.update(format="finetti-boolean-network-1"), "does not fit its rule"),
+        (lambda t, m: t.update({"blocks.0.keys": np.zeros(3)}), "does not fit its rule"),
         (lambda t, m: m.update(context_length="29"), "positions has shape"),
         (lambda t, m: m.update(positions="signs"), "positions"),
-        (lambda t, m: t.update({"heads.query": np.zeros(3)}), "does not fit together"),
+        (lambda t, m: t.update({"blocks.0.query": np.zeros(3)}), "does not fit together"),
         (lambda t, m: m.update(embedding="other"), "embedding"),
-        (lambda t, m: t.update({"heads.key": np.zeros((3, 4, 1))}), "does not fit together"),
-        (lambda t, m: t.update({"lookup.outer": np.zeros(3)}), "does not fit together"),
+        (lambda t, m: t.update({"blocks.0.key": np.zeros((3, 4, 1))}), "does not fit together"),
+        (lambda t, m: t.update({"blocks.0.outer": np.zeros(3)}), "does not fit together"),
     ],
 )
 def test_files_that_are_no_networks_are_refused(saved, change, words):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse, verification
-from finetti.boolean.check import EXACT, LOOSE
-from finetti.boolean.compiled import Compiled
+from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL
 from finetti.boolean.domain import FURTHEST
+from finetti.boolean.embeddings import find_embedding
 from finetti.boolean.functions.base import all_bits
+from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.positions import DensePositions
@@ -37,7 +38,7 @@ def needle(textbook_features, n_loud=11, n_quiet=12, loudness=35.5):
     value[0, :2, 0] = 1.0, -1.0
     tokens, cls = np.eye(2, width), np.eye(width)[2]
     head = HeadWeights(
-        "deterministic",
+        find_embedding("deterministic"),
         DensePositions(positions),
         tokens,
         cls,
@@ -54,7 +55,7 @@ def needle(textbook_features, n_loud=11, n_quiet=12, loudness=35.5):
     corners = np.array([2.0, 1.0, -1.0, -2.0])
     signs = np.array([1.0, -1.0, -1.0, 1.0])
     lookup = Lookup(np.full((1, 4), 1 / noise), corners - read / noise, None, None, signs)
-    return Compiled(parse("0"), head, lookup, {"basis": "given"}), special
+    return LayerNetwork(parse("0"), head, lookup, {"basis": "given"}), special
 
 
 @pytest.mark.parametrize("loudness", [30.0, 35.5, 38.0])
@@ -98,7 +99,7 @@ def test_scores_of_any_size_are_run_and_judged_as_the_textbook_does(
     np.testing.assert_allclose(attention.sum(axis=1), 1)
     truth = np.abs(wanted - RULE(bits)).max()
     for all_inputs in (20, 0):
-        monkeypatch.setattr(verification, "ALL_INPUTS", all_inputs)
+        monkeypatch.setattr(verification, "MAX_RUN_BITS", all_inputs)
         found = network.verify(RULE)
         assert found.proven == (truth <= 1e-9) or not found.proven
         if found.counterexample is not None:
@@ -155,7 +156,7 @@ def test_rounding_is_no_error_and_nothing_else_is_rounding():
     n·u·4s of the largest value. And 1 + 1e-2 beside 1e6 is wrong."""
     compiled = compile(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)
     assert compiled.check.proven
-    assert compiled.check.error64 <= 801 * 2**-53 * 800 < compiled.check.tolerance == EXACT
+    assert compiled.check.error64 <= 801 * 2**-53 * 800 < compiled.check.tolerance == EXACT_RTOL
     outer = compiled.lookup.outer.copy()
     outer[np.abs(outer) == 1.0] *= 1.01
     assert not replace(compiled, lookup=replace(compiled.lookup, outer=outer)).verify().exact
@@ -206,7 +207,7 @@ def test_large_weights_behind_units_that_are_off_but_for_rounding_are_not_proven
     by_settings, monkeypatch
 ):
     if by_settings:
-        monkeypatch.setattr(verification, "ALL_INPUTS", 0)
+        monkeypatch.setattr(verification, "MAX_RUN_BITS", 0)
     compiled = compile(TruthTable((2, 5), [-1.57, 0.41, -0.09, 1.2]), 9)
     lookup = compiled.lookup
     middle, bias, outer = lookup.middle.copy(), lookup.middle_bias.copy(), lookup.outer.copy()
@@ -216,7 +217,7 @@ def test_large_weights_behind_units_that_are_off_but_for_rounding_are_not_proven
     damaged = replace(compiled, lookup=changed).verify()
     assert not damaged.proven
     assert damaged.exact
-    assert damaged.rounding > LOOSE
+    assert damaged.rounding > MAX_ROUNDING_RTOL
     assert "rounding" in damaged.why_not
     assert compiled.verify().proven
     assert compiled.verify().rounding < 1e-9

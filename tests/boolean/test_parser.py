@@ -70,11 +70,37 @@ def as_python(text, values):
         ("and(x1, x2) | or(x3, x4)", "x1 & x2 | x3 | x4"),
         ("maj(x1 & x2, x3, ~x4)", "atleast(2; x1 & x2, x3, ~x4)"),
         ("x1 & 1 | 0", "x1"),
+        ("x0 + x1 + x2 >= 2", "maj(x0, x1, x2)"),
+        ("x0 + x1 > x2 + x3", "atleast(3; x0, x1, ~x2, ~x3)"),
+        ("x0 + x1 == x2 + 1", "(x0 ^ x1) & ~x2 | x0 & x1 & x2"),
+        ("2 > x0 + x1", "~(x0 & x1)"),
+        ("x0 != x1", "x0 ^ x1"),
+        ("x0 <= x1", "~x0 | x1"),
+        ("~x0 < (x1 & x2) + 1 & x3", "(x0 | x1 & x2) & x3"),  # binds tighter than &
+        ("x0 + x1 >= 0 | x2", "1"),
+        ("x0 + 3 == 1", "0"),
+        ("1 < 2", "1"),
     ],
 )
 def test_equal_rules(text, same):
     bits = all_bits(13)
     assert (parse(text)(bits) == parse(same)(bits)).all()
+
+
+@given(
+    st.lists(st.integers(0, 5), max_size=4),
+    st.sampled_from([">=", ">", "<=", "<", "==", "!="]),
+    st.lists(st.integers(0, 5), max_size=4),
+    st.integers(0, 3),
+)
+def test_comparisons_are_those_of_the_sums(left, sign, right, number):
+    sides = [" + ".join([f"x{i}" for i in side] or ["0"]) for side in (left, right)]
+    rule = parse(f"{sides[0]} {sign} {sides[1]} + {number}")
+    bits = all_bits(6).astype(int)
+    sums = bits[:, left].sum(axis=1), bits[:, right].sum(axis=1) + number
+    wanted = eval(f"a {sign} b", {"a": sums[0], "b": sums[1]})
+    assert (rule(bits) == wanted).all()
+    assert (parse(str(rule))(bits) == wanted).all()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +114,12 @@ def test_equal_rules(text, same):
         ("foo(x1)", 0, "maj, atleast"),
         ("atleast(x1, x2)", 8, "a number"),
         ("atleast(2, x1)", 9, "';'"),
-        ("x1 + x2", 3, "no part"),
+        ("x1 + x2", 7, "what the sum is compared with"),
+        ("x1 + x2 & x3", 8, "compared with, after one of >="),
+        ("x1 = x2", 3, "'equal' is written '=='"),
+        ("x1 >= x2 >= x3", 9, "operator or the end"),
+        ("x1 & 3", 5, "constant 0 or 1"),
+        ("x1 >=", 5, "the end"),
         ("x", 0, "variable such as x3"),
         ("", 0, "expected"),
         ("2", 0, "constant 0 or 1"),

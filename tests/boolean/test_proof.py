@@ -20,8 +20,8 @@ RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
 @pytest.fixture
 def by_settings(monkeypatch):
     """Short contexts, too, are checked by settings and worst cases."""
-    monkeypatch.setattr(verification, "ALL_INPUTS", 0)
-    return verification.verify
+    monkeypatch.setattr(verification, "MAX_RUN_BITS", 0)
+    return lambda network, rule: network.verify(rule)
 
 
 @pytest.mark.parametrize("basis", BASES)
@@ -29,7 +29,7 @@ def by_settings(monkeypatch):
 @pytest.mark.parametrize("rule", [RULE, Majority((1, 4, 6))])
 def test_compiled_networks_are_proven(rule, embedding, basis, by_settings):
     compiled = compile(rule, 9, embedding, basis)
-    found = by_settings(compiled.head, compiled.lookup, rule)
+    found = by_settings(compiled, rule)
     assert not found.complete
     assert found.proven
     assert found.error_bound < 1e-12
@@ -52,7 +52,7 @@ def test_the_bound_is_above_the_error_on_all_inputs(rule, seed, by_settings):
     head, lookup = (changed, lookup) if owner is head else (head, changed)
     outputs = lookup(replace(head).tables.all_features)
     truth = np.abs(outputs - rule(all_bits(9))).max()
-    found = by_settings(head, lookup, rule)
+    found = by_settings(replace(compiled, head=head, lookup=lookup), rule)
     scale = 2.5 if rule is RULE else 1.0  # the largest value; the smallest that is not 0 is 1
     assert found.error_bound * scale >= truth - 1e-9
     assert found.error64 <= truth + 1e-9
@@ -78,18 +78,22 @@ def test_wide_symmetric_rules_are_proven_by_counts():
     assert compiled.check.proven
     key = compiled.head.key.copy()
     key[0, 3 + 7] += 0.01  # bits weigh differently now: counts do not cover all settings
-    found = verification.verify(replace(compiled.head, key=key), compiled.lookup, And(range(60)))
+    found = replace(compiled, head=replace(compiled.head, key=key)).verify()
     assert not found.proven
 
 
-def test_lookups_of_another_form_are_not_proven():
+def test_units_that_see_several_features_are_bounded_too():
     compiled = compile(RULE, 9)
-    inner = compiled.lookup.inner.copy()
-    inner[1, 0] = 1e-3  # a unit that looks at two features
+    rng = np.random.default_rng(0)
+    inner = compiled.lookup.inner + 1e-3 * rng.normal(size=compiled.lookup.inner.shape)
     mixed = replace(compiled.lookup, inner=inner)
-    low = np.zeros((1, 3))
-    assert output_bounds(mixed, low, low) is None
-    assert output_bounds(compiled.lookup, low * np.nan, low) is None
+    low, high = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
+    least, most = output_bounds(mixed, low, high)
+    values = mixed((low + rng.random((200, 8, 3)) * (high - low)).reshape(-1, 3)).reshape(200, 8)
+    assert (values >= least - 1e-9).all()
+    assert (values <= most + 1e-9).all()
+    assert (most - least).max() < 0.5
+    assert output_bounds(compiled.lookup, low * np.nan, high) is None
 
 
 def test_bumps_by_themselves_and_all_bends_give_the_same_bounds():

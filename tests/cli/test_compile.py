@@ -51,8 +51,8 @@ def test_a_saved_file_is_checked_and_a_damaged_one_is_caught(tmp_path):
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
     tensors = load_file(path)
-    tensors["heads.key"] = tensors["heads.key"].copy()
-    tensors["heads.key"][0, 3 + 31, 0] = 2.0  # now x31 has a say
+    tensors["blocks.0.key"] = tensors["blocks.0.key"].copy()
+    tensors["blocks.0.key"][0, 3 + 31, 0] = 2.0  # now x31 has a say
     save_file(tensors, path, metadata)
     damaged = command("--check", path, "--rule", RULE, "--json")
     assert damaged.exit_code == 1
@@ -67,13 +67,51 @@ def test_a_saved_file_is_checked_and_a_damaged_one_is_caught(tmp_path):
 def test_what_is_neither_proven_nor_refuted_is_said_so(tmp_path):
     path = tmp_path / "rule.safetensors"
     rule = "x1 & " + " & ".join(f"~x{i}" for i in range(2, 19))  # 2^18 settings
-    assert command(rule, "--context-length", 60, "--out", path).exit_code == 0
+    compiled = command(rule, "--context-length", 60, "--out", path)
+    assert compiled.exit_code == 1
+    assert "NOT proven" in compiled.stdout
     unproven = command("--check", path, "--rule", rule, "--json")
     assert unproven.exit_code == 1
     assert "NOT PROVEN" in unproven.stderr
     document = json.loads(unproven.stdout)
     assert document["counterexample"] is None
     assert "too many" in document["why_not_proven"]
+
+
+@pytest.mark.parametrize("length", [12, 60])
+def test_a_file_with_noise_is_right_when_it_is_rounded(length, tmp_path):
+    path = tmp_path / "rule.safetensors"
+    assert command(RULE, "--context-length", length, "--margin", 100, "--out", path).exit_code == 0
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    rng = np.random.default_rng(0)
+    noisy = {name: a + 1e-4 * rng.normal(size=a.shape) for name, a in load_file(path).items()}
+    save_file(noisy, path, metadata)
+    found = command("--check", path, "--json")
+    assert found.exit_code == 1
+    assert "But rounded at 1/2 it computes the rule: proven, error ≤ 0.0" in found.stderr
+    document = json.loads(found.stdout)
+    assert not document["exact"]
+    assert document["proven_rounded_at_half"]
+    assert document["float32_usable"]  # float64 errs as much
+    right = command("--check", path, "--tolerance", 0.2)
+    assert right.exit_code == 0
+    assert "right up to 0.2 on all 2^" in right.stdout
+    assert command("--check", path, "--tolerance", 1.5).exit_code == 2
+
+
+def test_advice_for_many_bits_names_the_option():
+    rule = " | ".join(f"x{2 * i} & x{2 * i + 1}" for i in range(13))
+    done = command(rule, "--context-length", 30)
+    assert done.exit_code == 2
+    assert "--gates" in done.stderr
+    assert command(rule, "--context-length", 30, "--gates").exit_code == 0
+
+
+def test_sums_and_comparisons():
+    rule = "x0 + x1 + x2 > x3 + x4"
+    for gates in ((), ("--gates",)):
+        assert command(rule, "--context-length", 30, *gates).exit_code == 0
 
 
 def test_a_rule_that_leaves_bits_out_is_refuted(tmp_path):
@@ -148,6 +186,7 @@ def test_rules_of_many_bits_are_checked_gate_by_gate(tmp_path):
         (("x1", "--context-length", 10, "--explain", "picture.gif"), "End its name with .svg"),
         (("x1", "--context-length", 10, "--margin", 0.5), "margin 0.5"),
         (("--check", "."), "cannot be read"),
+        (("x1", "--context-length", 10, "--tolerance", 0.1), "belongs to --check"),
         (("--check", "a.safetensors", "--out", "b.safetensors"), "leave out --out"),
         ((f"x{'1' * 5000}", "--context-length", 10), "5000 digits"),
         (("x1", "--context-length", 0), "greater than or equal"),

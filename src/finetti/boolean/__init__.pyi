@@ -1,11 +1,12 @@
 from .certificate import Certificate as Certificate
 from .certificate import certify as certify
+from .check import Check as Check
+from .check import Counterexample as Counterexample
 from .compiled import Compiled as Compiled
 from .compiler import compile as compile
-from .compose.certificate import NetworkCertificate as NetworkCertificate
-from .compose.composed import Composed as Composed
 from .compose.composer import compose as compose
 from .compose.explanation import NetworkExplanation as NetworkExplanation
+from .compose.network import GateNetwork as GateNetwork
 from .explanation import Explanation as Explanation
 from .files import load as load
 from .functions.base import BooleanFunction as BooleanFunction
@@ -18,6 +19,7 @@ from .functions.symmetric import Parity as Parity
 from .functions.symmetric import Symmetric as Symmetric
 from .functions.symmetric import Threshold as Threshold
 from .functions.truth_table import TruthTable as TruthTable
+from .layer import LayerNetwork as LayerNetwork
 from .norms import NormBound as NormBound
 from .parser import RuleSyntaxError as RuleSyntaxError
 from .parser import parse as parse
@@ -26,5 +28,3 @@ from .simplification import relevant_indices as relevant_indices
 from .simplification import simplify as simplify
 from .spectra import Spectrum as Spectrum
 from .spectra import spectrum as spectrum
-from .verification import Check as Check
-from .verification import Counterexample as Counterexample

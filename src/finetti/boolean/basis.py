@@ -18,9 +18,6 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 
 BasisName = Literal["orthonormal", "random"]
-GOOD_GAP = 0.5  # what an automatic width must reach
-GROWTH = 1.25
-MAX_GROWTHS = 40
 LEAST_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
 
 
@@ -104,7 +101,7 @@ def automatic_width(count: int, sparsity: int, coherence: float | None) -> int:
     return RESERVED + max(4, math.ceil(free))
 
 
-def as_vectors(basis: Any, count: int, owner: str = "compile") -> Positions:
+def as_vectors(basis: Any, count: int, owner: str) -> Positions:
     """A basis of the user's own: unit vectors, one per row, shape (T, any)."""
     requirement = f'"orthonormal", "random", or {count} unit vectors as rows'
     try:

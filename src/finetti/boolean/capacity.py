@@ -36,8 +36,7 @@ def capacity(head: HeadWeights, resolution: float, n_samples: int = 1000) -> Bou
         n_samples: m, how many sequences the cover is for.
     """
     n_values = head.value.shape[2]
-    longest = 1.0 if head.embedding == "bag" else 2**0.5  # e_b + P_t, orthogonal unit vectors
-    sample = Sample(n_samples, head.context_length, input_norm=longest)
+    sample = Sample(n_samples, head.context_length, input_norm=head.embedding.token_norm)
     sizes = {
         "width": head.width,
         "head_dimension": n_values,

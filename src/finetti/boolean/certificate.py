@@ -1,53 +1,78 @@
-"""What is known of a compiled network, all of it measured on its weights."""
+"""What is known of a network, all of it measured on its weights."""
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from finetti.boolean.capacity import capacity
 from finetti.boolean.check import Check, finite_or_none
-from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.heads.plan import scalar_points, vector_points
-from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.worst_case import feature_ranges
-from finetti.boolean.norms import NormBound, head_norms, lookup_norms
-from finetti.boolean.routes import lookup_values
-from finetti.boolean.trials import ALL_SETTINGS, choose_settings
+from finetti.boolean.norms import NormBound
 from finetti.boolean.words import counted, short_text
 from finetti.bounds.value import BoundValue
-from finetti.core.errors import UnsupportedError
-from finetti.core.keys import generator
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
-MOST_BITS = 16  # that are listed by name
+if TYPE_CHECKING:
+    from finetti.boolean.compiled import Compiled
+
+MAX_NAMED_BITS = 16
+MAX_LISTED_GATES = 24
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class ReaderProof:
+    """Why one reader, [CLS] or a gate, is right on every input, if what it reads is.
+
+    Args:
+        text: what it computes.
+        level: its block.
+        sparsity: how many tokens it reads.
+        separation: γ of the head with the least margin: how far apart its features are.
+        tolerance: δ = γ/4, the noise that the lookup tolerates there.
+        head_error: the largest distance of that head's feature from its point, over ALL inputs.
+        score_scale: the largest R of its heads.
+        score_gap: by how much the scores of what it reads exceed all others, at least.
+        attention_mass: the least attention on what it should read.
+    """
+
+    text: str
+    level: int
+    sparsity: int
+    separation: float
+    tolerance: float
+    head_error: float
+    score_scale: float
+    score_gap: float
+    attention_mass: float
+
+    @property
+    def margin(self) -> float:
+        """δ over the error: how many times larger it could be."""
+        return math.inf if self.head_error == 0 else self.tolerance / self.head_error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, which has no infinity."""
+        numbers = {name: finite_or_none(getattr(self, name)) for name in list(vars(self))[3:]}
+        plain = {"text": self.text, "level": self.level, "sparsity": self.sparsity}
+        return plain | numbers | {"margin": finite_or_none(self.margin)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Certificate(Shown):
     """The proof beside the weights.
 
     Args:
-        rule: the rule, as text.
-        indices: the bits that matter.
-        context_length, embedding, basis, n_heads, width, n_parameters: the network.
+        rule: as text.
+        indices: the bits that matter; of gates, those that the rule names.
+        context_length, embedding, basis, heads_per_block, readers, width, n_parameters: the
+            network.
         route: the lemmas that built it.
-        separation: γ, how far apart the features of different answers are.
-        tolerance: δ = γ/4, the noise that the lookup bears.
-        head_error: the largest distance of a feature from its point, over ALL 2^T inputs.
-        score_scale: R.
-        score_gap: by how much scores of relevant tokens exceed all others.
-        attention_mass: the least attention on what a head is meant to read, over all inputs.
         asked_margin: the margin that was asked for.
+        gates: one proof per reader, [CLS] or the gates. Together they cover all 2^T inputs, level
+            by level.
         norms: every norm beside its bound.
         check: what was run against the rule.
-        capacity: Corollary 4.4 (or Lemma A.12) for the class with these norms.
+        capacities: Corollary 4.4 or Lemma A.12 for the heads of every block, at ε = δ.
     """
 
     rule: str
@@ -55,93 +80,182 @@ class Certificate(Shown):
     context_length: int
     embedding: str
     basis: str
-    n_heads: int
+    heads_per_block: tuple[int, ...]
+    readers: str
     width: int
     n_parameters: int
     route: str
-    separation: float
-    tolerance: float
-    head_error: float
-    score_scale: float
-    score_gap: float
-    attention_mass: float
     asked_margin: float
+    gates: tuple[ReaderProof, ...]
     norms: tuple[NormBound, ...]
     check: Check
-    capacity: BoundValue
+    capacities: tuple[BoundValue, ...]
+
+    @property
+    def depth(self) -> int:
+        """L, the number of blocks."""
+        return len(self.heads_per_block)
+
+    @property
+    def n_heads(self) -> int:
+        """The heads of all blocks."""
+        return sum(self.heads_per_block)
+
+    @property
+    def worst(self) -> ReaderProof:
+        """The reader with the least margin."""
+        return min(self.gates, key=lambda gate: gate.margin)
 
     @property
     def margin(self) -> float:
-        """δ over the head's largest error: how many times larger it could be."""
-        return math.inf if self.head_error == 0 else self.tolerance / self.head_error
+        """The least margin of a reader; at least 1 proves the network on all 2^T inputs."""
+        return self.worst.margin
+
+    @property
+    def separation(self) -> float:
+        """γ of the worst reader."""
+        return self.worst.separation
+
+    @property
+    def tolerance(self) -> float:
+        """δ of the worst reader."""
+        return self.worst.tolerance
+
+    @property
+    def head_error(self) -> float:
+        """The error of what the worst reader reads, over all inputs."""
+        return self.worst.head_error
+
+    @property
+    def score_scale(self) -> float:
+        """The largest R."""
+        return max(gate.score_scale for gate in self.gates)
+
+    @property
+    def score_gap(self) -> float:
+        """The least lead of the scores of what is read."""
+        return min(gate.score_gap for gate in self.gates)
+
+    @property
+    def attention_mass(self) -> float:
+        """The least attention of any reader on what it should read."""
+        return min(gate.attention_mass for gate in self.gates)
 
     @property
     def holds(self) -> bool:
-        """Exact on every input that was run, the margin asked for, all norms in their bounds."""
+        """Proven on all inputs, the margin asked for in every reader, all norms in their bounds."""
         kept = all(norm.within for norm in self.norms)
-        return self.check.exact and self.margin >= self.asked_margin and kept
+        return self.check.proven and self.margin >= self.asked_margin and kept
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        numbers = ("separation", "tolerance", "head_error", "margin", "score_scale", "score_gap")
         return {
             "rule": self.rule,
             "indices": list(self.indices),
-            "sparsity": len(self.indices),
+            "sparsity": max(gate.sparsity for gate in self.gates),
             "context_length": self.context_length,
             "embedding": self.embedding,
             "basis": self.basis,
+            "depth": self.depth,
             "n_heads": self.n_heads,
+            "heads_per_block": list(self.heads_per_block),
             "width": self.width,
             "n_parameters": self.n_parameters,
             "route": self.route,
             "holds": self.holds,
-            "separation": self.separation,
-            "tolerance": self.tolerance,
-            "head_error": finite_or_none(self.head_error),
-            "margin": self.margin if math.isfinite(self.margin) else None,
+            **{name: finite_or_none(getattr(self, name)) for name in numbers},
             "asked_margin": self.asked_margin,
-            "score_scale": self.score_scale,
-            "score_gap": self.score_gap if math.isfinite(self.score_gap) else None,
             "attention_mass": self.attention_mass,
+            "gates": [gate.to_dict() for gate in self.gates],
             "norms": [norm.to_dict() for norm in self.norms],
             "check": self.check.to_dict(),
-            "capacity": self.capacity.to_dict(),
+            "capacities": [value.to_dict() for value in self.capacities],
         }
 
+    def __repr__(self) -> str:
+        verdict = "holds" if self.holds else "does not hold"
+        return (
+            f"<Certificate of {short_text(self.rule, 60)!r}: {verdict}, margin {self.margin:.3g}>"
+        )
+
+    @property
+    def _bits(self) -> str:
+        bits = ", ".join(f"x{i}" for i in self.indices[:MAX_NAMED_BITS])
+        if len(self.indices) > MAX_NAMED_BITS:
+            bits += f" and {len(self.indices) - MAX_NAMED_BITS} more"
+        most = max(gate.sparsity for gate in self.gates)
+        bits = bits or "none: the rule is constant"
+        return (
+            bits if self.readers == "[CLS]" else f"{bits}; at most {counted(most, 'source')} a gate"
+        )
+
     def __card__(self) -> Card:
-        heads = counted(self.n_heads, "head")
-        bits = ", ".join(f"x{i}" for i in self.indices[:MOST_BITS]) or "none: the rule is constant"
-        if len(self.indices) > MOST_BITS:
-            bits += f" and {len(self.indices) - MOST_BITS} more"
+        heads = " + ".join(map(str, self.heads_per_block))
+        network = (
+            f"{counted(self.depth, 'block')}, {heads} {'head' if heads == '1' else 'heads'}, "
+            f"read by {self.readers}, width {self.width}, {self.n_parameters} numbers"
+        )
         which = f"all 2^{self.context_length} inputs" if self.check.proven else "what was tried"
-        worst = (
-            f"{format_number(self.head_error)} at the worst of {which}; "
-            f"the lookup bears δ = {format_number(self.tolerance)} (margin "
-            f"{format_number(self.margin)})"
+        error = (
+            f"{format_number(self.head_error)} at the worst of {which}; the lookup tolerates δ = "
+            f"{format_number(self.tolerance)} (margin {format_number(self.margin)})"
         )
         scores = (
-            f"R = {format_number(self.score_scale)}, relevant tokens lead by "
+            f"R ≤ {format_number(self.score_scale)}, what is read leads by at least "
             f"{format_number(self.score_gap)}"
         )
-        count = self.capacity
+        counts = ", ".join(value.text for value in self.capacities)
         fields = (
-            ("network", f"1 layer, {heads}, width {self.width}, {self.n_parameters} numbers"),
+            ("network", network),
             ("built by", self.route),
-            ("relevant bits", bits),
+            ("relevant bits", self._bits),
             *proof_fields(self.check, self.context_length),
-            ("head's error", worst),
+            ("head's error", error),
             ("attention", f"≥ {format_number(100 * self.attention_mass)} % on what it should read"),
             ("scores", scores),
             ("float64, float32 error", (self.check.error64, self.check.error32)),
             *single_precision(self.check),
             (
                 "capacity",
-                f"log N_∞(ε=δ) ≤ {count.text} for all heads with these norms ({count.citation})",
+                f"log N_∞(ε=δ) ≤ {counts} for all heads with the norms of each block "
+                f"({self.capacities[0].citation})",
             ),
         )
         where = f"over {counted(self.context_length, 'bit')}, {self.embedding}, {self.basis}"
-        title = f"{short_text(self.rule)}   {where}"
-        return Card(title, fields, (norm_table(self.norms),))
+        deep = (
+            "Blocks are covered one by one: the paper's bound for deep networks (Theorem A.17) is "
+            "for layers without residuals.",
+        )
+        tables = (*self._gate_table, norm_table(self.norms))
+        notes = deep if self.depth > 1 else ()
+        return Card(f"{short_text(self.rule)}   {where}", fields, tables, notes)
+
+    @property
+    def _gate_table(self) -> tuple[Table, ...]:
+        """A row per gate; [CLS] alone needs none."""
+        if len(self.gates) == 1:
+            return ()
+        listed = list(enumerate(self.gates))
+        if len(listed) > MAX_LISTED_GATES:  # the last ones are those at the top
+            listed = listed[: MAX_LISTED_GATES - 4] + listed[-4:]
+        rows = [
+            (
+                g.level,
+                f"g{k} = {short_text(g.text, 48)}",
+                g.sparsity,
+                g.head_error,
+                g.tolerance,
+                g.score_scale,
+                g.score_gap,
+                g.attention_mass,
+            )
+            for k, g in listed
+        ]
+        left = len(self.gates) - len(listed)
+        title = "Gates" + (f" ({left} of {len(self.gates)} are not listed)" if left else "")
+        columns = ("block", "gate", "reads", "error", "δ", "R", "lead", "attention")
+        return (Table(title, columns, tuple(rows)),)
 
 
 def proof_fields(check: Check, context_length: int) -> tuple[tuple[str, str], ...]:
@@ -153,9 +267,11 @@ def proof_fields(check: Check, context_length: int) -> tuple[tuple[str, str], ..
         proof = f"for no more than the inputs that were run: {check.why_not}"
     else:
         proof = f"error ≤ {format_number(check.error_bound)} on all 2^{context_length} inputs"
+    rounded = () if check.proven or not check.rounded else (("rounded", check.rounded_text),)
     return (
         ("verified", f"{verdict} on {check.method}"),
         ("proven" if check.proven else "NOT proven", proof),
+        *rounded,
     )
 
 
@@ -172,94 +288,23 @@ def single_precision(check: Check) -> tuple[tuple[str, str], ...]:
     return (("float32", "NOT usable: run this network in float64"),)
 
 
-def _attention(head: HeadWeights, indices: tuple[int, ...], scalar: bool) -> tuple[float, float]:
-    """The least attention on what is meant to be read, and the least lead of its scores."""
-    tables, heads = head.tables, head.n_heads
-    zero, one, cls = tables.zero[:, :heads], tables.one[:, :heads], tables.cls[:heads]
-    if not indices:
-        return 1.0, 0.0
-    mass, lead = 1.0, math.inf
-    for each in range(heads):
-        if head.embedding == "bag":
-            # With no relevant bit set, [CLS] alone is to be read.
-            meant, least = cls[each], min(float(cls[each]), float(one[list(indices), each].min()))
-            others = np.maximum(zero[:, each], one[:, each])
-            others[list(indices)] = zero[list(indices), each]
-        else:
-            own = list(indices) if scalar else [indices[int(one[list(indices), each].argmax())]]
-            meant = np.minimum(zero[own, each], one[own, each]).sum()
-            least = float(np.minimum(zero[own, each], one[own, each]).min())
-            others = np.maximum(zero[:, each], one[:, each])
-            others[own] = 0.0
-            others = np.append(others, cls[each])
-        mass = min(mass, float(meant / (meant + others.sum())) if meant > 0 else 0.0)
-        top = float(others.max(initial=0.0))
-        lead = min(lead, math.log(least / top) if top > 0 and least > 0 else math.inf)
-    return mass, lead
-
-
-def expected_points(
-    head: HeadWeights, scalar: bool, settings: NDArray[np.uint8]
-) -> NDArray[np.float64]:
-    """What the lemmas say that the head reads at each setting of b_I."""
-    bag = head.embedding == "bag"
-    if scalar:
-        counts = settings.sum(axis=1, dtype=np.int64)
-        return scalar_points(settings.shape[1], bag)[counts, None]
-    return vector_points(settings, bag)
-
-
-def certify(
-    head: HeadWeights,
-    lookup: Lookup,
-    function: Symmetric | TruthTable,
-    check: Check,
-    rule: str,
-    basis: str,
-    asked_margin: float = 1.0,
-) -> Certificate:
-    """Measure a network that was built for ``function`` (simplified) by this room's lemmas."""
-    sparsity, scalar = function.sparsity, isinstance(function, Symmetric)
-    n_features = head.output.shape[2]
-    if n_features != (1 if scalar else sparsity):
-        raise UnsupportedError(
-            f"A network with {counted(n_features, 'feature')} was not built for a rule of "
-            f"{counted(sparsity, 'bit')}, so no lemma certifies it. `verify` compares any "
-            "network with any rule."
-        )
-    bag = head.embedding == "bag"
-    separation = 1 / max(sparsity, 1) if bag else (2 / max(sparsity, 1) if scalar else 2.0)
-    tolerance = separation / 4
-    rng = generator("boolean certificate", head.context_length)
-    settings, _ = choose_settings(sparsity, 2**ALL_SETTINGS, rng)
-    points = expected_points(head, scalar, settings)
-    low, high = feature_ranges(head.tables, function.indices, settings)
-    error = float(np.maximum(high - points, points - low).max())
-    error = math.inf if math.isnan(error) else error  # unknown: no margin is claimed
-    mass, lead = _attention(head, function.indices, scalar)
-    values = lookup_values(function)
-    radius = float(np.abs(points).max())
-    form, route = ("B.5", "symmetric") if scalar else ("B.6", "general")
-    lemma = {"deterministic": "B.2", "trained": "B.3", "bag": "B.4"}[head.embedding]
+def certify(network: "Compiled") -> Certificate:
+    """Measure a network that was built by this room's lemmas."""
+    margin = float(network.settings.get("margin", 1.0))
     return Certificate(
-        rule=rule,
-        indices=function.indices,
-        context_length=head.context_length,
-        embedding=head.embedding,
-        basis=basis,
-        n_heads=head.n_heads,
-        width=head.width,
-        n_parameters=head.n_parameters + sum(each.size for each in lookup.arrays.values()),
-        route=f"Lemmas {lemma} and {form} ({route} rule), lookup of Lemma B.8",
-        separation=separation,
-        tolerance=tolerance,
-        head_error=error,
-        score_scale=float(np.abs(head.query).max()),
-        score_gap=lead,
-        attention_mass=mass,
-        asked_margin=asked_margin,
-        norms=head_norms(head, function.indices, scalar, separation, asked_margin)
-        + lookup_norms(lookup, radius, tolerance, float(np.abs(values).max())),
-        check=check,
-        capacity=capacity(head, tolerance),
+        rule=network.rule,
+        indices=network.comparable(network.function).indices,
+        context_length=network.context_length,
+        embedding=network.embedding.name,
+        basis=str(network.settings.get("basis", "given")),
+        heads_per_block=network.heads_per_block,
+        readers=network.readers,
+        width=network.width,
+        n_parameters=network.n_parameters,
+        route=network.route,
+        asked_margin=margin,
+        gates=network.proofs(),
+        norms=network.norms(margin),
+        check=network.check,
+        capacities=network.capacities(),
     )

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-EXACT = 1e-9  # largest error in float64, relative to the largest value
-LOOSE = 1e-3  # what rounding may do at worst, relative to the smallest value
-USABLE = 1e-2  # largest error of a precision that can be used
+EXACT_RTOL = 1e-9  # largest error in float64, relative to the largest value
+MAX_ROUNDING_RTOL = 1e-3  # what rounding may do at worst, relative to the smallest value
+USABLE_RTOL = 1e-2  # largest error of a precision that can be used
+HALF = 0.5  # what is nearer to a value of 0 or 1 than this is rounded to it
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Counterexample:
         return f"at {where}: the network says {self.output:.6g}, the rule {self.value:.6g}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Check:
     """What a verification ran and found.
 
@@ -52,10 +53,12 @@ class Check:
         counterexample: the worst input, if the network is wrong in float64.
         error_bound: the error on ALL 2^T inputs is at most this (`network.proof`); None where that
             was not computed, for the ``reason``.
-        tolerance: what counts as exact, 1e-9; for gates with what rounding makes of their sums.
+        tolerance: what counts as exact, 1e-9 unless another was asked for; for gates with what
+            rounding makes of their sums.
         reason: why there is no proof, in half a sentence; empty if there is one.
         rounding: how far sums in another order may move a value at worst, relative to the smallest
             value of the rule; 0 where that is less than exact.
+        binary: whether the rule has the values 0 and 1, so that the network's can be rounded.
     """
 
     method: str
@@ -65,9 +68,10 @@ class Check:
     error32: float
     counterexample: Counterexample | None
     error_bound: float | None = None
-    tolerance: float = EXACT
+    tolerance: float = EXACT_RTOL
     reason: str = ""
     rounding: float = 0.0
+    binary: bool = False
 
     @property
     def exact(self) -> bool:
@@ -78,19 +82,44 @@ class Check:
     def proven(self) -> bool:
         """Whether the network is exact on all 2^T inputs: all were run, or the bound says so; and
         whether it stays so when its sums are taken in another order."""
-        bound = self.error64 if self.complete else self.error_bound
+        bound = self._largest_error
         bounded = bound is not None and bound <= self.tolerance
-        return self.exact and bounded and self.rounding <= LOOSE
+        return self.exact and bounded and self.rounding <= MAX_ROUNDING_RTOL
+
+    @property
+    def _largest_error(self) -> float | None:
+        """On all inputs, if it is known."""
+        return self.error64 if self.complete else self.error_bound
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the network computes the rule if its values are rounded at 1/2: proven on all
+        inputs, however its sums are taken."""
+        bound = self._largest_error
+        return self.binary and bound is not None and bound + self.rounding < HALF
+
+    @property
+    def rounded_text(self) -> str:
+        """The verdict on rounded values, in a sentence without its end; empty if there is none."""
+        if not self.rounded:
+            return ""
+        error = f"error ≤ {self._largest_error:.2g} on all inputs"
+        return f"rounded at 1/2 it computes the rule: proven, {error}"
 
     @property
     def usable32(self) -> bool:
-        """Whether float32 gets every input right that was run, up to a hundredth."""
-        return self.error32 <= USABLE
+        """Whether float32 gets every input right that was run, up to a hundredth; or errs no more
+        than float64 does, which is not its fault."""
+        return self.error32 <= max(USABLE_RTOL, 2 * self.error64)
+
+    def __repr__(self) -> str:
+        verdict = "proven" if self.proven else "not proven" if self.exact else "wrong"
+        return f"<Check: {verdict}; {self.method}; error {self.error64:.2g}>"
 
     @property
     def why_not(self) -> str:
         """Why the network is not proven, in half a sentence."""
-        if self.rounding > LOOSE:
+        if self.rounding > MAX_ROUNDING_RTOL:
             return f"rounding alone may move its value by {self.rounding:.3g}"
         if self.complete:
             return f"its error is {self.error64:.3g}, and rounding may be the reason"
@@ -107,6 +136,7 @@ class Check:
             "complete": self.complete,
             "exact": self.exact,
             "proven": self.proven,
+            "proven_rounded_at_half": self.rounded,
             "why_not_proven": None if self.proven or wrong is not None else self.why_not,
             "error_float64": finite_or_none(self.error64),
             "error_float32": finite_or_none(self.error32),

@@ -1,43 +1,52 @@
-"""From a rule to weights: parse → simplify → route → positions → head → lookup → verify."""
+"""From a rule to weights: parse → simplify → plan → head → lookup → verify."""
 
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from finetti.boolean.basis import automatic_width
-from finetti.boolean.compiled import Compiled
+from finetti.boolean.arguments import MAX_BYTES, Arguments, check_arguments
+from finetti.boolean.basis import automatic_width, measure
 from finetti.boolean.domain import LARGEST, values_reason
-from finetti.boolean.functions.base import MAX_TABLE, BooleanFunction
+from finetti.boolean.embeddings.base import Relevant
+from finetti.boolean.functions.base import MAX_TABLE, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.network.head_weights import EMBEDDINGS, Embedding
-from finetti.boolean.network.lookup import make_lookup
+from finetti.boolean.layer import LayerNetwork
+from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.network.lookup import Lookup, make_lookup
+from finetti.boolean.network.positions import RESERVED, Positions
 from finetti.boolean.parser import parse
-from finetti.boolean.planning import Request, make_plan
-from finetti.boolean.refusals import Refusals, readable_bytes
+from finetti.boolean.planning import (
+    MAX_TABLE_BYTES,
+    MIN_GAP,
+    Attempt,
+    Found,
+    PositionRequest,
+    choose_positions,
+)
+from finetti.boolean.refusals import GATES_ADVICE, Refusals, readable_bytes
 from finetti.boolean.routes import is_scalar_route, lookup_bytes, lookup_values
 from finetti.boolean.simplification import simplify
-from finetti.boolean.words import bits_of, counted
-from finetti.core.errors import FinettiError, bad_argument
+from finetti.boolean.words import counted
+from finetti.core.errors import bad_argument
 
-MAX_BYTES = 2**29
-MAX_TABLES = 2**32
-TABLE_BYTES = 48  # of every column at every position: two tables and more, in two precisions
-MAX_TRIED = 10**6  # how long a context is tried for reasons only
-BASES = ("orthonormal", "random")
+BYTES_PER_ENTRY = 48  # of every column at every position: two tables and more, in two precisions
+MAX_KEPT_BITS = 64  # of contexts whose heads are kept
 
 
 def compile(
     function: BooleanFunction | str,
     context_length: int,
-    embedding: Embedding = "deterministic",
+    embedding: str = "deterministic",
     basis: Any = "orthonormal",
     width: int | None = None,
     coherence: float | None = None,
     margin: float = 1.0,
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
-) -> Compiled:
+) -> LayerNetwork:
     """A one-layer Transformer that computes ``function`` exactly on all inputs of its context.
 
     Symmetric rules take one head and a lookup on s + 1 points (Lemma B.5), others one head per bit
@@ -52,7 +61,8 @@ def compile(
             unit vectors themselves, as rows.
         width: d, with three dimensions for e_0, e_1 and v_[CLS]; chosen by default.
         coherence: the largest |⟨v_i, v_j⟩| that relevant vectors may have with others.
-        margin: at least 1; the head's error is at most δ/margin, where δ is what the lookup bears.
+        margin: at least 1; the head's error is at most δ/margin, where δ is what the lookup
+            tolerates.
         seed: of the random basis.
         max_bytes: refuse a lookup (or a random basis) larger than this.
 
@@ -69,64 +79,37 @@ def compile(
     """
     rule = _as_function(function)
     refusals = Refusals("The rule")
-    check_arguments(refusals, rule, context_length, embedding, basis, width, coherence, margin)
-    check_whole(refusals, seed=seed, max_bytes=max_bytes)
-    refuse_table(refusals, rule)
-    if has_table(rule) and values_reason(rule):
-        refusals.add(values_reason(rule))
-    # Without a table the rule counts as one that needs all its bits.
-    reduced = simplify(rule) if has_table(rule) else None
-    scalar = reduced is not None and is_scalar_route(reduced)
-    indices = tuple(sorted(rule.indices)) if reduced is None else reduced.indices
-    fits = _check_sizes(refusals, reduced, len(indices), context_length, embedding, max_bytes)
-    fits = _check_vectors(refusals, len(indices), context_length, embedding, basis) and fits
-    # An index outside is a reason by itself; whether width and coherence would do is another, and
-    # is answered on a context that is long enough.
-    top = max(rule.indices, default=0)
-    plan = None
-    longest = MAX_TRIED if isinstance(basis, str) else 0  # vectors of one's own are as many as bits
-    if fits and top < max(context_length, longest) and embedding in EMBEDDINGS:
-        request = Request(
-            max(int(context_length), top + 1),
-            indices,
-            scalar,
-            embedding,
-            basis if not isinstance(basis, str) or basis in BASES else BASES[0],
-            width if is_whole(width) else None,
-            coherence
-            if coherence is not None and is_number(coherence) and 0 < coherence < 1
-            else None,
-            float(margin) if is_number(margin) and 1 <= margin < np.inf else 1.0,
-            seed if is_whole(seed) and seed >= 0 else 0,
-            max_bytes if is_whole(max_bytes) else MAX_BYTES,
-        )
-        plan, reasons = make_plan(request)
-        for reason in reasons:
-            refusals.add(reason)
+    arguments = check_arguments(
+        refusals,
+        rule,
+        context_length,
+        embedding,
+        basis,
+        width,
+        coherence,
+        margin,
+        seed,
+        max_bytes,
+    )
+    reduced = _simplify(refusals, rule)
+    target = _plan(rule, reduced)
+    head = _head(refusals, arguments, reduced, target)
     refusals.raise_if_any()
-    assert plan is not None  # or there was a reason
+    assert head is not None  # or there was a reason
     assert reduced is not None
-    lookup = make_lookup(plan.points(), lookup_values(reduced), plan.tolerance)
-    settings = plain_settings(basis, width, coherence, margin, seed)
-    compiled = Compiled(rule, plan.weights, lookup, settings)
-    if not compiled.check.exact:
-        raise FinettiError(
-            f"The compiled network is wrong {compiled.check.counterexample}: choose a larger width."
-        )
+    lookup = _lookup(arguments, reduced)
+    compiled = LayerNetwork(rule, head, lookup, arguments.settings)
+    compiled.raise_if_wrong()
     return compiled
 
 
-def plain_settings(
-    basis: Any, width: int | None, coherence: float | None, margin: float, seed: int
-) -> dict[str, Any]:
-    """How a network was made, as plain data for its file."""
-    return {
-        "basis": basis if isinstance(basis, str) else "given",
-        "width": None if width is None else int(width),
-        "coherence": None if coherence is None else float(coherence),
-        "margin": float(margin),
-        "seed": int(seed),
-    }
+class Target(NamedTuple):
+    """The bits that heads are to read, and whether one feature of their number of ones is enough;
+    the rule's own, if these lie outside the context."""
+
+    indices: tuple[int, ...]
+    scalar: bool
+    named: tuple[int, ...]
 
 
 def _as_function(function: Any) -> BooleanFunction:
@@ -139,128 +122,160 @@ def _as_function(function: Any) -> BooleanFunction:
     return function
 
 
-def check_context(refusals: Refusals, rule: BooleanFunction, context_length: int) -> None:
-    """Refuse indices outside the context."""
-    if not is_whole(context_length) or context_length < 1:
-        refusals.add(f"its context has {context_length} bits; give a whole number of at least 1")
-        refusals.raise_if_any()
-    outside = [index for index in rule.indices if index >= context_length]
-    if outside:
-        names = ", ".join(f"x{index}" for index in outside[:8])
-        more = f" and {len(outside) - 8} more" if len(outside) > 8 else ""
-        refusals.add(f"it uses {names}{more}, outside the context of {bits_of(context_length)}")
+def _simplify(refusals: Refusals, rule: BooleanFunction) -> Symmetric | TruthTable | None:
+    """The rule on the bits that matter; None, and a reason, if its table would be too long."""
+    if rule.sparsity > MAX_TABLE and rule.profile() is None:
+        refusals.add(
+            f"it has {rule.sparsity} bits and is not symmetric, and its table of "
+            f"2^{rule.sparsity} values is too long: tables end at 2^{MAX_TABLE}; {GATES_ADVICE}"
+        )
+        return None
+    reason = values_reason(rule)
+    if reason:
+        refusals.add(reason)
+    return simplify(rule)
+
+
+def _plan(rule: BooleanFunction, reduced: Symmetric | TruthTable | None) -> Target:
+    """What is to be read: without a table, all bits of the rule, each by itself."""
+    if reduced is None:
+        return Target(tuple(sorted(rule.indices)), False, rule.indices)
+    return Target(reduced.indices, is_scalar_route(reduced), rule.indices)
+
+
+def _head(
+    refusals: Refusals,
+    arguments: Arguments,
+    reduced: Symmetric | TruthTable | None,
+    target: Target,
+) -> HeadWeights | None:
+    """The head on the best positions, or None and the reasons."""
+    fits = _check_sizes(refusals, arguments, reduced, target)
+    length = arguments.length_to_try(target.named)
+    if not fits or length is None:
+        return None
+    request = HeadRequest(
+        "compile",
+        f"sparsity {len(target.indices)}",
+        length,
+        target.indices,
+        target.scalar,
+        arguments.embedding,
+        arguments.basis,
+        arguments.width,
+        arguments.coherence,
+        arguments.seed,
+        arguments.max_bytes,
+        arguments.margin,
+    )
+    kept = length <= MAX_KEPT_BITS and isinstance(arguments.basis, str)
+    head, reasons = _kept_head(request) if kept else _new_head(request)
+    for reason in reasons:
+        refusals.add(reason)
+    return head
+
+
+@dataclass(frozen=True)
+class HeadRequest(PositionRequest):
+    """Positions, and the margin of the head on them."""
+
+    margin: float
+
+
+def _new_head(request: HeadRequest) -> Found:
+    embedding, indices, scalar = request.embedding, request.indices, request.scalar
+    count, sparsity = request.n_vectors, len(indices)
+    places = tuple(range(count)) if embedding.marks_relevant else indices
+
+    def build(vectors: Positions) -> Attempt:
+        geometry = measure(vectors, places)
+        dependent = embedding.joint_key(scalar) and not geometry.independent
+        gap = geometry.joint_gap if embedding.joint_key(scalar) else geometry.single_gap
+        gap = 0.0 if dependent else gap
+        free = counted(vectors.width - RESERVED, "free coordinate")
+        complaint = (
+            f"sparsity {sparsity} is more than {free} can tell apart: the vectors of the relevant "
+            "positions are linearly dependent; choose a larger width"
+            if dependent
+            else f"sparsity {sparsity} is above what width {vectors.width} allows: the scores of "
+            f"the relevant positions exceed the others by {gap:.3g} of their size (needed: "
+            f"{MIN_GAP}) at a coherence of {geometry.coherence:.3g}; leave width free, or choose a "
+            "larger one"
+        )
+        positions = embedding.place(vectors, request.context_length, indices)
+        relevant = Relevant(positions, geometry, indices, scalar)
+        return Attempt(relevant, gap, geometry.coherence, complaint)
+
+    factor = 1 if embedding.own_keys(scalar) else max(1, sparsity)
+    first_width = automatic_width(count, factor, request.coherence)
+    relevant, reasons = choose_positions(request, build, first_width)
+    return None if relevant is None else embedding.head(relevant, request.margin), reasons
+
+
+_kept_head = lru_cache(maxsize=256)(_new_head)
+
+
+def _lookup(arguments: Arguments, reduced: Symmetric | TruthTable) -> Lookup:
+    """The values at the features without noise, one per number of ones or per setting."""
+    embedding, sparsity, scalar = (
+        arguments.embedding,
+        reduced.sparsity,
+        is_scalar_route(reduced),
+    )
+    if scalar:
+        points = embedding.by_count(sparsity)[:, None]
+    else:
+        points = embedding.by_setting(all_bits(sparsity))
+    return make_lookup(points, lookup_values(reduced), embedding.tolerance(sparsity, scalar))
 
 
 def _check_sizes(
     refusals: Refusals,
+    arguments: Arguments,
     reduced: Symmetric | TruthTable | None,
-    sparsity: int,
-    context_length: int,
-    embedding: Any,
-    max_bytes: Any,
+    target: Target,
 ) -> bool:
-    """Refuse lookups and tables by their bytes; whether the tables can be made at all."""
-    size = 0 if reduced is None else lookup_bytes(reduced, bag=embedding == "bag")
-    if reduced is not None and is_whole(max_bytes) and size > max_bytes >= 0:
+    """Refuse lookups, tables and vectors by their bytes; whether the last two can be made."""
+    sparsity, length = len(target.indices), arguments.context_length
+    size = 0 if reduced is None else lookup_bytes(reduced, arguments.embedding)
+    if reduced is not None and size > arguments.max_bytes:
         refusals.add(
             f"its lookup on {counted(int(np.count_nonzero(lookup_values(reduced))), 'point')} "
-            f"takes {readable_bytes(size)}, above the budget of {readable_bytes(max_bytes)}; raise "
-            "max_bytes, or build it of gates with `compose`"
+            f"takes {readable_bytes(size)}, above the budget of "
+            f"{readable_bytes(arguments.max_bytes)}; raise max_bytes, or {GATES_ADVICE}"
         )
-    scalar = reduced is not None and is_scalar_route(reduced)
     if 4 * sparsity > LARGEST:
         refusals.add(
             f"its lookup tells {sparsity} bits apart with weights of {4 * sparsity}, and weights "
-            f"end at {LARGEST:g}; build it of gates with `compose`"
+            f"end at {LARGEST:g}; {GATES_ADVICE}"
         )
-    n_columns = 2 if scalar else 2 * sparsity
-    tables = TABLE_BYTES * int(context_length) * n_columns
-    if tables > MAX_TABLES:
-        refusals.add(
-            f"its tables over {context_length} bits take {readable_bytes(tables)}, and tables end "
-            f"at {readable_bytes(MAX_TABLES)}; choose a shorter context"
-        )
-    return tables <= MAX_TABLES
-
-
-def check_arguments(
-    refusals: Refusals,
-    rule: BooleanFunction,
-    context_length: int,
-    embedding: Any,
-    basis: Any,
-    width: Any,
-    coherence: Any,
-    margin: Any,
-) -> None:
-    """Refuse arguments by name, and indices outside the context."""
-    check_context(refusals, rule, context_length)
-    if embedding not in EMBEDDINGS:
-        refusals.add(f"embedding {embedding!r} is none of {', '.join(EMBEDDINGS)}")
-    if isinstance(basis, str) and basis not in BASES:
-        refusals.add(f"basis {basis!r} is neither orthonormal nor random, nor an array of vectors")
-    check_width(refusals, width)
-    if coherence is not None and not (is_number(coherence) and 0 < coherence < 1):
-        refusals.add(f"coherence {coherence!r} is not between 0 and 1")
-    if not (is_number(margin) and 1 <= margin < np.inf):
-        refusals.add(f"margin {margin!r} is not a finite number of at least 1")
-
-
-def check_width(refusals: Refusals, width: Any) -> None:
-    """Refuse what is no dimension."""
-    if width is not None and not (is_whole(width) and width >= 1):
-        refusals.add(f"width {width!r} is no dimension; give a whole number of at least 1")
-
-
-def check_whole(refusals: Refusals, **named: Any) -> None:
-    """Refuse numbers that are not whole, or negative."""
-    for name, number in named.items():
-        if not (is_whole(number) and number >= 0):
-            refusals.add(f"{name} {number!r} is not a whole number of at least 0")
-
-
-def is_whole(number: Any) -> bool:
-    """Whether something is an integer, and no Boolean."""
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
-
-
-def is_number(number: Any) -> bool:
-    """Whether something is a real number, and no Boolean."""
-    real = isinstance(number, int | float | np.integer | np.floating)
-    return real and not isinstance(number, bool)
-
-
-def has_table(rule: BooleanFunction) -> bool:
-    """Whether a rule can be reduced: it has a profile, or few enough bits for a table."""
-    return rule.sparsity <= MAX_TABLE or rule.profile() is not None
-
-
-def refuse_table(refusals: Refusals, rule: BooleanFunction) -> None:
-    """Refuse a rule whose table would be too long, as one reason among others."""
-    if not has_table(rule):
-        refusals.add(
-            f"it has {rule.sparsity} bits and is not symmetric, and its table of "
-            f"2^{rule.sparsity} values is too long: tables end at 2^{MAX_TABLE}; build it of gates "
-            "with `compose`"
-        )
-
-
-def _check_vectors(
-    refusals: Refusals, sparsity: int, context_length: int, embedding: Any, basis: Any
-) -> bool:
-    """Refuse relevant vectors, their duals and their products by bytes; whether they fit."""
-    if embedding == "trained":
-        return True  # a vector of its own for few, and one for all of a symmetric rule
-    if isinstance(basis, str):
-        wide = automatic_width(int(context_length), sparsity, None)
-        width = int(context_length) if basis == "orthonormal" else wide
-    else:
-        width = np.shape(basis)[-1] if np.ndim(basis) else 0
-    size = 3 * 8 * sparsity * (width + sparsity)
-    if size > MAX_TABLES:
-        refusals.add(
+    limit = readable_bytes(MAX_TABLE_BYTES)
+    tables = BYTES_PER_ENTRY * length * (2 if target.scalar else 2 * sparsity)
+    fits = refusals.unless(
+        tables <= MAX_TABLE_BYTES,
+        f"its tables over {length} bits take {readable_bytes(tables)}, and tables end at {limit}; "
+        "choose a shorter context",
+    )
+    vectors = _vector_bytes(arguments, sparsity)
+    return (
+        refusals.unless(
+            vectors <= MAX_TABLE_BYTES,
             f"the vectors of its {sparsity} relevant bits and their products take "
-            f"{readable_bytes(size)}, and these end at {readable_bytes(MAX_TABLES)}; choose fewer "
-            'bits, or embedding="trained"'
+            f"{readable_bytes(vectors)}, and these end at {limit}; choose fewer bits, or "
+            'embedding="trained"',
         )
-    return size <= MAX_TABLES
+        and fits
+    )
+
+
+def _vector_bytes(arguments: Arguments, sparsity: int) -> int:
+    """What relevant vectors, their duals and their products take."""
+    if arguments.embedding.marks_relevant:
+        return 0  # a vector of its own for few, and one for all of a symmetric rule
+    if not isinstance(arguments.basis, str):
+        width = np.shape(arguments.basis)[-1] if np.ndim(arguments.basis) else 0
+    elif arguments.basis == "orthonormal":
+        width = arguments.context_length
+    else:
+        width = automatic_width(arguments.context_length, sparsity, None)
+    return 3 * 8 * sparsity * (width + sparsity)

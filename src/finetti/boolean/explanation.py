@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.attention_chart import attention_layer
-from finetti.boolean.compiled import Compiled
 from finetti.boolean.functions.base import binary_array
+from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.simplification import relevant_indices
 from finetti.boolean.words import counted, short_text
 from finetti.core.errors import bad_argument
@@ -84,7 +84,7 @@ class Explanation(Shown):
         return Card(f"What [CLS] reads: {self.rule}", fields, (table,))
 
 
-def explain(compiled: Compiled, bits: Any = None) -> Explanation:
+def explain(compiled: LayerNetwork, bits: Any = None) -> Explanation:
     """The attention of [CLS] on ``bits``, or on the input whose relevant bits alone are 1.
 
     >>> from finetti.boolean.compiler import compile

@@ -1,18 +1,27 @@
-"""Compiled networks as safetensors files: named matrices, and the rule in the metadata."""
+"""Networks as safetensors files: named matrices, and the rule in the metadata."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.compiled import Compiled
+from finetti.boolean.compose.block import Block
+from finetti.boolean.compose.composer import make_blocks
+from finetti.boolean.compose.gates import split
+from finetti.boolean.compose.layouts import place
+from finetti.boolean.compose.network import GateNetwork
+from finetti.boolean.compose.recognition import Recognition
+from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import Rule
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.network.head_weights import EMBEDDINGS, HeadWeights
+from finetti.boolean.layer import LayerNetwork
+from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.positions import (
     RESERVED,
@@ -27,18 +36,14 @@ from finetti.boolean.words import counted
 from finetti.core.errors import InputError
 from finetti.core.files import write_file
 
-if TYPE_CHECKING:
-    from finetti.boolean.compose.composed import Composed
-
 FORMAT = "finetti-boolean-1"
-NETWORK_FORMAT = "finetti-boolean-network-1"
 METADATA = ("function", "context_length", "width", "embedding")
-DENSE_BYTES = 2**28  # positions up to this size are written out, so that any reader has them
-HEAD = ("tokens", "cls", "query", "key", "value", "output")
+MAX_DENSE_BYTES = 2**28  # of positions that are written out, so that any reader has them
+TOKENS, HEADS = ("tokens", "cls"), ("query", "key", "value", "output")
 LOOKUP = ("inner", "inner_bias", "middle", "middle_bias", "outer")
-NAMES = {
-    name: f"{'embedding' if name in ('tokens', 'cls') else 'heads'}.{name}" for name in HEAD
-} | {name: f"lookup.{name}" for name in LOOKUP}
+NAMES = {name: f"embedding.{name}" for name in TOKENS} | {
+    name: f"blocks.0.{name}" for name in HEADS + LOOKUP
+}
 
 
 def describe(function: BooleanFunction) -> dict[str, Any]:
@@ -66,7 +71,7 @@ def recover(described: Any) -> BooleanFunction:
 
 def _position_tensors(positions: Positions) -> tuple[str, dict[str, NDArray[Any]]]:
     """How positions are stored: written out, or in the form they are kept in."""
-    if positions.dense_bytes <= DENSE_BYTES or isinstance(positions, DensePositions):
+    if positions.dense_bytes <= MAX_DENSE_BYTES or isinstance(positions, DensePositions):
         return "dense", {"embedding.positions": positions.dense()}
     if isinstance(positions, SignPositions):
         return "signs", {"embedding.position_signs": positions.bits}
@@ -77,40 +82,28 @@ def _position_tensors(positions: Positions) -> tuple[str, dict[str, NDArray[Any]
     return "standard", {}
 
 
-def save(compiled: "Compiled | Composed", path: str | Path) -> Path:
-    """Write ``compiled`` to ``path``; see `load`."""
+def save(network: Compiled, path: str | Path) -> Path:
+    """Write ``network`` to ``path``; see `load`."""
     import safetensors.numpy
 
-    if isinstance(compiled, Compiled):
-        positions, kind = compiled.head.positions, FORMAT
-        arrays = {name: getattr(compiled.head, name) for name in HEAD} | compiled.lookup.arrays
-        tensors = {NAMES[name]: array for name, array in arrays.items()}
-        embedding = compiled.head.embedding
-    else:
-        from finetti.boolean.compose.files import network_tensors
-
-        positions, kind = compiled.layout.positions, NETWORK_FORMAT
-        tensors, embedding = (
-            network_tensors(compiled),
-            str(compiled.settings.get("embedding", EMBEDDINGS[0])),
-        )
-    form, vectors = _position_tensors(positions)
+    form, vectors = _position_tensors(network.positions)
     metadata = {
-        "format": kind,
-        "function": json.dumps(describe(compiled.function)),
-        "context_length": str(compiled.context_length),
-        "width": str(positions.width),
-        "embedding": embedding,
+        "format": FORMAT,
+        "function": json.dumps(describe(network.function)),
+        "context_length": str(network.context_length),
+        "width": str(network.positions.width),
+        "embedding": network.embedding.name,
         "positions": form,
-        "settings": json.dumps(compiled.settings),
+        "settings": json.dumps(network.settings),
     }
-    tensors = {name: np.ascontiguousarray(array) for name, array in (tensors | vectors).items()}
+    tensors = network.arrays | vectors
+    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     return write_file(safetensors.numpy.save(tensors, metadata), path)
 
 
-def load(path: str | Path) -> "Compiled | Composed":
-    """Read what `Compiled.save` or `Composed.save` wrote. Nothing is believed of it: its
-    certificate is measured again.
+def load(path: str | Path) -> LayerNetwork | GateNetwork:
+    """Read what `Compiled.save` wrote. Nothing is believed of it: its certificate is measured
+    again.
 
     >>> import tempfile
     >>> from finetti.boolean import compile
@@ -122,7 +115,7 @@ def load(path: str | Path) -> "Compiled | Composed":
     path = Path(path)
     tensors, metadata = _read(path)
     missing = [name for name in METADATA if name not in metadata]
-    if metadata.get("format") not in (FORMAT, NETWORK_FORMAT) or missing:
+    if metadata.get("format") != FORMAT or missing:
         what = f"lacks {', '.join(missing)}" if missing else f"is not of the format {FORMAT}"
         raise InputError(f"The file {path.name!r} {what}. Write one with `finetti compile --out`.")
     if metadata["embedding"] not in EMBEDDINGS:
@@ -137,17 +130,46 @@ def load(path: str | Path) -> "Compiled | Composed":
         raise InputError(f"The metadata of {path.name!r} cannot be read: {said}.") from error
     _refuse_outside(path, function, size[0])
     positions = _positions(path, tensors, metadata.get("positions", "dense"), *size)
-    if metadata["format"] == NETWORK_FORMAT:
-        if not isinstance(function, Rule):
-            raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
-        if metadata["embedding"] == "bag":
-            raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
-        settings = settings | {"embedding": metadata["embedding"]}
-        from finetti.boolean.compose.files import build_network
+    _refuse_misfits(path, _position_shapes(positions, size))
+    settings |= {"embedding": metadata["embedding"]}
+    build = _gate_network if "blocks.0.keys" in tensors else _layer_network
+    return build(path, tensors, positions, function, settings)
 
-        _refuse_misfits(path, _position_shapes(positions, size))
-        return build_network(path, function, positions, tensors, settings)
-    return _single_layer(path, tensors, metadata["embedding"], positions, size, function, settings)
+
+def _gate_network(
+    path: Path,
+    tensors: dict[str, NDArray[Any]],
+    positions: Positions,
+    function: BooleanFunction,
+    settings: dict[str, Any],
+) -> GateNetwork:
+    """The rule gives the structure, the file the numbers."""
+    if not isinstance(function, Rule):
+        raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
+    if find_embedding(settings["embedding"]).no_gates:
+        raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
+    gates = split(function)
+    placed = place(gates, positions)
+    blocks = tuple(
+        _filled(path, tensors, block, number)
+        for number, block in enumerate(make_blocks(gates, placed, 1.0))
+    )
+    return GateNetwork(function, gates, placed.layout, blocks, settings)
+
+
+def _filled(path: Path, tensors: dict[str, NDArray[Any]], block: Block, number: int) -> Block:
+    found = {}
+    for name, array in block.arrays.items():
+        stored, shape = tensors.get(f"blocks.{number}.{name}"), array.shape
+        if stored is None or stored.shape != shape:
+            got = "is not there" if stored is None else f"has shape {stored.shape}"
+            raise InputError(
+                f"The file {path.name!r} does not fit its rule: blocks.{number}.{name} {got}, and "
+                f"{shape} is needed."
+            )
+        found[name] = stored.astype(np.float64)
+    keys, scales = found.pop("keys"), found.pop("scales")
+    return replace(block, keys=keys, scales=scales, lookup=Recognition(**found))
 
 
 def _settings(found: Any) -> dict[str, Any]:
@@ -168,16 +190,14 @@ def _refuse_outside(path: Path, function: BooleanFunction, length: int) -> None:
         )
 
 
-def _single_layer(
+def _layer_network(
     path: Path,
     tensors: dict[str, NDArray[Any]],
-    embedding: Any,
     positions: Positions,
-    size: tuple[int, int],
     function: BooleanFunction,
     settings: dict[str, Any],
-) -> Compiled:
-    needed = (*HEAD, "inner", "inner_bias", "outer")
+) -> LayerNetwork:
+    needed = (*TOKENS, *HEADS, "inner", "inner_bias", "outer")
     missing = [NAMES[name] for name in needed if NAMES[name] not in tensors]
     if missing:
         raise InputError(f"The file {path.name!r} lacks {', '.join(missing)}.")
@@ -187,9 +207,10 @@ def _single_layer(
         if tensor in tensors
     }
     lookup = Lookup(**{name: arrays.get(name) for name in LOOKUP})  # pyright: ignore
-    head = HeadWeights(embedding, positions, *(arrays[name] for name in HEAD))
-    _refuse_misfits(path, _shapes(head, lookup, size) | _position_shapes(positions, size))
-    return Compiled(function, head, lookup, settings)
+    embedding = find_embedding(settings["embedding"])
+    head = HeadWeights(embedding, positions, *(arrays[name] for name in TOKENS + HEADS))
+    _refuse_misfits(path, _shapes(head, lookup, positions.width))
+    return LayerNetwork(function, head, lookup, settings)
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
@@ -242,8 +263,7 @@ def _position_shapes(positions: Positions, size: tuple[int, int]) -> Shapes:
     return found
 
 
-def _shapes(head: HeadWeights, lookup: Lookup, size: tuple[int, int]) -> Shapes:
-    width = size[1]
+def _shapes(head: HeadWeights, lookup: Lookup, width: int) -> Shapes:
     heads, _, key_size = (*head.query.shape, 0, 0, 0)[:3]
     values, features = (*head.output.shape, 0, 0, 0)[1:3]
     n_bumps, n_units = lookup.inner_bias.size, lookup.outer.size

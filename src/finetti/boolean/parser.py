@@ -1,12 +1,14 @@
-"""Reads rules such as ``x3 & (x7 | ~x9) ^ x12`` and ``atleast(2; x1, x2, x3)``.
+"""Reads rules such as ``x3 & (x7 | ~x9) ^ x12`` and ``x1 + x2 + x3 >= 2``.
 
-or    := xor ("|" xor)*          not  := "~" not | atom
-xor   := and ("^" and)*          atom := x<index> | 0 | 1 | "(" or ")" | call
-and   := not ("&" not)*          call := name "(" [count ";"] or ("," or)* ")"
+or    := xor ("|" xor)*              not  := "~" not | atom
+xor   := and ("^" and)*              atom := x<index> | 0 | 1 | "(" or ")" | call
+and   := comparison ("&" comparison)*
+comparison := sum (">=" | ">" | "<=" | "<" | "==" | "!=") sum | not
+sum   := (not | number) ("+" (not | number))*
+call  := name "(" [count ";"] or ("," or)* ")"
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -24,7 +26,7 @@ from finetti.boolean.words import bits_of
 from finetti.core.errors import InputError, bad_argument
 
 TOKEN = re.compile(
-    r"(?P<name>[A-Za-z_]+)(?P<index>[0-9]*)|(?P<number>[0-9]+)|(?P<sign>[~&^|(),;])|\S"
+    r"(?P<name>[A-Za-z_]+)(?P<index>[0-9]*)|(?P<number>[0-9]+)|(?P<sign>[<>=!]=|[~&^|(),;+<>])|\S"
 )
 CALLS: dict[str, Kind] = {
     "and": "and",
@@ -34,13 +36,17 @@ CALLS: dict[str, Kind] = {
     "atleast": "atleast",
     "exactly": "exactly",
 }
+SIGNS: tuple[tuple[str, Kind], ...] = (("|", "or"), ("^", "parity"), ("&", "and"))
 COUNTED = ("atleast", "exactly")
+COMPARISONS = (">=", ">", "<=", "<", "==", "!=")
+OPERAND = "a variable, a constant 0 or 1, '~' or '('"
 MAX_DEPTH = 100
 MAX_DIGITS = 12  # of an index or a count: more bits than any context has
 HINTS = {  # how others write what is written differently here
     "&&": "'and' is written '&'",
     "||": "'or' is written '|'",
     "!": "'not' is written '~'",
+    "=": "'equal' is written '=='",
     "not": "'not' is written '~'",
     "xor": "'xor' is written '^', or parity(…)",
     "majority": "write maj(…)",
@@ -92,7 +98,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Parser:
-    """Recursive descent, one method per level of precedence."""
+    """Recursive descent."""
 
     def __init__(self, text: str):
         self.text = text
@@ -126,20 +132,36 @@ class _Parser:
         if not self.accept(sign):
             self.fail(expected)
 
-    def chain(self, sign: str, kind: Kind, operand: Callable[[], Node]) -> Node:
-        parts = [operand()]
-        while self.accept(sign):
-            parts.append(operand())
+    def chain(self, level: int = 0) -> Node:
+        """The parts that a sign of this level joins, from the loosest to the tightest."""
+        sign, kind = SIGNS[level]
+        parts: list[Node] = []
+        while not parts or self.accept(sign):
+            last = level == len(SIGNS) - 1
+            parts.append(self.comparison() if last else self.chain(level + 1))
         return parts[0] if len(parts) == 1 else Gate(kind, tuple(parts))
 
-    def either(self) -> Node:
-        return self.chain("|", "or", self.exclusive)
+    def comparison(self) -> Node:
+        first = self.token
+        left = self.sum()
+        sign = self.token.text if self.token.kind == "sign" else ""
+        if sign in COMPARISONS:
+            self.take()
+            return _compared(left, sign, self.sum())
+        if len(left) > 1:
+            self.fail(f"what the sum is compared with, after one of {' '.join(COMPARISONS)}")
+        if not isinstance(left[0], int):
+            return left[0]
+        if first.text not in ("0", "1"):
+            self.fail(OPERAND, first)
+        return Constant(first.text == "1")
 
-    def exclusive(self) -> Node:
-        return self.chain("^", "parity", self.both)
-
-    def both(self) -> Node:
-        return self.chain("&", "and", self.negated)
+    def sum(self) -> "list[Node | int]":
+        terms: list[Node | int] = []
+        while not terms or self.accept("+"):
+            number = self.token.kind == "number"
+            terms.append(int(self.take().text) if number else self.negated())
+        return terms
 
     def negated(self) -> Node:
         n_signs = 0
@@ -164,13 +186,13 @@ class _Parser:
             inside = self.nested()
             self.expect(")", "an operator or ')'")
             return inside
-        return self.fail("a variable, a constant 0 or 1, '~' or '('")
+        return self.fail(OPERAND)
 
     def nested(self) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(f"at most {MAX_DEPTH} parentheses inside each other")
-        node = self.either()
+        node = self.chain()
         self.depth -= 1
         return node
 
@@ -190,24 +212,43 @@ class _Parser:
         return Gate(kind, tuple(parts), count)
 
 
+def _compared(left: "list[Node | int]", sign: str, right: "list[Node | int]") -> Node:
+    """Σa ≥ Σb + k is Σa + Σ(1 − b) ≥ k + (the number of b): one gate, in which b is negated."""
+    ones = [node for node in left if not isinstance(node, int)]
+    others = [node for node in right if not isinstance(node, int)]
+    count = sum(n for n in right if isinstance(n, int)) - sum(n for n in left if isinstance(n, int))
+    count += len(others) + (sign in (">", "<="))
+    children = (*ones, *(n.child if isinstance(n, Negation) else Negation(n) for n in others))
+    kind: Kind = "exactly" if sign in ("==", "!=") else "atleast"
+    negated = sign in ("<", "<=", "!=")
+    if not children or count < 0 or (count == 0 and kind == "atleast"):
+        always = count == 0 if kind == "exactly" else count <= 0
+        return Constant(always ^ negated)
+    gate = Gate(kind, children, count)
+    return Negation(gate) if negated else gate
+
+
 def parse(text: str) -> Rule:
     """The function that an expression describes.
 
     From the tightest to the loosest: ``~`` (not), ``&`` (and), ``^`` (exclusive or), ``|`` (or).
     ``and(…)`` and ``or(…)`` are the same as calls. ``maj(…)`` is 1 if more than half of its
     arguments are (a tie is 0), ``parity(…)`` if an odd number is, ``atleast(k; …)`` and
-    ``exactly(k; …)`` count. Arguments are expressions; indices start at 0.
+    ``exactly(k; …)`` count. Sums of bits are compared by ``>= > <= < == !=``, which bind tighter
+    than ``&``. Arguments are expressions; indices start at 0.
 
     >>> rule = parse("x3 & (x7 | ~x9)")
     >>> rule.indices, rule.table().tolist()
     ((3, 7, 9), [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0])
     >>> print(parse("atleast(2; x1, x2, x3) ^ 1"))
     atleast(2; x1, x2, x3) ^ 1
+    >>> print(parse("x0 + x1 > x2 + x3"))
+    atleast(3; x0, x1, ~x2, ~x3)
     """
     if not isinstance(text, str):
         raise bad_argument("text", "parse", "an expression such as 'x3 & x7'", repr(text))
     parser = _Parser(text)
-    tree = parser.either()
+    tree = parser.chain()
     if parser.token.kind != "end":
         parser.fail("an operator or the end of the rule")
     return Rule(tree)

@@ -1,45 +1,37 @@
-"""Chooses positions wide enough for a head, and builds the head on them."""
+"""Chooses positions that are wide enough, by what is measured of what is built on them."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from finetti.boolean.basis import (
-    GOOD_GAP,
-    GROWTH,
-    MAX_GROWTHS,
-    Geometry,
-    as_vectors,
-    automatic_width,
-    draw_basis,
-    measure,
-)
-from finetti.boolean.heads.bag import bag_head
-from finetti.boolean.heads.plan import HeadPlan, Relevant
-from finetti.boolean.heads.signs import signs_head
-from finetti.boolean.network.head_weights import Embedding
-from finetti.boolean.network.positions import RESERVED, Positions, SparsePositions
+from finetti.boolean.basis import as_vectors, draw_basis
+from finetti.boolean.embeddings.base import Embedding
+from finetti.boolean.network.positions import RESERVED, Positions
 from finetti.boolean.refusals import readable_bytes
-from finetti.boolean.words import counted
 
-LEAST_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
-SMALL = 64  # contexts short enough to keep their heads
+GOOD_GAP = 0.5  # what an automatic width must reach
+MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
+WIDTH_GROWTH = 1.25
+MAX_GROWTHS = 40
+MAX_TABLE_BYTES = 2**32
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the positions and the head are asked for.
+class PositionRequest:
+    """What positions are asked for.
 
     Args:
+        owner: the function that users called.
+        what: whom they must be good enough for, in words.
         context_length: T.
-        indices: I, the relevant bits.
-        scalar: whether the rule is symmetric, so that a feature of the number of ones is enough.
-        embedding, basis, width, coherence, margin, seed, max_bytes: as in `compile`.
+        indices: the relevant bits.
+        scalar: whether one feature of the number of ones is enough.
+        embedding, basis, width, coherence, seed, max_bytes: as in `compile`.
     """
 
+    owner: str
+    what: str
     context_length: int
     indices: tuple[int, ...]
     scalar: bool
@@ -47,145 +39,95 @@ class Request:
     basis: Any
     width: int | None
     coherence: float | None
-    margin: float
     seed: int
     max_bytes: int
 
     @property
-    def own_keys(self) -> bool:
-        """Whether every head looks at one position (s heads) or at all of I."""
-        return self.embedding != "bag" and not self.scalar
-
-    @property
     def n_vectors(self) -> int:
-        """How many vectors must be told apart: trained positions mark the relevant ones only."""
-        if self.embedding != "trained":
-            return self.context_length
-        return 1 if self.scalar else len(self.indices)
-
-    @property
-    def needs_duals(self) -> bool:
-        """Whether one key must have the same score on all of I."""
-        return not self.own_keys and self.embedding != "trained"
-
-    def gap(self, geometry: Geometry) -> float:
-        """By how much the scores of relevant positions stand out; 0 if they cannot."""
-        if not self.needs_duals:
-            return geometry.single_gap
-        return geometry.joint_gap if geometry.independent else 0.0
+        """How many vectors must be told apart."""
+        return self.embedding.n_vectors(self.context_length, len(self.indices), self.scalar)
 
 
-def make_plan(request: Request) -> tuple[HeadPlan | None, tuple[str, ...]]:
-    """The head, or the reasons why there is none."""
-    if request.context_length <= SMALL and isinstance(request.basis, str):
-        return _kept_plan(request)
-    return _new_plan(request)
+class Attempt(NamedTuple):
+    """What was built on some vectors, and how good they are.
+
+    Args:
+        built: what was asked for.
+        gap: by how much the scores of what is read lead, before R; 0 or less if they do not.
+        coherence: of the relevant vectors; 0 where nobody asked.
+        complaint: why so small a gap will not do, in half a sentence.
+    """
+
+    built: Any
+    gap: float
+    coherence: float
+    complaint: str
 
 
-def _new_plan(request: Request) -> tuple[HeadPlan | None, tuple[str, ...]]:
-    vectors, geometry, reasons = _choose_vectors(request)
-    if vectors is None or geometry is None or reasons:
-        return None, tuple(reasons)
-    if request.embedding == "bag":
-        relevant = Relevant(vectors, geometry, request.indices)
-        return bag_head(relevant, request.scalar, request.margin), ()
-    positions = vectors
-    if request.embedding == "trained":
-        marks = vectors.rows(slice(None))
-        if request.scalar:
-            marks = np.repeat(marks, len(request.indices), axis=0)
-        positions = SparsePositions(request.context_length, request.indices, marks)
-    relevant = Relevant(positions, geometry, request.indices)
-    return signs_head(request.embedding, relevant, request.scalar, request.margin), ()
+Build = Callable[[Positions], Attempt]
+Found = tuple[Any, tuple[str, ...]]  # what was built, or None; the reasons against it
 
 
-_kept_plan = lru_cache(maxsize=256)(_new_plan)
-
-
-def _choose_vectors(request: Request) -> tuple[Positions | None, Geometry | None, list[str]]:
-    """The vectors that tell positions apart, measured, or the reasons why they cannot."""
-    trained, count = request.embedding == "trained", request.n_vectors
-    places = tuple(range(count)) if trained else request.indices
+def choose_positions(request: PositionRequest, build: Build, first_width: int) -> Found:
+    """What ``build`` makes of the vectors, drawn wider and wider from ``first_width`` until they
+    are good where they are random and no width is given."""
+    count = request.n_vectors
     if not isinstance(request.basis, str):
-        vectors = as_vectors(request.basis, request.context_length)
-        if trained:
-            chosen = request.indices[:1] if request.scalar else request.indices
-            vectors = as_vectors(vectors.rows(list(chosen))[:, RESERVED:], count)
-        return _judged(request, vectors, measure(vectors, places))
+        vectors = as_vectors(request.basis, request.context_length, request.owner)
+        if request.embedding.marks_relevant:
+            chosen = vectors.rows(list(request.indices[:count]))[:, RESERVED:]
+            vectors = as_vectors(chosen, count, request.owner)
+        return _judged(request, build(vectors))
     if request.basis == "orthonormal":
         width = RESERVED + count if request.width is None else request.width
-        if width < RESERVED + count:
-            return None, None, [_too_narrow(request, width)]
-        vectors = draw_basis("orthonormal", count, width, request.seed)
-        return _judged(request, vectors, measure(vectors, places))
-    if request.width is not None:
-        if request.width <= RESERVED:
-            return None, None, [_too_narrow(request, request.width)]
-        return _judged(request, *_draw(request, request.width, places))
-    return _grow(request, places)
-
-
-def _grow(
-    request: Request, places: tuple[int, ...]
-) -> tuple[Positions | None, Geometry | None, list[str]]:
-    """Random vectors, wider and wider until what is measured of them is good."""
-    factor = 1 if request.own_keys else max(1, len(request.indices))
-    width = automatic_width(request.n_vectors, factor, request.coherence)
+        reason = _orthonormal_reason(request, width)
+        if reason:
+            return None, (reason,)
+        return _judged(request, build(draw_basis("orthonormal", count, width, request.seed)))
+    if request.width is not None and request.width <= RESERVED:
+        reason = f"width {request.width} leaves no room beside e_0, e_1 and v_[CLS]"
+        return None, (f"{reason}: at least {RESERVED + 1}",)
+    width = first_width if request.width is None else request.width
     for last in range(MAX_GROWTHS):
-        size = request.n_vectors * width / 8
+        size = count * width / 8
         if size > request.max_bytes:
             reason = (
-                f"a random basis good enough for sparsity {len(request.indices)} takes "
-                f"{readable_bytes(size)}, above the budget of {readable_bytes(request.max_bytes)}; "
-                'use basis="orthonormal", which needs no memory here, or raise max_bytes'
+                f"a random basis good enough for {request.what} takes {readable_bytes(size)}, "
+                f"above the budget of {readable_bytes(request.max_bytes)}; use "
+                'basis="orthonormal", which needs no memory here, or raise max_bytes'
             )
-            return None, None, [reason]
-        vectors, geometry = _draw(request, width, places)
-        close = request.coherence is None or geometry.coherence <= request.coherence
-        good = close and request.gap(geometry) >= GOOD_GAP
-        if good or last == MAX_GROWTHS - 1:
-            return _judged(request, vectors, geometry)
-        width = RESERVED + math.ceil(GROWTH * (width - RESERVED))
+            return None, (reason,)
+        attempt = build(draw_basis("random", count, width, request.seed))
+        close = request.coherence is None or attempt.coherence <= request.coherence
+        good = close and attempt.gap >= GOOD_GAP
+        if good or request.width is not None or last == MAX_GROWTHS - 1:
+            return _judged(request, attempt)
+        width = RESERVED + math.ceil(WIDTH_GROWTH * (width - RESERVED))
     raise AssertionError("MAX_GROWTHS is positive")
 
 
-def _draw(request: Request, width: int, places: tuple[int, ...]) -> tuple[Positions, Geometry]:
-    vectors = draw_basis("random", request.n_vectors, width, request.seed)
-    return vectors, measure(vectors, places)
+def _orthonormal_reason(request: PositionRequest, width: int) -> str:
+    count = request.n_vectors
+    size = 8 * count * width if request.embedding.marks_relevant else 0
+    if size > MAX_TABLE_BYTES:
+        return (
+            f"the vectors of its {count} relevant bits take {readable_bytes(size)}, and these "
+            f'end at {readable_bytes(MAX_TABLE_BYTES)}; use basis="random"'
+        )
+    if width < RESERVED + count:
+        return (
+            f"width {width} is too small for {count} orthonormal vectors beside e_0, e_1 and "
+            f'v_[CLS]: at least {RESERVED + count}, or basis="random"'
+        )
+    return ""
 
 
-def _judged(
-    request: Request, vectors: Positions, geometry: Geometry
-) -> tuple[Positions, Geometry, list[str]]:
+def _judged(request: PositionRequest, attempt: Attempt) -> Found:
     """Reasons against these vectors: by the gap that was measured, not by the coherence."""
-    reasons = []
-    sparsity, free = len(request.indices), vectors.width - RESERVED
-    if request.needs_duals and not geometry.independent:
+    reasons = [attempt.complaint] if attempt.gap < MIN_GAP else []
+    if request.coherence is not None and attempt.coherence > request.coherence:
         reasons.append(
-            f"sparsity {sparsity} is more than {counted(free, 'free coordinate')} can tell "
-            "apart: the vectors of the relevant positions are linearly dependent; choose a larger "
-            "width"
-        )
-    elif request.gap(geometry) < LEAST_GAP:
-        reasons.append(
-            f"sparsity {sparsity} is above what width {vectors.width} allows: the scores of the "
-            f"relevant positions exceed the others by {request.gap(geometry):.3g} of their size "
-            f"(needed: {LEAST_GAP}) at a coherence of {geometry.coherence:.3g}; leave width free, "
-            "or choose a larger one"
-        )
-    if request.coherence is not None and geometry.coherence > request.coherence:
-        reasons.append(
-            f"the vectors of the relevant positions have coherence {geometry.coherence:.3g}, above "
+            f"the vectors of the relevant positions have coherence {attempt.coherence:.3g}, above "
             f"the {request.coherence:.3g} asked for; leave width free, or choose a larger one"
         )
-    return vectors, geometry, reasons
-
-
-def _too_narrow(request: Request, width: int) -> str:
-    if request.basis == "orthonormal":
-        least = RESERVED + request.n_vectors
-        return (
-            f"width {width} is too small for {request.n_vectors} orthonormal vectors beside e_0, "
-            f'e_1 and v_[CLS]: at least {least}, or basis="random"'
-        )
-    return f"width {width} leaves no room beside e_0, e_1 and v_[CLS]: at least {RESERVED + 1}"
+    return None if reasons else attempt.built, tuple(reasons)

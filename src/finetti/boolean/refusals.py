@@ -2,6 +2,8 @@
 
 from finetti.core.errors import InputError
 
+GATES_ADVICE = "build it of gates with `compose` (on the command line: --gates)"
+
 
 class Refusals:
     """Collects reasons; raises one error that lists them all.
@@ -21,6 +23,12 @@ class Refusals:
     def add(self, reason: str) -> None:
         """One more reason: half a sentence that says why, and what would help."""
         self.reasons.append(reason)
+
+    def unless(self, fine: bool, reason: str) -> bool:
+        """Add the reason unless all is ``fine``, which is handed back."""
+        if not fine:
+            self.add(reason)
+        return fine
 
     def raise_if_any(self) -> None:
         """Raise the error, if there is a reason to."""

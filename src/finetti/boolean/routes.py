@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.network.lookup import CORNERS
@@ -18,15 +19,14 @@ def lookup_values(function: Symmetric | TruthTable) -> NDArray[np.float64]:
     return function.profile() if isinstance(function, Symmetric) else function.table()
 
 
-def lookup_bytes(function: Symmetric | TruthTable, bag: bool) -> int:
+def lookup_bytes(function: Symmetric | TruthTable, embedding: Embedding) -> int:
     """What the largest matrix of the lookup takes in float64.
 
-    Bumps are shared: 2 per coordinate where it is ±1, s + 1 where it is 0 or −1/(r + 1). Points
-    of value 0 have no unit.
+    Bumps are shared, one for every level of a coordinate; points of value 0 have no unit.
     """
     sparsity = function.sparsity
     if isinstance(function, Symmetric):
         return 8 * len(CORNERS) * (sparsity + 1)
-    n_bumps = sparsity * (sparsity + 1 if bag else 2)
+    n_bumps = sparsity * embedding.n_levels(sparsity)
     n_points = max(1, int(np.count_nonzero(function.table())))
     return 8 * len(CORNERS) * n_bumps * 2 * n_points

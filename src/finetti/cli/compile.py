@@ -1,30 +1,15 @@
 """``finetti compile``: a rule as Transformer weights, with a certificate; or a file, checked."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json, Seed
 from finetti.core.errors import InputError
-
-
-class EmbeddingName(StrEnum):
-    """How bits become tokens."""
-
-    DETERMINISTIC = "deterministic"
-    TRAINED = "trained"
-    BAG = "bag"
-
-
-class BasisName(StrEnum):
-    """Which vectors tell positions apart."""
-
-    ORTHONORMAL = "orthonormal"
-    RANDOM = "random"
 
 
 def compile_rule(
@@ -36,11 +21,16 @@ def compile_rule(
         int | None, typer.Option("--context-length", min=1, help="How many bits there are.")
     ] = None,
     embedding: Annotated[
-        EmbeddingName, typer.Option("--embedding", help="How bits become tokens.")
-    ] = EmbeddingName.DETERMINISTIC,
+        str,
+        typer.Option("--embedding", help=f"How bits become tokens: {', '.join(EMBEDDINGS)}."),
+    ] = EMBEDDINGS[0],
     basis: Annotated[
-        BasisName, typer.Option("--basis", help="Position vectors: T dimensions, or O(s log T).")
-    ] = BasisName.ORTHONORMAL,
+        str,
+        typer.Option(
+            "--basis",
+            help="Position vectors: orthonormal (T dimensions), or random (O(s log T)).",
+        ),
+    ] = "orthonormal",
     width: Annotated[
         int | None, typer.Option("--width", min=1, help="Dimension of a token; chosen by default.")
     ] = None,
@@ -65,6 +55,10 @@ def compile_rule(
         str | None,
         typer.Option("--rule", metavar="RULE", help="What --check compares with; its own if none."),
     ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option("--tolerance", help="Errors that --check tolerates; 1e-9 by default."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the weights here, as safetensors."),
@@ -83,8 +77,10 @@ def compile_rule(
         unused = " or ".join(name for name, value in given.items() if value is not None)
         if unused:
             raise InputError(f"--check reads a file and makes nothing: leave out {unused}.")
-        _check(check, against or rule, as_json)
+        _check(check, against or rule, tolerance, as_json)
         return
+    if tolerance is not None:
+        raise InputError("--tolerance belongs to --check FILE: what is compiled must be exact.")
     if rule is None or context_length is None:
         missing = "a RULE" if rule is None else "--context-length"
         raise InputError(
@@ -99,8 +95,8 @@ def compile_rule(
     made = build(
         _parse(rule),
         context_length,
-        embedding.value,
-        basis.value,
+        embedding,
+        basis,
         width=width,
         coherence=coherence,
         margin=margin,
@@ -146,19 +142,22 @@ def _parse(rule: str) -> Any:
         raise InputError(error.sentence) from error
 
 
-def _check(path: Path, rule: str | None, as_json: bool) -> None:
+def _check(path: Path, rule: str | None, tolerance: float | None, as_json: bool) -> None:
     from finetti.boolean import load
+    from finetti.boolean.check import EXACT_RTOL
     from finetti.boolean.words import short_text
 
     loaded = load(path)
     function = loaded.function if rule is None else _parse(rule)
-    found = loaded.verify(function)
+    tolerance = EXACT_RTOL if tolerance is None else tolerance
+    found = loaded.verify(function, tolerance)
     wrong, text = found.counterexample, short_text(str(function))
     people = make_console(stderr=as_json)
     if wrong is not None:
         said = f"does not compute {text}: {wrong}."
     elif found.proven:
-        said = f"computes {text}: exact on {found.method}; proven on all inputs."
+        how = "exact" if tolerance == EXACT_RTOL else f"right up to {tolerance:g}"
+        said = f"computes {text}: {how} on {found.method}; proven on all inputs."
         if found.rounding > found.tolerance:
             said += f" Sums in another order may move its value by {found.rounding:.2g}."
     else:
@@ -166,6 +165,8 @@ def _check(path: Path, rule: str | None, as_json: bool) -> None:
             f"is NOT PROVEN to compute {text}: no counterexample was found on {found.method}, "
             f"but {found.why_not}."
         )
+    if found.rounded and not found.proven:
+        said += f" But {found.rounded_text}."
     people.print(f"{path.name} {said}", soft_wrap=True)
     if as_json:
         document = {"file": path.name, "rule": str(function), **found.to_dict()}

@@ -16,7 +16,7 @@ from finetti.boolean.basis import LEAST_EIGENVALUE
 from finetti.boolean.compose.gates import Source, SparseGate
 from finetti.boolean.compose.recognition import Recognition, separation
 from finetti.boolean.domain import refuse_weights
-from finetti.boolean.heads.plan import score_scale
+from finetti.boolean.embeddings.base import score_scale
 from finetti.boolean.network.frozen import freeze
 from finetti.boolean.network.positions import RESERVED, Positions, StandardPositions
 
@@ -111,6 +111,11 @@ class Block:
     def __post_init__(self) -> None:
         freeze(self)
         refuse_weights(keys=self.keys, scales=self.scales)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """What a file has of it, by name."""
+        return {"keys": self.keys, "scales": self.scales, **vars(self.lookup)}
 
     @property
     def work(self) -> int:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from finetti.boolean.compose.composed import Composed
+from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.compose.norms import VALUE_NORM
 from finetti.boolean.compose.recognition import tolerance
 from finetti.bounds.sample import Sample
@@ -13,18 +13,18 @@ from finetti.bounds.sparse_variables.multihead import MultiHeadCovering
 from finetti.bounds.value import BoundValue
 
 
-def block_capacities(composed: Composed, n_samples: int = 1000) -> tuple[BoundValue, ...]:
+def block_capacities(network: GateNetwork, n_samples: int = 1000) -> tuple[BoundValue, ...]:
     """log N_∞ of the heads of every block, at the resolution δ that its lookup needs (Lemma A.12).
 
     Tokens are no longer than √2 before the first block. Every block adds a feature of at most 1 per
     head to a token, and e_0 or e_1 to that of a gate. Positions count as fixed.
 
     Args:
-        composed: the network.
+        network: the network.
         n_samples: m, how many sequences the cover is for.
     """
     found, added = [], 0
-    for block in composed.blocks:
+    for block in network.blocks:
         rows = np.zeros(block.n_heads)
         for read, key, scale in zip(block.reads, block.keys, block.scales, strict=True):
             size = abs(float(scale)) * float(np.linalg.norm(key))
@@ -37,10 +37,10 @@ def block_capacities(composed: Composed, n_samples: int = 1000) -> tuple[BoundVa
             for row in rows
         )
         layer = MultiHeadClass(
-            heads=heads, width=composed.layout.width, head_dimension=1, query_norm=longest
+            heads=heads, width=network.layout.width, head_dimension=1, query_norm=longest
         )
         resolution = min(tolerance(len(read.sources)) for read in block.reads)
-        sample = Sample(n_samples, composed.layout.n_tokens, input_norm=longest)
+        sample = Sample(n_samples, network.layout.n_tokens, input_norm=longest)
         found.append(MultiHeadCovering(layer, resolution).evaluate(sample))
         added += block.n_heads
     return tuple(found)

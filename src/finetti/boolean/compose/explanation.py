@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.attention_chart import Columns, attention_layer
-from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.forward import levels
+from finetti.boolean.compose.network import GateNetwork
+from finetti.boolean.embeddings.base import ONE_BIT
 from finetti.boolean.explanation import SHOWN, one_input
-from finetti.boolean.heads.plan import ONE_BIT
 from finetti.boolean.words import counted, short_text
 from finetti.show.card import Card, Table
 from finetti.show.charts import save_chart
@@ -148,7 +148,7 @@ def _range(weights: NDArray[np.float64]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def explain_network(composed: Composed, bits: Any = None) -> NetworkExplanation:
+def explain_network(network: GateNetwork, bits: Any = None) -> NetworkExplanation:
     """What every gate attends to on ``bits``, or on the input whose relevant bits alone are 1.
 
     >>> from finetti.boolean.compose.composer import compose
@@ -156,12 +156,12 @@ def explain_network(composed: Composed, bits: Any = None) -> NetworkExplanation:
     >>> [(r.gate, r.sources, r.weights.round(2).tolist()) for level in seen.readings for r in level]
     [(0, ('x1 = 1', 'x2 = 1'), [0.48, 0.48]), (1, ('g0 = 1', 'x3 = 1'), [0.48, 0.48])]
     """
-    bits = one_input(bits, composed.context_length, composed.function.indices)
-    mixture = composed.mixture
-    done = list(levels(composed.blocks, mixture, mixture.sums(bits[None])))
+    bits = one_input(bits, network.context_length, network.function.indices)
+    mixture = network.mixture
+    done = list(levels(network.blocks, mixture, mixture.sums(bits[None])))
     values = done[-1].written[0, :, ONE_BIT]
     readings, attention = [], []
-    for block, columns, level in zip(composed.blocks, mixture.columns, done, strict=True):
+    for block, columns, level in zip(network.blocks, mixture.columns, done, strict=True):
         weights = np.concatenate([mixture.bits[:, columns], mixture.gates[:, columns]]).T
         found = []
         for read, own in zip(block.reads, weights, strict=True):
@@ -185,9 +185,9 @@ def explain_network(composed: Composed, bits: Any = None) -> NetworkExplanation:
             )
         readings.append(tuple(found))
         attention.append(weights)
-    texts = tuple(gate.text for gate in composed.gates)
+    texts = tuple(gate.text for gate in network.gates)
     return NetworkExplanation(
-        short_text(composed.rule),
+        short_text(network.rule),
         bits,
         texts,
         tuple(readings),

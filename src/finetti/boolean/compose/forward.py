@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.compose.block import Block, Layout, project_keys
-from finetti.boolean.heads.plan import ONE_BIT, ZERO_BIT
+from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.positions import RESERVED
 
 ENTRIES = 2**22  # hidden units of a block of inputs

@@ -4,30 +4,28 @@ import math
 
 import numpy as np
 
-from finetti.boolean.compose.composed import Composed
+from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.compose.recognition import separation, tolerance
 from finetti.boolean.norms import NormBound
-from finetti.core.norms import frobenius
 
 VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
 
 
-def network_norms(composed: Composed, margin: float) -> tuple[NormBound, ...]:
+def network_norms(network: GateNetwork, margin: float) -> tuple[NormBound, ...]:
     """The norms of all blocks, the largest over the heads of each (one above its bound, if any).
 
     One head serves all gates of its level, each with a column of W_Q and W_K of its own, so the
     squares of the lemma's bounds add up over the gates. In the lookup a gate's mark q_g counts as
     one coordinate more.
     """
-    found = []
-    for number, block in enumerate(composed.blocks, start=1):
+    found, lemma = [], f"Lemma {network.embedding.lemma}"
+    for number, block in enumerate(network.blocks, start=1):
         at, stated = f", block {number}", "" if margin == 1 else f", margin {margin:g} as stated"
-        lemma = "Lemma B.3" if composed.settings.get("embedding") == "trained" else "Lemma B.2"
         measured = ", measured gap" if (block.gaps < 1).any() else ""
         squares = np.zeros((4, block.n_heads))
         for k, read in enumerate(block.reads):
             logarithm = math.log(
-                8 * composed.layout.n_tokens * margin / separation(len(read.sources))
+                8 * network.layout.n_tokens * margin / separation(len(read.sources))
             )
             gap = float(block.gaps[k])
             squares[:, read.head] += (
@@ -58,9 +56,6 @@ def network_norms(composed: Composed, margin: float) -> tuple[NormBound, ...]:
         for name, arrays, bound in rows:
             size = max(float(np.abs(each).max()) for each in arrays)
             found.append(NormBound(f"‖{name}‖_∞{at}", size, bound, "Lemma B.8"))
-    if composed.settings.get("embedding") == "trained":
-        indices = sorted(composed.function.indices)
-        lengths = frobenius(composed.layout.positions.rows(indices)[:, None, :])
-        total = float(np.sum(lengths))
-        found.append(NormBound("‖Pᵀ‖_{2,1}", total, float(len(indices)), "Lemma B.3"))
-    return tuple(found)
+    indices = tuple(sorted(network.function.indices))
+    extra = network.embedding.position_bounds(network.layout.positions, indices)
+    return (*found, *(NormBound(*row, lemma) for row in extra))

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.certificate import ReaderProof
 from finetti.boolean.compose.block import Block
-from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.heads.plan import ONE_BIT, ZERO_BIT
+from finetti.boolean.compose.network import GateNetwork
+from finetti.boolean.compose.recognition import separation, tolerance
+from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
-from finetti.boolean.verification import BUDGET
+from finetti.boolean.verification import InputBound
 from finetti.boolean.words import short_text
 
+MAX_WORK = 2 * 10**10  # multiplications that the proof of a gate may cost
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -38,13 +41,13 @@ class ReadErrors:
     largest: float
 
 
-def read_errors(composed: Composed) -> ReadErrors:
+def read_errors(network: GateNetwork) -> ReadErrors:
     """Measure the attention of every read."""
-    mixture = composed.mixture
-    reads = [read for block in composed.blocks for read in block.reads]
+    mixture = network.mixture
+    reads = [read for block in network.blocks for read in block.reads]
     # Tokens of gates of this level and above are empty: what is read of them is 0.
-    full = np.array([gate.level for gate in composed.gates])[:, None] < np.array(
-        [composed.gates[read.gate].level for read in reads]
+    full = np.array([gate.level for gate in network.gates])[:, None] < np.array(
+        [network.gates[read.gate].level for read in reads]
     )
     below = np.where(full, mixture.gates[:, : len(reads)], 0.0)
     total = mixture.bits[:, : len(reads)].sum(axis=0) + below.sum(axis=0)
@@ -59,46 +62,76 @@ def read_errors(composed: Composed) -> ReadErrors:
         masses[column] = own.sum()
         rest = max(0.0, float(total[column] - own.sum()))
         errors[column] = np.abs(own - 1 / len(own)).sum() + rest + abs(mixture.constant[column])
-    signs = np.zeros((composed.layout.basis_width, 1))
+    signs = np.zeros((network.layout.basis_width, 1))
     signs[ZERO_BIT], signs[ONE_BIT] = 1.0, -1.0
-    apart = np.abs(composed.layout.positions.project(signs)).max(initial=0.0)
+    apart = np.abs(network.layout.positions.project(signs)).max(initial=0.0)
     return ReadErrors(errors, masses, 1.0 + float(apart))
 
 
-def network_bound(composed: Composed, found: ReadErrors) -> tuple[float | None, float, str]:
-    """The largest error of any gate over all inputs, how much of it is rounding in the lookups, and
-    why there is no bound."""
+def gate_proofs(network: GateNetwork) -> tuple[ReaderProof, ...]:
+    """One proof per gate, from what was measured of its reads."""
+    found, leads = network.read_errors, network.mixture.leads
+    reads = [(block, k) for block in network.blocks for k in range(len(block.reads))]
+    columns: dict[int, list[int]] = {}
+    for column, (block, k) in enumerate(reads):
+        columns.setdefault(block.reads[k].gate, []).append(column)
+    proofs = []
+    for which, gate in enumerate(network.gates):
+        own = columns[which]
+        errors = [float(found.errors[column]) for column in own]
+        sizes = [len(group) for group in gate.groups]
+        worst = max(range(len(own)), key=lambda k: errors[k] * sizes[k])
+        proofs.append(
+            ReaderProof(
+                gate.text,
+                gate.level,
+                gate.sparsity,
+                separation(sizes[worst]),
+                tolerance(sizes[worst]),
+                errors[worst],
+                max(float(reads[column][0].scales[reads[column][1]]) for column in own),
+                min(float(leads[column]) for column in own),
+                min(float(found.masses[column]) for column in own),
+            )
+        )
+    return tuple(proofs)
+
+
+def network_bound(network: GateNetwork) -> InputBound:
+    """The largest error of any gate over all inputs."""
+    found = network.read_errors
     below, rounding, drift, first = 0.0, 0.0, 0.0, 0
-    for block in composed.blocks:
+    for block in network.blocks:
         errors = found.errors[first : first + len(block.reads)]
         first += len(block.reads)
-        noise = 2 * below + drift + 4 * EPSILON * composed.layout.n_tokens
+        noise = 2 * below + drift + 4 * EPSILON * network.layout.n_tokens
         largest = found.largest + noise
         written = [_silence(block, largest)]
-        for gate, marks, tolerances in _classes(composed, block, errors + noise):
+        for gate, marks, tolerances in _classes(network, block, errors + noise):
             lookup = _with_marks(block, marks)
             if not all(
-                proof_fits(each) and proof_work(each, gate.grid.size) <= BUDGET for each in lookup
+                proof_fits(each) and proof_work(each, gate.grid.size) <= MAX_WORK for each in lookup
             ):
                 text = short_text(gate.text, 48)
-                return None, 0.0, f"the lookup of {text} is too large to be followed by intervals"
+                reason = f"the lookup of {text} is too large to be followed by intervals"
+                return InputBound(None, reason)
             written.append(_written_error(block, gate, lookup, tolerances, largest))
         if not np.isfinite(written).all():
-            return None, 0.0, "its numbers are not finite, or units of its lookup mix features"
+            return InputBound(None, "its numbers are not finite")
         errors, sums = zip(*written, strict=True)
         below, rounding = max(below, *errors), max(rounding, *sums)
         drift += 2 * errors[0]
-    return below, rounding, ""
+    return InputBound(below, rounding=rounding)
 
 
 def _classes(
-    composed: Composed, block: Block, errors: NDArray[np.float64]
+    network: GateNetwork, block: Block, errors: NDArray[np.float64]
 ) -> list[tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]]:
     """Gates that compute the same with the same units, once, with the largest of their errors."""
     found: dict[tuple[object, bytes], list[NDArray[np.float64]]] = {}
     first: dict[tuple[object, bytes], tuple[SparseGate, NDArray[np.float64]]] = {}
     for place, which in enumerate(block.gates):
-        gate, marks = composed.gates[which], block.lookup.inner[block.n_heads + place]
+        gate, marks = network.gates[which], block.lookup.inner[block.n_heads + place]
         own = errors[[k for k, read in enumerate(block.reads) if read.gate == which]]
         key = gate.function, marks.tobytes()
         found.setdefault(key, []).append(own)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.compose.gates import SparseGate
 from finetti.boolean.domain import refuse_weights
-from finetti.boolean.heads.plan import ONE_BIT, ZERO_BIT
+from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.frozen import freeze
 from finetti.boolean.network.lookup import CORNERS, SIGNS
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from finetti.boolean.compose.composed import Composed
 from finetti.boolean.compose.gates import SparseGate, split
+from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import Rule
 from finetti.boolean.trials import ALL_SETTINGS
 from finetti.core.errors import InputError
 
 
-def same_rule(composed: Composed, other: BooleanFunction) -> bool:
+def same_rule(network: GateNetwork, other: BooleanFunction) -> bool:
     """Whether two rules are known to be equal: by all settings of their bits where these are few,
     or because they have the same gates, in whatever order they are written."""
-    own = composed.function
+    own = network.function
     if own is other or (isinstance(other, Rule) and str(own) == str(other)):
         return True
     indices = sorted({*own.indices, *other.indices})
@@ -29,7 +29,7 @@ def same_rule(composed: Composed, other: BooleanFunction) -> bool:
     except InputError:  # a constant, or a gate too wide: no gates to compare
         return False
     names: dict[object, int] = {}
-    return _numbered(composed.gates, names)[-1] == _numbered(gates, names)[-1]
+    return _numbered(network.gates, names)[-1] == _numbered(gates, names)[-1]
 
 
 def _numbered(gates: tuple[SparseGate, ...], names: dict[object, int]) -> list[int]:

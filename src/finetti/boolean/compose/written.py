@@ -4,12 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.compose.block import Block, Layout
-from finetti.boolean.heads.plan import CLS, ONE_BIT, ZERO_BIT
+from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT
 from finetti.boolean.network.positions import RESERVED
-from finetti.boolean.refusals import readable_bytes
-from finetti.core.errors import InputError
-
-WRITTEN_BYTES = 2**31  # of all matrices in float64
 
 
 def n_parameters(blocks: tuple[Block, ...], layout: Layout) -> int:
@@ -22,17 +18,6 @@ def n_parameters(blocks: tuple[Block, ...], layout: Layout) -> int:
         ends = layout.width * (n_hidden + n_units) + n_hidden + n_units
         count += heads + ends + lookup.middle.size
     return count
-
-
-def refuse_written(blocks: tuple[Block, ...], layout: Layout, what: str) -> None:
-    """Refuse to write out what does not fit into memory."""
-    size = 8 * n_parameters(blocks, layout)
-    if size > WRITTEN_BYTES:
-        raise InputError(
-            f"`Composed.{what}` writes all matrices out, {readable_bytes(size)} at T = "
-            f"{layout.positions.count} and width {layout.width}. Use `predict`, which runs through "
-            'tables, or compose with basis="random" or embedding="trained".'
-        )
 
 
 def written_weights(blocks: tuple[Block, ...], layout: Layout) -> dict[str, NDArray[np.float64]]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from finetti.boolean.network.frozen import freeze
 from finetti.boolean.network.positions import Positions
 from finetti.boolean.network.tables import Tables, make_tables
 
-Embedding = Literal["deterministic", "trained", "bag"]
-EMBEDDINGS: tuple[Embedding, ...] = ("deterministic", "trained", "bag")
+if TYPE_CHECKING:
+    from finetti.boolean.embeddings.base import Embedding
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class HeadWeights:
     """X(b) and the heads that [CLS] reads it with. Read-only: `dataclasses.replace` changes a copy.
 
     Args:
-        embedding: "deterministic" and "trained": token t is E_b + P_t; "bag": it is b_t V_t.
+        embedding: how bits become tokens.
         positions: P or V, (T, d).
         tokens: E, shape (2, d); zeros for the bag, where a bit has no vector of its own.
         cls: x_[CLS], shape (d,).
@@ -30,7 +30,7 @@ class HeadWeights:
         output: W_C, shape (H, v, features).
     """
 
-    embedding: Embedding
+    embedding: "Embedding"
     positions: Positions
     tokens: NDArray[np.float64]
     cls: NDArray[np.float64]
@@ -86,5 +86,5 @@ class HeadWeights:
         small = (self.tokens, self.cls, self.query, self.key, self.value, self.output)
         with np.errstate(all="ignore"):  # what float32 cannot hold is reported, not warned of
             return make_tables(
-                self.positions, self.embedding == "bag", *(each.astype(dtype) for each in small)
+                self.positions, self.embedding, *(each.astype(dtype) for each in small)
             )

@@ -1,7 +1,7 @@
 """The compiled network as an Equinox module, made of the parts in `finetti.attention`."""
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -10,13 +10,15 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.networks.multihead import MultiHead
-from finetti.attention.networks.self_attention import ClassToken, Positions
+from finetti.attention.networks.self_attention import Positions
 from finetti.boolean.check import Check
+from finetti.boolean.embeddings.base import ONE_BIT, Embedding
 from finetti.boolean.functions.base import binary_array
-from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.lookup import Lookup
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
+
+if TYPE_CHECKING:
+    from finetti.boolean.compiled import Compiled
 
 
 def rectified(x: Array, weights: Array, bias: Array) -> Array:
@@ -49,76 +51,96 @@ class ReluLookup(eqx.Module):
     """x ↦ r(r(xW1 + b1)W2 + b2)w   (Lemma B.8, edelman2022); without W2 where one layer is enough.
 
     Args:
-        lookup: the weights.
-        dtype: of the leaves.
+        weights: by name.
     """
 
     inner: Float[Array, "features bumps"]
     inner_bias: Float[Array, " bumps"]
     middle: Float[Array, "bumps units"] | None
     middle_bias: Float[Array, " units"] | None
-    outer: Float[Array, " units"]
+    outer: Float[Array, "units *written"]
 
-    def __init__(self, lookup: Lookup, dtype: Any):
-        arrays = {name: jnp.asarray(array, dtype) for name, array in lookup.arrays.items()}
-        self.inner, self.inner_bias = arrays["inner"], arrays["inner_bias"]
-        self.middle, self.middle_bias = arrays.get("middle"), arrays.get("middle_bias")
-        self.outer = arrays["outer"]
+    def __init__(self, weights: dict[str, Array]):
+        self.inner, self.inner_bias = weights["inner"], weights["inner_bias"]
+        self.middle, self.middle_bias = weights.get("middle"), weights.get("middle_bias")
+        self.outer = weights["outer"]
 
-    def __call__(self, features: Float[Array, "*batch features"]) -> Float[Array, "*batch"]:
-        """The value at every row."""
+    def __call__(self, features: Float[Array, "*batch features"]) -> Array:
+        """The value at every row, or what is written into every token."""
         hidden = rectified(features, self.inner, self.inner_bias)
         if self.middle is not None and self.middle_bias is not None:
             hidden = rectified(hidden, self.middle, self.middle_bias)
         return hidden @ self.outer
 
 
-class BooleanTransformer(eqx.Module):
-    """lookup(MHA(x_[CLS]; [CLS], X(b)))  with X(b) = E_b + P, or diag(b)V for the bag.
+class BooleanBlock(eqx.Module):
+    """The heads and the lookup of one block."""
 
-    One layer of ordinary softmax attention: every part is a leaf that can be looked at, changed
-    and trained. It writes all T tokens out; `Compiled.predict` does not.
+    heads: MultiHead
+    lookup: ReluLookup
+
+    def __init__(self, weights: dict[str, Array]):
+        query, key = weights["query"], weights["key"]
+        self.heads = MultiHead(query, key, weights["value"], weights["output"])
+        self.lookup = ReluLookup(weights)
+
+
+class BooleanTransformer(eqx.Module):
+    """Readers ([CLS], or one token per gate) and X(b), through blocks of heads and lookups.
+
+    At [CLS]: lookup(MHA(x_[CLS]; [CLS], X(b))). With gates: x ← x + MHA(x), x ← x + lookup(x) on
+    every token and in every block, and e_1 of the last gate is the value. Every part is a leaf that
+    can be looked at, changed and trained. It writes all tokens out; `Compiled.predict` does not.
 
     Args:
-        head: the weights below the lookup.
-        lookup: the weights of the lookup.
+        network: the network.
         dtype: of the leaves; JAX's default precision if None.
     """
 
     tokens: Float[Array, "2 d"]
     positions: Positions
-    cls: ClassToken
-    heads: MultiHead
-    lookup: ReluLookup
-    bag: bool = eqx.field(static=True)
+    readers: Float[Array, "readers d"]
+    blocks: tuple[BooleanBlock, ...]
+    embedding: Embedding = eqx.field(static=True)
+    residual: bool = eqx.field(static=True)
 
-    def __init__(self, head: HeadWeights, lookup: Lookup, dtype: Any = None):
+    def __init__(self, network: "Compiled", dtype: Any = None):
         dtype = jnp.zeros(()).dtype if dtype is None else jnp.dtype(dtype)
-        query, key, value, output = (
-            jnp.asarray(each, dtype) for each in (head.query, head.key, head.value, head.output)
+        weights = {name: jnp.asarray(each, dtype) for name, each in network.weights.items()}
+        self.tokens, self.embedding = weights["embedding.tokens"], network.embedding
+        self.positions = Positions(weights["embedding.positions"])
+        self.residual = "embedding.gates" in weights
+        self.readers = weights["embedding.gates" if self.residual else "embedding.cls"].reshape(
+            -1, self.tokens.shape[1]
         )
-        self.tokens = jnp.asarray(head.tokens, dtype)
-        self.positions = Positions(jnp.asarray(head.positions.dense(), dtype))
-        self.cls = ClassToken(jnp.asarray(head.cls, dtype))
-        self.heads = MultiHead(query, key, value, output)
-        self.lookup = ReluLookup(lookup, dtype)
-        self.bag = head.embedding == "bag"
+        starts = [f"blocks.{number}." for number in range(network.depth)]
+        self.blocks = tuple(
+            BooleanBlock(
+                {name.removeprefix(s): each for name, each in weights.items() if name.startswith(s)}
+            )
+            for s in starts
+        )
 
-    def embed(self, bits: ArrayLike) -> Float[Array, "*batch T d"]:
-        """X(b)."""
+    def embed(self, bits: ArrayLike) -> Float[Array, "*batch N d"]:
+        """The readers, then X(b)."""
         bits = as_bits(bits, len(self.positions.vectors), "BooleanTransformer")
-        if self.bag:
-            vectors = self.positions.vectors
-            shown = bits.astype(vectors.dtype)[..., None]
-            shape = (*bits.shape, vectors.shape[1])
-            return jnp.broadcast_to(shown, shape) * jnp.broadcast_to(vectors, shape)
-        return self.positions(self.tokens[bits.astype(int)])
+        vectors = self.positions.vectors
+        vectors = jnp.broadcast_to(vectors, (*bits.shape, vectors.shape[1]))
+        tokens = self.embedding.embed(bits, self.tokens, vectors)
+        readers = jnp.broadcast_to(self.readers, (*bits.shape[:-1], *self.readers.shape))
+        return jnp.concatenate([readers, tokens], axis=-2)
 
     def features(self, bits: ArrayLike) -> Float[Array, "*batch features"]:
-        """What [CLS] reads."""
-        tokens = self.cls(self.embed(bits))
-        return self.heads(tokens[..., :1, :], tokens)[..., 0, :]
+        """What [CLS], or the first gate, reads in the first block."""
+        tokens = self.embed(bits)
+        return self.blocks[0].heads(tokens[..., :1, :], tokens)[..., 0, :]
 
     def __call__(self, bits: ArrayLike) -> Float[Array, "*batch"]:
         """The value of the rule, shape (…, T) → (…)."""
-        return self.lookup(self.features(bits))
+        if not self.residual:
+            return self.blocks[0].lookup(self.features(bits))
+        stream = self.embed(bits)
+        for block in self.blocks:
+            stream = stream + block.heads(stream, stream)
+            stream = stream + block.lookup(stream)
+        return stream[..., len(self.readers) - 1, ONE_BIT]

@@ -1,12 +1,14 @@
 """A bound on the network's error over ALL inputs, by intervals through the lookup.
 
 The worst case gives the range of every feature for each setting of the relevant bits. Every unit of
-the lookup's first layer looks at one feature, so the sum that enters a unit of the second layer is
+the lookup's first layer looks at one feature (what a unit sees of others, as in a file with noise,
+moves its ramp by no more than that), so the sum that enters a unit of the second layer is
 a sum of piecewise linear functions of one feature each: its extremes lie at breakpoints and at the
 ends of the ranges, and are exact. For a network as Lemma B.8 builds it every unit is then constant
 (its point is recognized) or off, and the bound is 0 up to rounding.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,8 +60,7 @@ def output_bounds(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Bounds on the output for features between ``low`` and ``high``, shape (settings, features).
 
-    None if a unit of the first layer mixes features, if a range is not known (NaN), or if the
-    arrays of one setting are too large.
+    None if a range is not known (NaN), or if the arrays of one setting are too large.
 
     >>> from finetti.boolean.network.lookup import make_lookup
     >>> step = make_lookup(np.array([[-1.0], [1.0]]), np.array([0.0, 1.0]), tolerance=0.5)
@@ -69,19 +70,31 @@ def output_bounds(
     """
     if np.isnan(low).any() or np.isnan(high).any():
         return None
-    if (np.count_nonzero(lookup.inner, axis=0) > 1).any() or not proof_fits(lookup):
+    if not proof_fits(lookup):
         return None
     low, high = low - rounding, high + rounding
     if _one_variable(lookup):
         return _bounds_on_a_line(lookup, low, high)
     onward = lookup.outer[:, None] if lookup.middle is None else lookup.middle
+    main = _main(lookup)
+    # Ramps are 1-Lipschitz: what units see beside their main feature moves the sums by this.
+    noise = np.abs(lookup.inner - main.inner) @ np.abs(onward)
     step = max(1, BLOCK // _sizes(lookup)[0])
     parts = [
-        _bounds_of(lookup, onward, low[k : k + step], high[k : k + step])
+        _bounds_of(main, onward, noise, low[k : k + step], high[k : k + step])
         for k in range(0, len(low), step)
     ]
     least, most = (np.concatenate(each) for each in zip(*parts, strict=True))
     return least, most
+
+
+def _main(lookup: Lookup) -> Lookup:
+    """The lookup whose units see one feature each, the one with the largest weight."""
+    if not (np.count_nonzero(lookup.inner, axis=0) > 1).any():
+        return lookup
+    largest = np.abs(lookup.inner).argmax(axis=0)
+    kept = np.arange(len(lookup.inner))[:, None] == largest
+    return replace(lookup, inner=np.where(kept, lookup.inner, 0.0))
 
 
 def _bounds_on_a_line(
@@ -122,7 +135,11 @@ def _bump_extremes(
 
 
 def _bounds_of(
-    lookup: Lookup, onward: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+    lookup: Lookup,
+    onward: NDArray[Any],
+    noise: NDArray[Any],
+    low: NDArray[Any],
+    high: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     idle = ~lookup.inner.any(axis=0)  # units that look at nothing are constant
     constant = np.maximum(lookup.inner_bias[idle], 0) @ onward[idle]
@@ -144,6 +161,8 @@ def _bounds_of(
             sums = hidden @ onward[own]  # (settings, tried, units)
             least += sums.min(axis=1)
             most += sums.max(axis=1)
+    moved = np.maximum(np.abs(low), np.abs(high)) @ noise
+    least, most = least - moved, most + moved
     if lookup.middle is None or lookup.middle_bias is None:
         return least[:, 0], most[:, 0]
     least = np.maximum(least + lookup.middle_bias, 0)

@@ -11,7 +11,7 @@ array is ever T × T or batch × T × d. (`finetti.attention.binary` does the sa
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from finetti.boolean.domain import refuse_scores
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.positions import Positions
+
+if TYPE_CHECKING:
+    from finetti.boolean.embeddings.base import Embedding
 
 BLOCK = 2**23  # entries of a block of bits in floating point: 64 MB
 HALF = 10  # bits of the half that is enumerated once
@@ -148,7 +151,7 @@ class Tables:
 
 def make_tables(
     positions: Positions,
-    bag: bool,
+    embedding: "Embedding",
     tokens: NDArray[Any],
     cls: NDArray[Any],
     query: NDArray[Any],
@@ -169,10 +172,7 @@ def make_tables(
     matrix = np.concatenate([absorbed, read], axis=1)
     places = positions.project(matrix)  # (T, H + Hv)
     own = cls @ matrix
-    # A token of the bag is b_t V_t: nothing at all where the bit is 0.
-    zero = np.zeros_like(places) if bag else places + tokens[0] @ matrix
-    one = places if bag else places + tokens[1] @ matrix
-
+    zero, one = embedding.both(places, tokens @ matrix)
     scores = np.stack([zero[:, :heads], one[:, :heads]])
     # Every input has a score of at least this, so that its denominator is at least 1.
     shift = np.maximum(scores.min(axis=0).max(axis=0), own[:heads])

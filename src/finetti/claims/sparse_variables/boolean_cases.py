@@ -11,12 +11,11 @@ THREE = (2, 5, 8)  # three bits of ten
 
 def head_error(weights: Any, indices: tuple[int, ...], scalar: bool) -> float:
     """The largest error of the features over ALL inputs, found by the worst outside bits."""
-    from finetti.boolean.certificate import expected_points
     from finetti.boolean.functions.base import all_bits
     from finetti.boolean.network.worst_case import feature_ranges
 
     settings = all_bits(len(indices))
-    points = expected_points(weights, scalar, settings)
+    points = weights.embedding.points(settings, scalar)
     low, high = feature_ranges(weights.tables, indices, settings)
     return float(np.maximum(high - points, points - low).max())
 

@@ -7,7 +7,7 @@ from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_most, wit
 
 def run(context: Context) -> Evidence:
     """Both bumps within δ of their point, and the entries of W_1 and its biases against a bound."""
-    from finetti.boolean.heads.printed import printed_bump
+    from finetti.boolean.embeddings.printed import printed_bump
     from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
 
     near = np.linspace(-1, 1, 21)  # z = (x − a)/δ

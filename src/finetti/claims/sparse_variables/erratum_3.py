@@ -10,7 +10,7 @@ LENGTH, SPARSITY = 8, 3
 def run(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .05 and .10 against γ/4, beside the repaired one."""
     from finetti.boolean import And, compile
-    from finetti.boolean.heads.printed import coherent_basis, printed_mean_head
+    from finetti.boolean.embeddings.printed import coherent_basis, printed_mean_head
 
     places, allowed = tuple(range(SPARSITY)), 2 / SPARSITY / 4
     rows, measurements, derived = [], [], []

@@ -29,7 +29,7 @@ def injectivity(weights: Any) -> Measurement:
 def run(context: Context) -> Evidence:
     """How far apart the features of different settings are, over all inputs of ten bits."""
     from finetti.boolean import TruthTable, compile
-    from finetti.boolean.heads.printed import printed_sign_heads
+    from finetti.boolean.embeddings.printed import printed_sign_heads
 
     any_rule = TruthTable(THREE, [0, 1, 2, 3, 4, 5, 6, 7])
     return Evidence(

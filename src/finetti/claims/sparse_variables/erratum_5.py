@@ -10,7 +10,7 @@ LENGTH, SPARSITY, COHERENCE = 10, 3, 0.01
 def run(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .01, where γ > 4sΔ, against γ/4."""
     from finetti.boolean import And, compile
-    from finetti.boolean.heads.printed import coherent_basis, printed_bag_head
+    from finetti.boolean.embeddings.printed import coherent_basis, printed_bag_head
 
     places, separation = tuple(range(SPARSITY)), 1 / SPARSITY
     vectors = coherent_basis(LENGTH, COHERENCE, (1, 1, 1))

@@ -11,14 +11,14 @@ def wrong_inputs(rule: str, factor: float) -> int:
     """Inputs of all 2^10 at which the lookup with δ = γ·factor is wrong; values are ±1, so that
     every point has its unit."""
     from finetti.boolean import TruthTable, compile, parse, simplify
+    from finetti.boolean.embeddings import find_embedding
     from finetti.boolean.functions.base import all_bits
-    from finetti.boolean.heads.plan import vector_points
     from finetti.boolean.network.lookup import make_lookup
 
     reduced = simplify(parse(rule))
     signs = TruthTable(reduced.indices, 2 * reduced.table() - 1)
     compiled = compile(signs, LENGTH)
-    points = vector_points(all_bits(signs.sparsity), bag=False)
+    points = find_embedding("deterministic").by_setting(all_bits(signs.sparsity))
     lookup = make_lookup(points, signs.table(), 2.0 * factor)
     outputs = lookup(compiled.head.tables.all_features)
     return int((np.abs(outputs - signs(all_bits(LENGTH))) > 1e-9).sum())

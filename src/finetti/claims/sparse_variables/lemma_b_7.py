@@ -7,7 +7,7 @@ from finetti.claims.claim import Claim, Context, Evidence, at_least, at_most
 
 def run(context: Context) -> Evidence:
     """The ℓ1 distance to the uniform mixture over its bound, for random and for tight scores."""
-    from finetti.boolean.heads.plan import attention_error
+    from finetti.boolean.embeddings.base import attention_error
 
     rng = context.generator(CLAIM.id)
     largest = tightest = 0.0

@@ -1,33 +1,11 @@
-"""Runs batches of bit strings, dense or sparse, of any length."""
+"""Bits as users give them: rows, dense or sparse, of any length."""
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import binary_array
-from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.lookup import Lookup
 from finetti.core.errors import bad_argument
-
-
-def predict(head: HeadWeights, lookup: Lookup, bits: Any, dtype: Any = np.float64) -> NDArray[Any]:
-    """The network's value at every row.
-
-    Args:
-        head, lookup: the network.
-        bits: zeros and ones, shape (m, T) or (T,), of any dtype; uint8 or bool need no copy. Or a
-            SciPy sparse matrix or array of that shape, whose cost is its number of ones.
-        dtype: np.float64, or np.float32 for the precision of a float32 network.
-    """
-    single = is_single(dtype, "predict")
-    tables = head.tables32 if single else head.tables
-    network = lookup.single if single else lookup
-    rows = as_rows(bits, head.context_length, "predict")
-    if not isinstance(rows, np.ndarray):
-        return network(tables.read_sparse(rows))
-    flat = rows.reshape(-1, head.context_length)
-    return network(tables.read(flat)).reshape(rows.shape[:-1])
 
 
 def is_single(dtype: Any, owner: str) -> bool:

@@ -5,7 +5,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.heads.plan import CLS, ONE_BIT, ZERO_BIT, build_weights, unit
+from finetti.boolean.embeddings.bag import EMBEDDING as BAG
+from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, build_weights, unit
+from finetti.boolean.embeddings.deterministic import EMBEDDING as DETERMINISTIC
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.positions import RESERVED, DensePositions, Positions
 
@@ -43,7 +45,7 @@ def printed_mean_head(
     keys = positions.rows(list(range(sparsity))).sum(axis=0)[None]
     bits = unit(positions.width, ZERO_BIT) - unit(positions.width, ONE_BIT)
     output = np.ones((1, 1, 1))
-    return build_weights("deterministic", positions, keys, bits[None, :, None], output, scale)
+    return build_weights(DETERMINISTIC, positions, keys, bits[None, :, None], output, scale)
 
 
 def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> HeadWeights:
@@ -55,7 +57,7 @@ def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> HeadWei
     output = np.zeros((len(indices), 2, len(indices)))
     output[np.arange(len(indices)), 0, np.arange(len(indices))] = 1.0  # out of e_1
     scale = math.log(4 * context_length)
-    return build_weights("deterministic", positions, keys, values, output, scale)
+    return build_weights(DETERMINISTIC, positions, keys, values, output, scale)
 
 
 def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: float) -> HeadWeights:
@@ -65,7 +67,7 @@ def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: flo
     own, cls = positions.rows(list(range(sparsity))), unit(positions.width, CLS)
     scale = math.log(8 * count * sparsity**2) / (1 - sparsity * coherence)
     keys, values = (own.sum(axis=0) + cls)[None], (own - cls).T[None]
-    return build_weights("bag", positions, keys, values, np.ones((1, sparsity, 1)), scale)
+    return build_weights(BAG, positions, keys, values, np.ones((1, sparsity, 1)), scale)
 
 
 def printed_bump(z: NDArray[np.float64]) -> NDArray[np.float64]:
