@@ -74,7 +74,7 @@ def reference_features(options, draws, query, keys, xp=np):
 @pytest.fixture
 def _tiny_blocks(monkeypatch):
     """Every loop over blocks runs and leaves a remainder."""
-    monkeypatch.setattr(blocks, "BLOCK", 2 * N)
+    monkeypatch.setattr(blocks, "MAX_BLOCK_ENTRIES", 2 * N)
 
 
 def check_values(options, n_heads, count):

@@ -12,8 +12,8 @@ from finetti.core import block_tree, blocked
 def small_blocks(monkeypatch):
     """Corners of 5 with a base of 2: whole corners, a part of one, and recursion at size 17."""
     monkeypatch.setattr(blocked, "MIN_BLOCKED", 8)
-    monkeypatch.setattr(block_tree, "_BASE", 2)
-    monkeypatch.setattr(block_tree, "_CORNERS", {1024: 5})
+    monkeypatch.setattr(block_tree, "_LAPACK_ROWS", 2)
+    monkeypatch.setattr(block_tree, "_CORNER_ROWS", {1024: 5})
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def test_the_real_sizes_are_accurate():
     """One size above the threshold, as it ships: backward error of a Gram matrix near singular."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocked, "MIN_BLOCKED", 512)
-        patch.setattr(block_tree, "_BASE", 64)
-        patch.setattr(block_tree, "_CORNERS", {1024: 128})
+        patch.setattr(block_tree, "_LAPACK_ROWS", 64)
+        patch.setattr(block_tree, "_CORNER_ROWS", {1024: 128})
         points = np.random.default_rng(3).normal(size=(600, 2))
         squared = np.sum((points[:, None] - points[None]) ** 2, axis=-1)
         gram = jnp.asarray(np.exp(-squared / 2) + 1e-6 * np.eye(600))

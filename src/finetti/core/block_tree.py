@@ -19,11 +19,11 @@ from finetti.core.products import transposed_product
 
 # LAPACK factors blocks of this size; inverses are built by products up to corners that grow with
 # the matrix: larger products, and fewer of them to compile.
-_BASE = 64
-_CORNERS = {1024: 128, 4096: 256}
-_LARGEST_CORNER = 512
+_LAPACK_ROWS = 64
+_CORNER_ROWS = {1024: 128, 4096: 256}
+_MAX_CORNER_ROWS = 512
 # A diagonal block of this size (a power-of-two multiple of the base) is evaluated as a whole.
-_EVALUATED = 1024
+_EVALUATED_ROWS = 1024
 
 Entries = Callable[[slice, slice], Float[Array, "m n"]]
 
@@ -59,7 +59,7 @@ def factor(entries: Entries, size: int, *, refined: bool) -> Tree:
 
 def corner_size(size: int) -> int:
     """The most rows of a corner in the factor of so many rows."""
-    return next((rows for most, rows in _CORNERS.items() if size <= most), _LARGEST_CORNER)
+    return next((rows for most, rows in _CORNER_ROWS.items() if size <= most), _MAX_CORNER_ROWS)
 
 
 def exists(tree: Tree) -> Bool[Array, ""]:
@@ -78,7 +78,7 @@ def _factor(entries: Entries, start: int, stop: int, corner: int, refined: bool)
     block = slice(start, stop)
     if stop - start <= corner:
         return _corner(entries(block, block), refined)
-    if start and stop - start == _EVALUATED:
+    if start and stop - start == _EVALUATED_ROWS:
         # From here on the blocks are small, and so would be the products that update them.
         entries = blocks_of(entries(block, block), start)
     middle = start + half(stop - start)
@@ -105,7 +105,7 @@ def blocks_of(matrix: Float[Array, "n n"], start: int = 0) -> Entries:
 
 def half(size: int) -> int:
     """The largest power-of-two multiple of the base that leaves something over."""
-    half = _BASE
+    half = _LAPACK_ROWS
     while 2 * half < size:
         half *= 2
     return half
@@ -114,7 +114,7 @@ def half(size: int) -> int:
 def _corner(block: Float[Array, "n n"], refined: bool) -> Corner:
     """G⁻¹ of a small block, by halves down to LAPACK's size."""
     size = block.shape[0]
-    if size <= _BASE:
+    if size <= _LAPACK_ROWS:
         # LAPACK works by columns: the transpose of a symmetric block is there without a copy.
         return inverted(lapack.cholesky(block.T), refined)
     middle = half(size)

@@ -16,7 +16,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.precision import float64_inside
 
 # Relative accuracy that a float64 solve must still deliver before we call it ill-conditioned.
-_ACCURACY = 1e-6
+_SOLVE_RTOL = 1e-6
 _ATTEMPTS, _ESCALATION = 6, 1e3
 
 Factor = TypeVar("Factor")
@@ -289,7 +289,7 @@ def solve_status(
     unit_roundoff = 2.0**-53
     status = jnp.int32(Status.SOLVED)
     for happened, code in (
-        (condition * unit_roundoff > _ACCURACY, Status.ILL_CONDITIONED),
+        (condition * unit_roundoff > _SOLVE_RTOL, Status.ILL_CONDITIONED),
         (floored, Status.FLOORED),
         (shift > 0, Status.REPAIRED),
         (~jnp.isfinite(condition), Status.FAILED),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.networks.weights import alike, as_weights
+from finetti.attention.networks.weights import as_weights, promote
 from finetti.core.errors import bad_argument
 
 
@@ -47,7 +47,7 @@ def absorbed_attention(
     cls = as_weights(cls, "cls", owner, "(m, d)", (samples, dimension))
     weights = as_head_weights(owner, dimension, query_weights, key_weights, value_weights)
     biases = as_biases(owner, weights, query_bias, None, value_bias)
-    tokens, cls, *rest = alike(tokens, cls, *weights, *biases)
+    tokens, cls, *rest = promote(tokens, cls, *weights, *biases)
     query_weights, key_weights, value_weights, query_bias, _, value_bias = rest
     heads = len(query_weights)
     dropout = as_multiplier(dropout, "dropout", owner, (samples, heads, length), tokens.dtype)

@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.binary.absorbed import as_biases, as_head_weights
-from finetti.attention.networks.weights import alike, as_weights
+from finetti.attention.networks.weights import as_weights, promote
 
 
 class BinaryTables(NamedTuple):
@@ -50,7 +50,7 @@ def binary_tables(
     cls = as_weights(cls, "cls", owner, "(d,)", (dimension,))
     weights = as_head_weights(owner, dimension, query_weights, key_weights, value_weights)
     biases = as_biases(owner, weights, query_bias, key_bias, value_bias)
-    tokens, cls, *rest = alike(tokens, cls, *weights, *biases)
+    tokens, cls, *rest = promote(tokens, cls, *weights, *biases)
     query_weights, key_weights, value_weights, query_bias, key_bias, value_bias = rest
     query = jnp.einsum("d,hdk->hk", cls, query_weights)
     query = scale * (query + query_bias)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from finetti.attention.binary.absorbed import as_multiplier, cls_part
 from finetti.attention.binary.binary_tables import BinaryTables
-from finetti.attention.networks.weights import alike
+from finetti.attention.networks.weights import promote
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
 
@@ -60,7 +60,7 @@ def binary_attention(
     (32, 4, 2)
     """
     owner = "binary_attention"
-    tables = BinaryTables(*alike(*tables))
+    tables = BinaryTables(*promote(*tables))
     _, length, heads, _ = tables.values.shape
     ones = _as_bits(bits, length, tables.scores.dtype, owner)
     dropout = as_multiplier(dropout, "dropout", owner, (len(ones), heads, length), ones.dtype)

@@ -15,8 +15,8 @@ from finetti.core.solves import at_least_floor, posdef_solve
 from finetti.kernels.base import Kernel
 
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.
-_LARGEST = 1e150
-_LARGEST_LOG = 345.0
+_MAX_ENTRY = 1e150
+_MAX_LOG = 345.0
 
 
 class System(NamedTuple):
@@ -56,7 +56,7 @@ def build(
         log_scale = 0.5 * jnp.diagonal(growth)
         gram = kernel.scaled_gram(keys, keys, log_scale[:, None] + log_scale[None, :])
         noise = ridge * jnp.exp(-2.0 * log_scale)
-    gram = jnp.clip(gram, -_LARGEST, _LARGEST)
+    gram = jnp.clip(gram, -_MAX_ENTRY, _MAX_ENTRY)
     raised = at_least_floor(noise, jnp.diagonal(gram), dimension)
     floored = noise < raised
     noise = raised
@@ -88,7 +88,7 @@ def cross(
         highest = jnp.max(reach, axis=0)
         log_scale = jnp.where(jnp.isfinite(highest), highest, 0.0)
         columns = kernel.scaled_gram(keys, query, system.log_scale[:, None] + log_scale[None, :])
-    columns = jnp.clip(columns, -_LARGEST, _LARGEST)
+    columns = jnp.clip(columns, -_MAX_ENTRY, _MAX_ENTRY)
     if visible is not None:
         columns = jnp.where(visible, columns, 0.0)
     return Cross(columns, log_scale)
@@ -105,7 +105,7 @@ def solve_mean(
     if system.log_scale is None and values.shape[1] <= query.shape[0]:
         # Masked values are zero and their rows decoupled, so their coefficients are zero too.
         coefficients, _, _ = posdef_solve(system.matrix, values)
-        rows = jnp.clip(kernel.gram(query, keys), -_LARGEST, _LARGEST)
+        rows = jnp.clip(kernel.gram(query, keys), -_MAX_ENTRY, _MAX_ENTRY)
         return rows @ coefficients
     right = cross(kernel, system, keys, query)
     return solve_weights(system, right)[0].T @ values
@@ -124,7 +124,7 @@ def unscale(system: System, right: Cross, scaled: Float[Array, "L Q"]) -> Float[
     if right.log_scale is None or system.log_scale is None:
         return scaled
     exponent = right.log_scale[None, :] - system.log_scale[:, None]
-    weights = scaled * jnp.exp(jnp.clip(exponent, -_LARGEST_LOG, _LARGEST_LOG))
+    weights = scaled * jnp.exp(jnp.clip(exponent, -_MAX_LOG, _MAX_LOG))
     return weights if system.mask is None else jnp.where(system.mask[:, None], weights, 0.0)
 
 
@@ -140,8 +140,8 @@ def remaining_variance(
 ) -> Float[Array, "Q"]:
     """K(q, q) less what the keys explain (in units e^{2c}), never below 0."""
     if right.log_scale is None:
-        return jnp.maximum(jnp.clip(kernel.diagonal(query), 0.0, _LARGEST) - explained, 0.0)
-    scale = jnp.exp(jnp.clip(2.0 * right.log_scale, -_LARGEST_LOG, _LARGEST_LOG))
+        return jnp.maximum(jnp.clip(kernel.diagonal(query), 0.0, _MAX_ENTRY) - explained, 0.0)
+    scale = jnp.exp(jnp.clip(2.0 * right.log_scale, -_MAX_LOG, _MAX_LOG))
     # growth is taken query by query: the whole Q×Q matrix for its diagonal would be waste.
     prior = _diagonal_over(kernel, query, 2.0 * right.log_scale)
     return scale * jnp.maximum(prior - explained, 0.0)
@@ -153,4 +153,4 @@ def _diagonal_over(
     def one(token: Array, shift: Array) -> Array:
         return kernel.scaled_gram(token[None], token[None], shift[None, None])[0, 0]
 
-    return jnp.clip(jax.vmap(one)(query, shift), 0.0, _LARGEST)
+    return jnp.clip(jax.vmap(one)(query, shift), 0.0, _MAX_ENTRY)

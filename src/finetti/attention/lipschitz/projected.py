@@ -12,7 +12,7 @@ from finetti.attention.networks.head import Head
 from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
 from finetti.attention.networks.self_attention import TokenReadout
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.attention.networks.weights import alike, as_weights
+from finetti.attention.networks.weights import as_weights, promote
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form, check_form
 from finetti.core.norms import sequence_norm, spectral
@@ -34,7 +34,7 @@ def softmax_perturbation(
     owner = "softmax_perturbation"
     scores = as_weights(scores, "scores", owner, "(T,)", (None,))
     other = as_weights(other, "other", owner, "(T,)", scores.shape)
-    scores, other = alike(scores, other)
+    scores, other = promote(scores, other)
     moved = jnp.sum(jnp.abs(jax.nn.softmax(scores) - jax.nn.softmax(other)))
     bound = softmax_constant(form) * jnp.max(jnp.abs(scores - other))
     return Perturbation(moved, bound, "Corollary A.7, edelman2022", form)

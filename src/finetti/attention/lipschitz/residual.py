@@ -12,7 +12,7 @@ from finetti.attention.lipschitz.perturbation import Perturbation, as_tokens, la
 from finetti.attention.networks.feed_forward import FeedForward
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.residual_transformer import ResidualTransformer
-from finetti.attention.networks.weights import alike, as_weights
+from finetti.attention.networks.weights import as_weights, promote
 from finetti.attention.smoother import KernelSmoother
 from finetti.core.arrays import check_positive
 from finetti.core.errors import InputError
@@ -49,7 +49,7 @@ def rbf_softmax_perturbation(
     other_keys = as_weights(other_keys, "other_keys", owner, "(L, d_p)", keys.shape)
     query = as_weights(query, "query", owner, "(d_p,)", keys.shape[1:])
     other_query = as_weights(other_query, "other_query", owner, "(d_p,)", keys.shape[1:])
-    query, other_query, keys, other_keys = alike(query, other_query, keys, other_keys)
+    query, other_query, keys, other_keys = promote(query, other_query, keys, other_keys)
 
     def size(array: Any) -> Any:
         return sequence_norm(array if array.ndim == 2 else array[None], r)

@@ -5,7 +5,7 @@ import jax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.networks.weights import alike, as_sequence, as_weights
+from finetti.attention.networks.weights import as_sequence, as_weights, promote
 from finetti.core.errors import bad_argument
 
 
@@ -42,9 +42,9 @@ class FeedForward(eqx.Module):
     def __call__(self, tokens: ArrayLike) -> Float[Array, "*batch T d"]:
         """X̄."""
         tokens = as_sequence(tokens, "tokens", "FeedForward", self.inner.shape[0])
-        tokens, inner = alike(tokens, self.inner)
+        tokens, inner = promote(tokens, self.inner)
         out = jax.nn.relu(tokens @ inner)
         if self.outer is not None:
-            tokens, out, outer = alike(tokens, out, self.outer)
+            tokens, out, outer = promote(tokens, out, self.outer)
             out = out @ outer
         return out + tokens if self.skip else out

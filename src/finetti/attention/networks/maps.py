@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.networks.activations import Activation, as_activation
-from finetti.attention.networks.weights import alike, as_weights
+from finetti.attention.networks.weights import as_weights, promote
 from finetti.core.norms import spectral
 
 
@@ -51,7 +51,7 @@ class LinearMap(TokenMap):
 
     def __call__(self, tokens: Float[Array, "*lead d"]) -> Float[Array, "*lead k"]:
         """Wᵀσ(x)."""
-        tokens, weights = alike(tokens, self.weights)
+        tokens, weights = promote(tokens, self.weights)
         return self.activation(tokens) @ weights
 
     @property

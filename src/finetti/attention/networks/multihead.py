@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finetti.attention.base import Attention
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.reading import arrange_reading, posterior_of
-from finetti.attention.networks.weights import alike, as_weights, draw
+from finetti.attention.networks.weights import as_weights, draw, promote
 from finetti.attention.softmax import Softmax
 from finetti.core.errors import InputError, bad_argument
 from finetti.kernels.geometry import as_count
@@ -123,7 +123,7 @@ class MultiHead(eqx.Module):
         read = self.attention(*self._reading(queries, tokens, mask))
         if self.output_weights is None:
             return self.activation(read)
-        read, output_weights = alike(read, self.output_weights)
+        read, output_weights = promote(read, self.output_weights)
         return jnp.einsum("...hqv,hvo->...hqo", self.activation(read), output_weights)
 
     def posterior(
@@ -157,7 +157,7 @@ class MultiHead(eqx.Module):
                 f"and here it is {self.activation.name}. Keep the output weights, or use "
                 "`concatenated`, which has them."
             )
-        values, outputs = alike(self.value_weights, self.output_weights)
+        values, outputs = promote(self.value_weights, self.output_weights)
         return MultiHead(
             self.query_weights, self.key_weights, values @ outputs, None, self.attention
         )
@@ -171,9 +171,9 @@ class MultiHead(eqx.Module):
         else:
             output_weights = self.output_weights.reshape(n_heads * width, -1)
         return ConcatenatedHeads(
-            _beside(self.query_weights),
-            _beside(self.key_weights),
-            _beside(self.value_weights),
+            _side_by_side(self.query_weights),
+            _side_by_side(self.key_weights),
+            _side_by_side(self.value_weights),
             output_weights,
             n_heads=n_heads,
             attention=self.attention,
@@ -238,10 +238,10 @@ class ConcatenatedHeads(eqx.Module):
         """The layer's output; arguments as in `MultiHead`."""
         weights = map(self._by_head, (self.query_weights, self.key_weights, self.value_weights))
         read = self.attention(*arrange_reading(queries, tokens, mask, *weights))
-        beside = jnp.moveaxis(read, -3, -2)  # (…, Q, H, v)
-        beside = beside.reshape(*beside.shape[:-2], -1)
-        beside, output_weights = alike(beside, self.output_weights)
-        return self.activation(beside) @ output_weights
+        wide = jnp.moveaxis(read, -3, -2)  # (…, Q, H, v)
+        wide = wide.reshape(*wide.shape[:-2], -1)
+        wide, output_weights = promote(wide, self.output_weights)
+        return self.activation(wide) @ output_weights
 
     def posterior(
         self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
@@ -264,5 +264,5 @@ class ConcatenatedHeads(eqx.Module):
         return wide.reshape(wide.shape[0], self.n_heads, -1).swapaxes(0, 1)
 
 
-def _beside(weights: Float[Array, "H d k"]) -> Float[Array, "d Hk"]:
+def _side_by_side(weights: Float[Array, "H d k"]) -> Float[Array, "d Hk"]:
     return jnp.concatenate(list(weights), axis=1)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.projection import project_ball
-from finetti.attention.networks.weights import alike, as_sequence, as_weights, draw
+from finetti.attention.networks.weights import as_sequence, as_weights, draw, promote
 from finetti.attention.softmax import Softmax
 from finetti.core.errors import bad_argument
 
@@ -57,7 +57,7 @@ class ProjectedLayer(eqx.Module):
     @property
     def score_matrix(self) -> Float[Array, "d d"]:
         """M = W_QW_Kᵀ."""
-        query_weights, key_weights = alike(self.query_weights, self.key_weights)
+        query_weights, key_weights = promote(self.query_weights, self.key_weights)
         return query_weights @ key_weights.T
 
     def attend(
@@ -66,7 +66,7 @@ class ProjectedLayer(eqx.Module):
         """f(Z; W), before the projections."""
         dimension = self.query_weights.shape[0]
         tokens = as_sequence(tokens, "tokens", "ProjectedLayer", dimension)
-        tokens, *weights = alike(tokens, self.query_weights, self.key_weights, self.value_weights)
+        tokens, *weights = promote(tokens, self.query_weights, self.key_weights, self.value_weights)
         queries, keys, values = (tokens @ weight for weight in weights)
         return Softmax()(queries, keys, values, mask)
 
@@ -80,7 +80,7 @@ class ProjectedLayer(eqx.Module):
         self, tokens: ArrayLike, mask: ArrayLike | None = None
     ) -> Float[Array, "*batch T d_out"]:
         """The layer's tokens, all inside the unit ball."""
-        inside, output_weights = alike(self.inside(tokens, mask), self.output_weights)
+        inside, output_weights = promote(self.inside(tokens, mask), self.output_weights)
         return project_ball(inside @ output_weights)
 
 

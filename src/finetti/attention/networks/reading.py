@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float
 
 from finetti.attention.base import Attention
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.networks.weights import alike
+from finetti.attention.networks.weights import promote
 from finetti.core.errors import UnsupportedError, bad_argument
 
 
@@ -29,7 +29,7 @@ def arrange_reading(
         requirement = f"of shape {(*batch, 'Q', dimension)}, with the batch axes of the tokens"
         raise bad_argument("queries", owner, requirement, f"shape {queries.shape}")
     mask = _for_heads(mask, queries, tokens, len(query_weights))
-    queries, tokens, *weights = alike(queries, tokens, query_weights, key_weights, value_weights)
+    queries, tokens, *weights = promote(queries, tokens, query_weights, key_weights, value_weights)
     query, keys, values = (
         jnp.einsum("...td,hdk->...htk", array, weight)
         for array, weight in zip((queries, tokens, tokens), weights, strict=True)

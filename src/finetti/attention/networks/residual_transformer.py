@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finetti.attention.networks.feed_forward import FeedForward
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.softmax_constants import bandwidth
-from finetti.attention.networks.weights import alike, as_sequence, draw
+from finetti.attention.networks.weights import as_sequence, draw, promote
 from finetti.attention.smoother import KernelSmoother
 from finetti.core.errors import bad_argument
 from finetti.kernels.rbf import RBF
@@ -60,7 +60,7 @@ class ResidualLayer(eqx.Module):
         """X_{t+1}."""
         tokens = self.feed_forward(tokens)
         out = self.heads(tokens, tokens, mask)
-        tokens, out = alike(tokens, out)
+        tokens, out = promote(tokens, out)
         return out + tokens if self.skip else out
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.networks.weights import alike, as_weights
+from finetti.attention.networks.weights import as_weights, promote
 
 
 class Score(eqx.Module):
@@ -48,7 +48,7 @@ class BilinearScore(Score):
         self, tokens: Float[Array, "*batch T d"], queries: Float[Array, "*batch Q d_z"]
     ) -> Float[Array, "*batch Q T"]:
         """zᵀW_QW_Kᵀx."""
-        tokens, queries, query_weights, key_weights = alike(
+        tokens, queries, query_weights, key_weights = promote(
             tokens, queries, self.query_weights, self.key_weights
         )
         return jnp.einsum("...qk,...tk->...qt", queries @ query_weights, tokens @ key_weights)
@@ -56,5 +56,5 @@ class BilinearScore(Score):
     @property
     def matrix(self) -> Float[Array, "d_z d"]:
         """W_QK = W_QW_Kᵀ, on which alone the scores depend."""
-        query_weights, key_weights = alike(self.query_weights, self.key_weights)
+        query_weights, key_weights = promote(self.query_weights, self.key_weights)
         return query_weights @ key_weights.T

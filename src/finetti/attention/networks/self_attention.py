@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.networks.multihead import ConcatenatedHeads, MultiHead
-from finetti.attention.networks.weights import alike, as_sequence, as_weights
+from finetti.attention.networks.weights import as_sequence, as_weights, promote
 from finetti.core.errors import bad_argument
 from finetti.core.norms import spectral
 
@@ -57,7 +57,7 @@ class Positions(eqx.Module):
         if length > len(self.vectors):
             requirement = f"of at most {len(self.vectors)} tokens, one per position"
             raise bad_argument("tokens", "Positions", requirement, f"{length} tokens")
-        tokens, vectors = alike(tokens, self.vectors[:length])
+        tokens, vectors = promote(tokens, self.vectors[:length])
         return tokens + jnp.broadcast_to(vectors, tokens.shape)
 
 
@@ -76,7 +76,7 @@ class ClassToken(eqx.Module):
     def __call__(self, tokens: ArrayLike) -> Float[Array, "*batch T+1 d"]:
         """The sequence with [CLS] as its token 0."""
         tokens = as_sequence(tokens, "tokens", "ClassToken", len(self.vector))
-        tokens, vector = alike(tokens, self.vector)
+        tokens, vector = promote(tokens, self.vector)
         first = jnp.broadcast_to(vector, (*tokens.shape[:-2], 1, len(vector)))
         return jnp.concatenate([first, tokens], axis=-2)
 
@@ -111,7 +111,7 @@ class TokenReadout(eqx.Module):
         if not -tokens.shape[-2] <= self.position < tokens.shape[-2]:
             requirement = f"long enough for position {self.position}"
             raise bad_argument("tokens", "TokenReadout", requirement, f"{tokens.shape[-2]} tokens")
-        tokens, weights = alike(tokens, self.weights)
+        tokens, weights = promote(tokens, self.weights)
         return tokens[..., self.position, :] @ weights
 
     @property

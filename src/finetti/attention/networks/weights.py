@@ -37,7 +37,7 @@ def as_sequence(
     return array.astype(widest_float(array))
 
 
-def alike(*arrays: Array) -> tuple[Array, ...]:
+def promote(*arrays: Array) -> tuple[Array, ...]:
     """The arrays in the widest of their floating dtypes."""
     dtype = widest_float(*arrays)
     return tuple(array.astype(dtype) for array in arrays)

@@ -6,12 +6,12 @@ from typing import Any
 import jax
 
 # Numbers in the largest temporary of a block: a few megabytes, which stay near the processor.
-BLOCK = 2**19
+MAX_BLOCK_ENTRIES = 2**19
 
 
 def block_size(per_item: int) -> int:
     """How many items fit in a block when each needs ``per_item`` numbers; at least one."""
-    return max(1, BLOCK // max(1, per_item))
+    return max(1, MAX_BLOCK_ENTRIES // max(1, per_item))
 
 
 def map_blocks(function: Callable[[Any], Any], items: Any, per_item: int) -> Any:
