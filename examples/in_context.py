@@ -70,8 +70,8 @@ def train(name, seed, steps):
     for i, key in enumerate(keys, start=1):
         network, state = step(network, state, key)
         if i == 1 or i % 10 == 0:
-            curve.append((name, seed, i, float(error(network, jax.random.key(10**6), 500))))
-    return network, pd.DataFrame(curve, columns=["attention", "seed", "step", "error"])
+            curve.append((name, i, float(error(network, jax.random.key(10**6), 500))))
+    return network, pd.DataFrame(curve, columns=["attention", "step", "error"])
 
 
 def read(cme, softmax):

@@ -93,24 +93,6 @@ def test_sum_and_mean(values):
     reference = mpmath.log(mpmath.fsum(mpmath.exp(mpmath.mpf(v)) for v in values))
     error = abs(mpmath.mpf(float(logspace.log_sum(values))) - reference)
     assert error <= TOLERANCE * scale(reference, max(values))
-    mean = reference - mpmath.log(len(values))
-    error = abs(mpmath.mpf(float(logspace.log_mean(values))) - mean)
-    assert error <= TOLERANCE * scale(mean, max(values))
-
-
-@untimed
-@given(st.lists(st.floats(1e-30, 1e-20), min_size=2, max_size=9))
-def test_mean_of_nearly_equal_terms(values):
-    total = mpmath.fsum(mpmath.exp(mpmath.mpf(v)) for v in values)
-    reference = mpmath.log(total / len(values))
-    assert relative_error(logspace.log_mean(values), reference) < TOLERANCE
-
-
-def test_mean_is_a_shift_of_the_sum_along_axes():
-    values = 30 * np.random.default_rng(0).standard_normal((4, 5))
-    for axis, count in ((0, 4), (1, 5), (-1, 5), (None, 20)):
-        expected = logspace.log_sum(values, axis=axis) - math.log(count)
-        assert logspace.log_mean(values, axis=axis) == pytest.approx(expected, rel=1e-13)
 
 
 def test_zero_and_infinity():
@@ -118,9 +100,6 @@ def test_zero_and_infinity():
     assert logspace.log_sum([-inf, -inf]) == -inf
     assert logspace.log_sum([]) == -inf
     assert logspace.log_sum([inf, 0.0]) == inf
-    assert logspace.log_mean([-inf, -inf]) == -inf
-    assert logspace.log_mean([-inf, 0.0]) == pytest.approx(-LOG2, rel=1e-15)
-    assert logspace.log_mean([inf, -inf]) == inf
     assert logspace.log_add(-inf, -3.0) == -3.0
     assert logspace.log_subtract(-inf, -inf) == -inf
     assert logspace.log_subtract(2.0, -inf) == 2.0
@@ -189,13 +168,11 @@ def test_other_refusals():
     for function in (logspace.log1mexp, logspace.log_expm1):
         with pytest.raises(InputError, match=f"`x` argument of {function.__name__}"):
             function([1.0, -1e-9])
-    for function in (logspace.log_sum, logspace.log_mean, logspace.log1pexp, logspace.log1mexp):
+    for function in (logspace.log_sum, logspace.log1pexp, logspace.log1mexp):
         with pytest.raises(
             InputError, match=f"argument of {function.__name__} must be free of NaN"
         ):
             function([0.0, math.nan])
-    with pytest.raises(InputError, match="`log_values` argument of log_mean"):
-        logspace.log_mean([])
 
 
 def test_import_needs_no_jax():

@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import hilbert
 from scipy.stats import multivariate_normal
 
-from finetti.core.errors import InputError
+from finetti.core.precision import float64_inside
 from finetti.core.solves import (
     Status,
     condition_number,
@@ -18,7 +18,7 @@ from finetti.core.solves import (
     posdef_factor,
     posdef_solve,
     safe_cholesky,
-    solve_posdef,
+    solve_status,
 )
 
 close = partial(np.testing.assert_allclose, rtol=0)
@@ -33,13 +33,19 @@ def right(seed=1, size=5, columns=2):
     return jnp.asarray(np.random.default_rng(seed).normal(size=(size, columns)))
 
 
+@jax.jit
+def solved(matrix, b):
+    value, factor, shift = posdef_solve(matrix, b)
+    condition = condition_number(matrix, factor)
+    return value, solve_status(condition, shift, jnp.zeros((), bool)), condition, shift
+
+
 def test_solves_and_says_so():
     matrix, b = posdef(), right()
-    solution = solve_posdef(matrix, b)
-    close(solution.value, np.linalg.solve(matrix, b), atol=1e-13)
-    assert Status(int(solution.status)) is Status.SOLVED
-    assert solution.advice == "Solved."
-    assert solution.shift == 0
+    value, status, _, shift = solved(matrix, b)
+    close(value, np.linalg.solve(matrix, b), atol=1e-13)
+    assert Status(int(status)) is Status.SOLVED
+    assert shift == 0
 
 
 @pytest.mark.parametrize(
@@ -55,16 +61,15 @@ def test_solves_and_says_so():
 )
 def test_status(matrix, status):
     b = np.ones((len(matrix), 1))
-    solution = solve_posdef(matrix, b)
-    assert Status(int(solution.status)) is status
-    assert solution.advice == status.advice
-    assert (solution.shift > 0) == (status >= Status.REPAIRED)
+    value, found, condition, shift = solved(matrix, b)
+    assert Status(int(found)) is status
+    assert (shift > 0) == (status >= Status.REPAIRED)
     if status is Status.FAILED:
-        assert solution.condition_number == np.inf
+        assert condition == np.inf
     else:
-        repaired = matrix + float(solution.shift) * np.diag(np.diag(matrix))
-        residual = np.abs(repaired @ np.asarray(solution.value) - b).max()
-        assert residual <= 1e-10 * max(1.0, np.abs(solution.value).max())
+        repaired = matrix + float(shift) * np.diag(np.diag(matrix))
+        residual = np.abs(repaired @ np.asarray(value) - b).max()
+        assert residual <= 1e-10 * max(1.0, np.abs(value).max())
 
 
 def test_repair_is_the_smallest_of_its_ladder():
@@ -191,25 +196,8 @@ def test_works_in_float64_under_float32():
     matrix64, b64 = np.diag(np.logspace(0, -6, 5)) + 1e-8, np.ones((5, 1))
     with jax.enable_x64(False):
         matrix = jnp.asarray(matrix64, jnp.float32)
-        solution = solve_posdef(matrix, jnp.asarray(b64, jnp.float32))
-        assert solution.value.dtype == jnp.float32
-        value, rounded = np.asarray(solution.value), np.asarray(matrix, np.float64)
+        value = float64_inside(posdef_solve)(matrix, jnp.asarray(b64, jnp.float32))[0]
+        assert value.dtype == jnp.float32
+        value, rounded = np.asarray(value), np.asarray(matrix, np.float64)
     expected = np.linalg.solve(rounded, b64)
     np.testing.assert_allclose(value, expected, rtol=2**-23)
-
-
-@pytest.mark.parametrize(
-    ("argument", "matrix", "b"),
-    [
-        ("matrix", np.ones((2, 3)), np.ones((2, 1))),
-        ("matrix", np.ones(4), np.ones((4, 1))),
-        ("matrix", np.ones((0, 0)), np.ones((0, 1))),
-        ("matrix", np.full((2, 2), np.nan), np.ones((2, 1))),
-        ("right", np.eye(2), np.ones(2)),
-        ("right", np.eye(2), np.ones((3, 1))),
-        ("right", np.eye(2), np.full((2, 1), np.inf)),
-    ],
-)
-def test_bad_arguments_are_named(argument, matrix, b):
-    with pytest.raises(InputError, match=f"`{argument}` argument of solve_posdef"):
-        solve_posdef(matrix, b)

@@ -8,7 +8,6 @@ from .logspace import log1pexp as log1pexp
 from .logspace import log_add as log_add
 from .logspace import log_binomial as log_binomial
 from .logspace import log_expm1 as log_expm1
-from .logspace import log_mean as log_mean
 from .logspace import log_subtract as log_subtract
 from .logspace import log_sum as log_sum
 from .norms import OperatorNorm as OperatorNorm
@@ -22,11 +21,7 @@ from .norms import sequence_norm as sequence_norm
 from .norms import spectral as spectral
 from .precision import float64 as float64
 from .precision import float64_inside as float64_inside
-from .solves import PosdefSolution as PosdefSolution
 from .solves import Status as Status
-from .solves import solve_posdef as solve_posdef
 from .statistics import Interval as Interval
 from .statistics import Slope as Slope
-from .statistics import bootstrap as bootstrap
 from .statistics import power_law_slope as power_law_slope
-from .statistics import wilson as wilson

@@ -41,31 +41,6 @@ def log_sum(log_values: ArrayLike, axis: int | tuple[int, ...] | None = None) ->
     return special.logsumexp(_checked(log_values, "log_values", "log_sum"), axis=axis)
 
 
-def log_mean(log_values: ArrayLike, axis: int | None = None) -> Any:
-    """``log( (1/n) Σ_i e^{a_i} )`` along ``axis`` (None: over everything).
-
-    Not ``log_sum − log n``: where all a_i are nearly equal those two cancel.
-
-    >>> float(log_mean([1e-20, 1e-20]))
-    1e-20
-    """
-    array = _checked(log_values, "log_values", "log_mean")
-    if axis is None:
-        array, axis = array.ravel(), 0
-    if array.ndim == 0 or array.shape[axis] == 0:
-        raise bad_argument("log_values", "log_mean", "not empty", f"shape {array.shape}")
-    top = array.max(axis=axis, keepdims=True)
-    # Infinite a_i decide the result alone, and inf − inf is no number.
-    distance = array - np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(over="ignore", divide="ignore"):
-        excess = np.expm1(distance).mean(axis=axis)
-        spread = np.log(np.exp(distance).mean(axis=axis))
-        small = np.log1p(np.maximum(excess, -0.5))
-    top = top.squeeze(axis)
-    near = np.where(excess > -0.5, small, spread)
-    return np.where(np.isfinite(top), top + near, top)[()]
-
-
 def log_add(log_a: ArrayLike, log_b: ArrayLike) -> Any:
     """``log(e^a + e^b)``, elementwise."""
     return np.logaddexp(_checked(log_a, "log_a", "log_add"), _checked(log_b, "log_b", "log_add"))

@@ -4,16 +4,11 @@ import enum
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, DTypeLike, Float, Int
 
-from finetti.core.arrays import check_finite
 from finetti.core.blocked import cholesky, solve_factored, solve_lower
-from finetti.core.errors import bad_argument
-from finetti.core.precision import float64_inside
 
 # Relative accuracy that a float64 solve must still deliver before we call it ill-conditioned.
 _SOLVE_RTOL = 1e-6
@@ -51,20 +46,6 @@ _ADVICE = {
     Status.NOT_CONVERGED: "Conjugate gradients did not converge, and what they did not solve is "
     "NaN; raise the ridge, or use route='cholesky', which holds the Gram matrix.",
 }
-
-
-class PosdefSolution(eqx.Module):
-    """Result of `solve_posdef`: ``value`` solves (A + shift·diag A) x = b."""
-
-    value: Float[Array, "n k"]
-    status: Int[Array, ""]
-    condition_number: Float[Array, ""]
-    shift: Float[Array, ""]
-
-    @property
-    def advice(self) -> str:
-        """What to do about the status."""
-        return Status(int(self.status)).advice
 
 
 def diagonal_floor(size: int, dimension: int = 1) -> float:
@@ -296,36 +277,3 @@ def solve_status(
     ):
         status = jnp.where(happened, jnp.int32(code), status)
     return status
-
-
-def solve_posdef(matrix: ArrayLike, right: ArrayLike) -> PosdefSolution:
-    """Solve AX = B in float64 for a symmetric positive-definite A, and say how it went.
-
-    Args:
-        matrix: A, shape (n, n).
-        right: B, shape (n, k).
-
-    >>> import jax.numpy as jnp
-    >>> solution = solve_posdef(jnp.diag(jnp.array([2.0, 4.0])), jnp.ones((2, 1)))
-    >>> solution.value[:, 0].tolist(), solution.advice
-    ([0.5, 0.25], 'Solved.')
-    """
-    matrix, right = jnp.asarray(matrix), jnp.asarray(right)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-        raise bad_argument("matrix", "solve_posdef", "a square matrix", f"shape {matrix.shape}")
-    if right.ndim != 2 or right.shape[0] != matrix.shape[0]:
-        raise bad_argument(
-            "right", "solve_posdef", f"of shape ({matrix.shape[0]}, k)", f"shape {right.shape}"
-        )
-    check_finite(matrix, "matrix", "solve_posdef")
-    check_finite(right, "right", "solve_posdef")
-    return _solve_and_diagnose(matrix, right)
-
-
-@jax.jit
-@float64_inside
-def _solve_and_diagnose(matrix: Array, right: Array) -> PosdefSolution:
-    value, factor, shift = posdef_solve(matrix, right)
-    condition = condition_number(matrix, factor)
-    status = solve_status(condition, shift, jnp.zeros((), bool))
-    return PosdefSolution(value, status, condition, shift)
