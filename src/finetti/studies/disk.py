@@ -40,7 +40,7 @@ def plain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             sentence = f"{path} is being written by {holder_text(path)}."
             raise StoreBusyError(f"{sentence} Try again when it has ended.") from error
         raise FinettiError(_sentence(path, error)) from error
@@ -64,12 +64,13 @@ def damaged(path: Path, details: object) -> FinettiError:
     )
 
 
-def _code(error: sqlite3.Error) -> int:
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's code of an error, without its details."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _sentence(path: Path, error: sqlite3.Error) -> str:
-    code = _code(error)
+    code = primary_code(error)
     if code == sqlite3.SQLITE_FULL:
         return f"The disk of {path} is full. {SAFE} Free some space and start again."
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):

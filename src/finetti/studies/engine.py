@@ -27,14 +27,14 @@ class Engine:
         plan: WorkPlan,
         store: Store,
         executor: Executor,
-        extra: dict[str, Any] | None = None,
-        on_change: Callable[[Progress], None] | None = None,
+        extra: dict[str, Any],
+        on_change: Callable[[Progress], None],
     ) -> None:
         self.plan = plan
         self.store = store
         self.executor = executor
-        self.extra = extra or {}
-        self.on_change = on_change or (lambda progress: None)
+        self.extra = extra
+        self.on_change = on_change
         self.stored = self.failures = 0
         self.urgent: deque[Cohort] = deque()
         self.under_way: dict[Cohort, set[str]] = {}

@@ -38,19 +38,15 @@ def arithmetic(value: Any, path: str) -> list[Any]:
     first, last, step = _three_numbers(value, path, form)
     if step == 0 or (last - first) * step < 0:
         raise _wrong(path, f"{form} with a step that leads from first to last", value)
-    if all(isinstance(x, int) for x in (first, last, step)):
-        count = (last - first) // step + 1
-        if count > MAX_VALUES:
-            raise _wrong(path, f"at most {MAX_VALUES} values", f"{count} values")
-        return [first + index * step for index in range(count)]
-    # Decimal, so that 0.1, 0.2, 0.3 are the numbers that people write and not their sums.
-    start, stop, stride = (Decimal(repr(x)) for x in (first, last, step))
-    count = int((stop - start) / stride) + 1
+    make = int if isinstance(first, int) and isinstance(step, int) else float
+    if not isinstance(last, int) or make is float:
+        # Decimal, so that 0.1, 0.2, 0.3 are the numbers that people write and not their sums.
+        first, last, step = (Decimal(repr(x)) for x in (first, last, step))
+    reach: Any = last - first
+    count: int = (reach // step if isinstance(step, int) else int(reach / step)) + 1
     if count > MAX_VALUES:
         raise _wrong(path, f"at most {MAX_VALUES} values", f"{count} values")
-    whole = isinstance(first, int) and isinstance(step, int)
-    make = int if whole else float
-    return [make(start + index * stride) for index in range(count)]
+    return [make(first + index * step) for index in range(count)]
 
 
 def geometric(value: Any, path: str) -> list[Any]:

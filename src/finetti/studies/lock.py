@@ -11,6 +11,10 @@ from typing import Any
 
 from finetti.core.errors import FinettiError, UnsupportedError
 
+POLL_SECONDS = 0.2
+GLANCE_SECONDS = 0.02
+MAX_GLANCES = 6  # somebody may just be looking who holds the lock
+
 
 class StoreBusyError(FinettiError):
     """Another process writes to the store."""
@@ -34,22 +38,18 @@ class WriterLock:
         self, store: Path, wait: bool = False, on_wait: Callable[[str], None] | None = None
     ) -> None:
         self.path = lock_path(store)
-        said = False
-        patience = 5  # somebody may just be looking who holds the lock
+        for _ in range(MAX_GLANCES):
+            if self._try():
+                return
+            time.sleep(GLANCE_SECONDS)
+        sentence = f"{store} is being written by {holder_text(store)}."
+        if not wait:
+            advice = "Wait for it with --wait, or use another --store and merge."
+            raise StoreBusyError(f"{sentence} {advice}")
+        if on_wait:
+            on_wait(f"{sentence} Waiting.")
         while not self._try():
-            if patience:
-                patience -= 1
-                time.sleep(0.02)
-                continue
-            sentence = f"{store} is being written by {holder_text(store)}."
-            if not wait:
-                raise StoreBusyError(
-                    f"{sentence} Wait for it with --wait, or use another --store and merge."
-                )
-            if on_wait and not said:
-                on_wait(f"{sentence} Waiting.")
-            said = True
-            time.sleep(0.2)
+            time.sleep(POLL_SECONDS)
 
     def _try(self) -> bool:
         try:

@@ -1,13 +1,14 @@
 """Brings the trials of several stores into one. Doing it twice changes nothing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from finetti.core.errors import InputError
 from finetti.show import Card, Shown
 from finetti.studies.outcome import DONE
-from finetti.studies.records import Records, Row, open_records
+from finetti.studies.records import Records, open_records
 from finetti.studies.store import Store
 
 BATCH_TRIALS = 1000
@@ -64,7 +65,8 @@ def merge_stores(target: str | Path, sources: Iterable[str | Path], wait: bool =
 
 def _merge(store: Store, records: Records, counts: dict[str, int]) -> None:
     own = {row.outcome.trial_id: row for row in store.records.rows()}
-    for batch in _batches(records.rows()):
+    rows = records.rows()
+    while batch := list(islice(rows, BATCH_TRIALS)):
         news = []
         for row in batch:
             known, theirs = own.get(row.outcome.trial_id), row.outcome
@@ -83,13 +85,3 @@ def _merge(store: Store, records: Records, counts: dict[str, int]) -> None:
         store.add(news)
     for plan in records.plans():
         store.add_plan(plan)
-
-
-def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    batch: list[Row] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == BATCH_TRIALS:
-            yield batch
-            batch = []
-    yield batch

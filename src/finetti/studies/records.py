@@ -81,38 +81,22 @@ class Records:
                 yield WorkPlan(digest, name, trials, bool(together), cohort_size, cells, shapes)
 
 
-def _outcome(
-    trial_id: bytes,
-    state: str,
-    metrics: str | None,
-    trace: str | None,
-    error: str | None,
-    traceback: str | None,
-    seconds: float,
-    finished: float,
-    provenance: str,
-) -> Outcome:
-    return Outcome(
-        trial_id.hex(),
-        state,
-        dict(json.loads(metrics).items()) if metrics and state == DONE else {},
-        json.loads(trace) if trace else None,
-        error,
-        traceback,
-        seconds,
-        finished,
-        dict(json.loads(provenance).items()),
-    )
+def _outcome(trial_id: bytes, state: str, metrics: Any, trace: Any, *rest: Any) -> Outcome:
+    found = dict(json.loads(metrics).items()) if metrics and state == DONE else {}
+    error, traceback, seconds, finished, provenance = rest
+    told = (json.loads(trace) if trace else None, error, traceback, seconds, finished)
+    return Outcome(trial_id.hex(), state, found, *told, dict(json.loads(provenance).items()))
 
 
 @contextmanager
-def open_records(path: str | Path) -> Iterator[Records]:
-    """Open a store for reading, also while it is being written."""
+def open_records(path: str | Path, or_empty: bool = False) -> Iterator[Records]:
+    """Open a store for reading, also while it is being written; ``or_empty`` if there is none."""
     path = Path(path)
-    if not path.exists():
+    if not path.exists() and not or_empty:
         raise InputError(f"There is no store {path}. `finetti run` makes one.")
+    place = f"{path.absolute().as_uri()}?mode=ro" if path.exists() else ":memory:"
     with plain_errors(path):
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
+        connection = sqlite3.connect(place, uri=True, timeout=1)
     try:
         with plain_errors(path):
             version = schema_version(connection, str(path))

@@ -100,10 +100,7 @@ class StudySpec(SpecSettings):
 def checked(spec: StudySpec) -> StudySpec:
     """``spec`` if its grid makes sense, else an error with the path of the key."""
     plain([spec.kind, spec.name, spec.code_version], "kind, name, code_version")
-    for name, value in spec.fixed.items():
-        plain({name: value}, "fixed")
-        if name in spec.grid:
-            raise InputError(f"`{name}` stands in `grid` and in `fixed`. Keep one of them.")
+    _check_values(spec, "")
     cells = math.prod(len(values) for values in spec.values.values())
     if cells * spec.trials > MAX_TRIALS:
         raise InputError(
@@ -117,6 +114,9 @@ def _check_values(settings: SpecSettings, path: str) -> None:
     plain(settings.fixed, f"{path}fixed")
     for name, value in settings.grid.items():
         grid_values(value, f"{path}grid.{name}")
+        if name in settings.fixed:
+            both = f"`{path}grid` and in `{path}fixed`"
+            raise InputError(f"`{name}` stands in {both}. Keep one of them.")
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
@@ -147,12 +147,6 @@ def make_spec(content: Mapping[str, Any], where: str = "The study") -> StudySpec
         spec = checked(StudySpec.model_validate(dict(content)))
         for scale, preset in spec.scales.items():
             _check_values(preset, f"scales.{scale}.")
-            for name in preset.fixed:
-                if name in preset.grid:
-                    path = f"scales.{scale}"
-                    raise InputError(
-                        f"`{name}` stands in `{path}.grid` and in `{path}.fixed`. Keep one of them."
-                    )
             try:
                 spec.at_scale(scale)
             except InputError as error:

@@ -117,7 +117,7 @@ class StudyStatus(Shown):
             more = len(named) - MAX_CELLS
             cells = ", ".join([*named[:MAX_CELLS], *([f"{more} more"] if more > 0 else [])])
             rows.append((each.error, each.trials, each.repeated, cells))
-        columns = ("reason", "trials", "twice alike", "cells")
+        columns = ("reason", "trials", "repeated", "cells")
         return Table("Why trials failed", columns, tuple(rows))
 
     def __card__(self) -> Card:
@@ -242,8 +242,8 @@ class RunSummary(StudyCounts, Shown):
     """
 
     store: Path
-    ran: int
-    seconds: float
+    ran: int = 0
+    seconds: float = 0.0
     interrupted: bool = False
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,14 +10,16 @@ from typing import Any
 
 from finetti.core.errors import FinettiError, bad_argument
 from finetti.studies.canonical import canonical_json
-from finetti.studies.disk import damaged, on_network, plain_errors
+from finetti.studies.disk import damaged, on_network, plain_errors, primary_code
 from finetti.studies.lock import WriterLock
 from finetti.studies.plan import WorkPlan
 from finetti.studies.records import Records, Row
 from finetti.studies.schema import migrate, schema_version
-from finetti.studies.trial import Cell
 
 MAX_CHECKED_BYTES = 100e6  # reading all of a larger file takes longer than starting should
+NO_WRITE_AHEAD = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_CANTOPEN)
+BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+LOG_STAYS = (*BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 ADD = """
     INSERT INTO trials (id, cell, replicate, state, metrics, trace, error, traceback, seconds,
@@ -67,8 +69,7 @@ class Store:
             self.lock.release()
             raise
         self.records = Records(self.connection, self.path)
-        self._cells: dict[str, int] = {}
-        self._provenances: dict[str, int] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
 
     def _open(self, journal: str) -> None:
         version = schema_version(self.connection, str(self.path))
@@ -93,11 +94,7 @@ class Store:
             (mode,) = self.connection.execute("PRAGMA journal_mode = wal").fetchone()
         except sqlite3.OperationalError as error:
             # Disks without shared memory or locks say so here; others must not be hidden.
-            if error.sqlite_errorcode & 0xFF not in (
-                sqlite3.SQLITE_IOERR,
-                sqlite3.SQLITE_PROTOCOL,
-                sqlite3.SQLITE_CANTOPEN,
-            ):
+            if primary_code(error) not in NO_WRITE_AHEAD:
                 raise
             return False
         return mode == "wal"
@@ -116,7 +113,7 @@ class Store:
             if not found:
                 return
             rows = [
-                (found[0][0], position, self._cell(cell), shape)
+                (found[0][0], position, self._number("cell", cell.content), shape)
                 for position, (cell, shape) in enumerate(zip(plan.cells, plan.shapes, strict=True))
             ]
             self.connection.executemany("INSERT INTO plan_cells VALUES (?, ?, ?, ?)", rows)
@@ -133,7 +130,7 @@ class Store:
         outcome = row.outcome
         return (
             bytes.fromhex(outcome.trial_id),
-            self._cell(row.cell),
+            self._number("cell", row.cell.content),
             row.replicate,
             outcome.state,
             _text(outcome.metrics or None),
@@ -142,27 +139,22 @@ class Store:
             outcome.traceback,
             round(outcome.seconds, 6),
             round(outcome.finished, 3),
-            self._provenance(canonical_json(outcome.provenance)),
+            self._number("provenance", canonical_json(outcome.provenance)),
             row.attempts,
             row.repeats,
         )
 
-    def _cell(self, cell: Cell) -> int:
-        return self._number("cells", "cell", cell.content, self._cells)
-
-    def _provenance(self, content: str) -> int:
-        return self._number("provenances", "provenance", content, self._provenances)
-
-    def _number(self, table: str, column: str, content: str, known: dict[str, int]) -> int:
-        """The number of ``content``, which is stored once."""
-        if content not in known:
+    def _number(self, table: str, content: str) -> int:
+        """The number of a cell or a provenance, whose ``content`` is stored once."""
+        key = table, content
+        if key not in self._numbers:
             self.connection.execute(
-                f"INSERT INTO {table} (content) VALUES (?) ON CONFLICT DO NOTHING", (content,)
+                f"INSERT INTO {table}s (content) VALUES (?) ON CONFLICT DO NOTHING", (content,)
             )
-            (known[content],) = self.connection.execute(
-                f"SELECT {column} FROM {table} WHERE content = ?", (content,)
+            (self._numbers[key],) = self.connection.execute(
+                f"SELECT {table} FROM {table}s WHERE content = ?", (content,)
             ).fetchone()
-        return known[content]
+        return self._numbers[key]
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -174,8 +166,7 @@ class Store:
                 self.connection.execute("COMMIT")
             except BaseException:
                 # The numbers given out in this transaction are not there.
-                self._cells.clear()
-                self._provenances.clear()
+                self._numbers.clear()
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
@@ -189,12 +180,7 @@ class Store:
                     self.connection.execute("PRAGMA journal_mode = delete")
                 except sqlite3.OperationalError as error:
                     # Somebody reads just now, or the disk is full: the log stays beside the file.
-                    if error.sqlite_errorcode & 0xFF not in (
-                        sqlite3.SQLITE_BUSY,
-                        sqlite3.SQLITE_LOCKED,
-                        sqlite3.SQLITE_FULL,
-                        sqlite3.SQLITE_IOERR,
-                    ):
+                    if primary_code(error) not in LOG_STAYS:
                         raise FinettiError(f"{self.path} cannot be closed: {error}.") from error
         finally:
             self.connection.close()

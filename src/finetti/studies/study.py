@@ -4,7 +4,6 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,13 +120,13 @@ class Study(Shown):
 
         Loads the kind, unless the store knows the plan already.
         """
-        with self._records() as records:
+        with open_records(self.store, or_empty=True) as records:
             return self._plan(records)
 
-    def _plan(self, records: Records | None) -> WorkPlan:
+    def _plan(self, records: Records) -> WorkPlan:
         source = self.source
         key = plan_digest(self.spec, source, self.name)
-        found = records.plan(key) if records is not None and key is not None else None
+        found = records.plan(key) if key is not None else None
         if found is not None:
             return replace(found, source=source)
         from finetti.studies.kinds import as_kind, load_kind
@@ -172,20 +171,19 @@ class Study(Shown):
             )
         chosen = choose_executor(executor, workers, cluster)
         limits = self.limits(time_limit, memory_limit)
-        start = time.monotonic()
         plan = None
         try:
-            with self._records() as records:
-                plan = self._plan(records)
-                states = {} if records is None else records.states()
+            with open_records(self.store, or_empty=True) as records:
+                plan, states = self._plan(records), records.states()
             if not _todo(plan, states, retry_failed):
                 # Without a lock, and without loading the kind.
-                return self._summary(plan, states, 0, start)
+                return RunSummary(**vars(count_trials(plan, states)), store=self.store)
         except StoreBusyError:
             pass  # a store that nobody reads while it is written; its lock waits, or says by whom
         with one_interruption(), Store(self.store, journal, wait, on_wait) as store:
             plan = plan or self._plan(store.records)
-            return self._run(store, plan, chosen, limits, retry_failed, start, quiet)
+            todo = _todo(plan, store.records.states(), retry_failed)
+            return self._run(store, plan, chosen, limits, todo, quiet)
 
     def _run(
         self,
@@ -193,19 +191,17 @@ class Study(Shown):
         plan: WorkPlan,
         executor: Executor,
         limits: Limits,
-        retry_failed: bool,
-        start: float,
+        todo: list[str],
         quiet: bool,
     ) -> RunSummary:
         from finetti.show.progress import progress_bar
         from finetti.studies.engine import Engine
 
-        code = Path(__file__).parent if plan.source.reference.startswith("finetti.") else None
-        interrupted = False
-        todo = _todo(plan, store.records.states(), retry_failed)
-        extra = {"commit": commit_of(code or self.directory)}
+        start, interrupted = time.monotonic(), False
+        own = plan.source.reference.startswith("finetti.")
+        commit = commit_of(Path(__file__).parent if own else self.directory)
         with progress_bar(self.name, len(todo), not quiet) as on_change:
-            engine = Engine(plan, store, executor, extra, on_change)
+            engine = Engine(plan, store, executor, {"commit": commit}, on_change)
             try:
                 executor.start(plan.source, limits)
                 store.add_plan(plan)
@@ -215,7 +211,9 @@ class Study(Shown):
                 interrupted = True
             finally:
                 executor.close()
-        summary = self._summary(plan, store.records.states(), engine.stored, start, interrupted)
+        counts, seconds = count_trials(plan, store.records.states()), time.monotonic() - start
+        ran = {"ran": engine.stored, "seconds": round(seconds, 3), "interrupted": interrupted}
+        summary = RunSummary(**vars(counts), store=self.store, **ran)
         if interrupted:
             raise StudyInterrupted(summary)
         return summary
@@ -238,9 +236,9 @@ class Study(Shown):
         """Trials, cohorts and time of a run, from a timed pilot. Stores nothing."""
         from finetti.studies.estimate import estimate_run
 
-        with self._records() as records:
+        with open_records(self.store, or_empty=True) as records:
             plan = self._plan(records)
-            todo = _todo(plan, {} if records is None else records.states(), retry_failed)
+            todo = _todo(plan, records.states(), retry_failed)
         limits = self.limits(time_limit, memory_limit)
         return estimate_run(plan, todo, LocalExecutor(), workers, limits)
 
@@ -258,34 +256,15 @@ class Study(Shown):
 
     def _read(self) -> tuple[WorkPlan, list[Row]]:
         """The plan, and all that is in the store."""
-        with self._records() as records:
-            return self._plan(records), [] if records is None else list(records.rows())
-
-    def _records(self) -> AbstractContextManager[Records | None]:
-        return open_records(self.store) if self.store.exists() else nullcontext(None)
-
-    def _summary(
-        self,
-        plan: WorkPlan,
-        states: Mapping[str, str],
-        ran: int,
-        start: float,
-        interrupted: bool = False,
-    ) -> RunSummary:
-        seconds = round(time.monotonic() - start, 3)
-        counts = vars(count_trials(plan, states))
-        return RunSummary(
-            **counts, store=self.store, ran=ran, seconds=seconds, interrupted=interrupted
-        )
+        with open_records(self.store, or_empty=True) as records:
+            return self._plan(records), list(records.rows())
 
     def __card__(self) -> Card:
         spec = self.spec
-        varied = ((f"grid {name}", values) for name, values in spec.values.items())
-        fixed = ((name, value) for name, value in spec.fixed.items())
         fields = (
             ("kind", spec.kind),
-            *varied,
-            *fixed,
+            *((f"grid {name}", values) for name, values in spec.values.items()),
+            *spec.fixed.items(),
             ("trials per cell", spec.trials),
             ("seed", spec.seed),
             ("store", str(self.store)),
