@@ -45,8 +45,8 @@ def test_attention_mass_is_the_least_over_all_inputs(embedding):
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
     least = 1.0
     for row in bits:
-        weights = compiled.explain(row).attention[0]
-        meant = [2, 5] if embedding == "deterministic" else [0] + [i + 1 for i in (1, 4) if row[i]]
+        weights = compiled.explain(row).attention[0][0]
+        meant = [1, 4] if embedding == "deterministic" else [8] + [i for i in (1, 4) if row[i]]
         least = min(least, weights[meant].sum())
     assert compiled.certificate.attention_mass == pytest.approx(least, abs=1e-12)
 
@@ -86,15 +86,17 @@ def test_capacity_grows_with_log_T_for_a_random_basis():
 def test_explanation_shows_what_is_read(tmp_path):
     compiled = compile("x3 & (x7 | ~x9)", 1000)
     seen = compiled.explain()
-    np.testing.assert_allclose(seen.attention.sum(axis=1), 1)
-    assert seen.attention[:, [4, 8, 10]].argmax(axis=1).tolist() == [0, 1, 2]
+    np.testing.assert_allclose(seen.attention[0].sum(axis=1), 1)
+    assert seen.attention[0][:, [3, 7, 9]].argmax(axis=1).tolist() == [0, 1, 2]
+    assert [reading.places for reading in seen.readings[0]] == [(3,), (7,), (9,)]
     assert seen.value == pytest.approx(compiled.function(seen.bits))
-    assert "996 other bits" in str(seen)
-    assert sum(column[0] for _, column in seen.columns) == pytest.approx(1)
+    assert seen.columns(0)[-1][0] == "997 other tokens"  # but three bits and the strongest
+    assert sum(column[0] for _, column in seen.columns(0)) == pytest.approx(1)
     path = seen.save(tmp_path / "seen.svg")
     assert "x7 = 1" in path.read_text(encoding="utf-8")
     short = compile("x1 & x4", 6).explain([1, 0, 0, 0, 1, 0])
-    assert [name for name, _ in short.columns][:2] == ["x0 = 1", "x1 = 0"]
+    assert [name for name, _ in short.columns(0)][:2] == ["x0 = 1", "x1 = 0"]
+    assert short.columns(0)[-1][0] == "[CLS] = 0"
     assert short.value == pytest.approx(0)
     for wrong in ([1, 0], [2] * 6):
         with pytest.raises(InputError, match="6 zeros and ones"):
@@ -107,13 +109,12 @@ def test_heads_are_drawn_in_the_order_of_their_numbers(tmp_path):
     compiled = compile(rule, 14)
     assert compiled.certificate.n_heads == 12
     seen = compiled.explain()
-    layer = seen.chart["layer"][0]["encoding"]["y"]
-    assert layer["sort"] == [str(head) for head in range(1, 13)]
+    layer = seen.chart["vconcat"][0]["layer"][0]["encoding"]["y"]
+    assert layer["sort"] == [f"[CLS], head {head}" for head in range(1, 13)]
     picture = seen.save(tmp_path / "seen.svg").read_text(encoding="utf-8")
-    labels = [int(text) for text in re.findall(r">(\d+)</text>", picture)]
-    assert [each for each in labels if each in range(1, 13)] == list(range(1, 13))
-    numbers = [line.split()[0] for line in str(seen).splitlines() if line[:4].strip().isdigit()]
-    assert numbers == [str(head) for head in range(1, 13)]
+    labels = [int(text) for text in re.findall(r">\[CLS\], head (\d+)</text>", picture)]
+    assert labels == list(range(1, 13))
+    assert [reading.head for reading in seen.readings[0]] == list(range(12))
 
 
 @pytest.mark.parametrize("margin", [1.0, 3.0, 1e4])

@@ -221,7 +221,11 @@ def test_explanation_shows_what_every_gate_reads(tmp_path):
         np.testing.assert_allclose(attention.sum(axis=1), 1)
         for reading, row in zip(readings, attention, strict=True):
             assert set(np.argsort(-row)[: len(reading.places)]) == set(reading.places)
-    assert seen.readings[0][0].sources == ("x1 = 0", "x2 = 1", "x3 = 0")
+    assert [seen.name(place) for place in seen.readings[0][0].places] == [
+        "x1 = 0",
+        "x2 = 1",
+        "x3 = 0",
+    ]
     assert [reading.value for reading in seen.readings[0]] == pytest.approx([1, 0, 0])
     for block in (0, 1):
         total = np.sum([column for _, column in seen.columns(block)], axis=0)
@@ -229,7 +233,7 @@ def test_explanation_shows_what_every_gate_reads(tmp_path):
     for words in ("Block 2", "g2 = (g0 &", "x4 = 0"):
         assert words in str(seen)
     picture = seen.save(tmp_path / "seen.svg").read_text(encoding="utf-8")
-    for words in ("Block 1", "g1, head 2", "x5 = 1", "all others"):
+    for words in ("Block 1", "g1, head 2", "x5 = 1", "397 other tokens"):
         assert words in picture
     wide = compose(and_of_ors(30, 20), 700).explain()
     assert wide.value == 1

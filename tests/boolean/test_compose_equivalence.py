@@ -88,7 +88,7 @@ def test_the_module_is_what_runs_whatever_the_numbers_are():
     )
     blocks = []
     for block in network.blocks:
-        arrays = {name: noisy(array) for name, array in vars(block.lookup).items()}
+        arrays = {name: noisy(array) for name, array in block.lookup.arrays.items()}
         lookup = replace(block.lookup, **arrays)
         blocks.append(
             replace(block, keys=noisy(block.keys), scales=noisy(block.scales), lookup=lookup)

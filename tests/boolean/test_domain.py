@@ -9,13 +9,13 @@ from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from finetti.boolean import And, Symmetric, TruthTable, compile, compose, load
-from finetti.boolean.domain import FURTHEST, LARGEST
+from finetti.boolean.domain import MAX_SCORE_LEAD, MAX_WEIGHT
 from finetti.cli.main import app
 from finetti.core.errors import InputError
 
 pytestmark = pytest.mark.rounding
 
-TOO_LARGE = [np.nan, np.inf, -np.inf, 1.001 * LARGEST, -1e18, 1e300]
+TOO_LARGE = [np.nan, np.inf, -np.inf, 1.001 * MAX_WEIGHT, -1e18, 1e300]
 
 
 def with_number(tensors, name, number):
@@ -36,7 +36,7 @@ def test_a_file_with_a_weight_outside_is_refused_by_name(gates, tmp_path):
             save_file(with_number(tensors, name, number), path, metadata)
             with pytest.raises(InputError, match=r"numbers up to 1e\+06 in size.* has .*: divide"):
                 load(path)
-        save_file(with_number(tensors, name, LARGEST), path, metadata)
+        save_file(with_number(tensors, name, MAX_WEIGHT), path, metadata)
         loaded = load(path)
         assert loaded.function(np.ones(9, dtype=int)) == 0
 
@@ -65,7 +65,7 @@ def test_scores_further_apart_than_their_limit_are_refused():
     # Bits outside the rule have score 0, as the bag has for bits that are 0: [CLS] leads.
     lead = float(np.log(tables.one[[1, 4], 0].max() / tables.cls[0]))
     key = compiled.head.key.copy()
-    key[0, 3 + 7] = key[0, 3 + 1] * (1 + 2 * FURTHEST / compiled.certificate.score_scale)
+    key[0, 3 + 7] = key[0, 3 + 1] * (1 + 2 * MAX_SCORE_LEAD / compiled.certificate.score_scale)
     loud = replace(compiled, head=replace(compiled.head, key=key))
     assert lead < 1e-9
     for use in (loud.verify, lambda: loud.predict(np.zeros(8, dtype=int))):
@@ -76,20 +76,20 @@ def test_scores_further_apart_than_their_limit_are_refused():
 @pytest.mark.parametrize("embedding", ["deterministic", "trained", "bag"])
 def test_rules_outside_are_refused_and_rules_at_the_limits_are_proven(embedding):
     for values, words in (
-        ([0, 2 * LARGEST, 1, 0], r"and one is 2e\+06"),
-        ([0, 1, 0.5 / LARGEST, 0], "and one is 5e-07"),
-        ([0, 20, 10 / LARGEST, 5], "20 stands beside 1e-05"),
+        ([0, 2 * MAX_WEIGHT, 1, 0], r"and one is 2e\+06"),
+        ([0, 1, 0.5 / MAX_WEIGHT, 0], "and one is 5e-07"),
+        ([0, 20, 10 / MAX_WEIGHT, 5], "20 stands beside 1e-05"),
     ):
         with pytest.raises(InputError, match=words):
             compile(TruthTable((1, 3), values), 8, embedding)
         with pytest.raises(InputError, match=words):
             compile("x1 & x3", 8, embedding).verify(TruthTable((1, 3), values))
-    for values in ([LARGEST, -1, 0, 7], [1, -1 / LARGEST, 0, 1 / LARGEST]):
+    for values in ([MAX_WEIGHT, -1, 0, 7], [1, -1 / MAX_WEIGHT, 0, 1 / MAX_WEIGHT]):
         for length in (8, 40):
             check = compile(TruthTable((1, 3), values), length, embedding).check
             assert check.proven
             assert check.error64 < 1e-12
-    for values in (np.r_[LARGEST * (np.arange(30) % 2), 1.0], np.linspace(-1, 1, 31)):
+    for values in (np.r_[MAX_WEIGHT * (np.arange(30) % 2), 1.0], np.linspace(-1, 1, 31)):
         assert compile(Symmetric(range(30), values), 40, embedding).check.proven
 
 
@@ -100,7 +100,7 @@ def test_what_the_compiler_writes_stays_far_below():
         compile("maj(x1, x2, x3)", 1000, "bag", "random", margin=1e4),
     ):
         arrays = (*compiled.lookup.arrays.values(), compiled.head.query, compiled.head.key)
-        assert max(np.abs(array).max() for array in arrays) < LARGEST / 100
+        assert max(np.abs(array).max() for array in arrays) < MAX_WEIGHT / 100
 
 
 def test_more_bits_than_weights_can_tell_apart_are_refused():

@@ -7,7 +7,7 @@ import pytest
 
 from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse, verification
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL
-from finetti.boolean.domain import FURTHEST
+from finetti.boolean.domain import MAX_SCORE_LEAD
 from finetti.boolean.embeddings import find_embedding
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.layer import LayerNetwork
@@ -86,7 +86,7 @@ def test_scores_of_any_size_are_run_and_judged_as_the_textbook_does(
         key=rng.normal(size=compiled.head.key.shape),
         tokens=compiled.head.tokens + (seed % 3 != 2) * rng.normal(size=compiled.head.tokens.shape),
     )
-    size = (1.0, 10.0, 20.0, FURTHEST / 2)[seed % 4]  # of the largest score
+    size = (1.0, 10.0, 20.0, MAX_SCORE_LEAD / 2)[seed % 4]  # of the largest score
     head = replace(head, query=size * head.query / largest_score(head))
     network = replace(compiled, head=head)
     bits = all_bits(9)
@@ -95,7 +95,7 @@ def test_scores_of_any_size_are_run_and_judged_as_the_textbook_does(
     np.testing.assert_allclose(head.tables.read(bits), features, atol=1e-9)
     np.testing.assert_allclose(network.predict(bits), wanted, atol=1e-7)
     np.testing.assert_allclose(head.tables.all_features, features, atol=1e-9)
-    attention = network.explain(bits[77]).attention
+    (attention,) = network.explain(bits[77]).attention
     np.testing.assert_allclose(attention.sum(axis=1), 1)
     truth = np.abs(wanted - RULE(bits)).max()
     for all_inputs in (20, 0):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from finetti.boolean import RuleSyntaxError, parse, simplify
 from finetti.boolean.functions.base import all_bits
-from finetti.boolean.functions.expressions import Constant, Gate, Negation, Rule, Variable
+from finetti.boolean.functions.expressions import Constant, ExpressionRule, Gate, Negation, Variable
 
 VARIABLES = st.integers(0, 5).map(Variable)
 LEAVES = st.one_of(VARIABLES, VARIABLES, st.booleans().map(Constant))
@@ -32,7 +32,7 @@ TREES = st.recursive(
 
 @given(TREES)
 def test_what_is_written_reads_back_as_the_same_tree(tree):
-    assert parse(str(Rule(tree))).tree == tree
+    assert parse(str(ExpressionRule(tree))).tree == tree
 
 
 @given(st.text(alphabet="x01234&|^~() ", max_size=24))

@@ -5,12 +5,11 @@ from .check import Counterexample as Counterexample
 from .compiled import Compiled as Compiled
 from .compiler import compile as compile
 from .compose.composer import compose as compose
-from .compose.explanation import NetworkExplanation as NetworkExplanation
 from .compose.network import GateNetwork as GateNetwork
 from .explanation import Explanation as Explanation
 from .files import load as load
 from .functions.base import BooleanFunction as BooleanFunction
-from .functions.expressions import Rule as Rule
+from .functions.expressions import ExpressionRule as ExpressionRule
 from .functions.symmetric import And as And
 from .functions.symmetric import Exactly as Exactly
 from .functions.symmetric import Majority as Majority
@@ -26,5 +25,5 @@ from .parser import parse as parse
 from .simplification import is_symmetric as is_symmetric
 from .simplification import relevant_indices as relevant_indices
 from .simplification import simplify as simplify
-from .spectra import Spectrum as Spectrum
+from .spectra import WalshSpectrum as WalshSpectrum
 from .spectra import spectrum as spectrum

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from finetti.boolean.network.positions import (
     RESERVED,
+    BitPositions,
     DensePositions,
-    Positions,
     SignPositions,
     StandardPositions,
 )
@@ -18,7 +18,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 
 BasisName = Literal["orthonormal", "random"]
-LEAST_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
+MIN_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +47,10 @@ class Geometry:
     @property
     def independent(self) -> bool:
         """Whether the vectors of I have dual vectors at all."""
-        return self.smallest > LEAST_EIGENVALUE
+        return self.smallest > MIN_EIGENVALUE
 
 
-def measure(positions: Positions, indices: tuple[int, ...]) -> Geometry:
+def measure(positions: BitPositions, indices: tuple[int, ...]) -> Geometry:
     """The geometry of I among all positions; T·s·d operations, never T².
 
     The dual vectors are V_I(V_IᵀV_I)^{-1}: with them the scores on I are exactly equal whatever
@@ -63,7 +63,7 @@ def measure(positions: Positions, indices: tuple[int, ...]) -> Geometry:
     gram = vectors @ vectors.T
     smallest = float(np.linalg.eigvalsh(gram)[0])
     duals = np.zeros((count, width))
-    if smallest > LEAST_EIGENVALUE:
+    if smallest > MIN_EIGENVALUE:
         duals[:] = np.linalg.solve(gram, vectors)
     aside = np.ones(positions.count, dtype=bool)
     aside[list(indices)] = False
@@ -101,7 +101,7 @@ def automatic_width(count: int, sparsity: int, coherence: float | None) -> int:
     return RESERVED + max(4, math.ceil(free))
 
 
-def as_vectors(basis: Any, count: int, owner: str) -> Positions:
+def as_vectors(basis: Any, count: int, owner: str) -> BitPositions:
     """A basis of the user's own: unit vectors, one per row, shape (T, any)."""
     requirement = f'"orthonormal", "random", or {count} unit vectors as rows'
     try:
@@ -115,7 +115,7 @@ def as_vectors(basis: Any, count: int, owner: str) -> Positions:
     return DensePositions(np.concatenate([np.zeros((count, RESERVED)), array], axis=1))
 
 
-def draw_basis(basis: BasisName, count: int, width: int, seed: int) -> Positions:
+def draw_basis(basis: BasisName, count: int, width: int, seed: int) -> BitPositions:
     """T vectors of one kind in dimension d; the signs depend on T, d and the seed only."""
     if basis == "orthonormal":
         return StandardPositions(count, width)

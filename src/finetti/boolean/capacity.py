@@ -27,7 +27,7 @@ def capacity(head: HeadWeights, resolution: float, n_samples: int = 1000) -> Bou
     """log N_∞ of all heads with the compiled norms, at the resolution that the lookup needs.
 
     It grows with log T: of the heads that can compute such rules there are few (Corollary 4.4 for
-    one head, Lemma A.12 for several, edelman2022). Positions count as fixed: the cost of trained
+    one head, Lemma A.12 for several, edelman2022). BitPositions count as fixed: the cost of trained
     ones, linear in T, is not in it.
 
     Args:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 EXACT_RTOL = 1e-9  # largest error in float64, relative to the largest value
 MAX_ROUNDING_RTOL = 1e-3  # what rounding may do at worst, relative to the smallest value
 USABLE_RTOL = 1e-2  # largest error of a precision that can be used
-HALF = 0.5  # what is nearer to a value of 0 or 1 than this is rounded to it
+MAX_ROUNDED_ERROR = 0.5  # what is nearer to a value of 0 or 1 than this is rounded to it
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class Check:
         """Whether the network computes the rule if its values are rounded at 1/2: proven on all
         inputs, however its sums are taken."""
         bound = self._largest_error
-        return self.binary and bound is not None and bound + self.rounding < HALF
+        return self.binary and bound is not None and bound + self.rounding < MAX_ROUNDED_ERROR
 
     @property
     def rounded_text(self) -> str:

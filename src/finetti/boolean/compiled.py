@@ -23,8 +23,9 @@ from finetti.show.shown import Shown
 if TYPE_CHECKING:
     from finetti.boolean.certificate import Certificate, ReaderProof
     from finetti.boolean.embeddings.base import Embedding
+    from finetti.boolean.explanation import Explanation, Reading
     from finetti.boolean.network.module import BooleanTransformer
-    from finetti.boolean.network.positions import Positions
+    from finetti.boolean.network.positions import BitPositions
     from finetti.boolean.norms import NormBound
     from finetti.bounds.value import BoundValue
 
@@ -50,7 +51,7 @@ class Compiled(Shown):
 
     @property
     @abstractmethod
-    def positions(self) -> "Positions":
+    def positions(self) -> "BitPositions":
         """Of the bits."""
 
     @property
@@ -125,8 +126,11 @@ class Compiled(Shown):
         """Of the classes that the heads of each block come from, at ε = δ of its lookup."""
 
     @abstractmethod
-    def explain(self, bits: Any = None) -> Any:
-        """What is read on one input: all relevant bits 1 by default."""
+    def readings(
+        self, bits: NDArray[np.uint8]
+    ) -> "tuple[tuple[tuple[Reading, ...], ...], dict[str, float]]":
+        """What is read on one input, block by block; and the readers with their values, the last
+        of which is the network's."""
 
     # What all networks do.
 
@@ -225,6 +229,12 @@ class Compiled(Shown):
         from finetti.boolean.certificate import certify
 
         return certify(self)
+
+    def explain(self, bits: Any = None) -> "Explanation":
+        """What every reader attends to on one input: all relevant bits 1 by default."""
+        from finetti.boolean.explanation import explain
+
+        return explain(self, bits)
 
     def save(self, path: str | Path) -> Path:
         """Write the weights as safetensors, with the rule and the settings as metadata."""

@@ -8,15 +8,15 @@ import numpy as np
 
 from finetti.boolean.arguments import MAX_BYTES, Arguments, check_arguments
 from finetti.boolean.basis import automatic_width, measure
-from finetti.boolean.domain import LARGEST, values_reason
+from finetti.boolean.domain import MAX_WEIGHT, values_reason
 from finetti.boolean.embeddings.base import Relevant
-from finetti.boolean.functions.base import MAX_TABLE, BooleanFunction, all_bits
+from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup, make_lookup
-from finetti.boolean.network.positions import RESERVED, Positions
+from finetti.boolean.network.positions import RESERVED, BitPositions
 from finetti.boolean.parser import parse
 from finetti.boolean.planning import (
     MAX_TABLE_BYTES,
@@ -103,7 +103,7 @@ def compile(
     return compiled
 
 
-class Target(NamedTuple):
+class ReadTarget(NamedTuple):
     """The bits that heads are to read, and whether one feature of their number of ones is enough;
     the rule's own, if these lie outside the context."""
 
@@ -124,10 +124,11 @@ def _as_function(function: Any) -> BooleanFunction:
 
 def _simplify(refusals: Refusals, rule: BooleanFunction) -> Symmetric | TruthTable | None:
     """The rule on the bits that matter; None, and a reason, if its table would be too long."""
-    if rule.sparsity > MAX_TABLE and rule.profile() is None:
+    if rule.sparsity > MAX_TABLE_BITS and rule.profile() is None:
         refusals.add(
             f"it has {rule.sparsity} bits and is not symmetric, and its table of "
-            f"2^{rule.sparsity} values is too long: tables end at 2^{MAX_TABLE}; {GATES_ADVICE}"
+            f"2^{rule.sparsity} values is too long: tables end at 2^{MAX_TABLE_BITS}; "
+            f"{GATES_ADVICE}"
         )
         return None
     reason = values_reason(rule)
@@ -136,18 +137,18 @@ def _simplify(refusals: Refusals, rule: BooleanFunction) -> Symmetric | TruthTab
     return simplify(rule)
 
 
-def _plan(rule: BooleanFunction, reduced: Symmetric | TruthTable | None) -> Target:
+def _plan(rule: BooleanFunction, reduced: Symmetric | TruthTable | None) -> ReadTarget:
     """What is to be read: without a table, all bits of the rule, each by itself."""
     if reduced is None:
-        return Target(tuple(sorted(rule.indices)), False, rule.indices)
-    return Target(reduced.indices, is_scalar_route(reduced), rule.indices)
+        return ReadTarget(tuple(sorted(rule.indices)), False, rule.indices)
+    return ReadTarget(reduced.indices, is_scalar_route(reduced), rule.indices)
 
 
 def _head(
     refusals: Refusals,
     arguments: Arguments,
     reduced: Symmetric | TruthTable | None,
-    target: Target,
+    target: ReadTarget,
 ) -> HeadWeights | None:
     """The head on the best positions, or None and the reasons."""
     fits = _check_sizes(refusals, arguments, reduced, target)
@@ -187,7 +188,7 @@ def _new_head(request: HeadRequest) -> Found:
     count, sparsity = request.n_vectors, len(indices)
     places = tuple(range(count)) if embedding.marks_relevant else indices
 
-    def build(vectors: Positions) -> Attempt:
+    def build(vectors: BitPositions) -> Attempt:
         geometry = measure(vectors, places)
         dependent = embedding.joint_key(scalar) and not geometry.independent
         gap = geometry.joint_gap if embedding.joint_key(scalar) else geometry.single_gap
@@ -233,7 +234,7 @@ def _check_sizes(
     refusals: Refusals,
     arguments: Arguments,
     reduced: Symmetric | TruthTable | None,
-    target: Target,
+    target: ReadTarget,
 ) -> bool:
     """Refuse lookups, tables and vectors by their bytes; whether the last two can be made."""
     sparsity, length = len(target.indices), arguments.context_length
@@ -244,10 +245,10 @@ def _check_sizes(
             f"takes {readable_bytes(size)}, above the budget of "
             f"{readable_bytes(arguments.max_bytes)}; raise max_bytes, or {GATES_ADVICE}"
         )
-    if 4 * sparsity > LARGEST:
+    if 4 * sparsity > MAX_WEIGHT:
         refusals.add(
             f"its lookup tells {sparsity} bits apart with weights of {4 * sparsity}, and weights "
-            f"end at {LARGEST:g}; {GATES_ADVICE}"
+            f"end at {MAX_WEIGHT:g}; {GATES_ADVICE}"
         )
     limit = readable_bytes(MAX_TABLE_BYTES)
     tables = BYTES_PER_ENTRY * length * (2 if target.scalar else 2 * sparsity)

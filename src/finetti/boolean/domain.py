@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import Rule
+from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.core.errors import InputError
 
-LARGEST = 1e6  # of a weight; of a rule's values, and of the ratio of two of them
-FURTHEST = 60.0  # by which a score may exceed one that every input has: e^60 in a sum
+MAX_WEIGHT = 1e6  # of a weight; of a rule's values, and of the ratio of two of them
+MAX_SCORE_LEAD = 60.0  # by which a score may exceed one that every input has: e^60 in a sum
 
 
 def refuse_weights(**arrays: NDArray[np.floating] | None) -> None:
@@ -27,26 +27,26 @@ def refuse_weights(**arrays: NDArray[np.floating] | None) -> None:
         if array is None or not array.size:
             continue
         ends = array.min(), array.max()
-        if not (ends[0] >= -LARGEST and ends[1] <= LARGEST):  # False for what is not a number
-            found = ends[0] if not ends[0] >= -LARGEST else ends[1]
+        if not (ends[0] >= -MAX_WEIGHT and ends[1] <= MAX_WEIGHT):  # False for what is not a number
+            found = ends[0] if not ends[0] >= -MAX_WEIGHT else ends[1]
             raise InputError(
-                f"The weights of a network are numbers up to {LARGEST:g} in size, and {name} has "
-                f"{found:.3g}: divide them, or write the file again."
+                f"The weights of a network are numbers up to {MAX_WEIGHT:g} in size, and {name} "
+                f"has {found:.3g}: divide them, or write the file again."
             )
 
 
 def refuse_scores(apart: float) -> None:
     """Refuse scores so far apart that the others are nothing beside them."""
-    if apart > FURTHEST:
+    if apart > MAX_SCORE_LEAD:
         raise InputError(
-            f"The scores of a network lie up to {FURTHEST:g} above those that every input has, and "
-            f"here it is {apart:.3g}: divide the queries or the keys."
+            f"The scores of a network lie up to {MAX_SCORE_LEAD:g} above those that every input "
+            f"has, and here it is {apart:.3g}: divide the queries or the keys."
         )
 
 
 def value_sizes(function: BooleanFunction) -> tuple[float, float]:
     """The sizes of the smallest and the largest value that is not 0; 1 if there is none."""
-    if isinstance(function, Rule):  # 0 and 1, whatever the number of its bits
+    if isinstance(function, ExpressionRule):  # 0 and 1, whatever the number of its bits
         return 1.0, 1.0
     profile = function.profile()
     sizes = np.abs(function.table() if profile is None else profile)
@@ -57,15 +57,15 @@ def value_sizes(function: BooleanFunction) -> tuple[float, float]:
 def values_reason(function: BooleanFunction) -> str:
     """Why a rule has values that cannot be told apart in float64; empty if it has none such."""
     smallest, largest = value_sizes(function)
-    if largest > LARGEST or smallest < 1 / LARGEST:
-        found = largest if largest > LARGEST else smallest
+    if largest > MAX_WEIGHT or smallest < 1 / MAX_WEIGHT:
+        found = largest if largest > MAX_WEIGHT else smallest
         return (
-            f"its values are 0 or of size {1 / LARGEST:g} to {LARGEST:g}, and one is {found:.3g}; "
-            "scale them"
+            f"its values are 0 or of size {1 / MAX_WEIGHT:g} to {MAX_WEIGHT:g}, and one is "
+            f"{found:.3g}; scale them"
         )
-    if largest > LARGEST * smallest:
+    if largest > MAX_WEIGHT * smallest:
         return (
-            f"its values lie within a factor of {LARGEST:g}, and {largest:.3g} stands beside "
+            f"its values lie within a factor of {MAX_WEIGHT:g}, and {largest:.3g} stands beside "
             f"{smallest:.3g}; compile two rules"
         )
     return ""

@@ -1,16 +1,14 @@
-"""What the heads look at, as a picture and as a table."""
+"""What every reader of a network attends to, block by block, as a picture and as tables."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.attention_chart import attention_layer
+from finetti.boolean.attention_chart import Columns, attention_layer
 from finetti.boolean.functions.base import binary_array
-from finetti.boolean.layer import LayerNetwork
-from finetti.boolean.simplification import relevant_indices
 from finetti.boolean.words import counted, short_text
 from finetti.core.errors import bad_argument
 from finetti.show.card import Card, Table
@@ -18,54 +16,107 @@ from finetti.show.charts import save_chart
 from finetti.show.shown import Shown
 from finetti.show.theme import chart_config
 
-SHOWN = 24  # columns of the picture
+if TYPE_CHECKING:
+    from finetti.boolean.compiled import Compiled
+
+MAX_COLUMNS = 24  # of a picture
+MAX_ROWS = 24
+MAX_NAMED_SOURCES = 4
 
 
 @dataclass(frozen=True, eq=False)
+class Reading:
+    """What one reader reads with one head.
+
+    Args:
+        reader: "[CLS]", or a gate's name.
+        text: what it computes.
+        head: which head of its block.
+        places: which tokens it should read: bits first, then readers.
+        weights: the attention on all tokens.
+        features: what the head reads.
+        value: what the reader says.
+    """
+
+    reader: str
+    text: str
+    head: int
+    places: tuple[int, ...]
+    weights: NDArray[np.float64]
+    features: tuple[float, ...]
+    value: float
+
+    @property
+    def rest(self) -> float:
+        """The attention on everything that it should not read."""
+        return max(0.0, 1.0 - float(self.weights[list(self.places)].sum()))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Shown):
-    """The attention of [CLS] on one input.
+    """The attention of every reader on one input.
 
     Args:
         rule: as text.
         bits: the input.
-        attention: what each head puts on [CLS] and then on every position, shape (H, 1 + T).
-        features: what the heads read.
+        readers: the names of the readers, each with its value.
+        readings: one per reader and head, for every block.
         value: what the network says.
-        relevant: the bits that matter.
     """
 
     rule: str
     bits: NDArray[np.uint8]
-    attention: NDArray[np.float64]
-    features: NDArray[np.float64]
+    readers: tuple[str, ...]
+    readings: tuple[tuple[Reading, ...], ...]
     value: float
-    relevant: tuple[int, ...]
 
     @property
-    def columns(self) -> list[tuple[str, NDArray[np.float64]]]:
-        """What is told apart: every token of a short context, else the relevant bits, [CLS], the
-        bit with the most attention among the others, and all the rest together."""
+    def attention(self) -> tuple[NDArray[np.float64], ...]:
+        """Of every block, what its readings put on the T bits and then on the readers."""
+        return tuple(np.stack([reading.weights for reading in block]) for block in self.readings)
+
+    def name(self, token: int) -> str:
+        """A token and its value."""
         length = len(self.bits)
-        if length < SHOWN:
-            shown = list(range(length))
-        else:
-            others = self.attention[:, 1:].max(axis=0)
-            others[list(self.relevant)] = -1.0
-            shown = [*self.relevant[: SHOWN - 3], int(others.argmax())]
-        found = [(f"x{i} = {self.bits[i]}", self.attention[:, i + 1]) for i in shown]
-        found.append(("[CLS]", self.attention[:, 0]))
-        n_rest = length - len(shown)
-        if n_rest:
-            rest = 1 - np.sum([column for _, column in found], axis=0)
-            found.append((counted(n_rest, "other bit"), np.maximum(rest, 0.0)))
+        return f"x{token} = {self.bits[token]}" if token < length else self.readers[token - length]
+
+    def columns(self, block: int) -> Columns:
+        """What is told apart: every token where they are few; else what the first readings of a
+        block should read, as much as there is room for, the token with the most attention beside
+        it, and all others together."""
+        shown = self.readings[block][:MAX_ROWS]
+        weights = np.stack([reading.weights for reading in shown])
+        n_tokens = weights.shape[1]
+        chosen = list(range(n_tokens))
+        if n_tokens > MAX_COLUMNS:
+            room = MAX_COLUMNS - 2
+            chosen = list(dict.fromkeys(place for r in shown for place in r.places))
+            if len(chosen) > room:  # a few of each
+                each = max(1, room // len(shown))
+                chosen = list(dict.fromkeys(p for r in shown for p in r.places[:each]))
+            aside = weights.max(axis=0)
+            aside[chosen] = -1.0
+            chosen.append(int(aside.argmax()))
+        found = [(self.name(token), weights[:, token]) for token in chosen]
+        left = n_tokens - len(chosen)
+        if left:
+            rest = np.maximum(1 - weights[:, chosen].sum(axis=1), 0.0)
+            found.append((counted(left, "other token"), rest))
         return found
 
     @property
     def chart(self) -> dict[str, Any]:
-        """A Vega-Lite specification: heads by tokens, the darker the more attention."""
-        heads = [str(head + 1) for head in range(len(self.attention))]
-        title = f"What [CLS] reads: {self.rule} = {self.value:.4g}"
-        spec = attention_layer(heads, self.columns, "head", title).to_dict()
+        """A Vega-Lite specification: for every block, readers by what they read."""
+        import altair as alt
+
+        layers = []
+        for block, readings in enumerate(self.readings):
+            several = len({reading.head for reading in readings}) > 1
+            names = [r.reader + f", head {r.head + 1}" * several for r in readings[:MAX_ROWS]]
+            layers.append(
+                attention_layer(names, self.columns(block), "reader", _title(block, readings))
+            )
+        spec = alt.vconcat(*layers, title=f"{self.rule} = {self.value:.4g}").to_dict()
         spec["config"] = chart_config()
         return spec
 
@@ -73,45 +124,65 @@ class Explanation(Shown):
         """Write the picture as SVG, PNG, PDF or HTML, by the suffix of ``path``."""
         return save_chart(self.chart, path)
 
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.rule!r}, which is {self.value:.4g}>"
+
     def __card__(self) -> Card:
-        columns = self.columns
-        rows = [
-            (head + 1, *(float(weights[head]) for _, weights in columns))
-            for head in range(len(self.attention))
-        ]
-        table = Table("Attention", ("head", *(name for name, _ in columns)), tuple(rows))
-        fields = (("features", tuple(map(float, self.features))), ("value", self.value))
-        return Card(f"What [CLS] reads: {self.rule}", fields, (table,))
+        columns = ("reader", "head", "reads", "attention on each", "on others", "feature", "says")
+        tables = tuple(
+            Table(_title(block, readings), columns, tuple(map(self._row, readings[:MAX_ROWS])))
+            for block, readings in enumerate(self.readings)
+        )
+        ones = counted(int(self.bits.sum()), "one")
+        fields = (("input", f"{counted(len(self.bits), 'bit')}, {ones}"), ("value", self.value))
+        return Card(f"What is read: {self.rule}", fields, tables)
+
+    def _row(self, reading: Reading) -> tuple[Any, ...]:
+        own = reading.weights[list(reading.places)]
+        ends = dict.fromkeys(f"{end:.4g}" for end in (own.min(), own.max())) if len(own) else ()
+        return (
+            f"{reading.reader} = {short_text(reading.text, 28)}",
+            reading.head + 1,
+            self._summary(reading.places),
+            " to ".join(ends),
+            reading.rest,
+            ", ".join(f"{feature:.4g}" for feature in reading.features),
+            reading.value,
+        )
+
+    def _summary(self, places: tuple[int, ...]) -> str:
+        """What is read in few words: each with its value, or the first, the last and the ones."""
+        names = [self.name(place) for place in places]
+        if len(names) <= MAX_NAMED_SOURCES:
+            return ", ".join(names)
+        first, last = (names[k].split(" ")[0] for k in (0, -1))
+        ones = sum(name.endswith(" = 1") for name in names)
+        return f"{first} … {last}: {ones} of {len(names)} are 1"
 
 
-def explain(compiled: LayerNetwork, bits: Any = None) -> Explanation:
-    """The attention of [CLS] on ``bits``, or on the input whose relevant bits alone are 1.
+def _title(block: int, readings: tuple[Reading, ...]) -> str:
+    left = len(readings) - MAX_ROWS
+    return f"Block {block + 1}" + (f" ({left} more are not listed)" if left > 0 else "")
 
-    >>> from finetti.boolean.compiler import compile
-    >>> seen = explain(compile("x1 & x4", 6))
-    >>> seen.attention.round(2).tolist()
-    [[0.01, 0.01, 0.48, 0.01, 0.01, 0.48, 0.01]]
+
+def explain(network: "Compiled", bits: Any = None) -> Explanation:
+    """What every reader attends to on ``bits``, or on the input whose relevant bits alone are 1.
+
+    >>> from finetti.boolean import compile, compose
+    >>> explain(compile("x1 & x4", 6)).attention[0].round(2).tolist()  # x0, …, x5, [CLS]
+    [[0.01, 0.48, 0.01, 0.01, 0.48, 0.01, 0.01]]
+    >>> explain(compose("(x1 | x2) & x3", 8)).readings[1][0].rest < 0.05
+    True
     """
-    relevant = relevant_indices(compiled.function)
-    bits = one_input(bits, compiled.context_length, relevant)
-    tables = compiled.head.tables
-    return Explanation(
-        short_text(compiled.rule),
-        bits,
-        tables.attention(bits),
-        tables.read(bits[None])[0],
-        float(compiled.predict(bits)),
-        relevant,
-    )
-
-
-def one_input(bits: Any, length: int, relevant: tuple[int, ...]) -> NDArray[np.uint8]:
-    """The input to explain, checked: the one whose relevant bits alone are 1 by default."""
+    length = network.context_length
     if bits is None:
         bits = np.zeros(length, dtype=np.uint8)
-        bits[list(relevant)] = 1
+        bits[list(network.comparable(network.function).indices)] = 1
     requirement = f"{length} zeros and ones"
     bits = binary_array(bits, "explain", requirement)
     if bits.shape != (length,):
         raise bad_argument("bits", "explain", requirement, f"shape {bits.shape}")
-    return bits.astype(np.uint8)
+    bits = bits.astype(np.uint8)
+    readings, values = network.readings(bits)
+    names = tuple(f"{name} = {value:.4g}" for name, value in values.items())
+    return Explanation(short_text(network.rule), bits, names, readings, list(values.values())[-1])

@@ -14,10 +14,9 @@ from finetti.boolean.compose.composer import make_blocks
 from finetti.boolean.compose.gates import split
 from finetti.boolean.compose.layouts import place
 from finetti.boolean.compose.network import GateNetwork
-from finetti.boolean.compose.recognition import Recognition
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import Rule
+from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.layer import LayerNetwork
@@ -25,8 +24,8 @@ from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.positions import (
     RESERVED,
+    BitPositions,
     DensePositions,
-    Positions,
     SignPositions,
     SparsePositions,
     StandardPositions,
@@ -48,7 +47,7 @@ NAMES = {name: f"embedding.{name}" for name in TOKENS} | {
 
 def describe(function: BooleanFunction) -> dict[str, Any]:
     """A function as plain data."""
-    if isinstance(function, Rule):
+    if isinstance(function, ExpressionRule):
         return {"rule": str(function)}
     indices = list(function.indices)
     if isinstance(function, Symmetric):
@@ -69,7 +68,7 @@ def recover(described: Any) -> BooleanFunction:
     return TruthTable(described["indices"], described["values"])
 
 
-def _position_tensors(positions: Positions) -> tuple[str, dict[str, NDArray[Any]]]:
+def _position_tensors(positions: BitPositions) -> tuple[str, dict[str, NDArray[Any]]]:
     """How positions are stored: written out, or in the form they are kept in."""
     if positions.dense_bytes <= MAX_DENSE_BYTES or isinstance(positions, DensePositions):
         return "dense", {"embedding.positions": positions.dense()}
@@ -139,12 +138,12 @@ def load(path: str | Path) -> LayerNetwork | GateNetwork:
 def _gate_network(
     path: Path,
     tensors: dict[str, NDArray[Any]],
-    positions: Positions,
+    positions: BitPositions,
     function: BooleanFunction,
     settings: dict[str, Any],
 ) -> GateNetwork:
     """The rule gives the structure, the file the numbers."""
-    if not isinstance(function, Rule):
+    if not isinstance(function, ExpressionRule):
         raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
     if find_embedding(settings["embedding"]).no_gates:
         raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
@@ -169,7 +168,7 @@ def _filled(path: Path, tensors: dict[str, NDArray[Any]], block: Block, number: 
             )
         found[name] = stored.astype(np.float64)
     keys, scales = found.pop("keys"), found.pop("scales")
-    return replace(block, keys=keys, scales=scales, lookup=Recognition(**found))
+    return replace(block, keys=keys, scales=scales, lookup=Lookup(**found))
 
 
 def _settings(found: Any) -> dict[str, Any]:
@@ -193,7 +192,7 @@ def _refuse_outside(path: Path, function: BooleanFunction, length: int) -> None:
 def _layer_network(
     path: Path,
     tensors: dict[str, NDArray[Any]],
-    positions: Positions,
+    positions: BitPositions,
     function: BooleanFunction,
     settings: dict[str, Any],
 ) -> LayerNetwork:
@@ -228,7 +227,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
 
 def _positions(
     path: Path, tensors: dict[str, NDArray[Any]], kind: str, count: int, width: int
-) -> Positions:
+) -> BitPositions:
     try:
         if kind == "signs":
             return SignPositions(tensors["embedding.position_signs"].astype(np.uint8), width)
@@ -255,7 +254,7 @@ def _positions(
 Shapes = dict[str, tuple[tuple[int, ...], tuple[int, ...]]]  # what is there, what is needed
 
 
-def _position_shapes(positions: Positions, size: tuple[int, int]) -> Shapes:
+def _position_shapes(positions: BitPositions, size: tuple[int, int]) -> Shapes:
     found: Shapes = {"positions": ((positions.count, positions.width), size)}
     if isinstance(positions, SignPositions):
         packed = (size[0], -(-(size[1] - RESERVED) // 8))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,14 @@ from finetti.boolean.capacity import capacity
 from finetti.boolean.certificate import ReaderProof
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.domain import value_sizes
+from finetti.boolean.embeddings.base import Embedding
+from finetti.boolean.explanation import Reading
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.positions import BitPositions
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.runner import Batch, Runner, Trials
 from finetti.boolean.network.tables import Tables
@@ -28,10 +31,10 @@ from finetti.boolean.network.worst_case import (
     settings_sums,
 )
 from finetti.boolean.norms import NormBound, head_norms, lookup_norms
-from finetti.boolean.routes import lookup_values
+from finetti.boolean.routes import is_scalar_route, lookup_values
 from finetti.boolean.simplification import simplify
 from finetti.boolean.trials import (
-    ALL_SETTINGS,
+    MAX_SETTING_BITS,
     bits_to_try,
     choose_settings,
     counts_fit,
@@ -42,11 +45,6 @@ from finetti.boolean.words import counted
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
 from finetti.core.keys import generator
-
-if TYPE_CHECKING:
-    from finetti.boolean.embeddings.base import Embedding
-    from finetti.boolean.explanation import Explanation
-    from finetti.boolean.network.positions import Positions
 
 MAX_WORK = 2 * 10**10  # multiplications of settings with outside bits, and of the proof
 MAX_ROUNDING_WORK = 2**31  # multiplications that the rounding of one batch may cost
@@ -123,12 +121,12 @@ class LayerNetwork(Compiled):
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def embedding(self) -> "Embedding":
+    def embedding(self) -> Embedding:
         """How bits become tokens."""
         return self.head.embedding
 
     @property
-    def positions(self) -> "Positions":
+    def positions(self) -> BitPositions:
         """Of the bits."""
         return self.head.positions
 
@@ -188,7 +186,7 @@ class LayerNetwork(Compiled):
         the adversary of every feature, which finds the worst of all (`network.worst_case`)."""
         length = self.context_length
         rng = generator("boolean verification", 0, length)
-        per_pattern = self.work << min(function.sparsity, ALL_SETTINGS)
+        per_pattern = self.work << min(function.sparsity, MAX_SETTING_BITS)
         n_random = int(np.clip(min(2**24 // length, MAX_WORK // (8 * per_pattern)), 4, 64))
         n_patterns = n_random + 2 + 2 * self.lookup.inner.shape[0]
         limit = max(64, 2 * MAX_WORK // (self.work * n_patterns))
@@ -214,7 +212,10 @@ class LayerNetwork(Compiled):
             return InputBound(None, "its lookup is too large to be followed by intervals")
         for indices in dict.fromkeys((tried, tuple(sorted(function.indices)))):
             widen, settings = 0.0, np.zeros((0, 0), dtype=np.uint8)
-            if len(indices) <= ALL_SETTINGS and proof_work(lookup, 2 ** len(indices)) <= MAX_WORK:
+            if (
+                len(indices) <= MAX_SETTING_BITS
+                and proof_work(lookup, 2 ** len(indices)) <= MAX_WORK
+            ):
                 settings = all_bits(len(indices))
             elif len(indices) == function.sparsity and self._alike(function, indices):
                 settings, widen = each_count(len(indices)), 10 * SAME_ATOL
@@ -262,7 +263,7 @@ class LayerNetwork(Compiled):
         function, head = self._reduced, self.head
         sparsity, scalar = function.sparsity, isinstance(function, Symmetric)
         rng = generator("boolean certificate", head.context_length)
-        settings, _ = choose_settings(sparsity, 2**ALL_SETTINGS, rng)
+        settings, _ = choose_settings(sparsity, 2**MAX_SETTING_BITS, rng)
         points = self.embedding.points(settings, scalar)
         low, high = feature_ranges(head.tables, function.indices, settings)
         error = float(np.maximum(high - points, points - low).max())
@@ -309,8 +310,18 @@ class LayerNetwork(Compiled):
         """Corollary 4.4, or Lemma A.12 for several heads."""
         return (capacity(self.head, self.proofs()[0].tolerance),)
 
-    def explain(self, bits: Any = None) -> "Explanation":
-        """The attention of [CLS] on one input: all relevant bits 1 by default."""
-        from finetti.boolean.explanation import explain
-
-        return explain(self, bits)
+    def readings(
+        self, bits: NDArray[np.uint8]
+    ) -> tuple[tuple[tuple[Reading, ...], ...], dict[str, float]]:
+        """The attention of [CLS], whose token is the last."""
+        function = simplify(self.function)
+        relevant, each = list(function.indices), self.embedding.own_keys(is_scalar_route(function))
+        features, value = self.head.tables.read(bits[None])[0], float(self.predict(bits))
+        found = []
+        for head, row in enumerate(self.head.tables.attention(bits)):
+            weights = np.roll(row, -1)
+            own = [relevant[int(weights[relevant].argmax())]] if each and relevant else relevant
+            read = features[head : head + 1] if len(features) == self.head.n_heads else features
+            seen = tuple(own), weights, tuple(map(float, read)), value
+            found.append(Reading("[CLS]", self.rule, head, *seen))
+        return (tuple(found),), {"[CLS]": value}

@@ -10,7 +10,7 @@ from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.core.norms import frobenius
 
-ROUNDING = 1 + 1e-9
+NORM_RTOL = 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class NormBound:
     @property
     def within(self) -> bool:
         """Whether the norm keeps its bound, up to rounding."""
-        return self.value <= self.bound * ROUNDING
+        return self.value <= self.bound * NORM_RTOL
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, which has no infinity."""
@@ -65,7 +65,7 @@ def head_norms(
 
 
 def lookup_norms(
-    lookup: Lookup, radius: float, tolerance: float, largest: float
+    lookup: Lookup, radius: float, tolerance: float, largest: float, n_marks: int = 0
 ) -> tuple[NormBound, ...]:
     """Largest entries, biases included: max(1, B + 2δ)/δ, max(1, d), max|f|   (Lemma B.8).
 
@@ -74,12 +74,13 @@ def lookup_norms(
         radius: B, the largest coordinate of a point.
         tolerance: δ.
         largest: max|f|.
+        n_marks: rows of marks but one: of all marks a unit sees one.
     """
     inner = max(float(np.abs(lookup.inner).max()), float(np.abs(lookup.inner_bias).max()))
     bound = max(1.0, radius + 2 * tolerance) / tolerance
     found = [NormBound("‖W_1‖_∞", inner, bound, "Lemma B.8")]
     if lookup.middle is not None and lookup.middle_bias is not None:
         middle = max(float(np.abs(lookup.middle).max()), float(np.abs(lookup.middle_bias).max()))
-        found.append(NormBound("‖W_2‖_∞", middle, float(len(lookup.inner)), "Lemma B.8"))
+        found.append(NormBound("‖W_2‖_∞", middle, float(len(lookup.inner) - n_marks), "Lemma B.8"))
     outer = float(np.abs(lookup.outer).max())
     return (*found, NormBound("‖w‖_∞", outer, largest, "Lemma B.8"))

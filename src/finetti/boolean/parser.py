@@ -15,11 +15,11 @@ from typing import NoReturn
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import (
     Constant,
+    ExpressionRule,
     Gate,
     Kind,
     Negation,
     Node,
-    Rule,
     Variable,
 )
 from finetti.boolean.words import bits_of
@@ -40,7 +40,7 @@ SIGNS: tuple[tuple[str, Kind], ...] = (("|", "or"), ("^", "parity"), ("&", "and"
 COUNTED = ("atleast", "exactly")
 COMPARISONS = (">=", ">", "<=", "<", "==", "!=")
 OPERAND = "a variable, a constant 0 or 1, '~' or '('"
-MAX_DEPTH = 100
+MAX_PARENTHESES = 100
 MAX_DIGITS = 12  # of an index or a count: more bits than any context has
 HINTS = {  # how others write what is written differently here
     "&&": "'and' is written '&'",
@@ -190,8 +190,8 @@ class _Parser:
 
     def nested(self) -> Node:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
-            self.fail(f"at most {MAX_DEPTH} parentheses inside each other")
+        if self.depth > MAX_PARENTHESES:
+            self.fail(f"at most {MAX_PARENTHESES} parentheses inside each other")
         node = self.chain()
         self.depth -= 1
         return node
@@ -228,7 +228,7 @@ def _compared(left: "list[Node | int]", sign: str, right: "list[Node | int]") ->
     return Negation(gate) if negated else gate
 
 
-def parse(text: str) -> Rule:
+def parse(text: str) -> ExpressionRule:
     """The function that an expression describes.
 
     From the tightest to the loosest: ``~`` (not), ``&`` (and), ``^`` (exclusive or), ``|`` (or).
@@ -251,7 +251,7 @@ def parse(text: str) -> Rule:
     tree = parser.chain()
     if parser.token.kind != "end":
         parser.fail("an operator or the end of the rule")
-    return Rule(tree)
+    return ExpressionRule(tree)
 
 
 def as_rule(

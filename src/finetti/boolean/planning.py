@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from finetti.boolean.basis import as_vectors, draw_basis
 from finetti.boolean.embeddings.base import Embedding
-from finetti.boolean.network.positions import RESERVED, Positions
+from finetti.boolean.network.positions import RESERVED, BitPositions
 from finetti.boolean.refusals import readable_bytes
 
-GOOD_GAP = 0.5  # what an automatic width must reach
+MIN_AUTOMATIC_GAP = 0.5  # what an automatic width must reach
 MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
 WIDTH_GROWTH = 1.25
 MAX_GROWTHS = 40
@@ -64,7 +64,7 @@ class Attempt(NamedTuple):
     complaint: str
 
 
-Build = Callable[[Positions], Attempt]
+Build = Callable[[BitPositions], Attempt]
 Found = tuple[Any, tuple[str, ...]]  # what was built, or None; the reasons against it
 
 
@@ -99,7 +99,7 @@ def choose_positions(request: PositionRequest, build: Build, first_width: int) -
             return None, (reason,)
         attempt = build(draw_basis("random", count, width, request.seed))
         close = request.coherence is None or attempt.coherence <= request.coherence
-        good = close and attempt.gap >= GOOD_GAP
+        good = close and attempt.gap >= MIN_AUTOMATIC_GAP
         if good or request.width is not None or last == MAX_GROWTHS - 1:
             return _judged(request, attempt)
         width = RESERVED + math.ceil(WIDTH_GROWTH * (width - RESERVED))

@@ -10,12 +10,12 @@ from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
-SHOWN = 8
-ZERO = 1e-12  # relative to the largest value: below this a coefficient is rounding
+MAX_SHOWN_COEFFICIENTS = 8
+ZERO_RTOL = 1e-12  # relative to the largest value: below this a coefficient is rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum(Shown):
+class WalshSpectrum(Shown):
     """f = Σ_S f̂(S)χ_S with χ_S(b) = Π_{i∈S}(−1)^{b_i}.
 
     ``coefficients[k]`` belongs to the set S of those indices whose bit in k is 1, the first index
@@ -34,7 +34,7 @@ class Spectrum(Shown):
     def degree(self) -> int:
         """The size of the largest set with a coefficient."""
         scale = max(1.0, float(np.abs(self.coefficients).sum()))
-        present = np.abs(self.coefficients) > ZERO * scale
+        present = np.abs(self.coefficients) > ZERO_RTOL * scale
         return int(self._sets[present].sum(axis=1).max(initial=0))
 
     @property
@@ -52,7 +52,7 @@ class Spectrum(Shown):
         return float(self.coefficients[row])
 
     def __card__(self) -> Card:
-        order = np.argsort(-np.abs(self.coefficients), kind="stable")[:SHOWN]
+        order = np.argsort(-np.abs(self.coefficients), kind="stable")[:MAX_SHOWN_COEFFICIENTS]
         rows = []
         for k in order:
             names = [f"x{i}" for i in compress(self.indices, self._sets[k])]
@@ -68,7 +68,7 @@ class Spectrum(Shown):
         )
 
 
-def spectrum(function: BooleanFunction) -> Spectrum:
+def spectrum(function: BooleanFunction) -> WalshSpectrum:
     """The Walsh–Fourier spectrum, influences and degree of f.
 
     f̂(S) = 2^{-s} Σ_b f(b)χ_S(b), by the fast transform.
@@ -87,4 +87,4 @@ def spectrum(function: BooleanFunction) -> Spectrum:
     for axis in range(function.sparsity):
         first, second = np.take(cube, 0, axis), np.take(cube, 1, axis)
         cube = np.stack([first + second, first - second], axis=axis) / 2
-    return Spectrum(function.indices, cube.reshape(-1), np.array(flips))
+    return WalshSpectrum(function.indices, cube.reshape(-1), np.array(flips))

@@ -81,9 +81,9 @@ def verify(network: "Compiled", function: BooleanFunction, tolerance: float = EX
 
 def is_binary(function: BooleanFunction) -> bool:
     """Whether the values are 0 and 1."""
-    from finetti.boolean.functions.expressions import Rule
+    from finetti.boolean.functions.expressions import ExpressionRule
 
-    if isinstance(function, Rule):
+    if isinstance(function, ExpressionRule):
         return True
     profile = function.profile()
     values = function.table() if profile is None else profile

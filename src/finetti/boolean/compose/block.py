@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import LEAST_EIGENVALUE
+from finetti.boolean.basis import MIN_EIGENVALUE
 from finetti.boolean.compose.gates import Source, SparseGate
-from finetti.boolean.compose.recognition import Recognition, separation
+from finetti.boolean.compose.recognition import separation
 from finetti.boolean.domain import refuse_weights
 from finetti.boolean.embeddings.base import score_scale
 from finetti.boolean.network.frozen import freeze
-from finetti.boolean.network.positions import RESERVED, Positions, StandardPositions
+from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.positions import RESERVED, BitPositions, StandardPositions
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Layout:
         width: d.
     """
 
-    positions: Positions
+    positions: BitPositions
     n_gates: int
     first_features: tuple[int, ...]
     width: int
@@ -54,7 +55,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Read:
+class GateRead:
     """One gate's use of one head.
 
     Args:
@@ -99,14 +100,14 @@ class Block:
     """
 
     gates: tuple[int, ...]
-    reads: tuple[Read, ...]
+    reads: tuple[GateRead, ...]
     n_heads: int
     first_feature: int
     keys: NDArray[np.float64]
     scales: NDArray[np.float64]
     gaps: NDArray[np.float64]
     spans: NDArray[np.float64]
-    lookup: Recognition
+    lookup: Lookup
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -115,7 +116,7 @@ class Block:
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """What a file has of it, by name."""
-        return {"keys": self.keys, "scales": self.scales, **vars(self.lookup)}
+        return {"keys": self.keys, "scales": self.scales, **self.lookup.arrays}
 
     @property
     def work(self) -> int:
@@ -128,16 +129,16 @@ def level_gates(gates: tuple[SparseGate, ...], level: int) -> tuple[int, ...]:
     return tuple(which for which, gate in enumerate(gates) if gate.level == level)
 
 
-def level_reads(gates: tuple[SparseGate, ...], level: int) -> tuple[Read, ...]:
+def level_reads(gates: tuple[SparseGate, ...], level: int) -> tuple[GateRead, ...]:
     """One read per group of every gate of a level."""
     return tuple(
-        Read(which, head, group)
+        GateRead(which, head, group)
         for which in level_gates(gates, level)
         for head, group in enumerate(gates[which].groups)
     )
 
 
-def make_keys(reads: tuple[Read, ...], layout: Layout) -> Keys:
+def make_keys(reads: tuple[GateRead, ...], layout: Layout) -> Keys:
     """The key of every read: the dual vector of its bits (erratum 3), and 1 on its gates.
 
     All keys are multiplied with all positions at once: T·d operations a read.
@@ -162,7 +163,7 @@ def make_keys(reads: tuple[Read, ...], layout: Layout) -> Keys:
     return Keys(vectors, np.minimum(least_own, 1.0) - others, spans)
 
 
-def _dual_key(positions: Positions, bits: list[int]) -> tuple[NDArray[np.float64], float]:
+def _dual_key(positions: BitPositions, bits: list[int]) -> tuple[NDArray[np.float64], float]:
     """u = V(VᵀV)^{-1}1 and the least eigenvalue of VᵀV; zeros if the vectors are dependent."""
     key = np.zeros(positions.width - RESERVED)
     if isinstance(positions, StandardPositions) or not bits:
@@ -171,7 +172,7 @@ def _dual_key(positions: Positions, bits: list[int]) -> tuple[NDArray[np.float64
     vectors = positions.rows(bits)[:, RESERVED:]
     gram = vectors @ vectors.T
     least = float(np.linalg.eigvalsh(gram)[0])
-    if not least > LEAST_EIGENVALUE:
+    if not least > MIN_EIGENVALUE:
         return key, 0.0
     return np.linalg.solve(gram, np.ones(len(bits))) @ vectors, least
 
@@ -184,7 +185,9 @@ def project_keys(keys: NDArray[np.floating], layout: Layout) -> NDArray[np.float
     return layout.positions.project(whole)
 
 
-def read_scales(reads: tuple[Read, ...], gaps: NDArray[np.float64], n_tokens: int, margin: float):
+def read_scales(
+    reads: tuple[GateRead, ...], gaps: NDArray[np.float64], n_tokens: int, margin: float
+):
     """R = log(8·N·margin/γ)/gap of every read, N tokens in all (Lemma B.7)."""
     return np.array(
         [

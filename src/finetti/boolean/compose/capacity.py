@@ -17,7 +17,7 @@ def block_capacities(network: GateNetwork, n_samples: int = 1000) -> tuple[Bound
     """log N_∞ of the heads of every block, at the resolution δ that its lookup needs (Lemma A.12).
 
     Tokens are no longer than √2 before the first block. Every block adds a feature of at most 1 per
-    head to a token, and e_0 or e_1 to that of a gate. Positions count as fixed.
+    head to a token, and e_0 or e_1 to that of a gate. BitPositions count as fixed.
 
     Args:
         network: the network.

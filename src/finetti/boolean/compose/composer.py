@@ -12,7 +12,7 @@ from finetti.boolean.compose.layouts import Placed, choose_layout
 from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.compose.recognition import make_recognition, recognition_bytes
 from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import Rule
+from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.parser import parse
 from finetti.boolean.planning import MAX_TABLE_BYTES, MIN_GAP, PositionRequest
 from finetti.boolean.refusals import Refusals, readable_bytes
@@ -81,7 +81,7 @@ def compose(
     return network
 
 
-def _split(refusals: Refusals, rule: Rule) -> tuple[SparseGate, ...]:
+def _split(refusals: Refusals, rule: ExpressionRule) -> tuple[SparseGate, ...]:
     """The gates, or none and the reason."""
     try:
         return split(rule)

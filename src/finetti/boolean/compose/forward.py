@@ -20,8 +20,8 @@ from finetti.boolean.compose.block import Block, Layout, project_keys
 from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.positions import RESERVED
 
-ENTRIES = 2**22  # hidden units of a block of inputs
-COLUMNS = 2**15  # positions that are summed at a time
+BLOCK_UNITS = 2**22  # hidden units of a block of inputs
+BLOCK_POSITIONS = 2**15  # positions that are summed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,10 @@ class Mixture:
         out = np.tile(total, (rows.shape[0], 1))
         if not isinstance(rows, np.ndarray):
             return out - 2 * (rows.astype(out.dtype) @ weights)
-        step = max(1, ENTRIES // min(max(len(weights), 1), COLUMNS))
+        step = max(1, BLOCK_UNITS // min(max(len(weights), 1), BLOCK_POSITIONS))
         for top in range(0, len(rows), step):
-            for left in range(0, len(weights), COLUMNS):
-                here = slice(left, left + COLUMNS)
+            for left in range(0, len(weights), BLOCK_POSITIONS):
+                here = slice(left, left + BLOCK_POSITIONS)
                 ones = rows[top : top + step, here].astype(out.dtype)
                 out[top : top + step] -= 2 * (ones @ weights[here])
         return out
@@ -101,18 +101,11 @@ def recognize(block: Block, features: NDArray[Any]) -> NDArray[Any]:
     lookup, dtype = block.lookup, features.dtype
     heads = block.n_heads
     inner, inner_bias, middle, middle_bias, outer = (
-        each.astype(dtype)
-        for each in (
-            lookup.inner,
-            lookup.inner_bias,
-            lookup.middle,
-            lookup.middle_bias,
-            lookup.outer,
-        )
+        each.astype(dtype) for each in lookup.arrays.values()
     )
     marks = np.concatenate([inner[heads:], np.zeros_like(inner[:1])]) + inner_bias
     out = np.empty((*features.shape[:2], 2), dtype=dtype)
-    step = max(1, ENTRIES // (features.shape[1] * max(inner.shape[1], middle.shape[1])))
+    step = max(1, BLOCK_UNITS // (features.shape[1] * max(inner.shape[1], middle.shape[1])))
     for start in range(0, len(features), step):
         hidden = features[start : start + step] @ inner[:heads]
         hidden += marks
@@ -165,7 +158,7 @@ def run(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> NDAr
     """The value of the last gate, from the sums over the bits."""
     out = np.empty(len(sums), dtype=sums.dtype)
     largest = max(len(block.gates) + 1 for block in blocks) * max(b.n_heads for b in blocks)
-    step = max(1, ENTRIES // (4 * max(largest, 2 * len(mixture.gates))))
+    step = max(1, BLOCK_UNITS // (4 * max(largest, 2 * len(mixture.gates))))
     for start in range(0, len(sums), step):
         *_, last = levels(blocks, mixture, sums[start : start + step])
         out[start : start + step] = last.written[:, -1, ONE_BIT]

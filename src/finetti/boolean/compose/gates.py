@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from finetti.boolean.functions.expressions import (
     Constant,
+    ExpressionRule,
     Gate,
     Kind,
     Negation,
     Node,
-    Rule,
     Variable,
 )
 from finetti.boolean.functions.symmetric import (
@@ -183,24 +183,24 @@ def _merged(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np
     return groups, grid
 
 
-def as_tree(function: Any) -> Rule:
+def as_tree(function: Any) -> ExpressionRule:
     """A rule with a tree: itself, or the one gate that a family such as `And` is.
 
     >>> print(as_tree(Threshold((1, 2, 3), 2)))
     atleast(2; x1, x2, x3)
     """
-    if isinstance(function, Rule):
+    if isinstance(function, ExpressionRule):
         return function
     for family, kind in FAMILIES.items():
         if isinstance(function, family):
             leaves = tuple(Variable(each) for each in function.indices)
-            return Rule(Gate(kind, leaves, getattr(function, "count", 0)))
+            return ExpressionRule(Gate(kind, leaves, getattr(function, "count", 0)))
     requirement = "an expression, a parsed rule, or one of And, Or, Parity, Majority, …"
     got, advice = type(function).__name__, "A table has no gates: use `compile`."
     raise bad_argument("rule", "compose", requirement, got, advice)
 
 
-def split(rule: Rule) -> tuple[SparseGate, ...]:
+def split(rule: ExpressionRule) -> tuple[SparseGate, ...]:
     """The gates of a rule, the last of which is its value.
 
     Negations and constants enter the gates above them; parentheses decide what becomes a gate, and

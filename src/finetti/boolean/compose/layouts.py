@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from finetti.boolean.basis import automatic_width, measure
 from finetti.boolean.compose.block import Keys, Layout, level_reads, make_keys
 from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.network.positions import Positions
+from finetti.boolean.network.positions import BitPositions
 from finetti.boolean.planning import MIN_GAP, Attempt, Found, PositionRequest, choose_positions
 
-HEADROOM = 1.1  # dual vectors are longer than √s, so that a first guess would often just miss
+WIDTH_HEADROOM = 1.1  # dual vectors are longer than √s, so that a first guess would often just miss
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,7 @@ class Placed:
     keys: Keys
 
 
-def lay_out(gates: tuple[SparseGate, ...], positions: Positions) -> Layout:
+def lay_out(gates: tuple[SparseGate, ...], positions: BitPositions) -> Layout:
     """Where positions, gates and the features of each level are in a token."""
     first = [positions.width + len(gates)]
     for level in range(1, max(gate.level for gate in gates) + 1):
@@ -27,7 +27,7 @@ def lay_out(gates: tuple[SparseGate, ...], positions: Positions) -> Layout:
     return Layout(positions, len(gates), tuple(first[:-1]), first[-1])
 
 
-def place(gates: tuple[SparseGate, ...], positions: Positions) -> Placed:
+def place(gates: tuple[SparseGate, ...], positions: BitPositions) -> Placed:
     """The layout on these positions, and the keys that the lemma gives there."""
     layout = lay_out(gates, positions)
     depth = max(gate.level for gate in gates)
@@ -38,7 +38,7 @@ def place(gates: tuple[SparseGate, ...], positions: Positions) -> Placed:
 def choose_layout(gates: tuple[SparseGate, ...], request: PositionRequest) -> Found:
     """Positions that are wide enough for all gates, or the reasons why there are none."""
 
-    def build(vectors: Positions) -> Attempt:
+    def build(vectors: BitPositions) -> Attempt:
         positions = request.embedding.place(vectors, request.context_length, request.indices)
         placed, coherence = place(gates, positions), 0.0
         if request.coherence is not None:
@@ -53,5 +53,5 @@ def choose_layout(gates: tuple[SparseGate, ...], request: PositionRequest) -> Fo
     sizes = [sum(not s.is_gate for s in group) for gate in gates for group in gate.groups]
     # Every read has a lead over all tokens, and the least of them counts.
     n_scores = request.n_vectors * max(1, sum(size > 0 for size in sizes))
-    first_width = int(HEADROOM * automatic_width(n_scores, max(1, *sizes), request.coherence))
+    first_width = int(WIDTH_HEADROOM * automatic_width(n_scores, max(1, *sizes), request.coherence))
     return choose_positions(request, build, first_width)

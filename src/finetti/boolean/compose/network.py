@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from finetti.boolean.certificate import ReaderProof
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.compose.block import Block, Layout
-from finetti.boolean.compose.forward import Mixture, make_mixture, run
+from finetti.boolean.compose.forward import Mixture, levels, make_mixture, run
 from finetti.boolean.compose.gates import SparseGate
 from finetti.boolean.compose.written import n_parameters, written_weights
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
-from finetti.boolean.embeddings.base import Embedding
+from finetti.boolean.embeddings.base import ONE_BIT, Embedding
+from finetti.boolean.explanation import Reading
 from finetti.boolean.functions.base import BooleanFunction, all_bits
-from finetti.boolean.network.positions import Positions
+from finetti.boolean.network.positions import BitPositions
 from finetti.boolean.network.runner import Batch, Runner, Trials
 from finetti.boolean.norms import NormBound
 from finetti.boolean.verification import InputBound
@@ -25,7 +26,6 @@ from finetti.boolean.words import counted
 from finetti.bounds.value import BoundValue
 
 if TYPE_CHECKING:
-    from finetti.boolean.compose.explanation import NetworkExplanation
     from finetti.boolean.compose.proof import ReadErrors
 
 WORK_PER_INPUT = 2000  # what an input costs beside its multiplications, in multiplications
@@ -88,7 +88,7 @@ class GateNetwork(Compiled):
         return find_embedding(self.settings.get("embedding", EMBEDDINGS[0]))
 
     @property
-    def positions(self) -> Positions:
+    def positions(self) -> BitPositions:
         """Of the bits."""
         return self.layout.positions
 
@@ -191,8 +191,22 @@ class GateNetwork(Compiled):
 
         return block_capacities(self)
 
-    def explain(self, bits: Any = None) -> "NetworkExplanation":
-        """What every gate attends to on one input, level by level: relevant bits 1 by default."""
-        from finetti.boolean.compose.explanation import explain_network
-
-        return explain_network(self, bits)
+    def readings(
+        self, bits: NDArray[np.uint8]
+    ) -> tuple[tuple[tuple[Reading, ...], ...], dict[str, float]]:
+        """The attention of every gate."""
+        mixture, length = self.mixture, self.context_length
+        done = list(levels(self.blocks, mixture, mixture.sums(bits[None])))
+        values = done[-1].written[0, :, ONE_BIT]
+        found = []
+        for block, columns, level in zip(self.blocks, mixture.columns, done, strict=True):
+            attention = np.concatenate([mixture.bits[:, columns], mixture.gates[:, columns]]).T
+            here = []
+            for read, weights in zip(block.reads, attention, strict=True):
+                places = tuple(s.index + length * s.is_gate for s in read.sources)
+                feature = float(level.features[0, block.gates.index(read.gate), read.head])
+                text, value = self.gates[read.gate].text, float(values[read.gate])
+                seen = places, weights, (feature,), value
+                here.append(Reading(f"g{read.gate}", text, read.head, *seen))
+            found.append(tuple(here))
+        return tuple(found), {f"g{k}": float(value) for k, value in enumerate(values)}

@@ -1,12 +1,13 @@
 """Every norm of every block beside the bound of its lemma."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.compose.recognition import separation, tolerance
-from finetti.boolean.norms import NormBound
+from finetti.boolean.norms import NormBound, lookup_norms
 
 VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
 
@@ -47,15 +48,8 @@ def network_norms(network: GateNetwork, margin: float) -> tuple[NormBound, ...]:
         found.append(NormBound(f"‖W_V‖_F{at}", VALUE_NORM, 2.0, lemma))
         found.append(NormBound(f"‖W_C‖_F{at}", 1.0, 1.0, lemma))
         delta = min(tolerance(len(read.sources)) for read in block.reads)
-        lookup = block.lookup
-        rows = (
-            ("W_1", (lookup.inner, lookup.inner_bias), max(1.0, 1 + 2 * delta) / delta),
-            ("W_2", (lookup.middle, lookup.middle_bias), block.n_heads + 1.0),
-            ("w", (lookup.outer,), 1.0),
-        )
-        for name, arrays, bound in rows:
-            size = max(float(np.abs(each).max()) for each in arrays)
-            found.append(NormBound(f"‖{name}‖_∞{at}", size, bound, "Lemma B.8"))
+        lookup = lookup_norms(block.lookup, 1.0, delta, 1.0, len(block.gates) - 1)
+        found += [replace(norm, name=f"{norm.name}{at}") for norm in lookup]
     indices = tuple(sorted(network.function.indices))
     extra = network.embedding.position_bounds(network.layout.positions, indices)
     return (*found, *(NormBound(*row, lemma) for row in extra))

@@ -7,17 +7,14 @@ its zeros. Equal gates share their units: a unit asks for the sum of their marks
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.domain import refuse_weights
 from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
-from finetti.boolean.network.frozen import freeze
-from finetti.boolean.network.lookup import CORNERS, SIGNS
+from finetti.boolean.network.lookup import CORNERS, SIGNS, Lookup
 
 N_CORNERS = len(CORNERS)
 
@@ -31,39 +28,13 @@ class Bump(NamedTuple):
     tolerance: float
 
 
-@dataclass(frozen=True, eq=False)
-class Recognition:
-    """x ↦ r(r(xW_1 + b_1)W_2 + b_2)w on the features and the marks q_g of a level.
-
-    Args:
-        inner, inner_bias: W_1 (H features, then one row per gate), b_1.
-        middle, middle_bias: W_2, b_2.
-        outer: w, what is written into e_0 and e_1.
-    """
-
-    inner: NDArray[np.float64]
-    inner_bias: NDArray[np.float64]
-    middle: NDArray[np.float64]
-    middle_bias: NDArray[np.float64]
-    outer: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        freeze(self)
-        refuse_weights(**vars(self))
-
-    @property
-    def work(self) -> int:
-        """Multiplications for one token."""
-        return self.inner.size + self.middle.size + self.outer.size
-
-
 def separation(size: int) -> float:
     """γ = 2/s: how far apart the means of s signs are for different numbers of ones."""
     return 2 / size
 
 
 def tolerance(size: int) -> float:
-    """δ = γ/4: the noise that the lookup bears (erratum 6)."""
+    """δ = γ/4: the noise that the lookup tolerates (erratum 6)."""
     return separation(size) / 4
 
 
@@ -111,8 +82,9 @@ def recognition_bytes(gates: list[SparseGate]) -> int:
     return 8 * (N_CORNERS * n_bumps + len(members)) * (len(all_units) + len(members))
 
 
-def make_recognition(gates: list[SparseGate]) -> Recognition:
-    """The lookup of the gates of one level."""
+def make_recognition(gates: list[SparseGate]) -> Lookup:
+    """The lookup of the gates of one level, on its H features and then one row per gate, the mark
+    q_g; its two columns are written into e_0 and e_1."""
     n_heads = max(len(gate.groups) for gate in gates)
     classes = list(_classes(gates).values())
     answers = [exceptions(gates[places[0]]) for places in classes]
@@ -145,7 +117,7 @@ def make_recognition(gates: list[SparseGate]) -> Recognition:
     last = len(units) + np.arange(len(classes))
     middle[marks, last] = 1.0
     outer[last, [_coordinates(usual)[0] for usual, _ in answers]] = 1.0
-    return Recognition(inner, inner_bias, middle, middle_bias, outer)
+    return Lookup(inner, inner_bias, middle, middle_bias, outer)
 
 
 def _coordinates(usual: bool) -> tuple[int, int]:

@@ -5,8 +5,8 @@ import numpy as np
 from finetti.boolean.compose.gates import SparseGate, split
 from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.functions.base import BooleanFunction, all_bits
-from finetti.boolean.functions.expressions import Rule
-from finetti.boolean.trials import ALL_SETTINGS
+from finetti.boolean.functions.expressions import ExpressionRule
+from finetti.boolean.trials import MAX_SETTING_BITS
 from finetti.core.errors import InputError
 
 
@@ -14,15 +14,15 @@ def same_rule(network: GateNetwork, other: BooleanFunction) -> bool:
     """Whether two rules are known to be equal: by all settings of their bits where these are few,
     or because they have the same gates, in whatever order they are written."""
     own = network.function
-    if own is other or (isinstance(other, Rule) and str(own) == str(other)):
+    if own is other or (isinstance(other, ExpressionRule) and str(own) == str(other)):
         return True
     indices = sorted({*own.indices, *other.indices})
-    if len(indices) <= ALL_SETTINGS:
+    if len(indices) <= MAX_SETTING_BITS:
         settings = all_bits(len(indices))
         places = [[indices.index(index) for index in each.indices] for each in (own, other)]
         values = own.evaluate(settings[:, places[0]]), other.evaluate(settings[:, places[1]])
         return np.array_equal(*values)
-    if not isinstance(other, Rule):
+    if not isinstance(other, ExpressionRule):
         return False
     try:
         gates = split(other)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.network.runner import Trials
-from finetti.boolean.trials import ALL_SETTINGS
+from finetti.boolean.trials import MAX_SETTING_BITS
 from finetti.core.keys import generator
 
 MAX_SETTINGS_BYTES = 2**26  # of all settings
@@ -38,7 +38,7 @@ def network_settings(
     """All settings of ``indices``; or, where these are too many, every number of ones in the groups
     of every gate, among others that are all 0, all 1 and random, and random settings."""
     count = len(indices)
-    if count <= ALL_SETTINGS and 2**count <= limit:
+    if count <= MAX_SETTING_BITS and 2**count <= limit:
         return all_bits(count), f"all 2^{count} settings of the relevant bits"
     limit = max(64, min(limit, MAX_SETTINGS, MAX_SETTINGS_BYTES // max(count, 1)))
     rates = rng.choice(DENSITIES, size=(max(2, limit // 4), 1))

@@ -12,11 +12,10 @@ def n_parameters(blocks: tuple[Block, ...], layout: Layout) -> int:
     """Numbers in all matrices, written out."""
     count = (layout.n_tokens + 2) * layout.width
     for block in blocks:
-        lookup = block.lookup
-        n_hidden, n_units = lookup.middle.shape
+        n_hidden, n_units = len(block.lookup.inner_bias), len(block.lookup.outer)
         heads = 2 * block.n_heads * layout.width * (len(block.gates) + 1)
         ends = layout.width * (n_hidden + n_units) + n_hidden + n_units
-        count += heads + ends + lookup.middle.size
+        count += heads + ends + n_hidden * n_units
     return count
 
 
@@ -63,9 +62,7 @@ def written_block(block: Block, layout: Layout) -> dict[str, NDArray[np.float64]
         "key": key,
         "value": value,
         "output": output,
+        **lookup.arrays,
         "inner": inner,
-        "inner_bias": lookup.inner_bias,
-        "middle": lookup.middle,
-        "middle_bias": lookup.middle_bias,
         "outer": outer,
     }

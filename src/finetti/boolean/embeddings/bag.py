@@ -15,7 +15,7 @@ from finetti.boolean.embeddings.base import (
     CLS,
     Embedding,
     HeadBounds,
-    Read,
+    HeadReading,
     Relevant,
     build_weights,
     joint_span,
@@ -111,12 +111,12 @@ class Bag(Embedding):
         cls: float,
         indices: tuple[int, ...],
         scalar: bool,
-    ) -> Read:
+    ) -> HeadReading:
         """With no relevant bit set, [CLS] alone."""
         own = list(indices)
         others = np.maximum(zero, one)
         others[own] = zero[own]
-        return Read(float(cls), min(float(cls), float(one[own].min())), others)
+        return HeadReading(float(cls), min(float(cls), float(one[own].min())), others)
 
 
 EMBEDDING = Bag()

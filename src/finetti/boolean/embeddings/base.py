@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import LEAST_EIGENVALUE, Geometry, measure
+from finetti.boolean.basis import MIN_EIGENVALUE, Geometry, measure
 from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.positions import RESERVED, Positions
+from finetti.boolean.network.positions import RESERVED, BitPositions
 
 ZERO_BIT, ONE_BIT, CLS = range(RESERVED)  # the coordinates of e_0, e_1, v_[CLS]
 
@@ -24,7 +24,7 @@ class Relevant(NamedTuple):
         scalar: whether one feature of the number of ones is enough, or one per bit is needed.
     """
 
-    positions: Positions
+    positions: BitPositions
     geometry: Geometry
     indices: tuple[int, ...]
     scalar: bool
@@ -40,7 +40,7 @@ class HeadBounds(NamedTuple):
     prior: bool
 
 
-class Read(NamedTuple):
+class HeadReading(NamedTuple):
     """Exponentials of scores of one head: of what it is meant to read in all, the least of them
     one by one, and those of everything else, each at its worst."""
 
@@ -117,11 +117,13 @@ class Embedding(ABC):
         """How many vectors must be told apart."""
         return context_length
 
-    def place(self, vectors: Positions, context_length: int, indices: tuple[int, ...]) -> Positions:
+    def place(
+        self, vectors: BitPositions, context_length: int, indices: tuple[int, ...]
+    ) -> BitPositions:
         """The positions of all bits, from the vectors that were chosen."""
         return vectors
 
-    def geometry(self, positions: Positions, indices: tuple[int, ...], scalar: bool) -> Geometry:
+    def geometry(self, positions: BitPositions, indices: tuple[int, ...], scalar: bool) -> Geometry:
         """How the vectors of I stand to the others, as its lemma counts them."""
         return measure(positions, indices)
 
@@ -136,7 +138,7 @@ class Embedding(ABC):
         """The bounds of its lemma, derived form."""
 
     def position_bounds(
-        self, positions: Positions, indices: tuple[int, ...]
+        self, positions: BitPositions, indices: tuple[int, ...]
     ) -> tuple[tuple[str, float, float], ...]:
         """Norms of the positions, if its lemma bounds them: name, value, bound."""
         return ()
@@ -149,7 +151,7 @@ class Embedding(ABC):
         cls: float,
         indices: tuple[int, ...],
         scalar: bool,
-    ) -> Read:
+    ) -> HeadReading:
         """What a head reads at its worst, by its exponentials for bits 0 and 1, and for [CLS]."""
 
 
@@ -166,7 +168,7 @@ def joint_span(geometry: Geometry, sparsity: int) -> tuple[float, float, bool]:
         return least, (1 - (2 * sparsity - 1) * delta) / least, True
     # Dependent vectors, in a damaged file, have no dual ones: then no R is small enough.
     gap = geometry.joint_gap if geometry.independent else 0.0
-    return max(geometry.smallest, LEAST_EIGENVALUE), gap, False
+    return max(geometry.smallest, MIN_EIGENVALUE), gap, False
 
 
 def score_scale(context_length: int, separation: float, values: float, gap: float) -> float:
@@ -195,7 +197,7 @@ def unit(width: int, coordinate: int) -> NDArray[np.float64]:
 
 def build_weights(
     embedding: Embedding,
-    positions: Positions,
+    positions: BitPositions,
     keys: NDArray[np.float64],
     values: NDArray[np.float64],
     output: NDArray[np.float64],

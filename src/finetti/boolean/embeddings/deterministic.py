@@ -15,7 +15,7 @@ from finetti.boolean.embeddings.base import (
     ZERO_BIT,
     Embedding,
     HeadBounds,
-    Read,
+    HeadReading,
     Relevant,
     build_weights,
     joint_span,
@@ -105,13 +105,13 @@ class Deterministic(Embedding):
         cls: float,
         indices: tuple[int, ...],
         scalar: bool,
-    ) -> Read:
+    ) -> HeadReading:
         """All of I, or the one position that a head looks at."""
         own = list(indices) if scalar else [indices[int(one[list(indices)].argmax())]]
         meant = np.minimum(zero[own], one[own])
         others = np.maximum(zero, one)
         others[own] = 0.0
-        return Read(float(meant.sum()), float(meant.min()), np.append(others, cls))
+        return HeadReading(float(meant.sum()), float(meant.min()), np.append(others, cls))
 
 
 EMBEDDING = Deterministic()

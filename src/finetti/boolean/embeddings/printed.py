@@ -9,7 +9,7 @@ from finetti.boolean.embeddings.bag import EMBEDDING as BAG
 from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, build_weights, unit
 from finetti.boolean.embeddings.deterministic import EMBEDDING as DETERMINISTIC
 from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.positions import RESERVED, DensePositions, Positions
+from finetti.boolean.network.positions import RESERVED, BitPositions, DensePositions
 
 
 def coherent_basis(
@@ -29,7 +29,7 @@ def coherent_basis(
     return vectors
 
 
-def _embedded(vectors: NDArray[np.float64]) -> Positions:
+def _embedded(vectors: NDArray[np.float64]) -> BitPositions:
     return DensePositions(np.concatenate([np.zeros((len(vectors), RESERVED)), vectors], axis=1))
 
 

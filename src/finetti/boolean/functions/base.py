@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from finetti.core.errors import InputError, bad_argument
 
-MAX_TABLE = 22  # variables of a function that is written out as a table: 2²² numbers, 32 MB
+MAX_TABLE_BITS = 22  # variables of a function that is written out as a table: 2²² numbers, 32 MB
 
 
 def all_bits(n_bits: int) -> NDArray[np.uint8]:
@@ -82,11 +82,11 @@ class BooleanFunction(ABC):
 
     def table(self) -> NDArray[np.float64]:
         """All 2^s values, the first index most significant: rows 00, 01, 10, 11."""
-        if self.sparsity > MAX_TABLE:
+        if self.sparsity > MAX_TABLE_BITS:
             raise InputError(
                 f"A function of {self.sparsity} bits has a table of 2^{self.sparsity} values, and "
-                f"tables end at 2^{MAX_TABLE}. Build it of gates (`compose`; on the command line: "
-                "--gates), or use a symmetric family, which needs no table."
+                f"tables end at 2^{MAX_TABLE_BITS}. Build it of gates (`compose`; on the command "
+                "line: --gates), or use a symmetric family, which needs no table."
             )
         return self.evaluate(all_bits(self.sparsity))
 

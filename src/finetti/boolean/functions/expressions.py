@@ -118,7 +118,7 @@ def _flat(node: Node) -> Node:
     return Gate(node.kind, tuple(children), node.count)
 
 
-class Rule(BooleanFunction):
+class ExpressionRule(BooleanFunction):
     """A function given by an expression (`parse`), with values 0 and 1.
 
     Args:

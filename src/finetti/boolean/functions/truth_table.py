@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import MAX_TABLE, BooleanFunction, as_indices
+from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, as_indices
 from finetti.core.errors import bad_argument
 
 
@@ -26,8 +26,8 @@ class TruthTable(BooleanFunction):
 
     def __init__(self, indices: Iterable[int], values: Iterable[float]):
         self.indices = as_indices(indices, "TruthTable")
-        if len(self.indices) > MAX_TABLE:
-            requirement = f"at most {MAX_TABLE} indices"
+        if len(self.indices) > MAX_TABLE_BITS:
+            requirement = f"at most {MAX_TABLE_BITS} indices"
             raise bad_argument("indices", "TruthTable", requirement, len(self.indices))
         requirement = f"2^{len(self.indices)} finite numbers"
         given = np.asarray(values)

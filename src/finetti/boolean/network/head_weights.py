@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.domain import refuse_weights
 from finetti.boolean.network.frozen import freeze
-from finetti.boolean.network.positions import Positions
+from finetti.boolean.network.positions import BitPositions
 from finetti.boolean.network.tables import Tables, make_tables
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class HeadWeights:
     """
 
     embedding: "Embedding"
-    positions: Positions
+    positions: BitPositions
     tokens: NDArray[np.float64]
     cls: NDArray[np.float64]
     query: NDArray[np.float64]

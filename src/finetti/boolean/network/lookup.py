@@ -17,7 +17,7 @@ from finetti.boolean.network.frozen import freeze
 
 CORNERS = np.array([2.0, 1.0, -1.0, -2.0])
 SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
-BLOCK = 2**22  # hidden units of a block of inputs
+BLOCK_UNITS = 2**22  # hidden units of a block of inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Lookup:
     Args:
         inner, inner_bias: W1 (features, bumps), b1.
         middle, middle_bias: W2 (bumps, units), b2; None for one feature.
-        outer: w.
+        outer: w; with two columns where a gate writes into e_0 and e_1 (`compose.recognition`).
     """
 
     inner: NDArray[Any]
@@ -43,7 +43,7 @@ class Lookup:
     def __call__(self, features: NDArray[Any]) -> NDArray[Any]:
         """The values at the rows of ``features``."""
         out = np.empty(len(features), dtype=features.dtype)
-        step = max(1, BLOCK // max(len(self.inner_bias), len(self.outer)))
+        step = max(1, BLOCK_UNITS // max(len(self.inner_bias), len(self.outer)))
         for start in range(0, len(features), step):
             hidden = features[start : start + step] @ self.inner + self.inner_bias
             np.maximum(hidden, 0, out=hidden)
@@ -71,7 +71,7 @@ class Lookup:
         """
         eps = float(np.finfo(features.dtype).eps)
         out = np.empty(len(features))
-        step = max(1, BLOCK // max(len(self.inner_bias), len(self.outer)))
+        step = max(1, BLOCK_UNITS // max(len(self.inner_bias), len(self.outer)))
         for start in range(0, len(features), step):
             rows = features[start : start + step]
             error = 2 * eps * (np.abs(rows) @ np.abs(self.inner) + np.abs(self.inner_bias))

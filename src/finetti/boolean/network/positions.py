@@ -13,10 +13,10 @@ from finetti.boolean.domain import refuse_weights
 from finetti.boolean.network.frozen import read_only
 
 RESERVED = 3  # e_0, e_1, v_[CLS]
-BLOCK = 2**22  # entries of a block of rows that is written out: 32 MB
+BLOCK_ENTRIES = 2**22  # entries of a block of rows that is written out: 32 MB
 
 
-class Positions(ABC):
+class BitPositions(ABC):
     """T vectors of length d as the rows of a matrix that may be too large to write out."""
 
     count: int
@@ -29,7 +29,7 @@ class Positions(ABC):
     def project(self, matrix: NDArray[Any]) -> NDArray[Any]:
         """P @ matrix in the precision of ``matrix``: (d, c) → (T, c)."""
         out = np.empty((self.count, matrix.shape[1]), dtype=matrix.dtype)
-        step = max(1, BLOCK // self.width)
+        step = max(1, BLOCK_ENTRIES // self.width)
         for start in range(0, self.count, step):
             block = self.rows(slice(start, start + step))
             out[start : start + step] = block.astype(matrix.dtype, copy=False) @ matrix
@@ -45,7 +45,7 @@ class Positions(ABC):
         return 8 * self.count * self.width
 
 
-class StandardPositions(Positions):
+class StandardPositions(BitPositions):
     """v_t = the unit vector of coordinate 3 + t: an orthonormal basis that needs no memory."""
 
     def __init__(self, count: int, width: int):
@@ -63,7 +63,7 @@ class StandardPositions(Positions):
         return matrix[RESERVED : RESERVED + self.count].copy()
 
 
-class SignPositions(Positions):
+class SignPositions(BitPositions):
     """v_t = random signs / √(d − 3), one bit of memory per entry.
 
     Args:
@@ -99,7 +99,7 @@ class SignPositions(Positions):
         small[:free] = matrix[RESERVED:] / np.asarray(free**0.5, dtype=matrix.dtype)
         signs = 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) - 1.0
         signs = signs.astype(matrix.dtype)
-        step = max(1, BLOCK // len(small))
+        step = max(1, BLOCK_ENTRIES // len(small))
         for start in range(0, self.count, step):
             here = slice(start, start + step)
             rows = np.take(signs, self.bits[here], axis=0).reshape(-1, len(small))
@@ -107,7 +107,7 @@ class SignPositions(Positions):
         return out
 
 
-class SparsePositions(Positions):
+class SparsePositions(BitPositions):
     """Zero but at a few positions: trained positions mark the relevant ones only.
 
     Args:
@@ -138,7 +138,7 @@ class SparsePositions(Positions):
         return out
 
 
-class DensePositions(Positions):
+class DensePositions(BitPositions):
     """Any matrix, shape (T, d)."""
 
     def __init__(self, matrix: NDArray[np.float64]):

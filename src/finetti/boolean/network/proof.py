@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from finetti.boolean.network.lookup import SIGNS, Lookup
 
-BLOCK = 2**22
-MOST_ENTRIES = 2**26  # of one setting's arrays: 512 MB
-ROUNDING = 1e-12  # added to both ends of a range
+BLOCK_ENTRIES = 2**22
+MAX_ENTRIES = 2**26  # of one setting's arrays: 512 MB
+RANGE_ATOL = 1e-12  # added to both ends of a range
 
 
 def _sizes(lookup: Lookup) -> tuple[int, int]:
@@ -45,7 +45,7 @@ def proof_work(lookup: Lookup, n_settings: int) -> int:
 
 def proof_fits(lookup: Lookup) -> bool:
     """Whether the arrays of a single setting are small enough to be made."""
-    return _one_variable(lookup) or _sizes(lookup)[0] <= MOST_ENTRIES
+    return _one_variable(lookup) or _sizes(lookup)[0] <= MAX_ENTRIES
 
 
 def _one_variable(lookup: Lookup) -> bool:
@@ -56,7 +56,7 @@ def output_bounds(
     lookup: Lookup,
     low: NDArray[np.float64],
     high: NDArray[np.float64],
-    rounding: float = ROUNDING,
+    rounding: float = RANGE_ATOL,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Bounds on the output for features between ``low`` and ``high``, shape (settings, features).
 
@@ -79,7 +79,7 @@ def output_bounds(
     main = _main(lookup)
     # Ramps are 1-Lipschitz: what units see beside their main feature moves the sums by this.
     noise = np.abs(lookup.inner - main.inner) @ np.abs(onward)
-    step = max(1, BLOCK // _sizes(lookup)[0])
+    step = max(1, BLOCK_ENTRIES // _sizes(lookup)[0])
     parts = [
         _bounds_of(main, onward, noise, low[k : k + step], high[k : k + step])
         for k in range(0, len(low), step)

@@ -18,14 +18,17 @@ from numpy.typing import NDArray
 
 from finetti.boolean.domain import refuse_scores
 from finetti.boolean.functions.base import all_bits
-from finetti.boolean.network.positions import Positions
+from finetti.boolean.network.positions import BitPositions
 
 if TYPE_CHECKING:
     from finetti.boolean.embeddings.base import Embedding
 
-BLOCK = 2**23  # entries of a block of bits in floating point: 64 MB
-HALF = 10  # bits of the half that is enumerated once
-LOST = {"float64": 1e4, "float32": 30.0}  # how much smaller than its terms a difference may be
+BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB
+ENUMERATED_BITS = 10  # bits of the half that is enumerated once
+MAX_CANCELLATION = {
+    "float64": 1e4,
+    "float32": 30.0,
+}  # how much smaller than its terms a difference may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +68,7 @@ class Tables:
         """Whether base + bits @ difference would lose digits: large entries taken away again."""
         heads = slice(0, self.n_heads)
         least = self.cls[heads] + np.minimum(self.zero[:, heads], self.one[:, heads]).sum(axis=0)
-        return not (self.base[heads] <= LOST[self.zero.dtype.name] * least).all()
+        return not (self.base[heads] <= MAX_CANCELLATION[self.zero.dtype.name] * least).all()
 
     def read(self, bits: NDArray[Any]) -> NDArray[Any]:
         """Features of each row of ``bits`` (m, T), as the textbook's softmax gives them."""
@@ -77,7 +80,7 @@ class Tables:
             ones = rows.astype(self.zero.dtype)
             return self.features(self.base + ones @ self.difference)
         out = np.zeros((rows.shape[0], self.output.shape[2]), dtype=self.zero.dtype)
-        step = max(1, BLOCK // len(self.zero))
+        step = max(1, BLOCK_ENTRIES // len(self.zero))
         for start in range(0, rows.shape[0], step):
             out[start : start + step] = self.read(rows[start : start + step].toarray())
         return out
@@ -94,7 +97,7 @@ class Tables:
         out = np.zeros((len(bits), self.zero.shape[1]), dtype=self.zero.dtype)
         length = len(self.zero)
         columns = min(max(length, 1), 2**15)
-        rows = max(1, BLOCK // columns)
+        rows = max(1, BLOCK_ENTRIES // columns)
         for top in range(0, len(bits), rows):
             for left in range(0, length, columns):
                 here = slice(left, left + columns)
@@ -124,10 +127,10 @@ class Tables:
 
         The first bit is most significant. The low half is enumerated once; the rest is additions.
         """
-        low = min(HALF, len(self.zero))
+        low = min(ENUMERATED_BITS, len(self.zero))
         high = len(self.zero) - low
         ends = self._enumerate(slice(high, None))
-        step = max(1, BLOCK // (4 * ends.size))
+        step = max(1, BLOCK_ENTRIES // (4 * ends.size))
         starts = self._enumerate(slice(0, high)) + self.cls
         for first in range(0, len(starts), step):
             block = starts[first : first + step, None] + ends[None]
@@ -150,7 +153,7 @@ class Tables:
 
 
 def make_tables(
-    positions: Positions,
+    positions: BitPositions,
     embedding: "Embedding",
     tokens: NDArray[Any],
     cls: NDArray[Any],

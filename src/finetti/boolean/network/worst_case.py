@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from finetti.boolean.network.tables import Tables
 
 MAX_STEPS = 60
-MOST_CONDITION = 1e8  # denominators further apart leave float64 too few digits for a proof
+MAX_CONDITION = 1e8  # denominators further apart leave float64 too few digits for a proof
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,7 @@ def known_ranges(
         condition = adversary.condition(inside)
         worst = max(worst, float(condition.max(initial=1.0)))
         target = high if adversary.sign > 0 else low
-        target[:, feature] += np.where(condition <= MOST_CONDITION, value, np.nan)
+        target[:, feature] += np.where(condition <= MAX_CONDITION, value, np.nan)
     steps = 4.0 * (len(tables.zero) + 16) * tables.n_heads
     rounding = steps * float(np.finfo(tables.zero.dtype).eps) * tables.largest * worst
     return low, high, rounding
