@@ -18,7 +18,7 @@ from finetti.attention.random_features.rectified import (
     bivariate_normal_cdf,
     rectified_product,
 )
-from finetti.claims.random_features.eq_series import series
+from finetti.claims.random_features.kernels import series
 
 D, N, COUNT = 3, 4, 8  # one shape for most tests, so that each kernel compiles once
 MEAN = np.random.default_rng(0).normal(size=(D + 1, D + 1)) / 2

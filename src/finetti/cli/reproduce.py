@@ -1,6 +1,7 @@
 """``finetti reproduce``: run the claims, show the verdicts, write the report."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from finetti.core.errors import FinettiError
 from finetti.show.numbers import format_duration
 
 if TYPE_CHECKING:
-    from finetti.claims.runner import Result
+    from finetti.claims.runner import ClaimResult
 
 INTERRUPTED = 130
 
@@ -47,7 +48,7 @@ def reproduce(
     from finetti.claims import load_ledger
     from finetti.report import check_directory
 
-    # All that the user may have to mend is checked before anything long begins.
+    # All that the user may have to fix is checked before anything long begins.
     ledger = load_ledger()
     if not len(ledger):
         raise FinettiError("There are no claims in this installation. Install Finetti again.")
@@ -86,9 +87,9 @@ class _Run:
         self.claims = claims
         self.context = context
         self.directory = directory
-        self.results: list[Result] = []
+        self.results: list[ClaimResult] = []
         self.interrupted = False
-        self.trouble: FinettiError | None = None
+        self.failure: FinettiError | None = None
 
     def go(self, on_start: Callable[[Claim], None]) -> None:
         """Run all claims; Ctrl-C ends this early and keeps what is finished."""
@@ -111,20 +112,20 @@ class _Run:
     def _save(self) -> None:
         from finetti.report import write_results
 
-        if self.directory is None or self.trouble is not None:
+        if self.directory is None or self.failure is not None:
             return
         try:
             write_results(self.document(), self.directory)
         except FinettiError as error:
             # A full disk must not cost the verdicts of a long run: they are shown first.
-            self.trouble = error
+            self.failure = error
 
     def write_report(self) -> None:
         """Write the page, or say why the files could not be written."""
         from finetti.report import write_report, write_results
 
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         if self.directory is not None:
             write_results(self.document(), self.directory)
             write_report(self.document(), self.directory)
@@ -137,30 +138,33 @@ def _progress(total: int, shown: bool) -> Iterator[Callable[[Claim], None]]:
     if not shown:
         yield lambda claim: None
         return
+    started, begin = 0, time.monotonic()
+
+    def say(claim: Claim) -> str:
+        nonlocal started
+        left = ""
+        if started:  # as if the claims to come took as long as those before them
+            seconds = (time.monotonic() - begin) * (total - started) / started
+            left = f", about {format_duration(seconds)} left"
+        started += 1
+        return f"{started} of {total}{left}: {claim.id} {claim.title}"
+
     if not console.is_terminal:
-        yield lambda claim: typer.echo(f"running {claim.id}: {claim.title}", err=True)
+        yield lambda claim: typer.echo(f"running {say(claim)}", err=True)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("loading", total=total)
-        started = 0
-
-        def on_start(claim: Claim) -> None:
-            nonlocal started
-            progress.update(task, description=f"{claim.id} {claim.title}", completed=started)
-            started += 1
-
-        yield on_start
+        task = progress.add_task(f"0 of {total}", total=total)
+        yield lambda claim: progress.update(task, completed=started, description=say(claim))
 
 
-def _verdict_table(results: "list[Result]") -> Any:
+def _verdict_table(results: "list[ClaimResult]") -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -17,7 +17,7 @@ from finetti.attention.networks.residual_transformer import (
     rbf_attention,
 )
 from finetti.claims.exchangeability.instances import AXES, even_reader, heads
-from finetti.claims.exchangeability.lemma_c_14 import amplified
+from finetti.claims.exchangeability.network_perturbations import amplified
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(6)

@@ -11,7 +11,7 @@ from finetti.bounds import exchangeability as bounds
 from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
 from finetti.bounds.sample import Sample
 from finetti.claims.exchangeability.instances import even_reader
-from finetti.claims.exchangeability.lemma_c_14 import amplified
+from finetti.claims.exchangeability.network_perturbations import amplified
 from finetti.core.errors import InputError, UnsupportedError
 
 SAMPLE = Sample(1000, 20)

@@ -22,7 +22,7 @@ from finetti.attention.networks.residual_transformer import (
 from finetti.bounds import BoundSettings, load_bounds
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.sample import Sample
-from finetti.claims.exchangeability.lemma_c_14 import network
+from finetti.claims.exchangeability.network_perturbations import network
 from finetti.kernels import RBF
 
 SAMPLE = Sample(10**6, 50, input_norm=1.7, loss_lipschitz=4.0, loss_bound=4.0, delta=0.01)
