@@ -15,7 +15,7 @@ from finetti.boolean.embeddings.printed import (
 from finetti.boolean.network.lookup import CORNERS, SIGNS
 from finetti.claims import Context, load_ledger, run_claim
 from finetti.claims.sparse_variables.boolean_cases import head_error
-from finetti.claims.sparse_variables.erratum_6 import wrong_inputs
+from finetti.claims.sparse_variables.boolean_rules_printed import wrong_inputs
 
 IDS = (
     "S-lemma-B.7",

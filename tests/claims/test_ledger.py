@@ -1,9 +1,13 @@
+import re
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import finetti
 from finetti.claims import PAPERS, Claim, Evidence, Ledger, bibtex, close, load_ledger
 from finetti.core.errors import FinettiError, InputError
 
@@ -14,9 +18,10 @@ def run(context):
 
 
 def claim(claim_id, **fields):
-    return Claim(claim_id, "a title", "A statement.", claim_id[0], "Label 1", run, **fields)
+    return Claim(claim_id, "a title", "A statement.", run, "Label 1", **fields)
 
 
+SOURCE = Path(finetti.__file__).parent.parent
 IDS = ["R-table", "E-prop-4.10", "S-erratum-3", "E-prop-4.2", "E-prop-4.1-bias", "E-prop-4.1"]
 LEDGER = Ledger(tuple(map(claim, IDS)))
 
@@ -51,6 +56,27 @@ def test_select(pattern, found):
     assert ids(LEDGER.select(pattern)) == found
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["softmax"], ["E-prop-4.2"]),
+        (["SOFTMAX", "limit"], ["E-prop-4.2"]),
+        (["bias"], ["E-prop-4.1-bias"]),
+        (["statement"], ids(LEDGER)),
+        (["E-prop-4.1*"], ["E-prop-4.1", "E-prop-4.1-bias", "E-prop-4.10"]),
+        (["r-TABLE", "S-*"], ["S-erratum-3", "R-table"]),
+    ],
+)
+def test_find(words, found):
+    claims = [replace(c, title="softmax, its limit") if "4.2" in c.id else c for c in LEDGER]
+    assert ids(Ledger(tuple(claims)).find(words)) == found
+
+
+def test_words_that_no_claim_has():
+    with pytest.raises(FinettiError, match="no claim 'soft maximum', by id or words"):
+        LEDGER.find(["soft", "maximum"])
+
+
 @pytest.mark.parametrize("pattern", ["E-prop-4.3", "S-*, E-prop-4.3", "E-prop-4.3*"])
 def test_a_pattern_without_match_names_the_nearest_ids(pattern):
     with pytest.raises(FinettiError, match=r"'E-prop-4\.3\*?'\. The nearest: .*E-prop-4\.[12]"):
@@ -81,11 +107,6 @@ def test_ids_are_checked(claim_id):
         claim(claim_id)
 
 
-def test_the_paper_must_be_that_of_the_id():
-    with pytest.raises(InputError, match="'S'"):
-        Claim("E-prop-1", "", "", "S", "", run)
-
-
 def test_a_share_above_one_percent_is_refused():
     with pytest.raises(InputError, match="false_alarm"):
         claim("E-prop-1", false_alarm=0.05)
@@ -99,7 +120,7 @@ def run(context):
     import jax
     return Evidence((close("zero", 0.0, 1.0),))
 
-CLAIM = Claim("{id}", "title", "Statement.", "{paper}", "Label", run)
+LABEL = Claim("{id}", "title", "Statement.", run, "Label")
 """
 
 
@@ -114,12 +135,12 @@ def shelf(tmp_path, monkeypatch, request):
     name = f"shelf_{abs(hash(request.node.name))}"
     monkeypatch.syspath_prepend(tmp_path)
     write(tmp_path / name / "__init__.py", "")
-    write(tmp_path / name / "loose.py", CLAIM_FILE.format(id="E-loose", paper="E"))
+    write(tmp_path / name / "loose.py", CLAIM_FILE.format(id="E-loose"))
     write(tmp_path / name / "one" / "__init__.py", "")
     write(tmp_path / name / "one" / "helper.py", "x = 1")
-    write(tmp_path / name / "one" / "a.py", CLAIM_FILE.format(id="E-eq-1", paper="E"))
+    write(tmp_path / name / "one" / "a.py", CLAIM_FILE.format(id="E-eq-1"))
     write(tmp_path / name / "one" / "deep" / "__init__.py", "")
-    write(tmp_path / name / "one" / "deep" / "b.py", CLAIM_FILE.format(id="S-eq-2", paper="S"))
+    write(tmp_path / name / "one" / "deep" / "b.py", CLAIM_FILE.format(id="S-eq-2"))
     return name, tmp_path / name
 
 
@@ -128,7 +149,7 @@ def test_claims_are_found_in_subpackages_at_any_depth(shelf):
 
 
 def test_the_same_id_in_two_files_is_refused(shelf):
-    write(shelf[1] / "one" / "c.py", CLAIM_FILE.format(id="E-eq-1", paper="E"))
+    write(shelf[1] / "one" / "c.py", CLAIM_FILE.format(id="E-eq-1"))
     with pytest.raises(FinettiError, match="Two claims have the id E-eq-1"):
         load_ledger(shelf[0])
 
@@ -139,10 +160,12 @@ def test_a_claim_file_that_cannot_be_imported_is_not_skipped(shelf):
         load_ledger(shelf[0])
 
 
-def test_something_else_called_claim_is_refused(shelf):
-    write(shelf[1] / "one" / "c.py", "CLAIM = 3")
-    with pytest.raises(FinettiError, match=r"one\.c is not a Claim"):
-        load_ledger(shelf[0])
+def test_a_file_may_hold_several_claims_and_import_those_of_another(shelf):
+    second = CLAIM_FILE.format(id="E-eq-2").replace("LABEL", "SECOND")
+    imported = f"from {shelf[0]}.one.a import LABEL as EQ_1"
+    both = CLAIM_FILE.format(id="E-eq-3") + second + imported
+    write(shelf[1] / "one" / "c.py", both)
+    assert ids(load_ledger(shelf[0])) == ["E-eq-1", "E-eq-2", "E-eq-3", "S-eq-2"]
 
 
 def test_the_whole_ledger_loads_without_jax():
@@ -160,6 +183,10 @@ def test_the_whole_run_is_wrong_by_chance_at_most_once_in_a_hundred():
 def test_every_claim_says_what_it_measures_and_every_expected_failure_is_an_erratum():
     for each in load_ledger():
         assert each.measured, each.id
+        file, function = each.checked_by.split(": ")
+        text = (SOURCE / file).read_text(encoding="utf-8")
+        assert re.search(rf"^def {function}\(\s*context: Context", text, re.MULTILINE), each.id
+        assert each.command == f"finetti reproduce --only {each.id}"
         assert each.expected == "holds" or each.erratum, each.id
 
 

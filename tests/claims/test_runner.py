@@ -36,7 +36,7 @@ UNSURE = at_least("unsure", 1.0, 1.0, interval=(0.9, 1.1))
 
 
 def claim(run, claim_id="E-eq-1", **fields):
-    return Claim(claim_id, "a title", "A statement.", claim_id[0], "(1)", run, **fields)
+    return Claim(claim_id, "a title", "A statement.", run, "(1)", **fields)
 
 
 @pytest.mark.parametrize(

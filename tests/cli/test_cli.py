@@ -31,7 +31,7 @@ def breaks(context):
 
 
 def claim(claim_id, run, **fields):
-    return Claim(claim_id, "title [b]x[/b]", "A statement.", claim_id[0], "(1)", run, **fields)
+    return Claim(claim_id, "title [b]x[/b]", "A statement.", run, "(1)", **fields)
 
 
 GOOD = (claim("E-eq-1", yes), claim("S-erratum-3", no, expected=Verdict.FAILS, erratum="Prints 2."))
@@ -112,6 +112,17 @@ def test_one_claim_is_explained(finetti_command):
     assert result.exit_code == 0
     for part in ("A statement.", "Edelman", "Prints 2.", "fails", "nothing is left to chance"):
         assert part in result.stdout
+
+
+def test_words_and_globs_find_claims(finetti_command):
+    for words in (["E-*", "S-*"], ["statement"], ["TITLE", "[b]x"]):
+        found = json.loads(finetti_command("claims", *words, "--json").stdout)
+        assert [each["id"] for each in found] == ["E-eq-1", "S-erratum-3"]
+    assert "checked by" in finetti_command("claims", "E-eq-1").stdout
+    (only,) = json.loads(finetti_command("claims", "s-err*", "--json").stdout)
+    assert only["command"] == "finetti reproduce --only S-erratum-3"
+    assert only["checked_by"].endswith(": no")
+    assert is_one_sentence_of_advice(finetti_command("claims", "nothing", "of", "the", "kind"))
 
 
 def test_an_unknown_id_names_the_nearest(finetti_command):
@@ -223,12 +234,12 @@ def test_trouble_with_the_files_does_not_cost_the_verdicts(finetti_command, tmp_
     assert "cannot be written" in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [("--debug", "claims", "X"), ("claims", "X", "--debug")])
+@pytest.mark.parametrize("arguments", [("--debug", "claims", "X-1"), ("claims", "X-1", "--debug")])
 def test_debug_shows_the_traceback_of_an_error(finetti_command, arguments):
     result = finetti_command(*arguments)
     assert result.exit_code == 2
     assert "Traceback" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("Error: There is no claim 'X'.")
+    assert result.stderr.splitlines()[-1].startswith("Error: There is no claim 'X-1'")
 
 
 def test_unexpected_errors_are_not_hidden(monkeypatch):
@@ -260,8 +271,8 @@ def slow(context):
     time.sleep(3600)
 
 claims = (
-    Claim("E-eq-1", "≤ fast", "S.", "E", "(1)", fast),
-    Claim("E-eq-2", "slow", "S.", "E", "(2)", slow),
+    Claim("E-eq-1", "≤ fast", "S.", fast),
+    Claim("E-eq-2", "slow", "S.", slow),
 )
 finetti.claims.load_ledger = lambda: Ledger(claims)
 main()
@@ -326,7 +337,7 @@ def test_color_and_progress_on_a_terminal_only_without_no_color(tmp_path):
 
     colored = on_terminal()
     assert "\x1b[32m" in colored  # green verdicts
-    assert "0/2" in colored  # the bar
+    assert "0 of 2" in colored  # the bar
     assert "\x1b[32m" not in on_terminal(NO_COLOR="1")
 
 

@@ -43,19 +43,15 @@ def _raises(context):
 def results():
     """A run with every kind of verdict, and markup wherever a text can stand."""
     claims = (
-        Claim("E-prop-4.1", "the error falls", "As 1/T.", "E", "Proposition 4.1", _curve),
-        Claim(
-            "S-erratum-3", EVIL, EVIL, "S", EVIL, _fails, Verdict.FAILS, 0.001, f"It prints {EVIL}."
-        ),
+        Claim("E-prop-4.1", "the error falls", "As 1/T.", _curve),
+        Claim("S-erratum-3", EVIL, EVIL, _fails, EVIL, Verdict.FAILS, 0.001, f"It prints {EVIL}."),
         Claim(
             "S-thm-4.2",
             "nan",
             "…",
-            "S",
-            "Theorem 4.2",
             lambda c: Evidence((close("a", 1e999 * 0, 1),)),
         ),
-        Claim("R-table", "breaks", "…", "R", "Table 1", _raises),
+        Claim("R-table", "breaks", "…", _raises, "Table 1"),
     )
     context = Context("quick", 7)
     run = list(run_claims(Ledger(claims), context))

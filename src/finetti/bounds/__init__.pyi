@@ -9,7 +9,7 @@ from .sensitivity import Sensitivity as Sensitivity
 from .settings import BoundSettings as BoundSettings
 from .settings import build_bounds as build_bounds
 from .sweeps import Sweep as Sweep
-from .sweeps import Variable as Variable
+from .sweeps import SweepVariable as SweepVariable
 from .sweeps import sweep as sweep
 from .value import BoundValue as BoundValue
 from .value import Comparison as Comparison

@@ -22,7 +22,7 @@ N_POINTS = 17
 
 
 @dataclass(frozen=True)
-class Variable:
+class SweepVariable:
     """What a sweep varies: its name on the command line, in Python, and its letter on screen."""
 
     option: str
@@ -32,10 +32,10 @@ class Variable:
     whole: bool = False
 
     @classmethod
-    def named(cls, name: str) -> "Variable":
+    def named(cls, name: str) -> "SweepVariable":
         """By option, field or letter; any other name is that of a norm.
 
-        >>> Variable.named("T").option, Variable.named("value-norm").field
+        >>> SweepVariable.named("T").option, SweepVariable.named("value-norm").field
         ('context-length', 'value_norm')
         """
         for each in VARIABLES:
@@ -57,7 +57,7 @@ class Variable:
     def grid(self, low: float, high: float, count: int = N_POINTS) -> list[float]:
         """``count`` values from low to high, evenly in the logarithm; sizes are rounded.
 
-        >>> Variable.named("L").grid(1, 3)
+        >>> SweepVariable.named("L").grid(1, 3)
         [1, 2, 3]
         """
         steps = [i / (count - 1) for i in range(count)]
@@ -69,17 +69,17 @@ class Variable:
 
 
 VARIABLES = (
-    Variable("context-length", "context_length", "T", "sample", whole=True),
-    Variable("layers", "n_layers", "L", "settings", whole=True),
-    Variable("heads", "n_heads", "H", "settings", whole=True),
-    Variable("width", "width", "d", "settings", whole=True),
-    Variable("head-dimension", "head_dimension", "k", "settings", whole=True),
-    Variable("samples", "n_samples", "n", "sample", whole=True),
-    Variable("input-norm", "input_norm", "B_X", "sample"),
-    Variable("loss-bound", "loss_bound", "b", "sample"),
-    Variable("loss-lipschitz", "loss_lipschitz", "", "sample"),
-    Variable("resolution", "resolution", "ε", "settings"),
-    Variable("delta", "delta", "δ", "sample"),
+    SweepVariable("context-length", "context_length", "T", "sample", whole=True),
+    SweepVariable("layers", "n_layers", "L", "settings", whole=True),
+    SweepVariable("heads", "n_heads", "H", "settings", whole=True),
+    SweepVariable("width", "width", "d", "settings", whole=True),
+    SweepVariable("head-dimension", "head_dimension", "k", "settings", whole=True),
+    SweepVariable("samples", "n_samples", "n", "sample", whole=True),
+    SweepVariable("input-norm", "input_norm", "B_X", "sample"),
+    SweepVariable("loss-bound", "loss_bound", "b", "sample"),
+    SweepVariable("loss-lipschitz", "loss_lipschitz", "", "sample"),
+    SweepVariable("resolution", "resolution", "ε", "settings"),
+    SweepVariable("delta", "delta", "δ", "sample"),
 )
 
 
@@ -104,7 +104,7 @@ class SweepPoint:
 class Sweep(Shown):
     """Comparable bounds along one variable; ``quantity`` is what the values are."""
 
-    variable: Variable
+    variable: SweepVariable
     quantity: str
     points: tuple[SweepPoint, ...]
 
@@ -197,7 +197,7 @@ class Sweep(Shown):
 
 def sweep(
     bounds: Sequence[type[Bound]],
-    variable: Variable | str,
+    variable: SweepVariable | str,
     values: Sequence[float],
     settings: BoundSettings | None = None,
     sample: Sample | None = None,
@@ -213,7 +213,7 @@ def sweep(
     >>> found.quantity, [point.value.count for point in found.points]
     ('samples', [3348449, 3299988])
     """
-    variable = Variable.named(variable) if isinstance(variable, str) else variable
+    variable = SweepVariable.named(variable) if isinstance(variable, str) else variable
     settings, sample = settings or BoundSettings(), sample or Sample(10_000, 1000)
     quantities = sorted({bound.quantity for bound in bounds})
     if len(quantities) > 1:

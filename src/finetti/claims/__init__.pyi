@@ -14,7 +14,7 @@ from .claim import close as close
 from .claim import within as within
 from .ledger import Ledger as Ledger
 from .ledger import load_ledger as load_ledger
-from .runner import Result as Result
+from .runner import ClaimResult as ClaimResult
 from .runner import provenance as provenance
 from .runner import results_document as results_document
 from .runner import run_claim as run_claim

@@ -3,7 +3,6 @@
 import inspect
 import math
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,8 +15,17 @@ from finetti.show.numbers import format_interval, format_number
 from finetti.show.shown import Shown
 
 ID = re.compile(r"[ESR](-[a-z]+)(-[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*")
+LABELS = {
+    "lemma": "Lemma {}",
+    "thm": "Theorem {}",
+    "prop": "Proposition {}",
+    "cor": "Corollary {}",
+    "app": "Appendix {}",
+    "eq": "({})",
+}
 OUTCOMES = {True: "yes", False: "no", None: "undecided"}
 Value = TypeVar("Value")
+Interval = tuple[float, float] | None
 
 
 class Verdict(StrEnum):
@@ -47,7 +55,7 @@ class Measurement:
     value: float
     rule: str
     holds: bool | None
-    interval: tuple[float, float] | None = None
+    interval: Interval = None
     unit: str = ""
     reason: str = ""
 
@@ -82,13 +90,7 @@ class Measurement:
 
 
 def _bounded(
-    name: str,
-    value: float,
-    low: float,
-    high: float,
-    rule: str,
-    interval: tuple[float, float] | None,
-    unit: str,
+    name: str, value: float, low: float, high: float, rule: str, interval: Interval, unit: str
 ) -> Measurement:
     """Without an interval the value decides; with one, only an interval on one side does."""
     first, last = (value, value) if interval is None else interval
@@ -103,12 +105,7 @@ def _bounded(
 
 
 def at_most(
-    name: str,
-    value: float,
-    limit: float,
-    *,
-    interval: tuple[float, float] | None = None,
-    unit: str = "",
+    name: str, value: float, limit: float, *, interval: Interval = None, unit: str = ""
 ) -> Measurement:
     """``value`` ≤ ``limit``. An interval that contains the limit leaves it undecided.
 
@@ -119,12 +116,7 @@ def at_most(
 
 
 def at_least(
-    name: str,
-    value: float,
-    limit: float,
-    *,
-    interval: tuple[float, float] | None = None,
-    unit: str = "",
+    name: str, value: float, limit: float, *, interval: Interval = None, unit: str = ""
 ) -> Measurement:
     """``value`` ≥ ``limit``. An interval that contains the limit leaves it undecided.
 
@@ -137,13 +129,7 @@ def at_least(
 
 
 def within(
-    name: str,
-    value: float,
-    low: float,
-    high: float,
-    *,
-    interval: tuple[float, float] | None = None,
-    unit: str = "",
+    name: str, value: float, low: float, high: float, *, interval: Interval = None, unit: str = ""
 ) -> Measurement:
     """``low`` ≤ ``value`` ≤ ``high``.
 
@@ -292,6 +278,18 @@ class Control:
     run: Callable[[Context], Evidence]
 
 
+def _label(claim_id: str) -> str:
+    """Where a claim stands, by its id.
+
+    >>> _label("S-thm-A.17-chain"), _label("E-eq-4.5")
+    ('Theorem A.17', '(4.5)')
+    """
+    _, kind, *number = claim_id.split("-")
+    if kind not in LABELS or not number:
+        raise bad_argument("label", "Claim", "given where the id does not say it", claim_id)
+    return LABELS[kind].format(number[0])
+
+
 @dataclass(frozen=True)
 class Claim(Shown):
     """A statement of a paper and the function that looks for evidence.
@@ -300,10 +298,9 @@ class Claim(Shown):
         id: paper and label, as ``E-prop-4.1`` or ``S-erratum-3``; never changes.
         title: a few words for tables.
         statement: the claim in full sentences.
-        paper: E, S or R; see ``finetti.claims.bibliography``.
-        label: where it stands in the paper, as ``Proposition 4.1``.
         run: measures; imports JAX inside, so that the claim itself loads instantly. Its docstring
             says what is measured.
+        label: where it stands in the paper; what the id says by default, as ``Proposition 4.1``.
         expected: an erratum's printed form is expected to fail, on every measurement, where its
             derived form (``Evidence.derived``) holds.
         false_alarm: probability that a true claim turns red by chance, its share of the 1 % that
@@ -315,28 +312,41 @@ class Claim(Shown):
     id: str
     title: str
     statement: str
-    paper: str
-    label: str
     run: Callable[[Context], Evidence]
+    label: str = ""
     expected: Verdict = Verdict.HOLDS
     false_alarm: float = 0.0
     erratum: str | None = None
     controls: tuple[Control, ...] = ()
 
     def __post_init__(self) -> None:
-        if not ID.fullmatch(self.id) or self.id[0] != self.paper:
-            advice = f"Its first letter is the paper, here {self.paper!r}."
+        if not ID.fullmatch(self.id):
+            advice = "Its first letter is the paper."
             raise bad_argument("id", "Claim", "like E-prop-4.1 or S-erratum-3", self.id, advice)
         if not 0.0 <= self.false_alarm <= 0.01:
             raise bad_argument("false_alarm", "Claim", "in [0, 0.01]", self.false_alarm)
         object.__setattr__(self, "expected", Verdict(self.expected))
+        object.__setattr__(self, "label", self.label or _label(self.id))
+
+    @property
+    def paper(self) -> str:
+        """E, S or R; see ``finetti.claims.bibliography``."""
+        return self.id[0]
+
+    @property
+    def checked_by(self) -> str:
+        """The file and the function that check it, as ``finetti/claims/…/file.py: function``."""
+        return f"{self.run.__module__.replace('.', '/')}.py: {self.run.__qualname__}"
+
+    @property
+    def command(self) -> str:
+        """What checks this claim alone."""
+        return f"finetti reproduce --only {self.id}"
 
     @property
     def measured(self) -> str:
-        """What ``run`` measures, in the words of its docstring (or of its module's)."""
-        module = sys.modules.get(self.run.__module__)
-        text = inspect.getdoc(self.run) or inspect.getdoc(module) or ""
-        return text.strip()
+        """What ``run`` measures, in the words of its docstring."""
+        return (inspect.getdoc(self.run) or "").strip()
 
     @property
     def citation(self) -> str:
@@ -353,6 +363,8 @@ class Claim(Shown):
             "label": self.label,
             "citation": self.citation,
             "measured": self.measured,
+            "checked_by": self.checked_by,
+            "command": self.command,
             "erratum": self.erratum,
             "expected": self.expected.value,
             "false_alarm": self.false_alarm,
@@ -365,6 +377,8 @@ class Claim(Shown):
             ("statement", self.statement),
             ("source", self.citation),
             ("measured", self.measured or None),
+            ("checked by", self.checked_by),
+            ("alone", self.command),
             ("erratum", self.erratum or "none"),
             ("expected", self.expected.value),
             ("false alarm", chance if self.false_alarm else "never: nothing is left to chance"),

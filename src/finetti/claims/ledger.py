@@ -1,9 +1,9 @@
-"""Finds the claims: every module of a subpackage of ``finetti.claims`` that has a ``CLAIM``."""
+"""Finds the claims: every `Claim` in a module of a subpackage of ``finetti.claims``."""
 
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -69,16 +69,39 @@ class Ledger(Shown):
         chosen = {claim.id for part in parts for claim in self._matching(part)}
         return tuple(claim for claim in self.claims if claim.id in chosen)
 
-    def _matching(self, part: str) -> list[Claim]:
+    def find(self, words: Sequence[str]) -> "Ledger":
+        """The claims that ``words`` name, each by an id, a glob or the beginning of an id.
+
+        Otherwise those with all ``words`` in their id, title or statement.
+        """
+        named = [self._with_id(word) for word in words]
+        if all(named):
+            return Ledger(tuple({claim.id: claim for found in named for claim in found}.values()))
+        wanted = [word.lower() for word in words]
+        found = []
+        for claim in self:
+            text = f"{claim.id} {claim.title} {claim.statement}".lower()
+            if all(word in text for word in wanted):
+                found.append(claim)
+        if not found:
+            text = " ".join(words)
+            raise FinettiError(f"There is no claim {text!r}, by id or words. {self._advice(text)}")
+        return Ledger(tuple(found))
+
+    def _with_id(self, part: str) -> list[Claim]:
+        """By glob, by the whole id, or else by its beginning."""
         wanted = part.lower()
-        tests = (
-            [lambda name: fnmatchcase(name, wanted)]
-            if any(sign in wanted for sign in "*?[")
-            else [wanted.__eq__, lambda name: name.startswith(wanted), lambda name: wanted in name]
-        )
-        for test in tests:
-            if found := [claim for claim in self.claims if test(claim.id.lower())]:
-                return found
+        names = {claim.id.lower(): claim for claim in self.claims}
+        if any(sign in wanted for sign in "*?["):
+            return [claim for name, claim in names.items() if fnmatchcase(name, wanted)]
+        if wanted in names:
+            return [names[wanted]]
+        return [claim for name, claim in names.items() if name.startswith(wanted)]
+
+    def _matching(self, part: str) -> list[Claim]:
+        found = self._with_id(part) or [each for each in self if part.lower() in each.id.lower()]
+        if found:
+            return found
         raise FinettiError(f"No claim matches {part!r}. {self._advice(part)}")
 
     def _advice(self, wanted: str) -> str:
@@ -107,20 +130,15 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
 
 
 def load_ledger(package: str = "finetti.claims") -> Ledger:
-    """The claims in the subpackages of ``package`` (one subpackage per paper, one file per claim).
+    """The claims in the subpackages of ``package`` (one subpackage per paper).
 
     Loads no JAX: a claim imports what it needs when it runs.
     """
     root = importlib.import_module(package)
-    claims = []
+    claims: dict[int, Claim] = {}  # by identity: one may import another's, but not define it again
     for info in pkgutil.iter_modules(root.__path__, root.__name__ + "."):
-        if not info.ispkg:
-            continue
-        for module in _modules(importlib.import_module(info.name)):
-            claim = getattr(module, "CLAIM", None)
-            if claim is None:
-                continue
-            if not isinstance(claim, Claim):
-                raise FinettiError(f"CLAIM of {module.__name__} is not a Claim. Make it one.")
-            claims.append(claim)
-    return Ledger(tuple(claims))
+        if info.ispkg:
+            for module in _modules(importlib.import_module(info.name)):
+                found = (each for each in vars(module).values() if isinstance(each, Claim))
+                claims |= {id(claim): claim for claim in found}
+    return Ledger(tuple(claims.values()))

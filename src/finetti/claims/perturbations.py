@@ -11,7 +11,7 @@ import numpy as np
 from finetti.claims.claim import Evidence, Measurement, at_most, within
 
 DRAWS = 10_000
-ROUNDING = 1e-9
+CHECK_RTOL = 1e-9
 
 
 def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
@@ -30,12 +30,12 @@ def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
 
 def holds(found: np.ndarray, what: str = "draws") -> Measurement:
     """The largest of many ratios is at most 1."""
-    return at_most(f"largest ratio on {found.size} random {what}", found.max(), 1 + ROUNDING)
+    return at_most(f"largest ratio on {found.size} random {what}", found.max(), 1 + CHECK_RTOL)
 
 
 def attained(name: str, lemma: Any) -> Measurement:
     """The ratio of an instance that nearly attains the bound is in [0.98, 1]."""
-    return within(f"tight instance: {name}", float(lemma.ratio), 0.98, 1 + ROUNDING)
+    return within(f"tight instance: {name}", float(lemma.ratio), 0.98, 1 + CHECK_RTOL)
 
 
 def all_attained(tight: dict[str, Any]) -> tuple[Measurement, ...]:
@@ -46,6 +46,12 @@ def all_attained(tight: dict[str, Any]) -> tuple[Measurement, ...]:
 def sizes(rng: np.random.Generator, low: float, high: float, *shape: int) -> np.ndarray:
     """10^uniform(low, high), with two axes of one appended to multiply matrices."""
     return 10.0 ** rng.uniform(low, high, size=(*shape, 1, 1))
+
+
+def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Random vectors of length 1, on the last axis."""
+    draws = rng.normal(size=shape)
+    return draws / np.linalg.norm(draws, axis=-1, keepdims=True)
 
 
 def nearby(

@@ -5,22 +5,22 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from finetti.claims.bibliography import PAPERS
-from finetti.claims.claim import Claim, Context, Control, Evidence, Measurement, Verdict
+from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict
 from finetti.core.provenance import jax_device, software
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
 from finetti.show.shown import Shown
 
-FORMAT = "finetti-results-1"
+RESULTS_FORMAT = "finetti-results-1"
 
 
 @dataclass(frozen=True)
-class Result(Shown):
+class ClaimResult(Shown):
     """What became of one claim. ``error`` is the traceback of a claim that could not finish."""
 
     claim: Claim
@@ -74,8 +74,8 @@ class Result(Shown):
             "as_expected": self.as_expected,
             "reason": self.reason,
             "seconds": round(self.seconds, 4),
-            "measurements": [_measurement(m) for m in evidence.measurements],
-            "derived": [_measurement(m) for m in evidence.derived],
+            "measurements": [to_plain(asdict(m)) for m in evidence.measurements],
+            "derived": [to_plain(asdict(m)) for m in evidence.derived],
             "note": evidence.note,
             "charts": [to_plain(chart) for chart in evidence.charts],
             "tables": [
@@ -116,18 +116,6 @@ def to_plain(value: Any) -> Any:
     return str(value)
 
 
-def _measurement(measurement: Measurement) -> dict[str, Any]:
-    return {
-        "name": measurement.name,
-        "value": to_plain(measurement.value),
-        "interval": to_plain(measurement.interval),
-        "unit": measurement.unit,
-        "rule": measurement.rule,
-        "holds": measurement.holds,
-        "reason": measurement.reason,
-    }
-
-
 def _shareable_traceback(error: BaseException) -> str:
     """The traceback with files named from their package on, since results are shown to others."""
 
@@ -141,7 +129,7 @@ def _shareable_traceback(error: BaseException) -> str:
     return re.sub(r'File "([^"]+)"', shorten, "".join(traceback.format_exception(error)))
 
 
-def run_claim(claim: Claim, context: Context) -> Result:
+def run_claim(claim: Claim, context: Context) -> ClaimResult:
     """Run one claim in float64. An exception is a result too; Ctrl-C is not, and goes through."""
     from finetti.core.precision import float64
 
@@ -156,15 +144,15 @@ def run_claim(claim: Claim, context: Context) -> Result:
         error = None
     except Exception as exception:
         evidence, error = None, _shareable_traceback(exception)
-    return Result(claim, evidence, time.perf_counter() - start, error)
+    return ClaimResult(claim, evidence, time.perf_counter() - start, error)
 
 
 def run_claims(
     claims: Iterable[Claim],
     context: Context | None = None,
     on_start: Callable[[Claim], Any] | None = None,
-    on_finish: Callable[[Result], Any] | None = None,
-) -> Iterator[Result]:
+    on_finish: Callable[[ClaimResult], Any] | None = None,
+) -> Iterator[ClaimResult]:
     """Run ``claims`` in turn and yield each result as it is there.
 
     Results that were yielded stay with the caller if the run is interrupted.
@@ -179,12 +167,12 @@ def run_claims(
         yield result
 
 
-def run_control(claim: Claim, control: Control, context: Context) -> Result:
+def run_control(claim: Claim, control: Control, context: Context) -> ClaimResult:
     """Run a wrong version of ``claim``'s formula, which must turn it red (``turns_red``)."""
     return run_claim(replace(claim, run=control.run), context)
 
 
-def turns_red(result: Result) -> bool:
+def turns_red(result: ClaimResult) -> bool:
     """Whether a wrong formula was noticed: a rule was broken, and not by an error or a NaN."""
     if result.evidence is None or result.as_expected:
         return False
@@ -206,12 +194,12 @@ def provenance(context: Context) -> dict[str, Any]:
 
 
 def results_document(
-    results: Iterable[Result], made_by: dict[str, Any], selected: int
+    results: Iterable[ClaimResult], made_by: dict[str, Any], selected: int
 ) -> dict[str, Any]:
     """The whole run as plain data; ``complete`` says whether all ``selected`` claims were run."""
     plain = [result.to_dict() for result in results]
     return {
-        "format": FORMAT,
+        "format": RESULTS_FORMAT,
         "complete": len(plain) == selected,
         "selected": selected,
         "finished": len(plain),

@@ -235,7 +235,7 @@ def _write(
     as_json: bool,
 ) -> None:
     if as_json:
-        plain = [describe(bound) | _plain(asked) for bound, asked in answers]
+        plain = [describe_bound(bound) | _plain(asked) for bound, asked in answers]
         typer.echo(json.dumps(plain, indent=1, allow_nan=False))
     elif table_format is not None:
         from finetti.show import Table
@@ -255,7 +255,7 @@ def _write(
                 console.print(shown)
 
 
-def describe(each: "type[Bound]") -> dict[str, Any]:
+def describe_bound(each: "type[Bound]") -> dict[str, Any]:
     """A bound as plain data."""
     return {
         "name": each.name,
@@ -313,7 +313,7 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
     from finetti.bounds.sweeps import VARIABLES
 
     if as_json:
-        typer.echo(json.dumps([describe(each) for each in registry], indent=1))
+        typer.echo(json.dumps([describe_bound(each) for each in registry], indent=1))
         return
     console = make_console()
     name_width = max(len(each.name) for each in registry)
@@ -333,7 +333,7 @@ def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
     from finetti.show.card import Card
     from finetti.show.terminal import renderable
 
-    plain = [describe(each) for each in chosen]
+    plain = [describe_bound(each) for each in chosen]
     if as_json:
         typer.echo(json.dumps(plain, indent=1))
         return

@@ -11,20 +11,20 @@ from finetti.cli.console import make_console
 from finetti.core.errors import InputError
 
 if TYPE_CHECKING:
-    from finetti.bounds import Sweep, Variable
+    from finetti.bounds import Sweep, SweepVariable
     from finetti.cli.table_formats import TableFormat
 
 _ADVICE = "Write it as context-length=1e2:1e6, with 0 < LOW < HIGH."
 
 
-def parse_sweep(text: str) -> "tuple[Variable, list[float]]":
+def parse_sweep(text: str) -> "tuple[SweepVariable, list[float]]":
     """What varies, and its values: WHAT=LOW:HIGH or WHAT=LOW:HIGH:COUNT, evenly in the logarithm.
 
     >>> variable, values = parse_sweep("T=1e2:1e4:3")
     >>> variable.option, values
     ('context-length', [100, 1000, 10000])
     """
-    from finetti.bounds.sweeps import N_POINTS, Variable
+    from finetti.bounds.sweeps import N_POINTS, SweepVariable
 
     what, _, limits = text.partition("=")
     pieces = limits.split(":")
@@ -35,7 +35,7 @@ def parse_sweep(text: str) -> "tuple[Variable, list[float]]":
         raise InputError(f"The sweep {text!r} cannot be read. {_ADVICE}") from error
     if not (what.strip() and 0 < low < high < math.inf and count >= 2):
         raise InputError(f"The sweep {text!r} has no values. {_ADVICE}")
-    variable = Variable.named(what.strip())
+    variable = SweepVariable.named(what.strip())
     return variable, variable.grid(low, high, count)
 
 

@@ -1,4 +1,4 @@
-"""``finetti claims``: the ledger, one claim in full, or the papers as BibTeX."""
+"""``finetti claims``: the ledger, what words find in it, one claim in full, or BibTeX."""
 
 import json
 from enum import StrEnum
@@ -19,8 +19,9 @@ class PaperLetter(StrEnum):
 
 
 def claims(
-    claim_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Explain this claim, as E-prop-4.1.")
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID|WORD]...", help="As E-prop-4.1, 'E-prop*', or softmax limit."),
     ] = None,
     paper: Annotated[
         PaperLetter | None,
@@ -30,14 +31,18 @@ def claims(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List the claims of the papers, or explain one."""
+    """List the claims of the papers, find some by words, or explain one."""
     from finetti.claims import PAPERS, load_ledger
 
     ledger = load_ledger() if paper is None else load_ledger().of_paper(paper)
-    claim = None if claim_id is None else ledger.get(claim_id)
+    if words:
+        ledger = ledger.find(words)
+    claims = list(ledger)
+    alone = words and len(words) == len(claims) == 1 and words[0].lower() == claims[0].id.lower()
+    claim = claims[0] if alone else None
     if cite:
-        letter = claim.paper if claim else paper
-        entries = {p.key: p.bibtex for p in PAPERS.values() if letter in (None, p.letter)}
+        letters = {paper or each for each in PAPERS} if not words else {c.paper for c in ledger}
+        entries = {p.key: p.bibtex for p in PAPERS.values() if p.letter in letters}
         typer.echo(json.dumps(entries, indent=1) if as_json else "\n\n".join(entries.values()))
     elif as_json:
         content = claim.to_dict() if claim else [each.to_dict() for each in ledger]

@@ -15,7 +15,7 @@ from finetti.show.numbers import format_duration
 from finetti.show.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
-    from finetti.claims.runner import Result
+    from finetti.claims.runner import ClaimResult
 
 INTERRUPTED = 130
 
@@ -86,7 +86,7 @@ class _Run:
         self.claims = claims
         self.context = context
         self.directory = directory
-        self.results: list[Result] = []
+        self.results: list[ClaimResult] = []
         self.interrupted = False
         self.failure: FinettiError | None = None
 
@@ -130,7 +130,7 @@ class _Run:
             write_report(self.document(), self.directory)
 
 
-def _verdict_table(results: "list[Result]") -> Any:
+def _verdict_table(results: "list[ClaimResult]") -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text

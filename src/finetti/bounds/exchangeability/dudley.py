@@ -9,7 +9,7 @@ from finetti.bounds.checks import log_of
 from finetti.core.logspace import log1pexp, log_add, log_expm1
 
 Integral = Literal["closed", "quadrature"]
-LOG_12, LOG_4 = math.log(12), math.log(4)
+_LOG_12, _LOG_4 = math.log(12), math.log(4)
 ROOT_INTEGRAL = math.sqrt(math.pi) / 2  # ∫₀¹ √log(1/ε) dε
 
 
@@ -31,7 +31,7 @@ def log_closed(
     >>> [round(math.exp(part), 9) for part in parts]                          # 12·2/24·(2 + 1)
     [2.0, 1.0]
     """
-    front = LOG_12 + (log_of(n_dimensions) - log_samples) / 2
+    front = _LOG_12 + (log_of(n_dimensions) - log_samples) / 2
     return front + math.log(rest), front + log_of(float(log1pexp(log_ratio))) / 2
 
 
@@ -54,7 +54,7 @@ def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> f
     exponent = log_samples - math.log(9) - log_p
     steep = float(log_expm1(math.exp(exponent))) if exponent < 700 else math.inf
     log_cut = min(0.0, log_ratio - steep)
-    front = LOG_12 + (log_p - log_samples) / 2
+    front = _LOG_12 + (log_p - log_samples) / 2
     if log_cut == 0.0:
         return 0.0
     # ε = e^{−u}: the integrand is smooth, and nothing is left after u = 745
@@ -67,4 +67,4 @@ def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> f
         epsrel=1e-12,
         limit=400,
     )
-    return min(0.0, float(log_add(LOG_4 + log_cut, front + log_of(area))))
+    return min(0.0, float(log_add(_LOG_4 + log_cut, front + log_of(area))))

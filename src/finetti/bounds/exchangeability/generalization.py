@@ -20,7 +20,7 @@ from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.errors import bad_argument
 
-LOG_2 = math.log(2)
+_LOG_2 = math.log(2)
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
 
 
@@ -62,7 +62,7 @@ class ComplexityBound(NetworkBound):
         require_bounded_loss(self, sample)
         log_size, parts = self.log_deviation(sample)
         log_bound = math.log(sample.loss_bound)
-        log_ratio = LOG_2 + log_size + log_of(sample.loss_lipschitz) - log_bound
+        log_ratio = _LOG_2 + log_size + log_of(sample.loss_lipschitz) - log_bound
         shift = log_factor + log_bound
         if self.integral == "quadrature":
             log_area = log_quadrature(self.n_dimensions, log_ratio, sample.log_samples)
@@ -125,7 +125,7 @@ class FullTransformerGap(ComplexityBound):
     def evaluate(self, sample: Sample) -> BoundValue:
         """One-sided, with probability 1 − δ."""
         confidence = Term("confidence", log_value=log_confidence(sample, two_sided=False))
-        return self.finish(sample, [*self.complexity(sample, LOG_2), confidence])
+        return self.finish(sample, [*self.complexity(sample, _LOG_2), confidence])
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ class TransformerRisk(ComplexityBound):
             Term("confidence", log_value=log_confidence(half, two_sided=False)),
             Term("confidence at the best function", log_value=hoeffding),
         ]
-        return self.finish(sample, [*self.complexity(sample, LOG_2), *confidence])
+        return self.finish(sample, [*self.complexity(sample, _LOG_2), *confidence])
 
 
 def _log_deviation(sample: Sample) -> float:
     """log √(log(2/δ)/(2n))."""
-    return (math.log(math.log(2 / sample.delta)) - LOG_2 - sample.log_samples) / 2
+    return (math.log(math.log(2 / sample.delta)) - _LOG_2 - sample.log_samples) / 2

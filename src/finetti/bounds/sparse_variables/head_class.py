@@ -146,7 +146,7 @@ class HeadClass(AttentionClass, SoftmaxHeadNorms):
         >>> head.width, head.head_dimension, round(head.value_norm, 6), head.score_row_norm
         (3, 2, 4.898979, 1.0)
         """
-        found = measure.head(weights, cls.__name__)
+        found = measure.measure_head(weights, cls.__name__)
         own = {**found.sizes, **found.norms, **measure.norm_lipschitz([found])}
         return cls(**{**own, **assumptions})
 
@@ -188,7 +188,7 @@ class MultiHeadClass(AttentionClass):
                 `HeadClass.from_weights` whose arrays have the heads as their first axis.
             assumptions: the other fields.
         """
-        found = measure.heads(weights, cls.__name__)
+        found = measure.measure_heads(weights, cls.__name__)
         norms = tuple(SoftmaxHeadNorms(**head.norms) for head in found)
         own = {**found[0].sizes, **measure.norm_lipschitz(found)}
         return cls(heads=norms, **{**own, **assumptions})

@@ -131,7 +131,7 @@ def _measured(
     )
 
 
-def head(weights: Any, owner: str) -> Measured:
+def measure_head(weights: Any, owner: str) -> Measured:
     """One head."""
     _check_names(weights, owner)
     score, phi_in, phi_out = (_part(weights, name) for name in ("score", "phi_in", "phi_out"))
@@ -174,7 +174,7 @@ def _lipschitz(phi: Any) -> float:
     return float(phi.lipschitz)
 
 
-def heads(weights: Any, owner: str) -> tuple[Measured, ...]:
+def measure_heads(weights: Any, owner: str) -> tuple[Measured, ...]:
     """Several heads, whose arrays have the heads as their first axis."""
     inside = _part(weights, "heads")
     if inside is not None and hasattr(inside, "query_weights"):  # SelfAttention
@@ -193,7 +193,7 @@ def heads(weights: Any, owner: str) -> tuple[Measured, ...]:
     )
 
 
-def layers(weights: Any, owner: str) -> tuple[Measured, ...]:
+def measure_layers(weights: Any, owner: str) -> tuple[Measured, ...]:
     """The layers of a deep network, each with W_C as a trained matrix."""
     _check_names(weights, owner, ("layers",))
     found = weights if isinstance(weights, Sequence) else _part(weights, "layers")

@@ -193,7 +193,7 @@ class TransformerClass(SizedClass):
             readout: w, a vector or a `TokenReadout` with one output; B_w = 1 without it.
             assumptions: the other fields.
         """
-        found = measure.layers(weights, cls.__name__)
+        found = measure.measure_layers(weights, cls.__name__)
         sizes = {
             name: max(layer.sizes[name] for layer in found) for name in ("width", "head_dimension")
         }

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from finetti.bounds.exchangeability import FullLayerNorms, FullTransformer
 
 
-def summed(layer: "FullLayerNorms") -> tuple[float, float, float, float]:
+def summed_norms(layer: "FullLayerNorms") -> tuple[float, float, float, float]:
     """ω^v, ω^{qk}, R^v and R^{qk} of all heads of a layer, (C.5)."""
     heads = layer.heads
     return (
@@ -38,7 +38,7 @@ def moved(network: "FullTransformer", radius: float, *, sharp: bool) -> float:
         growth, own = feed_forward(layer)
         error = growth * error + own * radius
         radius *= growth
-        heads = [summed(layer)]
+        heads = [summed_norms(layer)]
         if sharp:
             heads = [
                 (
@@ -51,11 +51,11 @@ def moved(network: "FullTransformer", radius: float, *, sharp: bool) -> float:
             ]
         error *= layer.attention_skip + sum(v * (1 + c * (s * radius) ** 2) for v, s, _, _ in heads)
         error += sum(radius * dv + c * radius**3 * v * s * ds for v, s, dv, ds in heads)
-        radius *= layer.attention_skip + summed(layer)[0]
+        radius *= layer.attention_skip + summed_norms(layer)[0]
     return error
 
 
-def n_parameters(network: "FullTransformer") -> int:
+def count_parameters(network: "FullTransformer") -> int:
     """A^x and A^σ (one matrix d × d where there is no A^σ), and W_q, W_k, W_v of every head."""
     d, count = network.dimension, 0
     for layer in network.layers:
@@ -69,7 +69,7 @@ def scales(network: "FullTransformer") -> tuple[float, float, float]:
     gamma = kappa = zeta = 0.0
     for layer in network.layers:
         growth, sizes = feed_forward(layer)
-        values, scores, value_sizes, score_sizes = summed(layer)
+        values, scores, value_sizes, score_sizes = summed_norms(layer)
         heads = values + layer.attention_skip
         gamma = max(gamma, growth - layer.feed_forward_skip, values)
         kappa = max(kappa, sizes / growth, value_sizes / heads, score_sizes / scores)

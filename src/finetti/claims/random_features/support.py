@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from finetti.claims.claim import Context, Measurement, at_most
+from finetti.claims.perturbations import unit_vectors
 
-DIMENSION, LENGTH = 4, 5
+INPUT_DIMENSION, INPUT_LENGTH = 4, 5
 
 
 @dataclass(frozen=True)
@@ -33,23 +34,17 @@ class Inputs:
         return draws * np.einsum("pmj,pmj->mp", left, right)
 
 
-def draw_unit(rng: np.random.Generator, *shape: int, dimension: int = DIMENSION) -> np.ndarray:
-    """Uniform points on the unit sphere."""
-    tokens = rng.normal(size=(*shape, dimension))
-    return tokens / np.linalg.norm(tokens, axis=-1, keepdims=True)
-
-
 def draw_inputs(rng: np.random.Generator, pairs: int, norm: float = 1.0) -> Inputs:
     """Independent uniform directions, d = 4 and N = 5, all tokens of one norm."""
-    shapes = ((pairs,), (pairs, LENGTH)) * 2
-    return Inputs(*(norm * draw_unit(rng, *shape) for shape in shapes))
+    shapes = ((pairs,), (pairs, INPUT_LENGTH)) * 2
+    return Inputs(*(norm * unit_vectors(rng, *shape, INPUT_DIMENSION) for shape in shapes))
 
 
 Maker = Callable[[Any, int], Any]  # from a random key and a number of draws to a module
 
 
 @dataclass(frozen=True)
-class Estimate:
+class KernelEstimate:
     """The mean over many draws, pair by pair, with its standard error."""
 
     mean: np.ndarray
@@ -70,7 +65,7 @@ class Estimate:
         )
 
 
-def estimate_kernel(context: Context, claim_id: str, make: Maker, inputs: Inputs) -> Estimate:
+def estimate_kernel(context: Context, claim_id: str, make: Maker, inputs: Inputs) -> KernelEstimate:
     """Φ(x)·Φ(x') with 4·10⁵ draws (4·10⁶ at paper scale), in portions that fit in memory."""
     portion, portions = 50_000, context.pick(quick=8, paper=80)
     samples = np.concatenate(
@@ -80,4 +75,4 @@ def estimate_kernel(context: Context, claim_id: str, make: Maker, inputs: Inputs
         ]
     )
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
-    return Estimate(samples.mean(axis=0), error, len(samples))
+    return KernelEstimate(samples.mean(axis=0), error, len(samples))

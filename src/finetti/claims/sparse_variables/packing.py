@@ -31,12 +31,6 @@ def covered(name: str, packing: float, log_covering: float) -> Measurement:
     return at_most(f"{name}: log packing number / bound", packing / log_covering, 1.0)
 
 
-def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Random vectors of length 1, on the last axis."""
-    draws = rng.normal(size=shape)
-    return draws / np.linalg.norm(draws, axis=-1, keepdims=True)
-
-
 def disk(count: int) -> np.ndarray:
     """A grid of points in the unit disk, shape (n, 2)."""
     axis = np.linspace(-1, 1, count)

@@ -1,0 +1,275 @@
+"""Theorems 5.5 and 6.4: what attention cannot represent, and what pretraining carries over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from finetti.bounds import Sample
+from finetti.bounds import exchangeability as bounds
+from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict, at_most, close, within
+from finetti.claims.exchangeability.problems import (
+    World,
+    draw_world,
+    largest_squares,
+    revealed,
+    uniform_error,
+)
+from finetti.claims.perturbations import holds
+
+
+def _surrogate_bound(latent_error: float, attention_error: float) -> float:
+    """2ε_g² + 2ε_attn², as the package has it."""
+    return bounds.SurrogateApproximation(latent_error, attention_error).evaluate(Sample(1, 1)).value
+
+
+def check_e_thm_5_5(
+    context: Context, bound: Callable[[float, float], float] = _surrogate_bound
+) -> Evidence:
+    """Excess risk over 2ε_g² + 2ε_attn² on random worlds, and where both errors point one way."""
+
+    def ratio(
+        world: World,
+        target: np.ndarray,
+        features: np.ndarray,
+        weights: np.ndarray,
+        miss: np.ndarray,
+    ) -> float:
+        """E‖f_θ − f*‖² over the bound, where f_θ misses the surrogate W^⊤ψ by ``miss``."""
+        surrogate = features @ weights
+        excess = world.squared(world.mean(surrogate) + miss - world.mean(target))
+        latent_error = float(np.sqrt(largest_squares(target - surrogate)))
+        return excess / bound(latent_error, uniform_error(miss))
+
+    rng = context.generator(E_THM_5_5.id)
+    found = []
+    for _ in range(context.pick(quick=500, paper=5_000)):
+        world = draw_world(rng)
+        features = rng.normal(size=(6, 3))
+        weights = rng.normal(size=(3, 2))
+        sizes = 10.0 ** rng.uniform(-2, 1, size=2)
+        target = features @ weights + sizes[0] * rng.normal(size=(6, 2))
+        found.append(ratio(world, target, features, weights, sizes[1] * rng.normal(size=(30, 2))))
+    signs = np.array([[1.0], [-1.0]])
+    tight = ratio(revealed(), -0.3 * signs, np.zeros((2, 1)), np.ones((1, 1)), 0.3 * signs)
+    return Evidence(
+        (
+            holds(np.array(found), "worlds"),
+            within("two atoms, aligned errors ε_g = ε_attn", tight, 0.99, 1 + 1e-9),
+            # That instance cannot tell how 4 is shared between the two.
+            close("ε_g = 0.3, ε_attn = 0.7: bound − (0.18 + 0.98)", bound(0.3, 0.7) - 1.16, 1e-12),
+        )
+    )
+
+
+E_THM_5_5 = Claim(
+    id="E-thm-5.5",
+    title="two errors bound what attention cannot represent",
+    statement="If the latent-to-target function is within ε_g of the space of K_LTV and the class "
+    "within ε_attn of the surrogate W^⊤attn_CME, the excess risk of the best function is at most "
+    "2ε_g² + 2ε_attn².",
+    run=check_e_thm_5_5,
+    controls=(
+        Control("3ε_g² + ε_attn²", partial(check_e_thm_5_5, bound=lambda g, a: 3 * g * g + a * a)),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A downstream task that reads a pretrained function through B."""
+
+    world: World
+    pretraining: np.ndarray  # g*_PT, one row per atom
+    downstream: np.ndarray  # g*_DS
+    features: np.ndarray  # ψ_DS
+    pretraining_weights: np.ndarray  # W_SSL
+    downstream_weights: np.ndarray  # W_DS
+    pretrained_miss: np.ndarray  # f̂_PT − f*_PT, one row per context
+    aggregation_miss: np.ndarray  # f − B f̂_PT
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """B."""
+        return bounds.transfer_matrix(self.downstream_weights, self.pretraining_weights)
+
+    @property
+    def excess(self) -> float:
+        """E‖f − f*_DS‖²."""
+        pretrained = self.world.mean(self.pretraining) + self.pretrained_miss
+        found = pretrained @ self.matrix.T + self.aggregation_miss
+        return self.world.squared(found - self.world.mean(self.downstream))
+
+    def bound(self, pretraining_excess: float) -> float:
+        """3ε_agg² + 6μ(pretraining_excess + ε_SSL²) + 3ε_g²."""
+        transfer = self.pretraining - self.features @ self.pretraining_weights
+        latent = self.downstream - self.features @ self.downstream_weights
+        return (
+            bounds.TransferApproximation.from_weights(
+                self.downstream_weights,
+                self.pretraining_weights,
+                pretraining_excess=pretraining_excess,
+                transfer_error=largest_squares(transfer) ** 0.5,
+                latent_error=largest_squares(latent) ** 0.5,
+                aggregation_error=uniform_error(self.aggregation_miss),
+            )
+            .evaluate(Sample(1, 1))
+            .value
+        )
+
+    @property
+    def ratio(self) -> float:
+        """Excess over bound, with the whole excess risk of the pretrained function."""
+        return self.excess / self.bound(self.world.squared(self.pretrained_miss))
+
+
+def _draw_transfer(rng: np.random.Generator) -> Transfer:
+    """Errors of all sizes; six atoms, three features, two outputs."""
+    features, pretraining_weights = rng.normal(size=(6, 3)), rng.normal(size=(3, 3))
+    downstream_weights = rng.normal(size=(3, 2))
+    sizes = 10.0 ** rng.uniform(-2, 1, size=4)
+    return Transfer(
+        draw_world(rng),
+        features @ pretraining_weights + sizes[0] * rng.normal(size=(6, 3)),
+        features @ downstream_weights + sizes[1] * rng.normal(size=(6, 2)),
+        features,
+        pretraining_weights,
+        downstream_weights,
+        sizes[2] * rng.normal(size=(30, 3)),
+        sizes[3] * rng.normal(size=(30, 2)),
+    )
+
+
+def _aligned(size: float) -> Transfer:
+    """All four errors point one way: ε_agg = ε_g = 2t, and t for the two inside B."""
+    signs, one = np.array([[1.0], [-1.0]]), np.ones((1, 1))
+    zero = np.zeros((2, 1))
+    pretraining, downstream = size * signs, -2 * size * signs
+    return Transfer(
+        revealed(), pretraining, downstream, zero, one, one, size * signs, 2 * size * signs
+    )
+
+
+def check_e_thm_6_4(
+    context: Context, condition_number: Callable[..., float] = bounds.transfer_condition_number
+) -> Evidence:
+    """Downstream excess over the bound on random worlds, and where all errors point one way."""
+    rng = context.generator(E_THM_6_4.id)
+    problems = [_draw_transfer(rng) for _ in range(context.pick(quick=500, paper=5_000))]
+    found = np.array([problem.ratio for problem in problems])
+    identity = max(
+        np.abs(p.matrix @ p.pretraining_weights.T - p.downstream_weights.T).max() for p in problems
+    )
+    weights = problems[0].pretraining_weights
+    terms = bounds.TransferApproximation(0.1, 0.2, 0.1, 0.3, condition_number=2.0)
+    # 3·0.3² + 6·2·(0.1 + 0.2²) + 3·0.1²
+    explicit = terms.evaluate(Sample(1, 1)).value - 1.98
+    return Evidence(
+        (
+            holds(found, "worlds"),
+            within("all errors aligned", _aligned(0.1).ratio, 0.99, 1 + 1e-9),
+            close("B W_SSL^⊤ − W_DS^⊤", float(identity), 1e-8),
+            close("μ − 1 for W_DS = W_SSL", condition_number(weights, weights) - 1, 1e-9),
+            close("μ − 4 for W_DS = 2W_SSL", condition_number(2 * weights, weights) - 4, 1e-9),
+            close("four different errors, μ = 2: bound − 1.98", explicit, 1e-12),
+        )
+    )
+
+
+def _norm_of_transfer(downstream: np.ndarray, pretrained: np.ndarray) -> float:
+    return bounds.transfer_condition_number(downstream, pretrained) ** 0.5
+
+
+E_THM_6_4 = Claim(
+    id="E-thm-6.4",
+    title="four errors bound what pretraining carries over",
+    statement="With B = W_DS^⊤(W_SSL W_SSL^⊤)⁻¹W_SSL and μ = ‖B‖², the downstream approximation "
+    "error is at most 3ε_agg²(B) + 6μ(E^PT + ε_SSL²) + 3ε_g², with the whole excess risk of the "
+    "pretrained function for E^PT.",
+    run=check_e_thm_6_4,
+    controls=(
+        Control("μ = ‖B‖ for ‖B‖²", partial(check_e_thm_6_4, condition_number=_norm_of_transfer)),
+    ),
+)
+
+
+_SEQUENCES, _LENGTH, _DIMENSION = 400, 8, 4
+
+
+def check_e_erratum_7(context: Context) -> Evidence:
+    """A head at its saddle θ̂ = 0, on labels that are fair coins: f_θ̂ is E[y|X] = 0.
+
+    f_θ(X) = ⟨w, attn_SM(q, X, XW_v)⟩ has no derivative at w = 0, W_v = 0, so (5.12) is an equality
+    and the linearization is 0, whatever θ. The least squares fit of the coins is the best f_θ.
+    """
+    import jax
+
+    from finetti.attention import Softmax
+
+    rng = context.generator(E_ERRATUM_7.id)
+    tokens = rng.normal(size=(_SEQUENCES, _LENGTH, _DIMENSION))
+    query = rng.normal(size=(_SEQUENCES, _DIMENSION))
+    labels = rng.choice([-1.0, 1.0], size=_SEQUENCES)
+
+    def predict(readout, value_weights):
+        return Softmax()(query, tokens, tokens @ value_weights) @ readout
+
+    saddle = np.zeros(_DIMENSION), np.zeros((_DIMENSION, _DIMENSION))
+    slopes = jax.tree.leaves(jax.jacobian(predict, argnums=(0, 1))(*saddle))
+    means = np.stack([predict(axis, np.eye(_DIMENSION)) for axis in np.eye(_DIMENSION)], axis=1)
+    readout = np.linalg.lstsq(means, labels, rcond=None)[0]
+    fitted = np.asarray(predict(readout, np.eye(_DIMENSION)))
+    at_saddle = np.asarray(predict(*saddle))
+    excess = np.mean((labels - at_saddle) ** 2) - np.mean((labels - fitted) ** 2)
+    printed, derived = (4 * np.mean(np.abs(at_saddle - g)) for g in (0.0, fitted))
+    return Evidence(
+        (at_most("E_opt, against 4·Ê‖linearization − E[y|X]‖", float(excess), float(printed)),),
+        (
+            at_most("E_opt, against 4·Ê‖linearization − f̃‖", float(excess), float(derived)),
+            close("E_opt − Ê‖f̃‖² (least squares)", float(excess - np.mean(fitted**2)), 1e-12),
+            close("largest derivative at the saddle", max(np.abs(s).max() for s in slopes), 0.0),
+            at_most("largest |f̃|, for the 4", float(np.abs(fitted).max()), 1.0),
+        ),
+    )
+
+
+E_ERRATUM_7 = Claim(
+    id="E-erratum-7",
+    title="printed: Proposition 5.6 compares with E[y|X]",
+    statement="At a stationary θ̂, E_opt ≤ 4·min_θ Ê‖f_θ̂ + ∇f_θ̂^⊤(θ − θ̂) − f*‖ with f* = E[y|X].",
+    label="Proposition 5.6, (5.13)",
+    run=check_e_erratum_7,
+    expected=Verdict.FAILS,
+    erratum="Appendix D proves it with the best function of the class on the sample, f̃, for f*. "
+    "E_opt is measured against f̃, which fits the noise in part; E[y|X] does not.",
+    # |f̃| ≤ 1: its standard deviation is about √(4/400).
+    false_alarm=1e-9,
+)
+
+
+def check_e_erratum_10(context: Context) -> Evidence:
+    """A class that contains the truth, and a pretrained function that is 0.3 away from it."""
+    signs, one, zero = np.array([[1.0], [-1.0]]), np.ones((1, 1)), np.zeros((2, 1))
+    problem = Transfer(revealed(), signs, signs, signs, one, one, 0.3 * signs, zero)
+    printed = problem.bound(0.0)  # E_approx^PT = 0: the best of the class is exact
+    whole = problem.bound(problem.world.squared(problem.pretrained_miss))
+    return Evidence(
+        (at_most("downstream excess risk", problem.excess, printed),),
+        (
+            at_most("the same, with the excess risk of the pretrained function", 0.09, whole),
+            close("downstream excess risk − 0.3²", problem.excess - 0.09, 1e-12),
+        ),
+    )
+
+
+E_ERRATUM_10 = Claim(
+    id="E-erratum-10",
+    title="printed: Theorem 6.4 with the class's approximation error",
+    statement="E_approx = O(μ(E_approx^PT + ε_SSL²) + ε_g² + ε_agg²) for any pretrained function.",
+    label="Theorem 6.4",
+    run=check_e_erratum_10,
+    expected=Verdict.FAILS,
+    erratum="The proof uses E‖f̂_PT − f*_PT‖² for E_approx^PT: right for the population minimizer; "
+    "for a trained f̂_PT its whole excess risk belongs there.",
+)

@@ -1,0 +1,179 @@
+"""Lemmas C.11, C.13 and F.1: how far heads move."""
+
+from typing import Any
+
+import numpy as np
+
+from finetti.attention import lipschitz
+from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict, at_most, close
+from finetti.claims.exchangeability import instances
+from finetti.claims.exchangeability.instances import even_reader
+from finetti.claims.perturbations import (
+    DRAWS,
+    all_attained,
+    attained,
+    evidence,
+    holds,
+    nearby,
+    ratios,
+    sizes,
+)
+from finetti.core.forms import Form
+
+_EXPONENTS = (1.0, 2.0, 4.0, np.inf)
+
+
+def check_e_lemma_f_1(context: Context) -> Evidence:
+    """Both sides for four norms and any bandwidth, and on keys that move apart."""
+    measurements = []
+    for r in _EXPONENTS:
+
+        def lemma(query, keys, other_query, other_keys, width, r=r):
+            return lipschitz.rbf_softmax_perturbation(
+                query, keys, other_query, other_keys, width, r
+            )
+
+        rng = context.generator(E_LEMMA_F_1.id, str(r))
+        count = DRAWS // len(_EXPONENTS)
+        tokens = sizes(rng, -1, 1, count) * rng.normal(size=(count, 7, 4))
+        moved = tokens + sizes(rng, -4, 0, count) * rng.normal(size=(count, 7, 4))
+        width = 10.0 ** rng.uniform(-1, 2, size=count)
+        found = ratios(lemma, tokens[:, 0], tokens[:, 1:], moved[:, 0], moved[:, 1:], width)
+        measurements.append(holds(found, f"draws, r = {r:g}"))
+        # Hölder is an equality along e₁ for r ≤ 2, along (1, …, 1) for r > 2.
+        along = np.ones(4) if r > 2 else np.eye(4)[0]
+        step, signs = 1e-5, np.array([[1.0], [-1.0]])
+        keys = -along[None] * np.ones((2, 1))
+        apart = lemma(along, keys, along, keys + step * signs * along, 3.0)
+        measurements.append(attained(f"keys moved apart, r = {r:g}", apart))
+        turned = lemma(0 * along, signs * along, step * along, signs * along, 3.0)
+        measurements.append(attained(f"query moved, r = {r:g}", turned))
+    return Evidence(
+        tuple(measurements), note="Bandwidths σ² from 0.1 to 100; the paper has 2d_p^{1/s}."
+    )
+
+
+E_LEMMA_F_1 = Claim(
+    id="E-lemma-F.1",
+    title="RBF-form softmax moves no more than query and keys",
+    statement="‖softmax(q,K) − softmax(q̂,K̂)‖₁ ≤ c(‖q‖_r + ‖K‖_{r,∞})‖K − K̂‖_{r,∞} + "
+    "c‖K‖_{r,∞}‖q − q̂‖_r with c = σ⁻²d_p^{max(0, 1−2/r)}, for any bandwidth; c is sharp and at "
+    "most 1/2 at the printed σ² = 2d_p^{1/s}.",
+    run=check_e_lemma_f_1,
+)
+
+
+def _tight_lemma_c_11(form: Form = "derived") -> dict[str, Any]:
+    """Queries that read opposite tokens evenly while keys or queries move, and values that move.
+
+    Tokens have length 3 and there are two equal heads, so that powers of R and the sum over heads
+    are seen.
+    """
+    found = {}
+    for moved in ("keys", "queries"):
+        one, other, tokens = instances.even_reader(10.0, 1e-5, copies=200, moved=moved)
+        found[f"{moved} moved, ω_v = 10, R = 3"] = lipschitz.heads_weight_perturbation(
+            instances.twice(one), instances.twice(other), 3 * tokens, form
+        )
+    axes = instances.AXES
+    before, after = (
+        instances.heads(0 * axes[None], 0 * axes[None], size * axes[None]) for size in (1.0, 1.2)
+    )
+    found["values moved"] = lipschitz.heads_weight_perturbation(before, after, 3 * axes[:1], form)
+    return found
+
+
+def check_e_lemma_c_11(context: Context) -> Evidence:
+    """Both sides on random pairs of heads, and on a query that reads opposite tokens evenly."""
+
+    def lemma(tokens, *weights):
+        pair = instances.heads(*weights[:3]), instances.heads(*weights[3:])
+        return lipschitz.heads_weight_perturbation(*pair, tokens)
+
+    rng = context.generator(E_LEMMA_C_11.id)
+    weights = instances.weights(rng, DRAWS)
+    found = ratios(lemma, instances.tokens(rng, DRAWS), *weights, *nearby(rng, weights))
+    return evidence(found, _tight_lemma_c_11())
+
+
+def _as_printed_lemma_c_11(context: Context) -> Evidence:
+    return Evidence(all_attained(_tight_lemma_c_11("printed")))
+
+
+E_LEMMA_C_11 = Claim(
+    id="E-lemma-C.11",
+    title="heads move no more than their weights",
+    statement="‖MHA(X;W) − MHA(X;Ŵ)‖_{2,∞} ≤ RΣε_v + σ⁻²R³Σω_v(ω_q + ω_k)(ε_q + ε_k): the lemma "
+    "with the ω_v of its proof.",
+    run=check_e_lemma_c_11,
+    controls=(Control("without ω_v, as printed", _as_printed_lemma_c_11),),
+)
+
+
+def _tight_lemma_c_13(form: Form = "derived") -> dict[str, Any]:
+    """Two equal heads that read tokens ±3e₁, which move the same way."""
+    axes = instances.AXES
+    before = 3 * axes[:1] * [[1.0], [-1.0]]
+
+    def moved(key_norm: float) -> Any:
+        one = instances.heads(0 * axes[None], key_norm * axes[None], 10 * axes[None])
+        pair = before, before + 1e-7 * axes[0]
+        return lipschitz.heads_token_perturbation(instances.twice(one), *pair, form)
+
+    # Without scores the heads take means, and a common change passes ω_v times.
+    return {f"ω_k = {norm:g}, ω_q = 0, ω_v = 10, R = 3": moved(norm) for norm in (40.0, 0.0)}
+
+
+def check_e_lemma_c_13(context: Context) -> Evidence:
+    """Both sides on random heads, and on two equal heads that read tokens ±3e₁ moving one way."""
+
+    def lemma(tokens, other, *weights):
+        return lipschitz.heads_token_perturbation(instances.heads(*weights), tokens, other)
+
+    rng = context.generator(E_LEMMA_C_13.id)
+    tokens = instances.tokens(rng, DRAWS)
+    (other,) = nearby(rng, [tokens])
+    found = ratios(lemma, tokens, other, *instances.weights(rng, DRAWS))
+    return evidence(found, _tight_lemma_c_13())
+
+
+def _as_printed_lemma_c_13(context: Context) -> Evidence:
+    return Evidence(all_attained(_tight_lemma_c_13("printed")))
+
+
+E_LEMMA_C_13 = Claim(
+    id="E-lemma-C.13",
+    title="heads move no more than their tokens, times ρ",
+    statement="‖MHA(X;W) − MHA(X̂;W)‖_{2,∞} ≤ ρ‖X − X̂‖_{2,∞} with ρ = Σω_v + σ⁻²R²Σ(ω_q + ω_k)²ω_v.",
+    run=check_e_lemma_c_13,
+    controls=(Control("1 for σ⁻², as printed", _as_printed_lemma_c_13),),
+)
+
+
+def check_e_erratum_5(context: Context) -> Evidence:
+    """A query that reads opposite tokens evenly, ω_v = 10, while W_k leaves 0 by 10⁻⁴·e₁e₁ᵀ."""
+    instance = even_reader(10.0, 1e-4, copies=200)
+    printed = lipschitz.heads_weight_perturbation(*instance, "printed")
+    derived = lipschitz.heads_weight_perturbation(*instance)
+    moved = float(printed.measured)
+    return Evidence(
+        (at_most("change of the heads", moved, float(printed.bound)),),
+        (
+            # R = ω_q = 1, and W_k of norm 10⁻⁴ is new.
+            close("printed bound − (1 + 10⁻⁴)·10⁻⁴", float(printed.bound) - 1.0001e-4, 1e-15),
+            at_most("the same, with ω_v and without σ⁻²", moved, 10 * float(printed.bound)),
+            attained("with ω_v and σ⁻²", derived),
+        ),
+    )
+
+
+E_ERRATUM_5 = Claim(
+    id="E-erratum-5",
+    title="printed: Lemma C.11 without the values' norm",
+    statement="‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε_v + R³Σ(ω_q + ω_k)(ε_q + ε_k).",
+    label="Lemma C.11",
+    run=check_e_erratum_5,
+    expected=Verdict.FAILS,
+    erratum="(F.10)–(F.11) contain ω_v in the second sum; print drops it, also in Lemma C.12, "
+    "(C.10) and the third entry of κ.",
+)

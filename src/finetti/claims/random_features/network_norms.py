@@ -1,0 +1,95 @@
+"""The norm of a target for random neurons, and how it grows with the number of keys."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from finetti import attention, show
+from finetti.bounds import Sample
+from finetti.bounds import random_features as bounds
+from finetti.claims.claim import Claim, Context, Control, Evidence, at_least, at_most, close, within
+from finetti.claims.random_features.attention_norms import (
+    DEGREES_OF,
+    draw_contexts,
+    interpolant_norm,
+    network_coefficients,
+    targets,
+    tensor_norms,
+)
+
+_LENGTH = 2
+_LENGTHS = (10**3, 10**4, 10**5, 10**6)
+_POWERS = {1: 0, 2: 1, 3: 3, 4: 3}  # degree p of the average → exponent of N
+
+
+def _network_norm(target: "bounds.Target") -> float:
+    """B_MLP with two keys, as the package has it."""
+    return bounds.NetworkNorm(target).evaluate(Sample(1, _LENGTH)).value
+
+
+def check_r_norm_mlp(
+    context: Context, norm: "Callable[[bounds.Target], float]" = _network_norm
+) -> Evidence:
+    """Interpolation norms with two keys against B_MLP, recomputed; exponents of B_MLP/B_RFA in N.
+
+    κ_k by Fourier sums over a circle, and the size of the tensors in all slots, pin the norm.
+    """
+    rng = context.generator(R_NORM_MLP.id)
+    contexts = draw_contexts(rng, context.pick(quick=600, paper=2_500), _LENGTH)
+    kernel = attention.InfiniteMLPKernel(contexts[0].shape[1], _LENGTH)
+    coefficients, tensors = network_coefficients(_LENGTH), tensor_norms(contexts[0].shape[1])
+    shares, errors = [], []
+    for name, (values, target) in targets(*contexts).items():
+        bound = norm(target)
+        shares.append(interpolant_norm(kernel, *contexts[:2], values) / bound)
+        # An average has N orthogonal terms of weight 1/N²; symmetrized over all slots, C(r+s, r)
+        # arrangements of query and key slots are orthogonal, too.
+        r, s = DEGREES_OF[name]
+        size = tensors[name] / (_LENGTH * math.comb(r + s, r))
+        errors.append(abs(bound * coefficients[r + s] / size - 1))
+    measurements = [
+        close("B_MLP by Fourier sums (relative)", max(errors), 1e-8),
+        at_most("largest interpolation norm / B_MLP", max(shares), 1.0),
+        at_least("largest of them (the bound is not idle)", max(shares), 0.3),
+    ]
+    records = []
+    for degree, power in _POWERS.items():
+        bound = bounds.AttentionAdvantage(bounds.Target.key_power(degree))
+        logs = [bound.evaluate(Sample(1, length)).log_value for length in _LENGTHS]
+        slope = (logs[-1] - logs[-2]) / math.log(_LENGTHS[-1] / _LENGTHS[-2])
+        measurements.append(
+            within(f"power of N at degree {degree}", slope, power - 0.01, power + 0.01)
+        )
+        records += [
+            {"keys": length, "ratio": math.exp(log), "degree": f"p = {degree}"}
+            for length, log in zip(_LENGTHS, logs, strict=True)
+        ]
+    chart = show.line_chart(
+        records,
+        x="keys",
+        y="ratio",
+        color="degree",
+        log_x=True,
+        log_y=True,
+        title="Samples of the network over samples of attention",
+        x_title="keys N",
+        y_title="B_MLP / B_RFA",
+    )
+    return Evidence(tuple(measurements), charts=(chart,))
+
+
+R_NORM_MLP = Claim(
+    id="R-norm-mlp",
+    title="averages cost a network powers of N",
+    statement="For (1/N)Σ_i⟨b,x_i⟩^p the norm for random neurons on all tokens exceeds that for "
+    "attention by N^{p−1} for p = 1 and even p, and by N^p for odd p ≥ 3. Derived; a ratio of "
+    "upper bounds.",
+    label="comparison with RFMLP (stated; derived)",
+    run=check_r_norm_mlp,
+    controls=(
+        Control(
+            "a norm without 1/N",
+            partial(check_r_norm_mlp, norm=lambda each: _LENGTH * _network_norm(each)),
+        ),
+    ),
+)

@@ -1,0 +1,190 @@
+"""Proposition 4.7 and Lemmas B.5–B.8: exact rules, by a lookup after the head."""
+
+from typing import Any
+
+import numpy as np
+
+from finetti.claims.claim import Claim, Context, Evidence, at_least, at_most, close
+from finetti.claims.sparse_variables.boolean_cases import (
+    BASES,
+    EMBEDDINGS,
+    THREE,
+    random_rule,
+    symmetric_rule,
+)
+
+_LENGTH = 10
+
+
+def check_s_prop_4_7(context: Context) -> Evidence:
+    """All 256 functions of three bits, every embedding, both bases, on all inputs; then growth."""
+    from finetti.boolean import And, TruthTable, compile
+    from finetti.show.card import Table
+
+    error, n_inputs, too_many = 0.0, 0, 0
+    for number in range(256):
+        rule = TruthTable(THREE, [(number >> place) & 1 for place in range(8)])
+        for embedding in EMBEDDINGS:
+            for basis in BASES:
+                compiled = compile(rule, _LENGTH, embedding, basis)
+                error = max(error, compiled.check.error64)
+                n_inputs += compiled.check.n_inputs
+                too_many += compiled.head.n_heads > (1 if embedding == "bag" else len(THREE))
+    rows, largest = [], 0.0
+    lengths = context.pick(quick=(10**2, 10**3, 10**4, 10**5), paper=(10**2, 10**4, 10**6))
+    for length in lengths:
+        compiled = compile(And(THREE), length, basis="random")
+        norms = {norm.name: norm for norm in compiled.certificate.norms}
+        query = norms["‖W_Q‖_F"]
+        largest = max(largest, *(norm.value / norm.bound for norm in norms.values()))
+        rows.append((length, compiled.head.width, query.value, query.bound))
+    return Evidence(
+        (
+            close(f"largest error on all {n_inputs} inputs", error, 1e-9),
+            at_most("networks with more heads than the proposition says", too_many, 0),
+            at_most("norm / bound at any T", largest, 1 + 1e-9),
+        ),
+        note="Width and ‖W_Q‖ of the 3-bit AND on a random basis grow like log T.",
+        tables=(Table("AND of 3 bits", ("T", "width", "‖W_Q‖_F", "bound"), tuple(rows)),),
+    )
+
+
+S_PROP_4_7 = Claim(
+    id="S-prop-4.7",
+    title="one layer computes every sparse Boolean function",
+    statement="Every s-sparse Boolean function is computed exactly by one layer with norms of "
+    "order log T: by one head if it is symmetric or the input a bag of vectors, else by s heads.",
+    label="Proposition 4.7 (B.1)",
+    run=check_s_prop_4_7,
+)
+
+
+def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bool) -> Evidence:
+    """Random rules of up to 8 bits: the largest error of the network, and its number of heads."""
+    from finetti.boolean import compile
+
+    length = context.pick(quick=200, paper=1000)
+    rng = context.generator(claim_id)
+    error = single = 0.0
+    too_many = n_inputs = 0
+    for sparsity in (1, 2, 3, 5, 8):
+        for embedding in EMBEDDINGS:
+            for basis in BASES:
+                rule = draw(rng, length, sparsity)
+                compiled = compile(rule, length, embedding, basis)
+                error = max(error, compiled.check.error64)
+                single = max(single, compiled.check.error32)
+                n_inputs += compiled.check.n_inputs
+                allowed = sparsity if heads_per_bit and embedding != "bag" else 1
+                too_many += compiled.head.n_heads > allowed
+    return Evidence(
+        (
+            close(f"largest error on {n_inputs} inputs, float64", error, 1e-9),
+            at_most("networks with more heads than the lemma says", too_many, 0),
+        ),
+        note=f"T = {length}: all settings of the relevant bits, each with the worst outside bits. "
+        f"In float32 the largest error is {single:.1g}, relative to the value itself.",
+    )
+
+
+def check_s_lemma_b_5(context: Context) -> Evidence:
+    """Random functions of the number of ones, every embedding, both bases."""
+    return exact_evidence(context, S_LEMMA_B_5.id, symmetric_rule, heads_per_bit=False)
+
+
+S_LEMMA_B_5 = Claim(
+    id="S-lemma-B.5",
+    title="symmetric rules: one head and a lookup on s + 1 points",
+    statement="A symmetric s-sparse function is computed exactly by one head and a lookup on s + 1 "
+    "points with δ = γ/4.",
+    run=check_s_lemma_b_5,
+)
+
+
+def check_s_lemma_b_6(context: Context) -> Evidence:
+    """Random truth tables with real values, every embedding, both bases."""
+    return exact_evidence(context, S_LEMMA_B_6.id, random_rule, heads_per_bit=True)
+
+
+S_LEMMA_B_6 = Claim(
+    id="S-lemma-B.6",
+    title="any rule: s features and a lookup on 2^s points",
+    statement="Any s-sparse function is computed exactly by s heads (one over a bag of vectors) "
+    "and a lookup on 2^s points with δ = γ/4.",
+    run=check_s_lemma_b_6,
+)
+
+
+def check_s_lemma_b_7(context: Context) -> Evidence:
+    """The ℓ1 distance to the uniform mixture over its bound, for random and for tight scores."""
+    from finetti.boolean.embeddings.base import attention_error
+
+    rng = context.generator(S_LEMMA_B_7.id)
+    largest = tightest = 0.0
+    for _ in range(context.pick(quick=2000, paper=20000)):
+        length = int(rng.integers(2, 200))
+        sparsity = int(rng.integers(1, length + 1))
+        lead = rng.uniform(0, 12)
+        scores = np.full(length, lead)
+        scores[sparsity:] = -rng.exponential(rng.choice([0.0, 1.0, 5.0]), length - sparsity)
+        weights = np.exp(scores - lead)
+        weights /= weights.sum()
+        wanted = np.where(np.arange(length) < sparsity, 1 / sparsity, 0.0)
+        bound = attention_error(length, sparsity, lead)
+        if bound > 0:
+            ratio = float(np.abs(weights - wanted).sum()) / bound
+            largest = max(largest, ratio)
+            if bound < 1e-3:
+                tightest = max(tightest, ratio)
+    return Evidence(
+        (
+            at_most("largest ℓ1 error over 2(T − s)/(s e^R)", largest, 1 + 1e-9),
+            at_least("the same where the bound is small: it is sharp", tightest, 0.99),
+        )
+    )
+
+
+S_LEMMA_B_7 = Claim(
+    id="S-lemma-B.7",
+    title="softmax truncation",
+    statement="If s of T scores are equal to R and the others at most 0, softmax is within "
+    "2(T − s)/(s e^R) of the uniform distribution on the s, in ℓ1.",
+    run=check_s_lemma_b_7,
+)
+
+
+def check_s_lemma_b_8(context: Context) -> Evidence:
+    """Outputs at points with noise up to δ, in the corners of the noise and inside, and norms."""
+    from finetti.boolean.network.lookup import make_lookup
+    from finetti.boolean.norms import lookup_norms
+
+    rng = context.generator(S_LEMMA_B_8.id)
+    error = ratio = 0.0
+    for _ in range(context.pick(quick=60, paper=600)):
+        dimension, tolerance = int(rng.integers(1, 5)), float(10 ** rng.uniform(-3, 0))
+        grid = rng.integers(-4, 5, size=(40, dimension))
+        points = np.unique(grid, axis=0) * (4 * tolerance)
+        values = rng.normal(size=len(points))
+        lookup = make_lookup(points, values, tolerance)
+        for noise in (rng.uniform(-1, 1, points.shape), rng.choice([-1.0, 1.0], points.shape)):
+            found = lookup(points + noise * tolerance * (1 - 1e-12))
+            error = max(error, float(np.abs(found - values).max()))
+        radius, largest = float(np.abs(points).max()), float(np.abs(values).max())
+        norms = lookup_norms(lookup, radius, tolerance, largest)
+        ratio = max(ratio, *(norm.value / norm.bound for norm in norms))
+    return Evidence(
+        (
+            close("values at points with noise δ", error, 1e-10),
+            at_most("norm / bound", ratio, 1 + 1e-12),
+        )
+    )
+
+
+S_LEMMA_B_8 = Claim(
+    id="S-lemma-B.8",
+    title="a lookup in three layers",
+    statement="For points at least 4δ apart in the maximum norm a three-layer ReLU network gives "
+    "f(x_i) for every x within δ of x_i; ‖W_1‖_∞ ≤ max(1, B + 2δ)/δ, ‖W_2‖_∞ ≤ max(1, d), "
+    "‖w‖_∞ ≤ max|f|.",
+    run=check_s_lemma_b_8,
+)

@@ -1,0 +1,235 @@
+"""Lemma 2.2 and A.2–A.4: from covering numbers to the generalization gap."""
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from finetti.claims.claim import (
+    Claim,
+    Context,
+    Control,
+    Evidence,
+    Verdict,
+    at_least,
+    at_most,
+    close,
+    within,
+)
+
+_RATES, _SIZES, _DELTAS = (0.02, 0.1, 0.3, 0.5), (10, 50, 400), (0.5, 0.1, 0.01)
+_DRAWN = 3  # samples of the enumeration
+
+
+def _bounded_differences() -> tuple[float, float]:
+    """By how much one sample can change the complexity and the largest gap, times m.
+
+    All classes of losses {0, 1} on three points, all samples of three points, all signs.
+    """
+    functions = np.array(list(product((0.0, 1.0), repeat=3)))
+    signs = np.array(list(product((-1.0, 1.0), repeat=_DRAWN)))
+    members = np.array(list(product((False, True), repeat=len(functions))))[1:]
+    samples = np.array(list(product(range(3), repeat=_DRAWN)))
+    losses = functions[:, samples]  # function, sample, point of the sample
+    outside = np.where(members, 0.0, -np.inf)[:, :, None]  # class, function
+
+    def largest(of_function: np.ndarray) -> np.ndarray:
+        return (of_function + outside).max(axis=1)
+
+    by_sign = np.stack([largest(losses @ sign) for sign in signs])
+    complexity = by_sign.mean(axis=0) / _DRAWN
+    gap = largest(functions.mean(axis=1)[:, None] - losses.mean(axis=2))
+    apart = (samples[:, None] != samples[None]).sum(axis=2) == 1
+    return tuple(  # pyright: ignore[reportReturnType]
+        _DRAWN * float(np.abs(each[:, :, None] - each[:, None, :])[:, apart].max())
+        for each in (complexity, gap)
+    )
+
+
+def _measure(confidence: Callable[..., float]) -> tuple[Any, ...]:
+    """``confidence`` (a logarithm) against a value by hand and against McDiarmid's inequality."""
+    from finetti.bounds import Sample
+
+    complexity, gap = _bounded_differences()
+    # sup gap − 2·Rad changes by c/m with one sample, so that it exceeds its mean, which is at most
+    # 0, by c√(log(1/δ)/2m) with probability at most δ; both sides at once: log(2/δ).
+    change = gap + 2 * complexity
+    least = math.inf
+    for delta in _DELTAS:
+        sample = Sample(200, 1, delta=delta)
+        for two_sided in (True, False):
+            needed = change * math.sqrt(math.log((1 + two_sided) / delta) / 400)
+            found = math.exp(confidence(sample, two_sided=two_sided))
+            least = min(least, found / needed)
+    value = math.exp(confidence(Sample(200, 1, delta=0.05), two_sided=True))
+    by_hand = 0.30351730  # 3√(log 60 / 400), log 60 = 4.09434456
+    return (
+        close("3√(log 60 / 400) = 0.30351730, relative", value / by_hand - 1, 1e-7),
+        close("change of the complexity by one sample, minus 1/2m", complexity - 0.5, 1e-12),
+        close("change of the largest gap by one sample, minus 1/m", gap - 1, 1e-12),
+        at_least("least confidence term / McDiarmid's with these", least, 1.0),
+    )
+
+
+def check_s_lemma_2_2(context: Context) -> Evidence:
+    """The confidence term by hand and through McDiarmid's inequality, and exact probabilities.
+
+    One sample changes the complexity by b/2m and the gap by b/m, found by enumeration: both are
+    attained, and give 2b√(log(1/δ)/2m) for one side. The statement's 3b is the textbook's, and
+    larger. The probabilities are those of one function, for which the complexity is 0: they cannot
+    see the factor.
+    """
+    from scipy import stats
+
+    from finetti.bounds import Sample
+    from finetti.bounds.covering.generalization import log_confidence
+
+    worst = {True: 0.0, False: 0.0}
+    for m in _SIZES:
+        counts = np.arange(m + 1)
+        for rate in _RATES:
+            chance = stats.binom.pmf(counts, m, rate)
+            excess = rate - counts / m  # test minus training error
+            for delta in _DELTAS:
+                for two_sided in worst:
+                    sample = Sample(m, 1, delta=delta)
+                    allowed = np.exp(log_confidence(sample, two_sided=two_sided))
+                    gap = np.abs(excess) if two_sided else excess
+                    failed = chance[gap > allowed].sum()
+                    worst[two_sided] = max(worst[two_sided], float(failed) / delta)
+    return Evidence(
+        (
+            *_measure(log_confidence),
+            at_most("two-sided: largest P(gap > bound) / δ", worst[True], 1.0),
+            at_most("one-sided: largest P(gap > bound) / δ", worst[False], 1.0),
+        ),
+        note=f"{len(_RATES) * len(_SIZES) * len(_DELTAS)} cases, probabilities exact.",
+    )
+
+
+def _a_third(context: Context) -> Evidence:
+    from finetti.bounds.covering.generalization import log_confidence
+
+    return Evidence(
+        _measure(lambda *args, **options: log_confidence(*args, **options) - math.log(3))
+    )
+
+
+S_LEMMA_2_2 = Claim(
+    id="S-lemma-2.2",
+    title="training and test error differ by the complexity and a confidence term",
+    statement="With probability 1 − δ, |test − training error| ≤ 2L·Rad + 3b√(log(3/δ)/2m) for all "
+    "functions of a class, for an L-Lipschitz loss in an interval of length b; one-sided with "
+    "log(2/δ).",
+    label="Lemma 2.2, A.4",
+    run=check_s_lemma_2_2,
+    controls=(Control("a third of the confidence term", _a_third),),
+)
+
+
+_DRAWS = 100
+
+
+def check_s_app_a_3(context: Context) -> Evidence:
+    """The two routes where log N = C/ε² exactly, and on the covers of random heads."""
+    from finetti.bounds import Sample
+    from finetti.bounds.covering.dudley import dudley_closed, dudley_quadrature
+    from finetti.bounds.sparse_variables import HeadClass, HeadGap
+
+    rng = context.generator(S_APP_A_3.id)
+    exact, least = 0.0, math.inf
+    for _ in range(_DRAWS):
+        log_constant, log_range, log_samples = rng.uniform((-5, -3, 0), (30, 3, 60))
+        closed = dudley_closed(log_constant, log_range, log_samples)
+        found = dudley_quadrature(
+            lambda u, shift=log_constant: shift - 2 * u, log_range, log_samples
+        )
+        exact = max(exact, abs(found.log_value - closed))
+        norms = 10.0 ** rng.uniform(-1, 1, size=3)
+        head = HeadClass(
+            width=8,
+            value_norm=norms[0],
+            value_column_norm=norms[1],
+            score_row_norm=norms[2],
+            readout_norm=1.0,
+        )
+        sample = Sample(10**14, 1000)
+        routes = [HeadGap(head, route).complexity(sample) for route in ("closed", "quadrature")]
+        least = min(least, routes[0].log_value - routes[1].log_value)
+    return Evidence(
+        (
+            close("log N = C/ε²: log of closed / quadrature", exact, 1e-10),
+            at_least(f"{_DRAWS} heads: least log of closed / quadrature", least, -1e-12),
+        )
+    )
+
+
+S_APP_A_3 = Claim(
+    id="S-app-A.3",
+    title="Dudley's integral, by quadrature and in closed form",
+    statement="Rad ≤ inf_δ 4δ + (12/√m)∫_δ^A √log N_∞(ε) dε; where log N_∞(ε) ≤ C_F/ε² this is "
+    "A·min(1, 12(1 + log(x/3))/x) with x = A√(m/C_F) ≥ 3.",
+    label="A.2, A.3",
+    run=check_s_app_a_3,
+)
+
+
+_WIDTH, _LENGTH, _SAMPLES, _MANY = 64, 400, 200, 10**12
+
+
+def check_s_erratum_12(context: Context) -> Evidence:
+    """The printed form for one head of width 64 with spectral norms 1, and how it moves with m."""
+    from finetti.bounds import Sample
+    from finetti.bounds.covering.dudley import dudley_closed, dudley_printed
+    from finetti.bounds.sparse_variables import MultiHeadClass, SoftmaxHeadNorms
+
+    # Spread over all columns, a matrix of spectral norm 1 has columns of length 1/√d.
+    column = _WIDTH**-0.5
+    heads = (SoftmaxHeadNorms(value_column_norm=column, score_row_norm=column),)
+    layer = MultiHeadClass(heads=heads, width=_WIDTH)
+
+    def constant(samples: int) -> float:
+        log_points = math.log(math.log(samples * _LENGTH))
+        sample = Sample(samples, _LENGTH)
+        return layer.composition(sample, "printed").log_scaling(0.0, log_points)
+
+    few, more = (dudley_printed(constant(m), 0.0, math.log(m)) for m in (_SAMPLES, 2 * _SAMPLES))
+    derived = [
+        math.exp(dudley_closed(constant(m), 0.0, math.log(m)))
+        for m in (_SAMPLES, 2 * _SAMPLES, _MANY)
+    ]
+    # At m = 10¹² x = √(m/C_F) is large enough for the closed form itself.
+    x = math.exp((math.log(_MANY) - constant(_MANY)) / 2)
+    by_hand = 12 * (1 + math.log(x / 3)) / x
+    return Evidence(
+        (
+            at_least("complexity at T = 400, m = 200", few, 0.0),
+            at_most("complexity at m = 400 minus that at m = 200", more - few, 0.0),
+        ),
+        derived=(
+            close("complexity at m = 200, minus the largest output", derived[0] - 1, 1e-12),
+            at_most("complexity at m = 400 minus that at m = 200", derived[1] - derived[0], 0.0),
+            close(
+                "complexity at m = 10¹², relative to 12(1 + log(x/3))/x",
+                derived[2] / by_hand - 1,
+                1e-12,
+            ),
+            within("the same", derived[2], 0.0, 1.0),
+        ),
+        note="The derived form gives the largest output: 200 and 400 samples are too few.",
+    )
+
+
+S_ERRATUM_12 = Claim(
+    id="S-erratum-12",
+    title="printed: Dudley's integral in closed form",
+    statement="A class with log N_∞(ε) ≤ C_F/ε² has a Rademacher complexity of at most "
+    "c√(C_F/m)(1 + log(A√(m/C_F))), which is positive and falls with m.",
+    label="A.3",
+    run=check_s_erratum_12,
+    expected=Verdict.FAILS,
+    erratum="With x = A√(m/C_F) the printed form is negative for x < 1/e and grows with m for "
+    "x < 1. Derived: A·min(1, 12(1 + log(x/3))/x) for x ≥ 3, else A.",
+)
