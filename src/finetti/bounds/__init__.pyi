@@ -2,12 +2,12 @@ from .base import Bound as Bound
 from .covering.allocation import allocate as allocate
 from .inversion import Goal as Goal
 from .registry import Registry as Registry
+from .registry import build_bounds as build_bounds
 from .registry import load_bounds as load_bounds
 from .sample import Sample as Sample
 from .sensitivity import Sensitivities as Sensitivities
 from .sensitivity import Sensitivity as Sensitivity
 from .settings import BoundSettings as BoundSettings
-from .settings import build_bounds as build_bounds
 from .sweeps import Sweep as Sweep
 from .sweeps import SweepVariable as SweepVariable
 from .sweeps import sweep as sweep

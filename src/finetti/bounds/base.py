@@ -4,21 +4,19 @@ import abc
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from finetti.bounds.checks import NORM
+from finetti.bounds.inversion import samples_needed
 from finetti.bounds.sample import Sample
+from finetti.bounds.sensitivity import Sensitivities, sensitivity
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
 from finetti.show.card import Card
 from finetti.show.numbers import format_value
 from finetti.show.shown import Shown
-
-if TYPE_CHECKING:
-    from finetti.bounds.sensitivity import Sensitivities
-    from finetti.bounds.settings import BoundSettings
-
-NORM = "finetti.norm"
 
 
 def norm_field(default: Any = MISSING, **options: Any) -> Any:
@@ -81,7 +79,7 @@ class Bound(Shown, abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def from_settings(cls, settings: "BoundSettings") -> "Bound":
+    def from_settings(cls, settings: BoundSettings) -> "Bound":
         """The bound for sizes and norms given by name."""
 
     def samples_needed(
@@ -101,8 +99,6 @@ class Bound(Shown, abc.ABC):
         return self._samples_needed(gap, sample, constant)
 
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
-        from finetti.bounds.inversion import samples_needed
-
         return samples_needed(self, gap, sample, constant)
 
     def heads_needed(
@@ -126,10 +122,8 @@ class Bound(Shown, abc.ABC):
             "--list`), or solve for samples."
         )
 
-    def sensitivity(self, sample: Sample) -> "Sensitivities":
+    def sensitivity(self, sample: Sample) -> Sensitivities:
         """What 10 % more of each norm does to the value."""
-        from finetti.bounds.sensitivity import sensitivity
-
         return sensitivity(self, sample)
 
     def value(

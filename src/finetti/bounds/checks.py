@@ -5,6 +5,9 @@ from typing import Any
 
 from finetti.core.errors import bad_argument
 
+# The metadata that marks a field as a norm.
+NORM = "finetti.norm"
+
 
 def as_norm(value: Any, argument: str, owner: str) -> float:
     """A finite number ≥ 0, as a float.

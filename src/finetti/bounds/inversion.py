@@ -3,15 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from finetti.bounds.checks import as_positive
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
-
-if TYPE_CHECKING:
-    from finetti.bounds.base import Bound
 
 _MAX_LOG_COUNT = 2.0**20  # e to this power has half a million digits
 _MAX_EXACT_COUNT = 2**53
@@ -41,7 +38,7 @@ class Goal:
         """The size that is found."""
         return _FIELDS[self.count]
 
-    def needed(self, bound: "Bound", sample: Sample) -> BoundValue:
+    def needed(self, bound: Any, sample: Sample) -> BoundValue:
         """The smallest count for ``bound``; everything else is as in ``sample``."""
         if self.count == "samples":
             return bound.samples_needed(self.gap, sample, self.constant)
@@ -91,7 +88,7 @@ def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
 
 
 def samples_needed(
-    bound: "Bound", gap: float, sample: Sample, constant: float | None = None
+    bound: Any, gap: float, sample: Sample, constant: float | None = None
 ) -> BoundValue:
     """The smallest n with bound(n) ≤ gap, as a value of the quantity "samples".
 

@@ -5,12 +5,13 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import ModuleType
 
 from finetti.bounds.base import Bound
-from finetti.core.errors import FinettiError
+from finetti.bounds.settings import BoundSettings
+from finetti.core.errors import FinettiError, InputError
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
@@ -92,3 +93,19 @@ def load_bounds(package: str = "finetti.bounds") -> Registry:
             if member.__module__ == module.__name__ and not inspect.isabstract(member):
                 found.append(member)
     return Registry(tuple(found))
+
+
+def build_bounds(
+    chosen: Sequence[type[Bound]], settings: BoundSettings
+) -> list[tuple[Bound, BoundSettings]]:
+    """Every chosen bound, and the settings as it read them; a norm that none reads is refused."""
+    built = []
+    for each in chosen:
+        read = replace(settings)
+        built.append((each.from_settings(read), read))
+        if len(chosen) == 1:
+            read.check_used(each.name)
+    unread = frozenset.intersection(*(read.unread for _, read in built))
+    if unread:
+        raise InputError(f"None of these bounds has a norm called {min(unread)!r}.")
+    return built

@@ -4,16 +4,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from finetti.bounds.checks import exp_of
+from finetti.bounds.checks import NORM, exp_of
 from finetti.bounds.sample import Sample
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
-
-if TYPE_CHECKING:
-    from finetti.bounds.base import Bound
 
 GROWTH_FACTOR = 1.1
 _OF_SAMPLE = ("input_norm", "loss_lipschitz")
@@ -71,7 +68,7 @@ class Sensitivities(Shown):
         return Card("Sensitivity", (), (Table("", columns, rows),), tuple(notes))
 
 
-def sensitivity(bound: "Bound", sample: Sample) -> Sensitivities:
+def sensitivity(bound: Any, sample: Sample) -> Sensitivities:
     """Evaluate again with every norm, one at a time, 10 % larger.
 
     Norms are the fields made with `norm_field`, at any depth, and B_X and the loss's Lipschitz
@@ -90,7 +87,7 @@ def sensitivity(bound: "Bound", sample: Sample) -> Sensitivities:
     return Sensitivities(tuple(rows), tuple(refused))
 
 
-def _variants(bound: "Bound", sample: Sample) -> "Iterator[tuple[str, Bound, Sample]]":
+def _variants(bound: Any, sample: Sample) -> Iterator[tuple[str, Any, Sample]]:
     for path, changed in _grown(bound):
         yield path, changed, sample
     for name in _OF_SAMPLE:
@@ -106,8 +103,6 @@ def _change(before: float, after: float) -> float:
 
 def _grown(described: Any) -> Iterator[tuple[str, Any]]:
     """Copies of a description with one norm larger, and the path of that norm."""
-    from finetti.bounds.base import NORM
-
     for each in fields(described):
         value = getattr(described, each.name)
         if each.metadata.get(NORM) and value is not None:

@@ -1,15 +1,12 @@
 """The settings of a command line, from which each bound builds its description."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from finetti.bounds.checks import as_norm, as_positive, as_whole
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form, check_form
-
-if TYPE_CHECKING:
-    from finetti.bounds.base import Bound
 
 _SHARED = "width / n_heads"  # read as a norm is, so that layers tell their network
 
@@ -138,19 +135,3 @@ class _Part(BoundSettings):
     def unread(self) -> frozenset[str]:
         """Of this layer's own."""
         return self.own - self._used
-
-
-def build_bounds(
-    chosen: "Sequence[type[Bound]]", settings: BoundSettings
-) -> "list[tuple[Bound, BoundSettings]]":
-    """Every chosen bound, and the settings as it read them; a norm that none reads is refused."""
-    built = []
-    for each in chosen:
-        read = replace(settings)
-        built.append((each.from_settings(read), read))
-        if len(chosen) == 1:
-            read.check_used(each.name)
-    unread = frozenset.intersection(*(read.unread for _, read in built))
-    if unread:
-        raise InputError(f"None of these bounds has a norm called {min(unread)!r}.")
-    return built

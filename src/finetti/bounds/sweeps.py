@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from finetti.bounds.base import Bound
 from finetti.bounds.inversion import Goal
+from finetti.bounds.registry import build_bounds
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings, build_bounds
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import FinettiError, InputError
 from finetti.show.card import Card, Table

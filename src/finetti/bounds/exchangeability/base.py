@@ -9,6 +9,7 @@ from finetti.bounds.assumptions import FIXED_POSITIONS, NO_LAYER_NORM, RBF_SCORE
 from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.checks import as_positive
 from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
+from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullTransformer
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
@@ -62,8 +63,6 @@ class NetworkBound(Bound):
     @classmethod
     def from_weights(cls, network: Any, **fields: Any) -> "NetworkBound":
         """The bound for the smallest class that contains a network; see `measure_network`."""
-        from finetti.bounds.exchangeability.measure import measure_network
-
         return cls(measure_network(network), **fields)
 
     @property

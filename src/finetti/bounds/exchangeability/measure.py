@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
-from finetti.bounds.exchangeability.single_attention import SingleAttention
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.norms import norm_pq, operator_norm
 
@@ -106,28 +105,6 @@ def measure_network(network: Any, exponent: float = 2.0) -> FullTransformer:
         tuple(measured),
         exponent=exponent,
         bandwidth=min(widths),
-    )
-
-
-def measure_single(network: Any) -> SingleAttention:
-    """The class of Theorem 5.3 that contains a network of one layer, one head, no skips, no A^σ."""
-    measured = measure_network(network)
-    layer = measured.layers[0]
-    single = measured.n_layers == measured.n_heads == 1 and layer.outer_norm is None
-    if not single or measured.skips:
-        raise UnsupportedError(
-            "Theorem 5.3 is about one layer of one head, without skips and with outer=None; this "
-            f"network has {measured.n_layers} layers of {measured.n_heads} heads"
-            f"{' and skips' if measured.skips else ''}. Nearest bound: E-thm-C.4-constants."
-        )
-    head = layer.heads[0]
-    return SingleAttention(
-        measured.dimension,
-        measured.head_dimension,
-        max(head.query_norm, head.key_norm, head.value_norm),
-        max(head.query_mixed_norm, head.key_mixed_norm, head.value_mixed_norm),
-        layer.inner_norm,
-        layer.inner_mixed_norm,
     )
 
 

@@ -8,12 +8,14 @@ from finetti.bounds.base import Bound, norm_field, require_bounded_loss
 from finetti.bounds.checks import as_positive, as_whole
 from finetti.bounds.exchangeability.base import Constants
 from finetti.bounds.exchangeability.generalization import ComplexityBound, TransformerRisk
+from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.exchangeability.rates import Scales, log_rate
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue
+from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form
 
 
@@ -58,9 +60,24 @@ class SingleAttention:
     @classmethod
     def from_weights(cls, network: Any) -> "SingleAttention":
         """The smallest class with a network of one layer, one head, no skips, no A^σ."""
-        from finetti.bounds.exchangeability.measure import measure_single
-
-        return measure_single(network)
+        measured = measure_network(network)
+        layer = measured.layers[0]
+        single = measured.n_layers == measured.n_heads == 1 and layer.outer_norm is None
+        if not single or measured.skips:
+            raise UnsupportedError(
+                "Theorem 5.3 is about one layer of one head, without skips and with outer=None; "
+                f"this network has {measured.n_layers} layers of {measured.n_heads} heads"
+                f"{' and skips' if measured.skips else ''}. Nearest bound: E-thm-C.4-constants."
+            )
+        head = layer.heads[0]
+        return cls(
+            measured.dimension,
+            measured.head_dimension,
+            max(head.query_norm, head.key_norm, head.value_norm),
+            max(head.query_mixed_norm, head.key_mixed_norm, head.value_mixed_norm),
+            layer.inner_norm,
+            layer.inner_mixed_norm,
+        )
 
     def as_network(self) -> FullTransformer:
         """The same class as a `FullTransformer` with H = T = 1 and σ² = d_p of (5.4)."""
