@@ -47,10 +47,17 @@ class KernelFit(Shown):
         return self._search.profile(self._search.index(name))
 
     def interval(self, name: str) -> tuple[float, float]:
-        """The 95 % interval of a parameter by its profile likelihood."""
+        """The 95 % interval of a parameter by its profile likelihood.
+
+        An end that the likelihood does not bound is where the search ended.
+        """
         values, curve = self.profile(name)
-        inside = values[curve >= curve.max() - INTERVAL_DEPTH]
-        return float(inside.min()), float(inside.max())
+        top, level = int(np.argmax(curve)), curve.max() - INTERVAL_DEPTH
+        rising, falling = slice(None, top + 1), slice(None, top - 1 if top else None, -1)
+        low, high = (
+            np.interp(level, curve[side], np.log(values[side])) for side in (rising, falling)
+        )
+        return float(np.exp(low)), float(np.exp(high))
 
     def plot(self, name: str | None = None) -> dict[str, Any]:
         """The profile of a parameter (by default the first) as a Vega-Lite chart."""
