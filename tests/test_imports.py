@@ -76,7 +76,7 @@ def members(package: str) -> dict[str, set[str]]:
     return edges
 
 
-@pytest.mark.parametrize("room", rooms("boolean", "bounds", "cli"))
+@pytest.mark.parametrize("room", rooms("boolean", "bounds"))
 def test_nothing_is_imported_in_a_circle(room):
     inside = {name for name in MODULES if f"{name}.".startswith(f"finetti.{room}.")}
     packages = {name for name in inside if any(each.startswith(f"{name}.") for each in inside)}
