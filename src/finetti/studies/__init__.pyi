@@ -1,5 +1,5 @@
 from .kinds import CohortKind as CohortKind
-from .kinds import Kind as Kind
+from .kinds import StudyKind as StudyKind
 from .kinds import TrialKind as TrialKind
 from .limits import Limits as Limits
 from .merge import Merged as Merged

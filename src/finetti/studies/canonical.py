@@ -9,8 +9,8 @@ from typing import Any
 from finetti.core.errors import InputError
 
 # Python refuses to write whole numbers of more than 4300 digits.
-MAX_DIGITS = 4000
-INTEGER_LIMIT = 10**MAX_DIGITS
+MAX_INTEGER_DIGITS = 4000
+INTEGER_LIMIT = 10**MAX_INTEGER_DIGITS
 
 
 def canonical_json(content: Any) -> str:
@@ -57,7 +57,9 @@ def plain(value: Any, path: str) -> Any:
     if isinstance(value, str) and not is_unicode(value):
         raise InputError(f"`{path}` must be Unicode text. Got {value!a} instead.")
     if isinstance(value, int) and abs(value) >= INTEGER_LIMIT:
-        raise InputError(f"`{path}` must have at most {MAX_DIGITS} digits. Got more instead.")
+        raise InputError(
+            f"`{path}` must have at most {MAX_INTEGER_DIGITS} digits. Got more instead."
+        )
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -11,7 +11,7 @@ from finetti.studies.canonical import canonical_json, plain
 
 MAX_VALUES = 1_000_000
 MAX_REAL = 1e300  # beyond it the arithmetic of a range may not be finite
-FORMS = "a list, {range = [first, last, step]} or {logrange = [first, last, count]}"
+GRID_FORMS = "a list, {range = [first, last, step]} or {logrange = [first, last, count]}"
 
 
 def _wrong(path: str, requirement: str, got: Any) -> InputError:
@@ -87,13 +87,13 @@ def grid_values(value: Any, path: str) -> list[Any]:
         makers = {"range": arithmetic, "logrange": geometric}
         unknown = [key for key in value if key not in makers]
         if unknown:
-            raise InputError(f"`{path}.{unknown[0]}` is not known. Write `{path}` as {FORMS}.")
+            raise InputError(f"`{path}.{unknown[0]}` is not known. Write `{path}` as {GRID_FORMS}.")
         if len(value) != 1:
-            raise _wrong(path, FORMS, dict(value))
+            raise _wrong(path, GRID_FORMS, dict(value))
         ((form, ends),) = value.items()
         return makers[form](ends, f"{path}.{form}")
     if not isinstance(value, list | tuple):
-        raise InputError(f"`{path}` must be {FORMS}. A single value belongs under `fixed`.")
+        raise InputError(f"`{path}` must be {GRID_FORMS}. A single value belongs under `fixed`.")
     if not value:
         raise _wrong(path, "a list of at least one value", "an empty one")
     values = plain(value, path)

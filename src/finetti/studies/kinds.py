@@ -16,7 +16,7 @@ from finetti.studies.sources import KindSource
 from finetti.studies.trial import Trial
 
 
-class Kind(ABC):
+class StudyKind(ABC):
     """What every kind says about itself. Subclass ``TrialKind`` or ``CohortKind``.
 
     ``version`` enters the ids: change it when results change. ``Parameters`` is a pydantic model of
@@ -34,7 +34,7 @@ class Kind(ABC):
 
     def check_name(self, name: str) -> None:
         """Raise if there is no parameter ``name``; a ``resolve`` of your own decides by itself."""
-        if type(self).resolve is Kind.resolve:
+        if type(self).resolve is StudyKind.resolve:
             check_name(self.Parameters, name)
 
     def deliver(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Kind(ABC):
         The ids are those of the plain data, where an enumeration is its value and a tuple a list.
         What a ``resolve`` of your own returns is delivered as it is.
         """
-        own = type(self).resolve is Kind.resolve
+        own = type(self).resolve is StudyKind.resolve
         return deliver_with(self.Parameters if own else None, params)
 
     @abstractmethod
@@ -51,7 +51,7 @@ class Kind(ABC):
         """Plain data that is equal for trials which may run together."""
 
 
-class TrialKind(Kind):
+class TrialKind(StudyKind):
     """Trials that run one after another. One that raises fails alone."""
 
     def cohort_key(self, params: Mapping[str, Any]) -> Any:
@@ -63,7 +63,7 @@ class TrialKind(Kind):
         """The metrics of one trial. All randomness comes from ``seed``."""
 
 
-class CohortKind(Kind):
+class CohortKind(StudyKind):
     """Trials that run together, for example under ``jax.vmap``.
 
     A cohort that raises is split until the culprit stands alone.
@@ -94,14 +94,14 @@ class FunctionKind(TrialKind):
         return self.function(seed=seed, **params)
 
 
-def as_kind(found: Any, reference: str) -> Kind:
+def as_kind(found: Any, reference: str) -> StudyKind:
     """A kind from what its name stands for: a class, an instance, or a function."""
-    if inspect.isclass(found) and issubclass(found, Kind):
+    if inspect.isclass(found) and issubclass(found, StudyKind):
         if inspect.isabstract(found):
             missing = ", ".join(sorted(found.__abstractmethods__))
             raise UnsupportedError(f"The kind {reference} lacks {missing}.")
         found = found()
-    if isinstance(found, Kind):
+    if isinstance(found, StudyKind):
         return found
     if inspect.isroutine(found):
         return FunctionKind(found)
@@ -110,7 +110,7 @@ def as_kind(found: Any, reference: str) -> Kind:
     )
 
 
-def load_kind(source: KindSource) -> Kind:
+def load_kind(source: KindSource) -> StudyKind:
     """Import the kind that ``source`` names."""
     place, _, name = source.reference.rpartition(":")
     try:

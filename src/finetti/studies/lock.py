@@ -11,9 +11,9 @@ from typing import Any
 
 from finetti.core.errors import FinettiError, UnsupportedError
 
-POLL_SECONDS = 0.2
-GLANCE_SECONDS = 0.02
-MAX_GLANCES = 6  # somebody may just be looking who holds the lock
+LOCK_POLL_SECONDS = 0.2
+LOCK_RETRY_SECONDS = 0.02
+MAX_LOCK_RETRIES = 6  # somebody may just be looking who holds the lock
 
 
 class StoreBusyError(FinettiError):
@@ -38,10 +38,10 @@ class WriterLock:
         self, store: Path, wait: bool = False, on_wait: Callable[[str], None] | None = None
     ) -> None:
         self.path = lock_path(store)
-        for _ in range(MAX_GLANCES):
+        for _ in range(MAX_LOCK_RETRIES):
             if self._try():
                 return
-            time.sleep(GLANCE_SECONDS)
+            time.sleep(LOCK_RETRY_SECONDS)
         sentence = f"{store} is being written by {holder_text(store)}."
         if not wait:
             advice = "Wait for it with --wait, or use another --store and merge."
@@ -49,7 +49,7 @@ class WriterLock:
         if on_wait:
             on_wait(f"{sentence} Waiting.")
         while not self._try():
-            time.sleep(POLL_SECONDS)
+            time.sleep(LOCK_POLL_SECONDS)
 
     def _try(self) -> bool:
         try:

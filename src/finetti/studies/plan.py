@@ -12,7 +12,7 @@ from finetti.core.errors import FinettiError, InputError
 from finetti.studies.canonical import canonical_json, digest, plain
 from finetti.studies.executors.base import Cohort
 from finetti.studies.grid import combinations
-from finetti.studies.kinds import CohortKind, Kind
+from finetti.studies.kinds import CohortKind, StudyKind
 from finetti.studies.parameters import ParameterError
 from finetti.studies.sources import KindSource, installed_versions
 from finetti.studies.spec import StudySpec
@@ -108,7 +108,7 @@ def _content(spec: StudySpec, source: KindSource, name: str) -> list[Any]:
     return plain([source.reference, name, *own], "study")
 
 
-def _check_scales(spec: StudySpec, kind: Kind, name: str) -> None:
+def _check_scales(spec: StudySpec, kind: StudyKind, name: str) -> None:
     """Refuse names that the kind does not know in any scale, chosen or not."""
     for scale, preset in spec.scales.items():
         for part, names in (("grid", preset.grid), ("fixed", preset.fixed)):
@@ -120,7 +120,7 @@ def _check_scales(spec: StudySpec, kind: Kind, name: str) -> None:
                     raise InputError(f"{name}: `{path}` {error}.") from error
 
 
-def make_work_plan(spec: StudySpec, source: KindSource, kind: Kind, name: str) -> WorkPlan:
+def make_work_plan(spec: StudySpec, source: KindSource, kind: StudyKind, name: str) -> WorkPlan:
     """Resolve every cell; what the kind refuses is named with the path of its key."""
     _check_scales(spec, kind, name)
     cells: dict[str, tuple[Cell, str]] = {}

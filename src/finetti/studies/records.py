@@ -15,7 +15,7 @@ from finetti.studies.plan import WorkPlan
 from finetti.studies.schema import CURRENT_LAYOUT, migrate, schema_version
 from finetti.studies.trial import Cell
 
-ROWS = """
+SELECT_ROWS = """
     SELECT cells.content, trials.replicate, trials.id, state, metrics, trace, error, traceback,
            seconds, finished, provenances.content, attempts, repeats
     FROM trials JOIN cells USING (cell) JOIN provenances USING (provenance)
@@ -50,7 +50,7 @@ class Records:
         """Every trial, in an order that does not depend on when it was run."""
         cells: dict[str, Cell] = {}
         with readable(self.path):
-            query = f"{ROWS} ORDER BY cells.content, trials.replicate, trials.id"
+            query = f"{SELECT_ROWS} ORDER BY cells.content, trials.replicate, trials.id"
             for content, replicate, *rest, attempts, repeats in self.connection.execute(query):
                 if content not in cells:
                     cells[content] = Cell(**json.loads(content))

@@ -15,7 +15,7 @@ from finetti.studies.canonical import canonical_json, digest
 
 PACKAGE = "finetti"
 COMPUTED = "*"  # in the place of the name of a module that only running the file tells
-FORMS = "Write package.module:Name, or file.py:Name"
+KIND_FORMS = "Write package.module:Name, or file.py:Name"
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,17 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
     """Find the source of ``kind`` without running any of it."""
     place, colon, name = kind.rpartition(":")
     if not (place and colon and all(part.isidentifier() for part in name.split("."))):
-        raise InputError(f"`kind` is {kind!r}. {FORMS}.")
+        raise InputError(f"`kind` is {kind!r}. {KIND_FORMS}.")
     if place.endswith(".py"):
         path = (Path(directory) / place).absolute()
         if not path.is_file():
-            raise InputError(f"`kind` is {kind!r}, but there is no file {path}. {FORMS}.")
+            raise InputError(f"`kind` is {kind!r}, but there is no file {path}. {KIND_FORMS}.")
         files, imports = _closure({path.stem: path}, path.parent)
         reference = f"{path.name}:{name}"
         fingerprint = code_version or _fingerprint(files)
         return KindSource(reference, fingerprint, files, bool(code_version), imports)
     if not all(part.isidentifier() for part in place.split(".")):
-        raise InputError(f"`kind` is {kind!r}. {FORMS}.")
+        raise InputError(f"`kind` is {kind!r}. {KIND_FORMS}.")
     package = place.partition(".")[0]
     if package == PACKAGE:
         return KindSource(kind, code_version or "", versioned=bool(code_version))
@@ -78,7 +78,7 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
     except ImportError as error:
         raise InputError(f"`kind` is {kind!r}, but {error}.") from error
     if spec is None:
-        raise InputError(f"`kind` is {kind!r}, but there is no module {place}. {FORMS}.")
+        raise InputError(f"`kind` is {kind!r}, but there is no module {place}. {KIND_FORMS}.")
     if code_version or not (spec.origin and spec.origin.endswith(".py")):
         return KindSource(kind, code_version or spec.origin or "", versioned=bool(code_version))
     # Only what belongs to the same package is the user's own; it is imported by name elsewhere.

@@ -16,7 +16,7 @@ from finetti.studies.plan import WorkPlan
 from finetti.studies.records import Row, open_records
 from finetti.studies.trial import Cell
 
-COLUMNS = ("name", "id", "seed", "trials", "done", "failed", "pending")
+COUNT_COLUMNS = ("name", "id", "seed", "trials", "done", "failed", "pending")
 MAX_REASONS = 10
 MAX_CELLS = 6  # that are named beside a reason
 RATE_SECONDS = 600.0  # cohorts come back in bursts, so the rate is that of minutes
@@ -134,8 +134,8 @@ class StudyStatus(Shown):
             fields.append(("rate", f"{format_number(60 * self.rate, 3)} trials per minute{of}"))
         if self.seconds_left:
             fields.append(("time left", f"about {format_duration(self.seconds_left)}"))
-        rows = tuple(tuple(getattr(each, name) for name in COLUMNS) for each in self.studies)
-        tables = [Table("", ("study", *COLUMNS[1:]), rows)]
+        rows = tuple(tuple(getattr(each, name) for name in COUNT_COLUMNS) for each in self.studies)
+        tables = [Table("", ("study", *COUNT_COLUMNS[1:]), rows)]
         if self.failures:
             tables.append(self.failure_table())
         notes = (str(self.earlier),) if self.earlier else ()

@@ -9,7 +9,7 @@ from typing import Any
 from finetti.core.errors import InputError
 from finetti.core.provenance import jax_device, software
 from finetti.studies.importing import Strays
-from finetti.studies.kinds import CohortKind, Kind, TrialKind
+from finetti.studies.kinds import CohortKind, StudyKind, TrialKind
 from finetti.studies.outcome import Outcome, failed_by, outcome_of
 from finetti.studies.trial import Trial
 
@@ -24,7 +24,7 @@ def worker_provenance() -> dict[str, Any]:
     return {**worker_place(), "device": jax_device() or "cpu"}
 
 
-def work(kind: Kind, trials: Sequence[Trial], strays: Strays) -> Iterator[Outcome]:
+def work(kind: StudyKind, trials: Sequence[Trial], strays: Strays) -> Iterator[Outcome]:
     """The outcome of each trial, in order.
 
     Each gets parameters of its own, of the types that the kind says. A trial of a ``TrialKind``

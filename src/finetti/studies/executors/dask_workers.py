@@ -13,8 +13,8 @@ from finetti.core.errors import FinettiError
 from finetti.studies.limits import usable_cores, worker_environment
 
 START_SECONDS = 120
-MAX_RESTARTS = 10
-START = (
+MAX_WORKER_RESTARTS = 10
+WORKER_PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
     "from finetti.studies.executors.guard import guard; guard();"
     "from distributed.cli.dask_worker import main; main()"
@@ -59,7 +59,7 @@ class LocalWorkers:
             *("--local-directory", self.folder.name),
         ]
         return subprocess.Popen(
-            [sys.executable, "-c", START, json.dumps(sys.path), *arguments],
+            [sys.executable, "-c", WORKER_PROGRAM, json.dumps(sys.path), *arguments],
             stdin=subprocess.PIPE,  # open for as long as this process lives: see `guard`
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -79,10 +79,10 @@ class LocalWorkers:
         for index, process in enumerate(self.processes):
             if process.poll() is not None:
                 self.restarts += 1
-                if self.restarts > MAX_RESTARTS:
+                if self.restarts > MAX_WORKER_RESTARTS:
                     raise FinettiError(
-                        f"Dask workers ended {MAX_RESTARTS} times, and no trial did. What is "
-                        "stored so far is safe. Run without --workers to see why."
+                        f"Dask workers ended {MAX_WORKER_RESTARTS} times, and no trial did. What "
+                        "is stored so far is safe. Run without --workers to see why."
                     )
                 process.communicate()
                 self.processes[index] = self._start()

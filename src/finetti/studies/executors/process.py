@@ -22,7 +22,7 @@ FAMILY_POLL_SECONDS = 1.0  # between two looks at the processes that it started
 FLUSH_SECONDS = 0.25  # that outcomes wait for others before they are reported
 LOAD_SECONDS = 300.0  # that loading a kind may take at least, where there is a time limit
 MAX_LOG_BYTES = 10_000_000
-START = (
+CHILD_PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     "from finetti.studies.executors.child import serve; serve()"
 )
@@ -58,7 +58,7 @@ class ChildProcess:
         self.log = tempfile.TemporaryFile(mode="ab+", buffering=0)  # noqa: SIM115
         # Not multiprocessing: a spawned child of it runs the user's main script again.
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START, json.dumps(sys.path)],
+            [sys.executable, "-c", CHILD_PROGRAM, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
