@@ -39,7 +39,7 @@ class Bound(Shown, abc.ABC):
         title: a few words.
         statement: the theorem in one line.
         citation: theorem and paper, as ``Theorem A.17, edelman2022``.
-        paper: E, S, R, or "" where it is nobody's.
+        paper: E, S, R, or "" where it is nobody's; the name says it.
         quantity: what it bounds.
         assumes: what has to be true and is not a field.
         derived_kind, printed_kind: scaling or upper_bound; a printed form that an erratum breaks is
@@ -53,13 +53,18 @@ class Bound(Shown, abc.ABC):
     title: ClassVar[str]
     statement: ClassVar[str]
     citation: ClassVar[str]
-    paper: ClassVar[str]
+    paper: ClassVar[str] = ""
     quantity: ClassVar[str]
     assumes: ClassVar[tuple[str, ...]] = ()
     derived_kind: ClassVar[BoundKind] = "upper_bound"
     printed_kind: ClassVar[BoundKind | None] = None
 
     form: Form = field(default="derived", kw_only=True)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        letter, dash, _ = getattr(cls, "name", "").partition("-")
+        cls.paper = letter if dash and len(letter) == 1 else ""
 
     def __post_init__(self) -> None:
         check_form(self.form, type(self).__name__)

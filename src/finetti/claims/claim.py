@@ -3,8 +3,8 @@
 import inspect
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -270,12 +270,13 @@ class Context:
 class Control:
     """A wrong version of a claim's formula, which its measurements must tell from the right one.
 
-    ``run`` measures as the claim's own does, with a wrong constant or without a factor; its verdict
-    must not be the expected one.
+    ``run`` measures as the claim's own does, with a wrong constant or without a factor; by default
+    it is the claim's own with ``changes`` to its arguments. Its verdict must not be the expected.
     """
 
     name: str
-    run: Callable[[Context], Evidence]
+    run: Callable[[Context], Evidence] | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _label(claim_id: str) -> str:
@@ -385,3 +386,10 @@ class Claim(Shown):
             ("turns red for", "; ".join(control.name for control in self.controls) or None),
         )
         return Card(f"{self.id}: {self.title}", fields)
+
+
+def claim(
+    id: str, title: str, statement: str, **fields: Any
+) -> Callable[[Callable[..., Evidence]], Claim]:
+    """Makes the function below it a `Claim` that it checks; ``fields`` are those of the class."""
+    return lambda run: Claim(id, title, statement, run, **fields)

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from finetti.claims.bibliography import PAPERS
@@ -169,7 +170,8 @@ def run_claims(
 
 def run_control(claim: Claim, control: Control, context: Context) -> ClaimResult:
     """Run a wrong version of ``claim``'s formula, which must turn it red (``turns_red``)."""
-    return run_claim(replace(claim, run=control.run), context)
+    run = control.run or partial(claim.run, **control.changes)
+    return run_claim(replace(claim, run=run), context)
 
 
 def turns_red(result: ClaimResult) -> bool:

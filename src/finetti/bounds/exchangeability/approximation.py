@@ -70,7 +70,6 @@ def transfer_condition_number(downstream: Any, pretrained: Any) -> float:
 class ApproximationBound(Bound):
     """A bound of an approximation error from other errors, all of them fields."""
 
-    paper: ClassVar[str] = "E"
     quantity: ClassVar[str] = "approximation error"
 
     def __post_init__(self) -> None:

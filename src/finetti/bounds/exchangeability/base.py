@@ -32,7 +32,6 @@ class NetworkBound(Bound):
             integral of √log(1/ε). "sharp" does not, and is smaller.
     """
 
-    paper: ClassVar[str] = "E"
     assumes: ClassVar[tuple[str, ...]] = (RBF_SCORES, NO_LAYER_NORM, FIXED_POSITIONS)
 
     network: FullTransformer

@@ -76,7 +76,6 @@ class ConditionalMeanBound(Bound):
         ridge: λ (`ridge_per_token` of attention).
     """
 
-    paper: ClassVar[str] = "E"
     quantity: ClassVar[str] = "error of the attention"
     printed_kind: ClassVar[Any] = "scaling"
     assumes: ClassVar[tuple[str, ...]] = (

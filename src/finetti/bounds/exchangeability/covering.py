@@ -47,7 +47,6 @@ class MatrixBallCovering(Bound):
     title: ClassVar[str] = "covering a ball of matrices"
     statement: ClassVar[str] = "log N(‖W‖_{r,s} ≤ R, ε) ≤ d₁d₂·log(1 + 2R/ε)"
     citation: ClassVar[str] = "Lemma C.9, zhang2022"
-    paper: ClassVar[str] = "E"
     quantity: ClassVar[str] = "log covering number"
     printed_kind: ClassVar[Any] = "upper_bound"
 

@@ -121,7 +121,6 @@ class SingleBound(Bound):
         attention: the class.
     """
 
-    paper: ClassVar[str] = "E"
     quantity: ClassVar[str] = "generalization error"
     assumes: ClassVar[tuple[str, ...]] = (
         ONE_LAYER,

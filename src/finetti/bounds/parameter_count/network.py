@@ -39,7 +39,6 @@ class ParameterCount(Bound):
         n_heads: H, heads that are added in each layer, all with the layer's norms.
     """
 
-    paper: ClassVar[str] = ""
     assumes: ClassVar[tuple[str, ...]] = (
         NO_RESIDUALS,
         UNIT_BALL,

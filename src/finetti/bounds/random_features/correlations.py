@@ -138,7 +138,6 @@ class BiasedBound(Bound):
         terms: L ≥ 1.
     """
 
-    paper: ClassVar[str] = "R"
     assumes: ClassVar[tuple[str, ...]] = (
         *ASSUMED_OF_RANDOM_HEADS,
         "the heads have the mean W₀ = [[S, 0], [0, 0]]",

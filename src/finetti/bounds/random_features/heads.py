@@ -47,7 +47,6 @@ def _log_least_heads(delta: float) -> float:
 class HeadsBound(Bound):
     """A risk with M heads: falls with n until the heads' part is left, and with M likewise."""
 
-    paper: ClassVar[str] = "R"
     quantity: ClassVar[str] = "excess risk"
     derived_kind: ClassVar[Any] = "scaling"
     assumes: ClassVar[tuple[str, ...]] = (*ASSUMED_OF_RANDOM_HEADS, LOSS)

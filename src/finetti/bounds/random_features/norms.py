@@ -85,7 +85,6 @@ class TargetBound(Bound):
         target: f*.
     """
 
-    paper: ClassVar[str] = "R"
     quantity: ClassVar[str] = "squared norm"
     assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_RANDOM_HEADS
 

@@ -35,7 +35,6 @@ class CoveringConstantGap(Bound):
     title: ClassVar[str] = "from a covering number to the generalization gap"
     statement: ClassVar[str] = "log N_∞ ≤ C_F/ε² gives a gap of order √(C_F/n) log n"
     citation: ClassVar[str] = "Lemma 2.2, edelman2022"
-    paper: ClassVar[str] = "S"
     quantity: ClassVar[str] = "generalization gap"
     printed_kind: ClassVar[BoundKind | None] = "scaling"
     assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_SAMPLE

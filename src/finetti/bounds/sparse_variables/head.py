@@ -56,7 +56,6 @@ class HeadCovering(ComposedCovering):
     title: ClassVar[str] = "the capacity of one head"
     statement: ClassVar[str] = "log N_∞ of a head grows with its norms and with log T"
     citation: ClassVar[str] = "Corollary 4.4, edelman2022"
-    paper: ClassVar[str] = "S"
     assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_HEAD
 
     @classmethod
@@ -74,7 +73,6 @@ class HeadGap(ComposedGap):
     title: ClassVar[str] = "the generalization gap of one head"
     statement: ClassVar[str] = "training and test error of a head differ by order √(log T / n)"
     citation: ClassVar[str] = "Corollary 4.4 with Lemma 2.2, edelman2022"
-    paper: ClassVar[str] = "S"
     assumes: ClassVar[tuple[str, ...]] = (*ASSUMED_OF_A_HEAD, *ASSUMED_OF_A_SAMPLE)
 
     @classmethod

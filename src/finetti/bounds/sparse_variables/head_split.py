@@ -56,7 +56,6 @@ class HeadSplit(Bound):
         "log N_∞ of a head ≤ min over α of those of its scores and its values"
     )
     citation: ClassVar[str] = "Theorem 4.2, edelman2022"
-    paper: ClassVar[str] = "S"
     quantity: ClassVar[str] = "log covering number"
     assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_HEAD
     printed_kind: ClassVar[BoundKind | None] = "scaling"

@@ -22,7 +22,6 @@ class LinearCovering(Bound):
     """What the three lemmas share: a norm of the weights, ε, and N = mT points of length B_X."""
 
     quantity: ClassVar[str] = "log covering number"
-    paper: ClassVar[str] = "S"
 
     weight_norm: float = norm_field(1.0)
     resolution: float = 0.1

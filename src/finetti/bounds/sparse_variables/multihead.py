@@ -48,7 +48,6 @@ class MultiHeadCovering(ComposedCovering):
         "log N_∞ of a sum of H heads: all terms together, H³ if they are alike"
     )
     citation: ClassVar[str] = "Lemma A.12, edelman2022"
-    paper: ClassVar[str] = "S"
     assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_LAYER
 
     @classmethod
@@ -66,7 +65,6 @@ class MultiHeadGap(ComposedGap):
     title: ClassVar[str] = "the generalization gap of several heads"
     statement: ClassVar[str] = "training and test error of H heads differ by order √(log T / n)"
     citation: ClassVar[str] = "Lemma A.12 with Lemma 2.2, edelman2022"
-    paper: ClassVar[str] = "S"
     assumes: ClassVar[tuple[str, ...]] = (*ASSUMED_OF_A_LAYER, *ASSUMED_OF_A_SAMPLE)
 
     @classmethod

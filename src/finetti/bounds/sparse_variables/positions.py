@@ -34,7 +34,6 @@ class PositionCovering(ComposedCovering):
     title: ClassVar[str] = "the capacity of one head with positions"
     statement: ClassVar[str] = "positions of length B_P: as without, for tokens of length B_X + B_P"
     citation: ClassVar[str] = "A.4, edelman2022"
-    paper: ClassVar[str] = "S"
     assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_HEAD
 
     def __post_init__(self) -> None:

@@ -70,7 +70,6 @@ class ProjectedTransformerCovering(ComposedCovering):
     title: ClassVar[str] = "the capacity of a deep Transformer"
     statement: ClassVar[str] = "log N_∞ of L layers: each matrix times the layers after it, log T"
     citation: ClassVar[str] = "Theorem A.17, edelman2022"
-    paper: ClassVar[str] = "S"
     assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_THE_LAYERS
 
     @classmethod
@@ -88,7 +87,6 @@ class ProjectedTransformerGap(ComposedGap):
     title: ClassVar[str] = "the generalization gap of a deep Transformer"
     statement: ClassVar[str] = "training and test error of L layers differ by order √(log T / n)"
     citation: ClassVar[str] = "Theorem A.17 with Lemma 2.2, edelman2022"
-    paper: ClassVar[str] = "S"
     assumes: ClassVar[tuple[str, ...]] = (*ASSUMED_OF_THE_LAYERS, *ASSUMED_OF_A_SAMPLE)
 
     @classmethod

@@ -48,7 +48,6 @@ class UniformTransformer(Bound):
     title: ClassVar[str] = "the capacity of a deep Transformer, by two norms"
     statement: ClassVar[str] = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(nT)"
     citation: ClassVar[str] = "Theorem 4.6, edelman2022"
-    paper: ClassVar[str] = "S"
     quantity: ClassVar[str] = "log covering number"
     assumes: ClassVar[tuple[str, ...]] = (
         *ASSUMED_OF_THE_LAYERS,

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict, at_most, close, within
+from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close, within
 from finetti.claims.exchangeability.problems import (
     World,
     draw_world,
@@ -24,7 +23,15 @@ def _surrogate_bound(latent_error: float, attention_error: float) -> float:
     return bounds.SurrogateApproximation(latent_error, attention_error).evaluate(Sample(1, 1)).value
 
 
-def check_e_thm_5_5(
+@claim(
+    id="E-thm-5.5",
+    title="two errors bound what attention cannot represent",
+    statement="If the latent-to-target function is within ε_g of the space of K_LTV and the class "
+    "within ε_attn of the surrogate W^⊤attn_CME, the excess risk of the best function is at most "
+    "2ε_g² + 2ε_attn².",
+    controls=(Control("3ε_g² + ε_attn²", changes={"bound": lambda g, a: 3 * g * g + a * a}),),
+)
+def e_thm_5_5(
     context: Context, bound: Callable[[float, float], float] = _surrogate_bound
 ) -> Evidence:
     """Excess risk over 2ε_g² + 2ε_attn² on random worlds, and where both errors point one way."""
@@ -42,7 +49,7 @@ def check_e_thm_5_5(
         latent_error = float(np.sqrt(largest_squares(target - surrogate)))
         return excess / bound(latent_error, uniform_error(miss))
 
-    rng = context.generator(E_THM_5_5.id)
+    rng = context.generator(e_thm_5_5.id)
     found = []
     for _ in range(context.pick(quick=500, paper=5_000)):
         world = draw_world(rng)
@@ -61,19 +68,6 @@ def check_e_thm_5_5(
             close("ε_g = 0.3, ε_attn = 0.7: bound − (0.18 + 0.98)", bound(0.3, 0.7) - 1.16, 1e-12),
         )
     )
-
-
-E_THM_5_5 = Claim(
-    id="E-thm-5.5",
-    title="two errors bound what attention cannot represent",
-    statement="If the latent-to-target function is within ε_g of the space of K_LTV and the class "
-    "within ε_attn of the surrogate W^⊤attn_CME, the excess risk of the best function is at most "
-    "2ε_g² + 2ε_attn².",
-    run=check_e_thm_5_5,
-    controls=(
-        Control("3ε_g² + ε_attn²", partial(check_e_thm_5_5, bound=lambda g, a: 3 * g * g + a * a)),
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -151,11 +145,23 @@ def _aligned(size: float) -> Transfer:
     )
 
 
-def check_e_thm_6_4(
+def _norm_of_transfer(downstream: np.ndarray, pretrained: np.ndarray) -> float:
+    return bounds.transfer_condition_number(downstream, pretrained) ** 0.5
+
+
+@claim(
+    id="E-thm-6.4",
+    title="four errors bound what pretraining carries over",
+    statement="With B = W_DS^⊤(W_SSL W_SSL^⊤)⁻¹W_SSL and μ = ‖B‖², the downstream approximation "
+    "error is at most 3ε_agg²(B) + 6μ(E^PT + ε_SSL²) + 3ε_g², with the whole excess risk of the "
+    "pretrained function for E^PT.",
+    controls=(Control("μ = ‖B‖ for ‖B‖²", changes={"condition_number": _norm_of_transfer}),),
+)
+def e_thm_6_4(
     context: Context, condition_number: Callable[..., float] = bounds.transfer_condition_number
 ) -> Evidence:
     """Downstream excess over the bound on random worlds, and where all errors point one way."""
-    rng = context.generator(E_THM_6_4.id)
+    rng = context.generator(e_thm_6_4.id)
     problems = [_draw_transfer(rng) for _ in range(context.pick(quick=500, paper=5_000))]
     found = np.array([problem.ratio for problem in problems])
     identity = max(
@@ -177,27 +183,21 @@ def check_e_thm_6_4(
     )
 
 
-def _norm_of_transfer(downstream: np.ndarray, pretrained: np.ndarray) -> float:
-    return bounds.transfer_condition_number(downstream, pretrained) ** 0.5
-
-
-E_THM_6_4 = Claim(
-    id="E-thm-6.4",
-    title="four errors bound what pretraining carries over",
-    statement="With B = W_DS^⊤(W_SSL W_SSL^⊤)⁻¹W_SSL and μ = ‖B‖², the downstream approximation "
-    "error is at most 3ε_agg²(B) + 6μ(E^PT + ε_SSL²) + 3ε_g², with the whole excess risk of the "
-    "pretrained function for E^PT.",
-    run=check_e_thm_6_4,
-    controls=(
-        Control("μ = ‖B‖ for ‖B‖²", partial(check_e_thm_6_4, condition_number=_norm_of_transfer)),
-    ),
-)
-
-
 _SEQUENCES, _LENGTH, _DIMENSION = 400, 8, 4
 
 
-def check_e_erratum_7(context: Context) -> Evidence:
+@claim(
+    id="E-erratum-7",
+    title="printed: Proposition 5.6 compares with E[y|X]",
+    statement="At a stationary θ̂, E_opt ≤ 4·min_θ Ê‖f_θ̂ + ∇f_θ̂^⊤(θ − θ̂) − f*‖ with f* = E[y|X].",
+    label="Proposition 5.6, (5.13)",
+    expected=Verdict.FAILS,
+    erratum="Appendix D proves it with the best function of the class on the sample, f̃, for f*. "
+    "E_opt is measured against f̃, which fits the noise in part; E[y|X] does not.",
+    # |f̃| ≤ 1: its standard deviation is about √(4/400).
+    false_alarm=1e-9,
+)
+def e_erratum_7(context: Context) -> Evidence:
     """A head at its saddle θ̂ = 0, on labels that are fair coins: f_θ̂ is E[y|X] = 0.
 
     f_θ(X) = ⟨w, attn_SM(q, X, XW_v)⟩ has no derivative at w = 0, W_v = 0, so (5.12) is an equality
@@ -207,7 +207,7 @@ def check_e_erratum_7(context: Context) -> Evidence:
 
     from finetti.attention import Softmax
 
-    rng = context.generator(E_ERRATUM_7.id)
+    rng = context.generator(e_erratum_7.id)
     tokens = rng.normal(size=(_SEQUENCES, _LENGTH, _DIMENSION))
     query = rng.normal(size=(_SEQUENCES, _DIMENSION))
     labels = rng.choice([-1.0, 1.0], size=_SEQUENCES)
@@ -234,21 +234,16 @@ def check_e_erratum_7(context: Context) -> Evidence:
     )
 
 
-E_ERRATUM_7 = Claim(
-    id="E-erratum-7",
-    title="printed: Proposition 5.6 compares with E[y|X]",
-    statement="At a stationary θ̂, E_opt ≤ 4·min_θ Ê‖f_θ̂ + ∇f_θ̂^⊤(θ − θ̂) − f*‖ with f* = E[y|X].",
-    label="Proposition 5.6, (5.13)",
-    run=check_e_erratum_7,
+@claim(
+    id="E-erratum-10",
+    title="printed: Theorem 6.4 with the class's approximation error",
+    statement="E_approx = O(μ(E_approx^PT + ε_SSL²) + ε_g² + ε_agg²) for any pretrained function.",
+    label="Theorem 6.4",
     expected=Verdict.FAILS,
-    erratum="Appendix D proves it with the best function of the class on the sample, f̃, for f*. "
-    "E_opt is measured against f̃, which fits the noise in part; E[y|X] does not.",
-    # |f̃| ≤ 1: its standard deviation is about √(4/400).
-    false_alarm=1e-9,
+    erratum="The proof uses E‖f̂_PT − f*_PT‖² for E_approx^PT: right for the population minimizer; "
+    "for a trained f̂_PT its whole excess risk belongs there.",
 )
-
-
-def check_e_erratum_10(context: Context) -> Evidence:
+def e_erratum_10(context: Context) -> Evidence:
     """A class that contains the truth, and a pretrained function that is 0.3 away from it."""
     signs, one, zero = np.array([[1.0], [-1.0]]), np.ones((1, 1)), np.zeros((2, 1))
     problem = Transfer(revealed(), signs, signs, signs, one, one, 0.3 * signs, zero)
@@ -261,15 +256,3 @@ def check_e_erratum_10(context: Context) -> Evidence:
             close("downstream excess risk − 0.3²", problem.excess - 0.09, 1e-12),
         ),
     )
-
-
-E_ERRATUM_10 = Claim(
-    id="E-erratum-10",
-    title="printed: Theorem 6.4 with the class's approximation error",
-    statement="E_approx = O(μ(E_approx^PT + ε_SSL²) + ε_g² + ε_agg²) for any pretrained function.",
-    label="Theorem 6.4",
-    run=check_e_erratum_10,
-    expected=Verdict.FAILS,
-    erratum="The proof uses E‖f̂_PT − f*_PT‖² for E_approx^PT: right for the population minimizer; "
-    "for a trained f̂_PT its whole excess risk belongs there.",
-)

@@ -1,12 +1,11 @@
 """Proposition 4.1: CME attention tends to the conditional mean."""
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
 from finetti import attention, core, kernels, show
-from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict, at_most, close, within
+from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close, within
 from finetti.claims.exchangeability.support import Support, draw_context, draw_support
 
 _RIDGES = (0.1, 0.01, 0.001)
@@ -69,19 +68,34 @@ def _shortcut_error(rng: np.random.Generator, support: Support) -> float:
     return float(np.abs(np.asarray(output)[:, 0] - grouped).max())
 
 
-def check_e_prop_4_1(context: Context, limit: _Limit = upper_bound) -> Evidence:
+def _without_dimension(support: Support, ridge: float, length: int, delta: float) -> float:
+    return (2 + ridge**-0.5) * (2 / (ridge * length) + (ridge * length) ** -0.5)
+
+
+@claim(
+    id="E-prop-4.1",
+    title="CME attention converges like L^(-1/2)",
+    statement="With iid tokens, attn_CME with the ridge Lλ is within "
+    "(2 + λ^(-1/2))(2/(λL) + √(Γ(λ)/(λL))) log(4/δ) of its population value for all queries, with "
+    "probability 1 − δ; the error falls like L^(-1/2).",
+    label="Proposition 4.1, (B.10)",
+    # Three slopes at ±0.06; the measured spread of a slope is 0.016, so 3.75 of them each.
+    false_alarm=6e-4,
+    controls=(Control("(B.10) without √Γ and log", changes={"limit": _without_dimension}),),
+)
+def e_prop_4_1(context: Context, limit: _Limit = upper_bound) -> Evidence:
     """Slope of the mean sup-error in L at three ridges; (B.10) as a bound, and put together again.
 
     The errors stay far below (B.10), so its constants are checked against those of its proof.
     """
-    support = draw_support(context.generator(E_PROP_4_1.id, "support"))
+    support = draw_support(context.generator(e_prop_4_1.id, "support"))
     lengths = np.geomspace(1e2, 1e5, context.pick(quick=4, paper=7)).round().astype(int)
     repeats = context.pick(quick=100, paper=400)
     measurements, records, exceeded, differences = [], [], 0, []
     for ridge in _RIDGES:
         means, errors = [], []
         for length in lengths.tolist():
-            rng = context.generator(E_PROP_4_1.id, str(ridge), length)
+            rng = context.generator(e_prop_4_1.id, str(ridge), length)
             sample = deviations(rng, support, ridge, length, repeats)
             means.append(sample.mean())
             errors.append(sample.std(ddof=1) / np.sqrt(repeats))
@@ -96,7 +110,7 @@ def check_e_prop_4_1(context: Context, limit: _Limit = upper_bound) -> Evidence:
         at_most(f"share of {draws} contexts beyond (B.10), δ = {DELTA}", exceeded / draws, DELTA)
     )
     measurements.append(close("(B.10) put together again (relative)", max(differences), 1e-9))
-    identity = _shortcut_error(context.generator(E_PROP_4_1.id, "identity"), support)
+    identity = _shortcut_error(context.generator(e_prop_4_1.id, "identity"), support)
     measurements.append(close("grouped formula − attention on the tokens", identity, 1e-9))
     chart = show.line_chart(
         records,
@@ -117,26 +131,6 @@ def check_e_prop_4_1(context: Context, limit: _Limit = upper_bound) -> Evidence:
     )
 
 
-def _without_dimension(support: Support, ridge: float, length: int, delta: float) -> float:
-    return (2 + ridge**-0.5) * (2 / (ridge * length) + (ridge * length) ** -0.5)
-
-
-E_PROP_4_1 = Claim(
-    id="E-prop-4.1",
-    title="CME attention converges like L^(-1/2)",
-    statement="With iid tokens, attn_CME with the ridge Lλ is within "
-    "(2 + λ^(-1/2))(2/(λL) + √(Γ(λ)/(λL))) log(4/δ) of its population value for all queries, with "
-    "probability 1 − δ; the error falls like L^(-1/2).",
-    label="Proposition 4.1, (B.10)",
-    run=check_e_prop_4_1,
-    # Three slopes at ±0.06; the measured spread of a slope is 0.016, so 3.75 of them each.
-    false_alarm=6e-4,
-    controls=(
-        Control("(B.10) without √Γ and log", partial(check_e_prop_4_1, limit=_without_dimension)),
-    ),
-)
-
-
 def _bias_bound(ridge: float, source_norm: float) -> float:
     """λ‖h‖, as the package has it."""
     from finetti.bounds import Sample
@@ -152,14 +146,25 @@ def _single_point(ridge: float, scale: float) -> float:
     return float(np.abs(support.regularized(support.mass, truth, ridge) - truth)[0])
 
 
-def check_e_prop_4_1_bias(
+@claim(
+    id="E-prop-4.1-bias",
+    title="the ridge costs a bias of order λ",
+    statement="If E[V|K=·] = C_KK h (the source condition), the λ-regularized population value is "
+    "within λ‖h‖√K(q,q) of E[V|K=q].",
+    label="Proposition 4.1, (B.11)",
+    controls=(
+        Control("λ without ‖h‖", changes={"bound": lambda ridge, norm: ridge}),
+        Control("2λ‖h‖", changes={"bound": lambda ridge, norm: 2 * ridge * norm}),
+    ),
+)
+def e_prop_4_1_bias(
     context: Context, bound: Callable[[float, float], float] = _bias_bound
 ) -> Evidence:
     """sup_q of the population bias on a world where E[V|K] = C_KK h, against λ‖h‖; a tight world.
 
     With all keys at one point the bias is λ‖h‖/(1 + λ).
     """
-    rng = context.generator(E_PROP_4_1_BIAS.id)
+    rng = context.generator(e_prop_4_1_bias.id)
     support = draw_support(rng)
     # h is a smooth function of the kernel's space; applying C_KK once more makes E[V|K].
     weights = rng.normal(size=len(support.mass)) * support.mass
@@ -203,29 +208,23 @@ def check_e_prop_4_1_bias(
     )
 
 
-E_PROP_4_1_BIAS = Claim(
-    id="E-prop-4.1-bias",
-    title="the ridge costs a bias of order λ",
-    statement="If E[V|K=·] = C_KK h (the source condition), the λ-regularized population value is "
-    "within λ‖h‖√K(q,q) of E[V|K=q].",
-    label="Proposition 4.1, (B.11)",
-    run=check_e_prop_4_1_bias,
-    controls=(
-        Control("λ without ‖h‖", partial(check_e_prop_4_1_bias, bound=lambda ridge, norm: ridge)),
-        Control(
-            "2λ‖h‖", partial(check_e_prop_4_1_bias, bound=lambda ridge, norm: 2 * ridge * norm)
-        ),
-    ),
+@claim(
+    id="E-erratum-3",
+    title="printed: the L^(-1/2) term is free of λ",
+    statement="The error is O(L^(-1/2) log(1/δ) + λ): its first part does not depend on λ.",
+    label="Proposition 4.1",
+    expected=Verdict.FAILS,
+    erratum="The statement hides λ^(-1)Γ(λ)^(1/2) in O(·) and leaves out the source condition that "
+    "its second part needs.",
+    false_alarm=1e-6,
 )
-
-
-def check_e_erratum_3(context: Context) -> Evidence:
+def e_erratum_3(context: Context) -> Evidence:
     """How much the L^(-1/2) part of the error grows when λ falls from 0.1 to 0.001."""
-    support = draw_support(context.generator(E_ERRATUM_3.id, "support"))
+    support = draw_support(context.generator(e_erratum_3.id, "support"))
     length, repeats, ridges = 10_000, context.pick(quick=200, paper=1000), (0.1, 0.001)
     sizes = [
         deviations(
-            context.generator(E_ERRATUM_3.id, str(ridge)), support, ridge, length, repeats
+            context.generator(e_erratum_3.id, str(ridge)), support, ridge, length, repeats
         ).mean()
         for ridge in ridges
     ]
@@ -242,16 +241,3 @@ def check_e_erratum_3(context: Context) -> Evidence:
             ),
         ),
     )
-
-
-E_ERRATUM_3 = Claim(
-    id="E-erratum-3",
-    title="printed: the L^(-1/2) term is free of λ",
-    statement="The error is O(L^(-1/2) log(1/δ) + λ): its first part does not depend on λ.",
-    label="Proposition 4.1",
-    run=check_e_erratum_3,
-    expected=Verdict.FAILS,
-    erratum="The statement hides λ^(-1)Γ(λ)^(1/2) in O(·) and leaves out the source condition that "
-    "its second part needs.",
-    false_alarm=1e-6,
-)

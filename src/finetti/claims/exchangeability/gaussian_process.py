@@ -1,11 +1,9 @@
 """Appendix B.1: CME attention is a Gaussian process, and its error bars are calibrated."""
 
-from functools import partial
-
 import numpy as np
 
 from finetti import attention, kernels
-from finetti.claims.claim import Claim, Context, Control, Evidence, at_most, close
+from finetti.claims.claim import Context, Control, Evidence, at_most, claim, close
 
 
 def _members() -> dict[str, tuple]:
@@ -29,13 +27,21 @@ def _members() -> dict[str, tuple]:
     }
 
 
-def check_e_app_b_1(context: Context) -> Evidence:
+@claim(
+    id="E-app-B.1",
+    title="CME attention is a Gaussian-process posterior",
+    statement="If values are r = f(c) + noise with f ∼ GP(0, K) and noise variance λ, then "
+    "attn_CME is the posterior mean of f at the query, for every kernel; its posterior variance is "
+    "K(q,q) − K(q,K)(K + λI)⁻¹K(K,q).",
+    label="Appendix B.1, (4.5)",
+)
+def e_app_b_1(context: Context) -> Evidence:
     """Mean and variance of each kernel against conditioning the joint Gaussian of values and f."""
     measurements = []
     for name, (kernel, formula) in _members().items():
         mean_error = variance_error = 0.0
         for trial in range(context.pick(quick=5, paper=50)):
-            rng = context.generator(E_APP_B_1.id, name, trial)
+            rng = context.generator(e_app_b_1.id, name, trial)
             keys, query = rng.normal(size=(24, 3)), rng.normal(size=(6, 3))
             values, ridge = rng.normal(size=(24, 2)), 10.0 ** rng.uniform(-1, 1)
             module = attention.ConditionalMean(kernel, ridge=ridge)
@@ -52,23 +58,23 @@ def check_e_app_b_1(context: Context) -> Evidence:
     return Evidence(tuple(measurements))
 
 
-E_APP_B_1 = Claim(
-    id="E-app-B.1",
-    title="CME attention is a Gaussian-process posterior",
-    statement="If values are r = f(c) + noise with f ∼ GP(0, K) and noise variance λ, then "
-    "attn_CME is the posterior mean of f at the query, for every kernel; its posterior variance is "
-    "K(q,q) − K(q,K)(K + λI)⁻¹K(K,q).",
-    label="Appendix B.1, (4.5)",
-    run=check_e_app_b_1,
-)
-
-
 _LENGTH, _RIDGE = 8, 0.3
 
 
-def check_e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> Evidence:
+@claim(
+    id="E-app-B.1-calibration",
+    title="the error bars of attention are calibrated",
+    statement="On sequences drawn from the latent Gaussian process, the predictive intervals of "
+    "attn_CME cover at their nominal rate.",
+    false_alarm=2e-4,
+    controls=(
+        Control("a ridge 20 % too small", changes={"ridge_factor": 0.8}),
+        Control("a ridge 20 % too large", changes={"ridge_factor": 1.2}),
+    ),
+)
+def e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> Evidence:
     """Coverage of 95 % intervals and mean squared z over sequences drawn from the process."""
-    rng = context.generator(E_APP_B_1_CALIBRATION.id)
+    rng = context.generator(e_app_b_1_calibration.id)
     count = context.pick(quick=20_000, paper=100_000)
     tokens = rng.normal(size=(count, _LENGTH + 1, 2))
     squared = np.sum((tokens[:, :, None] - tokens[:, None]) ** 2, axis=-1)
@@ -90,17 +96,3 @@ def check_e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> 
         note=f"{count} sequences of {_LENGTH} tokens; coverage {coverage:.4f}, mean z² "
         f"{np.mean(z**2):.4f}. A ridge 20 % too small would give 1.16.",
     )
-
-
-E_APP_B_1_CALIBRATION = Claim(
-    id="E-app-B.1-calibration",
-    title="the error bars of attention are calibrated",
-    statement="On sequences drawn from the latent Gaussian process, the predictive intervals of "
-    "attn_CME cover at their nominal rate.",
-    run=check_e_app_b_1_calibration,
-    false_alarm=2e-4,
-    controls=(
-        Control("a ridge 20 % too small", partial(check_e_app_b_1_calibration, ridge_factor=0.8)),
-        Control("a ridge 20 % too large", partial(check_e_app_b_1_calibration, ridge_factor=1.2)),
-    ),
-)

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict, at_most, close, within
+from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close, within
 from finetti.claims.exchangeability import by_hand
 from finetti.claims.exchangeability.product_limit import draw_network
 from finetti.core.forms import Form
@@ -103,13 +102,26 @@ def _risk(network: "bounds.FullTransformer", sample: Sample) -> float:
     return bounds.TransformerRisk(network).evaluate(sample).value
 
 
-def check_e_thm_5_3(context: Context, value: _Risk = _risk) -> Evidence:
+def _smaller_dudley(network: "bounds.FullTransformer", sample: Sample) -> float:
+    complexity = bounds.TransformerComplexity(network).evaluate(sample).value
+    return _risk(network, sample) - 2 * (1 - 0.01) * complexity
+
+
+@claim(
+    id="E-thm-5.3",
+    title="the generalization bound is free of L",
+    statement="Theorem C.4 at H = T = 1 without skips is Theorem 5.3; its value does not depend on "
+    "L, halves when n grows fourfold, and grows like T^{3/2}.",
+    label="Theorem 5.3, Theorem C.4",
+    controls=(Control("0.12 for Dudley's 12", changes={"value": _smaller_dudley}),),
+)
+def e_thm_5_3(context: Context, value: _Risk = _risk) -> Evidence:
     """Rates and bound recomputed on random networks; four times the samples, lengths, and depth.
 
     The bound with constants is loose: its constants are checked against those of the lemmas that
     it is made of, not against a measured error.
     """
-    rng = context.generator(E_THM_5_3.id)
+    rng = context.generator(e_thm_5_3.id)
     cases = [_draw_case(rng) for _ in range(200)]
     forms: tuple[Form, ...] = ("printed", "derived")
     rates = [
@@ -150,22 +162,6 @@ def check_e_thm_5_3(context: Context, value: _Risk = _risk) -> Evidence:
     )
 
 
-def _smaller_dudley(network: "bounds.FullTransformer", sample: Sample) -> float:
-    complexity = bounds.TransformerComplexity(network).evaluate(sample).value
-    return _risk(network, sample) - 2 * (1 - 0.01) * complexity
-
-
-E_THM_5_3 = Claim(
-    id="E-thm-5.3",
-    title="the generalization bound is free of L",
-    statement="Theorem C.4 at H = T = 1 without skips is Theorem 5.3; its value does not depend on "
-    "L, halves when n grows fourfold, and grows like T^{3/2}.",
-    label="Theorem 5.3, Theorem C.4",
-    run=check_e_thm_5_3,
-    controls=(Control("0.12 for Dudley's 12", partial(check_e_thm_5_3, value=_smaller_dudley)),),
-)
-
-
 _TOKENS = np.array([0.6, -1.0, 0.9])
 _RESOLUTIONS = (0.02, 0.1, 0.5)
 _Covering = Callable[["bounds.FullTransformer", float, Sample], float]
@@ -204,13 +200,19 @@ def _as_printed(network: "bounds.FullTransformer", resolution: float, sample: Sa
     return bound.evaluate(sample).value
 
 
-def check_e_lemma_c_8(context: Context, value: _Covering = _covering) -> Evidence:
+@claim(
+    id="E-lemma-C.8",
+    title="the full Transformer is covered, whatever the length",
+    statement="log N(F, ε) ≤ p·log(1 + 2R_T^trans R_T/ε) with p parameters, for every L.",
+    controls=(Control("the printed chain", changes={"value": _as_printed}),),
+)
+def e_lemma_c_8(context: Context, value: _Covering = _covering) -> Evidence:
     """The formula recomputed layer by layer, and packings of small networks, which are a floor.
 
     A packing is far below the bound, so only the recomputation sees a wrong factor: it follows the
     errors as the proof does, from Lemmas C.11 and C.13, whose own constants are attained.
     """
-    rng = context.generator(E_LEMMA_C_8.id)
+    rng = context.generator(e_lemma_c_8.id)
     errors = []
     for _ in range(200):
         network, radius = draw_network(rng, depth=3, decades=1.0), float(10.0 ** rng.uniform(-1, 1))
@@ -236,16 +238,15 @@ def check_e_lemma_c_8(context: Context, value: _Covering = _covering) -> Evidenc
     return Evidence(tuple(measurements))
 
 
-E_LEMMA_C_8 = Claim(
-    id="E-lemma-C.8",
-    title="the full Transformer is covered, whatever the length",
-    statement="log N(F, ε) ≤ p·log(1 + 2R_T^trans R_T/ε) with p parameters, for every L.",
-    run=check_e_lemma_c_8,
-    controls=(Control("the printed chain", partial(check_e_lemma_c_8, value=_as_printed)),),
+@claim(
+    id="E-erratum-9",
+    title="printed: (4 + H)D²T dimensions for any head",
+    statement="A network with H heads and D = max{d, d_σ, d_p} has at most (4 + H)D²T parameters.",
+    label="Lemma C.8",
+    expected=Verdict.FAILS,
+    erratum="H(2dd_p + d²) ≤ (2 + H)D² needs d_pH ≤ D, as in d = d_pH.",
 )
-
-
-def check_e_erratum_9(context: Context) -> Evidence:
+def e_erratum_9(context: Context) -> Evidence:
     """Eight heads that are as wide as the tokens, d = d_σ = d_p = 64."""
     network = bounds.FullTransformer.uniform(64, 64, n_heads=8, head_dimension=64)
     printed = bounds.FullTransformerCovering(network, form="printed").n_dimensions
@@ -258,14 +259,3 @@ def check_e_erratum_9(context: Context) -> Evidence:
             close("printed dimensions − (4 + 8)·64²", printed - 12 * 64 * 64, 0.0),
         ),
     )
-
-
-E_ERRATUM_9 = Claim(
-    id="E-erratum-9",
-    title="printed: (4 + H)D²T dimensions for any head",
-    statement="A network with H heads and D = max{d, d_σ, d_p} has at most (4 + H)D²T parameters.",
-    label="Lemma C.8",
-    run=check_e_erratum_9,
-    expected=Verdict.FAILS,
-    erratum="H(2dd_p + d²) ≤ (2 + H)D² needs d_pH ≤ D, as in d = d_pH.",
-)

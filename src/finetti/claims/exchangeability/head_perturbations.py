@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from finetti.attention import lipschitz
-from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict, at_most, close
+from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close
 from finetti.claims.exchangeability import instances
 from finetti.claims.exchangeability.instances import even_reader
 from finetti.claims.perturbations import (
@@ -23,7 +23,14 @@ from finetti.core.forms import Form
 _EXPONENTS = (1.0, 2.0, 4.0, np.inf)
 
 
-def check_e_lemma_f_1(context: Context) -> Evidence:
+@claim(
+    id="E-lemma-F.1",
+    title="RBF-form softmax moves no more than query and keys",
+    statement="‖softmax(q,K) − softmax(q̂,K̂)‖₁ ≤ c(‖q‖_r + ‖K‖_{r,∞})‖K − K̂‖_{r,∞} + "
+    "c‖K‖_{r,∞}‖q − q̂‖_r with c = σ⁻²d_p^{max(0, 1−2/r)}, for any bandwidth; c is sharp and at "
+    "most 1/2 at the printed σ² = 2d_p^{1/s}.",
+)
+def e_lemma_f_1(context: Context) -> Evidence:
     """Both sides for four norms and any bandwidth, and on keys that move apart."""
     measurements = []
     for r in _EXPONENTS:
@@ -33,7 +40,7 @@ def check_e_lemma_f_1(context: Context) -> Evidence:
                 query, keys, other_query, other_keys, width, r
             )
 
-        rng = context.generator(E_LEMMA_F_1.id, str(r))
+        rng = context.generator(e_lemma_f_1.id, str(r))
         count = DRAWS // len(_EXPONENTS)
         tokens = sizes(rng, -1, 1, count) * rng.normal(size=(count, 7, 4))
         moved = tokens + sizes(rng, -4, 0, count) * rng.normal(size=(count, 7, 4))
@@ -51,16 +58,6 @@ def check_e_lemma_f_1(context: Context) -> Evidence:
     return Evidence(
         tuple(measurements), note="Bandwidths σ² from 0.1 to 100; the paper has 2d_p^{1/s}."
     )
-
-
-E_LEMMA_F_1 = Claim(
-    id="E-lemma-F.1",
-    title="RBF-form softmax moves no more than query and keys",
-    statement="‖softmax(q,K) − softmax(q̂,K̂)‖₁ ≤ c(‖q‖_r + ‖K‖_{r,∞})‖K − K̂‖_{r,∞} + "
-    "c‖K‖_{r,∞}‖q − q̂‖_r with c = σ⁻²d_p^{max(0, 1−2/r)}, for any bandwidth; c is sharp and at "
-    "most 1/2 at the printed σ² = 2d_p^{1/s}.",
-    run=check_e_lemma_f_1,
-)
 
 
 def _tight_lemma_c_11(form: Form = "derived") -> dict[str, Any]:
@@ -83,31 +80,28 @@ def _tight_lemma_c_11(form: Form = "derived") -> dict[str, Any]:
     return found
 
 
-def check_e_lemma_c_11(context: Context) -> Evidence:
+def _as_printed_lemma_c_11(context: Context) -> Evidence:
+    return Evidence(all_attained(_tight_lemma_c_11("printed")))
+
+
+@claim(
+    id="E-lemma-C.11",
+    title="heads move no more than their weights",
+    statement="‖MHA(X;W) − MHA(X;Ŵ)‖_{2,∞} ≤ RΣε_v + σ⁻²R³Σω_v(ω_q + ω_k)(ε_q + ε_k): the lemma "
+    "with the ω_v of its proof.",
+    controls=(Control("without ω_v, as printed", _as_printed_lemma_c_11),),
+)
+def e_lemma_c_11(context: Context) -> Evidence:
     """Both sides on random pairs of heads, and on a query that reads opposite tokens evenly."""
 
     def lemma(tokens, *weights):
         pair = instances.heads(*weights[:3]), instances.heads(*weights[3:])
         return lipschitz.heads_weight_perturbation(*pair, tokens)
 
-    rng = context.generator(E_LEMMA_C_11.id)
+    rng = context.generator(e_lemma_c_11.id)
     weights = instances.weights(rng, DRAWS)
     found = ratios(lemma, instances.tokens(rng, DRAWS), *weights, *nearby(rng, weights))
     return evidence(found, _tight_lemma_c_11())
-
-
-def _as_printed_lemma_c_11(context: Context) -> Evidence:
-    return Evidence(all_attained(_tight_lemma_c_11("printed")))
-
-
-E_LEMMA_C_11 = Claim(
-    id="E-lemma-C.11",
-    title="heads move no more than their weights",
-    statement="‖MHA(X;W) − MHA(X;Ŵ)‖_{2,∞} ≤ RΣε_v + σ⁻²R³Σω_v(ω_q + ω_k)(ε_q + ε_k): the lemma "
-    "with the ω_v of its proof.",
-    run=check_e_lemma_c_11,
-    controls=(Control("without ω_v, as printed", _as_printed_lemma_c_11),),
-)
 
 
 def _tight_lemma_c_13(form: Form = "derived") -> dict[str, Any]:
@@ -124,33 +118,39 @@ def _tight_lemma_c_13(form: Form = "derived") -> dict[str, Any]:
     return {f"ω_k = {norm:g}, ω_q = 0, ω_v = 10, R = 3": moved(norm) for norm in (40.0, 0.0)}
 
 
-def check_e_lemma_c_13(context: Context) -> Evidence:
+def _as_printed_lemma_c_13(context: Context) -> Evidence:
+    return Evidence(all_attained(_tight_lemma_c_13("printed")))
+
+
+@claim(
+    id="E-lemma-C.13",
+    title="heads move no more than their tokens, times ρ",
+    statement="‖MHA(X;W) − MHA(X̂;W)‖_{2,∞} ≤ ρ‖X − X̂‖_{2,∞} with ρ = Σω_v + σ⁻²R²Σ(ω_q + ω_k)²ω_v.",
+    controls=(Control("1 for σ⁻², as printed", _as_printed_lemma_c_13),),
+)
+def e_lemma_c_13(context: Context) -> Evidence:
     """Both sides on random heads, and on two equal heads that read tokens ±3e₁ moving one way."""
 
     def lemma(tokens, other, *weights):
         return lipschitz.heads_token_perturbation(instances.heads(*weights), tokens, other)
 
-    rng = context.generator(E_LEMMA_C_13.id)
+    rng = context.generator(e_lemma_c_13.id)
     tokens = instances.tokens(rng, DRAWS)
     (other,) = nearby(rng, [tokens])
     found = ratios(lemma, tokens, other, *instances.weights(rng, DRAWS))
     return evidence(found, _tight_lemma_c_13())
 
 
-def _as_printed_lemma_c_13(context: Context) -> Evidence:
-    return Evidence(all_attained(_tight_lemma_c_13("printed")))
-
-
-E_LEMMA_C_13 = Claim(
-    id="E-lemma-C.13",
-    title="heads move no more than their tokens, times ρ",
-    statement="‖MHA(X;W) − MHA(X̂;W)‖_{2,∞} ≤ ρ‖X − X̂‖_{2,∞} with ρ = Σω_v + σ⁻²R²Σ(ω_q + ω_k)²ω_v.",
-    run=check_e_lemma_c_13,
-    controls=(Control("1 for σ⁻², as printed", _as_printed_lemma_c_13),),
+@claim(
+    id="E-erratum-5",
+    title="printed: Lemma C.11 without the values' norm",
+    statement="‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε_v + R³Σ(ω_q + ω_k)(ε_q + ε_k).",
+    label="Lemma C.11",
+    expected=Verdict.FAILS,
+    erratum="(F.10)–(F.11) contain ω_v in the second sum; print drops it, also in Lemma C.12, "
+    "(C.10) and the third entry of κ.",
 )
-
-
-def check_e_erratum_5(context: Context) -> Evidence:
+def e_erratum_5(context: Context) -> Evidence:
     """A query that reads opposite tokens evenly, ω_v = 10, while W_k leaves 0 by 10⁻⁴·e₁e₁ᵀ."""
     instance = even_reader(10.0, 1e-4, copies=200)
     printed = lipschitz.heads_weight_perturbation(*instance, "printed")
@@ -165,15 +165,3 @@ def check_e_erratum_5(context: Context) -> Evidence:
             attained("with ω_v and σ⁻²", derived),
         ),
     )
-
-
-E_ERRATUM_5 = Claim(
-    id="E-erratum-5",
-    title="printed: Lemma C.11 without the values' norm",
-    statement="‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε_v + R³Σ(ω_q + ω_k)(ε_q + ε_k).",
-    label="Lemma C.11",
-    run=check_e_erratum_5,
-    expected=Verdict.FAILS,
-    erratum="(F.10)–(F.11) contain ω_v in the second sum; print drops it, also in Lemma C.12, "
-    "(C.10) and the third entry of κ.",
-)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_least, at_most, close
+from finetti.claims.claim import Context, Evidence, Verdict, at_least, at_most, claim, close
 
 _ATOMS, _OUTCOMES, _LETTERS, _LENGTH = 3, 5, 4, 6
 
@@ -16,9 +16,19 @@ def _given_tokens(
     return likelihood / likelihood.sum(), joint.sum(axis=1) / joint.sum()
 
 
-def check_e_erratum_11(context: Context) -> Evidence:
+@claim(
+    id="E-erratum-11",
+    title="printed: Lemma 3.2(b) for an invertible operator",
+    statement="p(z|X) is a function of p(y|X) where (Tf)(y) = ∫p(y|z)f(z)dz is invertible, and not "
+    "elsewhere.",
+    label="Lemma 3.2(b)",
+    expected=Verdict.FAILS,
+    erratum="The proof applies T⁻¹ to p(y|X), which lies in the range of T: a left inverse will "
+    "do. T need only be injective, as with more answers than latent values.",
+)
+def e_erratum_11(context: Context) -> Evidence:
     """A world with 3 latent values and 5 answers: T is 5 × 3, injective and not invertible."""
-    rng = context.generator(E_ERRATUM_11.id)
+    rng = context.generator(e_erratum_11.id)
     # Each latent value leans to an answer of its own, so the columns of T are far from dependent.
     answers = (np.eye(_OUTCOMES, _ATOMS) + rng.dirichlet(np.ones(_OUTCOMES), size=_ATOMS).T) / 2
     prior = rng.dirichlet(np.full(_ATOMS, 5.0))
@@ -48,16 +58,3 @@ def check_e_erratum_11(context: Context) -> Evidence:
             at_least("the same: what is missed of p(z|X)", float(blind), 0.1),
         ),
     )
-
-
-E_ERRATUM_11 = Claim(
-    id="E-erratum-11",
-    title="printed: Lemma 3.2(b) for an invertible operator",
-    statement="p(z|X) is a function of p(y|X) where (Tf)(y) = ∫p(y|z)f(z)dz is invertible, and not "
-    "elsewhere.",
-    label="Lemma 3.2(b)",
-    run=check_e_erratum_11,
-    expected=Verdict.FAILS,
-    erratum="The proof applies T⁻¹ to p(y|X), which lies in the range of T: a left inverse will "
-    "do. T need only be injective, as with more answers than latent values.",
-)

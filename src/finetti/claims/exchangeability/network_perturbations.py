@@ -6,13 +6,13 @@ import numpy as np
 
 from finetti.attention import lipschitz
 from finetti.claims.claim import (
-    Claim,
     Context,
     Control,
     Evidence,
     Measurement,
     Verdict,
     at_most,
+    claim,
     within,
 )
 from finetti.claims.exchangeability import instances
@@ -79,7 +79,15 @@ def _tight(form: Form = "derived") -> tuple[Measurement, ...]:
     )
 
 
-def check_e_lemma_c_14(context: Context) -> Evidence:
+@claim(
+    id="E-lemma-C.14",
+    title="a deep network moves no more than the chain allows",
+    statement="‖X_T − X̂_T‖_{2,∞} ≤ Σ_t (ρ̃_t ε_{t,a} + ε_{t,w}) Π_{τ>t} ρ̃_τ α̃_τ, with ε_{t,w} of "
+    "the corrected Lemma C.11 and tokens as long as α̃_tR_t inside layer t.",
+    # The first instance has no scores: there the printed chain lacks α̃ and nothing else.
+    controls=(Control("without α̃, as printed", lambda context: Evidence(_tight("printed"))),),
+)
+def e_lemma_c_14(context: Context) -> Evidence:
     """Both sides on random networks of 1 to 3 layers, and where the parts of the chain are tight.
 
     One token that everything lengthens attains the chain of α̃, ω̃ and R in three layers; keys that
@@ -91,7 +99,7 @@ def check_e_lemma_c_14(context: Context) -> Evidence:
 
     found = []
     for depth in _DEPTHS:
-        rng = context.generator(E_LEMMA_C_14.id, depth)
+        rng = context.generator(e_lemma_c_14.id, depth)
         count = DRAWS // len(_DEPTHS) + 1
         layers, moved = [], []
         for _ in range(depth):
@@ -108,18 +116,16 @@ def check_e_lemma_c_14(context: Context) -> Evidence:
     )
 
 
-E_LEMMA_C_14 = Claim(
-    id="E-lemma-C.14",
-    title="a deep network moves no more than the chain allows",
-    statement="‖X_T − X̂_T‖_{2,∞} ≤ Σ_t (ρ̃_t ε_{t,a} + ε_{t,w}) Π_{τ>t} ρ̃_τ α̃_τ, with ε_{t,w} of "
-    "the corrected Lemma C.11 and tokens as long as α̃_tR_t inside layer t.",
-    run=check_e_lemma_c_14,
-    # The first instance has no scores: there the printed chain lacks α̃ and nothing else.
-    controls=(Control("without α̃, as printed", lambda context: Evidence(_tight("printed"))),),
+@claim(
+    id="E-erratum-6",
+    title="printed: heads read tokens of length R_t",
+    statement="The chain of Lemma C.14 with R_t in ρ̃_t and R_t^mha.",
+    label="(C.10), (C.11), Lemma C.14",
+    expected=Verdict.FAILS,
+    erratum="The heads of layer t read X̄_t, which is as long as α̃_tR_t; and the product in "
+    "R_T^trans must start at τ = t. Both only move constants inside a logarithm of the theorem.",
 )
-
-
-def check_e_erratum_6(context: Context) -> Evidence:
+def e_erratum_6(context: Context) -> Evidence:
     """A feed-forward part with α̃ = 10, then the tight instance of Lemma C.11 with ω_v = 1."""
     instance = amplified(10.0, 1e-6)
     printed = lipschitz.residual_perturbation(*instance, "printed")
@@ -129,15 +135,3 @@ def check_e_erratum_6(context: Context) -> Evidence:
         # The tokens grow 5.5-fold where α̃ = 10: (11/20)³ = 0.166 of the bound.
         (within("the same over the bound with α̃_tR_t", float(derived.ratio), 0.163, 0.167),),
     )
-
-
-E_ERRATUM_6 = Claim(
-    id="E-erratum-6",
-    title="printed: heads read tokens of length R_t",
-    statement="The chain of Lemma C.14 with R_t in ρ̃_t and R_t^mha.",
-    label="(C.10), (C.11), Lemma C.14",
-    run=check_e_erratum_6,
-    expected=Verdict.FAILS,
-    erratum="The heads of layer t read X̄_t, which is as long as α̃_tR_t; and the product in "
-    "R_T^trans must start at τ = t. Both only move constants inside a logarithm of the theorem.",
-)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from finetti import attention, kernels
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_least, close
+from finetti.claims.claim import Context, Evidence, Verdict, at_least, claim, close
 
 
 def _objective(gram: np.ndarray, values: np.ndarray, ridge: float, alpha: np.ndarray) -> float:
@@ -12,12 +12,18 @@ def _objective(gram: np.ndarray, values: np.ndarray, ridge: float, alpha: np.nda
     return float(np.sum(residual**2) + ridge * np.sum(alpha * (gram @ alpha)))
 
 
-def check_e_eq_4_5(context: Context) -> Evidence:
+@claim(
+    id="E-eq-4.5",
+    title="CME attention is kernel ridge regression",
+    statement="attn_CME(·, K, V) is the function f that minimizes Σ‖v − f(k)‖² + λ‖f‖² over the "
+    "kernel's space.",
+)
+def e_eq_4_5(context: Context) -> Evidence:
     """Stationarity and minimality of the regularized least squares that attention solves."""
     gradient = 0.0
     least_rise = np.inf
     for trial in range(context.pick(quick=10, paper=100)):
-        rng = context.generator(E_EQ_4_5.id, trial)
+        rng = context.generator(e_eq_4_5.id, trial)
         keys, values, ridge = rng.normal(size=(20, 3)), rng.normal(size=(20, 2)), 0.2
         module = attention.ConditionalMean(kernels.RBF(), ridge=ridge)
         gram = np.exp(-np.sum((keys[:, None] - keys[None]) ** 2, axis=-1) / 2)
@@ -35,15 +41,6 @@ def check_e_eq_4_5(context: Context) -> Evidence:
             at_least("smallest rise of the objective under perturbation", least_rise, 0.0),
         )
     )
-
-
-E_EQ_4_5 = Claim(
-    id="E-eq-4.5",
-    title="CME attention is kernel ridge regression",
-    statement="attn_CME(·, K, V) is the function f that minimizes Σ‖v − f(k)‖² + λ‖f‖² over the "
-    "kernel's space.",
-    run=check_e_eq_4_5,
-)
 
 
 def embedding_error(context: Context, claim_id: str, per_token: bool) -> float:
@@ -76,40 +73,34 @@ def _quadratic(tokens: np.ndarray) -> np.ndarray:
     return np.einsum("li,lj->lij", extended, extended).reshape(len(tokens), -1)
 
 
-def check_e_eq_a_3(context: Context) -> Evidence:
+@claim(
+    id="E-eq-A.3",
+    title="the empirical conditional mean embedding is attention with ridge L·λ",
+    statement="Ĉ_VK(Ĉ_KK + λI)⁻¹k(q,·) = attn_CME(q, K, V) with the ridge L·λ.",
+)
+def e_eq_a_3(context: Context) -> Evidence:
     """Attention with `ridge_per_token` against the operators of (A.3) in feature space."""
-    error = embedding_error(context, E_EQ_A_3.id, per_token=True)
+    error = embedding_error(context, e_eq_a_3.id, per_token=True)
     return Evidence(
         (close("attention with ridge Lλ − empirical embedding (relative)", error, 1e-9),)
     )
 
 
-E_EQ_A_3 = Claim(
-    id="E-eq-A.3",
-    title="the empirical conditional mean embedding is attention with ridge L·λ",
-    statement="Ĉ_VK(Ĉ_KK + λI)⁻¹k(q,·) = attn_CME(q, K, V) with the ridge L·λ.",
-    run=check_e_eq_a_3,
+@claim(
+    id="E-erratum-1",
+    title="printed: one λ serves (4.5) and (A.3)",
+    statement="attn_CME with the ridge λ is the empirical conditional mean embedding with that λ.",
+    label="(4.5), (A.3)",
+    expected=Verdict.FAILS,
+    erratum="(4.5) adds λ to the Gram matrix, (A.3) adds L·λ. Bayes statements need λ = noise / "
+    "prior variance, Proposition 4.1 needs L·λ.",
 )
-
-
-def check_e_erratum_1(context: Context) -> Evidence:
+def e_erratum_1(context: Context) -> Evidence:
     """Attention with the ridge λ, and with L·λ, against the empirical embedding with λ."""
     printed, derived = (
-        embedding_error(context, E_ERRATUM_1.id, per_token=per_token) for per_token in (False, True)
+        embedding_error(context, e_erratum_1.id, per_token=per_token) for per_token in (False, True)
     )
     return Evidence(
         (close("attention with ridge λ − empirical embedding (relative)", printed, 1e-9),),
         (close("attention with ridge Lλ − empirical embedding (relative)", derived, 1e-9),),
     )
-
-
-E_ERRATUM_1 = Claim(
-    id="E-erratum-1",
-    title="printed: one λ serves (4.5) and (A.3)",
-    statement="attn_CME with the ridge λ is the empirical conditional mean embedding with that λ.",
-    label="(4.5), (A.3)",
-    run=check_e_erratum_1,
-    expected=Verdict.FAILS,
-    erratum="(4.5) adds λ to the Gram matrix, (A.3) adds L·λ. Bayes statements need λ = noise / "
-    "prior variance, Proposition 4.1 needs L·λ.",
-)

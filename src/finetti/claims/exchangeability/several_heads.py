@@ -4,18 +4,24 @@ import numpy as np
 
 from finetti import attention, kernels
 from finetti.claims.claim import (
-    Claim,
     Context,
     Control,
     Evidence,
     Measurement,
     at_least,
     at_most,
+    claim,
     close,
 )
 
 
-def check_e_eq_b_2(context: Context) -> Evidence:
+@claim(
+    id="E-eq-B.2",
+    title="adding heads is concatenating them",
+    statement="Σ_h attn(q, XW_k^h, XW_v^h) is the concatenation of narrower heads times an output "
+    "matrix, for every attention that is linear in its values.",
+)
+def e_eq_b_2(context: Context) -> Evidence:
     """Sum form against concatenated form and a loop, with each attention inside."""
     from finetti.attention import ConditionalMean, KernelSmoother, Softmax
     from finetti.attention.networks.multihead import MultiHead
@@ -27,7 +33,7 @@ def check_e_eq_b_2(context: Context) -> Evidence:
     }
     measurements = []
     for name, module in members.items():
-        rng = context.generator(E_EQ_B_2.id, name)
+        rng = context.generator(e_eq_b_2.id, name)
         query, key, value = rng.normal(size=(3, 3, 6, 2))
         output = rng.normal(size=(3, 2, 6))
         tokens = rng.normal(size=(12, 6))
@@ -43,21 +49,18 @@ def check_e_eq_b_2(context: Context) -> Evidence:
     return Evidence(tuple(measurements))
 
 
-E_EQ_B_2 = Claim(
-    id="E-eq-B.2",
-    title="adding heads is concatenating them",
-    statement="Σ_h attn(q, XW_k^h, XW_v^h) is the concatenation of narrower heads times an output "
-    "matrix, for every attention that is linear in its values.",
-    run=check_e_eq_b_2,
+@claim(
+    id="E-lemma-B.2",
+    title="the exponential kernel reproduces directions",
+    statement="∫ a exp(aᵀb) da over the unit sphere is C₁b, with C₀ = (2π)^(d/2) I_(d/2−1)(1) and "
+    "C₁ = (2π)^(d/2) I_(d/2)(1).",
 )
-
-
-def check_e_lemma_b_2(context: Context) -> Evidence:
+def e_lemma_b_2(context: Context) -> Evidence:
     """C_0, C_1 and ∫ a exp(aᵀb) da by quadrature, against Bessel functions."""
     measurements = []
     for dimension in context.pick(quick=(2, 3, 4), paper=(2, 3, 4, 5)):
         nodes, weights = attention.sphere_rule(dimension, degree=40)
-        direction = context.generator(E_LEMMA_B_2.id, dimension).normal(size=dimension)
+        direction = context.generator(e_lemma_b_2.id, dimension).normal(size=dimension)
         direction /= np.linalg.norm(direction)
         kernel = np.exp(nodes @ direction)
         closed = attention.sphere_constants(dimension)
@@ -74,15 +77,6 @@ def check_e_lemma_b_2(context: Context) -> Evidence:
             ),
         ]
     return Evidence(tuple(measurements))
-
-
-E_LEMMA_B_2 = Claim(
-    id="E-lemma-B.2",
-    title="the exponential kernel reproduces directions",
-    statement="∫ a exp(aᵀb) da over the unit sphere is C₁b, with C₀ = (2π)^(d/2) I_(d/2−1)(1) and "
-    "C₁ = (2π)^(d/2) I_(d/2)(1).",
-    run=check_e_lemma_b_2,
-)
 
 
 _RIDGE = 1e-6
@@ -137,7 +131,7 @@ def _recomputed(context: Context, factor: float = 1.0) -> tuple[Measurement, ...
 
     module = ConditionalMean(kernels.RBF(), ridge=factor * 0.1)
     full, few, tokens = (
-        _full_head(context.generator(E_APP_B_2_HEADS.id)),
+        _full_head(context.generator(e_app_b_2_heads.id)),
         _grid(3),
         _parabola(60, 1.0),
     )
@@ -152,7 +146,18 @@ def _recomputed(context: Context, factor: float = 1.0) -> tuple[Measurement, ...
     )
 
 
-def check_e_app_b_2_heads(context: Context) -> Evidence:
+def _larger_ridge(context: Context) -> Evidence:
+    return Evidence(_recomputed(context, 1.2))
+
+
+@claim(
+    id="E-app-B.2-heads",
+    title="one full-rank head is blind to the sequence",
+    statement="With one head and an invertible W_k, attention tends to (W_k⁻¹W_v)ᵀq: linear in q "
+    "and independent of X. Several heads with W_k of lower rank are neither.",
+    controls=(Control("a ridge 20 % too large", _larger_ridge),),
+)
+def e_app_b_2_heads(context: Context) -> Evidence:
     """CME attention with one invertible W_k, and with two narrow ones, over different sequences.
 
     The limits need a small ridge and cannot see how small; at a larger one the answers of both are
@@ -162,7 +167,7 @@ def check_e_app_b_2_heads(context: Context) -> Evidence:
     from finetti.attention.networks.multihead import MultiHead
 
     module = ConditionalMean(kernels.RBF(), ridge=_RIDGE)
-    weights = _full_head(context.generator(E_APP_B_2_HEADS.id))
+    weights = _full_head(context.generator(e_app_b_2_heads.id))
     one = MultiHead(*weights, attention=module)
     query = 0.7 * _grid(9) @ weights[1][0]
     limit = query @ np.linalg.solve(weights[1][0], weights[2][0])
@@ -184,17 +189,3 @@ def check_e_app_b_2_heads(context: Context) -> Evidence:
             *_recomputed(context),
         )
     )
-
-
-def _larger_ridge(context: Context) -> Evidence:
-    return Evidence(_recomputed(context, 1.2))
-
-
-E_APP_B_2_HEADS = Claim(
-    id="E-app-B.2-heads",
-    title="one full-rank head is blind to the sequence",
-    statement="With one head and an invertible W_k, attention tends to (W_k⁻¹W_v)ᵀq: linear in q "
-    "and independent of X. Several heads with W_k of lower rank are neither.",
-    run=check_e_app_b_2_heads,
-    controls=(Control("a ridge 20 % too large", _larger_ridge),),
-)

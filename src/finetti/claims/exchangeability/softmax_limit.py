@@ -3,18 +3,25 @@
 import numpy as np
 
 from finetti import attention, core, kernels, show
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_most, close, within
+from finetti.claims.claim import Context, Evidence, Verdict, at_most, claim, close, within
 from finetti.claims.exchangeability.problems import SPHERE_DIMENSION, quadratic, read_sphere
 from finetti.claims.perturbations import unit_vectors
 
 
-def check_e_eq_4_10(context: Context) -> Evidence:
+@claim(
+    id="E-eq-4.10",
+    title="softmax attention is a kernel smoother",
+    statement="attn_SM is the Nadaraya–Watson smoother of the exponential kernel, and on the unit "
+    "sphere that of the RBF kernel.",
+    label="(4.9), (4.10)",
+)
+def e_eq_4_10(context: Context) -> Evidence:
     """Softmax against the exponential smoother, JAX's own attention, and RBF on the sphere."""
     import jax
 
     smoother = sphere = library = 0.0
     for trial in range(context.pick(quick=10, paper=100)):
-        rng = context.generator(E_EQ_4_10.id, trial)
+        rng = context.generator(e_eq_4_10.id, trial)
         query, keys = rng.normal(size=(6, 4)), rng.normal(size=(20, 4))
         values = rng.normal(size=(20, 4))
         output = np.asarray(attention.Softmax()(query, keys, values))
@@ -35,16 +42,6 @@ def check_e_eq_4_10(context: Context) -> Evidence:
             close("on the unit sphere: exponential − RBF smoother", sphere, 1e-12),
         )
     )
-
-
-E_EQ_4_10 = Claim(
-    id="E-eq-4.10",
-    title="softmax attention is a kernel smoother",
-    statement="attn_SM is the Nadaraya–Watson smoother of the exponential kernel, and on the unit "
-    "sphere that of the RBF kernel.",
-    label="(4.9), (4.10)",
-    run=check_e_eq_4_10,
-)
 
 
 def density_mean_error(context: Context, claim_id: str, dimension: int, constant: float) -> float:
@@ -69,14 +66,20 @@ def density_mean_error(context: Context, claim_id: str, dimension: int, constant
     return worst
 
 
-def check_e_prop_4_2(context: Context) -> Evidence:
+@claim(
+    id="E-prop-4.2",
+    title="softmax attention is the mean of a kernel density",
+    statement="On the unit sphere attn_SM(q, K, V) = C ∫ v p̂(v|q) dv with p̂ of (4.11) and "
+    "C = 1/C₁.",
+)
+def e_prop_4_2(context: Context) -> Evidence:
     """∫ v p̂(v|q) dv by quadrature on spheres in 2, 3 and 4 dimensions."""
     return Evidence(
         tuple(
             close(
                 f"d = {dimension}: attn_SM − (1/C₁) ∫ v p̂(v|q) dv",
                 density_mean_error(
-                    context, E_PROP_4_2.id, dimension, 1 / attention.sphere_constants(dimension).c1
+                    context, e_prop_4_2.id, dimension, 1 / attention.sphere_constants(dimension).c1
                 ),
                 1e-10,
             )
@@ -85,18 +88,16 @@ def check_e_prop_4_2(context: Context) -> Evidence:
     )
 
 
-E_PROP_4_2 = Claim(
-    id="E-prop-4.2",
-    title="softmax attention is the mean of a kernel density",
-    statement="On the unit sphere attn_SM(q, K, V) = C ∫ v p̂(v|q) dv with p̂ of (4.11) and "
-    "C = 1/C₁.",
-    run=check_e_prop_4_2,
+@claim(
+    id="E-prop-4.2-limit",
+    title="softmax attention tends to Nadaraya–Watson",
+    statement="As L grows softmax attention tends to E[V·K(K,q)] / E[K(K,q)] at the rate L^(-1/2); "
+    "with keys uniform on the sphere and E[V|K=k] = Mk that is A_d(1)·Mq.",
+    false_alarm=5e-4,
 )
-
-
-def check_e_prop_4_2_limit(context: Context) -> Evidence:
+def e_prop_4_2_limit(context: Context) -> Evidence:
     """Distance to the Nadaraya–Watson limit against L, and the shrinkage factor at L = 20 000."""
-    rng = context.generator(E_PROP_4_2_LIMIT.id)
+    rng = context.generator(e_prop_4_2_limit.id)
     harmonic = np.linalg.qr(rng.normal(size=(SPHERE_DIMENSION, SPHERE_DIMENSION)))[0]
     query = unit_vectors(rng, 50, SPHERE_DIMENSION)
     target = query @ harmonic.T
@@ -107,7 +108,7 @@ def check_e_prop_4_2_limit(context: Context) -> Evidence:
     for length in lengths:
         outputs = [
             read_sphere(
-                context.generator(E_PROP_4_2_LIMIT.id, length, trial), query, harmonic, length
+                context.generator(e_prop_4_2_limit.id, length, trial), query, harmonic, length
             )[:, :SPHERE_DIMENSION]
             for trial in range(repeats)
         ]
@@ -121,7 +122,7 @@ def check_e_prop_4_2_limit(context: Context) -> Evidence:
     ratios = []
     for trial in range(context.pick(quick=20, paper=100)):
         out = read_sphere(
-            context.generator(E_PROP_4_2_LIMIT.id, "ratio", trial), query, harmonic, 20_000
+            context.generator(e_prop_4_2_limit.id, "ratio", trial), query, harmonic, 20_000
         )
         ratios.append(float(np.sum(out[:, :SPHERE_DIMENSION] * target) / np.sum(target**2)))
     ratio, spread = np.mean(ratios), np.std(ratios, ddof=1) / np.sqrt(len(ratios))
@@ -150,21 +151,20 @@ def check_e_prop_4_2_limit(context: Context) -> Evidence:
     )
 
 
-E_PROP_4_2_LIMIT = Claim(
-    id="E-prop-4.2-limit",
-    title="softmax attention tends to Nadaraya–Watson",
-    statement="As L grows softmax attention tends to E[V·K(K,q)] / E[K(K,q)] at the rate L^(-1/2); "
-    "with keys uniform on the sphere and E[V|K=k] = Mk that is A_d(1)·Mq.",
-    run=check_e_prop_4_2_limit,
-    false_alarm=5e-4,
+@claim(
+    id="E-erratum-4",
+    title="printed: the constant is 1/(C₀C₁)",
+    statement="attn_SM(q, K, V) = C ∫ v p̂(v|q) dv with p̂ of (4.11) and C = 1/(C₀C₁).",
+    label="Proposition 4.2",
+    expected=Verdict.FAILS,
+    erratum="With (4.11) as printed C = 1/C₁; with p̂ normalized to a density C = C₀/C₁. The "
+    "printed constant fits only if C₀ denotes the normalizer 1/∫K.",
 )
-
-
-def check_e_erratum_4(context: Context) -> Evidence:
+def e_erratum_4(context: Context) -> Evidence:
     """The identity of Proposition 4.2 with the printed constant 1/(C₀C₁), and with 1/C₁."""
     constants = attention.sphere_constants(3)
     printed, derived = (
-        density_mean_error(context, E_ERRATUM_4.id, 3, 1 / constant)
+        density_mean_error(context, e_erratum_4.id, 3, 1 / constant)
         for constant in (constants.c0 * constants.c1, constants.c1)
     )
     return Evidence(
@@ -174,29 +174,27 @@ def check_e_erratum_4(context: Context) -> Evidence:
     )
 
 
-E_ERRATUM_4 = Claim(
-    id="E-erratum-4",
-    title="printed: the constant is 1/(C₀C₁)",
-    statement="attn_SM(q, K, V) = C ∫ v p̂(v|q) dv with p̂ of (4.11) and C = 1/(C₀C₁).",
+@claim(
+    id="E-erratum-4-limit",
+    title="printed: softmax attention tends to C·E[V|K=q]",
+    statement="As L grows, attn_SM(q, K, V) tends to C·E[V|K=q] with one absolute constant C.",
     label="Proposition 4.2",
-    run=check_e_erratum_4,
     expected=Verdict.FAILS,
-    erratum="With (4.11) as printed C = 1/C₁; with p̂ normalized to a density C = C₀/C₁. The "
-    "printed constant fits only if C₀ denotes the normalizer 1/∫K.",
+    erratum="At a fixed bandwidth p̂ keeps its smoothing bias. The limit is Nadaraya–Watson, which "
+    "shrinks each harmonic degree of E[V|K] by its own factor (Funk–Hecke).",
+    false_alarm=1e-6,
 )
-
-
-def check_e_erratum_4_limit(context: Context) -> Evidence:
+def e_erratum_4_limit(context: Context) -> Evidence:
     """The ratio of attention to E[V|K=q] for a linear and a quadratic part of E[V|K]."""
     from scipy.special import iv
 
-    rng = context.generator(E_ERRATUM_4_LIMIT.id)
+    rng = context.generator(e_erratum_4_limit.id)
     harmonic = np.linalg.qr(rng.normal(size=(SPHERE_DIMENSION, SPHERE_DIMENSION)))[0]
     query = unit_vectors(rng, 200, SPHERE_DIMENSION)
     truth = np.hstack([query @ harmonic.T, quadratic(query)])
     output = np.mean(
         [
-            read_sphere(context.generator(E_ERRATUM_4_LIMIT.id, trial), query, harmonic, 20_000)
+            read_sphere(context.generator(e_erratum_4_limit.id, trial), query, harmonic, 20_000)
             for trial in range(context.pick(quick=10, paper=100))
         ],
         axis=0,
@@ -221,16 +219,3 @@ def check_e_erratum_4_limit(context: Context) -> Evidence:
         ),
         note=f"Ratio {linear:.3f} for the linear part, {second:.3f} for the quadratic one.",
     )
-
-
-E_ERRATUM_4_LIMIT = Claim(
-    id="E-erratum-4-limit",
-    title="printed: softmax attention tends to C·E[V|K=q]",
-    statement="As L grows, attn_SM(q, K, V) tends to C·E[V|K=q] with one absolute constant C.",
-    label="Proposition 4.2",
-    run=check_e_erratum_4_limit,
-    expected=Verdict.FAILS,
-    erratum="At a fixed bandwidth p̂ keeps its smoothing bias. The limit is Nadaraya–Watson, which "
-    "shrinks each harmonic degree of E[V|K] by its own factor (Funk–Hecke).",
-    false_alarm=1e-6,
-)

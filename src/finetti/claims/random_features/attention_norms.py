@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -12,13 +11,13 @@ from finetti import attention, show
 from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
 from finetti.claims.claim import (
-    Claim,
     Context,
     Control,
     Evidence,
     Measurement,
     at_least,
     at_most,
+    claim,
     close,
     within,
 )
@@ -109,14 +108,28 @@ def _sharp_norm(target: "bounds.Target") -> float:
     return bounds.AttentionNorm(target).evaluate(Sample(1, 1)).value
 
 
-def check_r_norm_rfa(
+@claim(
+    id="R-norm-rfa",
+    title="the norm of a polynomial target",
+    statement="(1/N)Σ_i Σ_rs⟨f_rs, x₀^{⊗r} ⊗ x_i^{⊗s}⟩ is an infinite-head attention with "
+    "E‖v(W)‖² ≤ Σ‖Sym f_rs‖²/κ_rs, which is at most 4.42 times the stated Σ C_k‖f_rs‖², "
+    "C_k = max(k^4.5·4^k, 1), for all degrees up to 20.",
+    label="expressivity theorem (stated; constants derived)",
+    controls=(
+        Control(
+            "a norm 20 % too large",
+            changes={"norm": lambda each: 1.2 * _sharp_norm(each)},
+        ),
+    ),
+)
+def r_norm_rfa(
     context: Context, norm: "Callable[[bounds.Target], float]" = _sharp_norm
 ) -> Evidence:
     """Interpolation norms against Σ‖f_rs‖²/κ_rs, which is recomputed; C_k against 1/κ_rs, k ≤ 20.
 
     Interpolation comes within 28 % of the norm; κ_rs by Fourier sums over circles pins it.
     """
-    rng = context.generator(R_NORM_RFA.id)
+    rng = context.generator(r_norm_rfa.id)
     contexts = draw_contexts(rng, context.pick(quick=600, paper=2_500), length=1)
     kernel = attention.InfiniteHeadKernel(contexts[0].shape[1])
     coefficients, tensors = attention_coefficients(), tensor_norms(contexts[0].shape[1])
@@ -150,23 +163,6 @@ def check_r_norm_rfa(
         ),
         tables=(show.Table("d = 4", ("target", "interpolated", "sharp norm"), tuple(rows)),),
     )
-
-
-R_NORM_RFA = Claim(
-    id="R-norm-rfa",
-    title="the norm of a polynomial target",
-    statement="(1/N)Σ_i Σ_rs⟨f_rs, x₀^{⊗r} ⊗ x_i^{⊗s}⟩ is an infinite-head attention with "
-    "E‖v(W)‖² ≤ Σ‖Sym f_rs‖²/κ_rs, which is at most 4.42 times the stated Σ C_k‖f_rs‖², "
-    "C_k = max(k^4.5·4^k, 1), for all degrees up to 20.",
-    label="expressivity theorem (stated; constants derived)",
-    run=check_r_norm_rfa,
-    controls=(
-        Control(
-            "a norm 20 % too large",
-            partial(check_r_norm_rfa, norm=lambda each: 1.2 * _sharp_norm(each)),
-        ),
-    ),
-)
 
 
 _CASES = ((1, 1), (2, 1), (1, 2))  # degree p of F(t) = t^p, and L
@@ -222,13 +218,25 @@ def _measure(norm: Callable[[int, int], float] = _biased_norm) -> tuple[Measurem
     )
 
 
-def check_r_norm_brfa(context: Context) -> Evidence:
+def _smaller(context: Context) -> Evidence:
+    return Evidence(_measure(lambda degree, terms: _biased_norm(degree, terms) / 500))
+
+
+@claim(
+    id="R-norm-brfa",
+    title="biased heads: a norm that is free of d",
+    statement="With the mean W₀ = [[I,0],[0,0]], F(⟨x₀,x⟩)⟨β,x⟩ is within ε_L‖F‖_∞ of a function "
+    "with E‖v(W)‖² ≤ ‖β‖²Σ_m G_m²(m+2)!4^{m+2}/(m+3), whatever the dimension.",
+    label="biased random-feature attention (ε_L stated; norm derived)",
+    controls=(Control("the norm divided by 500", _smaller),),
+)
+def r_norm_brfa(context: Context) -> Evidence:
     """The norm against exact norms of its parts in high dimension, and interpolation norms.
 
     In few dimensions no function comes near the norm. Each summand of it is attained as d grows,
     which pins all constants; that parts are merely added is Cauchy–Schwarz.
     """
-    rng = context.generator(R_NORM_BRFA.id)
+    rng = context.generator(r_norm_brfa.id)
     shares, misses = [], []
     for dimension in (3, 12):
         count = context.pick(quick=400, paper=2_000)
@@ -258,18 +266,3 @@ def check_r_norm_brfa(context: Context) -> Evidence:
         note="At small d and degree the two upper bounds do not cross; the simulation favors the "
         "bias there.",
     )
-
-
-def _smaller(context: Context) -> Evidence:
-    return Evidence(_measure(lambda degree, terms: _biased_norm(degree, terms) / 500))
-
-
-R_NORM_BRFA = Claim(
-    id="R-norm-brfa",
-    title="biased heads: a norm that is free of d",
-    statement="With the mean W₀ = [[I,0],[0,0]], F(⟨x₀,x⟩)⟨β,x⟩ is within ε_L‖F‖_∞ of a function "
-    "with E‖v(W)‖² ≤ ‖β‖²Σ_m G_m²(m+2)!4^{m+2}/(m+3), whatever the dimension.",
-    label="biased random-feature attention (ε_L stated; norm derived)",
-    run=check_r_norm_brfa,
-    controls=(Control("the norm divided by 500", _smaller),),
-)

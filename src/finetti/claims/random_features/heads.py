@@ -1,11 +1,9 @@
 """The model of paper R: how its heads are drawn, what they read, and how fast they average."""
 
-from functools import partial
-
 import numpy as np
 
 from finetti import attention, core, show
-from finetti.claims.claim import Claim, Context, Control, Evidence, at_least, at_most, close, within
+from finetti.claims.claim import Context, Control, Evidence, at_least, at_most, claim, close, within
 from finetti.claims.perturbations import unit_vectors
 from finetti.claims.random_features.support import (
     INPUT_DIMENSION,
@@ -23,7 +21,7 @@ def _sample(context: Context, inputs: Inputs, rows: int) -> tuple[np.ndarray, np
     contributions, scores = [], []
     for part in range(context.pick(quick=4, paper=40)):
         module = attention.RandomFeatureAttention(
-            context.random_key(R_DEF_FACTORED.id, rows, part),
+            context.random_key(r_def_factored.id, rows, part),
             _PORTION,
             INPUT_DIMENSION,
             sampling="factored",
@@ -34,9 +32,20 @@ def _sample(context: Context, inputs: Inputs, rows: int) -> tuple[np.ndarray, np
     return np.concatenate(contributions), np.concatenate(scores)
 
 
-def check_r_def_factored(context: Context) -> Evidence:
+@claim(
+    id="R-def-factored",
+    title="factored heads tend to direct ones",
+    statement="W = QᵀK/(2√D) with entries of Q and K iid N(0, 1) has scores of variance 1 and "
+    "fourth moment 3 + 6/D on the unit sphere: they tend to the normal scores of a W with entries "
+    "iid N(0, 1/4), and the kernel tends to that of RFA. The limit is stated from knowledge of the "
+    "paper, the moment is derived.",
+    label="sampling of the heads (stated from knowledge)",
+    # Two moments at 4 standard errors; at D = 4 score⁴ is skewed.
+    false_alarm=4e-4,
+)
+def r_def_factored(context: Context) -> Evidence:
     """Fourth moment of the scores against 3 + 6/D, and the way of the kernel from D = 1 to 32."""
-    inputs = draw_inputs(context.generator(R_DEF_FACTORED.id), pairs=4)
+    inputs = draw_inputs(context.generator(r_def_factored.id), pairs=4)
     exact = inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
     measurements, gaps = [], {}
     for rows in _HEAD_DIMENSIONS:
@@ -63,24 +72,18 @@ def check_r_def_factored(context: Context) -> Evidence:
     )
 
 
-R_DEF_FACTORED = Claim(
-    id="R-def-factored",
-    title="factored heads tend to direct ones",
-    statement="W = QᵀK/(2√D) with entries of Q and K iid N(0, 1) has scores of variance 1 and "
-    "fourth moment 3 + 6/D on the unit sphere: they tend to the normal scores of a W with entries "
-    "iid N(0, 1/4), and the kernel tends to that of RFA. The limit is stated from knowledge of the "
-    "paper, the moment is derived.",
-    label="sampling of the heads (stated from knowledge)",
-    run=check_r_def_factored,
-    # Two moments at 4 standard errors; at D = 4 score⁴ is skewed.
-    false_alarm=4e-4,
-)
-
-
 _HEADS = 200
 
 
-def check_r_def_order(context: Context) -> Evidence:
+@claim(
+    id="R-def-order",
+    title="random-feature attention reads a set",
+    statement="Random-feature attention and its kernel do not change when the keys are permuted, "
+    "with any activation and any W₀; a random-feature network on the concatenated tokens does. "
+    "Derived from the model.",
+    label="model (stated from knowledge)",
+)
+def r_def_order(context: Context) -> Evidence:
     """The change of the output and of the kernel when the keys are permuted."""
     settings = {
         "RFA": {},
@@ -88,7 +91,7 @@ def check_r_def_order(context: Context) -> Evidence:
         "exponential": {"activation": "exponential"},
         "softmax": {"activation": "softmax"},
     }
-    rng = context.generator(R_DEF_ORDER.id)
+    rng = context.generator(r_def_order.id)
     trials = context.pick(quick=20, paper=200)
     query = unit_vectors(rng, trials, INPUT_DIMENSION)
     keys = unit_vectors(rng, trials, INPUT_LENGTH, INPUT_DIMENSION)
@@ -97,7 +100,7 @@ def check_r_def_order(context: Context) -> Evidence:
     measurements = []
     for name, options in settings.items():
         module = attention.RandomFeatureAttention(
-            context.random_key(R_DEF_ORDER.id, name), _HEADS, INPUT_DIMENSION, **options
+            context.random_key(r_def_order.id, name), _HEADS, INPUT_DIMENSION, **options
         ).with_values(rng.normal(size=(_HEADS, INPUT_DIMENSION + 1)) / _HEADS)
         change = np.abs(np.asarray(module(query, moved) - module(query, keys)))
         measurements.append(close(f"{name}: change under permutation", change.max(), 1e-12))
@@ -108,32 +111,37 @@ def check_r_def_order(context: Context) -> Evidence:
             change = np.abs(np.asarray(kernel.gram(query, moved) - kernel.gram(query, keys)))
             measurements.append(close(f"{name}: change of the kernel", change.max(), 1e-12))
     network = attention.RandomFeatureMLP(
-        context.random_key(R_DEF_ORDER.id, "RFMLP"), _HEADS, INPUT_DIMENSION, INPUT_LENGTH
+        context.random_key(r_def_order.id, "RFMLP"), _HEADS, INPUT_DIMENSION, INPUT_LENGTH
     ).with_values(rng.normal(size=_HEADS) / _HEADS)
     change = np.abs(np.asarray(network(query, moved) - network(query, keys)))
     measurements.append(at_least("RFMLP: change under permutation", change.max(), 1e-3))
     return Evidence(tuple(measurements))
 
 
-R_DEF_ORDER = Claim(
-    id="R-def-order",
-    title="random-feature attention reads a set",
-    statement="Random-feature attention and its kernel do not change when the keys are permuted, "
-    "with any activation and any W₀; a random-feature network on the concatenated tokens does. "
-    "Derived from the model.",
-    label="model (stated from knowledge)",
-    run=check_r_def_order,
+@claim(
+    id="R-def-preactivation",
+    title="scores of random heads are standard normal",
+    statement="With entries of W iid N(0, 1/4) and unit-norm tokens, ⟨W, x̃₀x̃_iᵀ⟩ ∼ N(0, 1), two "
+    "such scores have covariance u_ij, and W₀ = [[I, 0], [0, 0]] moves the mean to ⟨x₀, x_i⟩. The "
+    "sampling is stated from knowledge of the paper, the law of the scores is derived.",
+    label="sampling of the heads (stated from knowledge)",
+    # Two p-values at 1e-4 and 4 standard errors once.
+    false_alarm=2.7e-4,
+    controls=(
+        Control(
+            "entries of variance 0.27",
+            changes={"factor": (0.27 / 0.25) ** 0.5},
+        ),
+    ),
 )
-
-
-def check_r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
+def r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
     """Kolmogorov–Smirnov against N(0, 1) over heads, and the covariance of two scores."""
     from scipy.stats import kstest
 
     count = context.pick(quick=200_000, paper=2_000_000)
-    inputs = draw_inputs(context.generator(R_DEF_PREACTIVATION.id), pairs=1)
+    inputs = draw_inputs(context.generator(r_def_preactivation.id), pairs=1)
     module = attention.RandomFeatureAttention(
-        context.random_key(R_DEF_PREACTIVATION.id), count, INPUT_DIMENSION
+        context.random_key(r_def_preactivation.id), count, INPUT_DIMENSION
     )
     scores, others = (
         factor * np.asarray(module.preactivations(query[0], keys[0, :1]))[:, 0]
@@ -150,7 +158,7 @@ def check_r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence
     products = scores * others
     error = products.std(ddof=1) / np.sqrt(count)
     biased = attention.RandomFeatureAttention(
-        context.random_key(R_DEF_PREACTIVATION.id, "biased"),
+        context.random_key(r_def_preactivation.id, "biased"),
         count,
         INPUT_DIMENSION,
         mean_weights="identity",
@@ -173,32 +181,22 @@ def check_r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence
     )
 
 
-R_DEF_PREACTIVATION = Claim(
-    id="R-def-preactivation",
-    title="scores of random heads are standard normal",
-    statement="With entries of W iid N(0, 1/4) and unit-norm tokens, ⟨W, x̃₀x̃_iᵀ⟩ ∼ N(0, 1), two "
-    "such scores have covariance u_ij, and W₀ = [[I, 0], [0, 0]] moves the mean to ⟨x₀, x_i⟩. The "
-    "sampling is stated from knowledge of the paper, the law of the scores is derived.",
-    label="sampling of the heads (stated from knowledge)",
-    run=check_r_def_preactivation,
-    # Two p-values at 1e-4 and 4 standard errors once.
-    false_alarm=2.7e-4,
-    controls=(
-        Control(
-            "entries of variance 0.27",
-            partial(check_r_def_preactivation, factor=(0.27 / 0.25) ** 0.5),
-        ),
-    ),
-)
-
-
 _COUNTS = (16, 64, 256, 1024)
 
 
-def check_r_rate_heads(context: Context) -> Evidence:
+@claim(
+    id="R-rate-heads",
+    title="heads approach their kernel like M^(-1/2)",
+    statement="Φ(x)·Φ(x') of M independent heads is unbiased for the infinite-head kernel, with an "
+    "error that falls like M^(-1/2). Derived: a mean of M independent terms.",
+    label="finite heads (derived)",
+    # Three slopes at ±0.05; the measured spread of a slope is at most 0.009, so 5.5 of them each.
+    false_alarm=1e-6,
+)
+def r_rate_heads(context: Context) -> Evidence:
     """Slope in M of the root mean square of Φ(x)·Φ(x') − K(x, x') over independent draws."""
     total = _COUNTS[-1] * context.pick(quick=200, paper=2_000)
-    inputs = draw_inputs(context.generator(R_RATE_HEADS.id), pairs=3)
+    inputs = draw_inputs(context.generator(r_rate_heads.id), pairs=3)
     members = {
         "RFA": lambda key: attention.RandomFeatureAttention(key, total, INPUT_DIMENSION),
         "BRFA": lambda key: attention.RandomFeatureAttention(
@@ -208,7 +206,7 @@ def check_r_rate_heads(context: Context) -> Evidence:
     }
     measurements, records = [], []
     for name, make in members.items():
-        module = make(context.random_key(R_RATE_HEADS.id, name))
+        module = make(context.random_key(r_rate_heads.id, name))
         samples = inputs.contributions(module, total) - inputs.exact(module.infinite_kernel())
         errors = []
         for count in _COUNTS:
@@ -230,15 +228,3 @@ def check_r_rate_heads(context: Context) -> Evidence:
         y_title="root mean square error",
     )
     return Evidence(tuple(measurements), charts=(chart,))
-
-
-R_RATE_HEADS = Claim(
-    id="R-rate-heads",
-    title="heads approach their kernel like M^(-1/2)",
-    statement="Φ(x)·Φ(x') of M independent heads is unbiased for the infinite-head kernel, with an "
-    "error that falls like M^(-1/2). Derived: a mean of M independent terms.",
-    label="finite heads (derived)",
-    run=check_r_rate_heads,
-    # Three slopes at ±0.05; the measured spread of a slope is at most 0.009, so 5.5 of them each.
-    false_alarm=1e-6,
-)

@@ -1,13 +1,12 @@
 """The kernels of infinitely many heads, by sampling and by series."""
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from finetti import attention
-from finetti.claims.claim import Claim, Context, Control, Evidence, Measurement, at_least, close
+from finetti.claims.claim import Context, Control, Evidence, Measurement, at_least, claim, close
 from finetti.claims.random_features.support import (
     INPUT_DIMENSION,
     INPUT_LENGTH,
@@ -17,13 +16,25 @@ from finetti.claims.random_features.support import (
 )
 
 
-def check_r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
+@claim(
+    id="R-eq-rfa-kernel",
+    title="the kernel of infinitely many heads",
+    statement="With W of entries iid N(0, 1/4) and tokens on the unit sphere, "
+    "E⟨φ_W(x), φ_W(x')⟩ = (1/N²) Σ_ij κ₁(u_ij) ⟨x̃_i, x̃'_j⟩, where u_ij = (1 + ⟨x₀, x₀'⟩)"
+    "(1 + ⟨x_i, x'_j⟩)/4 and κ₁(u) = (√(1 − u²) + u(π − arccos u))/(2π). The model is stated from "
+    "knowledge of the paper, the kernel is derived from it.",
+    label="infinite-head RFA (stated from knowledge; kernel derived)",
+    # Three pairs at 4 standard errors, 6.3e-5 each.
+    false_alarm=2e-4,
+    controls=(Control("a kernel 5 % too large", changes={"factor": 1.05}),),
+)
+def r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
     """Φ(x)·Φ(x') of many random heads against the closed form, on three pairs of inputs."""
-    inputs = draw_inputs(context.generator(R_EQ_RFA_KERNEL.id), pairs=3)
+    inputs = draw_inputs(context.generator(r_eq_rfa_kernel.id), pairs=3)
     exact = factor * inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
     estimate = estimate_kernel(
         context,
-        R_EQ_RFA_KERNEL.id,
+        r_eq_rfa_kernel.id,
         lambda key, heads: attention.RandomFeatureAttention(key, heads, INPUT_DIMENSION),
         inputs,
     )
@@ -34,28 +45,13 @@ def check_r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
     )
 
 
-R_EQ_RFA_KERNEL = Claim(
-    id="R-eq-rfa-kernel",
-    title="the kernel of infinitely many heads",
-    statement="With W of entries iid N(0, 1/4) and tokens on the unit sphere, "
-    "E⟨φ_W(x), φ_W(x')⟩ = (1/N²) Σ_ij κ₁(u_ij) ⟨x̃_i, x̃'_j⟩, where u_ij = (1 + ⟨x₀, x₀'⟩)"
-    "(1 + ⟨x_i, x'_j⟩)/4 and κ₁(u) = (√(1 − u²) + u(π − arccos u))/(2π). The model is stated from "
-    "knowledge of the paper, the kernel is derived from it.",
-    label="infinite-head RFA (stated from knowledge; kernel derived)",
-    run=check_r_eq_rfa_kernel,
-    # Three pairs at 4 standard errors, 6.3e-5 each.
-    false_alarm=2e-4,
-    controls=(Control("a kernel 5 % too large", partial(check_r_eq_rfa_kernel, factor=1.05)),),
-)
-
-
 def _measure(
     context: Context, name: str, mean_weights: Any, inputs: Inputs
 ) -> tuple[tuple[Measurement, ...], float]:
     """Measurements of one W₀, and how far the estimate is from the kernel without it."""
     estimate = estimate_kernel(
         context,
-        f"{R_EQ_BRFA_KERNEL.id}-{name}",
+        f"{r_eq_brfa_kernel.id}-{name}",
         lambda key, heads: attention.RandomFeatureAttention(
             key, heads, INPUT_DIMENSION, mean_weights=mean_weights
         ),
@@ -66,9 +62,20 @@ def _measure(
     return estimate.against(exact, f"{name} W₀, "), float(unbiased.max())
 
 
-def check_r_eq_brfa_kernel(context: Context) -> Evidence:
+@claim(
+    id="R-eq-brfa-kernel",
+    title="the kernel of biased heads",
+    statement="With mean weights W₀ the kernel is (1/N²) Σ_ij E[σ(t_i + g) σ(t'_j + g')] "
+    "⟨x̃_i, x̃'_j⟩ with t_i = ⟨W₀, x̃₀x̃_iᵀ⟩ and normal g, g' of correlation u_ij, which is elementary "
+    "up to the bivariate normal distribution function. The model is stated from knowledge of the "
+    "paper, the kernel is derived from it.",
+    label="biased RFA (stated from knowledge; kernel derived)",
+    # Four comparisons at 4 standard errors, 6.3e-5 each.
+    false_alarm=2.6e-4,
+)
+def r_eq_brfa_kernel(context: Context) -> Evidence:
     """Many biased heads against the bivariate-normal form, for the identity and a random W₀."""
-    rng = context.generator(R_EQ_BRFA_KERNEL.id)
+    rng = context.generator(r_eq_brfa_kernel.id)
     inputs = draw_inputs(rng, pairs=2)
     matrix = rng.normal(size=(INPUT_DIMENSION + 1, INPUT_DIMENSION + 1)) / 2
     identity, contrast = _measure(context, "identity", "identity", inputs)
@@ -84,25 +91,22 @@ def check_r_eq_brfa_kernel(context: Context) -> Evidence:
     )
 
 
-R_EQ_BRFA_KERNEL = Claim(
-    id="R-eq-brfa-kernel",
-    title="the kernel of biased heads",
-    statement="With mean weights W₀ the kernel is (1/N²) Σ_ij E[σ(t_i + g) σ(t'_j + g')] "
-    "⟨x̃_i, x̃'_j⟩ with t_i = ⟨W₀, x̃₀x̃_iᵀ⟩ and normal g, g' of correlation u_ij, which is elementary "
-    "up to the bivariate normal distribution function. The model is stated from knowledge of the "
-    "paper, the kernel is derived from it.",
-    label="biased RFA (stated from knowledge; kernel derived)",
-    run=check_r_eq_brfa_kernel,
-    # Four comparisons at 4 standard errors, 6.3e-5 each.
-    false_alarm=2.6e-4,
+@claim(
+    id="R-eq-exp-kernel",
+    title="the kernel of exponential heads",
+    statement="With exp in place of σ the kernel is (1/N²) Σ_ij exp(t_i + t'_j + (s_i² + s'_j²)/2 "
+    "+ c_ij) ⟨x̃_i, x̃'_j⟩ with s_i² = ‖x̃₀‖²‖x̃_i‖²/4 and c_ij = ⟨x̃₀, x̃'₀⟩⟨x̃_i, x̃'_j⟩/4: the mean "
+    "of a log-normal, exp(1 + u_ij) on the unit sphere without W₀. A variant of the paper's model, "
+    "derived here.",
+    label="exponential variant (ours)",
+    # Four comparisons at 4 standard errors; the log-normal's skewness makes each about 1.2e-4.
+    false_alarm=5e-4,
 )
-
-
-def check_r_eq_exp_kernel(context: Context) -> Evidence:
+def r_eq_exp_kernel(context: Context) -> Evidence:
     """Many exponential heads against the log-normal mean, without W₀ and with W₀ = I."""
     measurements = []
     for name, mean_weights, norm in (("zero", None, 1.0), ("identity", "identity", 0.5)):
-        claim_id = f"{R_EQ_EXP_KERNEL.id}-{name}"
+        claim_id = f"{r_eq_exp_kernel.id}-{name}"
         inputs = draw_inputs(context.generator(claim_id), pairs=2, norm=norm)
         estimate = estimate_kernel(
             context,
@@ -121,27 +125,23 @@ def check_r_eq_exp_kernel(context: Context) -> Evidence:
     )
 
 
-R_EQ_EXP_KERNEL = Claim(
-    id="R-eq-exp-kernel",
-    title="the kernel of exponential heads",
-    statement="With exp in place of σ the kernel is (1/N²) Σ_ij exp(t_i + t'_j + (s_i² + s'_j²)/2 "
-    "+ c_ij) ⟨x̃_i, x̃'_j⟩ with s_i² = ‖x̃₀‖²‖x̃_i‖²/4 and c_ij = ⟨x̃₀, x̃'₀⟩⟨x̃_i, x̃'_j⟩/4: the mean "
-    "of a log-normal, exp(1 + u_ij) on the unit sphere without W₀. A variant of the paper's model, "
-    "derived here.",
-    label="exponential variant (ours)",
-    run=check_r_eq_exp_kernel,
-    # Four comparisons at 4 standard errors; the log-normal's skewness makes each about 1.2e-4.
-    false_alarm=5e-4,
+@claim(
+    id="R-eq-rfmlp-kernel",
+    title="the kernel of infinitely many neurons",
+    statement="With w ∼ N(0, I/(N + 2)) and vec = [x₀; …; x_N; 1] of unit-norm tokens, "
+    "E[σ⟨w, vec⟩ σ⟨w, vec'⟩] = κ₁(⟨vec, vec'⟩/(N + 2)). The model is stated from knowledge of the "
+    "paper, the kernel is derived from it.",
+    label="RFMLP comparison (stated from knowledge; kernel derived)",
+    # Three pairs at 4 standard errors, 6.3e-5 each.
+    false_alarm=2e-4,
 )
-
-
-def check_r_eq_rfmlp_kernel(context: Context) -> Evidence:
+def r_eq_rfmlp_kernel(context: Context) -> Evidence:
     """Φ(x)·Φ(x') of many random neurons against κ₁, on three pairs of inputs."""
-    inputs = draw_inputs(context.generator(R_EQ_RFMLP_KERNEL.id), pairs=3)
+    inputs = draw_inputs(context.generator(r_eq_rfmlp_kernel.id), pairs=3)
     exact = inputs.exact(attention.InfiniteMLPKernel(INPUT_DIMENSION, INPUT_LENGTH))
     estimate = estimate_kernel(
         context,
-        R_EQ_RFMLP_KERNEL.id,
+        r_eq_rfmlp_kernel.id,
         lambda key, neurons: attention.RandomFeatureMLP(
             key, neurons, INPUT_DIMENSION, INPUT_LENGTH
         ),
@@ -152,19 +152,6 @@ def check_r_eq_rfmlp_kernel(context: Context) -> Evidence:
         note=f"{estimate.draws} neurons; first pair: {estimate.mean[0]:.5f} ± "
         f"{estimate.standard_error[0]:.5f} against {exact[0]:.5f}.",
     )
-
-
-R_EQ_RFMLP_KERNEL = Claim(
-    id="R-eq-rfmlp-kernel",
-    title="the kernel of infinitely many neurons",
-    statement="With w ∼ N(0, I/(N + 2)) and vec = [x₀; …; x_N; 1] of unit-norm tokens, "
-    "E[σ⟨w, vec⟩ σ⟨w, vec'⟩] = κ₁(⟨vec, vec'⟩/(N + 2)). The model is stated from knowledge of the "
-    "paper, the kernel is derived from it.",
-    label="RFMLP comparison (stated from knowledge; kernel derived)",
-    run=check_r_eq_rfmlp_kernel,
-    # Three pairs at 4 standard errors, 6.3e-5 each.
-    false_alarm=2e-4,
-)
 
 
 _TERMS = 400
@@ -203,9 +190,17 @@ def _stated_coefficient(order: int) -> float:
     return odd * odd / math.factorial(order) / (2 * math.pi)
 
 
-def check_r_eq_series(context: Context) -> Evidence:
+@claim(
+    id="R-eq-series",
+    title="Hermite series and closed form agree",
+    statement="E[σ(t + g) σ(t' + g')] = Σ_l μ_l(t) μ_l(t') u^l with μ₀ = tΦ + φ, μ₁ = Φ and "
+    "μ_l = (−1)^l He_{l−2} φ/√l!; at t = t' = 0 it is κ₁(u) with the coefficients 1/(2π), 1/4 and "
+    "((l − 3)!!)²/(2π l!) for even l. Derived from the model.",
+    label="kernels of RFA and biased RFA (derived)",
+)
+def r_eq_series(context: Context) -> Evidence:
     """Series against closed form at random means with |u| ≤ 0.9, where 400 terms suffice."""
-    rng = context.generator(R_EQ_SERIES.id)
+    rng = context.generator(r_eq_series.id)
     count = context.pick(quick=2_000, paper=20_000)
     t, other = rng.uniform(-2, 2, size=(2, count))
     u = rng.uniform(-0.9, 0.9, size=count)
@@ -223,14 +218,3 @@ def check_r_eq_series(context: Context) -> Evidence:
             close("coefficients of κ₁, l ≤ 60", np.abs(coefficients - stated).max(), 1e-14),
         )
     )
-
-
-R_EQ_SERIES = Claim(
-    id="R-eq-series",
-    title="Hermite series and closed form agree",
-    statement="E[σ(t + g) σ(t' + g')] = Σ_l μ_l(t) μ_l(t') u^l with μ₀ = tΦ + φ, μ₁ = Φ and "
-    "μ_l = (−1)^l He_{l−2} φ/√l!; at t = t' = 0 it is κ₁(u) with the coefficients 1/(2π), 1/4 and "
-    "((l − 3)!!)²/(2π l!) for even l. Derived from the model.",
-    label="kernels of RFA and biased RFA (derived)",
-    run=check_r_eq_series,
-)

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 from finetti import attention, show
 from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
-from finetti.claims.claim import Claim, Context, Control, Evidence, at_least, at_most, close, within
+from finetti.claims.claim import Context, Control, Evidence, at_least, at_most, claim, close, within
 from finetti.claims.random_features.attention_norms import (
     DEGREES_OF,
     draw_contexts,
@@ -27,14 +26,28 @@ def _network_norm(target: "bounds.Target") -> float:
     return bounds.NetworkNorm(target).evaluate(Sample(1, _LENGTH)).value
 
 
-def check_r_norm_mlp(
+@claim(
+    id="R-norm-mlp",
+    title="averages cost a network powers of N",
+    statement="For (1/N)Σ_i⟨b,x_i⟩^p the norm for random neurons on all tokens exceeds that for "
+    "attention by N^{p−1} for p = 1 and even p, and by N^p for odd p ≥ 3. Derived; a ratio of "
+    "upper bounds.",
+    label="comparison with RFMLP (stated; derived)",
+    controls=(
+        Control(
+            "a norm without 1/N",
+            changes={"norm": lambda each: _LENGTH * _network_norm(each)},
+        ),
+    ),
+)
+def r_norm_mlp(
     context: Context, norm: "Callable[[bounds.Target], float]" = _network_norm
 ) -> Evidence:
     """Interpolation norms with two keys against B_MLP, recomputed; exponents of B_MLP/B_RFA in N.
 
     κ_k by Fourier sums over a circle, and the size of the tensors in all slots, pin the norm.
     """
-    rng = context.generator(R_NORM_MLP.id)
+    rng = context.generator(r_norm_mlp.id)
     contexts = draw_contexts(rng, context.pick(quick=600, paper=2_500), _LENGTH)
     kernel = attention.InfiniteMLPKernel(contexts[0].shape[1], _LENGTH)
     coefficients, tensors = network_coefficients(_LENGTH), tensor_norms(contexts[0].shape[1])
@@ -76,20 +89,3 @@ def check_r_norm_mlp(
         y_title="B_MLP / B_RFA",
     )
     return Evidence(tuple(measurements), charts=(chart,))
-
-
-R_NORM_MLP = Claim(
-    id="R-norm-mlp",
-    title="averages cost a network powers of N",
-    statement="For (1/N)Σ_i⟨b,x_i⟩^p the norm for random neurons on all tokens exceeds that for "
-    "attention by N^{p−1} for p = 1 and even p, and by N^p for odd p ≥ 3. Derived; a ratio of "
-    "upper bounds.",
-    label="comparison with RFMLP (stated; derived)",
-    run=check_r_norm_mlp,
-    controls=(
-        Control(
-            "a norm without 1/N",
-            partial(check_r_norm_mlp, norm=lambda each: _LENGTH * _network_norm(each)),
-        ),
-    ),
-)

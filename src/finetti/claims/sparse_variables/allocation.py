@@ -4,18 +4,24 @@ import math
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, Verdict, at_least, close, within
+from finetti.claims.claim import Context, Evidence, Verdict, at_least, claim, close, within
 
 _DRAWS = 200
 
 
-def check_s_lemma_a_8(context: Context) -> Evidence:
+@claim(
+    id="S-lemma-A.8",
+    title="the best way to share an error between matrices",
+    statement="min Σ α_i/x_i² subject to Σ β_i x_i = C and x_i > 0 is γ³/C², γ = Σ α_i^{1/3}"
+    "β_i^{2/3}, at x_i = (C/γ)(α_i/β_i)^{1/3}.",
+)
+def s_lemma_a_8(context: Context) -> Evidence:
     """γ³/C² against the value at the printed point, a numerical minimum, and random points."""
     from scipy import optimize
 
     from finetti.bounds.covering.allocation import allocate
 
-    rng = context.generator(S_LEMMA_A_8.id)
+    rng = context.generator(s_lemma_a_8.id)
     constraint, attained, numeric, least = 0.0, 0.0, 0.0, math.inf
     for _ in range(_DRAWS):
         costs, weights = 10.0 ** rng.uniform(-2, 2, size=(2, 3))
@@ -42,16 +48,15 @@ def check_s_lemma_a_8(context: Context) -> Evidence:
     )
 
 
-S_LEMMA_A_8 = Claim(
-    id="S-lemma-A.8",
-    title="the best way to share an error between matrices",
-    statement="min Σ α_i/x_i² subject to Σ β_i x_i = C and x_i > 0 is γ³/C², γ = Σ α_i^{1/3}"
-    "β_i^{2/3}, at x_i = (C/γ)(α_i/β_i)^{1/3}.",
-    run=check_s_lemma_a_8,
+@claim(
+    id="S-erratum-14",
+    title="printed: the least cost of any shares",
+    statement="Σ α_i/x_i² ≥ γ³/C² for all x with Σ β_i x_i = C.",
+    label="Lemma A.8",
+    expected=Verdict.FAILS,
+    erratum="The shares must be positive; with large shares of both signs the sum tends to 0.",
 )
-
-
-def check_s_erratum_14(context: Context) -> Evidence:
+def s_erratum_14(context: Context) -> Evidence:
     """1/x₁² + 1/x₂² where x₁ + x₂ = 1, at (1000, −999) and at positive shares, against 8."""
     from finetti.bounds.covering.allocation import allocate
 
@@ -62,14 +67,3 @@ def check_s_erratum_14(context: Context) -> Evidence:
         (at_least("value at (1000, −999)", 1 / 1000**2 + 1 / 999**2, least),),
         derived=(within("least value at positive shares / 8", positive / least, 1 - 1e-9, 1.001),),
     )
-
-
-S_ERRATUM_14 = Claim(
-    id="S-erratum-14",
-    title="printed: the least cost of any shares",
-    statement="Σ α_i/x_i² ≥ γ³/C² for all x with Σ β_i x_i = C.",
-    label="Lemma A.8",
-    run=check_s_erratum_14,
-    expected=Verdict.FAILS,
-    erratum="The shares must be positive; with large shares of both signs the sum tends to 0.",
-)

@@ -2,12 +2,19 @@
 
 from typing import Any
 
-from finetti.claims.claim import Claim, Context, Evidence, close
+from finetti.claims.claim import Context, Evidence, claim, close
 
 _SAMPLES, _LENGTH, _DIMENSION, _HEADS, _WIDTH = 64, 50, 16, 4, 4
 
 
-def check_s_sec_5_tables(context: Context) -> Evidence:
+@claim(
+    id="S-sec-5-tables",
+    title="binary tokens: attention by tables is exact",
+    statement="Over binary tokens the attention of [CLS] depends on 2T + 1 scores and values only: "
+    "tables and one matrix product give the outputs and gradients of the full layer.",
+    label="Section 5 (the experiments; the tables are ours)",
+)
+def s_sec_5_tables(context: Context) -> Evidence:
     """Outputs and gradients against a layer in which all T + 1 tokens attend to all."""
     import jax
     import jax.numpy as jnp
@@ -16,7 +23,7 @@ def check_s_sec_5_tables(context: Context) -> Evidence:
     from finetti.attention.binary.binary_tokens import binary_attention
     from finetti.attention.networks.multihead import MultiHead
 
-    rng = context.generator(S_SEC_5_TABLES.id)
+    rng = context.generator(s_sec_5_tables.id)
     bits = rng.integers(0, 2, size=(_SAMPLES, _LENGTH))
     target = rng.normal(size=(_SAMPLES, _HEADS, _WIDTH))
 
@@ -39,7 +46,7 @@ def check_s_sec_5_tables(context: Context) -> Evidence:
     by_tables, by_textbook = both(tables), both(textbook)
     outputs = gradients = 0.0
     for trial in range(context.pick(quick=3, paper=30)):
-        rng = context.generator(S_SEC_5_TABLES.id, trial)
+        rng = context.generator(s_sec_5_tables.id, trial)
         arguments = (
             rng.normal(size=(2, _LENGTH, _DIMENSION)),
             rng.normal(size=_DIMENSION),
@@ -58,13 +65,3 @@ def check_s_sec_5_tables(context: Context) -> Evidence:
         note=f"{_SAMPLES} bit strings of length {_LENGTH}; one matrix product replaces "
         f"{_SAMPLES}·{_HEADS} attention matrices of {_LENGTH + 1}².",
     )
-
-
-S_SEC_5_TABLES = Claim(
-    id="S-sec-5-tables",
-    title="binary tokens: attention by tables is exact",
-    statement="Over binary tokens the attention of [CLS] depends on 2T + 1 scores and values only: "
-    "tables and one matrix product give the outputs and gradients of the full layer.",
-    label="Section 5 (the experiments; the tables are ours)",
-    run=check_s_sec_5_tables,
-)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from finetti.claims.claim import Claim, Context, Control, Evidence, Measurement, at_most, close
+from finetti.claims.claim import Context, Control, Evidence, Measurement, at_most, claim, close
 from finetti.claims.perturbations import CHECK_RTOL
 from finetti.claims.sparse_variables.boolean_cases import (
     BASES,
@@ -30,33 +30,27 @@ def embedding_evidence(context: Context, claim_id: str, embedding: str) -> Evide
     return Evidence(tuple(measurements), note=note)
 
 
-def check_s_lemma_b_2(context: Context) -> Evidence:
-    """The head's largest error over all inputs against γ/4, and every norm against its bound."""
-    return embedding_evidence(context, S_LEMMA_B_2.id, "deterministic")
-
-
-S_LEMMA_B_2 = Claim(
+@claim(
     id="S-lemma-B.2",
     title="fixed positions: one head reads the count, s heads the bits",
     statement="With W_Q = R v_[CLS]e_1ᵀ, W_K = ue_1ᵀ (u the dual vector of I), W_V = (E_0 − E_1)"
     "e_1ᵀ one head is within γ/4 of (1/s)Σ_Iχ_i, and s heads of each χ_i; "
     "‖W_Q‖ ≤ log(8T/γ)(1−(s−1)Δ)/(1−(2s−1)Δ), ‖W_K‖ ≤ √(s/(1−(s−1)Δ)), ‖W_V‖ ≤ 2, ‖W_C‖ ≤ 1.",
-    run=check_s_lemma_b_2,
 )
-
-
-def check_s_lemma_b_3(context: Context) -> Evidence:
+def s_lemma_b_2(context: Context) -> Evidence:
     """The head's largest error over all inputs against γ/4, and every norm against its bound."""
-    return embedding_evidence(context, S_LEMMA_B_3.id, "trained")
+    return embedding_evidence(context, s_lemma_b_2.id, "deterministic")
 
 
-S_LEMMA_B_3 = Claim(
+@claim(
     id="S-lemma-B.3",
     title="trained positions: the same with ‖Pᵀ‖_{2,1} ≤ s",
     statement="With P_i = v_1 on I and 0 elsewhere, W_K = v_1e_1ᵀ and R = log(8T/γ), one head "
     "reads (1/s)Σ_Iχ_i within γ/4; with P_i = v_{n(i)}, s heads read each χ_i; ‖Pᵀ‖_{2,1} ≤ s.",
-    run=check_s_lemma_b_3,
 )
+def s_lemma_b_3(context: Context) -> Evidence:
+    """The head's largest error over all inputs against γ/4, and every norm against its bound."""
+    return embedding_evidence(context, s_lemma_b_3.id, "trained")
 
 
 _LENGTH = 50
@@ -81,25 +75,22 @@ def _measure(eight: float = 8.0) -> Measurement:
     return close("error where it can be written down, relative", worst, 1e-9)
 
 
-def check_s_lemma_b_4(context: Context) -> Evidence:
-    """The head's error against γ/4, every norm against its bound, and the error by hand.
-
-    The lemma allows twice the error of the last, so that only this can tell R from a smaller one.
-    """
-    found = embedding_evidence(context, S_LEMMA_B_4.id, "bag")
-    return replace(found, measurements=(*found.measurements, _measure()))
-
-
 def _smaller(context: Context) -> Evidence:
     return Evidence((_measure(4.0),))
 
 
-S_LEMMA_B_4 = Claim(
+@claim(
     id="S-lemma-B.4",
     title="a bag of vectors: one head reads the count or the bits",
     statement="Over X = diag(b)V one head with keys u + v_[CLS] and dual vectors on the value side "
     "is within γ/4, γ = 1/s, of (r − s)/(r + 1), or of the vector of (b_i − 1)/(r + 1), with no "
     "condition between γ and Δ; ‖W_V‖ ≤ 2s, ‖W_C‖ ≤ s.",
-    run=check_s_lemma_b_4,
     controls=(Control("R = log(4Ts/γ)", _smaller),),
 )
+def s_lemma_b_4(context: Context) -> Evidence:
+    """The head's error against γ/4, every norm against its bound, and the error by hand.
+
+    The lemma allows twice the error of the last, so that only this can tell R from a smaller one.
+    """
+    found = embedding_evidence(context, s_lemma_b_4.id, "bag")
+    return replace(found, measurements=(*found.measurements, _measure()))

@@ -4,14 +4,24 @@ from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, Measurement, Verdict, at_least, at_most
+from finetti.claims.claim import Context, Evidence, Measurement, Verdict, at_least, at_most, claim
 from finetti.claims.sparse_variables.boolean_cases import THREE, head_error
 from finetti.show.card import Table
 
 _LENGTH_ERRATUM_3, _SPARSITY_ERRATUM_3 = 8, 3
 
 
-def check_s_erratum_3(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-3",
+    title="printed: the key v_I = Σv_i for Δ < 1/s",
+    statement="With the key Σ_Iv_i and R = log(8T/γ)/(1 − sΔ) the head of Lemma B.2 is within γ/4 "
+    "of (1/s)Σ_Iχ_i whenever Δ < 1/s.",
+    label="Lemma B.2",
+    expected=Verdict.FAILS,
+    erratum="Scores on I differ by up to 2(s−1)Δ·R. The dual vector V_I(V_IᵀV_I)^{-1}1 makes them "
+    "equal; its gap is at least (1−(2s−1)Δ)/(1−(s−1)Δ).",
+)
+def s_erratum_3(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .05 and .10 against γ/4, beside the repaired one."""
     from finetti.boolean import And, compile
     from finetti.boolean.embeddings.printed import coherent_basis, printed_mean_head
@@ -41,19 +51,6 @@ def check_s_erratum_3(context: Context) -> Evidence:
     )
 
 
-S_ERRATUM_3 = Claim(
-    id="S-erratum-3",
-    title="printed: the key v_I = Σv_i for Δ < 1/s",
-    statement="With the key Σ_Iv_i and R = log(8T/γ)/(1 − sΔ) the head of Lemma B.2 is within γ/4 "
-    "of (1/s)Σ_Iχ_i whenever Δ < 1/s.",
-    label="Lemma B.2",
-    run=check_s_erratum_3,
-    expected=Verdict.FAILS,
-    erratum="Scores on I differ by up to 2(s−1)Δ·R. The dual vector V_I(V_IᵀV_I)^{-1}1 makes them "
-    "equal; its gap is at least (1−(2s−1)Δ)/(1−(s−1)Δ).",
-)
-
-
 _LENGTH_ERRATUM_4 = 10
 
 
@@ -73,7 +70,16 @@ def _injectivity(weights: Any) -> Measurement:
     return at_least("least distance of features with different b_I", float(least), 1.0)
 
 
-def check_s_erratum_4(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-4",
+    title="printed: W_V with e_2, W_C with e_1",
+    statement="With W_V = (E_0 − E_1)e_2ᵀ and W_C^h = e_1e_hᵀ the s heads of Lemma B.2 are "
+    "2-injective.",
+    label="Lemma B.2, s heads",
+    expected=Verdict.FAILS,
+    erratum="e_2ᵀe_1 = 0: the output is zero for every input. Both must be e_1.",
+)
+def s_erratum_4(context: Context) -> Evidence:
     """How far apart the features of different settings are, over all inputs of ten bits."""
     from finetti.boolean import TruthTable, compile
     from finetti.boolean.embeddings.printed import printed_sign_heads
@@ -86,22 +92,20 @@ def check_s_erratum_4(context: Context) -> Evidence:
     )
 
 
-S_ERRATUM_4 = Claim(
-    id="S-erratum-4",
-    title="printed: W_V with e_2, W_C with e_1",
-    statement="With W_V = (E_0 − E_1)e_2ᵀ and W_C^h = e_1e_hᵀ the s heads of Lemma B.2 are "
-    "2-injective.",
-    label="Lemma B.2, s heads",
-    run=check_s_erratum_4,
-    expected=Verdict.FAILS,
-    erratum="e_2ᵀe_1 = 0: the output is zero for every input. Both must be e_1.",
-)
-
-
 _LENGTH_ERRATUM_5, _SPARSITY_ERRATUM_5, _COHERENCE = 10, 3, 0.01
 
 
-def check_s_erratum_5(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-5",
+    title="printed: over a bag γ > sΔ is enough",
+    statement="With keys Σ_Iv_i + v_[CLS] and values v_i the head of Lemma B.4 is within γ/4 of "
+    "g_I whenever γ > sΔ.",
+    label="Lemma B.4",
+    expected=Verdict.FAILS,
+    erratum="Not even γ > 4sΔ suffices. Dual vectors do, for any γ. The tokens are diag(b)V, and "
+    "g_I(r) = (r − s)/(r + 1), which lost its denominator.",
+)
+def s_erratum_5(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .01, where γ > 4sΔ, against γ/4."""
     from finetti.boolean import And, compile
     from finetti.boolean.embeddings.printed import coherent_basis, printed_bag_head
@@ -123,23 +127,18 @@ def check_s_erratum_5(context: Context) -> Evidence:
     )
 
 
-S_ERRATUM_5 = Claim(
-    id="S-erratum-5",
-    title="printed: over a bag γ > sΔ is enough",
-    statement="With keys Σ_Iv_i + v_[CLS] and values v_i the head of Lemma B.4 is within γ/4 of "
-    "g_I whenever γ > sΔ.",
-    label="Lemma B.4",
-    run=check_s_erratum_5,
-    expected=Verdict.FAILS,
-    erratum="Not even γ > 4sΔ suffices. Dual vectors do, for any γ. The tokens are diag(b)V, and "
-    "g_I(r) = (r − s)/(r + 1), which lost its denominator.",
-)
-
-
 _LENGTH_ERRATUM_15, _SPARSITY_ERRATUM_15 = 10, 3
 
 
-def check_s_erratum_15(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-15",
+    title="printed: B.2's function increases in r",
+    statement="(1/s)Σ_Iχ_i, χ_i = +1 if b_i = 0 and −1 if b_i = 1, increases in r = Σ_Ib_i.",
+    label="Lemma B.2",
+    expected=Verdict.FAILS,
+    erratum="It is 1 − 2r/s: 2/s-strictly decreasing.",
+)
+def s_erratum_15(context: Context) -> Evidence:
     """The least step of the compiled head's feature from r to r + 1 ones."""
     from finetti.boolean import Majority, compile
     from finetti.boolean.functions.base import all_bits
@@ -161,14 +160,3 @@ def check_s_erratum_15(context: Context) -> Evidence:
         ),
         note="(1/s)Σ_Iχ_i = 1 − 2r/s with χ_i = 1 − 2b_i. The lookup does not mind.",
     )
-
-
-S_ERRATUM_15 = Claim(
-    id="S-erratum-15",
-    title="printed: B.2's function increases in r",
-    statement="(1/s)Σ_Iχ_i, χ_i = +1 if b_i = 0 and −1 if b_i = 1, increases in r = Σ_Ib_i.",
-    label="Lemma B.2",
-    run=check_s_erratum_15,
-    expected=Verdict.FAILS,
-    erratum="It is 1 − 2r/s: 2/s-strictly decreasing.",
-)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, at_least, at_most, close
+from finetti.claims.claim import Context, Evidence, at_least, at_most, claim, close
 from finetti.claims.sparse_variables.boolean_cases import (
     BASES,
     EMBEDDINGS,
@@ -16,7 +16,14 @@ from finetti.claims.sparse_variables.boolean_cases import (
 _LENGTH = 10
 
 
-def check_s_prop_4_7(context: Context) -> Evidence:
+@claim(
+    id="S-prop-4.7",
+    title="one layer computes every sparse Boolean function",
+    statement="Every s-sparse Boolean function is computed exactly by one layer with norms of "
+    "order log T: by one head if it is symmetric or the input a bag of vectors, else by s heads.",
+    label="Proposition 4.7 (B.1)",
+)
+def s_prop_4_7(context: Context) -> Evidence:
     """All 256 functions of three bits, every embedding, both bases, on all inputs; then growth."""
     from finetti.boolean import And, TruthTable, compile
     from finetti.show.card import Table
@@ -49,16 +56,6 @@ def check_s_prop_4_7(context: Context) -> Evidence:
     )
 
 
-S_PROP_4_7 = Claim(
-    id="S-prop-4.7",
-    title="one layer computes every sparse Boolean function",
-    statement="Every s-sparse Boolean function is computed exactly by one layer with norms of "
-    "order log T: by one head if it is symmetric or the input a bag of vectors, else by s heads.",
-    label="Proposition 4.7 (B.1)",
-    run=check_s_prop_4_7,
-)
-
-
 def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bool) -> Evidence:
     """Random rules of up to 8 bits: the largest error of the network, and its number of heads."""
     from finetti.boolean import compile
@@ -87,39 +84,39 @@ def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bo
     )
 
 
-def check_s_lemma_b_5(context: Context) -> Evidence:
-    """Random functions of the number of ones, every embedding, both bases."""
-    return exact_evidence(context, S_LEMMA_B_5.id, symmetric_rule, heads_per_bit=False)
-
-
-S_LEMMA_B_5 = Claim(
+@claim(
     id="S-lemma-B.5",
     title="symmetric rules: one head and a lookup on s + 1 points",
     statement="A symmetric s-sparse function is computed exactly by one head and a lookup on s + 1 "
     "points with δ = γ/4.",
-    run=check_s_lemma_b_5,
 )
+def s_lemma_b_5(context: Context) -> Evidence:
+    """Random functions of the number of ones, every embedding, both bases."""
+    return exact_evidence(context, s_lemma_b_5.id, symmetric_rule, heads_per_bit=False)
 
 
-def check_s_lemma_b_6(context: Context) -> Evidence:
-    """Random truth tables with real values, every embedding, both bases."""
-    return exact_evidence(context, S_LEMMA_B_6.id, random_rule, heads_per_bit=True)
-
-
-S_LEMMA_B_6 = Claim(
+@claim(
     id="S-lemma-B.6",
     title="any rule: s features and a lookup on 2^s points",
     statement="Any s-sparse function is computed exactly by s heads (one over a bag of vectors) "
     "and a lookup on 2^s points with δ = γ/4.",
-    run=check_s_lemma_b_6,
 )
+def s_lemma_b_6(context: Context) -> Evidence:
+    """Random truth tables with real values, every embedding, both bases."""
+    return exact_evidence(context, s_lemma_b_6.id, random_rule, heads_per_bit=True)
 
 
-def check_s_lemma_b_7(context: Context) -> Evidence:
+@claim(
+    id="S-lemma-B.7",
+    title="softmax truncation",
+    statement="If s of T scores are equal to R and the others at most 0, softmax is within "
+    "2(T − s)/(s e^R) of the uniform distribution on the s, in ℓ1.",
+)
+def s_lemma_b_7(context: Context) -> Evidence:
     """The ℓ1 distance to the uniform mixture over its bound, for random and for tight scores."""
     from finetti.boolean.embeddings.base import attention_error
 
-    rng = context.generator(S_LEMMA_B_7.id)
+    rng = context.generator(s_lemma_b_7.id)
     largest = tightest = 0.0
     for _ in range(context.pick(quick=2000, paper=20000)):
         length = int(rng.integers(2, 200))
@@ -144,21 +141,19 @@ def check_s_lemma_b_7(context: Context) -> Evidence:
     )
 
 
-S_LEMMA_B_7 = Claim(
-    id="S-lemma-B.7",
-    title="softmax truncation",
-    statement="If s of T scores are equal to R and the others at most 0, softmax is within "
-    "2(T − s)/(s e^R) of the uniform distribution on the s, in ℓ1.",
-    run=check_s_lemma_b_7,
+@claim(
+    id="S-lemma-B.8",
+    title="a lookup in three layers",
+    statement="For points at least 4δ apart in the maximum norm a three-layer ReLU network gives "
+    "f(x_i) for every x within δ of x_i; ‖W_1‖_∞ ≤ max(1, B + 2δ)/δ, ‖W_2‖_∞ ≤ max(1, d), "
+    "‖w‖_∞ ≤ max|f|.",
 )
-
-
-def check_s_lemma_b_8(context: Context) -> Evidence:
+def s_lemma_b_8(context: Context) -> Evidence:
     """Outputs at points with noise up to δ, in the corners of the noise and inside, and norms."""
     from finetti.boolean.network.lookup import make_lookup
     from finetti.boolean.norms import lookup_norms
 
-    rng = context.generator(S_LEMMA_B_8.id)
+    rng = context.generator(s_lemma_b_8.id)
     error = ratio = 0.0
     for _ in range(context.pick(quick=60, paper=600)):
         dimension, tolerance = int(rng.integers(1, 5)), float(10 ** rng.uniform(-3, 0))
@@ -178,13 +173,3 @@ def check_s_lemma_b_8(context: Context) -> Evidence:
             at_most("norm / bound", ratio, 1 + 1e-12),
         )
     )
-
-
-S_LEMMA_B_8 = Claim(
-    id="S-lemma-B.8",
-    title="a lookup in three layers",
-    statement="For points at least 4δ apart in the maximum norm a three-layer ReLU network gives "
-    "f(x_i) for every x within δ of x_i; ‖W_1‖_∞ ≤ max(1, B + 2δ)/δ, ‖W_2‖_∞ ≤ max(1, d), "
-    "‖w‖_∞ ≤ max|f|.",
-    run=check_s_lemma_b_8,
-)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Evidence, Measurement, Verdict, at_most, within
+from finetti.claims.claim import Context, Evidence, Measurement, Verdict, at_most, claim, within
 
 _LENGTH = 10
 
@@ -24,7 +24,16 @@ def wrong_inputs(rule: str, factor: float) -> int:
     return int((np.abs(outputs - signs(all_bits(_LENGTH))) > 1e-9).sum())
 
 
-def check_s_erratum_6(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-6",
+    title="printed: δ = γ/8",
+    statement="The head of Lemmas B.2 and B.3 errs by up to γ/4, and the lookup with δ = γ/8 is "
+    "exact on it.",
+    label="Lemmas B.5 and B.6",
+    expected=Verdict.FAILS,
+    erratum="The lookup must tolerate γ/4: δ = γ/4, for which points γ = 4δ apart are far enough.",
+)
+def s_erratum_6(context: Context) -> Evidence:
     """Wrong inputs of all 1024 at T = 10, δ = γ/8 and γ/4: one bit, and three with three heads."""
 
     def measured(factor: float) -> tuple[Measurement, ...]:
@@ -40,19 +49,17 @@ def check_s_erratum_6(context: Context) -> Evidence:
     )
 
 
-S_ERRATUM_6 = Claim(
-    id="S-erratum-6",
-    title="printed: δ = γ/8",
-    statement="The head of Lemmas B.2 and B.3 errs by up to γ/4, and the lookup with δ = γ/8 is "
-    "exact on it.",
-    label="Lemmas B.5 and B.6",
-    run=check_s_erratum_6,
+@claim(
+    id="S-erratum-16",
+    title="printed: the bump of the lookup, and its bound on W_1",
+    statement="The bump ψ = r(z+2) − r(z+1) − r(2−z) + r(1−z) of Lemma B.8, z = (x − a)/δ, is 1 "
+    "within δ of its point, and ‖W_1‖_∞ ≤ max(1, B)/δ.",
+    label="Lemma B.8",
     expected=Verdict.FAILS,
-    erratum="The lookup must bear γ/4: δ = γ/4, for which points γ = 4δ apart are far enough.",
+    erratum="Both of its steps are 1 there, and it is 0. ψ = r(z+2) − r(z+1) − r(z−1) + r(z−2) is "
+    "1. The bound is max(1, B + 2δ)/δ.",
 )
-
-
-def check_s_erratum_16(context: Context) -> Evidence:
+def s_erratum_16(context: Context) -> Evidence:
     """Both bumps within δ of their point, and the entries of W_1 and its biases against a bound."""
     from finetti.boolean.embeddings.printed import printed_bump
     from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
@@ -78,16 +85,3 @@ def check_s_erratum_16(context: Context) -> Evidence:
             ),
         ),
     )
-
-
-S_ERRATUM_16 = Claim(
-    id="S-erratum-16",
-    title="printed: the bump of the lookup, and its bound on W_1",
-    statement="The bump ψ = r(z+2) − r(z+1) − r(2−z) + r(1−z) of Lemma B.8, z = (x − a)/δ, is 1 "
-    "within δ of its point, and ‖W_1‖_∞ ≤ max(1, B)/δ.",
-    label="Lemma B.8",
-    run=check_s_erratum_16,
-    expected=Verdict.FAILS,
-    erratum="Both of its steps are 1 there, and it is 0. ψ = r(z+2) − r(z+1) − r(z−1) + r(z−2) is "
-    "1. The bound is max(1, B + 2δ)/δ.",
-)

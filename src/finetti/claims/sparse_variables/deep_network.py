@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from finetti.attention import lipschitz
-from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict, at_most, close, within
+from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close, within
 from finetti.claims.perturbations import CHECK_RTOL, attained, holds, nearby
 from finetti.claims.sparse_variables import draws
 from finetti.claims.sparse_variables.instances import (
@@ -37,7 +37,7 @@ def _measure(context: Context, make: Any, factor: float = 1.0) -> tuple[Any, ...
     from finetti.bounds.sparse_variables import ProjectedLayerNorms, ProjectedTransformerCovering
 
     names = ProjectedLayerNorms.__dataclass_fields__
-    rng, worst = context.generator(S_THM_A_17.id, "classes"), 0.0
+    rng, worst = context.generator(s_thm_a_17.id, "classes"), 0.0
     for trial in range(_CLASSES):
         norms = 10.0 ** rng.uniform(-1, 1, size=(1 + trial % 4, 6))
         steep, readout, longest = 10.0 ** rng.uniform(-0.5, 0.5, size=3)
@@ -73,7 +73,45 @@ def _measure(context: Context, make: Any, factor: float = 1.0) -> tuple[Any, ...
     )
 
 
-def check_s_thm_a_17(context: Context) -> Evidence:
+def _tiny(context: Context) -> Evidence:
+    from finetti.bounds.sparse_variables import TransformerClass
+
+    return Evidence(_measure(context, TransformerClass, factor=1e-10))
+
+
+def _before(context: Context) -> Evidence:
+    from finetti.bounds.covering.composition import Composition
+    from finetti.bounds.sparse_variables import TransformerClass, log_amplifications
+
+    class Wrong(TransformerClass):
+        def composition(self, sample: Any, form: Any) -> Composition:
+            factors = self.log_factors(sample)
+            after, before = log_amplifications(factors), log_amplifications(factors, "printed")
+            right = super().composition(sample, form).matrices
+            return Composition(
+                tuple(
+                    replace(each, log_cost=each.log_cost + before[i] - after[i])
+                    if (i := (each.layer or 0) - 1) >= 0
+                    else each
+                    for each in right
+                )
+            )
+
+    return Evidence(_measure(context, Wrong))
+
+
+@claim(
+    id="S-thm-A.17",
+    title="the capacity of a deep Transformer",
+    statement="Networks of L projected layers have log N_∞ ≤ 36(γ²/ε²) Σ_j c_j^{2/3} log(…N + 1) "
+    "over all matrices of all layers, each cost multiplied by the layers after it; it is affine in "
+    "the logarithm of the context length.",
+    controls=(
+        Control("36·10⁻¹⁰ in the place of 36", _tiny),
+        Control("costs multiplied by the layers before", _before),
+    ),
+)
+def s_thm_a_17(context: Context) -> Evidence:
     """The bound against the same made again layer by layer, and two layers that use up a cost.
 
     These are exact, but for the 36 of Lemma A.10, which is quoted. The packing of random networks
@@ -89,7 +127,7 @@ def check_s_thm_a_17(context: Context) -> Evidence:
         TransformerClass,
     )
 
-    rng = context.generator(S_THM_A_17.id)
+    rng = context.generator(s_thm_a_17.id)
     tokens = draws.layer_tokens(rng, _SEQUENCES, radius=1.0)
     layers = [draws.layer_weights(rng, _NETWORKS_THM_A_17, spread=0.3) for _ in range(_LAYERS)]
     readouts = rng.normal(size=(_NETWORKS_THM_A_17, draws.LAYER_DIMENSION))
@@ -132,47 +170,6 @@ def check_s_thm_a_17(context: Context) -> Evidence:
     )
 
 
-def _tiny(context: Context) -> Evidence:
-    from finetti.bounds.sparse_variables import TransformerClass
-
-    return Evidence(_measure(context, TransformerClass, factor=1e-10))
-
-
-def _before(context: Context) -> Evidence:
-    from finetti.bounds.covering.composition import Composition
-    from finetti.bounds.sparse_variables import TransformerClass, log_amplifications
-
-    class Wrong(TransformerClass):
-        def composition(self, sample: Any, form: Any) -> Composition:
-            factors = self.log_factors(sample)
-            after, before = log_amplifications(factors), log_amplifications(factors, "printed")
-            right = super().composition(sample, form).matrices
-            return Composition(
-                tuple(
-                    replace(each, log_cost=each.log_cost + before[i] - after[i])
-                    if (i := (each.layer or 0) - 1) >= 0
-                    else each
-                    for each in right
-                )
-            )
-
-    return Evidence(_measure(context, Wrong))
-
-
-S_THM_A_17 = Claim(
-    id="S-thm-A.17",
-    title="the capacity of a deep Transformer",
-    statement="Networks of L projected layers have log N_∞ ≤ 36(γ²/ε²) Σ_j c_j^{2/3} log(…N + 1) "
-    "over all matrices of all layers, each cost multiplied by the layers after it; it is affine in "
-    "the logarithm of the context length.",
-    run=check_s_thm_a_17,
-    controls=(
-        Control("36·10⁻¹⁰ in the place of 36", _tiny),
-        Control("costs multiplied by the layers before", _before),
-    ),
-)
-
-
 _FORMS: tuple[Form, ...] = ("derived", "printed")
 _NETWORKS_THM_A_17_CHAIN = 2000  # of each depth from 1 to 4 a quarter
 
@@ -195,7 +192,7 @@ def chain_ratios(context: Context) -> dict[Form, np.ndarray]:
 
     found = []
     for depth in (1, 2, 3, 4):
-        rng = context.generator(S_THM_A_17_CHAIN.id, depth)
+        rng = context.generator(s_thm_a_17_chain.id, depth)
         count = _NETWORKS_THM_A_17_CHAIN // 4
         weights = [draws.layer_weights(rng, count, spread=0.5) for _ in range(depth)]
         # Half of the networks differ in their first layer only and hardly look at scores: there
@@ -214,7 +211,13 @@ def chain_ratios(context: Context) -> dict[Form, np.ndarray]:
     return dict(zip(_FORMS, np.concatenate(found, axis=1), strict=True))
 
 
-def check_s_thm_a_17_chain(context: Context) -> Evidence:
+@claim(
+    id="S-thm-A.17-chain",
+    title="a layer's error is amplified by the layers after it",
+    statement="|out − ôut| ≤ ‖w‖ Σ_i A_i e_i + |(w − ŵ)ᵀĝ_[CLS]|, where e_i is layer i's own error "
+    "and A_i = Π_{j>i} L_σB_CB_V(1 + 2B_QK r_j²).",
+)
+def s_thm_a_17_chain(context: Context) -> Evidence:
     """Both sides on 2 000 random pairs of networks, and on two layers without scores."""
     found = chain_ratios(context)["derived"]
     first, second, readout, tokens = two_layers()
@@ -226,16 +229,17 @@ def check_s_thm_a_17_chain(context: Context) -> Evidence:
     )
 
 
-S_THM_A_17_CHAIN = Claim(
-    id="S-thm-A.17-chain",
-    title="a layer's error is amplified by the layers after it",
-    statement="|out − ôut| ≤ ‖w‖ Σ_i A_i e_i + |(w − ŵ)ᵀĝ_[CLS]|, where e_i is layer i's own error "
-    "and A_i = Π_{j>i} L_σB_CB_V(1 + 2B_QK r_j²).",
-    run=check_s_thm_a_17_chain,
+@claim(
+    id="S-erratum-2",
+    title="printed: the layers before a layer amplify its error",
+    statement="|out − ôut| ≤ Σ_i α_i e_i + |(w − ŵ)ᵀĝ_[CLS]| with α_i = Π_{j<i} p_j and without "
+    "‖w‖.",
+    label="Theorem A.17",
+    expected=Verdict.FAILS,
+    erratum="The recursion of Lemma A.15 multiplies the error of layer i by the layers after it, "
+    "and the output by ‖w‖.",
 )
-
-
-def check_s_erratum_2(context: Context) -> Evidence:
+def s_erratum_2(context: Context) -> Evidence:
     """Both orders on two layers without scores, and on the networks of S-thm-A.17-chain."""
     first, second, readout, tokens = two_layers()
     printed, derived = (
@@ -259,19 +263,6 @@ def check_s_erratum_2(context: Context) -> Evidence:
     )
 
 
-S_ERRATUM_2 = Claim(
-    id="S-erratum-2",
-    title="printed: the layers before a layer amplify its error",
-    statement="|out − ôut| ≤ Σ_i α_i e_i + |(w − ŵ)ᵀĝ_[CLS]| with α_i = Π_{j<i} p_j and without "
-    "‖w‖.",
-    label="Theorem A.17",
-    run=check_s_erratum_2,
-    expected=Verdict.FAILS,
-    erratum="The recursion of Lemma A.15 multiplies the error of layer i by the layers after it, "
-    "and the output by ‖w‖.",
-)
-
-
 _STEP, _LENGTH, _STEEPNESS = 0.05, 2.0, 3.0
 
 
@@ -285,7 +276,17 @@ def _network_change(first: Any, second: Any, tokens: np.ndarray) -> float:
     return abs(outputs[1] - outputs[0]) / _STEP
 
 
-def check_s_erratum_10(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-10",
+    title="printed: Lemma A.13 for the first layer, W_C without L_σ",
+    statement="In Theorem A.17 Lemma A.13, ‖f(Z;W) − f(Z;Ŵ)‖ ≤ 2‖W_V‖‖(M − M̂)Zᵀ‖ + …, serves the "
+    "first layer too, whose tokens have length B_X, and an error of W_C is multiplied by 1.",
+    label="Theorem A.17",
+    expected=Verdict.FAILS,
+    erratum="Lemma A.13 is for tokens of length ≤ 1; for length r its first term carries r², so "
+    "that the QK term of the first layer needs B_X³. W_C reads σ(…), of length up to L_σ.",
+)
+def s_erratum_10(context: Context) -> Evidence:
     """One layer: tokens of length 2 while M leaves 0, and σ(x) = 3x while W_C does."""
     from finetti.attention.networks.activations import Activation
     from finetti.attention.networks.projected_transformer import ProjectedLayer
@@ -327,16 +328,3 @@ def check_s_erratum_10(context: Context) -> Evidence:
         ),
         note="Lemma A.13 itself is printed for tokens of length ≤ 1, and is true there.",
     )
-
-
-S_ERRATUM_10 = Claim(
-    id="S-erratum-10",
-    title="printed: Lemma A.13 for the first layer, W_C without L_σ",
-    statement="In Theorem A.17 Lemma A.13, ‖f(Z;W) − f(Z;Ŵ)‖ ≤ 2‖W_V‖‖(M − M̂)Zᵀ‖ + …, serves the "
-    "first layer too, whose tokens have length B_X, and an error of W_C is multiplied by 1.",
-    label="Theorem A.17",
-    run=check_s_erratum_10,
-    expected=Verdict.FAILS,
-    erratum="Lemma A.13 is for tokens of length ≤ 1; for length r its first term carries r², so "
-    "that the QK term of the first layer needs B_X³. W_C reads σ(…), of length up to L_σ.",
-)

@@ -9,13 +9,13 @@ import numpy as np
 
 from finetti.attention import lipschitz
 from finetti.claims.claim import (
-    Claim,
     Context,
     Control,
     Evidence,
     Measurement,
     at_least,
     at_most,
+    claim,
     close,
     within,
 )
@@ -39,7 +39,7 @@ def _measure_thm_4_6(context: Context, value: Callable[..., float]) -> tuple[Mea
     from finetti.bounds import Sample
     from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 
-    rng, least, worst = context.generator(S_THM_4_6.id), math.inf, 0.0
+    rng, least, worst = context.generator(s_thm_4_6.id), math.inf, 0.0
     for _ in range(_DRAWS):
         depth, (size, column, steep) = int(rng.integers(1, 6)), 10.0 ** rng.uniform(-1, 1, size=3)
         longest = float(max(column, size))
@@ -86,7 +86,22 @@ def _measure_thm_4_6(context: Context, value: Callable[..., float]) -> tuple[Mea
     )
 
 
-def check_s_thm_4_6(context: Context) -> Evidence:
+def _shallower(context: Context) -> Evidence:
+    def value(sample: Any, spectral_norm: float = 1.0, **sizes: Any) -> float:
+        # P^{2L} with P = L_σC₂² in the place of L_σC₂²(1 + 2C₂)
+        lost = 2 * sizes["n_layers"] * math.log(1 + 2 * max(1.0, spectral_norm))
+        return _uniform_value(sample, spectral_norm=spectral_norm, **sizes) / math.exp(lost)
+
+    return Evidence(_measure_thm_4_6(context, value))
+
+
+@claim(
+    id="S-thm-4.6",
+    title="the capacity of a deep Transformer, by two norms",
+    statement="For tokens of length B_X ≤ 1, log N_∞ ≤ (C₂L_σ)^{O(L)} B_X²B_w²d²C_∞²/ε² log(mT).",
+    controls=(Control("layers without 1 + 2C₂, the amplification by scores", _shallower),),
+)
+def s_thm_4_6(context: Context) -> Evidence:
     """The uniform bound written out, over Theorem A.17 for random norms below it, and its powers.
 
     Both are made again without the code of `bounds`: the first is exact, the second an inequality
@@ -108,24 +123,6 @@ def check_s_thm_4_6(context: Context) -> Evidence:
         ),
         note="Derived with all constants: 3L + 1 costs c = B_XB_w d C_∞ P^L, P = L_σC₂²(1 + 2C₂).",
     )
-
-
-def _shallower(context: Context) -> Evidence:
-    def value(sample: Any, spectral_norm: float = 1.0, **sizes: Any) -> float:
-        # P^{2L} with P = L_σC₂² in the place of L_σC₂²(1 + 2C₂)
-        lost = 2 * sizes["n_layers"] * math.log(1 + 2 * max(1.0, spectral_norm))
-        return _uniform_value(sample, spectral_norm=spectral_norm, **sizes) / math.exp(lost)
-
-    return Evidence(_measure_thm_4_6(context, value))
-
-
-S_THM_4_6 = Claim(
-    id="S-thm-4.6",
-    title="the capacity of a deep Transformer, by two norms",
-    statement="For tokens of length B_X ≤ 1, log N_∞ ≤ (C₂L_σ)^{O(L)} B_X²B_w²d²C_∞²/ε² log(mT).",
-    run=check_s_thm_4_6,
-    controls=(Control("layers without 1 + 2C₂, the amplification by scores", _shallower),),
-)
 
 
 _DEPTH, _NETWORKS, _STEP = 8, 500, 1e-6
@@ -181,7 +178,20 @@ def _measure_thm_4_6_depth(contract: Callable[[float], float]) -> tuple[Measurem
     )
 
 
-def check_s_thm_4_6_depth(context: Context) -> Evidence:
+def _slower(context: Context) -> Evidence:
+    return Evidence(_measure_thm_4_6_depth(lambda diameter: diameter * math.tanh(diameter**2 / 2)))
+
+
+@claim(
+    id="S-thm-4.6-depth",
+    title="unit spectral norms avoid the exponential in the depth",
+    statement="If the spectral norms of W_V, W_QK, W_C and L_σ are at most 1, layers bring tokens "
+    "together, from D to at most D tanh(D²/4), and multiply a deviation of the tokens by less than "
+    "11.7 in all, at any depth.",
+    label="Theorem 4.6, the remark after it (the proof is ours)",
+    controls=(Control("tanh(D²/2)", _slower),),
+)
+def s_thm_4_6_depth(context: Context) -> Evidence:
     """Distances between tokens and amplification of deviations, layer by layer, norms at most 1.
 
     The distances are sharp; the product is an upper bound that is not.
@@ -204,7 +214,7 @@ def check_s_thm_4_6_depth(context: Context) -> Evidence:
         apart = jnp.linalg.norm(states[:, :, None] - states[:, None], axis=-1).max((1, 2))
         return apart, jnp.linalg.norm(slopes, axis=-1).max(-1)
 
-    rng = context.generator(S_THM_4_6_DEPTH.id)
+    rng = context.generator(s_thm_4_6_depth.id)
     tokens = draws.layer_tokens(rng, _NETWORKS, radius=1.0)
     steps = draws.layer_tokens(rng, _NETWORKS, radius=1.0)
     weights = [draws.layer_weights(rng, _NETWORKS) for _ in range(_DEPTH)]
@@ -228,19 +238,3 @@ def check_s_thm_4_6_depth(context: Context) -> Evidence:
         note="Lemma A.14 alone gives 3 for every layer (5 with the printed constant): the remark "
         "does not follow from Theorem A.17, but it is true.",
     )
-
-
-def _slower(context: Context) -> Evidence:
-    return Evidence(_measure_thm_4_6_depth(lambda diameter: diameter * math.tanh(diameter**2 / 2)))
-
-
-S_THM_4_6_DEPTH = Claim(
-    id="S-thm-4.6-depth",
-    title="unit spectral norms avoid the exponential in the depth",
-    statement="If the spectral norms of W_V, W_QK, W_C and L_σ are at most 1, layers bring tokens "
-    "together, from D to at most D tanh(D²/4), and multiply a deviation of the tokens by less than "
-    "11.7 in all, at any depth.",
-    label="Theorem 4.6, the remark after it (the proof is ours)",
-    run=check_s_thm_4_6_depth,
-    controls=(Control("tanh(D²/2)", _slower),),
-)

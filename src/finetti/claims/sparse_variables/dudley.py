@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from finetti.claims.claim import (
-    Claim,
     Context,
     Control,
     Evidence,
     Verdict,
     at_least,
     at_most,
+    claim,
     close,
     within,
 )
@@ -73,7 +73,24 @@ def _measure(confidence: Callable[..., float]) -> tuple[Any, ...]:
     )
 
 
-def check_s_lemma_2_2(context: Context) -> Evidence:
+def _a_third(context: Context) -> Evidence:
+    from finetti.bounds.covering.generalization import log_confidence
+
+    return Evidence(
+        _measure(lambda *args, **options: log_confidence(*args, **options) - math.log(3))
+    )
+
+
+@claim(
+    id="S-lemma-2.2",
+    title="training and test error differ by the complexity and a confidence term",
+    statement="With probability 1 − δ, |test − training error| ≤ 2L·Rad + 3b√(log(3/δ)/2m) for all "
+    "functions of a class, for an L-Lipschitz loss in an interval of length b; one-sided with "
+    "log(2/δ).",
+    label="Lemma 2.2, A.4",
+    controls=(Control("a third of the confidence term", _a_third),),
+)
+def s_lemma_2_2(context: Context) -> Evidence:
     """The confidence term by hand and through McDiarmid's inequality, and exact probabilities.
 
     One sample changes the complexity by b/2m and the gap by b/m, found by enumeration: both are
@@ -109,36 +126,23 @@ def check_s_lemma_2_2(context: Context) -> Evidence:
     )
 
 
-def _a_third(context: Context) -> Evidence:
-    from finetti.bounds.covering.generalization import log_confidence
-
-    return Evidence(
-        _measure(lambda *args, **options: log_confidence(*args, **options) - math.log(3))
-    )
-
-
-S_LEMMA_2_2 = Claim(
-    id="S-lemma-2.2",
-    title="training and test error differ by the complexity and a confidence term",
-    statement="With probability 1 − δ, |test − training error| ≤ 2L·Rad + 3b√(log(3/δ)/2m) for all "
-    "functions of a class, for an L-Lipschitz loss in an interval of length b; one-sided with "
-    "log(2/δ).",
-    label="Lemma 2.2, A.4",
-    run=check_s_lemma_2_2,
-    controls=(Control("a third of the confidence term", _a_third),),
-)
-
-
 _DRAWS = 100
 
 
-def check_s_app_a_3(context: Context) -> Evidence:
+@claim(
+    id="S-app-A.3",
+    title="Dudley's integral, by quadrature and in closed form",
+    statement="Rad ≤ inf_δ 4δ + (12/√m)∫_δ^A √log N_∞(ε) dε; where log N_∞(ε) ≤ C_F/ε² this is "
+    "A·min(1, 12(1 + log(x/3))/x) with x = A√(m/C_F) ≥ 3.",
+    label="A.2, A.3",
+)
+def s_app_a_3(context: Context) -> Evidence:
     """The two routes where log N = C/ε² exactly, and on the covers of random heads."""
     from finetti.bounds import Sample
     from finetti.bounds.covering.dudley import dudley_closed, dudley_quadrature
     from finetti.bounds.sparse_variables import HeadClass, HeadGap
 
-    rng = context.generator(S_APP_A_3.id)
+    rng = context.generator(s_app_a_3.id)
     exact, least = 0.0, math.inf
     for _ in range(_DRAWS):
         log_constant, log_range, log_samples = rng.uniform((-5, -3, 0), (30, 3, 60))
@@ -166,20 +170,20 @@ def check_s_app_a_3(context: Context) -> Evidence:
     )
 
 
-S_APP_A_3 = Claim(
-    id="S-app-A.3",
-    title="Dudley's integral, by quadrature and in closed form",
-    statement="Rad ≤ inf_δ 4δ + (12/√m)∫_δ^A √log N_∞(ε) dε; where log N_∞(ε) ≤ C_F/ε² this is "
-    "A·min(1, 12(1 + log(x/3))/x) with x = A√(m/C_F) ≥ 3.",
-    label="A.2, A.3",
-    run=check_s_app_a_3,
-)
-
-
 _WIDTH, _LENGTH, _SAMPLES, _MANY = 64, 400, 200, 10**12
 
 
-def check_s_erratum_12(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-12",
+    title="printed: Dudley's integral in closed form",
+    statement="A class with log N_∞(ε) ≤ C_F/ε² has a Rademacher complexity of at most "
+    "c√(C_F/m)(1 + log(A√(m/C_F))), which is positive and falls with m.",
+    label="A.3",
+    expected=Verdict.FAILS,
+    erratum="With x = A√(m/C_F) the printed form is negative for x < 1/e and grows with m for "
+    "x < 1. Derived: A·min(1, 12(1 + log(x/3))/x) for x ≥ 3, else A.",
+)
+def s_erratum_12(context: Context) -> Evidence:
     """The printed form for one head of width 64 with spectral norms 1, and how it moves with m."""
     from finetti.bounds import Sample
     from finetti.bounds.covering.dudley import dudley_closed, dudley_printed
@@ -220,16 +224,3 @@ def check_s_erratum_12(context: Context) -> Evidence:
         ),
         note="The derived form gives the largest output: 200 and 400 samples are too few.",
     )
-
-
-S_ERRATUM_12 = Claim(
-    id="S-erratum-12",
-    title="printed: Dudley's integral in closed form",
-    statement="A class with log N_∞(ε) ≤ C_F/ε² has a Rademacher complexity of at most "
-    "c√(C_F/m)(1 + log(A√(m/C_F))), which is positive and falls with m.",
-    label="A.3",
-    run=check_s_erratum_12,
-    expected=Verdict.FAILS,
-    erratum="With x = A√(m/C_F) the printed form is negative for x < 1/e and grows with m for "
-    "x < 1. Derived: A·min(1, 12(1 + log(x/3))/x) for x ≥ 3, else A.",
-)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict, at_most, close, within
+from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close, within
 from finetti.claims.perturbations import CHECK_RTOL
 from finetti.claims.sparse_variables.instances import score_change
 from finetti.claims.sparse_variables.recomputed import composed, head_parts
@@ -33,7 +33,7 @@ def _recomputed(context: Context, make: Any) -> float:
     from finetti.bounds import Sample
     from finetti.bounds.sparse_variables import HeadCovering
 
-    rng, worst = context.generator(S_COR_4_4.id), 0.0
+    rng, worst = context.generator(s_cor_4_4.id), 0.0
     for trial in range(_HEADS):
         own = 10.0 ** rng.uniform(-1, 1, size=2)
         head = make(
@@ -61,7 +61,30 @@ def _measure(context: Context, make: Any) -> tuple[Any, ...]:
     )
 
 
-def check_s_cor_4_4(context: Context) -> Evidence:
+def as_printed(described: Any) -> Any:
+    """The class with the printed costs in its derived cover."""
+
+    class Wrong(described):
+        def composition(self, sample: Any, form: Any) -> Any:
+            return super().composition(sample, "printed")
+
+    return Wrong
+
+
+def _without_lengths(context: Context) -> Evidence:
+    from finetti.bounds.sparse_variables import HeadClass
+
+    return Evidence(_measure(context, as_printed(HeadClass)))
+
+
+@claim(
+    id="S-cor-4.4",
+    title="the capacity of a head is logarithmic in the context length",
+    statement="log N_∞ of heads with bounded norms is affine in log T, so the generalization gap "
+    "grows no faster than √log T.",
+    controls=(Control("c_QK without B_X B_τ, as printed", _without_lengths),),
+)
+def s_cor_4_4(context: Context) -> Evidence:
     """log N_∞ against the same made again from Lemmas A.10 and 4.3, and its growth with T.
 
     The formula is checked at its constants, and so is, by an instance at which it is an equality,
@@ -105,36 +128,20 @@ def check_s_cor_4_4(context: Context) -> Evidence:
     )
 
 
-def as_printed(described: Any) -> Any:
-    """The class with the printed costs in its derived cover."""
-
-    class Wrong(described):
-        def composition(self, sample: Any, form: Any) -> Any:
-            return super().composition(sample, "printed")
-
-    return Wrong
-
-
-def _without_lengths(context: Context) -> Evidence:
-    from finetti.bounds.sparse_variables import HeadClass
-
-    return Evidence(_measure(context, as_printed(HeadClass)))
-
-
-S_COR_4_4 = Claim(
-    id="S-cor-4.4",
-    title="the capacity of a head is logarithmic in the context length",
-    statement="log N_∞ of heads with bounded norms is affine in log T, so the generalization gap "
-    "grows no faster than √log T.",
-    run=check_s_cor_4_4,
-    controls=(Control("c_QK without B_X B_τ, as printed", _without_lengths),),
-)
-
-
 _LENGTH = 3.0
 
 
-def check_s_erratum_1(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-1",
+    title="printed: W_QK's error without the lengths of tokens and query",
+    statement="An error of W_QK moves a head by at most B_V B_X times that error (Corollary 4.4), "
+    "or twice that (A.12).",
+    label="Corollary 4.4, A.12",
+    expected=Verdict.FAILS,
+    erratum="Scores grow with the token and with the query: C·B_VB_QK^∞B_X²B_τ with C = 1, where "
+    "Corollary 4.4 prints B_VB_QK^∞B_X, its proof one more B_X, and A.12 a factor 2.",
+)
+def s_erratum_1(context: Context) -> Evidence:
     """Tokens ±3e₁, the query e₁, and M from 0 to t·e₁e₁ᵀ: the head's change per unit of t."""
     from finetti.bounds import Sample
     from finetti.bounds.sparse_variables import HeadClass, MultiHeadClass
@@ -166,19 +173,6 @@ def check_s_erratum_1(context: Context) -> Evidence:
     )
 
 
-S_ERRATUM_1 = Claim(
-    id="S-erratum-1",
-    title="printed: W_QK's error without the lengths of tokens and query",
-    statement="An error of W_QK moves a head by at most B_V B_X times that error (Corollary 4.4), "
-    "or twice that (A.12).",
-    label="Corollary 4.4, A.12",
-    run=check_s_erratum_1,
-    expected=Verdict.FAILS,
-    erratum="Scores grow with the token and with the query: C·B_VB_QK^∞B_X²B_τ with C = 1, where "
-    "Corollary 4.4 prints B_VB_QK^∞B_X, its proof one more B_X, and A.12 a factor 2.",
-)
-
-
 _DRAWS = 1000
 
 
@@ -188,9 +182,19 @@ def _largest_outputs(matrices: np.ndarray) -> np.ndarray:
     return np.abs(matrices.swapaxes(1, 2) @ units).max(axis=(1, 2))
 
 
-def check_s_erratum_9(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-9",
+    title="printed: rows of W_V and columns of W_QK",
+    statement="Each output of x ↦ W_Vᵀx is at most ‖W_Vᵀ‖_{2,∞}‖x‖, and each of x ↦ W_QK x at most "
+    "‖W_QK‖_{2,∞}‖x‖.",
+    label="Corollary 4.4, Theorem A.17",
+    expected=Verdict.FAILS,
+    erratum="Lemma 4.5 is about Wᵀx and the columns of W: it needs the columns of W_V and the rows "
+    "of W_QK.",
+)
+def s_erratum_9(context: Context) -> Evidence:
     """Each output of W_Vᵀx and of W_QK x for unit x, against the printed and the derived norm."""
-    rng = context.generator(S_ERRATUM_9.id)
+    rng = context.generator(s_erratum_9.id)
     values, scores = rng.normal(size=(_DRAWS, 8, 3)), rng.normal(size=(_DRAWS, 8, 8))
     scores *= 10.0 ** rng.uniform(-1, 1, size=(_DRAWS, 8, 1))  # rows of different lengths
     outputs = {
@@ -212,16 +216,3 @@ def check_s_erratum_9(context: Context) -> Evidence:
         note=f"{broken:.0%} of {_DRAWS} random W_V have outputs beyond the printed norm. The norms "
         "of `HeadClass.from_weights` are the derived ones.",
     )
-
-
-S_ERRATUM_9 = Claim(
-    id="S-erratum-9",
-    title="printed: rows of W_V and columns of W_QK",
-    statement="Each output of x ↦ W_Vᵀx is at most ‖W_Vᵀ‖_{2,∞}‖x‖, and each of x ↦ W_QK x at most "
-    "‖W_QK‖_{2,∞}‖x‖.",
-    label="Corollary 4.4, Theorem A.17",
-    run=check_s_erratum_9,
-    expected=Verdict.FAILS,
-    erratum="Lemma 4.5 is about Wᵀx and the columns of W: it needs the columns of W_V and the rows "
-    "of W_QK.",
-)

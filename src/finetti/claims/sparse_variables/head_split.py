@@ -9,13 +9,13 @@ import numpy as np
 
 from finetti.attention import lipschitz
 from finetti.claims.claim import (
-    Claim,
     Context,
     Control,
     Evidence,
     Measurement,
     at_least,
     at_most,
+    claim,
     close,
 )
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios, unit_vectors
@@ -25,7 +25,13 @@ from finetti.claims.sparse_variables.packing import covered, log_packing
 from finetti.claims.sparse_variables.recomputed import head_parts, matrix
 
 
-def check_s_lemma_4_3(context: Context) -> Evidence:
+@claim(
+    id="S-lemma-4.3",
+    title="a head moves no more than its scores and values",
+    statement="‖f − f̂‖ ≤ C_Norm L_out B_in B_X ‖Score − Score^‖_∞ + L_out ‖φ_in − φ̂_in‖_{2,∞}, "
+    "with C_Norm = 1 for softmax.",
+)
+def s_lemma_4_3(context: Context) -> Evidence:
     """Both sides on random heads, and on two tokens whose scores move apart."""
     from finetti.attention.networks.head import Head
 
@@ -33,7 +39,7 @@ def check_s_lemma_4_3(context: Context) -> Evidence:
         head, other = Head.transformer(q, k, v, c, "gelu"), Head.transformer(q2, k2, v2, c, "gelu")
         return lipschitz.head_perturbation(head, other, tokens, query)
 
-    rng = context.generator(S_LEMMA_4_3.id)
+    rng = context.generator(s_lemma_4_3.id)
     weights = draws.layer_weights(rng, DRAWS)
     moved = nearby(rng, weights[:3])
     query = rng.normal(size=(DRAWS, draws.LAYER_DIMENSION))
@@ -47,15 +53,6 @@ def check_s_lemma_4_3(context: Context) -> Evidence:
         "one token, values moved": lipschitz.head_perturbation(still, valued, two[:1], two[0]),
     }
     return evidence(found, tight)
-
-
-S_LEMMA_4_3 = Claim(
-    id="S-lemma-4.3",
-    title="a head moves no more than its scores and values",
-    statement="‖f − f̂‖ ≤ C_Norm L_out B_in B_X ‖Score − Score^‖_∞ + L_out ‖φ_in − φ̂_in‖_{2,∞}, "
-    "with C_Norm = 1 for softmax.",
-    run=check_s_lemma_4_3,
-)
 
 
 N_SPLIT_HEADS, N_SEQUENCES, SEQUENCE_LENGTH, _RESOLUTION = 400, 3, 4, 0.1
@@ -85,7 +82,7 @@ def _measure(context: Context, value: Callable[[Any, Any], float]) -> tuple[Meas
     from finetti.bounds import Sample
     from finetti.bounds.sparse_variables import HeadSplit
 
-    rng, error, least = context.generator(S_THM_4_2.id, "split"), 0.0, math.inf
+    rng, error, least = context.generator(s_thm_4_2.id, "split"), 0.0, math.inf
     for _ in range(25):
         head = _random_head(rng, query_norm=float(10.0 ** rng.uniform(-1, 1)))
         sample = Sample(1000, 50, input_norm=float(10.0 ** rng.uniform(-1, 1)))
@@ -116,7 +113,28 @@ def _best_split(head: Any, sample: Any) -> float:
     return HeadSplit(head, _RESOLUTION).evaluate(sample).value
 
 
-def check_s_thm_4_2(context: Context) -> Evidence:
+def _without_query(context: Context) -> Evidence:
+    def value(head: Any, sample: Any) -> float:
+        return _best_split(replace(head, query_norm=1.0), sample)
+
+    return Evidence(_measure(context, value))
+
+
+def _smaller(context: Context) -> Evidence:
+    return Evidence(_measure(context, lambda *arguments: _best_split(*arguments) / 1.01))
+
+
+@claim(
+    id="S-thm-4.2",
+    title="a head costs what its scores and its values cost",
+    statement="log N(F_head; ε) ≤ min over α of log N(F_Score; αε/(C_Norm L_out B_in B_X)) + "
+    "log N(F_in; (1 − α)ε/L_out). Its leading part is the γ³ of Lemma A.8.",
+    controls=(
+        Control("scores without the length of the query", _without_query),
+        Control("1 % less", _smaller),
+    ),
+)
+def s_thm_4_2(context: Context) -> Evidence:
     """The best split against both covers made again at every α, and against Corollary 4.4.
 
     These are exact; the packing of random heads, far below the bound, is only a floor.
@@ -124,7 +142,7 @@ def check_s_thm_4_2(context: Context) -> Evidence:
     from finetti.bounds import Sample
     from finetti.bounds.sparse_variables import HeadClass, HeadCovering, HeadSplit
 
-    rng = context.generator(S_THM_4_2.id)
+    rng = context.generator(s_thm_4_2.id)
     leading, above, below = 0.0, 0.0, 0.0
     for _ in range(50):
         head, sample = _random_head(rng), Sample(1000, 50)
@@ -148,27 +166,3 @@ def check_s_thm_4_2(context: Context) -> Evidence:
         ),
         note=f"The numerical minimum saves at most {1 - math.exp(below):.2%} over Corollary 4.4.",
     )
-
-
-def _without_query(context: Context) -> Evidence:
-    def value(head: Any, sample: Any) -> float:
-        return _best_split(replace(head, query_norm=1.0), sample)
-
-    return Evidence(_measure(context, value))
-
-
-def _smaller(context: Context) -> Evidence:
-    return Evidence(_measure(context, lambda *arguments: _best_split(*arguments) / 1.01))
-
-
-S_THM_4_2 = Claim(
-    id="S-thm-4.2",
-    title="a head costs what its scores and its values cost",
-    statement="log N(F_head; ε) ≤ min over α of log N(F_Score; αε/(C_Norm L_out B_in B_X)) + "
-    "log N(F_in; (1 − α)ε/L_out). Its leading part is the γ³ of Lemma A.8.",
-    run=check_s_thm_4_2,
-    controls=(
-        Control("scores without the length of the query", _without_query),
-        Control("1 % less", _smaller),
-    ),
-)

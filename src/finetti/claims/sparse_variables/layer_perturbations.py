@@ -3,20 +3,26 @@
 import numpy as np
 
 from finetti.attention import lipschitz
-from finetti.claims.claim import Claim, Context, Evidence
+from finetti.claims.claim import Context, Evidence, claim
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios
 from finetti.claims.sparse_variables import draws
 from finetti.claims.sparse_variables.instances import AXES, balanced, first_axis, layer, two_tokens
 
 
-def check_s_lemma_a_13(context: Context) -> Evidence:
+@claim(
+    id="S-lemma-A.13",
+    title="attention moves no more than its weights",
+    statement="‖f(Z;W) − f(Z;Ŵ)‖_{2,∞} ≤ ‖W_V‖r²‖(M − M̂)Zᵀ‖_{2,∞} + ‖(W_V − Ŵ_V)ᵀZᵀ‖_{2,∞} for "
+    "tokens of length at most r, M = W_QW_Kᵀ.",
+)
+def s_lemma_a_13(context: Context) -> Evidence:
     """Both sides on random layers, and on the two tokens ±e₁ while M leaves 0."""
 
     def lemma(tokens, *weights):
         layers = draws.build_layer(*weights[:4]), draws.build_layer(*weights[4:])
         return lipschitz.attention_weight_perturbation(*layers, tokens)
 
-    rng = context.generator(S_LEMMA_A_13.id)
+    rng = context.generator(s_lemma_a_13.id)
     weights = draws.layer_weights(rng, DRAWS)
     moved = nearby(rng, weights)
     found = ratios(lemma, draws.layer_tokens(rng, DRAWS), *weights, *moved)
@@ -30,22 +36,19 @@ def check_s_lemma_a_13(context: Context) -> Evidence:
     return evidence(found, tight, "With C = 2, as printed, both instances would reach 0.5.")
 
 
-S_LEMMA_A_13 = Claim(
-    id="S-lemma-A.13",
-    title="attention moves no more than its weights",
-    statement="‖f(Z;W) − f(Z;Ŵ)‖_{2,∞} ≤ ‖W_V‖r²‖(M − M̂)Zᵀ‖_{2,∞} + ‖(W_V − Ŵ_V)ᵀZᵀ‖_{2,∞} for "
-    "tokens of length at most r, M = W_QW_Kᵀ.",
-    run=check_s_lemma_a_13,
+@claim(
+    id="S-lemma-A.14",
+    title="attention moves no more than its tokens, times 1 + 2‖M‖",
+    statement="‖f(Z;W) − f(Ẑ;W)‖_{2,∞} ≤ ‖W_V‖(1 + 2‖M‖r²)‖Z − Ẑ‖_{2,∞} for tokens of length at "
+    "most r, M = W_QW_Kᵀ.",
 )
-
-
-def check_s_lemma_a_14(context: Context) -> Evidence:
+def s_lemma_a_14(context: Context) -> Evidence:
     """Both sides on random layers, and on a query that reads 200 tokens e₁ and 200 tokens −e₁."""
 
     def lemma(tokens, other, *weights):
         return lipschitz.attention_token_perturbation(draws.build_layer(*weights), tokens, other)
 
-    rng = context.generator(S_LEMMA_A_14.id)
+    rng = context.generator(s_lemma_a_14.id)
     tokens = draws.layer_tokens(rng, DRAWS)
     (other,) = nearby(rng, [tokens])
     found = ratios(lemma, tokens, other, *draws.layer_weights(rng, DRAWS))
@@ -56,23 +59,20 @@ def check_s_lemma_a_14(context: Context) -> Evidence:
     )
 
 
-S_LEMMA_A_14 = Claim(
-    id="S-lemma-A.14",
-    title="attention moves no more than its tokens, times 1 + 2‖M‖",
-    statement="‖f(Z;W) − f(Ẑ;W)‖_{2,∞} ≤ ‖W_V‖(1 + 2‖M‖r²)‖Z − Ẑ‖_{2,∞} for tokens of length at "
-    "most r, M = W_QW_Kᵀ.",
-    run=check_s_lemma_a_14,
+@claim(
+    id="S-lemma-A.15",
+    title="a layer moves no more than its weights and tokens",
+    statement="A layer multiplies a deviation of its tokens by at most L_σB_CB_V(1 + 2B_QK r²), "
+    "and adds its own: ‖ΔW_Cᵀσ(Πf)ᵀ‖ + L_σB_CB_V r²‖ΔMĝᵀ‖ + L_σB_C‖ΔW_Vᵀĝᵀ‖.",
 )
-
-
-def check_s_lemma_a_15(context: Context) -> Evidence:
+def s_lemma_a_15(context: Context) -> Evidence:
     """Both sides on random pairs of layers, and on the tight instance of Lemma A.14."""
 
     def lemma(tokens, other, *weights):
         layers = draws.build_layer(*weights[:4]), draws.build_layer(*weights[4:])
         return lipschitz.layer_perturbation(*layers, tokens, other)
 
-    rng = context.generator(S_LEMMA_A_15.id)
+    rng = context.generator(s_lemma_a_15.id)
     weights = draws.layer_weights(rng, DRAWS)
     tokens = draws.layer_tokens(rng, DRAWS)
     (other,) = nearby(rng, [tokens])
@@ -83,16 +83,12 @@ def check_s_lemma_a_15(context: Context) -> Evidence:
     return evidence(found, {"‖M‖ = 50": lipschitz.layer_perturbation(same, same, before, after)})
 
 
-S_LEMMA_A_15 = Claim(
-    id="S-lemma-A.15",
-    title="a layer moves no more than its weights and tokens",
-    statement="A layer multiplies a deviation of its tokens by at most L_σB_CB_V(1 + 2B_QK r²), "
-    "and adds its own: ‖ΔW_Cᵀσ(Πf)ᵀ‖ + L_σB_CB_V r²‖ΔMĝᵀ‖ + L_σB_C‖ΔW_Vᵀĝᵀ‖.",
-    run=check_s_lemma_a_15,
+@claim(
+    id="S-lemma-A.16",
+    title="the output moves no more than its token",
+    statement="|wᵀg_[CLS] − ŵᵀĝ_[CLS]| ≤ ‖w‖‖g_[CLS] − ĝ_[CLS]‖ + |(w − ŵ)ᵀĝ_[CLS]|.",
 )
-
-
-def check_s_lemma_a_16(context: Context) -> Evidence:
+def s_lemma_a_16(context: Context) -> Evidence:
     """Both sides on random read-outs, and on a token that moves along w."""
     from finetti.attention.networks.self_attention import TokenReadout
 
@@ -100,7 +96,7 @@ def check_s_lemma_a_16(context: Context) -> Evidence:
         readouts = TokenReadout(weights), TokenReadout(other_weights)
         return lipschitz.readout_perturbation(*readouts, tokens, other)
 
-    rng = context.generator(S_LEMMA_A_16.id)
+    rng = context.generator(s_lemma_a_16.id)
     weights = rng.normal(size=(2, DRAWS, draws.LAYER_DIMENSION))
     tokens = draws.layer_tokens(rng, DRAWS)
     (other,) = nearby(rng, [tokens])
@@ -108,11 +104,3 @@ def check_s_lemma_a_16(context: Context) -> Evidence:
     along = rng.normal(size=4)
     tight = lemma(along, along, np.zeros((2, 4)), np.stack([along, along]))
     return evidence(found, {"the token moves along w": tight})
-
-
-S_LEMMA_A_16 = Claim(
-    id="S-lemma-A.16",
-    title="the output moves no more than its token",
-    statement="|wᵀg_[CLS] − ŵᵀĝ_[CLS]| ≤ ‖w‖‖g_[CLS] − ĝ_[CLS]‖ + |(w − ŵ)ᵀĝ_[CLS]|.",
-    run=check_s_lemma_a_16,
-)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from finetti.claims.claim import (
-    Claim,
     Context,
     Control,
     Evidence,
@@ -15,6 +14,7 @@ from finetti.claims.claim import (
     Verdict,
     at_least,
     at_most,
+    claim,
     close,
     within,
 )
@@ -25,12 +25,18 @@ from finetti.claims.sparse_variables.recomputed import Part, functional, matrix
 _POINTS_LEMMA_A_10 = 8
 
 
-def check_s_lemma_a_10(context: Context) -> Evidence:
+@claim(
+    id="S-lemma-A.10",
+    title="linear functionals: a cover that is logarithmic in the points",
+    statement="The functionals x ↦ vᵀx with ‖v‖ ≤ B₁ have on N points of length B₂ a cover with "
+    "log N_∞ ≤ 36(B₁B₂/ε)² log(2⌈4B₁B₂/ε + 2⌉N + 1).",
+)
+def s_lemma_a_10(context: Context) -> Evidence:
     """The bound against packings of all functionals of the plane, and its printed test value."""
     from finetti.bounds import Sample
     from finetti.bounds.sparse_variables import VectorCovering
 
-    points = unit_vectors(context.generator(S_LEMMA_A_10.id), _POINTS_LEMMA_A_10, 2)
+    points = unit_vectors(context.generator(s_lemma_a_10.id), _POINTS_LEMMA_A_10, 2)
     outputs = (disk(61) @ points.T)[:, :, None]
     measurements = []
     for resolution in (0.05, 0.1, 0.3):
@@ -41,15 +47,6 @@ def check_s_lemma_a_10(context: Context) -> Evidence:
     exact = 3600 * np.log(2 * 42 * 1e4 + 1)
     measurements.append(close("36·100·log(84·10⁴ + 1), relative", value / exact - 1, 1e-12))
     return Evidence(tuple(measurements))
-
-
-S_LEMMA_A_10 = Claim(
-    id="S-lemma-A.10",
-    title="linear functionals: a cover that is logarithmic in the points",
-    statement="The functionals x ↦ vᵀx with ‖v‖ ≤ B₁ have on N points of length B₂ a cover with "
-    "log N_∞ ≤ 36(B₁B₂/ε)² log(2⌈4B₁B₂/ε + 2⌉N + 1).",
-    run=check_s_lemma_a_10,
-)
 
 
 _POINTS_LEMMA_4_5, MATRICES, _COLUMNS_LEMMA_4_5 = 5, 2000, 6
@@ -133,7 +130,26 @@ def _measure(value: Any = _matrix_value, refined: Any = _refined_value) -> tuple
     )
 
 
-def check_s_lemma_4_5(context: Context) -> Evidence:
+def _fewer_columns(context: Context) -> Evidence:
+    return Evidence(_measure(value=lambda d: _matrix_value(d) / d))
+
+
+def _fewer_units(context: Context) -> Evidence:
+    return Evidence(_measure(refined=lambda d, n: _refined_value(d, n) / (1 + d / n)))
+
+
+@claim(
+    id="S-lemma-4.5",
+    title="linear maps: a cover by their column norms",
+    statement="The maps x ↦ Wᵀx with d₂ columns of length ≤ B_∞ have log N_∞ ≤ 36(d₂B_∞B_X/ε)² "
+    "log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1). If the lengths add up to B₁, the columns can share whole "
+    "budgets K_i = ⌊n‖v_i‖/B₁⌋ + 1 for any n, and d₂² becomes (1 + d₂/n)².",
+    controls=(
+        Control("d₂ in the place of d₂²", _fewer_columns),
+        Control("refined: 1 + d₂/n in the place of its square", _fewer_units),
+    ),
+)
+def s_lemma_4_5(context: Context) -> Evidence:
     """Both formulas counted again column by column, the refined proof on random W, and packings.
 
     The counts are exact; the packings of maps of the plane, far below the bounds, are only a floor.
@@ -141,7 +157,7 @@ def check_s_lemma_4_5(context: Context) -> Evidence:
     from finetti.bounds import Sample
     from finetti.bounds.sparse_variables import LinearMapCovering, RefinedMatrixCovering
 
-    rng = context.generator(S_LEMMA_4_5.id)
+    rng = context.generator(s_lemma_4_5.id)
     points, columns = unit_vectors(rng, _POINTS_LEMMA_4_5, 2), disk(9)
     first, second = np.broadcast_arrays(columns[:, None], columns[None, :])
     pairs = np.stack([first, second], axis=-1).reshape(-1, 2, 2)
@@ -163,28 +179,6 @@ def check_s_lemma_4_5(context: Context) -> Evidence:
     return Evidence(tuple(measurements))
 
 
-def _fewer_columns(context: Context) -> Evidence:
-    return Evidence(_measure(value=lambda d: _matrix_value(d) / d))
-
-
-def _fewer_units(context: Context) -> Evidence:
-    return Evidence(_measure(refined=lambda d, n: _refined_value(d, n) / (1 + d / n)))
-
-
-S_LEMMA_4_5 = Claim(
-    id="S-lemma-4.5",
-    title="linear maps: a cover by their column norms",
-    statement="The maps x ↦ Wᵀx with d₂ columns of length ≤ B_∞ have log N_∞ ≤ 36(d₂B_∞B_X/ε)² "
-    "log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1). If the lengths add up to B₁, the columns can share whole "
-    "budgets K_i = ⌊n‖v_i‖/B₁⌋ + 1 for any n, and d₂² becomes (1 + d₂/n)².",
-    run=check_s_lemma_4_5,
-    controls=(
-        Control("d₂ in the place of d₂²", _fewer_columns),
-        Control("refined: 1 + d₂/n in the place of its square", _fewer_units),
-    ),
-)
-
-
 _COLUMNS_ERRATUM_8 = 32
 
 
@@ -201,28 +195,25 @@ def _budgets(lengths: np.ndarray, bound: np.ndarray) -> tuple[Measurement, Measu
     )
 
 
-def check_s_erratum_8(context: Context) -> Evidence:
+@claim(
+    id="S-erratum-8",
+    title="printed: the columns share a budget by B_∞",
+    statement="For every W with columns of length ≤ B_∞ the tuple k_i = ⌊d₂‖v_i‖/B_∞⌋ lies in "
+    "S = {Σ k_i ≤ d₂}, so that columns covered at ε√((k_i + 1)/2d₂) are within ε together.",
+    label="Lemma 4.5, proof",
+    expected=Verdict.FAILS,
+    erratum="By B_∞ every long column takes nearly the whole budget. It must be shared by B₁, the "
+    "sum of the lengths, which bounds ‖W‖_{2,1} and not ‖W‖_{2,∞}: S-lemma-4.5-refined.",
+)
+def s_erratum_8(context: Context) -> Evidence:
     """Random W with 32 columns: whether its tuple is in S = {Σ k_i ≤ d₂}, and the cover's radius.
 
     The printed proof rounds by B_∞, the length of the longest column; derived: by their sum B₁.
     """
-    rng = context.generator(S_ERRATUM_8.id)
+    rng = context.generator(s_erratum_8.id)
     lengths = np.linalg.norm(rng.normal(size=(MATRICES, 16, _COLUMNS_ERRATUM_8)), axis=1)
     return Evidence(
         _budgets(lengths, lengths.max(axis=1)),
         derived=_budgets(lengths, lengths.sum(axis=1)),
         note="S-lemma-4.5 has the proof with B₁ and n units for the columns in the place of d₂.",
     )
-
-
-S_ERRATUM_8 = Claim(
-    id="S-erratum-8",
-    title="printed: the columns share a budget by B_∞",
-    statement="For every W with columns of length ≤ B_∞ the tuple k_i = ⌊d₂‖v_i‖/B_∞⌋ lies in "
-    "S = {Σ k_i ≤ d₂}, so that columns covered at ε√((k_i + 1)/2d₂) are within ε together.",
-    label="Lemma 4.5, proof",
-    run=check_s_erratum_8,
-    expected=Verdict.FAILS,
-    erratum="By B_∞ every long column takes nearly the whole budget. It must be shared by B₁, the "
-    "sum of the lengths, which bounds ‖W‖_{2,1} and not ‖W‖_{2,∞}: S-lemma-4.5-refined.",
-)

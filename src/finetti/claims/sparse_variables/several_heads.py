@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import Claim, Context, Control, Evidence, close, within
+from finetti.claims.claim import Context, Control, Evidence, claim, close, within
 from finetti.claims.perturbations import CHECK_RTOL, unit_vectors
 from finetti.claims.sparse_variables.head_capacity import as_printed, covering_counted, random_norms
 from finetti.claims.sparse_variables.head_split import (
@@ -19,14 +19,20 @@ from finetti.claims.sparse_variables.packing import covered, log_packing
 from finetti.claims.sparse_variables.recomputed import composed, head_parts
 
 
-def check_s_app_a_5(context: Context) -> Evidence:
+@claim(
+    id="S-app-A.5",
+    title="multi-head attention is a sum of heads",
+    statement="Σ_h σ(RowSoftmax(XW_Q^h(XW_K^h)ᵀ)XW_V^h)W_C^h is the concatenated layer "
+    "σ([head_1 … head_H])W_C whose W_C stacks those of the heads.",
+)
+def s_app_a_5(context: Context) -> Evidence:
     """The sum of four heads σ(·)W_C against σ(concatenation) times the stacked W_C."""
     from finetti.attention.networks.head import Head
     from finetti.attention.networks.multihead import MultiHead
 
     wide = loop = 0.0
     for trial in range(context.pick(quick=3, paper=30)):
-        rng = context.generator(S_APP_A_5.id, trial)
+        rng = context.generator(s_app_a_5.id, trial)
         query, key, value = rng.normal(size=(3, 4, 6, 2))
         output = rng.normal(size=(4, 2, 6))
         tokens = rng.normal(size=(12, 6))
@@ -43,15 +49,6 @@ def check_s_app_a_5(context: Context) -> Evidence:
     )
 
 
-S_APP_A_5 = Claim(
-    id="S-app-A.5",
-    title="multi-head attention is a sum of heads",
-    statement="Σ_h σ(RowSoftmax(XW_Q^h(XW_K^h)ᵀ)XW_V^h)W_C^h is the concatenated layer "
-    "σ([head_1 … head_H])W_C whose W_C stacks those of the heads.",
-    run=check_s_app_a_5,
-)
-
-
 _RESOLUTION, _LAYERS = 0.2, 50
 
 
@@ -60,7 +57,7 @@ def _measure(context: Context, make: Any) -> tuple[Any, ...]:
     from finetti.bounds import Sample
     from finetti.bounds.sparse_variables import MultiHeadCovering, SoftmaxHeadNorms
 
-    rng, worst = context.generator(S_LEMMA_A_12.id, "layers"), 0.0
+    rng, worst = context.generator(s_lemma_a_12.id, "layers"), 0.0
     for _ in range(_LAYERS):
         heads = tuple(SoftmaxHeadNorms(**random_norms(rng)) for _ in range(3))
         lengths = 10.0 ** rng.uniform(-1, 1, size=2)
@@ -77,7 +74,20 @@ def _measure(context: Context, make: Any) -> tuple[Any, ...]:
     )
 
 
-def check_s_lemma_a_12(context: Context) -> Evidence:
+def _without_lengths(context: Context) -> Evidence:
+    from finetti.bounds.sparse_variables import MultiHeadClass
+
+    return Evidence(_measure(context, as_printed(MultiHeadClass)))
+
+
+@claim(
+    id="S-lemma-A.12",
+    title="the capacity of several heads",
+    statement="A sum of heads has the terms of Corollary 4.4 of all of them; H equal heads cost H³ "
+    "times as much as one.",
+    controls=(Control("c_QK with 2 in the place of B_X B_τ, as printed", _without_lengths),),
+)
+def s_lemma_a_12(context: Context) -> Evidence:
     """The bound made again head by head, H equal heads against H³, and a packing of random heads.
 
     The first two are exact; the packing number, which is far below the bound, is only a floor.
@@ -94,7 +104,7 @@ def check_s_lemma_a_12(context: Context) -> Evidence:
     cubes = max(
         abs(3 * (g - gammas[0]) - 3 * math.log(h)) for g, h in zip(gammas, counts, strict=True)
     )
-    rng = context.generator(S_LEMMA_A_12.id)
+    rng = context.generator(s_lemma_a_12.id)
     tokens = unit_vectors(rng, N_SEQUENCES, SEQUENCE_LENGTH, 2)
     total = np.sum([random_heads(rng, tokens, 4.0) for _ in range(3)], axis=0)
     bound = MultiHeadCovering(layer(3, 4.0), _RESOLUTION).evaluate(sample).value
@@ -105,19 +115,3 @@ def check_s_lemma_a_12(context: Context) -> Evidence:
             covered(f"{N_SPLIT_HEADS} sums of heads", log_packing(total, 2 * _RESOLUTION), bound),
         )
     )
-
-
-def _without_lengths(context: Context) -> Evidence:
-    from finetti.bounds.sparse_variables import MultiHeadClass
-
-    return Evidence(_measure(context, as_printed(MultiHeadClass)))
-
-
-S_LEMMA_A_12 = Claim(
-    id="S-lemma-A.12",
-    title="the capacity of several heads",
-    statement="A sum of heads has the terms of Corollary 4.4 of all of them; H equal heads cost H³ "
-    "times as much as one.",
-    run=check_s_lemma_a_12,
-    controls=(Control("c_QK with 2 in the place of B_X B_τ, as printed", _without_lengths),),
-)

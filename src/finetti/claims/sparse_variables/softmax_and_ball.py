@@ -6,15 +6,21 @@ from typing import Any
 import numpy as np
 
 from finetti.attention import lipschitz
-from finetti.claims.claim import Claim, Context, Control, Evidence, at_least, at_most, close, within
+from finetti.claims.claim import Context, Control, Evidence, at_least, at_most, claim, close, within
 from finetti.claims.perturbations import CHECK_RTOL, DRAWS, attained, holds, ratios, sizes
 
 
-def check_s_cor_a_7(context: Context) -> Evidence:
+@claim(
+    id="S-cor-A.7",
+    title="softmax is 1-Lipschitz, from ℓ_∞ to ℓ₁",
+    statement="‖softmax(θ) − softmax(θ')‖₁ ≤ ‖θ − θ'‖_∞; the constant 1 is sharp (printed: 2), and "
+    "2 tanh(‖θ − θ'‖_∞/2) bounds it at any distance.",
+)
+def s_cor_a_7(context: Context) -> Evidence:
     """‖softmax(θ) − softmax(θ')‖₁ against ‖θ − θ'‖_∞ and against 2 tanh(‖θ − θ'‖_∞ / 2)."""
     import jax
 
-    rng = context.generator(S_COR_A_7.id)
+    rng = context.generator(s_cor_a_7.id)
     scores = sizes(rng, -1, 1, DRAWS)[..., 0] * rng.normal(size=(DRAWS, 6))
     other = scores + sizes(rng, -3, 1, DRAWS)[..., 0] * rng.choice([-1.0, 0, 1], size=(DRAWS, 6))
     moved = jax.jit(jax.vmap(lipschitz.softmax_perturbation))(scores, other)
@@ -32,15 +38,6 @@ def check_s_cor_a_7(context: Context) -> Evidence:
         ),
         note="The printed constant 2 is true as well, and twice too large.",
     )
-
-
-S_COR_A_7 = Claim(
-    id="S-cor-A.7",
-    title="softmax is 1-Lipschitz, from ℓ_∞ to ℓ₁",
-    statement="‖softmax(θ) − softmax(θ')‖₁ ≤ ‖θ − θ'‖_∞; the constant 1 is sharp (printed: 2), and "
-    "2 tanh(‖θ − θ'‖_∞/2) bounds it at any distance.",
-    run=check_s_cor_a_7,
-)
 
 
 def pairs(context: Context, claim_id: str) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +60,7 @@ def sphere(tokens: np.ndarray) -> np.ndarray:
 
 def _measure_lemma_a_9(context: Context, project: Callable[[Any], Any]) -> Evidence:
     """The largest stretch of random pairs by ``project``."""
-    largest = stretched(*pairs(context, S_LEMMA_A_9.id), project).max()
+    largest = stretched(*pairs(context, s_lemma_a_9.id), project).max()
     return Evidence(
         (
             at_most(f"largest stretch of {DRAWS} pairs", largest, 1 + CHECK_RTOL),
@@ -72,20 +69,17 @@ def _measure_lemma_a_9(context: Context, project: Callable[[Any], Any]) -> Evide
     )
 
 
-def check_s_lemma_a_9(context: Context) -> Evidence:
+@claim(
+    id="S-lemma-A.9",
+    title="projection onto the ball is a contraction",
+    statement="‖Π(a) − Π(b)‖ ≤ ‖a − b‖ for the projection Π of tokens onto the unit ball.",
+    controls=(Control("the sphere", lambda context: _measure_lemma_a_9(context, sphere)),),
+)
+def s_lemma_a_9(context: Context) -> Evidence:
     """The largest stretch of random pairs."""
     from finetti.attention.networks.projection import project_ball
 
     return _measure_lemma_a_9(context, project_ball)
-
-
-S_LEMMA_A_9 = Claim(
-    id="S-lemma-A.9",
-    title="projection onto the ball is a contraction",
-    statement="‖Π(a) − Π(b)‖ ≤ ‖a − b‖ for the projection Π of tokens onto the unit ball.",
-    run=check_s_lemma_a_9,
-    controls=(Control("the sphere", lambda context: _measure_lemma_a_9(context, sphere)),),
-)
 
 
 _EPSILON, _WIDTH = 1e-5, 4
@@ -97,14 +91,14 @@ def _measure_lemma_a_9_sphere(context: Context, constant: float) -> Evidence:
     import jax
     import jax.numpy as jnp
 
-    rng = context.generator(S_LEMMA_A_9_SPHERE.id)
+    rng = context.generator(s_lemma_a_9_sphere.id)
     gain = rng.uniform(0.5, 2, size=_WIDTH)
     normalize = eqx.tree_at(
         lambda norm: norm.weight, eqx.nn.LayerNorm(_WIDTH, eps=_EPSILON), jnp.asarray(gain)
     )
     plain = eqx.nn.LayerNorm(_WIDTH, eps=_EPSILON)
     limit = constant * gain.max() / _EPSILON**0.5
-    found = stretched(*pairs(context, S_LEMMA_A_9_SPHERE.id), jax.vmap(normalize))
+    found = stretched(*pairs(context, s_lemma_a_9_sphere.id), jax.vmap(normalize))
     # Tokens whose coordinates are nearly equal: there the length that LayerNorm divides by is √ε.
     still, step = np.ones((1, _WIDTH)), 1e-6 * np.array([[1.0, -1.0, 0.0, 0.0]])
     flat = stretched(still, still + step, jax.vmap(plain))[0]
@@ -134,18 +128,12 @@ def _measure_lemma_a_9_sphere(context: Context, constant: float) -> Evidence:
     )
 
 
-def check_s_lemma_a_9_sphere(context: Context) -> Evidence:
-    """How far dividing by the length and LayerNorm move tokens apart."""
-    return _measure_lemma_a_9_sphere(context, 1.0)
-
-
-S_LEMMA_A_9_SPHERE = Claim(
+@claim(
     id="S-lemma-A.9-sphere",
     title="neither dividing by the length nor LayerNorm is a contraction",
     statement="Dividing by the length tears tokens of length r apart by 1/r; LayerNorm with ε is "
     "max|gain|/√ε-Lipschitz, and no better.",
     label="Lemma A.9 (the paper projects onto the ball; this is ours)",
-    run=check_s_lemma_a_9_sphere,
     controls=(
         Control(
             "LayerNorm as a contraction",
@@ -153,11 +141,14 @@ S_LEMMA_A_9_SPHERE = Claim(
         ),
     ),
 )
+def s_lemma_a_9_sphere(context: Context) -> Evidence:
+    """How far dividing by the length and LayerNorm move tokens apart."""
+    return _measure_lemma_a_9_sphere(context, 1.0)
 
 
 def _measure_erratum_17(context: Context, project: Callable[[Any], Any]) -> Evidence:
     """⟨Πa − Πb, a − b⟩ − ‖Πa − Πb‖² over ‖a − b‖², by the cases of the proof."""
-    first, second = pairs(context, S_ERRATUM_17.id)
+    first, second = pairs(context, s_erratum_17.id)
     moved = np.asarray(project(first)) - np.asarray(project(second))
     apart = first - second
     spare = (moved * (apart - moved)).sum(axis=1) / (apart**2).sum(axis=1)
@@ -172,20 +163,17 @@ def _measure_erratum_17(context: Context, project: Callable[[Any], Any]) -> Evid
     )
 
 
-def check_s_erratum_17(context: Context) -> Evidence:
-    """The inequality of a proof without cases, in each of the cases of the printed one."""
-    from finetti.attention.networks.projection import project_ball
-
-    return _measure_erratum_17(context, project_ball)
-
-
-S_ERRATUM_17 = Claim(
+@claim(
     id="S-erratum-17",
     title="Lemma A.9 stands, its printed proof does not",
     statement="⟨Πa − Πb, a − b⟩ ≥ ‖Πa − Πb‖² for the projection Π onto the unit ball, which gives "
     "Lemma A.9.",
     label="Lemma A.9, proof",
-    run=check_s_erratum_17,
     erratum="The printed proof has misprints; the lemma is true.",
     controls=(Control("the sphere", lambda context: _measure_erratum_17(context, sphere)),),
 )
+def s_erratum_17(context: Context) -> Evidence:
+    """The inequality of a proof without cases, in each of the cases of the printed one."""
+    from finetti.attention.networks.projection import project_ball
+
+    return _measure_erratum_17(context, project_ball)
