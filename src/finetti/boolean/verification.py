@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL, Check, Counterexample
 from finetti.boolean.domain import refuse_values, value_sizes
 from finetti.boolean.functions.base import BooleanFunction, all_bits
+from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.network.runner import Runner
 from finetti.core.errors import bad_argument
 
@@ -81,8 +82,6 @@ def verify(network: "Compiled", function: BooleanFunction, tolerance: float = EX
 
 def is_binary(function: BooleanFunction) -> bool:
     """Whether the values are 0 and 1."""
-    from finetti.boolean.functions.expressions import ExpressionRule
-
     if isinstance(function, ExpressionRule):
         return True
     profile = function.profile()
