@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
-from finetti.boolean.basis import automatic_width, measure
+from finetti.boolean.basis import automatic_width, measure_geometry
 from finetti.boolean.domain import MAX_WEIGHT, values_reason
 from finetti.boolean.embeddings.base import Relevant
 from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, all_bits
@@ -160,7 +160,7 @@ def _new_head(request: PositionRequest) -> Found:
     places = tuple(range(count)) if embedding.marks_relevant else indices
 
     def build(vectors: BitPositions) -> Attempt:
-        geometry = measure(vectors, places)
+        geometry = measure_geometry(vectors, places)
         dependent = embedding.joint_key(scalar) and not geometry.independent
         gap = geometry.joint_gap if embedding.joint_key(scalar) else geometry.single_gap
         gap = 0.0 if dependent else gap

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from finetti.boolean.compose.block import Block
 from finetti.boolean.compose.composer import make_blocks
 from finetti.boolean.compose.gates import split
-from finetti.boolean.compose.layouts import place
+from finetti.boolean.compose.layouts import place_gates
 from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.functions.base import BooleanFunction
@@ -43,7 +43,7 @@ NAMES = {name: f"embedding.{name}" for name in TOKENS} | {
 
 
 def recover(described: Any) -> BooleanFunction:
-    """The function that `describe` described."""
+    """The function that `describe_function` described."""
     if not isinstance(described, dict):
         raise InputError(f"a function is described by names and values, not by {described!r}")
     if not isinstance(described.get("rule", ""), str):
@@ -103,7 +103,7 @@ def _gate_network(
     if find_embedding(settings["embedding"]).no_gates:
         raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
     gates = split(function)
-    placed = place(gates, positions)
+    placed = place_gates(gates, positions)
     blocks = tuple(
         _filled(path, tensors, block, number)
         for number, block in enumerate(make_blocks(gates, placed, 1.0))

@@ -25,7 +25,7 @@ FORMAT = "finetti-boolean-1"
 MAX_DENSE_BYTES = 2**28  # of positions that are written out, so that any reader has them
 
 
-def describe(function: BooleanFunction) -> dict[str, Any]:
+def describe_function(function: BooleanFunction) -> dict[str, Any]:
     """A function as plain data."""
     if isinstance(function, ExpressionRule):
         return {"rule": str(function)}
@@ -55,7 +55,7 @@ def save(network: "Compiled", path: str | Path) -> Path:
     form, vectors = _position_tensors(network.positions)
     metadata = {
         "format": FORMAT,
-        "function": json.dumps(describe(network.function)),
+        "function": json.dumps(describe_function(network.function)),
         "context_length": str(network.context_length),
         "width": str(network.positions.width),
         "embedding": network.embedding.name,

@@ -136,8 +136,7 @@ class _Judge:
         if not self.searching:
             return
         if self.found is None and self.most_rounding > EXACT_RTOL * self.smallest:
-            moved = runner.rounding(states).max(initial=0.0) / self.smallest
-            self.rounding = max(self.rounding, float(moved))
+            self.rounding = max(self.rounding, runner.largest_rounding(states) / self.smallest)
         if errors[peak] <= max(exact, MIN_WORSE_RATIO * self.found_error):
             return
         if errors[peak] <= exact + self.most_rounding / scales[peak]:  # perhaps no more than that

@@ -12,13 +12,13 @@ from finetti.boolean.certificate import ReaderProof
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.compose.block import Block, Layout
 from finetti.boolean.compose.capacity import block_capacities
-from finetti.boolean.compose.forward import Mixture, levels, make_mixture, run
+from finetti.boolean.compose.forward import Mixture, levels, make_mixture, run_blocks
 from finetti.boolean.compose.gates import SparseGate
 from finetti.boolean.compose.norms import network_norms
 from finetti.boolean.compose.proof import ReadErrors, gate_proofs, network_bound, read_errors
 from finetti.boolean.compose.same import same_rule
 from finetti.boolean.compose.trials import network_trials
-from finetti.boolean.compose.written import n_parameters, written_weights
+from finetti.boolean.compose.written import count_parameters, written_weights
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.base import ONE_BIT, Embedding
 from finetti.boolean.explanation import Reading
@@ -63,7 +63,7 @@ class GateRunner(Runner):
 
     def outputs(self, states: NDArray[Any]) -> NDArray[Any]:
         """The value of the last gate."""
-        return run(self.blocks, self.mixture, states)
+        return run_blocks(self.blocks, self.mixture, states)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,7 +112,7 @@ class GateNetwork(Compiled):
     @property
     def n_parameters(self) -> int:
         """Numbers in all matrices, written out."""
-        return n_parameters(self.blocks, self.layout)
+        return count_parameters(self.blocks, self.layout)
 
     @property
     def work(self) -> int:
