@@ -3,8 +3,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from finetti.boolean import Symmetric, TruthTable, compile, load
-from finetti.boolean import files as boolean_files
+from finetti.boolean import Symmetric, TruthTable, compile, load, saving
 from finetti.claims.sparse_variables.boolean_cases import EMBEDDINGS
 from finetti.core.errors import InputError
 
@@ -37,7 +36,7 @@ def test_a_file_says_what_it_is(saved):
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
 @pytest.mark.parametrize("basis", ["orthonormal", "random"])
 def test_positions_too_large_to_write_out_keep_their_form(tmp_path, monkeypatch, embedding, basis):
-    monkeypatch.setattr(boolean_files, "MAX_DENSE_BYTES", 100)
+    monkeypatch.setattr(saving, "MAX_DENSE_BYTES", 100)
     compiled = compile("x3 & (x7 | ~x9)", 30, embedding, basis)
     path = compiled.save(tmp_path / "rule.safetensors")
     assert "embedding.positions" not in load_file(path)

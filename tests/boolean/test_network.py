@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from finetti.boolean import And, TruthTable, compile
-from finetti.boolean.basis import automatic_width, draw_basis, measure
+from finetti.boolean.basis import automatic_width, draw_basis, measure_geometry
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.lookup import make_lookup
 from finetti.boolean.network.positions import DensePositions, SignPositions, SparsePositions
@@ -86,7 +86,7 @@ def test_positions_of_every_kind_are_one_matrix():
 def test_geometry_is_what_its_names_say():
     positions = draw_basis("random", 60, 40, seed=3)
     indices = (5, 17, 41)
-    found = measure(positions, indices)
+    found = measure_geometry(positions, indices)
     vectors = positions.dense()
     gram = vectors @ vectors.T
     np.testing.assert_allclose(found.duals @ found.vectors.T, np.eye(3), atol=1e-12)
@@ -97,7 +97,7 @@ def test_geometry_is_what_its_names_say():
     np.testing.assert_allclose(joint[list(indices)], 1, atol=1e-12)
     assert found.joint_gap == pytest.approx(1 - max(0, joint[others].max()))
     # A priori: gap ≥ (1 − (2s−1)Δ)/(1 − (s−1)Δ) where Δ < 1/(2s−1).
-    close = measure(draw_basis("random", 60, 1200, seed=3), indices)
+    close = measure_geometry(draw_basis("random", 60, 1200, seed=3), indices)
     delta = close.coherence
     assert delta < 1 / 5
     assert close.joint_gap >= (1 - 5 * delta) / (1 - 2 * delta)

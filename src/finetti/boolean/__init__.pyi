@@ -7,7 +7,6 @@ from .compiler import compile as compile
 from .compose.composer import compose as compose
 from .compose.network import GateNetwork as GateNetwork
 from .explanation import Explanation as Explanation
-from .files import load as load
 from .functions.base import BooleanFunction as BooleanFunction
 from .functions.expressions import ExpressionRule as ExpressionRule
 from .functions.symmetric import And as And
@@ -19,6 +18,7 @@ from .functions.symmetric import Symmetric as Symmetric
 from .functions.symmetric import Threshold as Threshold
 from .functions.truth_table import TruthTable as TruthTable
 from .layer import LayerNetwork as LayerNetwork
+from .loading import load as load
 from .norms import NormBound as NormBound
 from .parser import RuleSyntaxError as RuleSyntaxError
 from .parser import parse as parse

@@ -8,16 +8,21 @@ import numpy as np
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.planning import PositionRequest
 from finetti.boolean.refusals import Refusals
 from finetti.boolean.words import bits_of
 
 BASES = ("orthonormal", "random")
+NAMES = ", ".join(EMBEDDINGS)
+NO_BASIS = "is neither orthonormal nor random, nor an array of vectors"
+NO_WIDTH = "is no dimension; give a whole number of at least 1"
+NO_MARGIN = "is not a finite number of at least 1"
 MAX_BYTES = 2**29
 MAX_TRIED_BITS = 10**6  # of a context that is tried for reasons only
 
 
 @dataclass(frozen=True, eq=False)
-class Arguments:
+class CompilerArguments:
     """The arguments of `compile` by their names; what was refused counts as not given."""
 
     context_length: int
@@ -35,11 +40,30 @@ class Arguments:
         return {
             "embedding": self.embedding.name,
             "basis": self.basis if isinstance(self.basis, str) else "given",
-            "width": self.width,
-            "coherence": self.coherence,
-            "margin": self.margin,
-            "seed": self.seed,
+            "width": None if self.width is None else int(self.width),
+            "coherence": None if self.coherence is None else float(self.coherence),
+            "margin": float(self.margin),
+            "seed": int(self.seed),
         }
+
+    def request(
+        self, owner: str, what: str, length: int, indices: tuple[int, ...], scalar: bool
+    ) -> PositionRequest:
+        """Positions for the ``indices`` of a context of that length."""
+        return PositionRequest(
+            owner,
+            what,
+            length,
+            indices,
+            scalar,
+            self.embedding,
+            self.basis,
+            self.width,
+            self.coherence,
+            float(self.margin),
+            self.seed,
+            self.max_bytes,
+        )
 
     def length_to_try(self, indices: tuple[int, ...]) -> int | None:
         """The context on which positions are tried, None if on none: an index outside is a reason
@@ -61,50 +85,33 @@ def check_arguments(
     margin: Any,
     seed: Any,
     max_bytes: Any,
-) -> Arguments:
+) -> CompilerArguments:
     """Refuse arguments by name, and indices outside the context."""
     _check_context(refusals, rule, context_length)
-    if not refusals.unless(
-        embedding in EMBEDDINGS, f"embedding {embedding!r} is none of {', '.join(EMBEDDINGS)}"
-    ):
-        embedding = EMBEDDINGS[0]
-    if not refusals.unless(
-        not isinstance(basis, str) or basis in BASES,
-        f"basis {basis!r} is neither orthonormal nor random, nor an array of vectors",
-    ):
-        basis = BASES[0]
-    if not refusals.unless(
-        width is None or (_is_whole(width) and width >= 1),
-        f"width {width!r} is no dimension; give a whole number of at least 1",
-    ):
-        width = None
-    if not refusals.unless(
-        coherence is None or (_is_number(coherence) and 0 < coherence < 1),
-        f"coherence {coherence!r} is not between 0 and 1",
-    ):
-        coherence = None
-    if not refusals.unless(
-        _is_number(margin) and 1 <= margin < np.inf,
-        f"margin {margin!r} is not a finite number of at least 1",
-    ):
-        margin = 1.0
+    given = {
+        "embedding": embedding,
+        "basis": basis,
+        "width": width,
+        "coherence": coherence,
+        "margin": margin,
+        "seed": seed,
+        "max_bytes": max_bytes,
+    }
     whole = "is not a whole number of at least 0"
-    if not refusals.unless(_is_whole(seed) and seed >= 0, f"seed {seed!r} {whole}"):
-        seed = 0
-    if not refusals.unless(
-        _is_whole(max_bytes) and max_bytes >= 0, f"max_bytes {max_bytes!r} {whole}"
-    ):
-        max_bytes = MAX_BYTES
-    return Arguments(
-        int(context_length),
-        find_embedding(embedding),
-        basis,
-        None if width is None else int(width),
-        None if coherence is None else float(coherence),
-        float(margin),
-        int(seed),
-        int(max_bytes),
+    checks = (  # name, whether it is fine, what it counts as if not, why
+        ("embedding", embedding in EMBEDDINGS, EMBEDDINGS[0], f"is none of {NAMES}"),
+        ("basis", not isinstance(basis, str) or basis in BASES, BASES[0], NO_BASIS),
+        ("width", width is None or (_is_whole(width) and width >= 1), None, NO_WIDTH),
+        ("coherence", coherence is None or _lies(coherence, 0, 1), None, "is not between 0 and 1"),
+        ("margin", margin == 1 or _lies(margin, 1, np.inf), 1.0, NO_MARGIN),
+        ("seed", _is_whole(seed) and seed >= 0, 0, whole),
+        ("max_bytes", _is_whole(max_bytes) and max_bytes >= 0, MAX_BYTES, whole),
     )
+    for name, fine, default, why in checks:
+        if not refusals.unless(fine, f"{name} {given[name]!r} {why}"):
+            given[name] = default
+    given["embedding"] = find_embedding(given["embedding"])
+    return CompilerArguments(int(context_length), **given)
 
 
 def _check_context(refusals: Refusals, rule: BooleanFunction, context_length: Any) -> None:
@@ -123,6 +130,7 @@ def _is_whole(number: Any) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
-def _is_number(number: Any) -> bool:
+def _lies(number: Any, low: float, high: float) -> bool:
+    """Whether something is a real number, and no Boolean, strictly between two others."""
     real = isinstance(number, int | float | np.integer | np.floating)
-    return real and not isinstance(number, bool)
+    return real and not isinstance(number, bool) and bool(low < number < high)

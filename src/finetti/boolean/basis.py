@@ -50,7 +50,7 @@ class Geometry:
         return self.smallest > MIN_EIGENVALUE
 
 
-def measure(positions: BitPositions, indices: tuple[int, ...]) -> Geometry:
+def measure_geometry(positions: BitPositions, indices: tuple[int, ...]) -> Geometry:
     """The geometry of I among all positions; T·s·d operations, never T².
 
     The dual vectors are V_I(V_IᵀV_I)^{-1}: with them the scores on I are exactly equal whatever

@@ -238,7 +238,7 @@ class Compiled(Shown):
 
     def save(self, path: str | Path) -> Path:
         """Write the weights as safetensors, with the rule and the settings as metadata."""
-        from finetti.boolean.files import save
+        from finetti.boolean.saving import save
 
         return save(self, path)
 

@@ -1,13 +1,12 @@
 """From a rule to weights: parse → simplify → plan → head → lookup → verify."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from finetti.boolean.arguments import MAX_BYTES, Arguments, check_arguments
-from finetti.boolean.basis import automatic_width, measure
+from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
+from finetti.boolean.basis import automatic_width, measure_geometry
 from finetti.boolean.domain import MAX_WEIGHT, values_reason
 from finetti.boolean.embeddings.base import Relevant
 from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, all_bits
@@ -80,16 +79,7 @@ def compile(
     rule = _as_function(function)
     refusals = Refusals("The rule")
     arguments = check_arguments(
-        refusals,
-        rule,
-        context_length,
-        embedding,
-        basis,
-        width,
-        coherence,
-        margin,
-        seed,
-        max_bytes,
+        refusals, rule, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
     )
     reduced = _simplify(refusals, rule)
     target = _plan(rule, reduced)
@@ -146,7 +136,7 @@ def _plan(rule: BooleanFunction, reduced: Symmetric | TruthTable | None) -> Read
 
 def _head(
     refusals: Refusals,
-    arguments: Arguments,
+    arguments: CompilerArguments,
     reduced: Symmetric | TruthTable | None,
     target: ReadTarget,
 ) -> HeadWeights | None:
@@ -155,20 +145,8 @@ def _head(
     length = arguments.length_to_try(target.named)
     if not fits or length is None:
         return None
-    request = HeadRequest(
-        "compile",
-        f"sparsity {len(target.indices)}",
-        length,
-        target.indices,
-        target.scalar,
-        arguments.embedding,
-        arguments.basis,
-        arguments.width,
-        arguments.coherence,
-        arguments.seed,
-        arguments.max_bytes,
-        arguments.margin,
-    )
+    what = f"sparsity {len(target.indices)}"
+    request = arguments.request("compile", what, length, target.indices, target.scalar)
     kept = length <= MAX_KEPT_BITS and isinstance(arguments.basis, str)
     head, reasons = _kept_head(request) if kept else _new_head(request)
     for reason in reasons:
@@ -176,20 +154,13 @@ def _head(
     return head
 
 
-@dataclass(frozen=True)
-class HeadRequest(PositionRequest):
-    """Positions, and the margin of the head on them."""
-
-    margin: float
-
-
-def _new_head(request: HeadRequest) -> Found:
+def _new_head(request: PositionRequest) -> Found:
     embedding, indices, scalar = request.embedding, request.indices, request.scalar
     count, sparsity = request.n_vectors, len(indices)
     places = tuple(range(count)) if embedding.marks_relevant else indices
 
     def build(vectors: BitPositions) -> Attempt:
-        geometry = measure(vectors, places)
+        geometry = measure_geometry(vectors, places)
         dependent = embedding.joint_key(scalar) and not geometry.independent
         gap = geometry.joint_gap if embedding.joint_key(scalar) else geometry.single_gap
         gap = 0.0 if dependent else gap
@@ -216,23 +187,18 @@ def _new_head(request: HeadRequest) -> Found:
 _kept_head = lru_cache(maxsize=256)(_new_head)
 
 
-def _lookup(arguments: Arguments, reduced: Symmetric | TruthTable) -> Lookup:
+def _lookup(arguments: CompilerArguments, reduced: Symmetric | TruthTable) -> Lookup:
     """The values at the features without noise, one per number of ones or per setting."""
-    embedding, sparsity, scalar = (
-        arguments.embedding,
-        reduced.sparsity,
-        is_scalar_route(reduced),
-    )
-    if scalar:
-        points = embedding.by_count(sparsity)[:, None]
-    else:
+    embedding, sparsity, scalar = arguments.embedding, reduced.sparsity, is_scalar_route(reduced)
+    points = embedding.by_count(sparsity)[:, None]
+    if not scalar:
         points = embedding.by_setting(all_bits(sparsity))
     return make_lookup(points, lookup_values(reduced), embedding.tolerance(sparsity, scalar))
 
 
 def _check_sizes(
     refusals: Refusals,
-    arguments: Arguments,
+    arguments: CompilerArguments,
     reduced: Symmetric | TruthTable | None,
     target: ReadTarget,
 ) -> bool:
@@ -269,7 +235,7 @@ def _check_sizes(
     )
 
 
-def _vector_bytes(arguments: Arguments, sparsity: int) -> int:
+def _vector_bytes(arguments: CompilerArguments, sparsity: int) -> int:
     """What relevant vectors, their duals and their products take."""
     if arguments.embedding.marks_relevant:
         return 0  # a vector of its own for few, and one for all of a symmetric rule

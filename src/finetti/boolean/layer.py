@@ -30,7 +30,7 @@ from finetti.boolean.network.worst_case import (
     known_ranges,
     settings_sums,
 )
-from finetti.boolean.norms import NormBound, head_norms, lookup_norms
+from finetti.boolean.norms import NormBound, head_norm_bounds, lookup_norms
 from finetti.boolean.routes import is_scalar_route, lookup_values
 from finetti.boolean.simplification import simplify
 from finetti.boolean.trials import (
@@ -98,10 +98,14 @@ class LayerRunner(Runner):
         return self.lookup(states)
 
     def rounding(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """Of the lookup; of some rows, each for its neighbors, where they are too many."""
+        """Of the lookup."""
+        return self.lookup.resolution(states)
+
+    def largest_rounding(self, states: NDArray[Any]) -> float:
+        """The largest of all rows, or of some of too many."""
         size = len(self.lookup.inner_bias) * len(self.lookup.outer)
         step = 1 + len(states) * size // MAX_ROUNDING_WORK
-        return np.repeat(self.lookup.resolution(states[::step]), step)[: len(states)]
+        return float(self.rounding(states[::step]).max(initial=0.0))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -303,7 +307,7 @@ class LayerNetwork(Compiled):
         radius = float(np.abs(self.embedding.points(ends, scalar)).max())  # is there for all 0 or 1
         tolerance = self.embedding.tolerance(sparsity, scalar)
         largest = float(np.abs(lookup_values(function)).max())
-        heads = head_norms(self.head, function.indices, scalar, margin)
+        heads = head_norm_bounds(self.head, function.indices, scalar, margin)
         return heads + lookup_norms(self.lookup, radius, tolerance, largest)
 
     def capacities(self) -> tuple[BoundValue, ...]:

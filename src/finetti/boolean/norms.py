@@ -41,7 +41,7 @@ class NormBound:
         return {"name": self.name, **numbers, "source": self.source, "within": self.within}
 
 
-def head_norms(
+def head_norm_bounds(
     head: HeadWeights, indices: tuple[int, ...], scalar: bool, margin: float
 ) -> tuple[NormBound, ...]:
     """Norms of W_Q, W_K, W_V, W_C, the largest over the heads, against the embedding's lemma."""

@@ -27,7 +27,7 @@ class PositionRequest:
         context_length: T.
         indices: the relevant bits.
         scalar: whether one feature of the number of ones is enough.
-        embedding, basis, width, coherence, seed, max_bytes: as in `compile`.
+        embedding, basis, width, coherence, margin, seed, max_bytes: as in `compile`.
     """
 
     owner: str
@@ -39,6 +39,7 @@ class PositionRequest:
     basis: Any
     width: int | None
     coherence: float | None
+    margin: float
     seed: int
     max_bytes: int
 

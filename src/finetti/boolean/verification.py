@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL, Check, Counterexample
 from finetti.boolean.domain import refuse_values, value_sizes
 from finetti.boolean.functions.base import BooleanFunction, all_bits
+from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.network.runner import Runner
 from finetti.core.errors import bad_argument
 
@@ -81,8 +82,6 @@ def verify(network: "Compiled", function: BooleanFunction, tolerance: float = EX
 
 def is_binary(function: BooleanFunction) -> bool:
     """Whether the values are 0 and 1."""
-    from finetti.boolean.functions.expressions import ExpressionRule
-
     if isinstance(function, ExpressionRule):
         return True
     profile = function.profile()
@@ -137,8 +136,7 @@ class _Judge:
         if not self.searching:
             return
         if self.found is None and self.most_rounding > EXACT_RTOL * self.smallest:
-            moved = runner.rounding(states).max(initial=0.0) / self.smallest
-            self.rounding = max(self.rounding, float(moved))
+            self.rounding = max(self.rounding, runner.largest_rounding(states) / self.smallest)
         if errors[peak] <= max(exact, MIN_WORSE_RATIO * self.found_error):
             return
         if errors[peak] <= exact + self.most_rounding / scales[peak]:  # perhaps no more than that

@@ -1,10 +1,10 @@
 """How large the classes are that the blocks' heads come from."""
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.compose.norms import VALUE_NORM
 from finetti.boolean.compose.recognition import tolerance
 from finetti.bounds.sample import Sample
@@ -12,8 +12,11 @@ from finetti.bounds.sparse_variables.head_class import MultiHeadClass, SoftmaxHe
 from finetti.bounds.sparse_variables.multihead import MultiHeadCovering
 from finetti.bounds.value import BoundValue
 
+if TYPE_CHECKING:
+    from finetti.boolean.compose.network import GateNetwork
 
-def block_capacities(network: GateNetwork, n_samples: int = 1000) -> tuple[BoundValue, ...]:
+
+def block_capacities(network: "GateNetwork", n_samples: int = 1000) -> tuple[BoundValue, ...]:
     """log N_∞ of the heads of every block, at the resolution δ that its lookup needs (Lemma A.12).
 
     Tokens are no longer than √2 before the first block. Every block adds a feature of at most 1 per

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.boolean.arguments import MAX_BYTES, Arguments, check_arguments
+from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
 from finetti.boolean.compiler import BYTES_PER_ENTRY
 from finetti.boolean.compose.block import Block, level_gates, level_reads, read_scales
 from finetti.boolean.compose.gates import SparseGate, as_tree, split
@@ -14,7 +14,7 @@ from finetti.boolean.compose.recognition import make_recognition, recognition_by
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.parser import parse
-from finetti.boolean.planning import MAX_TABLE_BYTES, MIN_GAP, PositionRequest
+from finetti.boolean.planning import MAX_TABLE_BYTES, MIN_GAP
 from finetti.boolean.refusals import Refusals, readable_bytes
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
@@ -56,27 +56,18 @@ def compose(
     >>> network.depth, len(network.gates), network.certificate.check.exact
     (2, 4, True)
     """
-    function = parse(rule) if isinstance(rule, str) else as_tree(rule)
+    tree = parse(rule) if isinstance(rule, str) else as_tree(rule)
     refusals = Refusals("The rule")
     arguments = check_arguments(
-        refusals,
-        function,
-        context_length,
-        embedding,
-        basis,
-        width,
-        coherence,
-        margin,
-        seed,
-        max_bytes,
+        refusals, tree, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
     )
     refusals.unless(not arguments.embedding.no_gates, arguments.embedding.no_gates)
-    gates = _split(refusals, function)
+    gates = _split(refusals, tree)
     placed = _place(refusals, arguments, gates) if gates else None
     refusals.raise_if_any()
     assert placed is not None  # or there was a reason
-    blocks = make_blocks(gates, placed, arguments.margin)
-    network = GateNetwork(function, gates, placed.layout, blocks, arguments.settings)
+    blocks = make_blocks(gates, placed, float(arguments.margin))
+    network = GateNetwork(tree, gates, placed.layout, blocks, arguments.settings)
     network.raise_if_wrong()
     return network
 
@@ -92,7 +83,7 @@ def _split(refusals: Refusals, rule: ExpressionRule) -> tuple[SparseGate, ...]:
 
 
 def _place(
-    refusals: Refusals, arguments: Arguments, gates: tuple[SparseGate, ...]
+    refusals: Refusals, arguments: CompilerArguments, gates: tuple[SparseGate, ...]
 ) -> Placed | None:
     """Positions that are good enough for all gates, or None and the reasons."""
     fits = _check_sizes(refusals, arguments, gates)
@@ -101,26 +92,16 @@ def _place(
     length = arguments.length_to_try(indices)
     if not fits or length is None:
         return None
-    request = PositionRequest(
-        "compose",
-        "its gates",
-        length,
-        indices,
-        False,
-        arguments.embedding,
-        arguments.basis,
-        arguments.width,
-        arguments.coherence,
-        arguments.seed,
-        arguments.max_bytes,
-    )
+    request = arguments.request("compose", "its gates", length, indices, False)
     placed, reasons = choose_layout(gates, request)
     for reason in reasons:
         refusals.add(reason)
     return placed
 
 
-def _check_sizes(refusals: Refusals, arguments: Arguments, gates: tuple[SparseGate, ...]) -> bool:
+def _check_sizes(
+    refusals: Refusals, arguments: CompilerArguments, gates: tuple[SparseGate, ...]
+) -> bool:
     """Refuse lookups and tables by their bytes; whether the tables can be made at all."""
     for level in range(1, max(gate.level for gate in gates) + 1):
         size = recognition_bytes([gates[which] for which in level_gates(gates, level)])

@@ -154,7 +154,7 @@ def levels(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> I
         yield Level(features, written)
 
 
-def run(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> NDArray[Any]:
+def run_blocks(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> NDArray[Any]:
     """The value of the last gate, from the sums over the bits."""
     out = np.empty(len(sums), dtype=sums.dtype)
     largest = max(len(block.gates) + 1 for block in blocks) * max(b.n_heads for b in blocks)

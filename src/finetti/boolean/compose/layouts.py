@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from finetti.boolean.basis import automatic_width, measure
+from finetti.boolean.basis import automatic_width, measure_geometry
 from finetti.boolean.compose.block import Keys, Layout, level_reads, make_keys
 from finetti.boolean.compose.gates import SparseGate
 from finetti.boolean.network.positions import BitPositions
@@ -27,7 +27,7 @@ def lay_out(gates: tuple[SparseGate, ...], positions: BitPositions) -> Layout:
     return Layout(positions, len(gates), tuple(first[:-1]), first[-1])
 
 
-def place(gates: tuple[SparseGate, ...], positions: BitPositions) -> Placed:
+def place_gates(gates: tuple[SparseGate, ...], positions: BitPositions) -> Placed:
     """The layout on these positions, and the keys that the lemma gives there."""
     layout = lay_out(gates, positions)
     depth = max(gate.level for gate in gates)
@@ -40,9 +40,9 @@ def choose_layout(gates: tuple[SparseGate, ...], request: PositionRequest) -> Fo
 
     def build(vectors: BitPositions) -> Attempt:
         positions = request.embedding.place(vectors, request.context_length, request.indices)
-        placed, coherence = place(gates, positions), 0.0
+        placed, coherence = place_gates(gates, positions), 0.0
         if request.coherence is not None:
-            coherence = measure(positions, request.indices).coherence
+            coherence = measure_geometry(positions, request.indices).coherence
         gap = float(placed.keys.gaps.min())
         complaint = (
             f"a gate's sparsity is above what width {positions.width} allows: its sources lead by "

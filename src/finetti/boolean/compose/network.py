@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 from finetti.boolean.certificate import ReaderProof
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.compose.block import Block, Layout
-from finetti.boolean.compose.forward import Mixture, levels, make_mixture, run
+from finetti.boolean.compose.capacity import block_capacities
+from finetti.boolean.compose.forward import Mixture, levels, make_mixture, run_blocks
 from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.compose.written import n_parameters, written_weights
+from finetti.boolean.compose.norms import network_norms
+from finetti.boolean.compose.proof import ReadErrors, gate_proofs, network_bound, read_errors
+from finetti.boolean.compose.same import same_rule
+from finetti.boolean.compose.trials import network_trials
+from finetti.boolean.compose.written import count_parameters, written_weights
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.base import ONE_BIT, Embedding
 from finetti.boolean.explanation import Reading
@@ -24,9 +29,6 @@ from finetti.boolean.norms import NormBound
 from finetti.boolean.verification import InputBound
 from finetti.boolean.words import counted
 from finetti.bounds.value import BoundValue
-
-if TYPE_CHECKING:
-    from finetti.boolean.compose.proof import ReadErrors
 
 WORK_PER_INPUT = 2000  # what an input costs beside its multiplications, in multiplications
 MAX_ROWS = 2**16  # that are run together
@@ -61,7 +63,7 @@ class GateRunner(Runner):
 
     def outputs(self, states: NDArray[Any]) -> NDArray[Any]:
         """The value of the last gate."""
-        return run(self.blocks, self.mixture, states)
+        return run_blocks(self.blocks, self.mixture, states)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,7 +112,7 @@ class GateNetwork(Compiled):
     @property
     def n_parameters(self) -> int:
         """Numbers in all matrices, written out."""
-        return n_parameters(self.blocks, self.layout)
+        return count_parameters(self.blocks, self.layout)
 
     @property
     def work(self) -> int:
@@ -147,25 +149,18 @@ class GateNetwork(Compiled):
 
     def trials(self, function: BooleanFunction) -> Trials:
         """Settings of the bits of the rule, and of those that the network says it reads."""
-        from finetti.boolean.compose.trials import network_trials
-
         return network_trials(self, function)
 
     def bound(self, function: BooleanFunction, tried: tuple[int, ...] | None) -> InputBound:
         """Gate by gate, if the rule is known to be the one that the gates were built for."""
-        from finetti.boolean.compose.proof import network_bound
-        from finetti.boolean.compose.same import same_rule
-
         if same_rule(self, function):
             return network_bound(self)
         reason = "the rule is not known to be the one that the gates were built for"
         return InputBound(None, reason)
 
     @cached_property
-    def read_errors(self) -> "ReadErrors":
+    def read_errors(self) -> ReadErrors:
         """What is measured of the attention of every read."""
-        from finetti.boolean.compose.proof import read_errors
-
         return read_errors(self)
 
     @property
@@ -175,20 +170,14 @@ class GateNetwork(Compiled):
 
     def proofs(self) -> tuple[ReaderProof, ...]:
         """What each gate reads, over all inputs whose gates below are right."""
-        from finetti.boolean.compose.proof import gate_proofs
-
         return gate_proofs(self)
 
     def norms(self, margin: float) -> tuple[NormBound, ...]:
         """Of every block."""
-        from finetti.boolean.compose.norms import network_norms
-
         return network_norms(self, margin)
 
     def capacities(self) -> tuple[BoundValue, ...]:
         """Lemma A.12 for the heads of every block."""
-        from finetti.boolean.compose.capacity import block_capacities
-
         return block_capacities(self)
 
     def readings(

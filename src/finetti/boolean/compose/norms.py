@@ -2,17 +2,20 @@
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.compose.recognition import separation, tolerance
 from finetti.boolean.norms import NormBound, lookup_norms
+
+if TYPE_CHECKING:
+    from finetti.boolean.compose.network import GateNetwork
 
 VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
 
 
-def network_norms(network: GateNetwork, margin: float) -> tuple[NormBound, ...]:
+def network_norms(network: "GateNetwork", margin: float) -> tuple[NormBound, ...]:
     """The norms of all blocks, the largest over the heads of each (one above its bound, if any).
 
     One head serves all gates of its level, each with a column of W_Q and W_K of its own, so the

@@ -7,6 +7,7 @@ rounding, the gate looks like a bit to the gates above, and the rounding is carr
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,15 @@ from numpy.typing import NDArray
 from finetti.boolean.certificate import ReaderProof
 from finetti.boolean.compose.block import Block
 from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.compose.recognition import separation, tolerance
 from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.verification import InputBound
 from finetti.boolean.words import short_text
+
+if TYPE_CHECKING:
+    from finetti.boolean.compose.network import GateNetwork
 
 MAX_WORK = 2 * 10**10  # multiplications that the proof of a gate may cost
 EPSILON = float(np.finfo(np.float64).eps)
@@ -41,7 +44,7 @@ class ReadErrors:
     largest: float
 
 
-def read_errors(network: GateNetwork) -> ReadErrors:
+def read_errors(network: "GateNetwork") -> ReadErrors:
     """Measure the attention of every read."""
     mixture = network.mixture
     reads = [read for block in network.blocks for read in block.reads]
@@ -68,7 +71,7 @@ def read_errors(network: GateNetwork) -> ReadErrors:
     return ReadErrors(errors, masses, 1.0 + float(apart))
 
 
-def gate_proofs(network: GateNetwork) -> tuple[ReaderProof, ...]:
+def gate_proofs(network: "GateNetwork") -> tuple[ReaderProof, ...]:
     """One proof per gate, from what was measured of its reads."""
     found, leads = network.read_errors, network.mixture.leads
     reads = [(block, k) for block in network.blocks for k in range(len(block.reads))]
@@ -97,7 +100,7 @@ def gate_proofs(network: GateNetwork) -> tuple[ReaderProof, ...]:
     return tuple(proofs)
 
 
-def network_bound(network: GateNetwork) -> InputBound:
+def network_bound(network: "GateNetwork") -> InputBound:
     """The largest error of any gate over all inputs."""
     found = network.read_errors
     below, rounding, drift, first = 0.0, 0.0, 0.0, 0
@@ -125,7 +128,7 @@ def network_bound(network: GateNetwork) -> InputBound:
 
 
 def _classes(
-    network: GateNetwork, block: Block, errors: NDArray[np.float64]
+    network: "GateNetwork", block: Block, errors: NDArray[np.float64]
 ) -> list[tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]]:
     """Gates that compute the same with the same units, once, with the largest of their errors."""
     found: dict[tuple[object, bytes], list[NDArray[np.float64]]] = {}

@@ -1,16 +1,20 @@
 """Whether a rule is known to be the one that a network was built for."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from finetti.boolean.compose.gates import SparseGate, split
-from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.trials import MAX_SETTING_BITS
 from finetti.core.errors import InputError
 
+if TYPE_CHECKING:
+    from finetti.boolean.compose.network import GateNetwork
 
-def same_rule(network: GateNetwork, other: BooleanFunction) -> bool:
+
+def same_rule(network: "GateNetwork", other: BooleanFunction) -> bool:
     """Whether two rules are known to be equal: by all settings of their bits where these are few,
     or because they have the same gates, in whatever order they are written."""
     own = network.function

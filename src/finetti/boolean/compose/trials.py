@@ -1,13 +1,17 @@
 """Which settings of the relevant bits are run, when not all 2^T inputs can be."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.network.runner import Trials
 from finetti.boolean.trials import MAX_SETTING_BITS
 from finetti.core.keys import generator
+
+if TYPE_CHECKING:
+    from finetti.boolean.compose.network import GateNetwork
 
 MAX_SETTINGS_BYTES = 2**26  # of all settings
 MAX_SETTINGS = 2**12  # that are chosen, where not all are run
@@ -16,7 +20,7 @@ N_RANDOM = 64
 DENSITIES = (0.03, 0.2, 0.5, 0.8, 0.97)  # so that gates of each kind change their value
 
 
-def network_trials(network: GateNetwork, function: BooleanFunction) -> Trials:
+def network_trials(network: "GateNetwork", function: BooleanFunction) -> Trials:
     """Settings of the relevant bits, each with the others all 0, all 1 and 64 times random."""
     length = network.context_length
     # What the network says that it reads is tried as well, if the rule leaves it out.
@@ -33,7 +37,7 @@ def network_trials(network: GateNetwork, function: BooleanFunction) -> Trials:
 
 
 def network_settings(
-    network: GateNetwork, indices: list[int], limit: int, rng: np.random.Generator
+    network: "GateNetwork", indices: list[int], limit: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint8], str]:
     """All settings of ``indices``; or, where these are too many, every number of ones in the groups
     of every gate, among others that are all 0, all 1 and random, and random settings."""

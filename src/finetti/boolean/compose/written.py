@@ -8,7 +8,7 @@ from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT
 from finetti.boolean.network.positions import RESERVED
 
 
-def n_parameters(blocks: tuple[Block, ...], layout: Layout) -> int:
+def count_parameters(blocks: tuple[Block, ...], layout: Layout) -> int:
     """Numbers in all matrices, written out."""
     count = (layout.n_tokens + 2) * layout.width
     for block in blocks:

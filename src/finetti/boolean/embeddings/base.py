@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import MIN_EIGENVALUE, Geometry, measure
+from finetti.boolean.basis import MIN_EIGENVALUE, Geometry, measure_geometry
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.positions import RESERVED, BitPositions
 
@@ -125,7 +125,7 @@ class Embedding(ABC):
 
     def geometry(self, positions: BitPositions, indices: tuple[int, ...], scalar: bool) -> Geometry:
         """How the vectors of I stand to the others, as its lemma counts them."""
-        return measure(positions, indices)
+        return measure_geometry(positions, indices)
 
     @abstractmethod
     def head(self, relevant: Relevant, margin: float) -> HeadWeights:

@@ -4,7 +4,7 @@ each) and all others have none, so that nothing depends on a basis of T vectors.
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import Geometry, measure
+from finetti.boolean.basis import Geometry, measure_geometry
 from finetti.boolean.embeddings.base import Relevant
 from finetti.boolean.embeddings.deterministic import Deterministic
 from finetti.boolean.network.positions import BitPositions, DensePositions, SparsePositions
@@ -35,7 +35,7 @@ class Trained(Deterministic):
     def geometry(self, positions: BitPositions, indices: tuple[int, ...], scalar: bool) -> Geometry:
         """Of the vectors that were chosen, among themselves."""
         marks = positions.rows(list(indices[:1] if scalar else indices))
-        return measure(DensePositions(marks), tuple(range(len(marks))))
+        return measure_geometry(DensePositions(marks), tuple(range(len(marks))))
 
     def keys(self, relevant: Relevant) -> tuple[NDArray[np.float64], float]:
         """The vector that all of I has, or one each."""

@@ -83,10 +83,10 @@ class Majority(Symmetric):
         super().__init__(indices, 2 * np.arange(len(indices) + 1) > len(indices))
 
 
-def as_count(count: Any, owner: str) -> int:
+def as_ones_count(count: Any, owner: str) -> int:
     """A number of ones: a whole one, and no Boolean.
 
-    >>> as_count(1.5, "Threshold")
+    >>> as_ones_count(1.5, "Threshold")
     Traceback (most recent call last):
     finetti.core.errors.InputError: The `count` argument of Threshold must be a whole number. ...
     """
@@ -103,7 +103,7 @@ class Threshold(Symmetric):
 
     def __init__(self, indices: Iterable[int], count: int):
         indices = as_indices(indices, "Threshold")
-        self.count = as_count(count, "Threshold")
+        self.count = as_ones_count(count, "Threshold")
         super().__init__(indices, np.arange(len(indices) + 1) >= self.count)
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class Exactly(Symmetric):
 
     def __init__(self, indices: Iterable[int], count: int):
         indices = as_indices(indices, "Exactly")
-        self.count = as_count(count, "Exactly")
+        self.count = as_ones_count(count, "Exactly")
         super().__init__(indices, np.arange(len(indices) + 1) == self.count)
 
     __repr__ = Threshold.__repr__

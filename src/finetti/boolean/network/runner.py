@@ -55,3 +55,7 @@ class Runner(ABC):
     def rounding(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """How far rounding alone may move each value; 0 where the bound on all inputs has it."""
         return np.zeros(len(states))
+
+    def largest_rounding(self, states: NDArray[Any]) -> float:
+        """The largest of these."""
+        return 0.0

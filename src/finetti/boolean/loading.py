@@ -1,4 +1,4 @@
-"""Networks as safetensors files: named matrices, and the rule in the metadata."""
+"""Reads what `saving` wrote, and believes nothing of it."""
 
 import json
 from dataclasses import replace
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.compiled import Compiled
 from finetti.boolean.compose.block import Block
 from finetti.boolean.compose.composer import make_blocks
 from finetti.boolean.compose.gates import split
-from finetti.boolean.compose.layouts import place
+from finetti.boolean.compose.layouts import place_gates
 from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.functions.base import BooleanFunction
@@ -31,13 +30,11 @@ from finetti.boolean.network.positions import (
     StandardPositions,
 )
 from finetti.boolean.parser import parse
+from finetti.boolean.saving import FORMAT
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
-from finetti.core.files import write_file
 
-FORMAT = "finetti-boolean-1"
 METADATA = ("function", "context_length", "width", "embedding")
-MAX_DENSE_BYTES = 2**28  # of positions that are written out, so that any reader has them
 TOKENS, HEADS = ("tokens", "cls"), ("query", "key", "value", "output")
 LOOKUP = ("inner", "inner_bias", "middle", "middle_bias", "outer")
 NAMES = {name: f"embedding.{name}" for name in TOKENS} | {
@@ -45,18 +42,8 @@ NAMES = {name: f"embedding.{name}" for name in TOKENS} | {
 }
 
 
-def describe(function: BooleanFunction) -> dict[str, Any]:
-    """A function as plain data."""
-    if isinstance(function, ExpressionRule):
-        return {"rule": str(function)}
-    indices = list(function.indices)
-    if isinstance(function, Symmetric):
-        return {"indices": indices, "profile": function.profile().tolist()}
-    return {"indices": indices, "values": function.table().tolist()}
-
-
 def recover(described: Any) -> BooleanFunction:
-    """The function that `describe` described."""
+    """The function that `describe_function` described."""
     if not isinstance(described, dict):
         raise InputError(f"a function is described by names and values, not by {described!r}")
     if not isinstance(described.get("rule", ""), str):
@@ -66,38 +53,6 @@ def recover(described: Any) -> BooleanFunction:
     if "profile" in described:
         return Symmetric(described["indices"], described["profile"])
     return TruthTable(described["indices"], described["values"])
-
-
-def _position_tensors(positions: BitPositions) -> tuple[str, dict[str, NDArray[Any]]]:
-    """How positions are stored: written out, or in the form they are kept in."""
-    if positions.dense_bytes <= MAX_DENSE_BYTES or isinstance(positions, DensePositions):
-        return "dense", {"embedding.positions": positions.dense()}
-    if isinstance(positions, SignPositions):
-        return "signs", {"embedding.position_signs": positions.bits}
-    if isinstance(positions, SparsePositions):
-        indices, vectors = positions.indices, positions.vectors
-        named = {"indices": indices, "vectors": vectors}
-        return "sparse", {f"embedding.position_{name}": each for name, each in named.items()}
-    return "standard", {}
-
-
-def save(network: Compiled, path: str | Path) -> Path:
-    """Write ``network`` to ``path``; see `load`."""
-    import safetensors.numpy
-
-    form, vectors = _position_tensors(network.positions)
-    metadata = {
-        "format": FORMAT,
-        "function": json.dumps(describe(network.function)),
-        "context_length": str(network.context_length),
-        "width": str(network.positions.width),
-        "embedding": network.embedding.name,
-        "positions": form,
-        "settings": json.dumps(network.settings),
-    }
-    tensors = network.arrays | vectors
-    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    return write_file(safetensors.numpy.save(tensors, metadata), path)
 
 
 def load(path: str | Path) -> LayerNetwork | GateNetwork:
@@ -148,7 +103,7 @@ def _gate_network(
     if find_embedding(settings["embedding"]).no_gates:
         raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
     gates = split(function)
-    placed = place(gates, positions)
+    placed = place_gates(gates, positions)
     blocks = tuple(
         _filled(path, tensors, block, number)
         for number, block in enumerate(make_blocks(gates, placed, 1.0))

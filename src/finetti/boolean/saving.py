@@ -1,0 +1,67 @@
+"""Networks as safetensors files: named matrices, and the rule in the metadata."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.expressions import ExpressionRule
+from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.network.positions import (
+    BitPositions,
+    DensePositions,
+    SignPositions,
+    SparsePositions,
+)
+from finetti.core.files import write_file
+
+if TYPE_CHECKING:
+    from finetti.boolean.compiled import Compiled
+
+FORMAT = "finetti-boolean-1"
+MAX_DENSE_BYTES = 2**28  # of positions that are written out, so that any reader has them
+
+
+def describe_function(function: BooleanFunction) -> dict[str, Any]:
+    """A function as plain data."""
+    if isinstance(function, ExpressionRule):
+        return {"rule": str(function)}
+    indices = list(function.indices)
+    if isinstance(function, Symmetric):
+        return {"indices": indices, "profile": function.profile().tolist()}
+    return {"indices": indices, "values": function.table().tolist()}
+
+
+def _position_tensors(positions: BitPositions) -> tuple[str, dict[str, NDArray[Any]]]:
+    """How positions are stored: written out, or in the form they are kept in."""
+    if positions.dense_bytes <= MAX_DENSE_BYTES or isinstance(positions, DensePositions):
+        return "dense", {"embedding.positions": positions.dense()}
+    if isinstance(positions, SignPositions):
+        return "signs", {"embedding.position_signs": positions.bits}
+    if isinstance(positions, SparsePositions):
+        indices, vectors = positions.indices, positions.vectors
+        named = {"indices": indices, "vectors": vectors}
+        return "sparse", {f"embedding.position_{name}": each for name, each in named.items()}
+    return "standard", {}
+
+
+def save(network: "Compiled", path: str | Path) -> Path:
+    """Write ``network`` to ``path``; see `load`."""
+    import safetensors.numpy
+
+    form, vectors = _position_tensors(network.positions)
+    metadata = {
+        "format": FORMAT,
+        "function": json.dumps(describe_function(network.function)),
+        "context_length": str(network.context_length),
+        "width": str(network.positions.width),
+        "embedding": network.embedding.name,
+        "positions": form,
+        "settings": json.dumps(network.settings),
+    }
+    tensors = network.arrays | vectors
+    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    return write_file(safetensors.numpy.save(tensors, metadata), path)
