@@ -12,11 +12,11 @@ import pytest
 import scipy.sparse
 
 from finetti.boolean import And, Parity, compile, compose, load, parse
+from finetti.boolean.arguments import BASES
 from finetti.boolean.compose.gates import split
 from finetti.boolean.functions.base import all_bits
 from finetti.bounds import Sample
 from finetti.bounds.sparse_variables import MultiHeadClass, MultiHeadCovering
-from finetti.claims.sparse_variables.boolean_cases import BASES
 from finetti.core.errors import InputError
 
 DEEP = "~((x1 | x2) & (x3 | ~x4)) ^ maj(x1 & x5, x6 & x7, (x0 | x2) & x3)"

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finetti.boolean import compile, load, parse
+from finetti.boolean.arguments import BASES
+from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.functions.base import all_bits
-from finetti.claims.sparse_variables.boolean_cases import BASES, EMBEDDINGS
 from finetti.core.errors import InputError
 
 T = 6

@@ -4,7 +4,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from finetti.boolean import Symmetric, TruthTable, compile, load, saving
-from finetti.claims.sparse_variables.boolean_cases import EMBEDDINGS
+from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.core.errors import InputError
 
 

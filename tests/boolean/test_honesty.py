@@ -8,7 +8,7 @@ import pytest
 from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse, verification
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL
 from finetti.boolean.domain import MAX_SCORE_LEAD
-from finetti.boolean.embeddings import find_embedding
+from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.head_weights import HeadWeights
@@ -16,7 +16,6 @@ from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.positions import DensePositions
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.worst_case import feature_ranges
-from finetti.claims.sparse_variables.boolean_cases import EMBEDDINGS
 from finetti.core.errors import InputError
 
 pytestmark = pytest.mark.rounding

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from finetti.boolean import And, TruthTable, compile
+from finetti.boolean.arguments import BASES
 from finetti.boolean.basis import automatic_width, draw_basis, measure_geometry
+from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.lookup import make_lookup
 from finetti.boolean.network.positions import DensePositions, SignPositions, SparsePositions
 from finetti.boolean.network.worst_case import feature_ranges
-from finetti.claims.sparse_variables.boolean_cases import BASES, EMBEDDINGS
 
 pytestmark = pytest.mark.rounding
 

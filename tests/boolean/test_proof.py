@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from finetti.boolean import And, Majority, TruthTable, compile, verification
+from finetti.boolean.arguments import BASES
+from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.lookup import make_lookup
 from finetti.boolean.network.proof import output_bounds
 from finetti.boolean.network.worst_case import feature_ranges
-from finetti.claims.sparse_variables.boolean_cases import BASES, EMBEDDINGS
 
 pytestmark = pytest.mark.rounding
 

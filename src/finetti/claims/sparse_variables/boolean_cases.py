@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-EMBEDDINGS = ("deterministic", "trained", "bag")
-BASES = ("orthonormal", "random")
 THREE = (2, 5, 8)  # three bits of ten
 
 
