@@ -25,7 +25,7 @@ LABELS = {
 }
 OUTCOMES = {True: "yes", False: "no", None: "undecided"}
 Value = TypeVar("Value")
-Interval = tuple[float, float] | None
+_Interval = tuple[float, float] | None
 
 
 class Verdict(StrEnum):
@@ -55,7 +55,7 @@ class Measurement:
     value: float
     rule: str
     holds: bool | None
-    interval: Interval = None
+    interval: _Interval = None
     unit: str = ""
     reason: str = ""
 
@@ -90,7 +90,7 @@ class Measurement:
 
 
 def _bounded(
-    name: str, value: float, low: float, high: float, rule: str, interval: Interval, unit: str
+    name: str, value: float, low: float, high: float, rule: str, interval: _Interval, unit: str
 ) -> Measurement:
     """Without an interval the value decides; with one, only an interval on one side does."""
     first, last = (value, value) if interval is None else interval
@@ -105,7 +105,7 @@ def _bounded(
 
 
 def at_most(
-    name: str, value: float, limit: float, *, interval: Interval = None, unit: str = ""
+    name: str, value: float, limit: float, *, interval: _Interval = None, unit: str = ""
 ) -> Measurement:
     """``value`` ≤ ``limit``. An interval that contains the limit leaves it undecided.
 
@@ -116,7 +116,7 @@ def at_most(
 
 
 def at_least(
-    name: str, value: float, limit: float, *, interval: Interval = None, unit: str = ""
+    name: str, value: float, limit: float, *, interval: _Interval = None, unit: str = ""
 ) -> Measurement:
     """``value`` ≥ ``limit``. An interval that contains the limit leaves it undecided.
 
@@ -129,7 +129,7 @@ def at_least(
 
 
 def within(
-    name: str, value: float, low: float, high: float, *, interval: Interval = None, unit: str = ""
+    name: str, value: float, low: float, high: float, *, interval: _Interval = None, unit: str = ""
 ) -> Measurement:
     """``low`` ≤ ``value`` ≤ ``high``.
 

@@ -11,7 +11,7 @@ import numpy as np
 from finetti.claims.claim import Evidence, Measurement, at_most, within
 
 DRAWS = 10_000
-CHECK_RTOL = 1e-9
+RATIO_RTOL = 1e-9
 
 
 def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
@@ -30,12 +30,12 @@ def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
 
 def holds(found: np.ndarray, what: str = "draws") -> Measurement:
     """The largest of many ratios is at most 1."""
-    return at_most(f"largest ratio on {found.size} random {what}", found.max(), 1 + CHECK_RTOL)
+    return at_most(f"largest ratio on {found.size} random {what}", found.max(), 1 + RATIO_RTOL)
 
 
 def attained(name: str, lemma: Any) -> Measurement:
     """The ratio of an instance that nearly attains the bound is in [0.98, 1]."""
-    return within(f"tight instance: {name}", float(lemma.ratio), 0.98, 1 + CHECK_RTOL)
+    return within(f"tight instance: {name}", float(lemma.ratio), 0.98, 1 + RATIO_RTOL)
 
 
 def all_attained(tight: dict[str, Any]) -> tuple[Measurement, ...]:

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from finetti.claims.claim import Context, Control, Evidence, Measurement, at_most, claim, close
-from finetti.claims.perturbations import CHECK_RTOL
+from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables.boolean_cases import (
     BASES,
     head_error,
@@ -25,7 +25,7 @@ def embedding_evidence(context: Context, claim_id: str, embedding: str) -> Evide
             error, ratio, count = worst_certificate(rules, length, embedding=embedding, basis=basis)
             case = f"{name} rule, {basis} basis, {count} rules"
             measurements.append(at_most(f"head error / (γ/4): {case}", error, 1.0))
-            measurements.append(at_most(f"norm / bound: {case}", ratio, 1 + CHECK_RTOL))
+            measurements.append(at_most(f"norm / bound: {case}", ratio, 1 + RATIO_RTOL))
     note = f"T = {length}. The error is the largest over all 2^T inputs, by the worst outside bits."
     return Evidence(tuple(measurements), note=note)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from finetti.attention import lipschitz
 from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close, within
-from finetti.claims.perturbations import CHECK_RTOL, attained, holds, nearby
+from finetti.claims.perturbations import RATIO_RTOL, attained, holds, nearby
 from finetti.claims.sparse_variables import draws
 from finetti.claims.sparse_variables.instances import (
     AXES,
@@ -69,7 +69,7 @@ def _measure(context: Context, make: Any, factor: float = 1.0) -> tuple[Any, ...
     used = float(moved.measured) / 0.05 / (math.exp(cost) / network.width)
     return (
         close(f"{_CLASSES} classes: relative error of log N_∞", worst, 1e-9),
-        within("two layers: change / what W_C of the first costs", used, 0.98, 1 + CHECK_RTOL),
+        within("two layers: change / what W_C of the first costs", used, 0.98, 1 + RATIO_RTOL),
     )
 
 
@@ -253,7 +253,7 @@ def s_erratum_2(context: Context) -> Evidence:
             at_most(
                 "two layers: change of the output", float(printed.measured), float(printed.bound)
             ),
-            at_most(f"largest ratio on {found.size} random networks", found.max(), 1 + CHECK_RTOL),
+            at_most(f"largest ratio on {found.size} random networks", found.max(), 1 + RATIO_RTOL),
         ),
         derived=(
             attained("two layers", derived),
@@ -323,7 +323,7 @@ def s_erratum_10(context: Context) -> Evidence:
             at_most("L_σ = 3: change / ‖W_C − Ŵ_C‖", of_outputs, printed),
         ),
         derived=tuple(
-            within(f"{name}: change / derived cost", used, 0.98, 1 + CHECK_RTOL)
+            within(f"{name}: change / derived cost", used, 0.98, 1 + RATIO_RTOL)
             for name, used in uses.items()
         ),
         note="Lemma A.13 itself is printed for tokens of length ≤ 1, and is true there.",

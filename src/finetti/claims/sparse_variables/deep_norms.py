@@ -19,7 +19,7 @@ from finetti.claims.claim import (
     close,
     within,
 )
-from finetti.claims.perturbations import CHECK_RTOL, holds
+from finetti.claims.perturbations import RATIO_RTOL, holds
 from finetti.claims.sparse_variables import draws
 from finetti.claims.sparse_variables.instances import balanced, first_axis, layer, two_tokens
 from finetti.claims.sparse_variables.recomputed import composed, network_parts
@@ -165,12 +165,12 @@ def _measure_thm_4_6_depth(contract: Callable[[float], float]) -> tuple[Measurem
     ratios = [after / contract(before) for before, after in pairwise(found)]
     # 2 → 1.5232 → 0.7963 → 0.1252 → 0.0005: 3 · 2.3416 · 1.5567 · 1.0665 · 1.0002
     return (
-        within("±e₁: least distance / D tanh(D²/4)", min(ratios), 1 - CHECK_RTOL, 1 + CHECK_RTOL),
+        within("±e₁: least distance / D tanh(D²/4)", min(ratios), 1 - RATIO_RTOL, 1 + RATIO_RTOL),
         within(
             "±e₁: largest distance / D tanh(D²/4)",
             max(ratios),
-            1 - CHECK_RTOL,
-            1 + CHECK_RTOL,
+            1 - RATIO_RTOL,
+            1 + RATIO_RTOL,
         ),
         close(
             "1000 layers multiply by 11.66, minus that", _amplified(1000, contract) - 11.66, 0.01

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close, within
-from finetti.claims.perturbations import CHECK_RTOL
+from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables.instances import score_change
 from finetti.claims.sparse_variables.recomputed import composed, head_parts
 from finetti.core.norms import max_column_norm, max_row_norm
@@ -57,7 +57,7 @@ def _measure(context: Context, make: Any) -> tuple[Any, ...]:
     used = score_change(3.0) / covering_counted(head, head, Sample(1, 2, input_norm=3.0))
     return (
         close(f"{_HEADS} heads: relative error of log N_∞", _recomputed(context, make), 1e-9),
-        within("tokens of length 3: change / what W_QK costs", used, 0.98, 1 + CHECK_RTOL),
+        within("tokens of length 3: change / what W_QK costs", used, 0.98, 1 + RATIO_RTOL),
     )
 
 
@@ -166,7 +166,7 @@ def s_erratum_1(context: Context) -> Evidence:
                 "change / (B_V B_X² B_τ)",
                 change / allowed(head, "derived"),
                 0.98,
-                1 + CHECK_RTOL,
+                1 + RATIO_RTOL,
             ),
         ),
         note="The proof of Corollary 4.4 has B_QK^∞B_VB_X², which is 9 here too: it lacks B_τ.",

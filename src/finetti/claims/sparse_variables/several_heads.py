@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti.claims.claim import Context, Control, Evidence, claim, close, within
-from finetti.claims.perturbations import CHECK_RTOL, unit_vectors
+from finetti.claims.perturbations import RATIO_RTOL, unit_vectors
 from finetti.claims.sparse_variables.head_capacity import as_printed, covering_counted, random_norms
 from finetti.claims.sparse_variables.head_split import (
     N_SEQUENCES,
@@ -70,7 +70,7 @@ def _measure(context: Context, make: Any) -> tuple[Any, ...]:
     used = score_change(3.0) / covering_counted(one, one.heads[0], Sample(1, 2, input_norm=3.0))
     return (
         close(f"{_LAYERS} layers of three heads: relative error of log N_∞", worst, 1e-9),
-        within("tokens of length 3: change / what W_QK costs", used, 0.98, 1 + CHECK_RTOL),
+        within("tokens of length 3: change / what W_QK costs", used, 0.98, 1 + RATIO_RTOL),
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from finetti.attention import lipschitz
 from finetti.claims.claim import Context, Control, Evidence, at_least, at_most, claim, close, within
-from finetti.claims.perturbations import CHECK_RTOL, DRAWS, attained, holds, ratios, sizes
+from finetti.claims.perturbations import DRAWS, RATIO_RTOL, attained, holds, ratios, sizes
 
 
 @claim(
@@ -34,7 +34,7 @@ def s_cor_a_7(context: Context) -> Evidence:
         (
             holds(ratios(lipschitz.softmax_perturbation, scores, other)),
             attained("two equal scores moved apart", tight),
-            at_most("largest ratio to 2 tanh(δ/2)", float(saturated.max()), 1 + CHECK_RTOL),
+            at_most("largest ratio to 2 tanh(δ/2)", float(saturated.max()), 1 + RATIO_RTOL),
         ),
         note="The printed constant 2 is true as well, and twice too large.",
     )
@@ -63,7 +63,7 @@ def _measure_lemma_a_9(context: Context, project: Callable[[Any], Any]) -> Evide
     largest = stretched(*pairs(context, s_lemma_a_9.id), project).max()
     return Evidence(
         (
-            at_most(f"largest stretch of {DRAWS} pairs", largest, 1 + CHECK_RTOL),
+            at_most(f"largest stretch of {DRAWS} pairs", largest, 1 + RATIO_RTOL),
             at_least("the same, so that 1 is sharp", largest, 1 - 1e-6),
         )
     )
@@ -115,13 +115,13 @@ def _measure_lemma_a_9_sphere(context: Context, constant: float) -> Evidence:
             at_most(
                 "LayerNorm: largest stretch / (max|gain|/√ε)",
                 found.max() / limit,
-                1 + CHECK_RTOL,
+                1 + RATIO_RTOL,
             ),
             within(
                 "LayerNorm at equal coordinates / (1/√ε)",
                 flat / (constant / _EPSILON**0.5),
                 0.98,
-                1 + CHECK_RTOL,
+                1 + RATIO_RTOL,
             ),
         ),
         note=f"1/√ε is {_EPSILON**-0.5:.3g} at ε = 1e-5.",
@@ -155,7 +155,7 @@ def _measure_erratum_17(context: Context, project: Callable[[Any], Any]) -> Evid
     outside = sum((np.linalg.norm(each, axis=1) > 1).astype(int) for each in (first, second))
     return Evidence(
         tuple(
-            at_least(f"least spare, {name}", spare[outside == count].min(), -CHECK_RTOL)
+            at_least(f"least spare, {name}", spare[outside == count].min(), -RATIO_RTOL)
             for count, name in enumerate(("both inside", "one inside", "both outside"))
         ),
         note="With c = Πb in ⟨a − Πa, c − Πa⟩ ≤ 0, the angle at a nearest point of a convex set, "
