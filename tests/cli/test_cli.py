@@ -337,7 +337,7 @@ def test_color_and_progress_on_a_terminal_only_without_no_color(tmp_path):
 
     colored = on_terminal()
     assert "\x1b[32m" in colored  # green verdicts
-    assert "0 of 2" in colored  # the bar
+    assert "0/2" in colored  # the bar
     assert "\x1b[32m" not in on_terminal(NO_COLOR="1")
 
 

@@ -3,10 +3,10 @@
 import math
 from dataclasses import replace
 
+from finetti.boolean.arguments import BASES
 from finetti.claims.claim import Context, Control, Evidence, Measurement, at_most, claim, close
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables.boolean_cases import (
-    BASES,
     head_error,
     random_rule,
     symmetric_rule,

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from finetti.boolean.arguments import BASES
+from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.claims.claim import Context, Evidence, at_least, at_most, claim, close
 from finetti.claims.sparse_variables.boolean_cases import (
-    BASES,
-    EMBEDDINGS,
     THREE,
     random_rule,
     symmetric_rule,
