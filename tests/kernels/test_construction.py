@@ -52,7 +52,9 @@ def test_refuses_parameters_of_the_wrong_shape():
 
 @pytest.mark.parametrize("degree", [0, -1, 2.5, True, None])
 def test_polynomial_refuses_degrees_that_are_not_counts(degree):
-    with pytest.raises(InputError, match="`degree` argument of Polynomial must be an integer ≥ 1"):
+    with pytest.raises(
+        InputError, match="`degree` argument of Polynomial must be a whole number ≥ 1"
+    ):
         Polynomial(degree)
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from finetti.bounds.checks import as_positive
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
+from finetti.core.numbers import as_positive
 
 _MAX_LOG_COUNT = 2.0**20  # e to this power has half a million digits
 _MAX_EXACT_COUNT = 2**53

@@ -3,8 +3,9 @@
 import math
 from dataclasses import dataclass, fields
 
-from finetti.bounds.checks import as_norm, as_positive, as_real, as_whole, log_of
+from finetti.bounds.checks import log_of
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_norm, as_positive, as_real, as_whole
 
 
 @dataclass(frozen=True)

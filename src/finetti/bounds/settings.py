@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from finetti.bounds.checks import as_norm, as_positive, as_whole
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form, check_form
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 _SHARED = "width / n_heads"  # read as a norm is, so that layers tell their network
 

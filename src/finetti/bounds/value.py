@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from finetti.bounds.checks import as_norm, exp_of, log_of
+from finetti.bounds.checks import exp_of, log_of
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
+from finetti.core.numbers import as_norm
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown

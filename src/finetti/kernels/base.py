@@ -13,8 +13,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.numbers import as_whole
 from finetti.kernels.combined_features import ProductFeatures, ScaledFeatures, SumFeatures
-from finetti.kernels.geometry import as_count, as_tokens, log_parameter, positive
+from finetti.kernels.geometry import as_tokens, log_parameter, positive
 from finetti.kernels.random_features import RandomFeatures
 
 KernelType = TypeVar("KernelType", bound="Kernel")
@@ -117,8 +118,8 @@ class Kernel(eqx.Module):
         Reference: Rahimi and Recht (2007); Choromanski et al. (2021) for "positive".
         """
         owner = f"{self._name}.random_features"
-        n_features = as_count(n_features, "n_features", owner)
-        dimension = as_count(dimension, "dimension", owner)
+        n_features = as_whole(n_features, "n_features", owner)
+        dimension = as_whole(dimension, "dimension", owner)
         if not self._methods:
             raise UnsupportedError(
                 f"{self._name} has no random features: it, or a part of it, has no spectral form. "

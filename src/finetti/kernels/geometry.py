@@ -1,6 +1,5 @@
 """Inner products and distances between tokens, and the checks made on tokens."""
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -37,17 +36,6 @@ def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:
             )
     dtype = widest_float(*tokens.values())
     return tuple(tokens[name].astype(dtype) if name in tokens else None for name in arrays)
-
-
-def as_count(value: Any, argument: str, owner: str) -> int:
-    """``value`` as a Python integer ≥ 1."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = 0
-    if count < 1 or isinstance(value, bool):
-        raise bad_argument(argument, owner, "an integer ≥ 1", value)
-    return count
 
 
 def log_parameter(value: Any, argument: str, owner: str, ranks: tuple[int, ...] = (0,)) -> Array:

@@ -4,9 +4,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from finetti.core.errors import UnsupportedError
+from finetti.core.numbers import as_whole
 from finetti.kernels.base import Kernel, Scaled
 from finetti.kernels.finite import FiniteKernel
-from finetti.kernels.geometry import as_count, inner_products
+from finetti.kernels.geometry import inner_products
 
 
 class Linear(FiniteKernel):
@@ -24,7 +25,7 @@ class Linear(FiniteKernel):
 
     def feature_dimension(self, d: int) -> int:
         """D = d."""
-        return as_count(d, "d", "Linear.feature_dimension")
+        return as_whole(d, "d", "Linear.feature_dimension")
 
     def _value(self, x: Array, y: Array) -> Array:
         return jnp.sum(x * y)

@@ -11,9 +11,10 @@ from jaxtyping import Array
 
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_whole
 from finetti.kernels.base import Kernel, with_added_log
 from finetti.kernels.finite import FiniteKernel
-from finetti.kernels.geometry import as_count, inner_products, log_parameter, positive
+from finetti.kernels.geometry import inner_products, log_parameter, positive
 
 
 class Polynomial(FiniteKernel):
@@ -39,7 +40,7 @@ class Polynomial(FiniteKernel):
     degree: int = eqx.field(static=True)
 
     def __init__(self, degree: int, scale: Any = 1.0, bias: Any = 1.0):
-        self.degree = as_count(degree, "degree", self._name)
+        self.degree = as_whole(degree, "degree", self._name)
         self.log_scale = log_parameter(scale, "scale", self._name)
         if is_concrete(bias) and np.any(np.asarray(bias) < 0):
             raise bad_argument("bias", self._name, "a finite number ≥ 0", bias)
@@ -63,7 +64,7 @@ class Polynomial(FiniteKernel):
 
     def feature_dimension(self, d: int) -> int:
         """The number of monomials."""
-        variables = as_count(d, "d", "Polynomial.feature_dimension") + (self.log_bias is not None)
+        variables = as_whole(d, "d", "Polynomial.feature_dimension") + (self.log_bias is not None)
         return math.comb(variables + self.degree - 1, self.degree)
 
     def _value(self, x: Array, y: Array) -> Array:

@@ -12,7 +12,7 @@ from finetti.attention.networks.reading import arrange_reading, posterior_of
 from finetti.attention.networks.weights import as_weights, draw, promote
 from finetti.attention.softmax import Softmax
 from finetti.core.errors import InputError, bad_argument
-from finetti.kernels.geometry import as_count
+from finetti.core.numbers import as_whole
 
 
 class MultiHead(eqx.Module):
@@ -215,7 +215,7 @@ class ConcatenatedHeads(eqx.Module):
         activation: str | Activation = "identity",
     ):
         owner = "ConcatenatedHeads"
-        self.n_heads = as_count(n_heads, "n_heads", owner)
+        self.n_heads = as_whole(n_heads, "n_heads", owner)
         queries = as_weights(query_weights, "query_weights", owner, "(d, H·k)", (None, None))
         keys = as_weights(key_weights, "key_weights", owner, "(d, H·k)", (None, queries.shape[1]))
         values = as_weights(

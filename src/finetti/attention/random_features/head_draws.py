@@ -8,8 +8,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_whole
 from finetti.core.precision import widest_float
-from finetti.kernels.geometry import as_count
 
 SAMPLINGS = ("direct", "factored")
 
@@ -41,7 +41,7 @@ def draw_heads(
                 "head_dimension", owner, 'None when sampling is "direct"', head_dimension
             )
         return jax.random.normal(key, (n_heads, width, width)) / 2
-    rows = as_count(head_dimension, "head_dimension", owner)
+    rows = as_whole(head_dimension, "head_dimension", owner)
     queries, keys = jax.random.normal(key, (2, n_heads, rows, width))
     return jnp.einsum("mri,mrj->mij", queries, keys) / (2 * rows**0.5)
 

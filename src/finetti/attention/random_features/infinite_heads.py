@@ -11,7 +11,7 @@ from finetti.attention.random_features.head_draws import resolve_mean, with_bias
 from finetti.attention.random_features.head_weights import Activation, check_activation
 from finetti.attention.random_features.rectified import arc_cosine, rectified_product
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.kernels.geometry import as_count
+from finetti.core.numbers import as_whole
 
 
 class InfiniteHeadKernel(ContextKernel):
@@ -58,7 +58,7 @@ class InfiniteHeadKernel(ContextKernel):
                 "all N + N' scores at once instead of one pair. Estimate it by `features` with "
                 'many heads, or use activation="relu" or "exponential".'
             )
-        self.dimension = as_count(dimension, "dimension", owner)
+        self.dimension = as_whole(dimension, "dimension", owner)
         self.mean_weights = resolve_mean(mean_weights, self.dimension, owner)
         self.activation = activation
 

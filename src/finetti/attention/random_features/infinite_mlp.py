@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from finetti.attention.random_features.context_kernel import ContextKernel, Input
 from finetti.attention.random_features.rectified import arc_cosine
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.kernels.geometry import as_count
+from finetti.core.numbers import as_whole
 
 
 class InfiniteMLPKernel(ContextKernel):
@@ -36,8 +36,8 @@ class InfiniteMLPKernel(ContextKernel):
     context_length: int = eqx.field(static=True)
 
     def __init__(self, dimension: int, context_length: int):
-        self.dimension = as_count(dimension, "dimension", type(self).__name__)
-        self.context_length = as_count(context_length, "context_length", type(self).__name__)
+        self.dimension = as_whole(dimension, "dimension", type(self).__name__)
+        self.context_length = as_whole(context_length, "context_length", type(self).__name__)
 
     def _value(self, x: Input, y: Input) -> Float[Array, ""]:
         vectors = [_flat(each) for each in (x, y)]

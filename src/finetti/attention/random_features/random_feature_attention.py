@@ -19,7 +19,7 @@ from finetti.attention.random_features.head_weights import (
 from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
 from finetti.attention.random_features.readout import check_values, working_dtype, zero_values
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.kernels.geometry import as_count
+from finetti.core.numbers import as_whole
 
 
 class RandomFeatureAttention(eqx.Module):
@@ -80,8 +80,8 @@ class RandomFeatureAttention(eqx.Module):
         head_dimension: int | None = None,
     ):
         owner = type(self).__name__
-        n_heads = as_count(n_heads, "n_heads", owner)
-        dimension = as_count(dimension, "dimension", owner)
+        n_heads = as_whole(n_heads, "n_heads", owner)
+        dimension = as_whole(dimension, "dimension", owner)
         check_activation(activation, owner)
         self.mean_weights = resolve_mean(mean_weights, dimension, owner)
         self.draws = draw_heads(key, n_heads, dimension, sampling, head_dimension, owner)

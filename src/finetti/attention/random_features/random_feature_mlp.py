@@ -12,7 +12,7 @@ from finetti.attention.contexts import Contexts, arrange
 from finetti.attention.random_features.blocks import map_blocks
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
 from finetti.attention.random_features.readout import check_values, working_dtype, zero_values
-from finetti.kernels.geometry import as_count
+from finetti.core.numbers import as_whole
 
 
 class RandomFeatureMLP(eqx.Module):
@@ -52,9 +52,9 @@ class RandomFeatureMLP(eqx.Module):
         output_dimension: int | None = None,
     ):
         owner = type(self).__name__
-        n_neurons = as_count(n_neurons, "n_neurons", owner)
-        self.dimension = as_count(dimension, "dimension", owner)
-        self.context_length = as_count(context_length, "context_length", owner)
+        n_neurons = as_whole(n_neurons, "n_neurons", owner)
+        self.dimension = as_whole(dimension, "dimension", owner)
+        self.context_length = as_whole(context_length, "context_length", owner)
         width = self.dimension * (self.context_length + 1) + 1
         self.draws = jax.random.normal(key, (n_neurons, width)) * (self.context_length + 2) ** -0.5
         self.values = zero_values((n_neurons,), output_dimension, owner)

@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_whole
 from finetti.core.precision import widest_float
-from finetti.kernels.geometry import as_count
 
 
 def working_dtype(tokens: Array) -> Any:
@@ -25,7 +25,7 @@ def zero_values(
     They start at zero: the model is linear in them, so there is no symmetry to break.
     """
     if output_dimension is not None:
-        shape = (*shape, as_count(output_dimension, "output_dimension", owner))
+        shape = (*shape, as_whole(output_dimension, "output_dimension", owner))
     return jnp.zeros(shape)
 
 

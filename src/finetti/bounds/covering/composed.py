@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from finetti.bounds.base import Bound, require_bounded_loss
-from finetti.bounds.checks import as_positive, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
     Dudley,
@@ -18,6 +18,7 @@ from finetti.bounds.covering.generalization import TOO_RICH, gap_terms, printed_
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundKind, BoundValue
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_positive
 
 
 def log_log_points(sample: Sample) -> float:

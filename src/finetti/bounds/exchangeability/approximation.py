@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import as_norm
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_norm
 
 _ROUNDING = 1e-8  # relative: what float64 weights leave outside a range they are in
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal
 
 from finetti.bounds.assumptions import FIXED_POSITIONS, NO_LAYER_NORM, RBF_SCORES
 from finetti.bounds.base import Bound, same_quantity
-from finetti.bounds.checks import as_positive
 from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
 from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullTransformer
@@ -16,6 +15,7 @@ from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_sum
+from finetti.core.numbers import as_positive
 
 Constants = Literal["paper", "sharp"]
 PRINTED = "As printed it is no bound: see errata 5, 6 and 9 of paper E."

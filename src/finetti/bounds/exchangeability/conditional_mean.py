@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import as_norm, as_positive, log_of, text_of
+from finetti.bounds.checks import log_of, text_of
 from finetti.bounds.inversion import smallest_count
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
@@ -15,6 +15,7 @@ from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
+from finetti.core.numbers import as_norm, as_positive
 
 
 def gram_effective_dimension(gram: Any, ridge: float) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.exchangeability.base import AtResolution, shared
 from finetti.bounds.exchangeability.chain import heads_link, links
 from finetti.bounds.exchangeability.positive import Positive
@@ -14,6 +14,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.logspace import log1pexp, log_sum
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 def log_volume(count: float, log_radius: float, log_resolution: float) -> float:

@@ -6,10 +6,10 @@ from typing import Any
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import as_norm, as_positive, as_real, as_whole
 from finetti.bounds.covering.function_class import NormalizationKind, PositionKind, check_word
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_norm, as_positive, as_real, as_whole
 
 
 def _check_norms(norms: Any) -> None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import as_positive
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.exchangeability.chain import heads_link
 from finetti.bounds.exchangeability.positive import Positive
@@ -12,6 +11,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.logspace import log_subtract
+from finetti.core.numbers import as_positive
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
 from finetti.bounds.base import Bound, norm_field, require_bounded_loss
-from finetti.bounds.checks import as_positive, as_whole
 from finetti.bounds.exchangeability.base import Constants
 from finetti.bounds.exchangeability.generalization import ComplexityBound, TransformerRisk
 from finetti.bounds.exchangeability.measure import measure_network
@@ -17,6 +16,7 @@ from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form
+from finetti.core.numbers import as_positive, as_whole
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from finetti.bounds.assumptions import NO_RESIDUALS, UNIT_BALL
 from finetti.bounds.base import Bound, norm_field, require_bounded_loss
-from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.covering.dudley import dudley_quadrature
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
 from finetti.bounds.sample import Sample
@@ -19,6 +19,7 @@ from finetti.bounds.sparse_variables.transformer_class import ProjectedLayerNorm
 from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_sum
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 def log_unit_cover(log_ratio: Any) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.random_features.norms import (
     ASSUMED_OF_RANDOM_HEADS,
     NONZERO_TARGET,
@@ -22,6 +22,7 @@ from finetti.bounds.random_features.targets import Target, check_coefficients
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 @lru_cache(maxsize=1024)

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 from scipy import optimize
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import as_positive, log_of, text_of
+from finetti.bounds.checks import log_of, text_of
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.random_features.norms import ASSUMED_OF_RANDOM_HEADS
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.logspace import log_add
+from finetti.core.numbers import as_positive
 
 LOSS = "the loss is 1-Lipschitz in the prediction with ℓ(0, y) ≤ 1"
 STATED_THEOREM = (

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import as_positive, as_whole, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.random_features.correlations import CorrelationTarget
 from finetti.bounds.random_features.heads import STATED_THEOREM, HeadsBound, log_rates
 from finetti.bounds.random_features.norms import attention_terms
@@ -19,6 +19,7 @@ from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
+from finetti.core.numbers import as_positive, as_whole
 
 MAX_SERIES_TERMS = 60
 

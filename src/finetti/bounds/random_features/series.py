@@ -10,9 +10,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.bounds.checks import as_real, as_whole
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial, log_sum
+from finetti.core.numbers import as_real, as_whole
 
 
 def check_degree(value: int, argument: str, owner: str, least: int = 0) -> int:

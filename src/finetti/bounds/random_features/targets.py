@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds.base import norm_field
-from finetti.bounds.checks import as_norm, as_real, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.random_features.series import check_degree
 from finetti.bounds.random_features.tensors import squared_norms
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.logspace import log_add, log_binomial
+from finetti.core.numbers import as_norm, as_real
 
 
 @dataclass(frozen=True)

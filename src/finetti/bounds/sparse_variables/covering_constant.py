@@ -5,12 +5,13 @@ from typing import ClassVar
 
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound, norm_field, require_bounded_loss
-from finetti.bounds.checks import as_norm, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.covering.dudley import dudley_closed, signed_dudley_printed
 from finetti.bounds.covering.generalization import gap_terms, printed_gap
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundKind, BoundValue
+from finetti.core.numbers import as_norm
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from scipy import optimize
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import as_positive, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.linear import log_log_matrix_cover
 from finetti.bounds.sample import Sample
@@ -20,6 +20,7 @@ from finetti.bounds.sparse_variables.head_class import HeadClass
 from finetti.bounds.value import BoundKind, BoundValue, Term, summed
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
+from finetti.core.numbers import as_positive
 
 _N_STARTS, _MAX_ABS_LOGIT = 8, 200
 _MAX_LOG_RATIO = math.log(1e9)  # beyond, a step is smaller than rounding

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.covering.linear import (
     best_refined_cover,
     log_log_matrix_cover,
@@ -15,6 +15,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundKind, BoundValue, Term
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 @dataclass(frozen=True)

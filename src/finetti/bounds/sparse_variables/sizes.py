@@ -4,7 +4,6 @@ from dataclasses import dataclass, fields
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import NORM, Bound, norm_field
-from finetti.bounds.checks import as_norm, as_whole
 from finetti.bounds.covering.function_class import (
     FunctionClass,
     PositionKind,
@@ -13,6 +12,7 @@ from finetti.bounds.covering.function_class import (
 )
 from finetti.bounds.sample import Sample
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_norm, as_whole
 
 
 @dataclass(frozen=True, kw_only=True)

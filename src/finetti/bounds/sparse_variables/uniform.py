@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import as_norm, as_positive, as_whole, log_of
+from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
@@ -14,6 +14,7 @@ from finetti.bounds.sparse_variables.reading import check_sizes
 from finetti.bounds.sparse_variables.transformer import ASSUMED_OF_THE_LAYERS
 from finetti.bounds.sparse_variables.transformer_class import log_layer_constant
 from finetti.bounds.value import BoundKind, BoundValue, Term
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+"""Numbers as people give them: checked, and as Python's own."""
+
+import math
+from typing import Any
+
+from finetti.core.errors import bad_argument
+
+
+def as_norm(value: Any, argument: str, owner: str) -> float:
+    """A finite number ≥ 0, as a float.
+
+    >>> as_norm(2, "value_norm", "HeadClass")
+    2.0
+    """
+    number = as_real(value, argument, owner, "a finite number ≥ 0")
+    if not 0 <= number < math.inf:
+        raise bad_argument(argument, owner, "a finite number ≥ 0", value)
+    return number
+
+
+def as_positive(value: Any, argument: str, owner: str) -> float:
+    """A finite number > 0, as a float."""
+    number = as_real(value, argument, owner, "a finite number > 0")
+    if not 0 < number < math.inf:
+        raise bad_argument(argument, owner, "a finite number > 0", value)
+    return number
+
+
+def as_whole(value: Any, argument: str, owner: str) -> int:
+    """A whole number ≥ 1 of any size, as a Python integer.
+
+    >>> as_whole(1e3, "n_samples", "Sample"), as_whole(10**400, "n_samples", "Sample") > 0
+    (1000, True)
+    """
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole:
+        number = as_real(value, argument, owner, "a whole number ≥ 1")
+        whole = math.isfinite(number) and number == math.floor(number)
+    if not whole or value < 1:
+        raise bad_argument(argument, owner, "a whole number ≥ 1", value)
+    return int(value)
+
+
+def as_real(value: Any, argument: str, owner: str, requirement: str) -> float:
+    """``value`` as a float; arrays of one entry and NumPy numbers too."""
+    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+        raise bad_argument(argument, owner, requirement, repr(value))
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise bad_argument(argument, owner, requirement, repr(value)) from error
