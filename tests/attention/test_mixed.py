@@ -9,6 +9,7 @@ import pytest
 
 from finetti.attention import ConditionalMean
 from finetti.attention.cme import checked, conditional_mean, mixed
+from finetti.attention.contexts import ContextArrays
 from finetti.core import blocked
 from finetti.kernels import RBF, Linear
 
@@ -70,7 +71,8 @@ def test_float64_by_blocks_is_float64(tokens, mask, monkeypatch):
     rows = [jnp.asarray(array, jnp.float64) for array in tokens]
     rows[2] = jnp.where(mask[:, None], rows[2], 0.0)  # as its callers have it
     for ridge in (0.1, 1e-6):
-        by_blocks = mixed.Mixed().mean64(RBF(), jnp.asarray(ridge), *rows, mask)
+        context = ContextArrays(*rows, mask)
+        by_blocks = mixed.Mixed().mean64(RBF(), jnp.asarray(ridge), context)
         exact = ConditionalMean(RBF(), ridge=ridge, route="cholesky")(*rows, mask)
         np.testing.assert_allclose(by_blocks, exact, atol=1e-8)
 

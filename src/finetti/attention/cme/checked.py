@@ -72,10 +72,9 @@ class CheckedRoute(Route):
         self, kernel: Kernel, ridge: Ridge, context: ContextArrays, wants: Wants, prefix: int | None
     ) -> Answer:
         """In float64 if the data are; else float32, checked."""
-        query, keys, values, mask = context
-        level = ridge.of(context).astype(keys.dtype)
-        arguments = kernel, level, query, keys, masked_rows(values, mask), mask
-        if keys.dtype == jnp.float64:
+        values = masked_rows(context.values, context.mask)
+        arguments = kernel, ridge.of(context).astype(values.dtype), context._replace(values=values)
+        if values.dtype == jnp.float64:
             return Answer(mean=self.mean64(*arguments))
         return Answer(mean=checked_mean(self, *arguments))
 
@@ -89,13 +88,7 @@ class CheckedRoute(Route):
 
     @abc.abstractmethod
     def mean64(
-        self,
-        kernel: Kernel,
-        ridge: Float[Array, ""],
-        query: Float[Array, "Q d_k"],
-        keys: Float[Array, "L d_k"],
-        values: Float[Array, "L d_v"],
-        mask: Bool[Array, "L"] | None,
+        self, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
     ) -> Float[Array, "Q d_v"]:
         """The answer in float64, NaN where there is none; differentiable."""
 
@@ -109,27 +102,14 @@ def key_noise(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def checked_mean(
-    solver: CheckedRoute,
-    kernel: Kernel,
-    ridge: Float[Array, ""],
-    query: Float[Array, "Q d_k"],
-    keys: Float[Array, "L d_k"],
-    values: Float[Array, "L d_v"],
-    mask: Bool[Array, "L"] | None,
+    solver: CheckedRoute, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
 ) -> Float[Array, "Q d_v"]:
     """Vᵀ(K + λI)⁻¹K(K, q) of float32 data. Masked values must be zero."""
-    return _forward(solver, kernel, ridge, query, keys, values, mask)[0]
+    return _forward(solver, kernel, ridge, context)[0]
 
 
-def _forward(
-    solver: CheckedRoute,
-    kernel: Kernel,
-    ridge: Array,
-    query: Array,
-    keys: Array,
-    values: Array,
-    mask: Array | None,
-) -> Any:
+def _forward(solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays) -> Any:
+    query, keys, values, mask = context
     noise = key_noise(kernel, ridge, keys)
     prepared = solver.prepare(*jax.lax.stop_gradient((kernel, keys, noise)), mask)
     alpha = _solve(solver, prepared, kernel, keys, noise, mask, values)
@@ -141,13 +121,15 @@ def _forward(
         _rounds_little(values, alpha, size)
         & _rows_agree(kernel, keys, noise, values, alpha, mask, weight)
     )
-    arguments = kernel, ridge, query, keys, values, mask
-    answer = jax.lax.cond(accepted, lambda: mean, lambda: _in_float64(solver, *arguments))
-    return answer, (*arguments, noise, prepared, alpha, accepted)
+    answer = jax.lax.cond(
+        accepted, lambda: mean, lambda: _in_float64(solver, kernel, ridge, context)
+    )
+    return answer, (kernel, ridge, context, noise, prepared, alpha, accepted)
 
 
 def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
-    kernel, ridge, query, keys, values, mask, noise, prepared, alpha, accepted = residuals
+    kernel, ridge, context, noise, prepared, alpha, accepted = residuals
+    query, keys, values, mask = context
     kept = jnp.ones_like(noise)[:, None] if mask is None else mask.astype(noise.dtype)[:, None]
 
     def solve(right: Array) -> Array:
@@ -161,16 +143,19 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
         of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
         add = functools.partial(jax.tree.map, lambda *parts: sum(parts))
         found = (
-            add(of_query.kernel, of_system.kernel, of_noise[0]),
+            add(of_reading.kernel, of_system.kernel, of_noise[0]),
             of_noise[1],
-            of_query.rows,
-            of_query.keys + of_system.keys + of_system.rows + of_noise[2],
-            gamma,
+            ContextArrays(
+                of_reading.rows,
+                of_reading.keys + of_system.keys + of_system.rows + of_noise[2],
+                gamma,
+                None,
+            ),
         )
         return found, product, -of_system.vectors
 
-    of_query, _ = pull_product(kernel, query, keys, alpha, cotangent)
-    right = kept * of_query.vectors
+    of_reading, _ = pull_product(kernel, query, keys, alpha, cotangent)
+    right = kept * of_reading.vectors
     gamma = solve(right)
     fast, alpha_image, gamma_image = gradients(gamma)
     missed_alpha = values - kept * alpha_image - noise[:, None] * alpha
@@ -192,12 +177,15 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
 
     def slow() -> Any:
         def mean(kernel: Kernel, ridge: Array, query: Array, keys: Array, values: Array) -> Array:
-            return _in_float64(solver, kernel, ridge, query, keys, values, mask)
+            given = ContextArrays(query, keys, values, mask)
+            return _in_float64(solver, kernel, ridge, given)
 
-        return jax.vjp(mean, kernel, ridge, query, keys, values)[1](cotangent)
+        pull = jax.vjp(mean, kernel, ridge, query, keys, values)[1]
+        of_kernel, of_ridge, of_query, of_keys, of_values = pull(cotangent)
+        return of_kernel, of_ridge, ContextArrays(of_query, of_keys, of_values, None)
 
     good = _for_all(usable & _is_close(gamma, missed_gamma, noise))
-    return (*jax.lax.cond(good, lambda: fast, corrected), None)
+    return jax.lax.cond(good, lambda: fast, corrected)
 
 
 def _adjoint_residual(
@@ -218,16 +206,10 @@ checked_mean.defvjp(_forward, _backward)
 
 
 def _in_float64(
-    solver: CheckedRoute,
-    kernel: Kernel,
-    ridge: Array,
-    query: Array,
-    keys: Array,
-    values: Array,
-    mask: Array | None,
+    solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays
 ) -> Array:
-    mean = float64_inside(solver.mean64)(kernel, ridge, query, keys, values, mask)
-    return mean.astype(query.dtype)
+    mean = float64_inside(solver.mean64)(kernel, ridge, context)
+    return mean.astype(context.query.dtype)
 
 
 def _solve(

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 from finetti.attention.cme.checked import CheckedRoute, key_noise, system_product
 from finetti.attention.cme.gram_product import gram_product
 from finetti.attention.cme.route import Call, Cost
+from finetti.attention.contexts import ContextArrays
 from finetti.core import block_tree
 from finetti.core.block_cg import Operator, conjugate_gradients
 from finetti.kernels.base import Kernel
@@ -77,15 +78,10 @@ class ConjugateGradients(CheckedRoute):
         return solution
 
     def mean64(
-        self,
-        kernel: Kernel,
-        ridge: Float[Array, ""],
-        query: Float[Array, "Q d_k"],
-        keys: Float[Array, "L d_k"],
-        values: Float[Array, "L d_v"],
-        mask: Bool[Array, "L"] | None,
+        self, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
     ) -> Float[Array, "Q d_v"]:
         """NaN in the columns of the values, or of a gradient, that did not converge."""
+        query, keys, values, mask = context
         noise = key_noise(kernel, ridge, keys)
         fixed = jax.lax.stop_gradient((kernel, keys, noise))
         prepared = nystrom(*fixed, mask, min(RANK_64, keys.shape[0]))

@@ -11,6 +11,7 @@ from finetti.attention.cme import system as linear
 from finetti.attention.cme.checked import CheckedRoute, key_noise, system_product
 from finetti.attention.cme.gram_product import BLOCK_ENTRIES, gram_product
 from finetti.attention.cme.route import Call, Cost
+from finetti.attention.contexts import ContextArrays
 from finetti.core import block_tree
 from finetti.core.blocked import uses_blocks
 from finetti.core.solves import diagonal_floor, first_that_factors
@@ -59,15 +60,10 @@ class Mixed(CheckedRoute):
         return block_tree.solve(prepared, right)
 
     def mean64(
-        self,
-        kernel: Kernel,
-        ridge: Float[Array, ""],
-        query: Float[Array, "Q d_k"],
-        keys: Float[Array, "L d_k"],
-        values: Float[Array, "L d_v"],
-        mask: Bool[Array, "L"] | None,
+        self, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
     ) -> Float[Array, "Q d_v"]:
         """Factored again."""
+        query, keys, values, mask = context
         if not uses_blocks(keys.shape[0]):
             system = linear.build(kernel, keys, mask, ridge)
             return linear.solve_mean(kernel, system, keys, values, query)
