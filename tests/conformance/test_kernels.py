@@ -355,9 +355,9 @@ def test_refuses_tokens_of_the_wrong_shape(kernel):
 @pytest.mark.parametrize("name", sorted({name for name, _ in RANDOM}))
 def test_refuses_wrong_requests_for_random_features(name):
     kernel, key = MEMBERS[name], jax.random.key(37)
-    with pytest.raises(InputError, match=r"`n_features` .* integer ≥ 1"):
+    with pytest.raises(InputError, match=r"`n_features` .* whole number ≥ 1"):
         kernel.random_features(key, 0, 3)
-    with pytest.raises(InputError, match=r"`dimension` .* integer ≥ 1"):
+    with pytest.raises(InputError, match=r"`dimension` .* whole number ≥ 1"):
         kernel.random_features(key, 32, -3)
     with pytest.raises(InputError, match=r'`method` .* "fourier", "positive" or None'):
         kernel.random_features(key, 32, 3, method="taylor")
