@@ -184,7 +184,7 @@ def turns_red(result: ClaimResult) -> bool:
 
 def provenance(context: Context) -> dict[str, Any]:
     """What another person needs to repeat the run; nothing that tells whose machine it was."""
-    import jax  # noqa: F401
+    import jax  # noqa: F401 - loaded, so that its device is known
 
     return {
         **software(),

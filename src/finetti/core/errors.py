@@ -4,7 +4,7 @@ from typing import Any
 
 
 class FinettiError(Exception):
-    """Anything a user can cause and mend: one sentence at the command line, exit code 2."""
+    """Anything a user can cause and fix: one sentence at the command line, exit code 2."""
 
 
 class InputError(FinettiError, ValueError):

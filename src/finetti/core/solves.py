@@ -266,7 +266,7 @@ def condition_number(matrix: Float[Array, "n n"], factor: Float[Array, "n n"]) -
 def solve_status(
     condition: Float[Array, ""], shift: Float[Array, ""], floored: Array
 ) -> Int[Array, ""]:
-    """The status from what was measured; the gravest wins."""
+    """The status from what was measured; the most severe wins."""
     unit_roundoff = 2.0**-53
     status = jnp.int32(Status.SOLVED)
     for happened, code in (
