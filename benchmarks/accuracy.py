@@ -117,7 +117,9 @@ def main():
                     if route == "smoother" and kernel == "RBF + Linear":
                         continue
                     row = worst.setdefault((length, kernel, route), {})
-                    for _ in range(options.cases):
+                    for case in range(options.cases):
+                        about = f"{length} keys, d_k = {d_k}, {kernel}, {route}"
+                        print(f"{about}: {case + 1} of {options.cases}", file=sys.stderr)
                         bad = one(rng, length, d_k, kernel, route, row)
                         failed += len(bad)
                         for line in bad:
