@@ -9,11 +9,11 @@ from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse, 
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL
 from finetti.boolean.domain import MAX_SCORE_LEAD
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
+from finetti.boolean.embeddings.positions import DensePositions
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.positions import DensePositions
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.worst_case import feature_ranges
 from finetti.core.errors import InputError

@@ -7,11 +7,11 @@ import pytest
 
 from finetti.boolean import And, TruthTable, compile
 from finetti.boolean.arguments import BASES
-from finetti.boolean.basis import automatic_width, draw_basis, measure_geometry
 from finetti.boolean.embeddings import EMBEDDINGS
+from finetti.boolean.embeddings.basis import automatic_width, draw_basis, measure_geometry
+from finetti.boolean.embeddings.positions import DensePositions, SignPositions, SparsePositions
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.lookup import make_lookup
-from finetti.boolean.network.positions import DensePositions, SignPositions, SparsePositions
 from finetti.boolean.network.worst_case import feature_ranges
 
 pytestmark = pytest.mark.rounding

@@ -8,7 +8,6 @@ import numpy as np
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.planning import PositionRequest
 from finetti.boolean.refusals import Refusals
 from finetti.boolean.words import bits_of
 
@@ -21,7 +20,7 @@ MAX_BYTES = 2**29
 MAX_TRIED_BITS = 10**6  # of a context that is tried for reasons only
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class CompilerArguments:
     """The arguments of `compile` by their names; what was refused counts as not given."""
 
@@ -46,25 +45,6 @@ class CompilerArguments:
             "seed": int(self.seed),
         }
 
-    def request(
-        self, owner: str, what: str, length: int, indices: tuple[int, ...], scalar: bool
-    ) -> PositionRequest:
-        """Positions for the ``indices`` of a context of that length."""
-        return PositionRequest(
-            owner,
-            what,
-            length,
-            indices,
-            scalar,
-            self.embedding,
-            self.basis,
-            self.width,
-            self.coherence,
-            float(self.margin),
-            self.seed,
-            self.max_bytes,
-        )
-
     def length_to_try(self, indices: tuple[int, ...]) -> int | None:
         """The context on which positions are tried, None if on none: an index outside is a reason
         by itself; whether width and coherence would do is another, and is answered on a context
@@ -75,31 +55,15 @@ class CompilerArguments:
 
 
 def check_arguments(
-    refusals: Refusals,
-    rule: BooleanFunction,
-    context_length: Any,
-    embedding: Any,
-    basis: Any,
-    width: Any,
-    coherence: Any,
-    margin: Any,
-    seed: Any,
-    max_bytes: Any,
+    refusals: Refusals, rule: BooleanFunction, context_length: Any, **given: Any
 ) -> CompilerArguments:
     """Refuse arguments by name, and indices outside the context."""
     _check_context(refusals, rule, context_length)
-    given = {
-        "embedding": embedding,
-        "basis": basis,
-        "width": width,
-        "coherence": coherence,
-        "margin": margin,
-        "seed": seed,
-        "max_bytes": max_bytes,
-    }
+    basis, width, coherence = (given[name] for name in ("basis", "width", "coherence"))
+    margin, seed, max_bytes = (given[name] for name in ("margin", "seed", "max_bytes"))
     whole = "is not a whole number of at least 0"
     checks = (  # name, whether it is fine, what it counts as if not, why
-        ("embedding", embedding in EMBEDDINGS, EMBEDDINGS[0], f"is none of {NAMES}"),
+        ("embedding", given["embedding"] in EMBEDDINGS, EMBEDDINGS[0], f"is none of {NAMES}"),
         ("basis", not isinstance(basis, str) or basis in BASES, BASES[0], NO_BASIS),
         ("width", width is None or (_is_whole(width) and width >= 1), None, NO_WIDTH),
         ("coherence", coherence is None or _lies(coherence, 0, 1), None, "is not between 0 and 1"),

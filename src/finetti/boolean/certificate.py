@@ -1,60 +1,19 @@
 """What is known of a network, all of it measured on its weights."""
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from finetti.boolean.check import Check, finite_or_none
-from finetti.boolean.norms import NormBound
+from finetti.boolean.findings import NormBound, ReaderProof
+from finetti.boolean.network.base import Network
 from finetti.boolean.words import counted, short_text
 from finetti.bounds.value import BoundValue
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
-
 MAX_NAMED_BITS = 16
 MAX_LISTED_GATES = 24
-
-
-@dataclass(frozen=True)
-class ReaderProof:
-    """Why one reader, [CLS] or a gate, is right on every input, if what it reads is.
-
-    Args:
-        text: what it computes.
-        level: its block.
-        sparsity: how many tokens it reads.
-        separation: γ of the head with the least margin: how far apart its features are.
-        tolerance: δ = γ/4, the noise that the lookup tolerates there.
-        head_error: the largest distance of that head's feature from its point, over ALL inputs.
-        score_scale: the largest R of its heads.
-        score_gap: by how much the scores of what it reads exceed all others, at least.
-        attention_mass: the least attention on what it should read.
-    """
-
-    text: str
-    level: int
-    sparsity: int
-    separation: float
-    tolerance: float
-    head_error: float
-    score_scale: float
-    score_gap: float
-    attention_mass: float
-
-    @property
-    def margin(self) -> float:
-        """δ over the error: how many times larger it could be."""
-        return math.inf if self.head_error == 0 else self.tolerance / self.head_error
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no infinity."""
-        numbers = {name: finite_or_none(getattr(self, name)) for name in list(vars(self))[3:]}
-        plain = {"text": self.text, "level": self.level, "sparsity": self.sparsity}
-        return plain | numbers | {"margin": finite_or_none(self.margin)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -288,8 +247,8 @@ def single_precision(check: Check) -> tuple[tuple[str, str], ...]:
     return (("float32", "NOT usable: run this network in float64"),)
 
 
-def certify(network: "Compiled") -> Certificate:
-    """Measure a network that was built by this room's lemmas."""
+def certify(network: Network, check: Check) -> Certificate:
+    """Measure a network that was built by this room's lemmas, and was checked."""
     margin = float(network.settings.get("margin", 1.0))
     return Certificate(
         rule=network.rule,
@@ -305,6 +264,6 @@ def certify(network: "Compiled") -> Certificate:
         asked_margin=margin,
         gates=network.proofs(),
         norms=network.norms(margin),
-        check=network.check,
+        check=check,
         capacities=network.capacities(),
     )

@@ -6,30 +6,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
-from finetti.boolean.basis import automatic_width, measure_geometry
 from finetti.boolean.domain import MAX_WEIGHT, values_reason
-from finetti.boolean.embeddings.base import Relevant
+from finetti.boolean.embeddings.base import Embedding, Relevant
+from finetti.boolean.embeddings.basis import MIN_GAP, automatic_width, measure_geometry
+from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.lookup import Lookup, make_lookup
-from finetti.boolean.network.positions import RESERVED, BitPositions
-from finetti.boolean.parser import parse
+from finetti.boolean.network.lookup import CORNERS, Lookup, make_lookup
+from finetti.boolean.parser import as_function
 from finetti.boolean.planning import (
     MAX_TABLE_BYTES,
-    MIN_GAP,
     Attempt,
     Found,
     PositionRequest,
     choose_positions,
 )
 from finetti.boolean.refusals import GATES_ADVICE, Refusals, readable_bytes
-from finetti.boolean.routes import is_scalar_route, lookup_bytes, lookup_values
-from finetti.boolean.simplification import simplify
+from finetti.boolean.simplification import lookup_values, simplify
 from finetti.boolean.words import counted
-from finetti.core.errors import bad_argument
 
 BYTES_PER_ENTRY = 48  # of every column at every position: two tables and more, in two precisions
 MAX_KEPT_BITS = 64  # of contexts whose heads are kept
@@ -76,10 +73,19 @@ def compile(
 
     Reference: Section 4.4 and Appendix B, edelman2022 (Proposition 4.7).
     """
-    rule = _as_function(function)
+    rule = as_function(function, "compile")
     refusals = Refusals("The rule")
     arguments = check_arguments(
-        refusals, rule, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
+        refusals,
+        rule,
+        context_length,
+        embedding=embedding,
+        basis=basis,
+        width=width,
+        coherence=coherence,
+        margin=margin,
+        seed=seed,
+        max_bytes=max_bytes,
     )
     reduced = _simplify(refusals, rule)
     target = _plan(rule, reduced)
@@ -87,7 +93,7 @@ def compile(
     refusals.raise_if_any()
     assert head is not None  # or there was a reason
     assert reduced is not None
-    lookup = _lookup(arguments, reduced)
+    lookup = _lookup(arguments.embedding, reduced)
     compiled = LayerNetwork(rule, head, lookup, arguments.settings)
     compiled.raise_if_wrong()
     return compiled
@@ -100,16 +106,6 @@ class ReadTarget(NamedTuple):
     indices: tuple[int, ...]
     scalar: bool
     named: tuple[int, ...]
-
-
-def _as_function(function: Any) -> BooleanFunction:
-    """The function itself, or the one that an expression describes."""
-    if isinstance(function, str):
-        return parse(function)
-    if not isinstance(function, BooleanFunction):
-        requirement = "a BooleanFunction or an expression such as 'x3 & x7'"
-        raise bad_argument("function", "compile", requirement, type(function).__name__)
-    return function
 
 
 def _simplify(refusals: Refusals, rule: BooleanFunction) -> Symmetric | TruthTable | None:
@@ -131,7 +127,7 @@ def _plan(rule: BooleanFunction, reduced: Symmetric | TruthTable | None) -> Read
     """What is to be read: without a table, all bits of the rule, each by itself."""
     if reduced is None:
         return ReadTarget(tuple(sorted(rule.indices)), False, rule.indices)
-    return ReadTarget(reduced.indices, is_scalar_route(reduced), rule.indices)
+    return ReadTarget(reduced.indices, isinstance(reduced, Symmetric), rule.indices)
 
 
 def _head(
@@ -146,7 +142,7 @@ def _head(
     if not fits or length is None:
         return None
     what = f"sparsity {len(target.indices)}"
-    request = arguments.request("compile", what, length, target.indices, target.scalar)
+    request = PositionRequest(arguments, "compile", what, length, target.indices, target.scalar)
     kept = length <= MAX_KEPT_BITS and isinstance(arguments.basis, str)
     head, reasons = _kept_head(request) if kept else _new_head(request)
     for reason in reasons:
@@ -155,8 +151,8 @@ def _head(
 
 
 def _new_head(request: PositionRequest) -> Found:
-    embedding, indices, scalar = request.embedding, request.indices, request.scalar
-    count, sparsity = request.n_vectors, len(indices)
+    asked, indices, scalar = request.arguments, request.indices, request.scalar
+    embedding, count, sparsity = asked.embedding, request.n_vectors, len(indices)
     places = tuple(range(count)) if embedding.marks_relevant else indices
 
     def build(vectors: BitPositions) -> Attempt:
@@ -179,21 +175,39 @@ def _new_head(request: PositionRequest) -> Found:
         return Attempt(relevant, gap, geometry.coherence, complaint)
 
     factor = 1 if embedding.own_keys(scalar) else max(1, sparsity)
-    first_width = automatic_width(count, factor, request.coherence)
+    first_width = automatic_width(count, factor, asked.coherence)
     relevant, reasons = choose_positions(request, build, first_width)
-    return None if relevant is None else embedding.head(relevant, request.margin), reasons
+    if relevant is None:
+        return None, reasons
+    heads = embedding.head(relevant, float(asked.margin))
+    return HeadWeights.build(embedding, relevant.positions, heads), reasons
 
 
 _kept_head = lru_cache(maxsize=256)(_new_head)
 
 
-def _lookup(arguments: CompilerArguments, reduced: Symmetric | TruthTable) -> Lookup:
+def _lookup(embedding: Embedding, reduced: Symmetric | TruthTable) -> Lookup:
     """The values at the features without noise, one per number of ones or per setting."""
-    embedding, sparsity, scalar = arguments.embedding, reduced.sparsity, is_scalar_route(reduced)
-    points = embedding.by_count(sparsity)[:, None]
-    if not scalar:
-        points = embedding.by_setting(all_bits(sparsity))
+    sparsity, scalar = reduced.sparsity, isinstance(reduced, Symmetric)
+    points = (
+        embedding.by_count(sparsity)[:, None]
+        if scalar
+        else embedding.by_setting(all_bits(sparsity))
+    )
     return make_lookup(points, lookup_values(reduced), embedding.tolerance(sparsity, scalar))
+
+
+def _lookup_bytes(function: Symmetric | TruthTable, embedding: Embedding) -> int:
+    """What the largest matrix of the lookup takes in float64.
+
+    Bumps are shared, one for every level of a coordinate; points of value 0 have no unit.
+    """
+    sparsity = function.sparsity
+    if isinstance(function, Symmetric):
+        return 8 * len(CORNERS) * (sparsity + 1)
+    n_bumps = sparsity * embedding.n_levels(sparsity)
+    n_points = max(1, int(np.count_nonzero(function.table())))
+    return 8 * len(CORNERS) * n_bumps * 2 * n_points
 
 
 def _check_sizes(
@@ -204,7 +218,7 @@ def _check_sizes(
 ) -> bool:
     """Refuse lookups, tables and vectors by their bytes; whether the last two can be made."""
     sparsity, length = len(target.indices), arguments.context_length
-    size = 0 if reduced is None else lookup_bytes(reduced, arguments.embedding)
+    size = 0 if reduced is None else _lookup_bytes(reduced, arguments.embedding)
     if reduced is not None and size > arguments.max_bytes:
         refusals.add(
             f"its lookup on {counted(int(np.count_nonzero(lookup_values(reduced))), 'point')} "

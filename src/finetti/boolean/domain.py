@@ -5,6 +5,9 @@ rounding is right to `finetti.boolean.check.EXACT` on every machine. What `compi
 write stays far below them.
 """
 
+from dataclasses import fields
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +36,28 @@ def refuse_weights(**arrays: NDArray[np.floating] | None) -> None:
                 f"The weights of a network are numbers up to {MAX_WEIGHT:g} in size, and {name} "
                 f"has {found:.3g}: divide them, or write the file again."
             )
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view of ``array`` that refuses to be written to.
+
+    >>> read_only(np.ones(2))[0] = 3
+    Traceback (most recent call last):
+    ValueError: assignment destination is read-only
+    """
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def seal(owner: Any) -> None:
+    """Refuse the weights of a dataclass (`arrays`), and make its arrays read-only, because results
+    that depend on them are kept; `dataclasses.replace` changes a copy."""
+    for each in fields(owner):
+        value = getattr(owner, each.name)
+        if isinstance(value, np.ndarray):
+            object.__setattr__(owner, each.name, read_only(value))
+    refuse_weights(**owner.arrays)
 
 
 def refuse_scores(apart: float) -> None:

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.attention_chart import Columns, attention_layer
+from finetti.boolean.findings import Reading
 from finetti.boolean.functions.base import binary_array
+from finetti.boolean.network.base import Network
 from finetti.boolean.words import counted, short_text
 from finetti.core.errors import bad_argument
 from finetti.show.card import Card, Table
@@ -16,40 +18,9 @@ from finetti.show.charts import save_chart
 from finetti.show.shown import Shown
 from finetti.show.theme import chart_config
 
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
-
 MAX_COLUMNS = 24  # of a picture
 MAX_ROWS = 24
 MAX_NAMED_SOURCES = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What one reader reads with one head.
-
-    Args:
-        reader: "[CLS]", or a gate's name.
-        text: what it computes.
-        head: which head of its block.
-        places: which tokens it should read: bits first, then readers.
-        weights: the attention on all tokens.
-        features: what the head reads.
-        value: what the reader says.
-    """
-
-    reader: str
-    text: str
-    head: int
-    places: tuple[int, ...]
-    weights: NDArray[np.float64]
-    features: tuple[float, ...]
-    value: float
-
-    @property
-    def rest(self) -> float:
-        """The attention on everything that it should not read."""
-        return max(0.0, 1.0 - float(self.weights[list(self.places)].sum()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,7 +136,7 @@ def _title(block: int, readings: tuple[Reading, ...]) -> str:
     return f"Block {block + 1}" + (f" ({left} more are not listed)" if left > 0 else "")
 
 
-def explain(network: "Compiled", bits: Any = None) -> Explanation:
+def explain(network: Network, bits: Any = None) -> Explanation:
     """What every reader attends to on ``bits``, or on the input whose relevant bits alone are 1.
 
     >>> from finetti.boolean import compile, compose

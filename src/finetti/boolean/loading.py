@@ -8,20 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.compose.block import Block
-from finetti.boolean.compose.composer import make_blocks
-from finetti.boolean.compose.gates import split
-from finetti.boolean.compose.layouts import place_gates
-from finetti.boolean.compose.network import GateNetwork
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.layer import LayerNetwork
-from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.positions import (
+from finetti.boolean.embeddings.positions import (
     RESERVED,
     BitPositions,
     DensePositions,
@@ -29,6 +17,16 @@ from finetti.boolean.network.positions import (
     SparsePositions,
     StandardPositions,
 )
+from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.expressions import ExpressionRule
+from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.functions.truth_table import TruthTable
+from finetti.boolean.gate_network import GateNetwork
+from finetti.boolean.gates import split
+from finetti.boolean.layer import LayerNetwork
+from finetti.boolean.network.block import Block, make_blocks, make_keys
+from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.parser import parse
 from finetti.boolean.saving import FORMAT
 from finetti.boolean.words import counted
@@ -100,15 +98,13 @@ def _gate_network(
     """The rule gives the structure, the file the numbers."""
     if not isinstance(function, ExpressionRule):
         raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
-    if find_embedding(settings["embedding"]).no_gates:
+    embedding = find_embedding(settings["embedding"])
+    if embedding.no_gates:
         raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
     gates = split(function)
-    placed = place_gates(gates, positions)
-    blocks = tuple(
-        _filled(path, tensors, block, number)
-        for number, block in enumerate(make_blocks(gates, placed, 1.0))
-    )
-    return GateNetwork(function, gates, placed.layout, blocks, settings)
+    built = make_blocks(gates, positions.count + len(gates), make_keys(gates, positions), 1.0)
+    blocks = tuple(_filled(path, tensors, block, number) for number, block in enumerate(built))
+    return GateNetwork(embedding, positions, gates, blocks, function, settings)
 
 
 def _filled(path: Path, tensors: dict[str, NDArray[Any]], block: Block, number: int) -> Block:

@@ -10,7 +10,7 @@ call  := name "(" [count ";"] or ("," or)* ")"
 
 import re
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import (
@@ -22,7 +22,6 @@ from finetti.boolean.functions.expressions import (
     Node,
     Variable,
 )
-from finetti.boolean.words import bits_of
 from finetti.core.errors import InputError, bad_argument
 
 TOKEN = re.compile(
@@ -254,17 +253,11 @@ def parse(text: str) -> ExpressionRule:
     return ExpressionRule(tree)
 
 
-def as_rule(
-    function: BooleanFunction | str | None, default: BooleanFunction, context_length: int
-) -> BooleanFunction:
-    """A rule to compare a network with: given, written, or its own; no longer than its context."""
-    if function is None:
-        return default
-    rule = parse(function) if isinstance(function, str) else function
-    if not isinstance(rule, BooleanFunction):
+def as_function(function: Any, owner: str) -> BooleanFunction:
+    """The function itself, or the one that an expression describes."""
+    if isinstance(function, str):
+        return parse(function)
+    if not isinstance(function, BooleanFunction):
         requirement = "a BooleanFunction or an expression such as 'x3 & x7'"
-        raise bad_argument("function", "verify", requirement, type(rule).__name__)
-    top = max(rule.indices, default=-1)
-    if top >= context_length:
-        raise InputError(f"The rule uses x{top}, and the network has {bits_of(context_length)}.")
-    return rule
+        raise bad_argument("function", owner, requirement, type(function).__name__)
+    return function

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from finetti.boolean.basis import as_vectors, draw_basis
-from finetti.boolean.embeddings.base import Embedding
-from finetti.boolean.network.positions import RESERVED, BitPositions
+from finetti.boolean.arguments import CompilerArguments
+from finetti.boolean.embeddings.basis import MIN_GAP, as_vectors, draw_basis
+from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.refusals import readable_bytes
 
 MIN_AUTOMATIC_GAP = 0.5  # what an automatic width must reach
-MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
 WIDTH_GROWTH = 1.25
 MAX_GROWTHS = 40
 MAX_TABLE_BYTES = 2**32
@@ -22,31 +21,26 @@ class PositionRequest:
     """What positions are asked for.
 
     Args:
-        owner: the function that users called.
+        arguments: of the function that users called.
+        owner: that function.
         what: whom they must be good enough for, in words.
-        context_length: T.
+        context_length: T, as long as the indices need.
         indices: the relevant bits.
         scalar: whether one feature of the number of ones is enough.
-        embedding, basis, width, coherence, margin, seed, max_bytes: as in `compile`.
     """
 
+    arguments: CompilerArguments
     owner: str
     what: str
     context_length: int
     indices: tuple[int, ...]
     scalar: bool
-    embedding: Embedding
-    basis: Any
-    width: int | None
-    coherence: float | None
-    margin: float
-    seed: int
-    max_bytes: int
 
     @property
     def n_vectors(self) -> int:
         """How many vectors must be told apart."""
-        return self.embedding.n_vectors(self.context_length, len(self.indices), self.scalar)
+        sparsity = len(self.indices)
+        return self.arguments.embedding.n_vectors(self.context_length, sparsity, self.scalar)
 
 
 class Attempt(NamedTuple):
@@ -72,36 +66,36 @@ Found = tuple[Any, tuple[str, ...]]  # what was built, or None; the reasons agai
 def choose_positions(request: PositionRequest, build: Build, first_width: int) -> Found:
     """What ``build`` makes of the vectors, drawn wider and wider from ``first_width`` until they
     are good where they are random and no width is given."""
-    count = request.n_vectors
-    if not isinstance(request.basis, str):
-        vectors = as_vectors(request.basis, request.context_length, request.owner)
-        if request.embedding.marks_relevant:
+    asked, count = request.arguments, request.n_vectors
+    if not isinstance(asked.basis, str):
+        vectors = as_vectors(asked.basis, request.context_length, request.owner)
+        if asked.embedding.marks_relevant:
             chosen = vectors.rows(list(request.indices[:count]))[:, RESERVED:]
             vectors = as_vectors(chosen, count, request.owner)
         return _judged(request, build(vectors))
-    if request.basis == "orthonormal":
-        width = RESERVED + count if request.width is None else request.width
+    if asked.basis == "orthonormal":
+        width = RESERVED + count if asked.width is None else asked.width
         reason = _orthonormal_reason(request, width)
         if reason:
             return None, (reason,)
-        return _judged(request, build(draw_basis("orthonormal", count, width, request.seed)))
-    if request.width is not None and request.width <= RESERVED:
-        reason = f"width {request.width} leaves no room beside e_0, e_1 and v_[CLS]"
+        return _judged(request, build(draw_basis("orthonormal", count, width, asked.seed)))
+    if asked.width is not None and asked.width <= RESERVED:
+        reason = f"width {asked.width} leaves no room beside e_0, e_1 and v_[CLS]"
         return None, (f"{reason}: at least {RESERVED + 1}",)
-    width = first_width if request.width is None else request.width
+    width = first_width if asked.width is None else asked.width
     for last in range(MAX_GROWTHS):
         size = count * width / 8
-        if size > request.max_bytes:
+        if size > asked.max_bytes:
             reason = (
                 f"a random basis good enough for {request.what} takes {readable_bytes(size)}, "
-                f"above the budget of {readable_bytes(request.max_bytes)}; use "
+                f"above the budget of {readable_bytes(asked.max_bytes)}; use "
                 'basis="orthonormal", which needs no memory here, or raise max_bytes'
             )
             return None, (reason,)
-        attempt = build(draw_basis("random", count, width, request.seed))
-        close = request.coherence is None or attempt.coherence <= request.coherence
+        attempt = build(draw_basis("random", count, width, asked.seed))
+        close = asked.coherence is None or attempt.coherence <= asked.coherence
         good = close and attempt.gap >= MIN_AUTOMATIC_GAP
-        if good or request.width is not None or last == MAX_GROWTHS - 1:
+        if good or asked.width is not None or last == MAX_GROWTHS - 1:
             return _judged(request, attempt)
         width = RESERVED + math.ceil(WIDTH_GROWTH * (width - RESERVED))
     raise AssertionError("MAX_GROWTHS is positive")
@@ -109,7 +103,7 @@ def choose_positions(request: PositionRequest, build: Build, first_width: int) -
 
 def _orthonormal_reason(request: PositionRequest, width: int) -> str:
     count = request.n_vectors
-    size = 8 * count * width if request.embedding.marks_relevant else 0
+    size = 8 * count * width if request.arguments.embedding.marks_relevant else 0
     if size > MAX_TABLE_BYTES:
         return (
             f"the vectors of its {count} relevant bits take {readable_bytes(size)}, and these "
@@ -126,9 +120,10 @@ def _orthonormal_reason(request: PositionRequest, width: int) -> str:
 def _judged(request: PositionRequest, attempt: Attempt) -> Found:
     """Reasons against these vectors: by the gap that was measured, not by the coherence."""
     reasons = [attempt.complaint] if attempt.gap < MIN_GAP else []
-    if request.coherence is not None and attempt.coherence > request.coherence:
+    allowed = request.arguments.coherence
+    if allowed is not None and attempt.coherence > allowed:
         reasons.append(
             f"the vectors of the relevant positions have coherence {attempt.coherence:.3g}, above "
-            f"the {request.coherence:.3g} asked for; leave width free, or choose a larger one"
+            f"the {allowed:.3g} asked for; leave width free, or choose a larger one"
         )
     return None if reasons else attempt.built, tuple(reasons)

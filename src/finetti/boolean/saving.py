@@ -2,24 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.network.positions import (
+from finetti.boolean.embeddings.positions import (
     BitPositions,
     DensePositions,
     SignPositions,
     SparsePositions,
 )
+from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.expressions import ExpressionRule
+from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.network.base import Network
 from finetti.core.files import write_file
-
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
 
 FORMAT = "finetti-boolean-1"
 MAX_DENSE_BYTES = 2**28  # of positions that are written out, so that any reader has them
@@ -48,7 +46,7 @@ def _position_tensors(positions: BitPositions) -> tuple[str, dict[str, NDArray[A
     return "standard", {}
 
 
-def save(network: "Compiled", path: str | Path) -> Path:
+def save(network: Network, path: str | Path) -> Path:
     """Write ``network`` to ``path``; see `load`."""
     import safetensors.numpy
 

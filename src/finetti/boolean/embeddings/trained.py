@@ -4,10 +4,10 @@ each) and all others have none, so that nothing depends on a basis of T vectors.
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import Geometry, measure_geometry
 from finetti.boolean.embeddings.base import Relevant
+from finetti.boolean.embeddings.basis import Geometry, measure_geometry
 from finetti.boolean.embeddings.deterministic import Deterministic
-from finetti.boolean.network.positions import BitPositions, DensePositions, SparsePositions
+from finetti.boolean.embeddings.positions import BitPositions, DensePositions, SparsePositions
 
 
 class Trained(Deterministic):

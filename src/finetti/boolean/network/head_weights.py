@@ -2,18 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import refuse_weights
-from finetti.boolean.network.frozen import freeze
-from finetti.boolean.network.positions import BitPositions
+from finetti.boolean.domain import seal
+from finetti.boolean.embeddings.base import CLS, Embedding, HeadMatrices, unit
+from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.network.tables import Tables, make_tables
-
-if TYPE_CHECKING:
-    from finetti.boolean.embeddings.base import Embedding
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +27,7 @@ class HeadWeights:
         output: W_C, shape (H, v, features).
     """
 
-    embedding: "Embedding"
+    embedding: Embedding
     positions: BitPositions
     tokens: NDArray[np.float64]
     cls: NDArray[np.float64]
@@ -40,20 +37,21 @@ class HeadWeights:
     output: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        freeze(self)
-        refuse_weights(
-            tokens=self.tokens,
-            cls=self.cls,
-            query=self.query,
-            key=self.key,
-            value=self.value,
-            output=self.output,
-        )
+        seal(self)
+
+    @classmethod
+    def build(
+        cls, embedding: Embedding, positions: BitPositions, heads: HeadMatrices
+    ) -> "HeadWeights":
+        """With the tokens of the embedding and x_[CLS] = v_[CLS]."""
+        width = positions.width
+        return cls(embedding, positions, embedding.token_vectors(width), unit(width, CLS), *heads)
 
     @property
-    def context_length(self) -> int:
-        """T."""
-        return self.positions.count
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """The matrices by name."""
+        names = ("tokens", "cls", "query", "key", "value", "output")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def width(self) -> int:
@@ -65,12 +63,6 @@ class HeadWeights:
         """H."""
         return len(self.query)
 
-    @property
-    def n_parameters(self) -> int:
-        """Numbers in all matrices, positions written out."""
-        small = (self.tokens, self.cls, self.query, self.key, self.value, self.output)
-        return self.context_length * self.width + sum(each.size for each in small)
-
     @cached_property
     def tables(self) -> Tables:
         """What [CLS] sees of every position, in float64."""
@@ -81,10 +73,8 @@ class HeadWeights:
         """The same, computed in float32 from float32 weights."""
         return self.tables_in(np.float32)
 
-    def tables_in(self, dtype: type[np.floating]) -> Tables:
+    def tables_in(self, dtype: Any) -> Tables:
         """Tables in another precision."""
-        small = (self.tokens, self.cls, self.query, self.key, self.value, self.output)
+        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
         with np.errstate(all="ignore"):  # what float32 cannot hold is reported, not warned of
-            return make_tables(
-                self.positions, self.embedding, *(each.astype(dtype) for each in small)
-            )
+            return make_tables(self.positions, self.embedding, **arrays)

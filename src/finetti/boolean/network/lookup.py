@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import refuse_weights
-from finetti.boolean.network.frozen import freeze
+from finetti.boolean.domain import seal
 
 CORNERS = np.array([2.0, 1.0, -1.0, -2.0])
 SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
@@ -27,7 +26,7 @@ class Lookup:
     Args:
         inner, inner_bias: W1 (features, bumps), b1.
         middle, middle_bias: W2 (bumps, units), b2; None for one feature.
-        outer: w; with two columns where a gate writes into e_0 and e_1 (`compose.recognition`).
+        outer: w; with two columns where a gate writes into e_0 and e_1 (`network.recognition`).
     """
 
     inner: NDArray[Any]
@@ -37,8 +36,7 @@ class Lookup:
     outer: NDArray[Any]
 
     def __post_init__(self) -> None:
-        freeze(self)
-        refuse_weights(**self.arrays)
+        seal(self)
 
     def __call__(self, features: NDArray[Any]) -> NDArray[Any]:
         """The values at the rows of ``features``."""
@@ -162,11 +160,6 @@ class Lookup:
         """The same network in another precision."""
         arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
         return Lookup(**{"middle": None, "middle_bias": None, **arrays})
-
-    @cached_property
-    def single(self) -> "Lookup":
-        """The same network in float32."""
-        return self.astype(np.float32)
 
 
 def make_lookup(

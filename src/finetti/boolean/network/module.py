@@ -1,7 +1,7 @@
 """The compiled network as an Equinox module, made of the parts in `finetti.attention`."""
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,11 +14,9 @@ from finetti.attention.networks.self_attention import Positions
 from finetti.boolean.check import Check
 from finetti.boolean.embeddings.base import ONE_BIT, Embedding
 from finetti.boolean.functions.base import binary_array
+from finetti.boolean.network.base import Network
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
-
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
 
 
 def rectified(x: Array, weights: Array, bias: Array) -> Array:
@@ -104,9 +102,9 @@ class BooleanTransformer(eqx.Module):
     embedding: Embedding = eqx.field(static=True)
     residual: bool = eqx.field(static=True)
 
-    def __init__(self, network: "Compiled", dtype: Any = None):
+    def __init__(self, network: Network, dtype: Any = None):
         dtype = jnp.zeros(()).dtype if dtype is None else jnp.dtype(dtype)
-        weights = {name: jnp.asarray(each, dtype) for name, each in network.weights.items()}
+        weights = {name: jnp.asarray(each, dtype) for name, each in network.written().items()}
         self.tokens, self.embedding = weights["embedding.tokens"], network.embedding
         self.positions = Positions(weights["embedding.positions"])
         self.residual = "embedding.gates" in weights

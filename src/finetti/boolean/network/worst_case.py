@@ -137,15 +137,6 @@ def adversaries(tables: Tables, indices: tuple[int, ...]) -> list[tuple[int, Adv
     return found
 
 
-def settings_sums(
-    tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
-) -> NDArray[Any]:
-    """Sums over [CLS] and the bits in I for each setting of them, without the other positions."""
-    ones = settings.astype(tables.zero.dtype)
-    chosen = ones @ tables.one[list(indices)] + (1 - ones) @ tables.zero[list(indices)]
-    return tables.cls + chosen
-
-
 def feature_ranges(
     tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -164,7 +155,7 @@ def known_ranges(
     """The ranges, and by how much rounding may have moved their ends."""
     low = np.zeros((len(settings), tables.output.shape[2]))
     high, worst = low.copy(), 1.0
-    inside = settings_sums(tables, indices, settings)
+    inside = tables.settings_sums(indices, settings)
     for feature, adversary in adversaries(tables, indices):
         value, _, _ = adversary.attack(inside)
         condition = adversary.condition(inside)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.compose.gates import SparseGate
 from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
+from finetti.boolean.gates import SparseGate
 from finetti.boolean.network.lookup import CORNERS, SIGNS, Lookup
 
 N_CORNERS = len(CORNERS)

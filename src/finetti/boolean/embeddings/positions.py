@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import refuse_weights
-from finetti.boolean.network.frozen import read_only
+from finetti.boolean.domain import read_only, refuse_weights
 
 RESERVED = 3  # e_0, e_1, v_[CLS]
 BLOCK_ENTRIES = 2**22  # entries of a block of rows that is written out: 32 MB

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.network.positions import (
+from finetti.boolean.embeddings.positions import (
     RESERVED,
     BitPositions,
     DensePositions,
@@ -19,6 +19,7 @@ from finetti.core.keys import generator
 
 BasisName = Literal["orthonormal", "random"]
 MIN_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
+MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
 
 
 @dataclass(frozen=True, eq=False)

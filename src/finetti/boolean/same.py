@@ -1,23 +1,17 @@
 """Whether a rule is known to be the one that a network was built for."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from finetti.boolean.compose.gates import SparseGate, split
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import ExpressionRule
+from finetti.boolean.gates import SparseGate, split
 from finetti.boolean.trials import MAX_SETTING_BITS
 from finetti.core.errors import InputError
 
-if TYPE_CHECKING:
-    from finetti.boolean.compose.network import GateNetwork
 
-
-def same_rule(network: "GateNetwork", other: BooleanFunction) -> bool:
-    """Whether two rules are known to be equal: by all settings of their bits where these are few,
-    or because they have the same gates, in whatever order they are written."""
-    own = network.function
+def same_rule(own: BooleanFunction, gates: tuple[SparseGate, ...], other: BooleanFunction) -> bool:
+    """Whether a rule with these gates is known to equal another: by all settings of their bits
+    where these are few, or because they have the same gates, in whatever order they are written."""
     if own is other or (isinstance(other, ExpressionRule) and str(own) == str(other)):
         return True
     indices = sorted({*own.indices, *other.indices})
@@ -29,11 +23,11 @@ def same_rule(network: "GateNetwork", other: BooleanFunction) -> bool:
     if not isinstance(other, ExpressionRule):
         return False
     try:
-        gates = split(other)
+        others = split(other)
     except InputError:  # a constant, or a gate too wide: no gates to compare
         return False
     names: dict[object, int] = {}
-    return _numbered(network.gates, names)[-1] == _numbered(gates, names)[-1]
+    return _numbered(gates, names)[-1] == _numbered(others, names)[-1]
 
 
 def _numbered(gates: tuple[SparseGate, ...], names: dict[object, int]) -> list[int]:

@@ -7,25 +7,22 @@ rounding, the gate looks like a bit to the gates above, and the rounding is carr
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.certificate import ReaderProof
-from finetti.boolean.compose.block import Block
-from finetti.boolean.compose.gates import SparseGate
-from finetti.boolean.compose.recognition import separation, tolerance
 from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
+from finetti.boolean.findings import InputBound, ReaderProof
+from finetti.boolean.gates import SparseGate
+from finetti.boolean.network.block import Block
+from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.mixture import sign_values
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
-from finetti.boolean.verification import InputBound
+from finetti.boolean.network.recognition import separation, tolerance
+from finetti.boolean.trials import MAX_WORK
 from finetti.boolean.words import short_text
 
-if TYPE_CHECKING:
-    from finetti.boolean.compose.network import GateNetwork
-
-MAX_WORK = 2 * 10**10  # multiplications that the proof of a gate may cost
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -44,7 +41,7 @@ class ReadErrors:
     largest: float
 
 
-def read_errors(network: "GateNetwork") -> ReadErrors:
+def read_errors(network: GateWeights) -> ReadErrors:
     """Measure the attention of every read."""
     mixture = network.mixture
     reads = [read for block in network.blocks for read in block.reads]
@@ -56,24 +53,17 @@ def read_errors(network: "GateNetwork") -> ReadErrors:
     total = mixture.bits[:, : len(reads)].sum(axis=0) + below.sum(axis=0)
     errors, masses = np.zeros(len(reads)), np.zeros(len(reads))
     for column, read in enumerate(reads):
-        own = np.array(
-            [
-                (mixture.gates if source.is_gate else mixture.bits)[source.index, column]
-                for source in read.sources
-            ]
-        )
+        own = np.append(mixture.bits[read.bits, column], mixture.gates[read.gates, column])
         masses[column] = own.sum()
         rest = max(0.0, float(total[column] - own.sum()))
-        errors[column] = np.abs(own - 1 / len(own)).sum() + rest + abs(mixture.constant[column])
-    signs = np.zeros((network.layout.basis_width, 1))
-    signs[ZERO_BIT], signs[ONE_BIT] = 1.0, -1.0
-    apart = np.abs(network.layout.positions.project(signs)).max(initial=0.0)
+        errors[column] = np.abs(own - 1 / len(own)).sum() + rest + abs(mixture.cls[column])
+    apart = np.abs(sign_values(network.positions, np.float64)).max(initial=0.0)
     return ReadErrors(errors, masses, 1.0 + float(apart))
 
 
-def gate_proofs(network: "GateNetwork") -> tuple[ReaderProof, ...]:
+def gate_proofs(network: GateWeights, found: ReadErrors) -> tuple[ReaderProof, ...]:
     """One proof per gate, from what was measured of its reads."""
-    found, leads = network.read_errors, network.mixture.leads
+    leads = network.mixture.leads
     reads = [(block, k) for block in network.blocks for k in range(len(block.reads))]
     columns: dict[int, list[int]] = {}
     for column, (block, k) in enumerate(reads):
@@ -100,14 +90,13 @@ def gate_proofs(network: "GateNetwork") -> tuple[ReaderProof, ...]:
     return tuple(proofs)
 
 
-def network_bound(network: "GateNetwork") -> InputBound:
+def gate_bound(network: GateWeights, found: ReadErrors) -> InputBound:
     """The largest error of any gate over all inputs."""
-    found = network.read_errors
     below, rounding, drift, first = 0.0, 0.0, 0.0, 0
     for block in network.blocks:
         errors = found.errors[first : first + len(block.reads)]
         first += len(block.reads)
-        noise = 2 * below + drift + 4 * EPSILON * network.layout.n_tokens
+        noise = 2 * below + drift + 4 * EPSILON * network.n_tokens
         largest = found.largest + noise
         written = [_silence(block, largest)]
         for gate, marks, tolerances in _classes(network, block, errors + noise):
@@ -128,7 +117,7 @@ def network_bound(network: "GateNetwork") -> InputBound:
 
 
 def _classes(
-    network: "GateNetwork", block: Block, errors: NDArray[np.float64]
+    network: GateWeights, block: Block, errors: NDArray[np.float64]
 ) -> list[tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]]:
     """Gates that compute the same with the same units, once, with the largest of their errors."""
     found: dict[tuple[object, bytes], list[NDArray[np.float64]]] = {}
