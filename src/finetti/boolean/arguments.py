@@ -12,6 +12,7 @@ from finetti.boolean.refusals import Refusals
 from finetti.boolean.words import bits_of
 
 BASES = ("orthonormal", "random")
+OPTIONS = ("embedding", "basis", "width", "coherence", "margin", "seed", "max_bytes")
 NAMES = ", ".join(EMBEDDINGS)
 NO_BASIS = "is neither orthonormal nor random, nor an array of vectors"
 NO_WIDTH = "is no dimension; give a whole number of at least 1"
@@ -55,15 +56,15 @@ class CompilerArguments:
 
 
 def check_arguments(
-    refusals: Refusals, rule: BooleanFunction, context_length: Any, **given: Any
+    refusals: Refusals, rule: BooleanFunction, context_length: Any, *options: Any
 ) -> CompilerArguments:
-    """Refuse arguments by name, and indices outside the context."""
+    """Refuse arguments by name, and indices outside the context; ``options`` are those after it."""
     _check_context(refusals, rule, context_length)
-    basis, width, coherence = (given[name] for name in ("basis", "width", "coherence"))
-    margin, seed, max_bytes = (given[name] for name in ("margin", "seed", "max_bytes"))
+    given = dict(zip(OPTIONS, options, strict=True))
+    embedding, basis, width, coherence, margin, seed, max_bytes = options
     whole = "is not a whole number of at least 0"
     checks = (  # name, whether it is fine, what it counts as if not, why
-        ("embedding", given["embedding"] in EMBEDDINGS, EMBEDDINGS[0], f"is none of {NAMES}"),
+        ("embedding", embedding in EMBEDDINGS, EMBEDDINGS[0], f"is none of {NAMES}"),
         ("basis", not isinstance(basis, str) or basis in BASES, BASES[0], NO_BASIS),
         ("width", width is None or (_is_whole(width) and width >= 1), None, NO_WIDTH),
         ("coherence", coherence is None or _lies(coherence, 0, 1), None, "is not between 0 and 1"),

@@ -14,6 +14,19 @@ from finetti.show.shown import Shown
 
 MAX_NAMED_BITS = 16
 MAX_LISTED_GATES = 24
+PLAIN = (
+    *("rule", "indices", "sparsity", "context_length", "embedding", "basis", "depth", "n_heads"),
+    *("heads_per_block", "width", "n_parameters", "route", "holds", "asked_margin"),
+)
+NUMBERS = (
+    *("separation", "tolerance", "head_error", "margin", "score_scale", "score_gap"),
+    "attention_mass",
+)
+LISTS = ("gates", "norms", "capacities")
+
+
+def _of_worst(name: str) -> Any:
+    return property(lambda certificate: getattr(certificate.worst, name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,15 +36,15 @@ class Certificate(Shown):
     Args:
         rule: as text.
         indices: the bits that matter; of gates, those that the rule names.
-        context_length, embedding, basis, heads_per_block, readers, width, n_parameters: the
-            network.
-        route: the lemmas that built it.
+        context_length, embedding, basis, heads_per_block, width, n_parameters: the network.
         asked_margin: the margin that was asked for.
+        check: what was run against the rule.
+        route, readers, norms, capacities: see `Evidence`.
         gates: one proof per reader, [CLS] or the gates. Together they cover all 2^T inputs, level
             by level.
-        norms: every norm beside its bound.
-        check: what was run against the rule.
-        capacities: Corollary 4.4 or Lemma A.12 for the heads of every block, at ε = δ.
+
+    `margin`, `separation`, `tolerance` and `head_error` are those of the worst reader; a margin of
+    at least 1 proves the network on all 2^T inputs.
     """
 
     rule: str
@@ -40,15 +53,24 @@ class Certificate(Shown):
     embedding: str
     basis: str
     heads_per_block: tuple[int, ...]
-    readers: str
     width: int
     n_parameters: int
-    route: str
     asked_margin: float
+    check: Check
+    route: str
+    readers: str
     gates: tuple[ReaderProof, ...]
     norms: tuple[NormBound, ...]
-    check: Check
     capacities: tuple[BoundValue, ...]
+
+    margin, separation, tolerance, head_error = map(
+        _of_worst, ("margin", "separation", "tolerance", "head_error")
+    )
+
+    @property
+    def worst(self) -> ReaderProof:
+        """The reader with the least margin."""
+        return min(self.gates, key=lambda gate: gate.margin)
 
     @property
     def depth(self) -> int:
@@ -61,29 +83,9 @@ class Certificate(Shown):
         return sum(self.heads_per_block)
 
     @property
-    def worst(self) -> ReaderProof:
-        """The reader with the least margin."""
-        return min(self.gates, key=lambda gate: gate.margin)
-
-    @property
-    def margin(self) -> float:
-        """The least margin of a reader; at least 1 proves the network on all 2^T inputs."""
-        return self.worst.margin
-
-    @property
-    def separation(self) -> float:
-        """γ of the worst reader."""
-        return self.worst.separation
-
-    @property
-    def tolerance(self) -> float:
-        """δ of the worst reader."""
-        return self.worst.tolerance
-
-    @property
-    def head_error(self) -> float:
-        """The error of what the worst reader reads, over all inputs."""
-        return self.worst.head_error
+    def sparsity(self) -> int:
+        """The most that a reader reads."""
+        return max(gate.sparsity for gate in self.gates)
 
     @property
     def score_scale(self) -> float:
@@ -108,29 +110,11 @@ class Certificate(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        numbers = ("separation", "tolerance", "head_error", "margin", "score_scale", "score_gap")
-        return {
-            "rule": self.rule,
-            "indices": list(self.indices),
-            "sparsity": max(gate.sparsity for gate in self.gates),
-            "context_length": self.context_length,
-            "embedding": self.embedding,
-            "basis": self.basis,
-            "depth": self.depth,
-            "n_heads": self.n_heads,
-            "heads_per_block": list(self.heads_per_block),
-            "width": self.width,
-            "n_parameters": self.n_parameters,
-            "route": self.route,
-            "holds": self.holds,
-            **{name: finite_or_none(getattr(self, name)) for name in numbers},
-            "asked_margin": self.asked_margin,
-            "attention_mass": self.attention_mass,
-            "gates": [gate.to_dict() for gate in self.gates],
-            "norms": [norm.to_dict() for norm in self.norms],
-            "check": self.check.to_dict(),
-            "capacities": [value.to_dict() for value in self.capacities],
-        }
+        found = {name: getattr(self, name) for name in PLAIN}
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
+        numbers = {name: finite_or_none(getattr(self, name)) for name in NUMBERS}
+        lists = {name: [each.to_dict() for each in getattr(self, name)] for name in LISTS}
+        return plain | numbers | lists | {"check": self.check.to_dict()}
 
     def __repr__(self) -> str:
         verdict = "holds" if self.holds else "does not hold"
@@ -143,11 +127,9 @@ class Certificate(Shown):
         bits = ", ".join(f"x{i}" for i in self.indices[:MAX_NAMED_BITS])
         if len(self.indices) > MAX_NAMED_BITS:
             bits += f" and {len(self.indices) - MAX_NAMED_BITS} more"
-        most = max(gate.sparsity for gate in self.gates)
         bits = bits or "none: the rule is constant"
-        return (
-            bits if self.readers == "[CLS]" else f"{bits}; at most {counted(most, 'source')} a gate"
-        )
+        most = f"; at most {counted(self.sparsity, 'source')} a gate"
+        return bits if self.readers == "[CLS]" else bits + most
 
     def __card__(self) -> Card:
         heads = " + ".join(map(str, self.heads_per_block))
@@ -164,17 +146,19 @@ class Certificate(Shown):
             f"R ≤ {format_number(self.score_scale)}, what is read leads by at least "
             f"{format_number(self.score_gap)}"
         )
+        unusable = (("float32", "NOT usable: run this network in float64"),)
+        unusable = () if self.check.usable32 else unusable
         counts = ", ".join(value.text for value in self.capacities)
         fields = (
             ("network", network),
             ("built by", self.route),
             ("relevant bits", self._bits),
-            *proof_fields(self.check, self.context_length),
+            *self._proof_fields,
             ("head's error", error),
             ("attention", f"≥ {format_number(100 * self.attention_mass)} % on what it should read"),
             ("scores", scores),
             ("float64, float32 error", (self.check.error64, self.check.error32)),
-            *single_precision(self.check),
+            *unusable,
             (
                 "capacity",
                 f"log N_∞(ε=δ) ≤ {counts} for all heads with the norms of each block "
@@ -186,9 +170,27 @@ class Certificate(Shown):
             "Blocks are covered one by one: the paper's bound for deep networks (Theorem A.17) is "
             "for layers without residuals.",
         )
-        tables = (*self._gate_table, norm_table(self.norms))
+        rows = tuple((n.name, n.value, n.bound, n.source, n.within) for n in self.norms)
+        norms = Table("Norms", ("norm", "measured", "bound", "from", "kept"), rows)
         notes = deep if self.depth > 1 else ()
-        return Card(f"{short_text(self.rule)}   {where}", fields, tables, notes)
+        title = f"{short_text(self.rule)}   {where}"
+        return Card(title, fields, (*self._gate_table, norms), notes)
+
+    @property
+    def _proof_fields(self) -> tuple[tuple[str, str], ...]:
+        """The inputs that were run, and all others."""
+        check = self.check
+        verdict = "exact" if check.exact else f"WRONG {check.counterexample}"
+        if check.complete:
+            proof = "all inputs were run"
+        elif check.error_bound is None:
+            proof = f"for no more than the inputs that were run: {check.why_not}"
+        else:
+            bound = format_number(check.error_bound)
+            proof = f"error ≤ {bound} on all 2^{self.context_length} inputs"
+        rounded = () if check.proven or not check.rounded else (("rounded", check.rounded_text),)
+        proven = "proven" if check.proven else "NOT proven"
+        return ("verified", f"{verdict} on {check.method}"), (proven, proof), *rounded
 
     @property
     def _gate_table(self) -> tuple[Table, ...]:
@@ -217,36 +219,6 @@ class Certificate(Shown):
         return (Table(title, columns, tuple(rows)),)
 
 
-def proof_fields(check: Check, context_length: int) -> tuple[tuple[str, str], ...]:
-    """What a certificate says of the inputs that were run, and of all others."""
-    verdict = "exact" if check.exact else f"WRONG {check.counterexample}"
-    if check.complete:
-        proof = "all inputs were run"
-    elif check.error_bound is None:
-        proof = f"for no more than the inputs that were run: {check.why_not}"
-    else:
-        proof = f"error ≤ {format_number(check.error_bound)} on all 2^{context_length} inputs"
-    rounded = () if check.proven or not check.rounded else (("rounded", check.rounded_text),)
-    return (
-        ("verified", f"{verdict} on {check.method}"),
-        ("proven" if check.proven else "NOT proven", proof),
-        *rounded,
-    )
-
-
-def norm_table(norms: tuple[NormBound, ...]) -> Table:
-    """Every norm beside its bound."""
-    rows = [(n.name, n.value, n.bound, n.source, n.within) for n in norms]
-    return Table("Norms", ("norm", "measured", "bound", "from", "kept"), tuple(rows))
-
-
-def single_precision(check: Check) -> tuple[tuple[str, str], ...]:
-    """What a certificate says of float32 where it cannot be used."""
-    if check.usable32:
-        return ()
-    return (("float32", "NOT usable: run this network in float64"),)
-
-
 def certify(network: Network, check: Check) -> Certificate:
     """Measure a network that was built by this room's lemmas, and was checked."""
     margin = float(network.settings.get("margin", 1.0))
@@ -257,13 +229,9 @@ def certify(network: Network, check: Check) -> Certificate:
         embedding=network.embedding.name,
         basis=str(network.settings.get("basis", "given")),
         heads_per_block=network.heads_per_block,
-        readers=network.readers,
         width=network.width,
         n_parameters=network.n_parameters,
-        route=network.route,
         asked_margin=margin,
-        gates=network.proofs(),
-        norms=network.norms(margin),
         check=check,
-        capacities=network.capacities(),
+        **network.evidence(margin)._asdict(),
     )

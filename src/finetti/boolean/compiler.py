@@ -76,16 +76,7 @@ def compile(
     rule = as_function(function, "compile")
     refusals = Refusals("The rule")
     arguments = check_arguments(
-        refusals,
-        rule,
-        context_length,
-        embedding=embedding,
-        basis=basis,
-        width=width,
-        coherence=coherence,
-        margin=margin,
-        seed=seed,
-        max_bytes=max_bytes,
+        refusals, rule, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
     )
     reduced = _simplify(refusals, rule)
     target = _plan(rule, reduced)

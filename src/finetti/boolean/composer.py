@@ -62,16 +62,7 @@ def compose(
     tree = parse(rule) if isinstance(rule, str) else as_tree(rule)
     refusals = Refusals("The rule")
     arguments = check_arguments(
-        refusals,
-        tree,
-        context_length,
-        embedding=embedding,
-        basis=basis,
-        width=width,
-        coherence=coherence,
-        margin=margin,
-        seed=seed,
-        max_bytes=max_bytes,
+        refusals, tree, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
     )
     refusals.unless(not arguments.embedding.no_gates, arguments.embedding.no_gates)
     gates = _split(refusals, tree)

@@ -1,15 +1,25 @@
 """What is found out about a network, as plain data."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.check import finite_or_none
+from finetti.bounds.value import BoundValue
 
 NORM_RTOL = 1 + 1e-9
+
+
+def plain_fields(owner: Any, *more: str) -> dict[str, Any]:
+    """The fields of a dataclass, and properties of it, as plain data for JSON."""
+    values = {name: getattr(owner, name) for name in (*(f.name for f in fields(owner)), *more)}
+    return {
+        name: finite_or_none(value) if isinstance(value, float) else value
+        for name, value in values.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -50,9 +60,8 @@ class NormBound:
         return self.value <= self.bound * NORM_RTOL
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no infinity."""
-        numbers = {"value": finite_or_none(self.value), "bound": finite_or_none(self.bound)}
-        return {"name": self.name, **numbers, "source": self.source, "within": self.within}
+        """Plain data for JSON."""
+        return plain_fields(self, "within")
 
 
 @dataclass(frozen=True)
@@ -87,10 +96,26 @@ class ReaderProof:
         return math.inf if self.head_error == 0 else self.tolerance / self.head_error
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no infinity."""
-        numbers = {name: finite_or_none(getattr(self, name)) for name in list(vars(self))[3:]}
-        plain = {"text": self.text, "level": self.level, "sparsity": self.sparsity}
-        return plain | numbers | {"margin": finite_or_none(self.margin)}
+        """Plain data for JSON."""
+        return plain_fields(self, "margin")
+
+
+class Evidence(NamedTuple):
+    """What a certificate says of a network's weights.
+
+    Args:
+        route: the lemmas that built it.
+        readers: which tokens read, in words.
+        gates: one proof per reader, [CLS] or the gates.
+        norms: every norm beside its bound.
+        capacities: of the classes that the heads of each block come from, at ε = δ of its lookup.
+    """
+
+    route: str
+    readers: str
+    gates: tuple[ReaderProof, ...]
+    norms: tuple[NormBound, ...]
+    capacities: tuple[BoundValue, ...]
 
 
 @dataclass(frozen=True, eq=False)

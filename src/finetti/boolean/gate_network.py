@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from finetti.boolean.capacity import block_capacities
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings.base import ONE_BIT
-from finetti.boolean.findings import InputBound, NormBound, ReaderProof, Reading
+from finetti.boolean.findings import Evidence, InputBound, Reading
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.gate_proof import ReadErrors, gate_bound, gate_proofs, read_errors
 from finetti.boolean.network.gate_weights import GateWeights
@@ -20,7 +20,6 @@ from finetti.boolean.norms import gate_norm_bounds
 from finetti.boolean.same import same_rule
 from finetti.boolean.trials import gate_trials
 from finetti.boolean.words import counted
-from finetti.bounds.value import BoundValue
 
 WORK_PER_INPUT = 2000  # what an input costs beside its multiplications, in multiplications
 
@@ -41,11 +40,6 @@ class GateNetwork(GateWeights, Compiled):
     def heads_per_block(self) -> tuple[int, ...]:
         """H of every block."""
         return tuple(block.n_heads for block in self.blocks)
-
-    @property
-    def readers(self) -> str:
-        """Which tokens read."""
-        return counted(len(self.gates), "gate token")
 
     @property
     def work(self) -> int:
@@ -80,22 +74,15 @@ class GateNetwork(GateWeights, Compiled):
         """What is measured of the attention of every read."""
         return read_errors(self)
 
-    @property
-    def route(self) -> str:
-        """The lemmas that built it."""
-        return f"Lemma {self.embedding.lemma} for the heads of every gate, lookups of Lemma B.8"
-
-    def proofs(self) -> tuple[ReaderProof, ...]:
-        """What each gate reads, over all inputs whose gates below are right."""
-        return gate_proofs(self, self.read_errors)
-
-    def norms(self, margin: float) -> tuple[NormBound, ...]:
-        """Of every block."""
-        return gate_norm_bounds(self, tuple(sorted(self.function.indices)), margin)
-
-    def capacities(self) -> tuple[BoundValue, ...]:
-        """Lemma A.12 for the heads of every block."""
-        return block_capacities(self)
+    def evidence(self, margin: float) -> Evidence:
+        """Gate by gate, and block by block."""
+        return Evidence(
+            f"Lemma {self.embedding.lemma} for the heads of every gate, lookups of Lemma B.8",
+            counted(len(self.gates), "gate token"),
+            gate_proofs(self, self.read_errors),
+            gate_norm_bounds(self, tuple(sorted(self.function.indices)), margin),
+            block_capacities(self),
+        )
 
     def readings(
         self, bits: NDArray[np.uint8]

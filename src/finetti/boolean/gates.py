@@ -12,31 +12,14 @@ from finetti.boolean.functions.expressions import (
     Constant,
     ExpressionRule,
     Gate,
-    Kind,
     Negation,
     Node,
     Variable,
 )
-from finetti.boolean.functions.symmetric import (
-    And,
-    Exactly,
-    Majority,
-    Or,
-    Parity,
-    Symmetric,
-    Threshold,
-)
+from finetti.boolean.functions.symmetric import Family
 from finetti.boolean.words import short_text
 from finetti.core.errors import InputError, bad_argument
 
-FAMILIES: dict[type[Symmetric], Kind] = {
-    And: "and",
-    Or: "or",
-    Parity: "parity",
-    Majority: "majority",
-    Threshold: "atleast",
-    Exactly: "exactly",
-}
 MAX_COUNTS = 2**16  # numbers of ones, of all groups together, that a gate tells apart
 
 
@@ -186,15 +169,15 @@ def _merged(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np
 def as_tree(function: Any) -> ExpressionRule:
     """A rule with a tree: itself, or the one gate that a family such as `And` is.
 
+    >>> from finetti.boolean import Threshold
     >>> print(as_tree(Threshold((1, 2, 3), 2)))
     atleast(2; x1, x2, x3)
     """
     if isinstance(function, ExpressionRule):
         return function
-    for family, kind in FAMILIES.items():
-        if isinstance(function, family):
-            leaves = tuple(Variable(each) for each in function.indices)
-            return ExpressionRule(Gate(kind, leaves, getattr(function, "count", 0)))
+    if isinstance(function, Family):
+        leaves = tuple(Variable(each) for each in function.indices)
+        return ExpressionRule(Gate(function.kind, leaves, function.count))
     requirement = "an expression, a parsed rule, or one of And, Or, Parity, Majority, …"
     got, advice = type(function).__name__, "A table has no gates: use `compile`."
     raise bad_argument("rule", "compose", requirement, got, advice)
@@ -206,8 +189,8 @@ def split(rule: ExpressionRule) -> tuple[SparseGate, ...]:
     Negations and constants enter the gates above them; parentheses decide what becomes a gate, and
     a part that is written twice is one gate.
 
-    >>> gates = split(__import__("finetti.boolean.parser", fromlist=["parse"]).parse(
-    ...     "(x1 | x2) & (x3 | ~x4)"))
+    >>> from finetti.boolean import parse
+    >>> gates = split(parse("(x1 | x2) & (x3 | ~x4)"))
     >>> [(gate.level, [str(source) for source in gate.sources]) for gate in gates]
     [(1, ['x1', 'x2']), (1, ['x3', 'x4']), (2, ['g0', 'g1'])]
     """

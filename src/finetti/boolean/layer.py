@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from finetti.boolean.compiled import Compiled
 from finetti.boolean.domain import value_sizes
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.embeddings.positions import BitPositions
-from finetti.boolean.findings import InputBound, NormBound, ReaderProof, Reading
+from finetti.boolean.findings import Evidence, InputBound, ReaderProof, Reading
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
@@ -33,7 +32,6 @@ from finetti.boolean.trials import (
     layer_trials,
 )
 from finetti.boolean.words import counted
-from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
 from finetti.core.keys import generator
 
@@ -70,11 +68,6 @@ class LayerNetwork(Compiled):
     def heads_per_block(self) -> tuple[int, ...]:
         """H of the one block."""
         return (self.head.n_heads,)
-
-    @property
-    def readers(self) -> str:
-        """Which token reads."""
-        return "[CLS]"
 
     @property
     def width(self) -> int:
@@ -160,47 +153,44 @@ class LayerNetwork(Compiled):
         changes = tables.folded(tables.difference[list(indices)])
         return len(indices) * float(np.ptp(changes, axis=0).max()) <= SAME_ATOL
 
-    @cached_property
-    def _reduced(self) -> Symmetric | TruthTable:
-        function, n_features = simplify(self.function), self.head.output.shape[2]
-        if n_features != (1 if isinstance(function, Symmetric) else function.sparsity):
+    def evidence(self, margin: float) -> Evidence:
+        """What [CLS] reads, over all inputs; the norms of the heads and of the lookup; Corollary
+        4.4, or Lemma A.12 for several heads."""
+        function, head, embedding = simplify(self.function), self.head, self.embedding
+        sparsity, scalar = function.sparsity, isinstance(function, Symmetric)
+        n_features = head.output.shape[2]
+        if n_features != (1 if scalar else sparsity):
             raise UnsupportedError(
                 f"A network with {counted(n_features, 'feature')} was not built for a rule of "
-                f"{counted(function.sparsity, 'bit')}, so no lemma certifies it. `verify` compares "
-                "any network with any rule."
+                f"{counted(sparsity, 'bit')}, so no lemma certifies it. `verify` compares any "
+                "network with any rule."
             )
-        return function
-
-    @property
-    def route(self) -> str:
-        """The lemmas that built it."""
-        scalar = isinstance(self._reduced, Symmetric)
-        form, kind = ("B.5", "symmetric") if scalar else ("B.6", "general")
-        return f"Lemmas {self.embedding.lemma} and {form} ({kind} rule), lookup of Lemma B.8"
-
-    def proofs(self) -> tuple[ReaderProof, ...]:
-        """What [CLS] reads, over all inputs."""
-        function, head = self._reduced, self.head
-        sparsity, scalar = function.sparsity, isinstance(function, Symmetric)
+        tolerance = embedding.tolerance(sparsity, scalar)
         rng = generator("boolean certificate", self.context_length)
         settings, _ = choose_settings(sparsity, 2**MAX_SETTING_BITS, rng)
-        points = self.embedding.points(settings, scalar)
+        points = embedding.points(settings, scalar)
         low, high = feature_ranges(head.tables, function.indices, settings)
         error = float(np.maximum(high - points, points - low).max())
         mass, lead = self._attention(function.indices, scalar)
-        return (
-            ReaderProof(
-                text=self.rule,
-                level=1,
-                sparsity=sparsity,
-                separation=self.embedding.separation(sparsity, scalar),
-                tolerance=self.embedding.tolerance(sparsity, scalar),
-                head_error=math.inf if math.isnan(error) else error,  # unknown: no margin
-                score_scale=float(np.abs(head.query).max()),
-                score_gap=lead,
-                attention_mass=mass,
-            ),
+        proof = ReaderProof(
+            text=self.rule,
+            level=1,
+            sparsity=sparsity,
+            separation=embedding.separation(sparsity, scalar),
+            tolerance=tolerance,
+            head_error=math.inf if math.isnan(error) else error,  # unknown: no margin
+            score_scale=float(np.abs(head.query).max()),
+            score_gap=lead,
+            attention_mass=mass,
         )
+        ends = np.repeat(np.array([[0], [1]], dtype=np.uint8), sparsity, axis=1)
+        radius = float(np.abs(embedding.points(ends, scalar)).max())  # is there for all 0 or 1
+        largest = float(np.abs(lookup_values(function)).max())
+        norms = head_norm_bounds(head, function.indices, scalar, margin)
+        norms += lookup_norms(self.lookup, radius, tolerance, largest)
+        form, kind = ("B.5", "symmetric") if scalar else ("B.6", "general")
+        route = f"Lemmas {embedding.lemma} and {form} ({kind} rule), lookup of Lemma B.8"
+        return Evidence(route, "[CLS]", (proof,), norms, (head_capacity(head, tolerance),))
 
     def _own(self, weights: NDArray[Any], indices: tuple[int, ...], scalar: bool) -> list[int]:
         """What a head with this attention should read: all of I, or the one that it looks at."""
@@ -222,21 +212,6 @@ class LayerNetwork(Compiled):
             top = float(others.max(initial=0.0))
             lead = min(lead, math.log(least / top) if top > 0 and least > 0 else math.inf)
         return mass, lead
-
-    def norms(self, margin: float) -> tuple[NormBound, ...]:
-        """Of the heads and of the lookup."""
-        function = self._reduced
-        sparsity, scalar = function.sparsity, isinstance(function, Symmetric)
-        ends = np.repeat(np.array([[0], [1]], dtype=np.uint8), sparsity, axis=1)
-        radius = float(np.abs(self.embedding.points(ends, scalar)).max())  # is there for all 0 or 1
-        tolerance = self.embedding.tolerance(sparsity, scalar)
-        largest = float(np.abs(lookup_values(function)).max())
-        heads = head_norm_bounds(self.head, function.indices, scalar, margin)
-        return heads + lookup_norms(self.lookup, radius, tolerance, largest)
-
-    def capacities(self) -> tuple[BoundValue, ...]:
-        """Corollary 4.4, or Lemma A.12 for several heads."""
-        return (head_capacity(self.head, self.proofs()[0].tolerance),)
 
     def readings(
         self, bits: NDArray[np.uint8]

@@ -17,11 +17,11 @@ from finetti.boolean.functions.expressions import (
     Constant,
     ExpressionRule,
     Gate,
-    Kind,
     Negation,
     Node,
     Variable,
 )
+from finetti.boolean.functions.symmetric import Kind
 from finetti.core.errors import InputError, bad_argument
 
 TOKEN = re.compile(

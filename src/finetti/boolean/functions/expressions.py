@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.symmetric import Kind, by_ones
 
-Kind = Literal["and", "or", "parity", "majority", "atleast", "exactly"]
 SIGNS = {"and": " & ", "or": " | ", "parity": " ^ "}
 CALLS = {"majority": "maj", "atleast": "atleast", "exactly": "exactly"}
 
@@ -54,16 +54,7 @@ class Gate:
 
     def of_counts(self, ones: NDArray[Any]) -> NDArray[np.bool_]:
         """The value, by the number of children that are 1."""
-        n = len(self.children)
-        rules = {
-            "and": ones == n,
-            "or": ones > 0,
-            "parity": ones % 2 == 1,
-            "majority": 2 * ones > n,
-            "atleast": ones >= self.count,
-            "exactly": ones == self.count,
-        }
-        return rules[self.kind]
+        return by_ones(self.kind, ones, len(self.children), self.count)
 
     def written(self, names: Iterable[str]) -> str:
         """The gate with these names for its children."""

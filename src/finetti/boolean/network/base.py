@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.embeddings.positions import BitPositions
-from finetti.boolean.findings import InputBound, NormBound, ReaderProof, Reading
+from finetti.boolean.findings import Evidence, InputBound, Reading
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.network.runner import Runner, Trials
-from finetti.bounds.value import BoundValue
 from finetti.show.shown import Shown
 
 
@@ -36,11 +35,6 @@ class Network(Shown):
     @abstractmethod
     def heads_per_block(self) -> tuple[int, ...]:
         """H of every block."""
-
-    @property
-    @abstractmethod
-    def readers(self) -> str:
-        """Which tokens read, in words."""
 
     @property
     @abstractmethod
@@ -82,22 +76,9 @@ class Network(Shown):
     def bound(self, function: BooleanFunction, tried: tuple[int, ...] | None) -> InputBound:
         """The error against a rule on all inputs; ``tried`` bits were set in trials, if any."""
 
-    @property
     @abstractmethod
-    def route(self) -> str:
-        """The lemmas that built it."""
-
-    @abstractmethod
-    def proofs(self) -> tuple[ReaderProof, ...]:
-        """What each reader reads, over all inputs."""
-
-    @abstractmethod
-    def norms(self, margin: float) -> tuple[NormBound, ...]:
-        """Every norm beside its bound."""
-
-    @abstractmethod
-    def capacities(self) -> tuple[BoundValue, ...]:
-        """Of the classes that the heads of each block come from, at ε = δ of its lookup."""
+    def evidence(self, margin: float) -> Evidence:
+        """What is measured of its weights, which were built for a margin."""
 
     @abstractmethod
     def readings(
