@@ -60,7 +60,7 @@ def compose(
     (2, 4, True)
     """
     tree = parse(rule) if isinstance(rule, str) else as_tree(rule)
-    refusals = Refusals("The rule")
+    refusals = Refusals()
     arguments = check_arguments(
         refusals, tree, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
     )
@@ -107,8 +107,7 @@ def _place(
         return None
     request = PositionRequest(arguments, "compose", "its gates", length, indices, False)
     placed, reasons = _choose(gates, request)
-    for reason in reasons:
-        refusals.add(reason)
+    refusals.add(*reasons)
     return placed
 
 

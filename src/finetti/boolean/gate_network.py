@@ -90,14 +90,14 @@ class GateNetwork(GateWeights, Compiled):
         """The attention of every gate."""
         mixture, length = self.mixture, self.context_length
         done = list(levels(self.blocks, mixture, mixture.sums(bits[None])))
-        values = done[-1].written[0, :, ONE_BIT]
+        values = done[-1][1][0, :, ONE_BIT]
         found = []
-        for block, columns, level in zip(self.blocks, mixture.columns, done, strict=True):
+        for block, columns, (features, _) in zip(self.blocks, mixture.columns, done, strict=True):
             attention = np.concatenate([mixture.bits[:, columns], mixture.gates[:, columns]]).T
             here = []
             for read, weights in zip(block.reads, attention, strict=True):
                 places = tuple(s.index + length * s.is_gate for s in read.sources)
-                feature = float(level.features[0, block.gates.index(read.gate), read.head])
+                feature = float(features[0, block.gates.index(read.gate), read.head])
                 text, value = self.gates[read.gate].text, float(values[read.gate])
                 seen = places, weights, (feature,), value
                 here.append(Reading(f"g{read.gate}", text, read.head, *seen))

@@ -20,7 +20,7 @@ from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.runner import LayerRunner, Trials
-from finetti.boolean.network.worst_case import feature_ranges, known_ranges
+from finetti.boolean.network.worst_case import feature_ranges
 from finetti.boolean.norms import head_norm_bounds, lookup_norms
 from finetti.boolean.simplification import lookup_values, simplify
 from finetti.boolean.trials import (
@@ -134,7 +134,7 @@ class LayerNetwork(Compiled):
                 settings, widen = each_count(len(indices)), 10 * SAME_ATOL
             if not len(settings) or proof_work(lookup, len(settings)) > MAX_WORK:
                 continue
-            low, high, rounding = known_ranges(tables, indices, settings)
+            low, high, rounding = feature_ranges(tables, indices, settings)
             bounds = output_bounds(lookup, low, high, max(1e-12, rounding) + widen)
             if bounds is None:
                 return InputBound(None, "its sums lose too many digits in float64")
@@ -169,7 +169,7 @@ class LayerNetwork(Compiled):
         rng = generator("boolean certificate", self.context_length)
         settings, _ = choose_settings(sparsity, 2**MAX_SETTING_BITS, rng)
         points = embedding.points(settings, scalar)
-        low, high = feature_ranges(head.tables, function.indices, settings)
+        low, high, _ = feature_ranges(head.tables, function.indices, settings)
         error = float(np.maximum(high - points, points - low).max())
         mass, lead = self._attention(function.indices, scalar)
         proof = ReaderProof(

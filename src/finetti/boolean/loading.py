@@ -27,7 +27,7 @@ from finetti.boolean.gates import split
 from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.block import Block, make_blocks, make_keys
 from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 from finetti.boolean.parser import parse
 from finetti.boolean.saving import FORMAT
 from finetti.boolean.words import counted
@@ -35,7 +35,6 @@ from finetti.core.errors import InputError
 
 METADATA = ("function", "context_length", "width", "embedding")
 HEAD = ("tokens", "cls", "query", "key", "value", "output")
-LOOKUP = ("inner", "inner_bias", "middle", "middle_bias", "outer")
 Tensors = dict[str, NDArray[Any]]
 
 
@@ -156,7 +155,7 @@ def _layer_network(
     settings: dict[str, Any],
 ) -> LayerNetwork:
     names = {name: f"embedding.{name}" for name in HEAD[:2]}
-    names |= {name: f"blocks.0.{name}" for name in HEAD[2:] + LOOKUP}
+    names |= {name: f"blocks.0.{name}" for name in HEAD[2:] + LOOKUP_NAMES}
     optional = ("middle", "middle_bias")
     missing = [full for name, full in names.items() if full not in tensors and name not in optional]
     if missing:
@@ -180,7 +179,7 @@ def _layer_network(
     }
     for name, array in found.items():
         _refuse_misfit(path, names[name], array.shape, needed[name])
-    lookup = Lookup(**{name: found.get(name) for name in LOOKUP})  # pyright: ignore
+    lookup = Lookup(**{name: found.get(name) for name in LOOKUP_NAMES})  # pyright: ignore
     embedding = find_embedding(settings["embedding"])
     head = HeadWeights(embedding, positions, *(found[name] for name in HEAD))
     return LayerNetwork(function, head, lookup, settings)

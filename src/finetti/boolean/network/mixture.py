@@ -101,21 +101,12 @@ def recognize(block: Block, features: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-@dataclass(frozen=True, eq=False)
-class Level:
-    """What one block did at a batch of inputs.
-
-    Args:
-        features: what each of its gates read, and last any other token: (m, G_l + 1, H).
-        written: e_0 and e_1 of all gates after the block, shape (m, G, 2).
-    """
-
-    features: NDArray[Any]
-    written: NDArray[Any]
-
-
-def levels(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> Iterator[Level]:
-    """Block by block, from what every read sums up over the bits (`Mixture.sums`)."""
+def levels(
+    blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Block by block, from what every read sums up over the bits (`Mixture.sums`): what each of its
+    gates read, and last any other token, shape (m, G_l + 1, H); and e_0 and e_1 of all gates after
+    the block, shape (m, G, 2)."""
     n_gates, dtype = len(mixture.gates), sums.dtype
     written = np.zeros((len(sums), n_gates, 2), dtype=dtype)
     drift = np.zeros(len(sums), dtype=dtype)  # what blocks have added to the value of every bit
@@ -135,7 +126,7 @@ def levels(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> I
             written[:, others] += new[:, -1:]
             drift = drift + new[:, -1, ZERO_BIT] - new[:, -1, ONE_BIT]
         written[:, block.gates] += new[:, :-1]
-        yield Level(features, written)
+        yield features, written
 
 
 def run_blocks(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> NDArray[Any]:
@@ -144,6 +135,6 @@ def run_blocks(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) 
     largest = max(len(block.gates) + 1 for block in blocks) * max(b.n_heads for b in blocks)
     step = max(1, BLOCK_UNITS // (4 * max(largest, 2 * len(mixture.gates))))
     for start in range(0, len(sums), step):
-        *_, last = levels(blocks, mixture, sums[start : start + step])
-        out[start : start + step] = last.written[:, -1, ONE_BIT]
+        *_, (_, written) = levels(blocks, mixture, sums[start : start + step])
+        out[start : start + step] = written[:, -1, ONE_BIT]
     return out

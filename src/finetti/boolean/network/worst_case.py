@@ -139,20 +139,13 @@ def adversaries(tables: Tables, indices: tuple[int, ...]) -> list[tuple[int, Adv
 
 def feature_ranges(
     tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Least and largest value of each feature over ALL outside bits, shape (settings, features).
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Least and largest value of each feature over ALL outside bits, shape (settings, features),
+    and by how much rounding may have moved them.
 
     Exact where one head writes a feature; where several do, their ranges are added, which can
     only be wider. NaN where float64 cannot tell (`Adversary.condition`).
     """
-    low, high, _ = known_ranges(tables, indices, settings)
-    return low, high
-
-
-def known_ranges(
-    tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """The ranges, and by how much rounding may have moved their ends."""
     low = np.zeros((len(settings), tables.output.shape[2]))
     high, worst = low.copy(), 1.0
     inside = tables.settings_sums(indices, settings)
