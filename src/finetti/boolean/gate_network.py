@@ -13,11 +13,11 @@ from finetti.boolean.embeddings.base import ONE_BIT
 from finetti.boolean.findings import Evidence, InputBound, Reading
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.gate_proof import ReadErrors, gate_bound, gate_proofs, read_errors
+from finetti.boolean.gates import same_rule
 from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.mixture import levels, make_mixture
 from finetti.boolean.network.runner import GateRunner, Trials
 from finetti.boolean.norms import gate_norm_bounds
-from finetti.boolean.same import same_rule
 from finetti.boolean.trials import gate_trials
 from finetti.boolean.words import counted
 

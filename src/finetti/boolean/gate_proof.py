@@ -43,12 +43,10 @@ class ReadErrors:
 
 def read_errors(network: GateWeights) -> ReadErrors:
     """Measure the attention of every read."""
-    mixture = network.mixture
-    reads = [read for block in network.blocks for read in block.reads]
+    mixture, reads = network.mixture, network.reads
     # Tokens of gates of this level and above are empty: what is read of them is 0.
-    full = np.array([gate.level for gate in network.gates])[:, None] < np.array(
-        [network.gates[read.gate].level for read in reads]
-    )
+    levels = np.array([gate.level for gate in network.gates])
+    full = levels[:, None] < levels[[read.gate for read in reads]]
     below = np.where(full, mixture.gates[:, : len(reads)], 0.0)
     total = mixture.bits[:, : len(reads)].sum(axis=0) + below.sum(axis=0)
     errors, masses = np.zeros(len(reads)), np.zeros(len(reads))
@@ -63,28 +61,24 @@ def read_errors(network: GateWeights) -> ReadErrors:
 
 def gate_proofs(network: GateWeights, found: ReadErrors) -> tuple[ReaderProof, ...]:
     """One proof per gate, from what was measured of its reads."""
-    leads = network.mixture.leads
-    reads = [(block, k) for block in network.blocks for k in range(len(block.reads))]
-    columns: dict[int, list[int]] = {}
-    for column, (block, k) in enumerate(reads):
-        columns.setdefault(block.reads[k].gate, []).append(column)
+    scales = np.concatenate([block.scales for block in network.blocks])
+    readers = np.array([read.gate for read in network.reads])
     proofs = []
     for which, gate in enumerate(network.gates):
-        own = columns[which]
-        errors = [float(found.errors[column]) for column in own]
+        own = np.flatnonzero(readers == which)  # one read per group, in their order
         sizes = [len(group) for group in gate.groups]
-        worst = max(range(len(own)), key=lambda k: errors[k] * sizes[k])
+        worst = int((found.errors[own] * sizes).argmax())
         proofs.append(
             ReaderProof(
-                gate.text,
-                gate.level,
-                gate.sparsity,
-                separation(sizes[worst]),
-                tolerance(sizes[worst]),
-                errors[worst],
-                max(float(reads[column][0].scales[reads[column][1]]) for column in own),
-                min(float(leads[column]) for column in own),
-                min(float(found.masses[column]) for column in own),
+                text=gate.text,
+                level=gate.level,
+                sparsity=gate.sparsity,
+                separation=separation(sizes[worst]),
+                tolerance=tolerance(sizes[worst]),
+                head_error=float(found.errors[own[worst]]),
+                score_scale=float(scales[own].max()),
+                score_gap=float(network.mixture.leads[own].min()),
+                attention_mass=float(found.masses[own].min()),
             )
         )
     return tuple(proofs)
@@ -92,22 +86,24 @@ def gate_proofs(network: GateWeights, found: ReadErrors) -> tuple[ReaderProof, .
 
 def gate_bound(network: GateWeights, found: ReadErrors) -> InputBound:
     """The largest error of any gate over all inputs."""
-    below, rounding, drift, first = 0.0, 0.0, 0.0, 0
-    for block in network.blocks:
-        errors = found.errors[first : first + len(block.reads)]
-        first += len(block.reads)
+    below, rounding, drift = 0.0, 0.0, 0.0
+    for block, columns in zip(network.blocks, network.mixture.columns, strict=True):
         noise = 2 * below + drift + 4 * EPSILON * network.n_tokens
         largest = found.largest + noise
-        written = [_silence(block, largest)]
-        for gate, marks, tolerances in _classes(network, block, errors + noise):
-            lookup = _with_marks(block, marks)
+        # First what the block writes into a token that is none of its gates, whatever it has read.
+        low = np.full((1, block.n_heads), -largest)
+        silent = _with_marks(block, np.zeros(len(block.lookup.inner_bias)))
+        written = [_distance(silent, low, -low, np.zeros((2, 1)))]
+        for gate, marks, tolerances in _classes(network, block, found.errors[columns] + noise):
+            lookups = _with_marks(block, marks)
             if not all(
-                proof_fits(each) and proof_work(each, gate.grid.size) <= MAX_WORK for each in lookup
+                proof_fits(each) and proof_work(each, gate.grid.size) <= MAX_WORK
+                for each in lookups
             ):
                 text = short_text(gate.text, 48)
                 reason = f"the lookup of {text} is too large to be followed by intervals"
                 return InputBound(None, reason)
-            written.append(_written_error(block, gate, lookup, tolerances, largest))
+            written.append(_written_error(block, gate, lookups, tolerances, largest))
         if not np.isfinite(written).all():
             return InputBound(None, "its numbers are not finite")
         errors, sums = zip(*written, strict=True)
@@ -120,24 +116,22 @@ def _classes(
     network: GateWeights, block: Block, errors: NDArray[np.float64]
 ) -> list[tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]]:
     """Gates that compute the same with the same units, once, with the largest of their errors."""
-    found: dict[tuple[object, bytes], list[NDArray[np.float64]]] = {}
-    first: dict[tuple[object, bytes], tuple[SparseGate, NDArray[np.float64]]] = {}
+    found: dict[object, tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]] = {}
     for place, which in enumerate(block.gates):
         gate, marks = network.gates[which], block.lookup.inner[block.n_heads + place]
         own = errors[[k for k, read in enumerate(block.reads) if read.gate == which]]
         key = gate.function, marks.tobytes()
-        found.setdefault(key, []).append(own)
-        first.setdefault(key, (gate, marks))
-    return [(*first[key], np.max(own, axis=0)) for key, own in found.items()]
+        known = found.get(key, (gate, marks, own))
+        found[key] = known[0], known[1], np.maximum(known[2], own)
+    return list(found.values())
 
 
 def _with_marks(block: Block, marks: NDArray[np.float64]) -> tuple[Lookup, Lookup]:
     """What a token with these marks has written into e_0 and e_1, as functions of its features."""
-    lookup, heads = block.lookup, block.n_heads
-    bias = lookup.inner_bias + marks
+    lookup, inner = block.lookup, block.lookup.inner[: block.n_heads]
     zero, one = (
-        Lookup(lookup.inner[:heads], bias, lookup.middle, lookup.middle_bias, lookup.outer[:, each])
-        for each in (ZERO_BIT, ONE_BIT)
+        Lookup(inner, lookup.inner_bias + marks, lookup.middle, lookup.middle_bias, outer)
+        for outer in (lookup.outer[:, ZERO_BIT], lookup.outer[:, ONE_BIT])
     )
     return zero, one
 
@@ -145,7 +139,7 @@ def _with_marks(block: Block, marks: NDArray[np.float64]) -> tuple[Lookup, Looku
 def _written_error(
     block: Block,
     gate: SparseGate,
-    lookup: tuple[Lookup, Lookup],
+    lookups: tuple[Lookup, Lookup],
     errors: NDArray[np.float64],
     largest: float,
 ) -> tuple[float, float]:
@@ -159,28 +153,23 @@ def _written_error(
     used = slice(0, len(gate.groups))
     low[:, used], high[:, used] = points - errors, points + errors
     ones = gate.grid.ravel().astype(np.float64)
-    found = _distance(lookup[0], low, high, 1 - ones), _distance(lookup[1], low, high, ones)
-    return max(found[0][0], found[1][0]), max(found[0][1], found[1][1])
-
-
-def _silence(block: Block, largest: float) -> tuple[float, float]:
-    """The most that a block writes into a token that is none of its gates, whatever it has read."""
-    low = np.full((1, block.n_heads), -largest)
-    lookups = _with_marks(block, np.zeros(len(block.lookup.inner_bias)))
-    found = [_distance(each, low, -low, np.zeros(1)) for each in lookups]
-    return max(error for error, _ in found), max(rounding for _, rounding in found)
+    return _distance(lookups, low, high, np.stack([1 - ones, ones]))
 
 
 def _distance(
-    lookup: Lookup,
+    lookups: tuple[Lookup, Lookup],
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     wanted: NDArray[np.float64],
 ) -> tuple[float, float]:
-    """The largest error, rounding in the sums of the lookup included, and that rounding."""
-    bounds = output_bounds(lookup, low, high)
-    if bounds is None:
-        return float("inf"), 0.0
-    rounding = lookup.resolution((low + high) / 2)
-    errors = np.maximum(*(np.abs(bound - wanted) for bound in bounds)) + rounding
-    return float(errors.max()), float(rounding.max())
+    """The largest error of e_0 and e_1, rounding in the sums of the lookup included, and that
+    rounding."""
+    worst, most = 0.0, 0.0
+    for lookup, values in zip(lookups, wanted, strict=True):
+        bounds = output_bounds(lookup, low, high)
+        if bounds is None:
+            return float("inf"), 0.0
+        rounding = lookup.resolution((low + high) / 2)
+        errors = np.maximum(*(np.abs(bound - values) for bound in bounds)) + rounding
+        worst, most = max(worst, float(errors.max())), max(most, float(rounding.max()))
+    return worst, most

@@ -13,7 +13,7 @@ from finetti.boolean.domain import value_sizes
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.findings import Evidence, InputBound, ReaderProof, Reading
-from finetti.boolean.functions.base import BooleanFunction, all_bits
+from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.network.head_weights import HeadWeights
@@ -24,7 +24,6 @@ from finetti.boolean.network.worst_case import feature_ranges
 from finetti.boolean.norms import head_norm_bounds, lookup_norms
 from finetti.boolean.simplification import lookup_values, simplify
 from finetti.boolean.trials import (
-    MAX_SETTING_BITS,
     MAX_WORK,
     choose_settings,
     counts_fit,

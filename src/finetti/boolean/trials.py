@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.functions.base import MAX_SETTING_BITS, all_bits
 from finetti.boolean.gates import SparseGate
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.runner import Trials
@@ -13,7 +13,6 @@ from finetti.boolean.network.tables import Tables
 from finetti.core.keys import generator
 
 MAX_WORK = 2 * 10**10  # multiplications of all trials
-MAX_SETTING_BITS = 16  # relevant bits whose settings are all run
 MIN_MOVING_SHARE = (
     0.05  # a bit moves a head if it does so by this part of what the strongest bit does
 )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from finetti.core.errors import InputError, bad_argument
 
+MAX_SETTING_BITS = 16  # relevant bits whose settings are all run
 MAX_TABLE_BITS = 22  # variables of a function that is written out as a table: 2²² numbers, 32 MB
 
 

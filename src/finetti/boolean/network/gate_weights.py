@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, Embedding
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.gates import SparseGate
-from finetti.boolean.network.block import Block
+from finetti.boolean.network.block import Block, GateRead
 from finetti.boolean.network.mixture import Mixture, make_mixture
 
 
@@ -30,6 +30,11 @@ class GateWeights:
     positions: BitPositions
     gates: tuple[SparseGate, ...]
     blocks: tuple[Block, ...]
+
+    @property
+    def reads(self) -> list[GateRead]:
+        """Of all blocks."""
+        return [read for block in self.blocks for read in block.reads]
 
     @property
     def n_tokens(self) -> int:
