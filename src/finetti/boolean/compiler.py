@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
-from finetti.boolean.domain import MAX_WEIGHT, values_reason
+from finetti.boolean.domain import MAX_WEIGHT, all_values, values_reason
 from finetti.boolean.embeddings.base import Embedding, Relevant
 from finetti.boolean.embeddings.basis import MIN_GAP, automatic_width, measure_geometry
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
@@ -25,7 +25,7 @@ from finetti.boolean.planning import (
     choose_positions,
 )
 from finetti.boolean.refusals import GATES_ADVICE, Refusals, readable_bytes
-from finetti.boolean.simplification import lookup_values, simplify
+from finetti.boolean.simplification import simplify
 from finetti.boolean.words import counted
 
 BYTES_PER_ENTRY = 48  # of every column at every position: two tables and more, in two precisions
@@ -121,7 +121,7 @@ def _plan(
     size = 0 if reduced is None else _lookup_bytes(reduced, arguments.embedding)
     if reduced is not None and size > arguments.max_bytes:
         refusals.add(
-            f"its lookup on {counted(int(np.count_nonzero(lookup_values(reduced))), 'point')} "
+            f"its lookup on {counted(int(np.count_nonzero(all_values(reduced))), 'point')} "
             f"takes {readable_bytes(size)}, above the budget of "
             f"{readable_bytes(arguments.max_bytes)}; raise max_bytes, or {GATES_ADVICE}"
         )
@@ -225,4 +225,4 @@ def _lookup(embedding: Embedding, reduced: Symmetric | TruthTable) -> Lookup:
     sparsity, scalar = reduced.sparsity, isinstance(reduced, Symmetric)
     by_count = embedding.by_count(sparsity)[:, None]
     points = by_count if scalar else embedding.by_setting(all_bits(sparsity))
-    return make_lookup(points, lookup_values(reduced), embedding.tolerance(sparsity, scalar))
+    return make_lookup(points, all_values(reduced), embedding.tolerance(sparsity, scalar))

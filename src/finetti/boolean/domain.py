@@ -69,12 +69,17 @@ def refuse_scores(apart: float) -> None:
         )
 
 
+def all_values(function: BooleanFunction) -> NDArray[np.float64]:
+    """The values of a rule by its number of ones, or by its settings."""
+    profile = function.profile()
+    return function.table() if profile is None else profile
+
+
 def value_sizes(function: BooleanFunction) -> tuple[float, float]:
     """The sizes of the smallest and the largest value that is not 0; 1 if there is none."""
     if isinstance(function, ExpressionRule):  # 0 and 1, whatever the number of its bits
         return 1.0, 1.0
-    profile = function.profile()
-    sizes = np.abs(function.table() if profile is None else profile)
+    sizes = np.abs(all_values(function))
     sizes = sizes[sizes > 0]
     return (float(sizes.min()), float(sizes.max())) if len(sizes) else (1.0, 1.0)
 
@@ -94,10 +99,3 @@ def values_reason(function: BooleanFunction) -> str:
             f"{smallest:.3g}; compile two rules"
         )
     return ""
-
-
-def refuse_values(function: BooleanFunction) -> None:
-    """Refuse a rule for its values."""
-    reason = values_reason(function)
-    if reason:
-        raise InputError(f"The rule cannot be compared with a network: {reason}.")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.capacity import head_capacity
 from finetti.boolean.compiled import Compiled
-from finetti.boolean.domain import value_sizes
+from finetti.boolean.domain import all_values, value_sizes
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.findings import Evidence, InputBound, ReaderProof, Reading
@@ -22,7 +22,7 @@ from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.runner import LayerRunner, Trials
 from finetti.boolean.network.worst_case import feature_ranges
 from finetti.boolean.norms import head_norm_bounds, lookup_norms
-from finetti.boolean.simplification import lookup_values, simplify
+from finetti.boolean.simplification import simplify
 from finetti.boolean.trials import (
     MAX_WORK,
     choose_settings,
@@ -85,9 +85,9 @@ class LayerNetwork(Compiled):
 
     def runner(self, dtype: Any) -> LayerRunner:
         """Through tables of 2T + 1 rows."""
-        if dtype == np.float32:
-            return LayerRunner(self.head.tables32, self.lookup.astype(dtype))
-        return LayerRunner(self.head.tables, self.lookup)
+        if dtype == np.float64:
+            return LayerRunner(self.head.tables, self.lookup)
+        return LayerRunner(self.head.tables_in(dtype), self.lookup.astype(dtype))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -184,7 +184,7 @@ class LayerNetwork(Compiled):
         )
         ends = np.repeat(np.array([[0], [1]], dtype=np.uint8), sparsity, axis=1)
         radius = float(np.abs(embedding.points(ends, scalar)).max())  # is there for all 0 or 1
-        largest = float(np.abs(lookup_values(function)).max())
+        largest = float(np.abs(all_values(function)).max())
         norms = head_norm_bounds(head, function.indices, scalar, margin)
         norms += lookup_norms(self.lookup, radius, tolerance, largest)
         form, kind = ("B.5", "symmetric") if scalar else ("B.6", "general")

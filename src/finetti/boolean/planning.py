@@ -73,46 +73,46 @@ def choose_positions(request: PositionRequest, build: Build, first_width: int) -
             chosen = vectors.rows(list(request.indices[:count]))[:, RESERVED:]
             vectors = as_vectors(chosen, count, request.owner)
         return _judged(request, build(vectors))
-    if asked.basis == "orthonormal":
-        width = RESERVED + count if asked.width is None else asked.width
-        reason = _orthonormal_reason(request, width)
+    default = RESERVED + count if asked.basis == "orthonormal" else first_width
+    width, attempt = default if asked.width is None else asked.width, None
+    for _ in range(MAX_GROWTHS):
+        reason = _width_reason(request, width)
         if reason:
             return None, (reason,)
-        return _judged(request, build(draw_basis("orthonormal", count, width, asked.seed)))
-    if asked.width is not None and asked.width <= RESERVED:
-        reason = f"width {asked.width} leaves no room beside e_0, e_1 and v_[CLS]"
-        return None, (f"{reason}: at least {RESERVED + 1}",)
-    width = first_width if asked.width is None else asked.width
-    for last in range(MAX_GROWTHS):
-        size = count * width / 8
-        if size > asked.max_bytes:
-            reason = (
-                f"a random basis good enough for {request.what} takes {readable_bytes(size)}, "
-                f"above the budget of {readable_bytes(asked.max_bytes)}; use "
-                'basis="orthonormal", which needs no memory here, or raise max_bytes'
-            )
-            return None, (reason,)
-        attempt = build(draw_basis("random", count, width, asked.seed))
+        attempt = build(draw_basis(asked.basis, count, width, asked.seed))
         close = asked.coherence is None or attempt.coherence <= asked.coherence
         good = close and attempt.gap >= MIN_AUTOMATIC_GAP
-        if good or asked.width is not None or last == MAX_GROWTHS - 1:
-            return _judged(request, attempt)
+        if good or asked.width is not None or asked.basis == "orthonormal":
+            break
         width = RESERVED + math.ceil(WIDTH_GROWTH * (width - RESERVED))
-    raise AssertionError("MAX_GROWTHS is positive")
+    assert attempt is not None
+    return _judged(request, attempt)
 
 
-def _orthonormal_reason(request: PositionRequest, width: int) -> str:
-    count = request.n_vectors
-    size = 8 * count * width if request.arguments.embedding.marks_relevant else 0
-    if size > MAX_TABLE_BYTES:
+def _width_reason(request: PositionRequest, width: int) -> str:
+    """Why there are no vectors of this width; empty if there are."""
+    asked, count = request.arguments, request.n_vectors
+    if asked.basis == "orthonormal":
+        size = 8 * count * width if asked.embedding.marks_relevant else 0
+        if size > MAX_TABLE_BYTES:
+            return (
+                f"the vectors of its {count} relevant bits take {readable_bytes(size)}, and these "
+                f'end at {readable_bytes(MAX_TABLE_BYTES)}; use basis="random"'
+            )
+        if width < RESERVED + count:
+            return (
+                f"width {width} is too small for {count} orthonormal vectors beside e_0, e_1 and "
+                f'v_[CLS]: at least {RESERVED + count}, or basis="random"'
+            )
+    elif width <= RESERVED:
+        reason = f"width {width} leaves no room beside e_0, e_1 and v_[CLS]"
+        return f"{reason}: at least {RESERVED + 1}"
+    elif count * width / 8 > asked.max_bytes:
         return (
-            f"the vectors of its {count} relevant bits take {readable_bytes(size)}, and these "
-            f'end at {readable_bytes(MAX_TABLE_BYTES)}; use basis="random"'
-        )
-    if width < RESERVED + count:
-        return (
-            f"width {width} is too small for {count} orthonormal vectors beside e_0, e_1 and "
-            f'v_[CLS]: at least {RESERVED + count}, or basis="random"'
+            f"a random basis good enough for {request.what} takes "
+            f"{readable_bytes(count * width / 8)}, above the budget of "
+            f'{readable_bytes(asked.max_bytes)}; use basis="orthonormal", which needs no memory '
+            "here, or raise max_bytes"
         )
     return ""
 

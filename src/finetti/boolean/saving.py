@@ -40,9 +40,8 @@ def _position_tensors(positions: BitPositions) -> tuple[str, dict[str, NDArray[A
     if isinstance(positions, SignPositions):
         return "signs", {"embedding.position_signs": positions.bits}
     if isinstance(positions, SparsePositions):
-        indices, vectors = positions.indices, positions.vectors
-        named = {"indices": indices, "vectors": vectors}
-        return "sparse", {f"embedding.position_{name}": each for name, each in named.items()}
+        stored = {n: getattr(positions, n) for n in ("indices", "vectors")}
+        return "sparse", {f"embedding.position_{name}": each for name, each in stored.items()}
     return "standard", {}
 
 

@@ -71,8 +71,3 @@ def simplify(function: BooleanFunction) -> Symmetric | TruthTable:
     smaller = TruthTable(indices, cube.reshape(-1))
     profile = find_profile(smaller)
     return smaller if profile is None else Symmetric(indices, profile)
-
-
-def lookup_values(function: Symmetric | TruthTable) -> NDArray[np.float64]:
-    """The value at each point of the lookup: s + 1 counts, or 2^s settings."""
-    return function.profile() if isinstance(function, Symmetric) else function.table()

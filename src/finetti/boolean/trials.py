@@ -13,9 +13,7 @@ from finetti.boolean.network.tables import Tables
 from finetti.core.keys import generator
 
 MAX_WORK = 2 * 10**10  # multiplications of all trials
-MIN_MOVING_SHARE = (
-    0.05  # a bit moves a head if it does so by this part of what the strongest bit does
-)
+MIN_MOVING_SHARE = 0.05  # of what the strongest bit does: less moves no head
 MAX_MOVING_BITS = 14  # bits that are tried together because they move a head
 MAX_SETTINGS_BYTES = 2**27  # of a list of settings
 MAX_GATE_SETTINGS = 2**12  # that are chosen for gates, where not all are run
@@ -40,19 +38,14 @@ def choose_settings(
     """Settings of the relevant bits: all 2^s, or some, with every number of ones among them."""
     if n_bits <= MAX_SETTING_BITS and 2**n_bits <= limit:
         return all_bits(n_bits), f"all 2^{n_bits} settings of the relevant bits"
-    counts = np.arange(n_bits + 1)
-    if not counts_fit(n_bits):
-        counts = np.unique(
-            np.linspace(0, n_bits, max(2, MAX_SETTINGS_BYTES // n_bits)).astype(np.int64)
-        )
+    n_counts = min(n_bits + 1, max(2, MAX_SETTINGS_BYTES // n_bits))
+    counts = np.unique(np.linspace(0, n_bits, n_counts).astype(np.int64))
     first = each_count(n_bits, counts)
     n_some = int(np.clip(min(limit, MAX_SETTINGS_BYTES // n_bits), 64, 512))
     some = rng.random((n_some, n_bits)) < rng.random((n_some, 1))  # few ones, many, all between
     settings = np.concatenate([first, first[:, ::-1], rng.permuted(first, axis=1), some])
-    which = (
-        "every number of ones" if len(counts) == n_bits + 1 else f"{len(counts)} numbers of ones"
-    )
-    text = f"{len(settings)} of 2^{n_bits} settings of the relevant bits, {which}"
+    which = "every number" if len(counts) == n_bits + 1 else f"{len(counts)} numbers"
+    text = f"{len(settings)} of 2^{n_bits} settings of the relevant bits, {which} of ones"
     return settings.astype(np.uint8), text
 
 

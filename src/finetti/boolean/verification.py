@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL, Check, Counterexample
-from finetti.boolean.domain import refuse_values, value_sizes
+from finetti.boolean.domain import all_values, value_sizes, values_reason
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.network.base import Network
 from finetti.boolean.network.runner import Runner, Trials
-from finetti.core.errors import bad_argument
+from finetti.core.errors import InputError, bad_argument
 
 MAX_RUN_BITS = 20  # of a context whose inputs are all run
 MAX_RUN_WORK = 5 * 10**10  # multiplications that running all inputs may cost
@@ -30,7 +30,9 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
     """
     if not 0 < tolerance < 1:
         raise bad_argument("tolerance", "verify", "between 0 and 1", tolerance)
-    refuse_values(function)
+    reason = values_reason(function)
+    if reason:
+        raise InputError(f"The rule cannot be compared with a network: {reason}.")
     function = network.comparable(function)
     smallest, _ = value_sizes(function)
     judges = tuple(
@@ -47,7 +49,6 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
         method, tried = trials.method, trials.tried
         n_inputs = _run_trials(judges, function, trials)
     bound = network.bound(function, tried)
-    rounding = max(judges[0].rounding, bound.rounding)
     return Check(
         method=method,
         n_inputs=n_inputs,
@@ -58,7 +59,7 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
         error_bound=bound.error,
         tolerance=tolerance + min(bound.rounding, MAX_ROUNDING_RTOL),
         reason=bound.reason,
-        rounding=rounding,
+        rounding=max(judges[0].rounding, bound.rounding),
         binary=is_binary(function),
     )
 
@@ -67,14 +68,7 @@ def is_binary(function: BooleanFunction) -> bool:
     """Whether the values are 0 and 1."""
     if isinstance(function, ExpressionRule):
         return True
-    profile = function.profile()
-    values = function.table() if profile is None else profile
-    return bool(((values == 0) | (values == 1)).all())
-
-
-@lru_cache(maxsize=4)
-def _inputs(length: int) -> NDArray[np.uint8]:
-    return all_bits(length)
+    return bool(np.isin(all_values(function), (0, 1)).all())
 
 
 def _value_scales(
@@ -136,7 +130,7 @@ class _Judge:
 
 
 def _run_all(judges: tuple[_Judge, ...], function: BooleanFunction, length: int) -> None:
-    bits = _inputs(length)
+    bits = all_bits(length)
     values = function(bits)
     for judge, own in zip(judges, _value_scales(function, values), strict=True):
         for first, sums in judge.runner.tables.enumerate_sums():

@@ -122,11 +122,10 @@ class SparsePositions(BitPositions):
 
     def rows(self, indices: Any) -> NDArray[np.float64]:
         """Vectors where there are some, zeros elsewhere."""
-        which = np.arange(self.count)[indices]
-        out = np.zeros((len(which), self.width))
         places = np.full(self.count, -1)
         places[self.indices] = np.arange(len(self.indices))
-        found = places[which]
+        found = places[indices]
+        out = np.zeros((len(found), self.width))
         out[found >= 0] = self.vectors[found[found >= 0]]
         return out
 

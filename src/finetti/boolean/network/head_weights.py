@@ -68,13 +68,8 @@ class HeadWeights:
         """What [CLS] sees of every position, in float64."""
         return self.tables_in(np.float64)
 
-    @cached_property
-    def tables32(self) -> Tables:
-        """The same, computed in float32 from float32 weights."""
-        return self.tables_in(np.float32)
-
     def tables_in(self, dtype: Any) -> Tables:
-        """Tables in another precision."""
+        """The same in another precision, from weights in that precision."""
         arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
         with np.errstate(all="ignore"):  # what float32 cannot hold is reported, not warned of
             return make_tables(self.positions, self.embedding, **arrays)

@@ -108,16 +108,13 @@ class BooleanTransformer(eqx.Module):
         self.tokens, self.embedding = weights["embedding.tokens"], network.embedding
         self.positions = Positions(weights["embedding.positions"])
         self.residual = "embedding.gates" in weights
-        self.readers = weights["embedding.gates" if self.residual else "embedding.cls"].reshape(
-            -1, self.tokens.shape[1]
-        )
-        starts = [f"blocks.{number}." for number in range(network.depth)]
-        self.blocks = tuple(
-            BooleanBlock(
-                {name.removeprefix(s): each for name, each in weights.items() if name.startswith(s)}
-            )
-            for s in starts
-        )
+        self.readers = jnp.atleast_2d(weights[f"embedding.{'gates' if self.residual else 'cls'}"])
+        blocks = [dict[str, Array]() for _ in range(network.depth)]
+        for name, each in weights.items():
+            kind, *rest = name.split(".")
+            if kind == "blocks":
+                blocks[int(rest[0])][rest[1]] = each
+        self.blocks = tuple(map(BooleanBlock, blocks))
 
     def embed(self, bits: ArrayLike) -> Float[Array, "*batch N d"]:
         """The readers, then X(b)."""
