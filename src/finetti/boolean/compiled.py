@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 from finetti.boolean.certificate import Certificate, certify
 from finetti.boolean.check import EXACT_RTOL, Check
 from finetti.boolean.explanation import Explanation, explain
-from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.base import BooleanFunction, as_rows
 from finetti.boolean.network.base import Network
-from finetti.boolean.network.rows import as_rows, is_single
 from finetti.boolean.parser import as_function
 from finetti.boolean.refusals import readable_bytes
 from finetti.boolean.saving import save
 from finetti.boolean.verification import verify
 from finetti.boolean.words import bits_of, counted, short_text
-from finetti.core.errors import FinettiError, InputError
+from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.show.card import Card
 
 if TYPE_CHECKING:
@@ -42,7 +41,13 @@ class Compiled(Network, ABC):
                 number of ones.
             dtype: np.float64, or np.float32 for the precision of a float32 network.
         """
-        runner = self.single if is_single(dtype, "predict") else self.double
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            name = repr(dtype)
+        if name not in ("float32", "float64"):
+            raise bad_argument("dtype", "predict", "float32 or float64", name)
+        runner = self.single if name == "float32" else self.double
         rows = as_rows(bits, self.context_length, "predict")
         flat = rows[None] if isinstance(rows, np.ndarray) and rows.ndim == 1 else rows
         return runner.outputs(runner.tables.sums(flat)).reshape(rows.shape[:-1])

@@ -24,16 +24,12 @@ def plain_fields(owner: Any, *more: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class InputBound:
-    """What is known of ALL 2^T inputs.
+    """What is known of ALL 2^T inputs."""
 
-    Args:
-        error: the largest error, relative to the largest value; None if unknown.
-        reason: why it is unknown, in half a sentence.
-        rounding: how much of it is rounding in the lookups.
-    """
-
-    error: float | None
+    error: float | None  # the largest error, relative to the largest value; None if unknown
+    # why it is unknown, in half a sentence
     reason: str = ""
+    # how much of it is rounding in the lookups
     rounding: float = 0.0
 
 
@@ -66,29 +62,17 @@ class NormBound:
 
 @dataclass(frozen=True)
 class ReaderProof:
-    """Why one reader, [CLS] or a gate, is right on every input, if what it reads is.
+    """Why one reader, [CLS] or a gate, is right on every input, if what it reads is."""
 
-    Args:
-        text: what it computes.
-        level: its block.
-        sparsity: how many tokens it reads.
-        separation: γ of the head with the least margin: how far apart its features are.
-        tolerance: δ = γ/4, the noise that the lookup tolerates there.
-        head_error: the largest distance of that head's feature from its point, over ALL inputs.
-        score_scale: the largest R of its heads.
-        score_gap: by how much the scores of what it reads exceed all others, at least.
-        attention_mass: the least attention on what it should read.
-    """
-
-    text: str
-    level: int
-    sparsity: int
-    separation: float
-    tolerance: float
-    head_error: float
-    score_scale: float
-    score_gap: float
-    attention_mass: float
+    text: str  # what it computes
+    level: int  # its block
+    sparsity: int  # how many tokens it reads
+    separation: float  # γ of the head with the least margin: how far apart its features are
+    tolerance: float  # δ = γ/4, the noise that the lookup tolerates there
+    head_error: float  # the largest distance of that head's feature from its point, over ALL inputs
+    score_scale: float  # the largest R of its heads
+    score_gap: float  # by how much the scores of what it reads exceed all others, at least
+    attention_mass: float  # the least attention on what it should read
 
     @property
     def margin(self) -> float:
@@ -101,44 +85,27 @@ class ReaderProof:
 
 
 class Evidence(NamedTuple):
-    """What a certificate says of a network's weights.
+    """What a certificate says of a network's weights."""
 
-    Args:
-        route: the lemmas that built it.
-        readers: which tokens read, in words.
-        gates: one proof per reader, [CLS] or the gates.
-        norms: every norm beside its bound.
-        capacities: of the classes that the heads of each block come from, at ε = δ of its lookup.
-    """
-
-    route: str
-    readers: str
-    gates: tuple[ReaderProof, ...]
-    norms: tuple[NormBound, ...]
+    route: str  # the lemmas that built it
+    readers: str  # which tokens read, in words
+    gates: tuple[ReaderProof, ...]  # one proof per reader, [CLS] or the gates
+    norms: tuple[NormBound, ...]  # every norm beside its bound
+    # of the classes that the heads of each block come from, at ε = δ of its lookup
     capacities: tuple[BoundValue, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What one reader reads with one head.
+    """What one reader reads with one head."""
 
-    Args:
-        reader: "[CLS]", or a gate's name.
-        text: what it computes.
-        head: which head of its block.
-        places: which tokens it should read: bits first, then readers.
-        weights: the attention on all tokens.
-        features: what the head reads.
-        value: what the reader says.
-    """
-
-    reader: str
-    text: str
-    head: int
-    places: tuple[int, ...]
-    weights: NDArray[np.float64]
-    features: tuple[float, ...]
-    value: float
+    reader: str  # "[CLS]", or a gate's name
+    text: str  # what it computes
+    head: int  # which head of its block
+    places: tuple[int, ...]  # which tokens it should read: bits first, then readers
+    weights: NDArray[np.float64]  # the attention on all tokens
+    features: tuple[float, ...]  # what the head reads
+    value: float  # what the reader says
 
     @property
     def rest(self) -> float:

@@ -28,17 +28,11 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class ReadErrors:
-    """Of every read of a network, over all inputs whose gates below are right.
+    """Of every read of a network, over all inputs whose gates below are right."""
 
-    Args:
-        errors: the largest distance of a feature from its point.
-        masses: the attention on what should be read.
-        largest: no token's value is larger than this.
-    """
-
-    errors: NDArray[np.float64]
-    masses: NDArray[np.float64]
-    largest: float
+    errors: NDArray[np.float64]  # the largest distance of a feature from its point
+    masses: NDArray[np.float64]  # the attention on what should be read
+    largest: float  # no token's value is larger than this
 
 
 def read_errors(network: GateWeights) -> ReadErrors:

@@ -40,19 +40,12 @@ class SparseGate:
     """A function of the number of ones in each of a few groups of sources.
 
     One group is enough for AND, OR, parity and the like; negated sources are a second one. So a
-    gate of 50 inputs has 51 points, or 26 · 26, and never 2^50.
+    gate of 50 inputs has 51 points, or 26 · 26, and never 2^50."""
 
-    Args:
-        level: its block.
-        groups: the sources; inside a group they can be exchanged.
-        grid: the value by the numbers of ones, shape (s_1 + 1, s_2 + 1, …).
-        text: the gate as people write it.
-    """
-
-    level: int
-    groups: tuple[tuple[Source, ...], ...]
-    grid: NDArray[np.bool_]
-    text: str
+    level: int  # its block
+    groups: tuple[tuple[Source, ...], ...]  # the sources; inside a group they can be exchanged
+    grid: NDArray[np.bool_]  # the value by the numbers of ones, shape (s_1 + 1, s_2 + 1, …)
+    text: str  # the gate as people write it
 
     @property
     def sources(self) -> tuple[Source, ...]:

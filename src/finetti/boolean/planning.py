@@ -18,23 +18,14 @@ MAX_TABLE_BYTES = 2**32
 
 @dataclass(frozen=True)
 class PositionRequest:
-    """What positions are asked for.
+    """What positions are asked for."""
 
-    Args:
-        arguments: of the function that users called.
-        owner: that function.
-        what: whom they must be good enough for, in words.
-        context_length: T, as long as the indices need.
-        indices: the relevant bits.
-        scalar: whether one feature of the number of ones is enough.
-    """
-
-    arguments: CompilerArguments
-    owner: str
-    what: str
-    context_length: int
-    indices: tuple[int, ...]
-    scalar: bool
+    arguments: CompilerArguments  # of the function that users called
+    owner: str  # that function
+    what: str  # whom they must be good enough for, in words
+    context_length: int  # T, as long as the indices need
+    indices: tuple[int, ...]  # the relevant bits
+    scalar: bool  # whether one feature of the number of ones is enough
 
     @property
     def n_vectors(self) -> int:
@@ -44,19 +35,12 @@ class PositionRequest:
 
 
 class Attempt(NamedTuple):
-    """What was built on some vectors, and how good they are.
+    """What was built on some vectors, and how good they are."""
 
-    Args:
-        built: what was asked for.
-        gap: by how much the scores of what is read lead, before R; 0 or less if they do not.
-        coherence: of the relevant vectors; 0 where nobody asked.
-        complaint: why so small a gap will not do, in half a sentence.
-    """
-
-    built: Any
-    gap: float
-    coherence: float
-    complaint: str
+    built: Any  # what was asked for
+    gap: float  # by how much the scores of what is read lead, before R; 0 or less if they do not
+    coherence: float  # of the relevant vectors; 0 where nobody asked
+    complaint: str  # why so small a gap will not do, in half a sentence
 
 
 Build = Callable[[BitPositions], Attempt]

@@ -14,19 +14,12 @@ ZERO_BIT, ONE_BIT, CLS = range(RESERVED)  # the coordinates of e_0, e_1, v_[CLS]
 
 
 class Relevant(NamedTuple):
-    """The relevant positions I among all.
+    """The relevant positions I among all."""
 
-    Args:
-        positions: all of them.
-        geometry: how the vectors of I stand to the others.
-        indices: I.
-        scalar: whether one feature of the number of ones is enough, or one per bit is needed.
-    """
-
-    positions: BitPositions
-    geometry: Geometry
-    indices: tuple[int, ...]
-    scalar: bool
+    positions: BitPositions  # all of them
+    geometry: Geometry  # how the vectors of I stand to the others
+    indices: tuple[int, ...]  # I
+    scalar: bool  # whether one feature of the number of ones is enough, or one per bit is needed
 
 
 class HeadMatrices(NamedTuple):

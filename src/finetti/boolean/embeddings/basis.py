@@ -24,26 +24,16 @@ MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, floa
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """How the vectors v_i of the relevant positions stand to all others.
+    """How the vectors v_i of the relevant positions stand to all others."""
 
-    Args:
-        vectors: v_i, i ∈ I, shape (s, d).
-        duals: ũ_i in the span of V_I with ⟨v_j, ũ_i⟩ = δ_ij on I, shape (s, d).
-        coherence: the largest |⟨v_i, v_j⟩| over i ∈ I and all j ≠ i.
-        joint_gap: 1 − the largest score outside I of the key u = Σũ_i, which is 1 on I ([CLS]
-            has score 0).
-        single_gap: the same for the keys v_i, each 1 at its own position only.
-        outside: the largest |⟨v_j, ũ_i⟩| and |⟨v_j, u⟩| outside I.
-        smallest: the least eigenvalue of the Gram matrix of V_I.
-    """
-
-    vectors: NDArray[np.float64]
-    duals: NDArray[np.float64]
-    coherence: float
+    vectors: NDArray[np.float64]  # v_i, i ∈ I, shape (s, d)
+    duals: NDArray[np.float64]  # ũ_i in the span of V_I with ⟨v_j, ũ_i⟩ = δ_ij on I, shape (s, d)
+    coherence: float  # the largest |⟨v_i, v_j⟩| over i ∈ I and all j ≠ i
+    # 1 − the largest score outside I of the key u = Σũ_i, which is 1 on I ([CLS] has score 0)
     joint_gap: float
-    single_gap: float
-    outside: float
-    smallest: float
+    single_gap: float  # the same for the keys v_i, each 1 at its own position only
+    outside: float  # the largest |⟨v_j, ũ_i⟩| and |⟨v_j, u⟩| outside I
+    smallest: float  # the least eigenvalue of the Gram matrix of V_I
 
     @property
     def independent(self) -> bool:

@@ -59,6 +59,23 @@ def binary_array(bits: Any, owner: str, requirement: str = "zeros and ones") -> 
     return array
 
 
+def as_rows(bits: Any, length: int, owner: str) -> Any:
+    """Bits of shape (m, T) or (T,) as an array, or in CSR form where they are sparse, checked."""
+    if hasattr(bits, "tocsr"):
+        if len(bits.shape) != 2 or bits.shape[1] != length:
+            raise bad_argument("bits", owner, f"of shape (m, {length})", f"shape {bits.shape}")
+        rows = bits.tocsr()
+        if not rows.has_canonical_format:  # one entry may be written as a sum of several
+            rows = rows.copy()
+            rows.sum_duplicates()
+        binary_array(rows.data, owner)
+        return rows
+    array = binary_array(bits, owner)
+    if array.ndim not in (1, 2) or array.shape[-1] != length:
+        raise bad_argument("bits", owner, f"of shape (m, {length})", f"shape {array.shape}")
+    return array
+
+
 class BooleanFunction(ABC):
     """f(b) = f(b_I): depends on the bits at ``indices`` only (I-sparse, Section 4.4, edelman2022).
 

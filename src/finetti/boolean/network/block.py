@@ -23,17 +23,11 @@ from finetti.boolean.network.recognition import make_recognition, separation
 
 @dataclass(frozen=True)
 class GateRead:
-    """One gate's use of one head.
+    """One gate's use of one head."""
 
-    Args:
-        gate: which gate.
-        head: which head of its block.
-        sources: what is read: the gate's group of that number.
-    """
-
-    gate: int
-    head: int
-    sources: tuple[Source, ...]
+    gate: int  # which gate
+    head: int  # which head of its block
+    sources: tuple[Source, ...]  # what is read: the gate's group of that number
 
     @property
     def bits(self) -> list[int]:
@@ -48,39 +42,27 @@ class GateRead:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """The keys of reads as Lemma B.2 has them, and what was measured of them.
+    """The keys of reads as Lemma B.2 has them, and what was measured of them."""
 
-    Args:
-        vectors: over the coordinates of positions, then of gates, shape (reads, key width).
-        gaps: by how much the sources of each read lead, before R; 0 or less if they do not.
-        spans: bounds on ‖u‖²: (bits of a group)/(least eigenvalue of their Gram matrix) + gates.
-    """
-
+    # over the coordinates of positions, then of gates, shape (reads, key width)
     vectors: NDArray[np.float64]
+    # by how much the sources of each read lead, before R; 0 or less if they do not
     gaps: NDArray[np.float64]
+    # bounds on ‖u‖²: (bits of a group)/(least eigenvalue of their Gram matrix) + gates
     spans: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The weights of one level.
+    """The weights of one level."""
 
-    Args:
-        gates: the gates of the level.
-        reads: which head reads what for which gate.
-        keys: of every read, over the coordinates of positions and gates.
-        scales: R of every read.
-        gaps, spans: of the lemma's keys on these positions (`Keys`), for the bounds on norms.
-        lookup: on the features, then the q_g of its gates.
-    """
-
-    gates: tuple[int, ...]
-    reads: tuple[GateRead, ...]
-    keys: NDArray[np.float64]
-    scales: NDArray[np.float64]
-    gaps: NDArray[np.float64]
-    spans: NDArray[np.float64]
-    lookup: Lookup
+    gates: tuple[int, ...]  # of the level
+    reads: tuple[GateRead, ...]  # which head reads what for which gate
+    keys: NDArray[np.float64]  # of every read, over the coordinates of positions and gates
+    scales: NDArray[np.float64]  # R of every read
+    gaps: NDArray[np.float64]  # of the lemma's keys on these positions (`Keys`), as the spans are,
+    spans: NDArray[np.float64]  # for the bounds on norms
+    lookup: Lookup  # on the features, then the q_g of its gates
 
     def __post_init__(self) -> None:
         seal(self)

@@ -17,19 +17,12 @@ from finetti.boolean.network.mixture import Mixture, make_mixture
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GateWeights:
-    """One block per level and one token per gate.
+    """One block per level and one token per gate."""
 
-    Args:
-        embedding: how bits become tokens.
-        positions: of the bits.
-        gates: the gates of the rule; the last one is its value.
-        blocks: one per level.
-    """
-
-    embedding: Embedding
-    positions: BitPositions
-    gates: tuple[SparseGate, ...]
-    blocks: tuple[Block, ...]
+    embedding: Embedding  # how bits become tokens
+    positions: BitPositions  # of the bits
+    gates: tuple[SparseGate, ...]  # the gates of the rule; the last one is its value
+    blocks: tuple[Block, ...]  # one per level
 
     @property
     def reads(self) -> list[GateRead]:

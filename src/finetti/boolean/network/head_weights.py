@@ -15,26 +15,16 @@ from finetti.boolean.network.tables import Tables, make_tables
 
 @dataclass(frozen=True, eq=False)
 class HeadWeights:
-    """X(b) and the heads that [CLS] reads it with. Read-only: `dataclasses.replace` changes a copy.
+    """X(b) and the heads that [CLS] reads it with. `dataclasses.replace` changes a copy."""
 
-    Args:
-        embedding: how bits become tokens.
-        positions: P or V, (T, d).
-        tokens: E, shape (2, d); zeros for the bag, where a bit has no vector of its own.
-        cls: x_[CLS], shape (d,).
-        query, key: W_Q, W_K, shape (H, d, k).
-        value: W_V, shape (H, d, v).
-        output: W_C, shape (H, v, features).
-    """
-
-    embedding: Embedding
-    positions: BitPositions
-    tokens: NDArray[np.float64]
-    cls: NDArray[np.float64]
-    query: NDArray[np.float64]
-    key: NDArray[np.float64]
-    value: NDArray[np.float64]
-    output: NDArray[np.float64]
+    embedding: Embedding  # how bits become tokens
+    positions: BitPositions  # P or V, (T, d)
+    tokens: NDArray[np.float64]  # E, (2, d); zeros for the bag: a bit has no vector of its own
+    cls: NDArray[np.float64]  # x_[CLS], (d,)
+    query: NDArray[np.float64]  # W_Q, (H, d, k)
+    key: NDArray[np.float64]  # W_K, (H, d, k)
+    value: NDArray[np.float64]  # W_V, (H, d, v)
+    output: NDArray[np.float64]  # W_C, (H, v, features)
 
     def __post_init__(self) -> None:
         seal(self)

@@ -22,19 +22,13 @@ BLOCK_UNITS = 2**22  # hidden units of a block of inputs
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """x ↦ r(r(xW1 + b1)W2 + b2)w, or r(xW1 + b1)w where one layer is enough.
+    """x ↦ r(r(xW1 + b1)W2 + b2)w, or r(xW1 + b1)w where one layer is enough."""
 
-    Args:
-        inner, inner_bias: W1 (features, bumps), b1.
-        middle, middle_bias: W2 (bumps, units), b2; None for one feature.
-        outer: w; with two columns where a gate writes into e_0 and e_1 (`network.recognition`).
-    """
-
-    inner: NDArray[Any]
-    inner_bias: NDArray[Any]
-    middle: NDArray[Any] | None
-    middle_bias: NDArray[Any] | None
-    outer: NDArray[Any]
+    inner: NDArray[Any]  # W1 (features, bumps)
+    inner_bias: NDArray[Any]  # b1
+    middle: NDArray[Any] | None  # W2 (bumps, units); None for one feature
+    middle_bias: NDArray[Any] | None  # b2
+    outer: NDArray[Any]  # w; two columns where a gate writes into e_0 and e_1 (`recognition`)
 
     def __post_init__(self) -> None:
         seal(self)

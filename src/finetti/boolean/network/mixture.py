@@ -27,17 +27,11 @@ BLOCK_UNITS = 2**22  # hidden units of a block of inputs
 @dataclass(frozen=True, eq=False)
 class Mixture(BitSums):
     """Σ_t w_t(1 − 2b_t) for the softmax weights w of every read of every block, and last for the
-    mean over all tokens; ``cls`` is what positions alone add: 0 unless a file has it.
+    mean over all tokens; ``cls`` is what positions alone add: 0 unless a file has it."""
 
-    Args:
-        gates: the weights on the gates, shape (G, reads + 1).
-        leads: by how much the sources of each read lead in score, R included.
-        columns: which columns belong to each block.
-    """
-
-    gates: NDArray[Any]
-    leads: NDArray[np.float64]
-    columns: tuple[slice, ...]
+    gates: NDArray[Any]  # the weights on the gates, shape (G, reads + 1)
+    leads: NDArray[np.float64]  # by how much the sources of each read lead in score, R included
+    columns: tuple[slice, ...]  # which columns belong to each block
 
     @property
     def bits(self) -> NDArray[Any]:

@@ -20,19 +20,12 @@ Batch = tuple[NDArray[Any], Callable[[int], NDArray[Any]]]
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """What is run when not all 2^T inputs can be.
+    """What is run when not all 2^T inputs can be."""
 
-    Args:
-        tried: the bits that are set, in increasing order.
-        settings: to what, shape (settings, tried).
-        patterns: to what all bits are set first, shape (patterns, T).
-        method: in words.
-    """
-
-    tried: tuple[int, ...]
-    settings: NDArray[np.uint8]
-    patterns: NDArray[Any]
-    method: str
+    tried: tuple[int, ...]  # the bits that are set, in increasing order
+    settings: NDArray[np.uint8]  # to what, shape (settings, tried)
+    patterns: NDArray[Any]  # to what all bits are set first, shape (patterns, T)
+    method: str  # in words
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,16 +33,11 @@ AnySums = TypeVar("AnySums", bound="BitSums")
 
 @dataclass(frozen=True, eq=False)
 class BitSums:
-    """Sums over T bits of one row of two for each.
+    """Sums over T bits of one row of two for each."""
 
-    Args:
-        zero, one: what a position adds if its bit is 0 or 1, shape (T, C).
-        cls: what every input has, shape (C,).
-    """
-
-    zero: NDArray[Any]
-    one: NDArray[Any]
-    cls: NDArray[Any]
+    zero: NDArray[Any]  # what a position adds if its bit is 0, shape (T, C)
+    one: NDArray[Any]  # and if it is 1
+    cls: NDArray[Any]  # what every input has, shape (C,)
 
     @property
     def n_positive(self) -> int:
@@ -117,14 +112,10 @@ class BitSums:
 
 @dataclass(frozen=True, eq=False)
 class Tables(BitSums):
-    """The sums that heads read: H denominators, then H·v numerators.
+    """The sums that heads read: H denominators, then H·v numerators."""
 
-    Args:
-        output: W_C, shape (H, v, features).
-        largest: the largest |v|, in the units of the features.
-    """
-
-    output: NDArray[Any]
+    output: NDArray[Any]  # W_C, shape (H, v, features)
+    # the largest |v|, in the units of the features
     largest: float = 1.0
 
     @property

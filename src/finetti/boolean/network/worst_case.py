@@ -23,21 +23,13 @@ MAX_CONDITION = 1e8  # denominators further apart leave float64 too few digits f
 
 @dataclass(frozen=True, eq=False)
 class Adversary:
-    """The outside bits that make feature ``sign``·Σ_v weights_v·(head's value v) largest.
+    """The outside bits that make feature ``sign``·Σ_v weights_v·(head's value v) largest."""
 
-    Args:
-        tables: of the network.
-        aside: the positions outside I.
-        head: which head.
-        weights: how its values enter the feature, a column of W_C^h.
-        sign: +1 for the maximum, −1 for the minimum.
-    """
-
-    tables: Tables
-    aside: NDArray[np.int64]
-    head: int
-    weights: NDArray[np.float64]
-    sign: int
+    tables: Tables  # of the network
+    aside: NDArray[np.int64]  # the positions outside I
+    head: int  # which head
+    weights: NDArray[np.float64]  # how its values enter the feature, a column of W_C^h
+    sign: int  # +1 for the maximum, −1 for the minimum
 
     def _numerator(self, rows: NDArray[Any]) -> NDArray[Any]:
         n_heads, n_values, _ = self.tables.output.shape
