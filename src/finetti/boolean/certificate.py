@@ -6,7 +6,7 @@ from typing import Any
 from finetti.boolean.check import Check, finite_or_none
 from finetti.boolean.findings import NormBound, ReaderProof
 from finetti.boolean.network.base import Network
-from finetti.boolean.words import counted, short_text
+from finetti.boolean.words import counted, counted_heads, short_text
 from finetti.bounds.value import BoundValue
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
@@ -29,6 +29,10 @@ def _of_worst(name: str) -> Any:
     return property(lambda certificate: getattr(certificate.worst, name))
 
 
+def _of_all(extreme: Any, name: str) -> Any:
+    return property(lambda certificate: extreme(getattr(g, name) for g in certificate.gates))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate(Shown):
     """The proof beside the weights.
@@ -44,7 +48,8 @@ class Certificate(Shown):
             by level.
 
     `margin`, `separation`, `tolerance` and `head_error` are those of the worst reader; a margin of
-    at least 1 proves the network on all 2^T inputs.
+    at least 1 proves the network on all 2^T inputs. `sparsity` and `score_scale` are the largest of
+    all readers, `score_gap` and `attention_mass` the least.
     """
 
     rule: str
@@ -63,9 +68,10 @@ class Certificate(Shown):
     norms: tuple[NormBound, ...]
     capacities: tuple[BoundValue, ...]
 
-    margin, separation, tolerance, head_error = map(
-        _of_worst, ("margin", "separation", "tolerance", "head_error")
-    )
+    margin, separation = _of_worst("margin"), _of_worst("separation")
+    tolerance, head_error = _of_worst("tolerance"), _of_worst("head_error")
+    sparsity, score_scale = _of_all(max, "sparsity"), _of_all(max, "score_scale")
+    score_gap, attention_mass = _of_all(min, "score_gap"), _of_all(min, "attention_mass")
 
     @property
     def worst(self) -> ReaderProof:
@@ -81,26 +87,6 @@ class Certificate(Shown):
     def n_heads(self) -> int:
         """The heads of all blocks."""
         return sum(self.heads_per_block)
-
-    @property
-    def sparsity(self) -> int:
-        """The most that a reader reads."""
-        return max(gate.sparsity for gate in self.gates)
-
-    @property
-    def score_scale(self) -> float:
-        """The largest R."""
-        return max(gate.score_scale for gate in self.gates)
-
-    @property
-    def score_gap(self) -> float:
-        """The least lead of the scores of what is read."""
-        return min(gate.score_gap for gate in self.gates)
-
-    @property
-    def attention_mass(self) -> float:
-        """The least attention of any reader on what it should read."""
-        return min(gate.attention_mass for gate in self.gates)
 
     @property
     def holds(self) -> bool:
@@ -132,10 +118,9 @@ class Certificate(Shown):
         return bits if self.readers == "[CLS]" else bits + most
 
     def __card__(self) -> Card:
-        heads = " + ".join(map(str, self.heads_per_block))
         network = (
-            f"{counted(self.depth, 'block')}, {heads} {'head' if heads == '1' else 'heads'}, "
-            f"read by {self.readers}, width {self.width}, {self.n_parameters} numbers"
+            f"{counted_heads(self.heads_per_block)}, read by {self.readers}, width {self.width}, "
+            f"{self.n_parameters} numbers"
         )
         which = f"all 2^{self.context_length} inputs" if self.check.proven else "what was tried"
         error = (
@@ -146,8 +131,7 @@ class Certificate(Shown):
             f"R ≤ {format_number(self.score_scale)}, what is read leads by at least "
             f"{format_number(self.score_gap)}"
         )
-        unusable = (("float32", "NOT usable: run this network in float64"),)
-        unusable = () if self.check.usable32 else unusable
+        unusable = [("float32", "NOT usable: run this network in float64")]
         counts = ", ".join(value.text for value in self.capacities)
         fields = (
             ("network", network),
@@ -158,7 +142,7 @@ class Certificate(Shown):
             ("attention", f"≥ {format_number(100 * self.attention_mass)} % on what it should read"),
             ("scores", scores),
             ("float64, float32 error", (self.check.error64, self.check.error32)),
-            *unusable,
+            *([] if self.check.usable32 else unusable),
             (
                 "capacity",
                 f"log N_∞(ε=δ) ≤ {counts} for all heads with the norms of each block "
@@ -200,17 +184,16 @@ class Certificate(Shown):
         listed = list(enumerate(self.gates))
         if len(listed) > MAX_LISTED_GATES:  # the last ones are those at the top
             listed = listed[: MAX_LISTED_GATES - 4] + listed[-4:]
+        shown = (
+            "sparsity",
+            "head_error",
+            "tolerance",
+            "score_scale",
+            "score_gap",
+            "attention_mass",
+        )
         rows = [
-            (
-                g.level,
-                f"g{k} = {short_text(g.text, 48)}",
-                g.sparsity,
-                g.head_error,
-                g.tolerance,
-                g.score_scale,
-                g.score_gap,
-                g.attention_mass,
-            )
+            (g.level, f"g{k} = {short_text(g.text, 48)}", *(getattr(g, n) for n in shown))
             for k, g in listed
         ]
         left = len(self.gates) - len(listed)

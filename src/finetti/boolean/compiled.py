@@ -17,7 +17,7 @@ from finetti.boolean.parser import as_function
 from finetti.boolean.refusals import readable_bytes
 from finetti.boolean.saving import save
 from finetti.boolean.verification import verify
-from finetti.boolean.words import bits_of, counted, short_text
+from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.show.card import Card
 
@@ -118,12 +118,9 @@ class Compiled(Network, ABC):
         return save(self, path)
 
     def __repr__(self) -> str:
-        heads = " + ".join(map(str, self.heads_per_block))
-        return (
-            f"<{type(self).__name__} of {short_text(self.rule, 60)!r} over "
-            f"{counted(self.context_length, 'bit')}: {counted(self.depth, 'block')}, {heads} "
-            f"{'head' if heads == '1' else 'heads'}, width {self.width}>"
-        )
+        what, bits = short_text(self.rule, 60), counted(self.context_length, "bit")
+        network = f"{counted_heads(self.heads_per_block)}, width {self.width}"
+        return f"<{type(self).__name__} of {what!r} over {bits}: {network}>"
 
     def __card__(self) -> Card:
         return self.certificate.__card__()

@@ -26,12 +26,7 @@ WORK_PER_INPUT = 2000  # what an input costs beside its multiplications, in mult
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GateNetwork(GateWeights, Compiled):
-    """A rule as a network with one block per level and one token per gate: what `compose` makes.
-
-    Args:
-        function: the rule.
-        settings: how it was made: embedding, basis, width, coherence, margin, seed.
-    """
+    """A rule as a network with one block per level and one token per gate: what `compose` makes."""
 
     function: BooleanFunction
     settings: dict[str, Any]

@@ -39,17 +39,10 @@ SAME_ATOL = 1e-10  # differences between bits that count as rounding
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerNetwork(Compiled):
-    """One layer that [CLS] reads: what `compile` makes.
-
-    Args:
-        function: the rule.
-        head: the weights below the lookup.
-        lookup: the weights of the lookup.
-        settings: how it was made: basis, width, coherence, margin, seed.
-    """
+    """One layer that [CLS] reads: what `compile` makes."""
 
     function: BooleanFunction
-    head: HeadWeights
+    head: HeadWeights  # the weights below the lookup
     lookup: Lookup
     settings: dict[str, Any] = field(default_factory=dict)
 
