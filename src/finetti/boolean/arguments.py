@@ -60,7 +60,7 @@ def check_arguments(
 ) -> CompilerArguments:
     """Refuse arguments by name, and indices outside the context; ``options`` are those after it."""
     _check_context(refusals, rule, context_length)
-    given = dict(zip(OPTIONS, options, strict=True))
+    given: dict[str, Any] = dict(zip(OPTIONS, options, strict=True))
     embedding, basis, width, coherence, margin, seed, max_bytes = options
     whole = "is not a whole number of at least 0"
     checks = (  # name, whether it is fine, what it counts as if not, why

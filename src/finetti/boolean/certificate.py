@@ -43,7 +43,7 @@ class Certificate(Shown):
         context_length, embedding, basis, heads_per_block, width, n_parameters: the network.
         asked_margin: the margin that was asked for.
         check: what was run against the rule.
-        route, readers, norms, capacities: see `Evidence`.
+        route, readers, norms, capacities: see `NetworkEvidence`.
         gates: one proof per reader, [CLS] or the gates. Together they cover all 2^T inputs, level
             by level.
 

@@ -1,7 +1,7 @@
 """The numbers that this room computes with: what lies outside is refused in one sentence.
 
 Within these limits nothing overflows, no denominator vanishes, and a value that is right up to
-rounding is right to `finetti.boolean.check.EXACT` on every machine. What `compile` and `compose`
+rounding is right to `finetti.boolean.check.EXACT_RTOL` on every machine. What `compile` and `compose`
 write stays far below them.
 """
 

@@ -84,7 +84,7 @@ class ReaderProof:
         return plain_fields(self, "margin")
 
 
-class Evidence(NamedTuple):
+class NetworkEvidence(NamedTuple):
     """What a certificate says of a network's weights."""
 
     route: str  # the lemmas that built it

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from finetti.boolean.capacity import block_capacities
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings.base import ONE_BIT
-from finetti.boolean.findings import Evidence, InputBound, Reading
+from finetti.boolean.findings import InputBound, NetworkEvidence, Reading
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.gate_proof import ReadErrors, gate_bound, gate_proofs, read_errors
 from finetti.boolean.gates import same_rule
@@ -69,9 +69,9 @@ class GateNetwork(GateWeights, Compiled):
         """What is measured of the attention of every read."""
         return read_errors(self)
 
-    def evidence(self, margin: float) -> Evidence:
+    def evidence(self, margin: float) -> NetworkEvidence:
         """Gate by gate, and block by block."""
-        return Evidence(
+        return NetworkEvidence(
             f"Lemma {self.embedding.lemma} for the heads of every gate, lookups of Lemma B.8",
             counted(len(self.gates), "gate token"),
             gate_proofs(self, self.read_errors),

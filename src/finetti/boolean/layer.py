@@ -12,7 +12,7 @@ from finetti.boolean.compiled import Compiled
 from finetti.boolean.domain import all_values, value_sizes
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.embeddings.positions import BitPositions
-from finetti.boolean.findings import Evidence, InputBound, ReaderProof, Reading
+from finetti.boolean.findings import InputBound, NetworkEvidence, ReaderProof, Reading
 from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
@@ -145,7 +145,7 @@ class LayerNetwork(Compiled):
         changes = tables.folded(tables.difference[list(indices)])
         return len(indices) * float(np.ptp(changes, axis=0).max()) <= SAME_ATOL
 
-    def evidence(self, margin: float) -> Evidence:
+    def evidence(self, margin: float) -> NetworkEvidence:
         """What [CLS] reads, over all inputs; the norms of the heads and of the lookup; Corollary
         4.4, or Lemma A.12 for several heads."""
         function, head, embedding = simplify(self.function), self.head, self.embedding
@@ -182,7 +182,7 @@ class LayerNetwork(Compiled):
         norms += lookup_norms(self.lookup, radius, tolerance, largest)
         form, kind = ("B.5", "symmetric") if scalar else ("B.6", "general")
         route = f"Lemmas {embedding.lemma} and {form} ({kind} rule), lookup of Lemma B.8"
-        return Evidence(route, "[CLS]", (proof,), norms, (head_capacity(head, tolerance),))
+        return NetworkEvidence(route, "[CLS]", (proof,), norms, (head_capacity(head, tolerance),))
 
     def _own(self, weights: NDArray[Any], indices: tuple[int, ...], scalar: bool) -> list[int]:
         """What a head with this attention should read: all of I, or the one that it looks at."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from finetti.boolean.embeddings.positions import (
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 
-BasisName = Literal["orthonormal", "random"]
 MIN_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
 MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
 
@@ -106,7 +105,7 @@ def as_vectors(basis: Any, count: int, owner: str) -> BitPositions:
     return DensePositions(np.concatenate([np.zeros((count, RESERVED)), array], axis=1))
 
 
-def draw_basis(basis: BasisName, count: int, width: int, seed: int) -> BitPositions:
+def draw_basis(basis: str, count: int, width: int, seed: int) -> BitPositions:
     """T vectors of one kind in dimension d; the signs depend on T, d and the seed only."""
     if basis == "orthonormal":
         return StandardPositions(count, width)

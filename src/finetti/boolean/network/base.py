@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.embeddings.positions import BitPositions
-from finetti.boolean.findings import Evidence, InputBound, Reading
+from finetti.boolean.findings import InputBound, NetworkEvidence, Reading
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.network.runner import Runner, Trials
 from finetti.show.shown import Shown
@@ -77,7 +77,7 @@ class Network(Shown):
         """The error against a rule on all inputs; ``tried`` bits were set in trials, if any."""
 
     @abstractmethod
-    def evidence(self, margin: float) -> Evidence:
+    def evidence(self, margin: float) -> NetworkEvidence:
         """What is measured of its weights, which were built for a margin."""
 
     @abstractmethod
