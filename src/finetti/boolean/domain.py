@@ -1,8 +1,8 @@
 """The numbers that this room computes with: what lies outside is refused in one sentence.
 
 Within these limits nothing overflows, no denominator vanishes, and a value that is right up to
-rounding is right to `finetti.boolean.check.EXACT_RTOL` on every machine. What `compile` and `compose`
-write stays far below them.
+rounding is right to `check.EXACT_RTOL` on every machine. What `compile` and `compose` write stays
+far below them.
 """
 
 from dataclasses import fields

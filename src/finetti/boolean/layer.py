@@ -142,7 +142,7 @@ class LayerNetwork(Compiled):
         if function.profile() is None or not counts_fit(len(indices)):
             return False
         tables = self.head.tables
-        changes = tables.folded(tables.difference[list(indices)])
+        changes = tables.folded(tables.difference(list(indices)))
         return len(indices) * float(np.ptp(changes, axis=0).max()) <= SAME_ATOL
 
     def evidence(self, margin: float) -> NetworkEvidence:

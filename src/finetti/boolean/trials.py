@@ -53,7 +53,7 @@ def influences(tables: Tables) -> NDArray[np.float64]:
     """By how much each bit moves a feature, to first order, from a string of half ones."""
     heads = tables.n_heads
     total = tables.cls[:heads] + (tables.zero + tables.one)[:, :heads].sum(axis=0) / 2
-    changes = np.abs(tables.folded(tables.difference))
+    changes = np.abs(tables.folded(tables.difference()))
     weights = changes[:, :heads] * tables.largest
     moved = changes[:, heads:].reshape(len(changes), heads, -1).max(axis=2)
     return (np.maximum(weights, moved) / total).max(axis=1)

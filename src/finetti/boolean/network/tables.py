@@ -44,10 +44,9 @@ class BitSums:
         """How many sums, the first ones, are of positive numbers and must not lose digits."""
         return 0
 
-    @cached_property
-    def difference(self) -> NDArray[Any]:
-        """What a bit changes when it turns 1."""
-        return self.one - self.zero
+    def difference(self, which: Any = slice(None)) -> NDArray[Any]:
+        """What bits change when they turn 1."""
+        return self.one[which] - self.zero[which]
 
     @cached_property
     def base(self) -> NDArray[Any]:
@@ -71,7 +70,7 @@ class BitSums:
         of its ones where digits allow it."""
         sparse, length = not isinstance(rows, np.ndarray), len(self.zero)
         if sparse and not self._cancels:
-            return self.base + rows.astype(self.zero.dtype) @ self.difference
+            return self.base + rows.astype(self.zero.dtype) @ self.difference()
         out = np.zeros((rows.shape[0], self.zero.shape[1]), dtype=self.zero.dtype)
         step = max(1, BLOCK_ENTRIES // (length if sparse else min(max(length, 1), BLOCK_POSITIONS)))
         for top in range(0, len(out), step):
@@ -83,7 +82,7 @@ class BitSums:
                 if self._cancels:
                     part = ones @ self.one[here] + (1 - ones) @ self.zero[here]
                 else:
-                    part = ones @ self.difference[here]
+                    part = ones @ self.difference(here)
                 out[top : top + step] += part
         return out + (self.cls if self._cancels else self.base)
 

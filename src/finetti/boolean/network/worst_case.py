@@ -39,7 +39,7 @@ class Adversary:
     @cached_property
     def _ratios(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """What turning each outside bit on changes: numerator, denominator, and their ratio."""
-        rows = self.tables.difference[self.aside]
+        rows = self.tables.difference(self.aside)
         top, bottom = self._numerator(rows), rows[:, self.head]
         with np.errstate(invalid="ignore", divide="ignore"):  # no ratio where nothing changes
             return top, bottom, top / bottom
