@@ -1,6 +1,6 @@
 """From a rule of gates to a deep network: split → positions → one block per level → verify."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
 from finetti.boolean.compiler import BYTES_PER_ENTRY
@@ -13,13 +13,7 @@ from finetti.boolean.gates import SparseGate, as_tree, split
 from finetti.boolean.network.block import Keys, level_gates, make_blocks, make_keys
 from finetti.boolean.network.recognition import recognition_bytes
 from finetti.boolean.parser import parse
-from finetti.boolean.planning import (
-    MAX_TABLE_BYTES,
-    Attempt,
-    Found,
-    PositionRequest,
-    choose_positions,
-)
+from finetti.boolean.planning import MAX_TABLE_BYTES, Attempt, PositionRequest, choose_positions
 from finetti.boolean.refusals import Refusals, readable_bytes
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
@@ -66,23 +60,13 @@ def compose(
     )
     refusals.unless(not arguments.embedding.no_gates, arguments.embedding.no_gates)
     gates = _split(refusals, tree)
-    placed = _place(refusals, arguments, gates) if gates else None
+    keys = _place(refusals, arguments, gates) if gates else None
     refusals.raise_if_any()
-    assert placed is not None  # or there was a reason
-    positions, keys = placed
-    n_tokens = positions.count + len(gates)
-    blocks = make_blocks(gates, n_tokens, keys, float(arguments.margin))
-    settings = arguments.settings
-    network = GateNetwork(arguments.embedding, positions, gates, blocks, tree, settings)
+    assert keys is not None  # or there was a reason
+    blocks, settings = make_blocks(gates, keys, float(arguments.margin)), arguments.settings
+    network = GateNetwork(arguments.embedding, keys.positions, gates, blocks, tree, settings)
     network.raise_if_wrong()
     return network
-
-
-class Placed(NamedTuple):
-    """Positions, and the keys of all reads on them."""
-
-    positions: BitPositions
-    keys: Keys
 
 
 def _split(refusals: Refusals, rule: ExpressionRule) -> tuple[SparseGate, ...]:
@@ -97,41 +81,34 @@ def _split(refusals: Refusals, rule: ExpressionRule) -> tuple[SparseGate, ...]:
 
 def _place(
     refusals: Refusals, arguments: CompilerArguments, gates: tuple[SparseGate, ...]
-) -> Placed | None:
-    """Positions that are good enough for all gates, or None and the reasons."""
+) -> Keys | None:
+    """Keys on positions that are good enough for all gates, or None and the reasons."""
     fits = _check_sizes(refusals, arguments, gates)
-    sources = {s.index for gate in gates for s in gate.sources if not s.is_gate}
-    indices = tuple(sorted(sources))
-    length = arguments.length_to_try(indices)
+    indices = tuple(sorted({s.index for gate in gates for s in gate.sources if not s.is_gate}))
+    length, coherence = arguments.length_to_try(indices), arguments.coherence
     if not fits or length is None:
         return None
-    request = PositionRequest(arguments, "compose", "its gates", length, indices, False)
-    placed, reasons = _choose(gates, request)
-    refusals.add(*reasons)
-    return placed
-
-
-def _choose(gates: tuple[SparseGate, ...], request: PositionRequest) -> Found:
-    """Positions that are wide enough for all gates, or the reasons why there are none."""
-    embedding, coherence = request.arguments.embedding, request.arguments.coherence
 
     def build(vectors: BitPositions) -> Attempt:
-        positions = embedding.place(vectors, request.context_length, request.indices)
+        positions = arguments.embedding.place(vectors, length, indices)
         keys, found = make_keys(gates, positions), 0.0
         if coherence is not None:
-            found = measure_geometry(positions, request.indices).coherence
+            found = measure_geometry(positions, indices).coherence
         gap = float(keys.gaps.min())
         complaint = (
             f"a gate's sparsity is above what width {positions.width} allows: its sources lead by "
             f"{gap:.3g} (needed: {MIN_GAP}); leave width free, or choose a larger one"
         )
-        return Attempt(Placed(positions, keys), gap, found, complaint)
+        return Attempt(keys, gap, found, complaint)
 
+    request = PositionRequest(arguments, "compose", "its gates", length, indices, False)
     sizes = [sum(not s.is_gate for s in group) for gate in gates for group in gate.groups]
     # Every read has a lead over all tokens, and the least of them counts.
     n_scores = request.n_vectors * max(1, sum(size > 0 for size in sizes))
     first_width = int(WIDTH_HEADROOM * automatic_width(n_scores, max(1, *sizes), coherence))
-    return choose_positions(request, build, first_width)
+    keys, reasons = choose_positions(request, build, first_width)
+    refusals.add(*reasons)
+    return keys
 
 
 def _check_sizes(

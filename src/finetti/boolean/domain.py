@@ -19,7 +19,7 @@ MAX_WEIGHT = 1e6  # of a weight; of a rule's values, and of the ratio of two of 
 MAX_SCORE_LEAD = 60.0  # by which a score may exceed one that every input has: e^60 in a sum
 
 
-def refuse_weights(**arrays: NDArray[np.floating] | None) -> None:
+def refuse_weights(**arrays: NDArray[np.floating]) -> None:
     """Refuse weights that are no numbers, or larger than 10⁶.
 
     >>> refuse_weights(query=np.ones(3), key=np.array([1.0, -1e7]))
@@ -27,7 +27,7 @@ def refuse_weights(**arrays: NDArray[np.floating] | None) -> None:
     finetti.core.errors.InputError: The weights of a network are numbers up to 1e+06 in size, ...
     """
     for name, array in arrays.items():
-        if array is None or not array.size:
+        if not array.size:
             continue
         ends = array.min(), array.max()
         if not (ends[0] >= -MAX_WEIGHT and ends[1] <= MAX_WEIGHT):  # False for what is not a number

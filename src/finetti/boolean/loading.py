@@ -199,7 +199,7 @@ def _gate_network(
     if embedding.no_gates:
         raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
     gates = split(function)
-    built = make_blocks(gates, positions.count + len(gates), make_keys(gates, positions), 1.0)
+    built = make_blocks(gates, make_keys(gates, positions), 1.0)
     blocks = tuple(_filled(path, tensors, block, number) for number, block in enumerate(built))
     return GateNetwork(embedding, positions, gates, blocks, function, settings)
 

@@ -44,6 +44,7 @@ class GateRead:
 class Keys:
     """The keys of reads as Lemma B.2 has them, and what was measured of them."""
 
+    positions: BitPositions  # of the bits
     # over the coordinates of positions, then of gates, shape (reads, key width)
     vectors: NDArray[np.float64]
     # by how much the sources of each read lead, before R; 0 or less if they do not
@@ -113,7 +114,7 @@ def make_keys(gates: tuple[SparseGate, ...], positions: BitPositions) -> Keys:
     np.minimum.at(least_own, columns, scores[rows, columns])  # 1, but for dependent vectors
     scores[rows, columns] = -np.inf
     others = np.maximum(scores.max(axis=0, initial=-np.inf), 0.0)  # gates that are not read: 0
-    return Keys(vectors, np.minimum(least_own, 1.0) - others, spans)
+    return Keys(positions, vectors, np.minimum(least_own, 1.0) - others, spans)
 
 
 def _dual_key(positions: BitPositions, bits: list[int]) -> tuple[NDArray[np.float64], float]:
@@ -137,11 +138,10 @@ def project_keys(keys: NDArray[np.floating], positions: BitPositions) -> NDArray
     return positions.project(whole)
 
 
-def make_blocks(
-    gates: tuple[SparseGate, ...], n_tokens: int, keys: Keys, margin: float
-) -> tuple[Block, ...]:
+def make_blocks(gates: tuple[SparseGate, ...], keys: Keys, margin: float) -> tuple[Block, ...]:
     """The weights of every level, with R = log(8·N·margin/γ)/gap of every read, N tokens in all
     (Lemma B.7)."""
+    n_tokens = keys.positions.count + len(gates)
     blocks, first = [], 0
     for here, reads in zip(level_gates(gates), level_reads(gates), strict=True):
         own = slice(first, first + len(reads))
