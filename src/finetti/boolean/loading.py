@@ -10,14 +10,8 @@ from numpy.typing import NDArray
 
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
-from finetti.boolean.embeddings.positions import (
-    RESERVED,
-    BitPositions,
-    DensePositions,
-    SignPositions,
-    SparsePositions,
-    StandardPositions,
-)
+from finetti.boolean.embeddings import positions as kinds
+from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
@@ -83,7 +77,7 @@ def load(path: str | Path) -> Compiled:
         raise InputError(f"The metadata of {path.name!r} cannot be read: {said}.") from error
     positions = _positions(path, tensors, metadata.get("positions", "dense"), *size)
     _refuse_misfit(path, "positions", (positions.count, positions.width), size)
-    if isinstance(positions, SignPositions):
+    if isinstance(positions, kinds.SignPositions):
         packed = (size[0], -(-(size[1] - RESERVED) // 8))
         _refuse_misfit(path, "embedding.position_signs", positions.bits.shape, packed)
     settings |= {"embedding": metadata["embedding"]}
@@ -117,7 +111,7 @@ def _settings(found: Any) -> dict[str, Any]:
 def _positions(path: Path, tensors: Tensors, kind: str, count: int, width: int) -> BitPositions:
     try:
         if kind == "signs":
-            return SignPositions(tensors["embedding.position_signs"].astype(np.uint8), width)
+            return kinds.SignPositions(tensors["embedding.position_signs"].astype(np.uint8), width)
         if kind == "sparse":
             indices = tensors["embedding.position_indices"]
             vectors = tensors["embedding.position_vectors"].astype(np.float64)
@@ -125,13 +119,13 @@ def _positions(path: Path, tensors: Tensors, kind: str, count: int, width: int) 
                 raise ValueError(f"{indices.size} indices and vectors of shape {vectors.shape}")
             if indices.size and not 0 <= indices.min() <= indices.max() < count:
                 raise ValueError("an index lies outside the context")
-            return SparsePositions(count, tuple(map(int, indices)), vectors)
+            return kinds.SparsePositions(count, tuple(map(int, indices)), vectors)
         if kind == "standard":
             if width < RESERVED + count:
                 raise ValueError(f"{count} unit vectors need more than {width} dimensions")
-            return StandardPositions(count, width)
+            return kinds.StandardPositions(count, width)
         if kind == "dense":
-            return DensePositions(tensors["embedding.positions"].astype(np.float64))
+            return kinds.DensePositions(tensors["embedding.positions"].astype(np.float64))
         raise ValueError(f"{kind!r} is none of dense, signs, sparse, standard")
     except (KeyError, ValueError, IndexError, TypeError) as error:
         said = str(error).rstrip(".")

@@ -10,10 +10,12 @@ call  := name "(" [count ";"] or ("," or)* ")"
 
 import re
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import (
+    COUNTED,
+    NAMES,
     Constant,
     ExpressionRule,
     Gate,
@@ -27,16 +29,8 @@ from finetti.core.errors import InputError, bad_argument
 TOKEN = re.compile(
     r"(?P<name>[A-Za-z_]+)(?P<index>[0-9]*)|(?P<number>[0-9]+)|(?P<sign>[<>=!]=|[~&^|(),;+<>])|\S"
 )
-CALLS: dict[str, Kind] = {
-    "and": "and",
-    "or": "or",
-    "parity": "parity",
-    "maj": "majority",
-    "atleast": "atleast",
-    "exactly": "exactly",
-}
+CALLS: dict[str, Kind] = {NAMES.get(kind, kind): kind for kind in get_args(Kind)}
 SIGNS: tuple[tuple[str, Kind], ...] = (("|", "or"), ("^", "parity"), ("&", "and"))
-COUNTED = ("atleast", "exactly")
 COMPARISONS = (">=", ">", "<=", "<", "==", "!=")
 OPERAND = "a variable, a constant 0 or 1, '~' or '('"
 MAX_PARENTHESES = 100

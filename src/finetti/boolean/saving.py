@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.positions import (
-    BitPositions,
-    DensePositions,
-    SignPositions,
-    SparsePositions,
-)
+from finetti.boolean.embeddings import positions as kinds
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
@@ -33,13 +28,13 @@ def describe_function(function: BooleanFunction) -> dict[str, Any]:
     return {"indices": indices, "values": function.table().tolist()}
 
 
-def _position_tensors(positions: BitPositions) -> tuple[str, dict[str, NDArray[Any]]]:
+def _position_tensors(positions: kinds.BitPositions) -> tuple[str, dict[str, NDArray[Any]]]:
     """How positions are stored: written out, or in the form they are kept in."""
-    if positions.dense_bytes <= MAX_DENSE_BYTES or isinstance(positions, DensePositions):
+    if positions.dense_bytes <= MAX_DENSE_BYTES or isinstance(positions, kinds.DensePositions):
         return "dense", {"embedding.positions": positions.dense()}
-    if isinstance(positions, SignPositions):
+    if isinstance(positions, kinds.SignPositions):
         return "signs", {"embedding.position_signs": positions.bits}
-    if isinstance(positions, SparsePositions):
+    if isinstance(positions, kinds.SparsePositions):
         stored = {n: getattr(positions, n) for n in ("indices", "vectors")}
         return "sparse", {f"embedding.position_{name}": each for name, each in stored.items()}
     return "standard", {}

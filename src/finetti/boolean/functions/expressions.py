@@ -11,7 +11,8 @@ from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.symmetric import Kind, by_ones
 
 SIGNS = {"and": " & ", "or": " | ", "parity": " ^ "}
-CALLS = {"majority": "maj", "atleast": "atleast", "exactly": "exactly"}
+NAMES: dict[str, str] = {"majority": "maj"}  # of calls, where they differ from the kind
+COUNTED = ("atleast", "exactly")
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Gate:
         """The gate with these names for its children."""
         if self.kind in SIGNS:
             return f"({SIGNS[self.kind].join(names)})"
-        count = f"{self.count}; " if self.kind in ("atleast", "exactly") else ""
-        return f"{CALLS[self.kind]}({count}{', '.join(names)})"
+        count = f"{self.count}; " if self.kind in COUNTED else ""
+        return f"{NAMES.get(self.kind, self.kind)}({count}{', '.join(names)})"
 
     def __str__(self) -> str:
         return self.written(map(str, self.children))
