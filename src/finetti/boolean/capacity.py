@@ -67,9 +67,8 @@ def block_capacities(network: GateWeights) -> tuple[BoundValue, ...]:
         longest = math.sqrt(2 + added + (added > 0))
         values = {"value_norm": VALUE_NORM, "value_column_norm": VALUE_NORM}
         heads = tuple(SoftmaxHeadNorms(**values, score_row_norm=float(row)) for row in rows)
-        layer = MultiHeadClass(
-            heads=heads, width=network.width, head_dimension=1, query_norm=longest
-        )
+        sizes: dict[str, Any] = {"width": network.width, "head_dimension": 1}
+        layer = MultiHeadClass(heads=heads, query_norm=longest, **sizes)
         resolution = min(tolerance(len(read.sources)) for read in block.reads)
         sample = Sample(N_SAMPLES, network.n_tokens, input_norm=longest)
         found.append(MultiHeadCovering(layer, resolution).evaluate(sample))

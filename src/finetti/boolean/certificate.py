@@ -103,10 +103,8 @@ class Certificate(Shown):
         return plain | numbers | lists | {"check": self.check.to_dict()}
 
     def __repr__(self) -> str:
-        verdict = "holds" if self.holds else "does not hold"
-        return (
-            f"<Certificate of {short_text(self.rule, 60)!r}: {verdict}, margin {self.margin:.3g}>"
-        )
+        rule, verdict = short_text(self.rule, 60), "holds" if self.holds else "does not hold"
+        return f"<Certificate of {rule!r}: {verdict}, margin {self.margin:.3g}>"
 
     @property
     def _bits(self) -> str:

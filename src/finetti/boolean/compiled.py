@@ -99,10 +99,9 @@ class Compiled(Network, ABC):
 
     def raise_if_wrong(self) -> None:
         """Raise an error if an input shows that the network is wrong."""
-        if not self.check.exact:
-            raise FinettiError(
-                f"The compiled network is wrong {self.check.counterexample}: choose a larger width."
-            )
+        wrong = self.check.counterexample
+        if wrong is not None:
+            raise FinettiError(f"The compiled network is wrong {wrong}: choose a larger width.")
 
     @cached_property
     def certificate(self) -> Certificate:

@@ -9,7 +9,7 @@ from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.gate_network import GateNetwork
-from finetti.boolean.gates import SparseGate, as_tree, split
+from finetti.boolean.gates import Gates, as_tree, split
 from finetti.boolean.network.block import Keys, level_gates, make_blocks, make_keys
 from finetti.boolean.network.recognition import recognition_bytes
 from finetti.boolean.parser import parse
@@ -69,7 +69,7 @@ def compose(
     return network
 
 
-def _split(refusals: Refusals, rule: ExpressionRule) -> tuple[SparseGate, ...]:
+def _split(refusals: Refusals, rule: ExpressionRule) -> Gates:
     """The gates, or none and the reason."""
     try:
         return split(rule)
@@ -79,9 +79,7 @@ def _split(refusals: Refusals, rule: ExpressionRule) -> tuple[SparseGate, ...]:
         return ()
 
 
-def _place(
-    refusals: Refusals, arguments: CompilerArguments, gates: tuple[SparseGate, ...]
-) -> Keys | None:
+def _place(refusals: Refusals, arguments: CompilerArguments, gates: Gates) -> Keys | None:
     """Keys on positions that are good enough for all gates, or None and the reasons."""
     fits = _check_sizes(refusals, arguments, gates)
     indices = tuple(sorted({s.index for gate in gates for s in gate.sources if not s.is_gate}))
@@ -111,9 +109,7 @@ def _place(
     return keys
 
 
-def _check_sizes(
-    refusals: Refusals, arguments: CompilerArguments, gates: tuple[SparseGate, ...]
-) -> bool:
+def _check_sizes(refusals: Refusals, arguments: CompilerArguments, gates: Gates) -> bool:
     """Refuse lookups and tables by their bytes; whether the tables can be made at all."""
     for number, own in enumerate(level_gates(gates), start=1):
         size = recognition_bytes([gates[which] for which in own])

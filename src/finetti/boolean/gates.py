@@ -63,6 +63,7 @@ class SparseGate:
         return self.grid.shape, self.grid.tobytes()
 
 
+Gates = tuple[SparseGate, ...]
 Literal = tuple[Source, bool] | bool  # a source and whether it is negated, or a constant
 Groups = list[tuple[Source, ...]]
 
@@ -177,7 +178,7 @@ def as_tree(function: Any) -> ExpressionRule:
     raise bad_argument("rule", "compose", requirement, got, advice)
 
 
-def split(rule: ExpressionRule) -> tuple[SparseGate, ...]:
+def split(rule: ExpressionRule) -> Gates:
     """The gates of a rule, the last of which is its value.
 
     Negations and constants enter the gates above them; parentheses decide what becomes a gate, and
@@ -199,7 +200,7 @@ def split(rule: ExpressionRule) -> tuple[SparseGate, ...]:
     return _needed(splitter.gates, source.index)
 
 
-def _needed(gates: list[SparseGate], root: int) -> tuple[SparseGate, ...]:
+def _needed(gates: list[SparseGate], root: int) -> Gates:
     """The gates that ``root`` reads, itself last: others fell to a constant above them."""
     kept = {root}
     for which in range(root, -1, -1):  # sources come before the gates that read them
@@ -225,7 +226,7 @@ def _needed(gates: list[SparseGate], root: int) -> tuple[SparseGate, ...]:
     )
 
 
-def same_rule(own: BooleanFunction, gates: tuple[SparseGate, ...], other: BooleanFunction) -> bool:
+def same_rule(own: BooleanFunction, gates: Gates, other: BooleanFunction) -> bool:
     """Whether a rule with these gates is known to equal another: by all settings of their bits
     where these are few, or because they have the same gates, in whatever order they are written."""
     if own is other or (isinstance(other, ExpressionRule) and str(own) == str(other)):
@@ -246,7 +247,7 @@ def same_rule(own: BooleanFunction, gates: tuple[SparseGate, ...], other: Boolea
     return _numbered(gates, names)[-1] == _numbered(others, names)[-1]
 
 
-def _numbered(gates: tuple[SparseGate, ...], names: dict[object, int]) -> list[int]:
+def _numbered(gates: Gates, names: dict[object, int]) -> list[int]:
     """A number for every gate, the same for gates that compute the same of the same sources."""
     found: list[int] = []
     for gate in gates:

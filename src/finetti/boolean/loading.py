@@ -93,9 +93,8 @@ def _read(path: Path) -> tuple[Tensors, dict[str, str]]:
             names = list(file.keys())
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (OSError, TypeError, SafetensorError) as error:  # TypeError: no such number in NumPy
-        raise InputError(
-            f"The file {path.name!r} cannot be read as safetensors: {error}."
-        ) from error
+        said = f"The file {path.name!r} cannot be read as safetensors: {error}."
+        raise InputError(said) from error
 
 
 def _settings(found: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from finetti.boolean.embeddings.base import Relevant, scale_bound
+from finetti.boolean.embeddings.positions import Indices
 from finetti.boolean.findings import NormBound
 from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.head_weights import HeadWeights
@@ -17,7 +18,7 @@ VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
 
 
 def head_norm_bounds(
-    head: HeadWeights, indices: tuple[int, ...], scalar: bool, margin: float
+    head: HeadWeights, indices: Indices, scalar: bool, margin: float
 ) -> tuple[NormBound, ...]:
     """Norms of W_Q, W_K, W_V, W_C, the largest over the heads, against the embedding's lemma."""
     embedding, positions = head.embedding, head.positions
@@ -43,7 +44,7 @@ def _as_stated(margin: float) -> str:
 
 
 def gate_norm_bounds(
-    network: GateWeights, indices: tuple[int, ...], margin: float
+    network: GateWeights, indices: Indices, margin: float
 ) -> tuple[NormBound, ...]:
     """The norms of all blocks, the largest over the heads of each (one above its bound, if any).
 

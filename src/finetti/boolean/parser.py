@@ -29,7 +29,7 @@ from finetti.core.errors import InputError, bad_argument
 TOKEN = re.compile(
     r"(?P<name>[A-Za-z_]+)(?P<index>[0-9]*)|(?P<number>[0-9]+)|(?P<sign>[<>=!]=|[~&^|(),;+<>])|\S"
 )
-CALLS: dict[str, Kind] = {NAMES.get(kind, kind): kind for kind in get_args(Kind)}
+CALLS: dict[str, Kind] = {NAMES.get(str(kind), str(kind)): kind for kind in get_args(Kind)}
 SIGNS: tuple[tuple[str, Kind], ...] = (("|", "or"), ("^", "parity"), ("&", "and"))
 COMPARISONS = (">=", ">", "<=", "<", "==", "!=")
 OPERAND = "a variable, a constant 0 or 1, '~' or '('"

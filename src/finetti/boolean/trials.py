@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.embeddings.positions import Indices
 from finetti.boolean.functions.base import MAX_SETTING_BITS, all_bits
-from finetti.boolean.gates import SparseGate
+from finetti.boolean.gates import Gates
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.runner import Trials
 from finetti.boolean.network.tables import Tables
@@ -59,9 +60,7 @@ def influences(tables: Tables) -> NDArray[np.float64]:
     return (np.maximum(weights, moved) / total).max(axis=1)
 
 
-def bits_to_try(
-    tables: Tables, indices: tuple[int, ...], hints: Iterable[int], limit: int
-) -> tuple[int, ...]:
+def bits_to_try(tables: Tables, indices: Indices, hints: Iterable[int], limit: int) -> Indices:
     """The bits of the rule, the hints, and the bits that move a head most, while there is room.
 
     What a file says of itself is a hint and nothing more; what its numbers do is measured.
@@ -81,9 +80,7 @@ def bits_to_try(
     return tuple(sorted(named))
 
 
-def layer_trials(
-    tables: Tables, lookup: Lookup, indices: tuple[int, ...], hints: tuple[int, ...]
-) -> Trials:
+def layer_trials(tables: Tables, lookup: Lookup, indices: Indices, hints: Indices) -> Trials:
     """Settings of the bits of the rule, of those that move a head (measured) and of those that the
     network was built for, each with the others all 0, all 1, random, and chosen for it by the
     adversary of every feature, which finds the worst of all (`network.worst_case`)."""
@@ -102,9 +99,7 @@ def layer_trials(
     return Trials(tried, settings, patterns, method)
 
 
-def gate_trials(
-    gates: tuple[SparseGate, ...], indices: set[int], context_length: int, work: int
-) -> Trials:
+def gate_trials(gates: Gates, indices: set[int], context_length: int, work: int) -> Trials:
     """Settings of ``indices``, each with the others all 0, all 1 and 64 times random; an input
     takes ``work``."""
     tried = tuple(sorted(indices))
@@ -120,7 +115,7 @@ def gate_trials(
 
 
 def gate_settings(
-    gates: tuple[SparseGate, ...], indices: tuple[int, ...], limit: int, rng: np.random.Generator
+    gates: Gates, indices: Indices, limit: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint8], str]:
     """All settings of ``indices``; or, where these are too many, every number of ones in the groups
     of every gate, among others that are all 0, all 1 and random, and random settings."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.basis import MIN_EIGENVALUE, Geometry, measure_geometry
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions
+from finetti.boolean.embeddings.positions import RESERVED, BitPositions, Indices
 
 ZERO_BIT, ONE_BIT, CLS = range(RESERVED)  # the coordinates of e_0, e_1, v_[CLS]
 
@@ -18,7 +18,7 @@ class Relevant(NamedTuple):
 
     positions: BitPositions  # all of them
     geometry: Geometry  # how the vectors of I stand to the others
-    indices: tuple[int, ...]  # I
+    indices: Indices  # I
     scalar: bool  # whether one feature of the number of ones is enough, or one per bit is needed
 
 
@@ -118,13 +118,11 @@ class Embedding(ABC):
         """How many vectors must be told apart."""
         return context_length
 
-    def place(
-        self, vectors: BitPositions, context_length: int, indices: tuple[int, ...]
-    ) -> BitPositions:
+    def place(self, vectors: BitPositions, context_length: int, indices: Indices) -> BitPositions:
         """The positions of all bits, from the vectors that were chosen."""
         return vectors
 
-    def geometry(self, positions: BitPositions, indices: tuple[int, ...], scalar: bool) -> Geometry:
+    def geometry(self, positions: BitPositions, indices: Indices, scalar: bool) -> Geometry:
         """How the vectors of I stand to the others, as its lemma counts them."""
         return measure_geometry(positions, indices)
 
@@ -137,7 +135,7 @@ class Embedding(ABC):
         """The bounds of its lemma, derived form."""
 
     def position_bounds(
-        self, positions: BitPositions, indices: tuple[int, ...]
+        self, positions: BitPositions, indices: Indices
     ) -> tuple[tuple[str, float, float], ...]:
         """Norms of the positions, if its lemma bounds them: name, value, bound."""
         return ()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.domain import read_only, refuse_weights
 
+Indices = tuple[int, ...]  # positions of bits
 RESERVED = 3  # e_0, e_1, v_[CLS]
 BLOCK_ENTRIES = 2**22  # entries of a block of rows that is written out: 32 MB
 

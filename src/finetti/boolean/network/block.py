@@ -16,7 +16,7 @@ from finetti.boolean.domain import seal
 from finetti.boolean.embeddings.base import score_scale
 from finetti.boolean.embeddings.basis import MIN_EIGENVALUE, MIN_GAP
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions, StandardPositions
-from finetti.boolean.gates import Source, SparseGate
+from finetti.boolean.gates import Gates, Source
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.recognition import make_recognition, separation
 
@@ -79,13 +79,13 @@ class Block:
         return {"keys": self.keys, "scales": self.scales, **self.lookup.arrays}
 
 
-def level_gates(gates: tuple[SparseGate, ...]) -> list[tuple[int, ...]]:
+def level_gates(gates: Gates) -> list[tuple[int, ...]]:
     """Which gates each level has, from the first."""
     levels = range(1, max(gate.level for gate in gates) + 1)
     return [tuple(k for k, gate in enumerate(gates) if gate.level == each) for each in levels]
 
 
-def level_reads(gates: tuple[SparseGate, ...]) -> list[tuple[GateRead, ...]]:
+def level_reads(gates: Gates) -> list[tuple[GateRead, ...]]:
     """One read per group of every gate of each level."""
     return [
         tuple(GateRead(k, head, group) for k in own for head, group in enumerate(gates[k].groups))
@@ -93,7 +93,7 @@ def level_reads(gates: tuple[SparseGate, ...]) -> list[tuple[GateRead, ...]]:
     ]
 
 
-def make_keys(gates: tuple[SparseGate, ...], positions: BitPositions) -> Keys:
+def make_keys(gates: Gates, positions: BitPositions) -> Keys:
     """The key of every read, level by level: the dual vector of its bits (erratum 3), and 1 on its
     gates.
 
@@ -138,7 +138,7 @@ def project_keys(keys: NDArray[np.floating], positions: BitPositions) -> NDArray
     return positions.project(whole)
 
 
-def make_blocks(gates: tuple[SparseGate, ...], keys: Keys, margin: float) -> tuple[Block, ...]:
+def make_blocks(gates: Gates, keys: Keys, margin: float) -> tuple[Block, ...]:
     """The weights of every level, with R = log(8·N·margin/γ)/gap of every read, N tokens in all
     (Lemma B.7)."""
     n_tokens = keys.positions.count + len(gates)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, Embedding
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
-from finetti.boolean.gates import SparseGate
+from finetti.boolean.gates import Gates
 from finetti.boolean.network.block import Block, GateRead
 from finetti.boolean.network.mixture import Mixture, make_mixture
 
@@ -21,7 +21,7 @@ class GateWeights:
 
     embedding: Embedding  # how bits become tokens
     positions: BitPositions  # of the bits
-    gates: tuple[SparseGate, ...]  # the gates of the rule; the last one is its value
+    gates: Gates  # the gates of the rule; the last one is its value
     blocks: tuple[Block, ...]  # one per level
 
     @property

@@ -120,9 +120,8 @@ class Lookup:
         for row in self.inner:
             own = np.flatnonzero(row)
             starts = own[:: len(SIGNS)]
-            if len(own) % len(SIGNS) or not np.array_equal(
-                own, (starts[:, None] + np.arange(len(SIGNS))).ravel()
-            ):
+            together = (starts[:, None] + np.arange(len(SIGNS))).ravel()
+            if not np.array_equal(own, together):
                 return None
             fours = self.middle[own].reshape(len(starts), len(SIGNS), -1)
             once = fours[:, 0]

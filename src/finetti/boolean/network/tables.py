@@ -25,10 +25,7 @@ from finetti.boolean.functions.base import all_bits
 BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB
 BLOCK_POSITIONS = 2**15  # positions that are summed at a time
 ENUMERATED_BITS = 10  # bits of the half that is enumerated once
-MAX_CANCELLATION = {
-    "float64": 1e4,
-    "float32": 30.0,
-}  # how much smaller than its terms a difference may be
+MAX_CANCELLATION = {"float64": 1e4, "float32": 30.0}  # a sum's largest value over its least
 AnySums = TypeVar("AnySums", bound="BitSums")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.embeddings.positions import Indices
 from finetti.boolean.network.tables import Tables
 
 MAX_STEPS = 60
@@ -97,10 +98,8 @@ class Adversary:
         may be set wrongly that adds this rounding of the largest denominator to the least one.
         """
         both = self.tables.zero[self.aside, self.head], self.tables.one[self.aside, self.head]
-        least, most = (
-            inside[:, self.head] + which(*both).sum() for which in (np.minimum, np.maximum)
-        )
-        return most / least
+        own = inside[:, self.head]
+        return (own + np.maximum(*both).sum()) / (own + np.minimum(*both).sum())
 
     def bits(self, used: float) -> NDArray[np.bool_]:
         """The outside bits that `attack` set for a ratio."""
@@ -116,7 +115,7 @@ def _before(rows: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def adversaries(tables: Tables, indices: tuple[int, ...]) -> list[tuple[int, Adversary]]:
+def adversaries(tables: Tables, indices: Indices) -> list[tuple[int, Adversary]]:
     """For each feature, the adversaries of the heads that write it, up and down."""
     aside = np.delete(np.arange(len(tables.zero)), list(indices))
     found = []
@@ -130,7 +129,7 @@ def adversaries(tables: Tables, indices: tuple[int, ...]) -> list[tuple[int, Adv
 
 
 def feature_ranges(
-    tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
+    tables: Tables, indices: Indices, settings: NDArray[np.uint8]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Least and largest value of each feature over ALL outside bits, shape (settings, features),
     and by how much rounding may have moved them.
