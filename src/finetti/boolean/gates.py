@@ -18,6 +18,7 @@ from finetti.boolean.functions.expressions import (
     Variable,
 )
 from finetti.boolean.functions.symmetric import Family
+from finetti.boolean.simplification import without_idle
 from finetti.boolean.words import short_text
 from finetti.core.errors import InputError, bad_argument
 
@@ -115,7 +116,7 @@ class _Splitter:
         for weight, group in by_weight.items():
             ones = ones[..., None] + weight * np.arange(len(group) + 1)
         groups: Groups = [tuple(group) for group in by_weight.values()]
-        groups, grid = _merged(*_relevant(groups, node.of_counts(ones)))
+        groups, grid = _merged(*without_idle(groups, node.of_counts(ones)))
         if not groups:
             return bool(grid)
         if len(groups) == 1 == len(groups[0]):
@@ -132,18 +133,6 @@ class _Splitter:
         level = 1 + max(self.level(source) for group in groups for source in group)
         self.gates.append(SparseGate(level, groups, np.ascontiguousarray(grid), text))
         return Source(True, len(self.gates) - 1)
-
-
-def _relevant(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np.bool_]]:
-    """Without the groups that change nothing."""
-    axis = 0
-    while axis < len(groups):
-        first = np.take(grid, [0], axis)
-        if (grid == first).all():
-            grid, groups = first.squeeze(axis), groups[:axis] + groups[axis + 1 :]
-        else:
-            axis += 1
-    return groups, grid
 
 
 def _merged(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np.bool_]]:
