@@ -12,7 +12,6 @@ import numpy as np
 
 from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.recognition import tolerance
 from finetti.boolean.norms import VALUE_NORM
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head import HeadCovering
@@ -69,7 +68,7 @@ def block_capacities(network: GateWeights) -> tuple[BoundValue, ...]:
         heads = tuple(SoftmaxHeadNorms(**values, score_row_norm=float(row)) for row in rows)
         sizes: dict[str, Any] = {"width": network.width, "head_dimension": 1}
         layer = MultiHeadClass(heads=heads, query_norm=longest, **sizes)
-        resolution = min(tolerance(len(read.sources)) for read in block.reads)
+        resolution = network.embedding.tolerance(block.most_sources, True)
         sample = Sample(N_SAMPLES, network.n_tokens, input_norm=longest)
         found.append(MultiHeadCovering(layer, resolution).evaluate(sample))
         added += block.n_heads

@@ -19,7 +19,6 @@ from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.mixture import sign_values
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
-from finetti.boolean.network.recognition import separation, tolerance
 from finetti.boolean.trials import MAX_WORK
 from finetti.boolean.words import short_text
 
@@ -67,8 +66,8 @@ def gate_proofs(network: GateWeights, found: ReadErrors) -> tuple[ReaderProof, .
                 text=gate.text,
                 level=gate.level,
                 sparsity=gate.sparsity,
-                separation=separation(sizes[worst]),
-                tolerance=tolerance(sizes[worst]),
+                separation=network.embedding.separation(sizes[worst], True),
+                tolerance=network.embedding.tolerance(sizes[worst], True),
                 head_error=float(found.errors[own[worst]]),
                 score_scale=float(scales[own].max()),
                 score_gap=float(network.mixture.leads[own].min()),

@@ -11,7 +11,6 @@ from finetti.boolean.findings import NormBound
 from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.recognition import separation, tolerance
 from finetti.core.norms import frobenius
 
 VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
@@ -58,7 +57,8 @@ def gate_norm_bounds(
         per_gate += ", measured gap" if (block.gaps < 1).any() else ""
         squares = np.zeros((4, block.n_heads))
         for k, read in enumerate(block.reads):
-            apart, gap = separation(len(read.sources)), float(block.gaps[k])
+            apart = network.embedding.separation(len(read.sources), True)
+            gap = float(block.gaps[k])
             squares[:, read.head] += (
                 np.square(block.scales[k]),
                 scale_bound(network.n_tokens, apart, margin, gap) ** 2,
@@ -77,7 +77,7 @@ def gate_norm_bounds(
             found.append(max(heads, key=lambda norm: (not norm.within, norm.value)))
         found.append(NormBound(f"‖W_V‖_F{at}", VALUE_NORM, 2.0, lemma))
         found.append(NormBound(f"‖W_C‖_F{at}", 1.0, 1.0, lemma))
-        delta = min(tolerance(len(read.sources)) for read in block.reads)
+        delta = network.embedding.tolerance(block.most_sources, True)
         lookup = lookup_norms(block.lookup, 1.0, delta, 1.0, len(block.gates) - 1)
         found += [replace(norm, name=f"{norm.name}{at}") for norm in lookup]
     extra = network.embedding.position_bounds(network.positions, indices)

@@ -18,7 +18,7 @@ from finetti.boolean.embeddings.basis import MIN_EIGENVALUE, MIN_GAP
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions, StandardPositions
 from finetti.boolean.gates import Gates, Source
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.recognition import make_recognition, separation
+from finetti.boolean.network.recognition import SIGN_MEANS, make_recognition
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ class Block:
     def n_heads(self) -> int:
         """H."""
         return max(read.head for read in self.reads) + 1
+
+    @property
+    def most_sources(self) -> int:
+        """Of any read."""
+        return max(len(read.sources) for read in self.reads)
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
@@ -147,7 +152,9 @@ def make_blocks(gates: Gates, keys: Keys, margin: float) -> tuple[Block, ...]:
         own = slice(first, first + len(reads))
         first += len(reads)
         scales = [
-            score_scale(n_tokens, separation(len(read.sources)), margin, max(gap, MIN_GAP))
+            score_scale(
+                n_tokens, SIGN_MEANS.separation(len(read.sources), True), margin, max(gap, MIN_GAP)
+            )
             for read, gap in zip(reads, keys.gaps[own], strict=True)
         ]
         lookup = make_recognition([gates[which] for which in here])
