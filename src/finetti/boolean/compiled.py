@@ -28,8 +28,8 @@ MAX_WRITTEN_BYTES = 2**31  # of all matrices in float64
 
 
 class Compiled(Network, ABC):
-    """What `compile`, `compose` and `load` give: a network that is exact on every input of its
-    context."""
+    """What `compile`, `compose` and `load` give: a network that runs, and that shows what is known
+    of it."""
 
     def predict(self, bits: Any, dtype: Any = np.float64) -> NDArray[Any]:
         """The network's value at every row of ``bits``, shape (m, T) or (T,), or sparse (SciPy).

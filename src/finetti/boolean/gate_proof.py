@@ -65,7 +65,7 @@ def gate_proofs(network: GateWeights, found: ReadErrors) -> tuple[ReaderProof, .
             ReaderProof(
                 text=gate.text,
                 level=gate.level,
-                sparsity=gate.sparsity,
+                sparsity=len(gate.sources),
                 separation=network.embedding.separation(sizes[worst], True),
                 tolerance=network.embedding.tolerance(sizes[worst], True),
                 head_error=float(found.errors[own[worst]]),

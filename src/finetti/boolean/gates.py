@@ -54,11 +54,6 @@ class SparseGate:
         return tuple(source for group in self.groups for source in group)
 
     @property
-    def sparsity(self) -> int:
-        """s, the number of sources."""
-        return len(self.sources)
-
-    @property
     def function(self) -> tuple[tuple[int, ...], bytes]:
         """What the gate computes, whatever its sources are: equal gates share their lookup."""
         return self.grid.shape, self.grid.tobytes()

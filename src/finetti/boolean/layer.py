@@ -24,9 +24,9 @@ from finetti.boolean.network.worst_case import feature_ranges
 from finetti.boolean.norms import head_norm_bounds, lookup_norms
 from finetti.boolean.simplification import simplify
 from finetti.boolean.trials import (
+    MAX_SETTINGS_BYTES,
     MAX_WORK,
     choose_settings,
-    counts_fit,
     each_count,
     layer_trials,
 )
@@ -139,9 +139,9 @@ class LayerNetwork(Compiled):
 
     def _alike(self, function: BooleanFunction, indices: tuple[int, ...]) -> bool:
         """Whether the rule is known by its number of ones, and the sums are, too."""
-        if function.profile() is None or not counts_fit(len(indices)):
+        tables, too_long = self.head.tables, (len(indices) + 1) * len(indices) > MAX_SETTINGS_BYTES
+        if function.profile() is None or too_long:
             return False
-        tables = self.head.tables
         changes = tables.folded(tables.difference(list(indices)))
         return len(indices) * float(np.ptp(changes, axis=0).max()) <= SAME_ATOL
 

@@ -30,7 +30,8 @@ def describe_function(function: BooleanFunction) -> dict[str, Any]:
 
 def _position_tensors(positions: kinds.BitPositions) -> tuple[str, dict[str, NDArray[Any]]]:
     """How positions are stored: written out, or in the form they are kept in."""
-    if positions.dense_bytes <= MAX_DENSE_BYTES or isinstance(positions, kinds.DensePositions):
+    size = 8 * positions.count * positions.width
+    if size <= MAX_DENSE_BYTES or isinstance(positions, kinds.DensePositions):
         return "dense", {"embedding.positions": positions.dense()}
     if isinstance(positions, kinds.SignPositions):
         return "signs", {"embedding.position_signs": positions.bits}

@@ -28,11 +28,6 @@ def each_count(n_bits: int, counts: NDArray[np.int64] | None = None) -> NDArray[
     return (np.arange(n_bits)[None] < counts[:, None]).astype(np.uint8)
 
 
-def counts_fit(n_bits: int) -> bool:
-    """Whether the list of one setting per number of ones is small enough to be made."""
-    return (n_bits + 1) * n_bits <= MAX_SETTINGS_BYTES
-
-
 def choose_settings(
     n_bits: int, limit: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint8], str]:

@@ -49,6 +49,7 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
         method, tried = trials.method, trials.tried
         n_inputs = _run_trials(judges, function, trials)
     bound = network.bound(function, tried)
+    binary = isinstance(function, ExpressionRule) or np.isin(all_values(function), (0, 1)).all()
     return Check(
         method=method,
         n_inputs=n_inputs,
@@ -60,15 +61,8 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
         tolerance=tolerance + min(bound.rounding, MAX_ROUNDING_RTOL),
         reason=bound.reason,
         rounding=max(judges[0].rounding, bound.rounding),
-        binary=is_binary(function),
+        binary=bool(binary),
     )
-
-
-def is_binary(function: BooleanFunction) -> bool:
-    """Whether the values are 0 and 1."""
-    if isinstance(function, ExpressionRule):
-        return True
-    return bool(np.isin(all_values(function), (0, 1)).all())
 
 
 def _value_scales(

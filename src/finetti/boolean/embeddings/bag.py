@@ -93,11 +93,11 @@ class Bag(Embedding):
 
     def reading(
         self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
-    ) -> base.HeadReading:
+    ) -> tuple[float, float, NDArray[np.float64]]:
         """With no relevant bit set, [CLS] alone."""
         others = np.maximum(zero, one)
         others[own] = zero[own]
-        return base.HeadReading(float(cls), min(float(cls), float(one[own].min())), others)
+        return float(cls), min(float(cls), float(one[own].min())), others
 
 
 EMBEDDING = Bag()

@@ -41,15 +41,6 @@ class HeadBounds(NamedTuple):
     prior: bool
 
 
-class HeadReading(NamedTuple):
-    """Exponentials of scores of one head: of what it is meant to read in all, the least of them
-    one by one, and those of everything else, each at its worst."""
-
-    meant: float
-    least: float
-    others: NDArray[np.float64]
-
-
 class Embedding(ABC):
     """How bits become tokens; a description without state, one object of each kind.
 
@@ -143,9 +134,10 @@ class Embedding(ABC):
     @abstractmethod
     def reading(
         self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
-    ) -> HeadReading:
+    ) -> tuple[float, float, NDArray[np.float64]]:
         """What a head that should read the positions ``own`` reads at its worst, by its
-        exponentials for bits 0 and 1, and for [CLS]."""
+        exponentials for bits 0 and 1, and for [CLS]: those of what it is meant to read in all, the
+        least of them, and those of everything else."""
 
 
 def joint_span(geometry: Geometry, sparsity: int) -> tuple[float, float, bool]:

@@ -87,12 +87,12 @@ class Deterministic(Embedding):
 
     def reading(
         self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
-    ) -> base.HeadReading:
+    ) -> tuple[float, float, NDArray[np.float64]]:
         """Every position has a token, whatever its bit."""
         meant = np.minimum(zero[own], one[own])
         others = np.maximum(zero, one)
         others[own] = 0.0
-        return base.HeadReading(float(meant.sum()), float(meant.min()), np.append(others, cls))
+        return float(meant.sum()), float(meant.min()), np.append(others, cls)
 
 
 EMBEDDING = Deterministic()

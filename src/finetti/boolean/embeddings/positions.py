@@ -39,11 +39,6 @@ class BitPositions(ABC):
         """The whole matrix, shape (T, d)."""
         return self.rows(slice(None))
 
-    @property
-    def dense_bytes(self) -> int:
-        """What the whole matrix takes in float64."""
-        return 8 * self.count * self.width
-
 
 class StandardPositions(BitPositions):
     """v_t = the unit vector of coordinate 3 + t: an orthonormal basis that needs no memory."""
