@@ -70,11 +70,7 @@ def members(package: str) -> dict[str, set[str]]:
     return edges
 
 
-# Methods of a compiled network call functions of compiled networks: to be untied.
-UNTIED = [room for room in ROOMS if room != "boolean"]
-
-
-@pytest.mark.parametrize("room", UNTIED)
+@pytest.mark.parametrize("room", ROOMS)
 def test_nothing_is_imported_in_a_circle(room):
     inside = {name for name in MODULES if f"{name}.".startswith(f"finetti.{room}.")}
     packages = {name for name in inside if any(each.startswith(f"{name}.") for each in inside)}

@@ -9,8 +9,8 @@ import pytest
 from finetti.boolean import And, Majority, Parity, Symmetric, Threshold, TruthTable, compile
 from finetti.boolean.arguments import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.boolean.embeddings.printed import coherent_basis
 from finetti.boolean.functions.base import all_bits
+from finetti.boolean.printed import coherent_basis
 
 CASES = [(embedding, basis) for embedding in EMBEDDINGS for basis in BASES]
 

@@ -13,8 +13,8 @@ import scipy.sparse
 
 from finetti.boolean import And, Parity, compile, compose, load, parse
 from finetti.boolean.arguments import BASES
-from finetti.boolean.compose.gates import split
 from finetti.boolean.functions.base import all_bits
+from finetti.boolean.gates import split
 from finetti.bounds import Sample
 from finetti.bounds.sparse_variables import MultiHeadClass, MultiHeadCovering
 from finetti.core.errors import InputError
@@ -177,12 +177,12 @@ def test_the_certificate_has_every_norm_gap_and_capacity():
 
 def test_features_stay_within_the_errors_that_are_certified():
     network = compose("(x1 | x2 | x3) & (x4 | ~x5)", 12, basis="random")
-    from finetti.boolean.compose.forward import levels
+    from finetti.boolean.network.mixture import levels
 
     bits = all_bits(12)
-    first = next(levels(network.blocks, network.mixture, network.mixture.sums(bits)))
+    features, _ = next(levels(network.blocks, network.mixture, network.mixture.sums(bits)))
     wanted = 1 - 2 * bits[:, 1:4].mean(axis=1)
-    worst = np.abs(first.features[:, 0, 0] - wanted).max()
+    worst = np.abs(features[:, 0, 0] - wanted).max()
     assert worst == pytest.approx(network.certificate.gates[0].head_error, rel=1e-9)
 
 

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from finetti.boolean import compose, load, parse
+from finetti.boolean.embeddings.positions import DensePositions
 from finetti.boolean.functions.base import all_bits
-from finetti.boolean.network.positions import DensePositions
 from finetti.core.errors import InputError
 
 T = 7
@@ -83,9 +83,7 @@ def test_the_module_is_what_runs_whatever_the_numbers_are():
     def noisy(array, size=0.3):
         return array + size * rng.normal(size=array.shape)
 
-    layout = replace(
-        network.layout, positions=DensePositions(noisy(network.layout.positions.dense()))
-    )
+    positions = DensePositions(noisy(network.positions.dense()))
     blocks = []
     for block in network.blocks:
         arrays = {name: noisy(array) for name, array in block.lookup.arrays.items()}
@@ -93,7 +91,7 @@ def test_the_module_is_what_runs_whatever_the_numbers_are():
         blocks.append(
             replace(block, keys=noisy(block.keys), scales=noisy(block.scales), lookup=lookup)
         )
-    wrong = replace(network, layout=layout, blocks=tuple(blocks))
+    wrong = replace(network, positions=positions, blocks=tuple(blocks))
     found = wrong.predict(BITS)
     assert np.abs(found - network.function(BITS)).max() > 0.1
     module = eqx.filter_jit(wrong.module())

@@ -9,11 +9,11 @@ from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse, 
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL
 from finetti.boolean.domain import MAX_SCORE_LEAD
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
+from finetti.boolean.embeddings.positions import DensePositions
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.positions import DensePositions
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.worst_case import feature_ranges
 from finetti.core.errors import InputError
@@ -63,7 +63,7 @@ def test_large_terms_that_are_left_out_hide_nothing(loudness, textbook_features)
     assert network.predict(special) == pytest.approx(1)
     found = network.verify("0")
     assert not found.proven
-    low, high = feature_ranges(network.head.tables, (), np.zeros((1, 0), dtype=np.uint8))
+    low, high, _ = feature_ranges(network.head.tables, (), np.zeros((1, 0), dtype=np.uint8))
     feature = textbook_features(network.head, special[None])[0, 0]
     assert np.isnan(low[0, 0]) or low[0, 0] - 1e-9 <= feature <= high[0, 0] + 1e-9
 
@@ -122,7 +122,7 @@ def test_denominators_too_far_apart_are_not_proven(textbook_features):
     assert found.exact
     assert not found.proven
     assert "digits" in found.why_not
-    low, _ = feature_ranges(network.head.tables, (), np.zeros((1, 0), dtype=np.uint8))
+    low, _, _ = feature_ranges(network.head.tables, (), np.zeros((1, 0), dtype=np.uint8))
     assert np.isnan(low).all()
 
 

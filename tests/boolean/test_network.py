@@ -7,11 +7,11 @@ import pytest
 
 from finetti.boolean import And, TruthTable, compile
 from finetti.boolean.arguments import BASES
-from finetti.boolean.basis import automatic_width, draw_basis, measure_geometry
 from finetti.boolean.embeddings import EMBEDDINGS
+from finetti.boolean.embeddings.basis import automatic_width, draw_basis, measure_geometry
+from finetti.boolean.embeddings.positions import DensePositions, SignPositions, SparsePositions
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.lookup import make_lookup
-from finetti.boolean.network.positions import DensePositions, SignPositions, SparsePositions
 from finetti.boolean.network.worst_case import feature_ranges
 
 pytestmark = pytest.mark.rounding
@@ -48,7 +48,7 @@ def test_the_worst_case_is_the_worst_of_all_inputs(rule, embedding, basis):
     compiled = compile(rule, 9, embedding, basis)
     bits = all_bits(9)
     settings = all_bits(3)
-    low, high = feature_ranges(compiled.head.tables, rule.indices, settings)
+    low, high, _ = feature_ranges(compiled.head.tables, rule.indices, settings)
     row = bits[:, list(rule.indices)].astype(int) @ [4, 2, 1]
     features = compiled.head.tables.all_features
     for k in range(8):
@@ -61,7 +61,7 @@ def test_the_worst_case_of_weights_without_any_structure():
     head = compile(And((1, 4)), 9, "bag", "random").head
     key = head.key + rng.normal(size=head.key.shape) / 3
     head = replace(head, key=key, value=rng.normal(size=head.value.shape))
-    low, high = feature_ranges(head.tables, (1, 4), all_bits(2))
+    low, high, _ = feature_ranges(head.tables, (1, 4), all_bits(2))
     row = all_bits(9)[:, [1, 4]].astype(int) @ [2, 1]
     features = head.tables.all_features
     for k in range(4):

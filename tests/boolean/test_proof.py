@@ -64,7 +64,7 @@ def test_the_bound_is_above_the_error_on_all_inputs(rule, seed, by_settings):
 
 def test_ranges_that_reach_over_a_flank_are_bounded_tightly():
     compiled = compile(Majority((1, 4, 6)), 9)
-    low, high = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
+    low, high, _ = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
     wide_low, wide_high = low - 0.3, high + 0.3
     least, most = output_bounds(compiled.lookup, wide_low, wide_high)
     for k in range(8):
@@ -88,7 +88,7 @@ def test_units_that_see_several_features_are_bounded_too():
     rng = np.random.default_rng(0)
     inner = compiled.lookup.inner + 1e-3 * rng.normal(size=compiled.lookup.inner.shape)
     mixed = replace(compiled.lookup, inner=inner)
-    low, high = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
+    low, high, _ = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
     least, most = output_bounds(mixed, low, high)
     values = mixed((low + rng.random((200, 8, 3)) * (high - low)).reshape(-1, 3)).reshape(200, 8)
     assert (values >= least - 1e-9).all()

@@ -5,14 +5,14 @@ import pytest
 
 from finetti.boolean import And, compile
 from finetti.boolean.embeddings.base import attention_error
-from finetti.boolean.embeddings.printed import (
+from finetti.boolean.network.lookup import CORNERS, SIGNS
+from finetti.boolean.printed import (
     coherent_basis,
     printed_bag_head,
     printed_bump,
     printed_mean_head,
     printed_sign_heads,
 )
-from finetti.boolean.network.lookup import CORNERS, SIGNS
 from finetti.claims import Context, load_ledger, run_claim
 from finetti.claims.sparse_variables.boolean_cases import head_error
 from finetti.claims.sparse_variables.boolean_rules_printed import wrong_inputs

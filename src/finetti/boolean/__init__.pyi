@@ -4,9 +4,9 @@ from .check import Check as Check
 from .check import Counterexample as Counterexample
 from .compiled import Compiled as Compiled
 from .compiler import compile as compile
-from .compose.composer import compose as compose
-from .compose.network import GateNetwork as GateNetwork
+from .composer import compose as compose
 from .explanation import Explanation as Explanation
+from .findings import NormBound as NormBound
 from .functions.base import BooleanFunction as BooleanFunction
 from .functions.expressions import ExpressionRule as ExpressionRule
 from .functions.symmetric import And as And
@@ -17,9 +17,9 @@ from .functions.symmetric import Parity as Parity
 from .functions.symmetric import Symmetric as Symmetric
 from .functions.symmetric import Threshold as Threshold
 from .functions.truth_table import TruthTable as TruthTable
+from .gate_network import GateNetwork as GateNetwork
 from .layer import LayerNetwork as LayerNetwork
 from .loading import load as load
-from .norms import NormBound as NormBound
 from .parser import RuleSyntaxError as RuleSyntaxError
 from .parser import parse as parse
 from .simplification import is_symmetric as is_symmetric

@@ -8,11 +8,11 @@ import numpy as np
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.planning import PositionRequest
 from finetti.boolean.refusals import Refusals
 from finetti.boolean.words import bits_of
 
 BASES = ("orthonormal", "random")
+OPTIONS = ("embedding", "basis", "width", "coherence", "margin", "seed", "max_bytes")
 NAMES = ", ".join(EMBEDDINGS)
 NO_BASIS = "is neither orthonormal nor random, nor an array of vectors"
 NO_WIDTH = "is no dimension; give a whole number of at least 1"
@@ -21,7 +21,7 @@ MAX_BYTES = 2**29
 MAX_TRIED_BITS = 10**6  # of a context that is tried for reasons only
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class CompilerArguments:
     """The arguments of `compile` by their names; what was refused counts as not given."""
 
@@ -46,25 +46,6 @@ class CompilerArguments:
             "seed": int(self.seed),
         }
 
-    def request(
-        self, owner: str, what: str, length: int, indices: tuple[int, ...], scalar: bool
-    ) -> PositionRequest:
-        """Positions for the ``indices`` of a context of that length."""
-        return PositionRequest(
-            owner,
-            what,
-            length,
-            indices,
-            scalar,
-            self.embedding,
-            self.basis,
-            self.width,
-            self.coherence,
-            float(self.margin),
-            self.seed,
-            self.max_bytes,
-        )
-
     def length_to_try(self, indices: tuple[int, ...]) -> int | None:
         """The context on which positions are tried, None if on none: an index outside is a reason
         by itself; whether width and coherence would do is another, and is answered on a context
@@ -75,28 +56,12 @@ class CompilerArguments:
 
 
 def check_arguments(
-    refusals: Refusals,
-    rule: BooleanFunction,
-    context_length: Any,
-    embedding: Any,
-    basis: Any,
-    width: Any,
-    coherence: Any,
-    margin: Any,
-    seed: Any,
-    max_bytes: Any,
+    refusals: Refusals, rule: BooleanFunction, context_length: Any, *options: Any
 ) -> CompilerArguments:
-    """Refuse arguments by name, and indices outside the context."""
+    """Refuse arguments by name, and indices outside the context; ``options`` are those after it."""
     _check_context(refusals, rule, context_length)
-    given = {
-        "embedding": embedding,
-        "basis": basis,
-        "width": width,
-        "coherence": coherence,
-        "margin": margin,
-        "seed": seed,
-        "max_bytes": max_bytes,
-    }
+    given: dict[str, Any] = dict(zip(OPTIONS, options, strict=True))
+    embedding, basis, width, coherence, margin, seed, max_bytes = options
     whole = "is not a whole number of at least 0"
     checks = (  # name, whether it is fine, what it counts as if not, why
         ("embedding", embedding in EMBEDDINGS, EMBEDDINGS[0], f"is none of {NAMES}"),

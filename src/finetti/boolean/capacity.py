@@ -1,14 +1,26 @@
-"""The other side of the coin: how large the class is that the compiled head comes from."""
+"""The other side of the coin: how large the classes are that compiled heads come from.
+
+They grow with log T: of the heads that can compute such rules there are few (Corollary 4.4 for one
+head, Lemma A.12 for several, edelman2022). Positions count as fixed: the cost of trained ones,
+linear in T, is not in it.
+"""
+
+import math
+from typing import Any
 
 import numpy as np
 
+from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.norms import VALUE_NORM
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head import HeadCovering
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass, SoftmaxHeadNorms
 from finetti.bounds.sparse_variables.multihead import MultiHeadCovering
 from finetti.bounds.value import BoundValue
 from finetti.core.norms import max_column_norm, spectral
+
+N_SAMPLES = 1000  # m, how many sequences the covers are for
 
 
 def _norms(head: HeadWeights, index: int) -> dict[str, float]:
@@ -23,23 +35,12 @@ def _norms(head: HeadWeights, index: int) -> dict[str, float]:
     }
 
 
-def capacity(head: HeadWeights, resolution: float, n_samples: int = 1000) -> BoundValue:
-    """log N_∞ of all heads with the compiled norms, at the resolution that the lookup needs.
-
-    It grows with log T: of the heads that can compute such rules there are few (Corollary 4.4 for
-    one head, Lemma A.12 for several, edelman2022). BitPositions count as fixed: the cost of trained
-    ones, linear in T, is not in it.
-
-    Args:
-        head: the weights.
-        resolution: ε.
-        n_samples: m, how many sequences the cover is for.
-    """
-    n_values = head.value.shape[2]
-    sample = Sample(n_samples, head.context_length, input_norm=head.embedding.token_norm)
-    sizes = {
+def head_capacity(head: HeadWeights, resolution: float) -> BoundValue:
+    """log N_∞ of all heads with the compiled norms, at the resolution ε that the lookup needs."""
+    sample = Sample(N_SAMPLES, head.positions.count, input_norm=head.embedding.token_norm)
+    sizes: dict[str, Any] = {
         "width": head.width,
-        "head_dimension": n_values,
+        "head_dimension": head.value.shape[2],
         "query_norm": 1.0,
         "class_token": True,
     }
@@ -48,3 +49,27 @@ def capacity(head: HeadWeights, resolution: float, n_samples: int = 1000) -> Bou
         return HeadCovering(single, resolution).evaluate(sample)
     heads = tuple(SoftmaxHeadNorms(**_norms(head, each)) for each in range(head.n_heads))
     return MultiHeadCovering(MultiHeadClass(heads=heads, **sizes), resolution).evaluate(sample)
+
+
+def block_capacities(network: GateWeights) -> tuple[BoundValue, ...]:
+    """The same for the heads of every block.
+
+    Tokens are no longer than √2 before the first block. Every block adds a feature of at most 1 per
+    head to a token, and e_0 or e_1 to that of a gate.
+    """
+    found, added = [], 0
+    for block in network.blocks:
+        rows = np.zeros(block.n_heads)
+        for read, key, scale in zip(block.reads, block.keys, block.scales, strict=True):
+            size = abs(float(scale)) * float(np.linalg.norm(key))
+            rows[read.head] = max(rows[read.head], size)  # W_Q has one row per gate
+        longest = math.sqrt(2 + added + (added > 0))
+        values = {"value_norm": VALUE_NORM, "value_column_norm": VALUE_NORM}
+        heads = tuple(SoftmaxHeadNorms(**values, score_row_norm=float(row)) for row in rows)
+        sizes: dict[str, Any] = {"width": network.width, "head_dimension": 1}
+        layer = MultiHeadClass(heads=heads, query_norm=longest, **sizes)
+        resolution = network.embedding.tolerance(block.most_sources, True)
+        sample = Sample(N_SAMPLES, network.n_tokens, input_norm=longest)
+        found.append(MultiHeadCovering(layer, resolution).evaluate(sample))
+        added += block.n_heads
+    return tuple(found)

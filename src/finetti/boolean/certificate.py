@@ -1,60 +1,36 @@
 """What is known of a network, all of it measured on its weights."""
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from finetti.boolean.check import Check, finite_or_none
-from finetti.boolean.norms import NormBound
-from finetti.boolean.words import counted, short_text
+from finetti.boolean.findings import NormBound, ReaderProof
+from finetti.boolean.network.base import Network
+from finetti.boolean.words import counted, counted_heads, short_text
 from finetti.bounds.value import BoundValue
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
-
 MAX_NAMED_BITS = 16
 MAX_LISTED_GATES = 24
+PLAIN = (
+    *("rule", "indices", "sparsity", "context_length", "embedding", "basis", "depth", "n_heads"),
+    *("heads_per_block", "width", "n_parameters", "route", "holds", "asked_margin"),
+)
+NUMBERS = (
+    *("separation", "tolerance", "head_error", "margin", "score_scale", "score_gap"),
+    "attention_mass",
+)
+LISTS = ("gates", "norms", "capacities")
 
 
-@dataclass(frozen=True)
-class ReaderProof:
-    """Why one reader, [CLS] or a gate, is right on every input, if what it reads is.
+def _of_worst(name: str) -> Any:
+    return property(lambda certificate: getattr(certificate.worst, name))
 
-    Args:
-        text: what it computes.
-        level: its block.
-        sparsity: how many tokens it reads.
-        separation: γ of the head with the least margin: how far apart its features are.
-        tolerance: δ = γ/4, the noise that the lookup tolerates there.
-        head_error: the largest distance of that head's feature from its point, over ALL inputs.
-        score_scale: the largest R of its heads.
-        score_gap: by how much the scores of what it reads exceed all others, at least.
-        attention_mass: the least attention on what it should read.
-    """
 
-    text: str
-    level: int
-    sparsity: int
-    separation: float
-    tolerance: float
-    head_error: float
-    score_scale: float
-    score_gap: float
-    attention_mass: float
-
-    @property
-    def margin(self) -> float:
-        """δ over the error: how many times larger it could be."""
-        return math.inf if self.head_error == 0 else self.tolerance / self.head_error
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no infinity."""
-        numbers = {name: finite_or_none(getattr(self, name)) for name in list(vars(self))[3:]}
-        plain = {"text": self.text, "level": self.level, "sparsity": self.sparsity}
-        return plain | numbers | {"margin": finite_or_none(self.margin)}
+def _of_all(extreme: Any, name: str) -> Any:
+    return property(lambda certificate: extreme(getattr(g, name) for g in certificate.gates))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,15 +40,16 @@ class Certificate(Shown):
     Args:
         rule: as text.
         indices: the bits that matter; of gates, those that the rule names.
-        context_length, embedding, basis, heads_per_block, readers, width, n_parameters: the
-            network.
-        route: the lemmas that built it.
+        context_length, embedding, basis, heads_per_block, width, n_parameters: the network.
         asked_margin: the margin that was asked for.
+        check: what was run against the rule.
+        route, readers, norms, capacities: see `NetworkEvidence`.
         gates: one proof per reader, [CLS] or the gates. Together they cover all 2^T inputs, level
             by level.
-        norms: every norm beside its bound.
-        check: what was run against the rule.
-        capacities: Corollary 4.4 or Lemma A.12 for the heads of every block, at ε = δ.
+
+    `margin`, `separation`, `tolerance` and `head_error` are those of the worst reader; a margin of
+    at least 1 proves the network on all 2^T inputs. `sparsity` and `score_scale` are the largest of
+    all readers, `score_gap` and `attention_mass` the least.
     """
 
     rule: str
@@ -81,15 +58,25 @@ class Certificate(Shown):
     embedding: str
     basis: str
     heads_per_block: tuple[int, ...]
-    readers: str
     width: int
     n_parameters: int
-    route: str
     asked_margin: float
+    check: Check
+    route: str
+    readers: str
     gates: tuple[ReaderProof, ...]
     norms: tuple[NormBound, ...]
-    check: Check
     capacities: tuple[BoundValue, ...]
+
+    margin, separation = _of_worst("margin"), _of_worst("separation")
+    tolerance, head_error = _of_worst("tolerance"), _of_worst("head_error")
+    sparsity, score_scale = _of_all(max, "sparsity"), _of_all(max, "score_scale")
+    score_gap, attention_mass = _of_all(min, "score_gap"), _of_all(min, "attention_mass")
+
+    @property
+    def worst(self) -> ReaderProof:
+        """The reader with the least margin."""
+        return min(self.gates, key=lambda gate: gate.margin)
 
     @property
     def depth(self) -> int:
@@ -102,46 +89,6 @@ class Certificate(Shown):
         return sum(self.heads_per_block)
 
     @property
-    def worst(self) -> ReaderProof:
-        """The reader with the least margin."""
-        return min(self.gates, key=lambda gate: gate.margin)
-
-    @property
-    def margin(self) -> float:
-        """The least margin of a reader; at least 1 proves the network on all 2^T inputs."""
-        return self.worst.margin
-
-    @property
-    def separation(self) -> float:
-        """γ of the worst reader."""
-        return self.worst.separation
-
-    @property
-    def tolerance(self) -> float:
-        """δ of the worst reader."""
-        return self.worst.tolerance
-
-    @property
-    def head_error(self) -> float:
-        """The error of what the worst reader reads, over all inputs."""
-        return self.worst.head_error
-
-    @property
-    def score_scale(self) -> float:
-        """The largest R."""
-        return max(gate.score_scale for gate in self.gates)
-
-    @property
-    def score_gap(self) -> float:
-        """The least lead of the scores of what is read."""
-        return min(gate.score_gap for gate in self.gates)
-
-    @property
-    def attention_mass(self) -> float:
-        """The least attention of any reader on what it should read."""
-        return min(gate.attention_mass for gate in self.gates)
-
-    @property
     def holds(self) -> bool:
         """Proven on all inputs, the margin asked for in every reader, all norms in their bounds."""
         kept = all(norm.within for norm in self.norms)
@@ -149,52 +96,29 @@ class Certificate(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        numbers = ("separation", "tolerance", "head_error", "margin", "score_scale", "score_gap")
-        return {
-            "rule": self.rule,
-            "indices": list(self.indices),
-            "sparsity": max(gate.sparsity for gate in self.gates),
-            "context_length": self.context_length,
-            "embedding": self.embedding,
-            "basis": self.basis,
-            "depth": self.depth,
-            "n_heads": self.n_heads,
-            "heads_per_block": list(self.heads_per_block),
-            "width": self.width,
-            "n_parameters": self.n_parameters,
-            "route": self.route,
-            "holds": self.holds,
-            **{name: finite_or_none(getattr(self, name)) for name in numbers},
-            "asked_margin": self.asked_margin,
-            "attention_mass": self.attention_mass,
-            "gates": [gate.to_dict() for gate in self.gates],
-            "norms": [norm.to_dict() for norm in self.norms],
-            "check": self.check.to_dict(),
-            "capacities": [value.to_dict() for value in self.capacities],
-        }
+        found = {name: getattr(self, name) for name in PLAIN}
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
+        numbers = {name: finite_or_none(getattr(self, name)) for name in NUMBERS}
+        lists = {name: [each.to_dict() for each in getattr(self, name)] for name in LISTS}
+        return plain | numbers | lists | {"check": self.check.to_dict()}
 
     def __repr__(self) -> str:
-        verdict = "holds" if self.holds else "does not hold"
-        return (
-            f"<Certificate of {short_text(self.rule, 60)!r}: {verdict}, margin {self.margin:.3g}>"
-        )
+        rule, verdict = short_text(self.rule, 60), "holds" if self.holds else "does not hold"
+        return f"<Certificate of {rule!r}: {verdict}, margin {self.margin:.3g}>"
 
     @property
     def _bits(self) -> str:
         bits = ", ".join(f"x{i}" for i in self.indices[:MAX_NAMED_BITS])
         if len(self.indices) > MAX_NAMED_BITS:
             bits += f" and {len(self.indices) - MAX_NAMED_BITS} more"
-        most = max(gate.sparsity for gate in self.gates)
         bits = bits or "none: the rule is constant"
-        return (
-            bits if self.readers == "[CLS]" else f"{bits}; at most {counted(most, 'source')} a gate"
-        )
+        most = f"; at most {counted(self.sparsity, 'source')} a gate"
+        return bits if self.readers == "[CLS]" else bits + most
 
     def __card__(self) -> Card:
-        heads = " + ".join(map(str, self.heads_per_block))
         network = (
-            f"{counted(self.depth, 'block')}, {heads} {'head' if heads == '1' else 'heads'}, "
-            f"read by {self.readers}, width {self.width}, {self.n_parameters} numbers"
+            f"{counted_heads(self.heads_per_block)}, read by {self.readers}, width {self.width}, "
+            f"{self.n_parameters} numbers"
         )
         which = f"all 2^{self.context_length} inputs" if self.check.proven else "what was tried"
         error = (
@@ -205,17 +129,18 @@ class Certificate(Shown):
             f"R ≤ {format_number(self.score_scale)}, what is read leads by at least "
             f"{format_number(self.score_gap)}"
         )
+        unusable = [("float32", "NOT usable: run this network in float64")]
         counts = ", ".join(value.text for value in self.capacities)
         fields = (
             ("network", network),
             ("built by", self.route),
             ("relevant bits", self._bits),
-            *proof_fields(self.check, self.context_length),
+            *self._proof_fields,
             ("head's error", error),
             ("attention", f"≥ {format_number(100 * self.attention_mass)} % on what it should read"),
             ("scores", scores),
             ("float64, float32 error", (self.check.error64, self.check.error32)),
-            *single_precision(self.check),
+            *([] if self.check.usable32 else unusable),
             (
                 "capacity",
                 f"log N_∞(ε=δ) ≤ {counts} for all heads with the norms of each block "
@@ -227,9 +152,27 @@ class Certificate(Shown):
             "Blocks are covered one by one: the paper's bound for deep networks (Theorem A.17) is "
             "for layers without residuals.",
         )
-        tables = (*self._gate_table, norm_table(self.norms))
+        rows = tuple((n.name, n.value, n.bound, n.source, n.within) for n in self.norms)
+        norms = Table("Norms", ("norm", "measured", "bound", "from", "kept"), rows)
         notes = deep if self.depth > 1 else ()
-        return Card(f"{short_text(self.rule)}   {where}", fields, tables, notes)
+        title = f"{short_text(self.rule)}   {where}"
+        return Card(title, fields, (*self._gate_table, norms), notes)
+
+    @property
+    def _proof_fields(self) -> tuple[tuple[str, str], ...]:
+        """The inputs that were run, and all others."""
+        check = self.check
+        verdict = "exact" if check.exact else f"WRONG {check.counterexample}"
+        if check.complete:
+            proof = "all inputs were run"
+        elif check.error_bound is None:
+            proof = f"for no more than the inputs that were run: {check.why_not}"
+        else:
+            bound = format_number(check.error_bound)
+            proof = f"error ≤ {bound} on all 2^{self.context_length} inputs"
+        rounded = () if check.proven or not check.rounded else (("rounded", check.rounded_text),)
+        proven = "proven" if check.proven else "NOT proven"
+        return ("verified", f"{verdict} on {check.method}"), (proven, proof), *rounded
 
     @property
     def _gate_table(self) -> tuple[Table, ...]:
@@ -239,17 +182,16 @@ class Certificate(Shown):
         listed = list(enumerate(self.gates))
         if len(listed) > MAX_LISTED_GATES:  # the last ones are those at the top
             listed = listed[: MAX_LISTED_GATES - 4] + listed[-4:]
+        shown = (
+            "sparsity",
+            "head_error",
+            "tolerance",
+            "score_scale",
+            "score_gap",
+            "attention_mass",
+        )
         rows = [
-            (
-                g.level,
-                f"g{k} = {short_text(g.text, 48)}",
-                g.sparsity,
-                g.head_error,
-                g.tolerance,
-                g.score_scale,
-                g.score_gap,
-                g.attention_mass,
-            )
+            (g.level, f"g{k} = {short_text(g.text, 48)}", *(getattr(g, n) for n in shown))
             for k, g in listed
         ]
         left = len(self.gates) - len(listed)
@@ -258,38 +200,8 @@ class Certificate(Shown):
         return (Table(title, columns, tuple(rows)),)
 
 
-def proof_fields(check: Check, context_length: int) -> tuple[tuple[str, str], ...]:
-    """What a certificate says of the inputs that were run, and of all others."""
-    verdict = "exact" if check.exact else f"WRONG {check.counterexample}"
-    if check.complete:
-        proof = "all inputs were run"
-    elif check.error_bound is None:
-        proof = f"for no more than the inputs that were run: {check.why_not}"
-    else:
-        proof = f"error ≤ {format_number(check.error_bound)} on all 2^{context_length} inputs"
-    rounded = () if check.proven or not check.rounded else (("rounded", check.rounded_text),)
-    return (
-        ("verified", f"{verdict} on {check.method}"),
-        ("proven" if check.proven else "NOT proven", proof),
-        *rounded,
-    )
-
-
-def norm_table(norms: tuple[NormBound, ...]) -> Table:
-    """Every norm beside its bound."""
-    rows = [(n.name, n.value, n.bound, n.source, n.within) for n in norms]
-    return Table("Norms", ("norm", "measured", "bound", "from", "kept"), tuple(rows))
-
-
-def single_precision(check: Check) -> tuple[tuple[str, str], ...]:
-    """What a certificate says of float32 where it cannot be used."""
-    if check.usable32:
-        return ()
-    return (("float32", "NOT usable: run this network in float64"),)
-
-
-def certify(network: "Compiled") -> Certificate:
-    """Measure a network that was built by this room's lemmas."""
+def certify(network: Network, check: Check) -> Certificate:
+    """Measure a network that was built by this room's lemmas, and was checked."""
     margin = float(network.settings.get("margin", 1.0))
     return Certificate(
         rule=network.rule,
@@ -298,13 +210,9 @@ def certify(network: "Compiled") -> Certificate:
         embedding=network.embedding.name,
         basis=str(network.settings.get("basis", "given")),
         heads_per_block=network.heads_per_block,
-        readers=network.readers,
         width=network.width,
         n_parameters=network.n_parameters,
-        route=network.route,
         asked_margin=margin,
-        gates=network.proofs(),
-        norms=network.norms(margin),
-        check=network.check,
-        capacities=network.capacities(),
+        check=check,
+        **network.evidence(margin)._asdict(),
     )

@@ -128,7 +128,7 @@ class Check:
         return f"the error is bounded by {self.error_bound:.3g} only"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no infinity."""
+        """Plain data for JSON."""
         wrong = self.counterexample
         return {
             "method": self.method,
@@ -141,7 +141,7 @@ class Check:
             "error_float64": finite_or_none(self.error64),
             "error_float32": finite_or_none(self.error32),
             "float32_usable": self.usable32,
-            "error_bound": None if self.error_bound is None else finite_or_none(self.error_bound),
+            "error_bound": finite_or_none(self.error_bound),
             "tolerance": self.tolerance,
             "rounding": finite_or_none(self.rounding),
             "counterexample": None
@@ -154,6 +154,6 @@ class Check:
         }
 
 
-def finite_or_none(number: float) -> float | None:
-    """A number for JSON."""
-    return number if np.isfinite(number) else None
+def finite_or_none(number: float | None) -> float | None:
+    """A number for JSON, which has no infinity."""
+    return number if number is not None and np.isfinite(number) else None

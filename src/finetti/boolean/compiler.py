@@ -1,35 +1,32 @@
 """From a rule to weights: parse → simplify → plan → head → lookup → verify."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
-from finetti.boolean.basis import automatic_width, measure_geometry
-from finetti.boolean.domain import MAX_WEIGHT, values_reason
-from finetti.boolean.embeddings.base import Relevant
+from finetti.boolean.domain import MAX_WEIGHT, all_values, values_reason
+from finetti.boolean.embeddings.base import Embedding, Relevant
+from finetti.boolean.embeddings.basis import MIN_GAP, automatic_width, measure_geometry
+from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.layer import LayerNetwork
 from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.lookup import Lookup, make_lookup
-from finetti.boolean.network.positions import RESERVED, BitPositions
-from finetti.boolean.parser import parse
+from finetti.boolean.network.lookup import CORNERS, Lookup, make_lookup
+from finetti.boolean.parser import as_function
 from finetti.boolean.planning import (
     MAX_TABLE_BYTES,
-    MIN_GAP,
     Attempt,
     Found,
     PositionRequest,
     choose_positions,
 )
 from finetti.boolean.refusals import GATES_ADVICE, Refusals, readable_bytes
-from finetti.boolean.routes import is_scalar_route, lookup_bytes, lookup_values
 from finetti.boolean.simplification import simplify
 from finetti.boolean.words import counted
-from finetti.core.errors import bad_argument
 
 BYTES_PER_ENTRY = 48  # of every column at every position: two tables and more, in two precisions
 MAX_KEPT_BITS = 64  # of contexts whose heads are kept
@@ -76,44 +73,28 @@ def compile(
 
     Reference: Section 4.4 and Appendix B, edelman2022 (Proposition 4.7).
     """
-    rule = _as_function(function)
-    refusals = Refusals("The rule")
+    rule = as_function(function, "compile")
+    refusals = Refusals()
     arguments = check_arguments(
         refusals, rule, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
     )
     reduced = _simplify(refusals, rule)
-    target = _plan(rule, reduced)
-    head = _head(refusals, arguments, reduced, target)
+    request = _plan(refusals, arguments, rule, reduced)
+    head = _head(refusals, request) if request else None
     refusals.raise_if_any()
     assert head is not None  # or there was a reason
     assert reduced is not None
-    lookup = _lookup(arguments, reduced)
+    lookup = _lookup(arguments.embedding, reduced)
     compiled = LayerNetwork(rule, head, lookup, arguments.settings)
     compiled.raise_if_wrong()
     return compiled
 
 
-class ReadTarget(NamedTuple):
-    """The bits that heads are to read, and whether one feature of their number of ones is enough;
-    the rule's own, if these lie outside the context."""
-
-    indices: tuple[int, ...]
-    scalar: bool
-    named: tuple[int, ...]
+Reduced = Symmetric | TruthTable | None  # None: its table would be too long
 
 
-def _as_function(function: Any) -> BooleanFunction:
-    """The function itself, or the one that an expression describes."""
-    if isinstance(function, str):
-        return parse(function)
-    if not isinstance(function, BooleanFunction):
-        requirement = "a BooleanFunction or an expression such as 'x3 & x7'"
-        raise bad_argument("function", "compile", requirement, type(function).__name__)
-    return function
-
-
-def _simplify(refusals: Refusals, rule: BooleanFunction) -> Symmetric | TruthTable | None:
-    """The rule on the bits that matter; None, and a reason, if its table would be too long."""
+def _simplify(refusals: Refusals, rule: BooleanFunction) -> Reduced:
+    """The rule on the bits that matter, or None and the reason."""
     if rule.sparsity > MAX_TABLE_BITS and rule.profile() is None:
         refusals.add(
             f"it has {rule.sparsity} bits and is not symmetric, and its table of "
@@ -122,41 +103,90 @@ def _simplify(refusals: Refusals, rule: BooleanFunction) -> Symmetric | TruthTab
         )
         return None
     reason = values_reason(rule)
-    if reason:
-        refusals.add(reason)
+    refusals.unless(not reason, reason)
     return simplify(rule)
 
 
-def _plan(rule: BooleanFunction, reduced: Symmetric | TruthTable | None) -> ReadTarget:
-    """What is to be read: without a table, all bits of the rule, each by itself."""
-    if reduced is None:
-        return ReadTarget(tuple(sorted(rule.indices)), False, rule.indices)
-    return ReadTarget(reduced.indices, is_scalar_route(reduced), rule.indices)
-
-
-def _head(
-    refusals: Refusals,
-    arguments: CompilerArguments,
-    reduced: Symmetric | TruthTable | None,
-    target: ReadTarget,
-) -> HeadWeights | None:
-    """The head on the best positions, or None and the reasons."""
-    fits = _check_sizes(refusals, arguments, reduced, target)
-    length = arguments.length_to_try(target.named)
-    if not fits or length is None:
+def _plan(
+    refusals: Refusals, arguments: CompilerArguments, rule: BooleanFunction, reduced: Reduced
+) -> PositionRequest | None:
+    """What is to be read: without a table, all bits of the rule, each by itself. None if its
+    lookup, tables or vectors are too large."""
+    indices = tuple(sorted(rule.indices)) if reduced is None else reduced.indices
+    scalar, sparsity, context = (
+        isinstance(reduced, Symmetric),
+        len(indices),
+        arguments.context_length,
+    )
+    size = 0 if reduced is None else _lookup_bytes(reduced, arguments.embedding)
+    if reduced is not None and size > arguments.max_bytes:
+        refusals.add(
+            f"its lookup on {counted(int(np.count_nonzero(all_values(reduced))), 'point')} "
+            f"takes {readable_bytes(size)}, above the budget of "
+            f"{readable_bytes(arguments.max_bytes)}; raise max_bytes, or {GATES_ADVICE}"
+        )
+    refusals.unless(
+        4 * sparsity <= MAX_WEIGHT,
+        f"its lookup tells {sparsity} bits apart with weights of {4 * sparsity}, and weights "
+        f"end at {MAX_WEIGHT:g}; {GATES_ADVICE}",
+    )
+    limit = readable_bytes(MAX_TABLE_BYTES)
+    tables = BYTES_PER_ENTRY * context * (2 if scalar else 2 * sparsity)
+    tables_fit = refusals.unless(
+        tables <= MAX_TABLE_BYTES,
+        f"its tables over {context} bits take {readable_bytes(tables)}, and tables end at {limit}; "
+        "choose a shorter context",
+    )
+    vectors = _vector_bytes(arguments, sparsity)
+    vectors_fit = refusals.unless(
+        vectors <= MAX_TABLE_BYTES,
+        f"the vectors of its {sparsity} relevant bits and their products take "
+        f"{readable_bytes(vectors)}, and these end at {limit}; choose fewer bits, or "
+        'embedding="trained"',
+    )
+    length = arguments.length_to_try(rule.indices)
+    if length is None or not (tables_fit and vectors_fit):
         return None
-    what = f"sparsity {len(target.indices)}"
-    request = arguments.request("compile", what, length, target.indices, target.scalar)
-    kept = length <= MAX_KEPT_BITS and isinstance(arguments.basis, str)
+    return PositionRequest(arguments, "compile", f"sparsity {sparsity}", length, indices, scalar)
+
+
+def _lookup_bytes(function: Symmetric | TruthTable, embedding: Embedding) -> int:
+    """What the largest matrix of the lookup takes in float64.
+
+    Bumps are shared, one for every level of a coordinate; points of value 0 have no unit.
+    """
+    sparsity = function.sparsity
+    if isinstance(function, Symmetric):
+        return 8 * len(CORNERS) * (sparsity + 1)
+    n_bumps = sparsity * embedding.n_levels(sparsity)
+    n_points = max(1, int(np.count_nonzero(function.table())))
+    return 8 * len(CORNERS) * n_bumps * 2 * n_points
+
+
+def _vector_bytes(arguments: CompilerArguments, sparsity: int) -> int:
+    """What relevant vectors, their duals and their products take."""
+    if arguments.embedding.marks_relevant:
+        return 0  # a vector of its own for few, and one for all of a symmetric rule
+    if not isinstance(arguments.basis, str):
+        width = np.shape(arguments.basis)[-1] if np.ndim(arguments.basis) else 0
+    elif arguments.basis == "orthonormal":
+        width = arguments.context_length
+    else:
+        width = automatic_width(arguments.context_length, sparsity, None)
+    return 3 * 8 * sparsity * (width + sparsity)
+
+
+def _head(refusals: Refusals, request: PositionRequest) -> HeadWeights | None:
+    """The head on the best positions, or None and the reasons."""
+    kept = request.context_length <= MAX_KEPT_BITS and isinstance(request.arguments.basis, str)
     head, reasons = _kept_head(request) if kept else _new_head(request)
-    for reason in reasons:
-        refusals.add(reason)
+    refusals.add(*reasons)
     return head
 
 
 def _new_head(request: PositionRequest) -> Found:
-    embedding, indices, scalar = request.embedding, request.indices, request.scalar
-    count, sparsity = request.n_vectors, len(indices)
+    asked, indices, scalar = request.arguments, request.indices, request.scalar
+    embedding, count, sparsity = asked.embedding, request.n_vectors, len(indices)
     places = tuple(range(count)) if embedding.marks_relevant else indices
 
     def build(vectors: BitPositions) -> Attempt:
@@ -179,70 +209,20 @@ def _new_head(request: PositionRequest) -> Found:
         return Attempt(relevant, gap, geometry.coherence, complaint)
 
     factor = 1 if embedding.own_keys(scalar) else max(1, sparsity)
-    first_width = automatic_width(count, factor, request.coherence)
+    first_width = automatic_width(count, factor, asked.coherence)
     relevant, reasons = choose_positions(request, build, first_width)
-    return None if relevant is None else embedding.head(relevant, request.margin), reasons
+    if relevant is None:
+        return None, reasons
+    heads = embedding.head(relevant, float(asked.margin))
+    return HeadWeights.build(embedding, relevant.positions, heads), reasons
 
 
 _kept_head = lru_cache(maxsize=256)(_new_head)
 
 
-def _lookup(arguments: CompilerArguments, reduced: Symmetric | TruthTable) -> Lookup:
+def _lookup(embedding: Embedding, reduced: Symmetric | TruthTable) -> Lookup:
     """The values at the features without noise, one per number of ones or per setting."""
-    embedding, sparsity, scalar = arguments.embedding, reduced.sparsity, is_scalar_route(reduced)
-    points = embedding.by_count(sparsity)[:, None]
-    if not scalar:
-        points = embedding.by_setting(all_bits(sparsity))
-    return make_lookup(points, lookup_values(reduced), embedding.tolerance(sparsity, scalar))
-
-
-def _check_sizes(
-    refusals: Refusals,
-    arguments: CompilerArguments,
-    reduced: Symmetric | TruthTable | None,
-    target: ReadTarget,
-) -> bool:
-    """Refuse lookups, tables and vectors by their bytes; whether the last two can be made."""
-    sparsity, length = len(target.indices), arguments.context_length
-    size = 0 if reduced is None else lookup_bytes(reduced, arguments.embedding)
-    if reduced is not None and size > arguments.max_bytes:
-        refusals.add(
-            f"its lookup on {counted(int(np.count_nonzero(lookup_values(reduced))), 'point')} "
-            f"takes {readable_bytes(size)}, above the budget of "
-            f"{readable_bytes(arguments.max_bytes)}; raise max_bytes, or {GATES_ADVICE}"
-        )
-    if 4 * sparsity > MAX_WEIGHT:
-        refusals.add(
-            f"its lookup tells {sparsity} bits apart with weights of {4 * sparsity}, and weights "
-            f"end at {MAX_WEIGHT:g}; {GATES_ADVICE}"
-        )
-    limit = readable_bytes(MAX_TABLE_BYTES)
-    tables = BYTES_PER_ENTRY * length * (2 if target.scalar else 2 * sparsity)
-    fits = refusals.unless(
-        tables <= MAX_TABLE_BYTES,
-        f"its tables over {length} bits take {readable_bytes(tables)}, and tables end at {limit}; "
-        "choose a shorter context",
-    )
-    vectors = _vector_bytes(arguments, sparsity)
-    return (
-        refusals.unless(
-            vectors <= MAX_TABLE_BYTES,
-            f"the vectors of its {sparsity} relevant bits and their products take "
-            f"{readable_bytes(vectors)}, and these end at {limit}; choose fewer bits, or "
-            'embedding="trained"',
-        )
-        and fits
-    )
-
-
-def _vector_bytes(arguments: CompilerArguments, sparsity: int) -> int:
-    """What relevant vectors, their duals and their products take."""
-    if arguments.embedding.marks_relevant:
-        return 0  # a vector of its own for few, and one for all of a symmetric rule
-    if not isinstance(arguments.basis, str):
-        width = np.shape(arguments.basis)[-1] if np.ndim(arguments.basis) else 0
-    elif arguments.basis == "orthonormal":
-        width = arguments.context_length
-    else:
-        width = automatic_width(arguments.context_length, sparsity, None)
-    return 3 * 8 * sparsity * (width + sparsity)
+    sparsity, scalar = reduced.sparsity, isinstance(reduced, Symmetric)
+    by_count = embedding.by_count(sparsity)[:, None]
+    points = by_count if scalar else embedding.by_setting(all_bits(sparsity))
+    return make_lookup(points, all_values(reduced), embedding.tolerance(sparsity, scalar))

@@ -1,9 +1,12 @@
 """The numbers that this room computes with: what lies outside is refused in one sentence.
 
 Within these limits nothing overflows, no denominator vanishes, and a value that is right up to
-rounding is right to `finetti.boolean.check.EXACT` on every machine. What `compile` and `compose`
-write stays far below them.
+rounding is right to `check.EXACT_RTOL` on every machine. What `compile` and `compose` write stays
+far below them.
 """
+
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,7 @@ MAX_WEIGHT = 1e6  # of a weight; of a rule's values, and of the ratio of two of 
 MAX_SCORE_LEAD = 60.0  # by which a score may exceed one that every input has: e^60 in a sum
 
 
-def refuse_weights(**arrays: NDArray[np.floating] | None) -> None:
+def refuse_weights(**arrays: NDArray[np.floating]) -> None:
     """Refuse weights that are no numbers, or larger than 10⁶.
 
     >>> refuse_weights(query=np.ones(3), key=np.array([1.0, -1e7]))
@@ -24,7 +27,7 @@ def refuse_weights(**arrays: NDArray[np.floating] | None) -> None:
     finetti.core.errors.InputError: The weights of a network are numbers up to 1e+06 in size, ...
     """
     for name, array in arrays.items():
-        if array is None or not array.size:
+        if not array.size:
             continue
         ends = array.min(), array.max()
         if not (ends[0] >= -MAX_WEIGHT and ends[1] <= MAX_WEIGHT):  # False for what is not a number
@@ -33,6 +36,28 @@ def refuse_weights(**arrays: NDArray[np.floating] | None) -> None:
                 f"The weights of a network are numbers up to {MAX_WEIGHT:g} in size, and {name} "
                 f"has {found:.3g}: divide them, or write the file again."
             )
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view of ``array`` that refuses to be written to.
+
+    >>> read_only(np.ones(2))[0] = 3
+    Traceback (most recent call last):
+    ValueError: assignment destination is read-only
+    """
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def seal(owner: Any) -> None:
+    """Refuse the weights of a dataclass (`arrays`), and make its arrays read-only, because results
+    that depend on them are kept; `dataclasses.replace` changes a copy."""
+    for each in fields(owner):
+        value = getattr(owner, each.name)
+        if isinstance(value, np.ndarray):
+            object.__setattr__(owner, each.name, read_only(value))
+    refuse_weights(**owner.arrays)
 
 
 def refuse_scores(apart: float) -> None:
@@ -44,12 +69,17 @@ def refuse_scores(apart: float) -> None:
         )
 
 
+def all_values(function: BooleanFunction) -> NDArray[np.float64]:
+    """The values of a rule by its number of ones, or by its settings."""
+    profile = function.profile()
+    return function.table() if profile is None else profile
+
+
 def value_sizes(function: BooleanFunction) -> tuple[float, float]:
     """The sizes of the smallest and the largest value that is not 0; 1 if there is none."""
     if isinstance(function, ExpressionRule):  # 0 and 1, whatever the number of its bits
         return 1.0, 1.0
-    profile = function.profile()
-    sizes = np.abs(function.table() if profile is None else profile)
+    sizes = np.abs(all_values(function))
     sizes = sizes[sizes > 0]
     return (float(sizes.min()), float(sizes.max())) if len(sizes) else (1.0, 1.0)
 
@@ -69,10 +99,3 @@ def values_reason(function: BooleanFunction) -> str:
             f"{smallest:.3g}; compile two rules"
         )
     return ""
-
-
-def refuse_values(function: BooleanFunction) -> None:
-    """Refuse a rule for its values."""
-    reason = values_reason(function)
-    if reason:
-        raise InputError(f"The rule cannot be compared with a network: {reason}.")

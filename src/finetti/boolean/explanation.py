@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.attention_chart import Columns, attention_layer
+from finetti.boolean.findings import Reading
 from finetti.boolean.functions.base import binary_array
+from finetti.boolean.network.base import Network
 from finetti.boolean.words import counted, short_text
 from finetti.core.errors import bad_argument
 from finetti.show.card import Card, Table
@@ -16,40 +17,10 @@ from finetti.show.charts import save_chart
 from finetti.show.shown import Shown
 from finetti.show.theme import chart_config
 
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
-
 MAX_COLUMNS = 24  # of a picture
 MAX_ROWS = 24
 MAX_NAMED_SOURCES = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What one reader reads with one head.
-
-    Args:
-        reader: "[CLS]", or a gate's name.
-        text: what it computes.
-        head: which head of its block.
-        places: which tokens it should read: bits first, then readers.
-        weights: the attention on all tokens.
-        features: what the head reads.
-        value: what the reader says.
-    """
-
-    reader: str
-    text: str
-    head: int
-    places: tuple[int, ...]
-    weights: NDArray[np.float64]
-    features: tuple[float, ...]
-    value: float
-
-    @property
-    def rest(self) -> float:
-        """The attention on everything that it should not read."""
-        return max(0.0, 1.0 - float(self.weights[list(self.places)].sum()))
+Columns = list[tuple[str, NDArray[np.float64]]]  # what is read, and the attention of every row
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,9 +84,8 @@ class Explanation(Shown):
         for block, readings in enumerate(self.readings):
             several = len({reading.head for reading in readings}) > 1
             names = [r.reader + f", head {r.head + 1}" * several for r in readings[:MAX_ROWS]]
-            layers.append(
-                attention_layer(names, self.columns(block), "reader", _title(block, readings))
-            )
+            title = _title(block, readings)
+            layers.append(_attention_layer(names, self.columns(block), title))
         spec = alt.vconcat(*layers, title=f"{self.rule} = {self.value:.4g}").to_dict()
         spec["config"] = chart_config()
         return spec
@@ -165,7 +135,30 @@ def _title(block: int, readings: tuple[Reading, ...]) -> str:
     return f"Block {block + 1}" + (f" ({left} more are not listed)" if left > 0 else "")
 
 
-def explain(network: "Compiled", bits: Any = None) -> Explanation:
+def _attention_layer(names: list[str], columns: Columns, title: str) -> Any:
+    """A layer of Altair: who reads by what is read, the darker the more, each with its number."""
+    import altair as alt
+
+    rows = [
+        {"reader": reader_name, "token": token, "attention": float(weights[k])}
+        for token, weights in columns
+        for k, reader_name in enumerate(names)
+    ]
+    order = [token for token, _ in columns]
+    x = alt.X(field="token", type="nominal", sort=order, title=None, axis={"labelAngle": 0})
+    y = alt.Y(field="reader", type="nominal", sort=names, title="reader")
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    scale = alt.Scale(domain=[0, 1], scheme="blues")
+    color = alt.Color(field="attention", type="quantitative", scale=scale, title="attention")
+    tiles = base.mark_rect(stroke="white", strokeWidth=2).encode(color=color)
+    white = alt.condition("datum.attention > 0.5", alt.value("white"), alt.value("#222222"))
+    text = alt.Text(field="attention", type="quantitative", format=".2f")
+    numbers = base.mark_text(fontSize=11).encode(text=text, color=white)
+    size = {"width": {"step": 64}, "height": {"step": 34}}
+    return alt.layer(tiles, numbers, title=title).properties(**size)
+
+
+def explain(network: Network, bits: Any = None) -> Explanation:
     """What every reader attends to on ``bits``, or on the input whose relevant bits alone are 1.
 
     >>> from finetti.boolean import compile, compose

@@ -8,38 +8,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.compose.block import Block
-from finetti.boolean.compose.composer import make_blocks
-from finetti.boolean.compose.gates import split
-from finetti.boolean.compose.layouts import place_gates
-from finetti.boolean.compose.network import GateNetwork
+from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
+from finetti.boolean.embeddings import positions as kinds
+from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
+from finetti.boolean.gate_network import GateNetwork
+from finetti.boolean.gates import split
 from finetti.boolean.layer import LayerNetwork
+from finetti.boolean.network.block import Block, make_blocks, make_keys
 from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.positions import (
-    RESERVED,
-    BitPositions,
-    DensePositions,
-    SignPositions,
-    SparsePositions,
-    StandardPositions,
-)
+from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 from finetti.boolean.parser import parse
 from finetti.boolean.saving import FORMAT
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
 
 METADATA = ("function", "context_length", "width", "embedding")
-TOKENS, HEADS = ("tokens", "cls"), ("query", "key", "value", "output")
-LOOKUP = ("inner", "inner_bias", "middle", "middle_bias", "outer")
-NAMES = {name: f"embedding.{name}" for name in TOKENS} | {
-    name: f"blocks.0.{name}" for name in HEADS + LOOKUP
-}
+HEAD = ("tokens", "cls", "query", "key", "value", "output")
+Tensors = dict[str, NDArray[Any]]
 
 
 def recover(described: Any) -> BooleanFunction:
@@ -55,7 +45,7 @@ def recover(described: Any) -> BooleanFunction:
     return TruthTable(described["indices"], described["values"])
 
 
-def load(path: str | Path) -> LayerNetwork | GateNetwork:
+def load(path: str | Path) -> Compiled:
     """Read what `Compiled.save` wrote. Nothing is believed of it: its certificate is measured
     again.
 
@@ -78,52 +68,33 @@ def load(path: str | Path) -> LayerNetwork | GateNetwork:
         size = int(metadata["context_length"]), int(metadata["width"])
         function = recover(json.loads(metadata["function"]))
         settings = _settings(json.loads(metadata.get("settings", "{}")))
+        if size[0] < 1 or max(function.indices, default=-1) >= size[0]:
+            top, bits = max(function.indices, default=0), counted(size[0], "bit")
+            raise InputError(f"its rule uses x{top}, and its context has {bits}")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         # A damaged rule, too, is a ValueError.
         said = str(error).rstrip(".")
         raise InputError(f"The metadata of {path.name!r} cannot be read: {said}.") from error
-    _refuse_outside(path, function, size[0])
     positions = _positions(path, tensors, metadata.get("positions", "dense"), *size)
-    _refuse_misfits(path, _position_shapes(positions, size))
+    _refuse_misfit(path, "positions", (positions.count, positions.width), size)
+    if isinstance(positions, kinds.SignPositions):
+        packed = (size[0], -(-(size[1] - RESERVED) // 8))
+        _refuse_misfit(path, "embedding.position_signs", positions.bits.shape, packed)
     settings |= {"embedding": metadata["embedding"]}
     build = _gate_network if "blocks.0.keys" in tensors else _layer_network
     return build(path, tensors, positions, function, settings)
 
 
-def _gate_network(
-    path: Path,
-    tensors: dict[str, NDArray[Any]],
-    positions: BitPositions,
-    function: BooleanFunction,
-    settings: dict[str, Any],
-) -> GateNetwork:
-    """The rule gives the structure, the file the numbers."""
-    if not isinstance(function, ExpressionRule):
-        raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
-    if find_embedding(settings["embedding"]).no_gates:
-        raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
-    gates = split(function)
-    placed = place_gates(gates, positions)
-    blocks = tuple(
-        _filled(path, tensors, block, number)
-        for number, block in enumerate(make_blocks(gates, placed, 1.0))
-    )
-    return GateNetwork(function, gates, placed.layout, blocks, settings)
+def _read(path: Path) -> tuple[Tensors, dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
 
-
-def _filled(path: Path, tensors: dict[str, NDArray[Any]], block: Block, number: int) -> Block:
-    found = {}
-    for name, array in block.arrays.items():
-        stored, shape = tensors.get(f"blocks.{number}.{name}"), array.shape
-        if stored is None or stored.shape != shape:
-            got = "is not there" if stored is None else f"has shape {stored.shape}"
-            raise InputError(
-                f"The file {path.name!r} does not fit its rule: blocks.{number}.{name} {got}, and "
-                f"{shape} is needed."
-            )
-        found[name] = stored.astype(np.float64)
-    keys, scales = found.pop("keys"), found.pop("scales")
-    return replace(block, keys=keys, scales=scales, lookup=Lookup(**found))
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except (OSError, TypeError, SafetensorError) as error:  # TypeError: no such number in NumPy
+        said = f"The file {path.name!r} cannot be read as safetensors: {error}."
+        raise InputError(said) from error
 
 
 def _settings(found: Any) -> dict[str, Any]:
@@ -136,56 +107,10 @@ def _settings(found: Any) -> dict[str, Any]:
     return found
 
 
-def _refuse_outside(path: Path, function: BooleanFunction, length: int) -> None:
-    if length < 1 or max(function.indices, default=-1) >= length:
-        raise InputError(
-            f"The metadata of {path.name!r} cannot be read: its rule uses "
-            f"x{max(function.indices, default=0)}, and its context has {counted(length, 'bit')}."
-        )
-
-
-def _layer_network(
-    path: Path,
-    tensors: dict[str, NDArray[Any]],
-    positions: BitPositions,
-    function: BooleanFunction,
-    settings: dict[str, Any],
-) -> LayerNetwork:
-    needed = (*TOKENS, *HEADS, "inner", "inner_bias", "outer")
-    missing = [NAMES[name] for name in needed if NAMES[name] not in tensors]
-    if missing:
-        raise InputError(f"The file {path.name!r} lacks {', '.join(missing)}.")
-    arrays = {
-        name: tensors[tensor].astype(np.float64)
-        for name, tensor in NAMES.items()
-        if tensor in tensors
-    }
-    lookup = Lookup(**{name: arrays.get(name) for name in LOOKUP})  # pyright: ignore
-    embedding = find_embedding(settings["embedding"])
-    head = HeadWeights(embedding, positions, *(arrays[name] for name in TOKENS + HEADS))
-    _refuse_misfits(path, _shapes(head, lookup, positions.width))
-    return LayerNetwork(function, head, lookup, settings)
-
-
-def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = list(file.keys())
-            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
-    except (OSError, TypeError, SafetensorError) as error:  # TypeError: no such number in NumPy
-        raise InputError(
-            f"The file {path.name!r} cannot be read as safetensors: {error}."
-        ) from error
-
-
-def _positions(
-    path: Path, tensors: dict[str, NDArray[Any]], kind: str, count: int, width: int
-) -> BitPositions:
+def _positions(path: Path, tensors: Tensors, kind: str, count: int, width: int) -> BitPositions:
     try:
         if kind == "signs":
-            return SignPositions(tensors["embedding.position_signs"].astype(np.uint8), width)
+            return kinds.SignPositions(tensors["embedding.position_signs"].astype(np.uint8), width)
         if kind == "sparse":
             indices = tensors["embedding.position_indices"]
             vectors = tensors["embedding.position_vectors"].astype(np.float64)
@@ -193,58 +118,95 @@ def _positions(
                 raise ValueError(f"{indices.size} indices and vectors of shape {vectors.shape}")
             if indices.size and not 0 <= indices.min() <= indices.max() < count:
                 raise ValueError("an index lies outside the context")
-            return SparsePositions(count, tuple(map(int, indices)), vectors)
+            return kinds.SparsePositions(count, tuple(map(int, indices)), vectors)
         if kind == "standard":
             if width < RESERVED + count:
                 raise ValueError(f"{count} unit vectors need more than {width} dimensions")
-            return StandardPositions(count, width)
+            return kinds.StandardPositions(count, width)
         if kind == "dense":
-            return DensePositions(tensors["embedding.positions"].astype(np.float64))
+            return kinds.DensePositions(tensors["embedding.positions"].astype(np.float64))
         raise ValueError(f"{kind!r} is none of dense, signs, sparse, standard")
     except (KeyError, ValueError, IndexError, TypeError) as error:
         said = str(error).rstrip(".")
         raise InputError(f"The positions in {path.name!r} cannot be read: {said}.") from error
 
 
-Shapes = dict[str, tuple[tuple[int, ...], tuple[int, ...]]]  # what is there, what is needed
+def _refuse_misfit(path: Path, name: str, shape: tuple[int, ...], needed: tuple[int, ...]) -> None:
+    """Refuse a matrix that does not fit together with others, before it is multiplied."""
+    if shape != needed:
+        raise InputError(
+            f"The file {path.name!r} does not fit together: {name} has shape {shape}, and "
+            f"{needed} is needed."
+        )
 
 
-def _position_shapes(positions: BitPositions, size: tuple[int, int]) -> Shapes:
-    found: Shapes = {"positions": ((positions.count, positions.width), size)}
-    if isinstance(positions, SignPositions):
-        packed = (size[0], -(-(size[1] - RESERVED) // 8))
-        found["embedding.position_signs"] = (positions.bits.shape, packed)
-    return found
-
-
-def _shapes(head: HeadWeights, lookup: Lookup, width: int) -> Shapes:
-    heads, _, key_size = (*head.query.shape, 0, 0, 0)[:3]
-    values, features = (*head.output.shape, 0, 0, 0)[1:3]
-    n_bumps, n_units = lookup.inner_bias.size, lookup.outer.size
-    wanted: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "tokens": (head.tokens, (2, width)),
-        "cls": (head.cls, (width,)),
-        "query": (head.query, (heads, width, key_size)),
-        "key": (head.key, (heads, width, key_size)),
-        "value": (head.value, (heads, width, values)),
-        "output": (head.output, (heads, values, features)),
-        "inner": (lookup.inner, (features, n_bumps)),
-        "inner_bias": (lookup.inner_bias, (n_bumps,)),
-        "outer": (lookup.outer, (n_units,)),
+def _layer_network(
+    path: Path,
+    tensors: Tensors,
+    positions: BitPositions,
+    function: BooleanFunction,
+    settings: dict[str, Any],
+) -> LayerNetwork:
+    names = {name: f"embedding.{name}" for name in HEAD[:2]}
+    names |= {name: f"blocks.0.{name}" for name in HEAD[2:] + LOOKUP_NAMES}
+    optional = ("middle", "middle_bias")
+    missing = [full for name, full in names.items() if full not in tensors and name not in optional]
+    if missing:
+        raise InputError(f"The file {path.name!r} lacks {', '.join(missing)}.")
+    found = {n: tensors[full].astype(np.float64) for n, full in names.items() if full in tensors}
+    heads, _, key_size = (*found["query"].shape, 0, 0, 0)[:3]
+    values, features = (*found["output"].shape, 0, 0, 0)[1:3]
+    width, n_bumps, n_units = positions.width, found["inner_bias"].size, found["outer"].size
+    needed = {
+        "tokens": (2, width),
+        "cls": (width,),
+        "query": (heads, width, key_size),
+        "key": (heads, width, key_size),
+        "value": (heads, width, values),
+        "output": (heads, values, features),
+        "inner": (features, n_bumps),
+        "inner_bias": (n_bumps,),
+        "middle": (n_bumps, n_units),
+        "middle_bias": (n_units,),
+        "outer": (n_units if "middle" in found else n_bumps,),
     }
-    if lookup.middle is None:
-        wanted["outer"] = (lookup.outer, (n_bumps,))
-    else:
-        wanted["middle"] = (lookup.middle, (n_bumps, n_units))
-        wanted["middle_bias"] = (lookup.middle_bias, (n_units,))
-    return {NAMES[name]: (np.shape(array), shape) for name, (array, shape) in wanted.items()}
+    for name, array in found.items():
+        _refuse_misfit(path, names[name], array.shape, needed[name])
+    lookup = Lookup(**{name: found.get(name) for name in LOOKUP_NAMES})  # pyright: ignore
+    embedding = find_embedding(settings["embedding"])
+    head = HeadWeights(embedding, positions, *(found[name] for name in HEAD))
+    return LayerNetwork(function, head, lookup, settings)
 
 
-def _refuse_misfits(path: Path, shapes: Shapes) -> None:
-    """Refuse matrices that do not fit together, before one of them is multiplied."""
-    for name, (shape, needed) in shapes.items():
-        if shape != needed:
+def _gate_network(
+    path: Path,
+    tensors: Tensors,
+    positions: BitPositions,
+    function: BooleanFunction,
+    settings: dict[str, Any],
+) -> GateNetwork:
+    """The rule gives the structure, the file the numbers."""
+    if not isinstance(function, ExpressionRule):
+        raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
+    embedding = find_embedding(settings["embedding"])
+    if embedding.no_gates:
+        raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
+    gates = split(function)
+    built = make_blocks(gates, make_keys(gates, positions), 1.0)
+    blocks = tuple(_filled(path, tensors, block, number) for number, block in enumerate(built))
+    return GateNetwork(embedding, positions, gates, blocks, function, settings)
+
+
+def _filled(path: Path, tensors: Tensors, block: Block, number: int) -> Block:
+    found = {}
+    for name, array in block.arrays.items():
+        stored, shape = tensors.get(f"blocks.{number}.{name}"), array.shape
+        if stored is None or stored.shape != shape:
+            got = "is not there" if stored is None else f"has shape {stored.shape}"
             raise InputError(
-                f"The file {path.name!r} does not fit together: {name} has shape {shape}, and "
-                f"{needed} is needed."
+                f"The file {path.name!r} does not fit its rule: blocks.{number}.{name} {got}, and "
+                f"{shape} is needed."
             )
+        found[name] = stored.astype(np.float64)
+    keys, scales = found.pop("keys"), found.pop("scales")
+    return replace(block, keys=keys, scales=scales, lookup=Lookup(**found))

@@ -1,57 +1,31 @@
 """Every norm of the compiled weights beside the bound that its lemma gives."""
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from dataclasses import replace
 
 import numpy as np
 
-from finetti.boolean.check import finite_or_none
+from finetti.boolean.embeddings.base import Relevant, scale_bound
+from finetti.boolean.embeddings.positions import Indices
+from finetti.boolean.findings import NormBound
+from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.core.norms import frobenius
 
-NORM_RTOL = 1 + 1e-9
-
-
-@dataclass(frozen=True)
-class NormBound:
-    """One norm and its bound.
-
-    Args:
-        name: of the norm, in the paper's symbols; the largest over the heads.
-        value: as measured.
-        bound: as the lemma gives it, derived form.
-        source: the lemma, and whether its bound used the measured gap because the coherence is
-            too large for the bound a priori.
-    """
-
-    name: str
-    value: float
-    bound: float
-    source: str
-
-    @property
-    def within(self) -> bool:
-        """Whether the norm keeps its bound, up to rounding."""
-        return self.value <= self.bound * NORM_RTOL
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no infinity."""
-        numbers = {"value": finite_or_none(self.value), "bound": finite_or_none(self.bound)}
-        return {"name": self.name, **numbers, "source": self.source, "within": self.within}
+VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
 
 
 def head_norm_bounds(
-    head: HeadWeights, indices: tuple[int, ...], scalar: bool, margin: float
+    head: HeadWeights, indices: Indices, scalar: bool, margin: float
 ) -> tuple[NormBound, ...]:
     """Norms of W_Q, W_K, W_V, W_C, the largest over the heads, against the embedding's lemma."""
-    embedding, sparsity = head.embedding, max(1, len(indices))
-    geometry = embedding.geometry(head.positions, indices, scalar)
-    bounds = embedding.bounds(geometry, sparsity, scalar, head.context_length, margin)
+    embedding, positions = head.embedding, head.positions
+    geometry = embedding.geometry(positions, indices, scalar)
+    bounds = embedding.bounds(Relevant(positions, geometry, indices, scalar), margin)
     source = f"Lemma {embedding.lemma}" + ("" if bounds.prior else ", measured gap")
-    stated = source if margin == 1 else f"{source}, margin {margin:g} as stated"
     rows = (
-        ("‖W_Q‖_F", head.query, bounds.query, stated),
+        ("‖W_Q‖_F", head.query, bounds.query, source + _as_stated(margin)),
         ("‖W_K‖_F", head.key, bounds.key, source),
         ("‖W_V‖_F", head.value, bounds.value, source),
         ("‖W_C‖_F", head.output, bounds.output, source),
@@ -60,8 +34,54 @@ def head_norm_bounds(
         NormBound(name, float(np.max(frobenius(matrix))), bound, said)
         for name, matrix, bound, said in rows
     ]
-    extra = embedding.position_bounds(head.positions, indices)
+    extra = embedding.position_bounds(positions, indices)
     return (*found, *(NormBound(*row, source) for row in extra))
+
+
+def _as_stated(margin: float) -> str:
+    return "" if margin == 1 else f", margin {margin:g} as stated"
+
+
+def gate_norm_bounds(
+    network: GateWeights, indices: Indices, margin: float
+) -> tuple[NormBound, ...]:
+    """The norms of all blocks, the largest over the heads of each (one above its bound, if any).
+
+    One head serves all gates of its level, each with a column of W_Q and W_K of its own, so the
+    squares of the lemma's bounds add up over the gates. In the lookup a gate's mark q_g counts as
+    one coordinate more.
+    """
+    found, lemma = [], f"Lemma {network.embedding.lemma}"
+    for number, block in enumerate(network.blocks, start=1):
+        at, per_gate = f", block {number}", f"{lemma}, per gate"
+        per_gate += ", measured gap" if (block.gaps < 1).any() else ""
+        squares = np.zeros((4, block.n_heads))
+        for k, read in enumerate(block.reads):
+            apart = network.embedding.separation(len(read.sources), True)
+            gap = float(block.gaps[k])
+            squares[:, read.head] += (
+                np.square(block.scales[k]),
+                scale_bound(network.n_tokens, apart, margin, gap) ** 2,
+                float(block.keys[k] @ block.keys[k]),
+                float(block.spans[k]),
+            )
+        query, query_bound, key, key_bound = np.sqrt(squares)
+        for name, sizes, bounds, source in (
+            ("W_Q", query, query_bound, per_gate + _as_stated(margin)),
+            ("W_K", key, key_bound, per_gate),
+        ):
+            heads = [
+                NormBound(f"‖{name}‖_F{at}", float(size), float(bound), source)
+                for size, bound in zip(sizes, bounds, strict=True)
+            ]
+            found.append(max(heads, key=lambda norm: (not norm.within, norm.value)))
+        found.append(NormBound(f"‖W_V‖_F{at}", VALUE_NORM, 2.0, lemma))
+        found.append(NormBound(f"‖W_C‖_F{at}", 1.0, 1.0, lemma))
+        delta = network.embedding.tolerance(block.most_sources, True)
+        lookup = lookup_norms(block.lookup, 1.0, delta, 1.0, len(block.gates) - 1)
+        found += [replace(norm, name=f"{norm.name}{at}") for norm in lookup]
+    extra = network.embedding.position_bounds(network.positions, indices)
+    return (*found, *(NormBound(*row, lemma) for row in extra))
 
 
 def lookup_norms(
@@ -76,11 +96,11 @@ def lookup_norms(
         largest: max|f|.
         n_marks: rows of marks but one: of all marks a unit sees one.
     """
-    inner = max(float(np.abs(lookup.inner).max()), float(np.abs(lookup.inner_bias).max()))
-    bound = max(1.0, radius + 2 * tolerance) / tolerance
-    found = [NormBound("‖W_1‖_∞", inner, bound, "Lemma B.8")]
-    if lookup.middle is not None and lookup.middle_bias is not None:
-        middle = max(float(np.abs(lookup.middle).max()), float(np.abs(lookup.middle_bias).max()))
-        found.append(NormBound("‖W_2‖_∞", middle, float(len(lookup.inner) - n_marks), "Lemma B.8"))
-    outer = float(np.abs(lookup.outer).max())
-    return (*found, NormBound("‖w‖_∞", outer, largest, "Lemma B.8"))
+    sizes = {name: float(np.abs(array).max()) for name, array in lookup.arrays.items()}
+    inner = max(1.0, radius + 2 * tolerance) / tolerance
+    rows = [("‖W_1‖_∞", max(sizes["inner"], sizes["inner_bias"]), inner)]
+    if lookup.middle is not None:
+        middle = max(sizes["middle"], sizes["middle_bias"])
+        rows.append(("‖W_2‖_∞", middle, float(len(lookup.inner) - n_marks)))
+    rows.append(("‖w‖_∞", sizes["outer"], largest))
+    return tuple(NormBound(*row, "Lemma B.8") for row in rows)

@@ -10,34 +10,27 @@ call  := name "(" [count ";"] or ("," or)* ")"
 
 import re
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn, get_args
 
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import (
+    COUNTED,
+    NAMES,
     Constant,
     ExpressionRule,
     Gate,
-    Kind,
     Negation,
     Node,
     Variable,
 )
-from finetti.boolean.words import bits_of
+from finetti.boolean.functions.symmetric import Kind
 from finetti.core.errors import InputError, bad_argument
 
 TOKEN = re.compile(
     r"(?P<name>[A-Za-z_]+)(?P<index>[0-9]*)|(?P<number>[0-9]+)|(?P<sign>[<>=!]=|[~&^|(),;+<>])|\S"
 )
-CALLS: dict[str, Kind] = {
-    "and": "and",
-    "or": "or",
-    "parity": "parity",
-    "maj": "majority",
-    "atleast": "atleast",
-    "exactly": "exactly",
-}
+CALLS: dict[str, Kind] = {NAMES.get(str(kind), str(kind)): kind for kind in get_args(Kind)}
 SIGNS: tuple[tuple[str, Kind], ...] = (("|", "or"), ("^", "parity"), ("&", "and"))
-COUNTED = ("atleast", "exactly")
 COMPARISONS = (">=", ">", "<=", "<", "==", "!=")
 OPERAND = "a variable, a constant 0 or 1, '~' or '('"
 MAX_PARENTHESES = 100
@@ -254,17 +247,11 @@ def parse(text: str) -> ExpressionRule:
     return ExpressionRule(tree)
 
 
-def as_rule(
-    function: BooleanFunction | str | None, default: BooleanFunction, context_length: int
-) -> BooleanFunction:
-    """A rule to compare a network with: given, written, or its own; no longer than its context."""
-    if function is None:
-        return default
-    rule = parse(function) if isinstance(function, str) else function
-    if not isinstance(rule, BooleanFunction):
+def as_function(function: Any, owner: str) -> BooleanFunction:
+    """The function itself, or the one that an expression describes."""
+    if isinstance(function, str):
+        return parse(function)
+    if not isinstance(function, BooleanFunction):
         requirement = "a BooleanFunction or an expression such as 'x3 & x7'"
-        raise bad_argument("function", "verify", requirement, type(rule).__name__)
-    top = max(rule.indices, default=-1)
-    if top >= context_length:
-        raise InputError(f"The rule uses x{top}, and the network has {bits_of(context_length)}.")
-    return rule
+        raise bad_argument("function", owner, requirement, type(function).__name__)
+    return function

@@ -8,21 +8,19 @@ GATES_ADVICE = "build it of gates with `compose` (on the command line: --gates)"
 class Refusals:
     """Collects reasons; raises one error that lists them all.
 
-    >>> refusals = Refusals("The rule")
-    >>> refusals.add("its index 12 lies outside the context of 10 bits")
-    >>> refusals.add("its lookup takes 3 GB")
+    >>> refusals = Refusals()
+    >>> refusals.add("its index 12 lies outside the context of 10 bits", "its lookup takes 3 GB")
     >>> refusals.raise_if_any()
     Traceback (most recent call last):
     finetti.core.errors.InputError: The rule cannot be compiled, for 2 reasons: (1) its index 12 ...
     """
 
-    def __init__(self, subject: str):
-        self.subject = subject
+    def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def add(self, reason: str) -> None:
-        """One more reason: half a sentence that says why, and what would help."""
-        self.reasons.append(reason)
+    def add(self, *reasons: str) -> None:
+        """More reasons: half sentences that say why, and what would help."""
+        self.reasons += reasons
 
     def unless(self, fine: bool, reason: str) -> bool:
         """Add the reason unless all is ``fine``, which is handed back."""
@@ -32,13 +30,12 @@ class Refusals:
 
     def raise_if_any(self) -> None:
         """Raise the error, if there is a reason to."""
-        if not self.reasons:
-            return
-        if len(self.reasons) == 1:
-            raise InputError(f"{self.subject} cannot be compiled: {self.reasons[0]}.")
-        listed = "; ".join(f"({n}) {reason}" for n, reason in enumerate(self.reasons, 1))
         count = len(self.reasons)
-        raise InputError(f"{self.subject} cannot be compiled, for {count} reasons: {listed}.")
+        if count == 1:
+            raise InputError(f"The rule cannot be compiled: {self.reasons[0]}.")
+        if count:
+            listed = "; ".join(f"({n}) {reason}" for n, reason in enumerate(self.reasons, 1))
+            raise InputError(f"The rule cannot be compiled, for {count} reasons: {listed}.")
 
 
 def readable_bytes(count: float) -> str:

@@ -2,24 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.embeddings import positions as kinds
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.network.positions import (
-    BitPositions,
-    DensePositions,
-    SignPositions,
-    SparsePositions,
-)
+from finetti.boolean.network.base import Network
 from finetti.core.files import write_file
-
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
 
 FORMAT = "finetti-boolean-1"
 MAX_DENSE_BYTES = 2**28  # of positions that are written out, so that any reader has them
@@ -35,20 +28,20 @@ def describe_function(function: BooleanFunction) -> dict[str, Any]:
     return {"indices": indices, "values": function.table().tolist()}
 
 
-def _position_tensors(positions: BitPositions) -> tuple[str, dict[str, NDArray[Any]]]:
+def _position_tensors(positions: kinds.BitPositions) -> tuple[str, dict[str, NDArray[Any]]]:
     """How positions are stored: written out, or in the form they are kept in."""
-    if positions.dense_bytes <= MAX_DENSE_BYTES or isinstance(positions, DensePositions):
+    size = 8 * positions.count * positions.width
+    if size <= MAX_DENSE_BYTES or isinstance(positions, kinds.DensePositions):
         return "dense", {"embedding.positions": positions.dense()}
-    if isinstance(positions, SignPositions):
+    if isinstance(positions, kinds.SignPositions):
         return "signs", {"embedding.position_signs": positions.bits}
-    if isinstance(positions, SparsePositions):
-        indices, vectors = positions.indices, positions.vectors
-        named = {"indices": indices, "vectors": vectors}
-        return "sparse", {f"embedding.position_{name}": each for name, each in named.items()}
+    if isinstance(positions, kinds.SparsePositions):
+        stored = {n: getattr(positions, n) for n in ("indices", "vectors")}
+        return "sparse", {f"embedding.position_{name}": each for name, each in stored.items()}
     return "standard", {}
 
 
-def save(network: "Compiled", path: str | Path) -> Path:
+def save(network: Network, path: str | Path) -> Path:
     """Write ``network`` to ``path``; see `load`."""
     import safetensors.numpy
 

@@ -1,6 +1,7 @@
 """From any function to the same function of the bits that matter, in increasing order."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,22 @@ def relevant_indices(function: BooleanFunction) -> tuple[int, ...]:
     return simplify(function).indices
 
 
+def without_idle(items: list[Any], grid: NDArray[Any]) -> tuple[list[Any], NDArray[Any]]:
+    """The items, one per axis of a grid of values, that change a value; and the grid of these.
+
+    >>> without_idle(["a", "b"], np.array([[0, 1], [0, 1]]))
+    (['b'], array([0, 1]))
+    """
+    axis = 0
+    while axis < len(items):
+        first = np.take(grid, [0], axis)
+        if (grid == first).all():
+            grid, items = first.squeeze(axis), items[:axis] + items[axis + 1 :]
+        else:
+            axis += 1
+    return items, grid
+
+
 def simplify(function: BooleanFunction) -> Symmetric | TruthTable:
     """The same function on its relevant indices, `Symmetric` where it is symmetric.
 
@@ -59,15 +76,7 @@ def simplify(function: BooleanFunction) -> Symmetric | TruthTable:
         return Symmetric(sorted(function.indices), known)
     order = sorted(range(function.sparsity), key=lambda each: function.indices[each])
     cube = function.table().reshape((2,) * function.sparsity).transpose(order)
-    indices = [function.indices[each] for each in order]
-    axis = 0
-    while axis < len(indices):
-        first, second = np.take(cube, 0, axis), np.take(cube, 1, axis)
-        if np.array_equal(first, second):
-            cube = first
-            del indices[axis]
-        else:
-            axis += 1
+    indices, cube = without_idle([function.indices[each] for each in order], cube)
     smaller = TruthTable(indices, cube.reshape(-1))
     profile = find_profile(smaller)
     return smaller if profile is None else Symmetric(indices, profile)

@@ -2,52 +2,37 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL, Check, Counterexample
-from finetti.boolean.domain import refuse_values, value_sizes
+from finetti.boolean.domain import all_values, value_sizes, values_reason
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.network.runner import Runner
-from finetti.core.errors import bad_argument
-
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
+from finetti.boolean.network.base import Network
+from finetti.boolean.network.runner import Runner, Trials
+from finetti.core.errors import InputError, bad_argument
 
 MAX_RUN_BITS = 20  # of a context whose inputs are all run
 MAX_RUN_WORK = 5 * 10**10  # multiplications that running all inputs may cost
 MIN_WORSE_RATIO = 1.01  # of a new counterexample to the last: the first ones are the simplest
 
 
-@dataclass(frozen=True)
-class InputBound:
-    """What is known of ALL 2^T inputs.
-
-    Args:
-        error: the largest error, relative to the largest value; None if unknown.
-        reason: why it is unknown, in half a sentence.
-        rounding: how much of it is rounding in the lookups.
-    """
-
-    error: float | None
-    reason: str = ""
-    rounding: float = 0.0
-
-
 @np.errstate(all="ignore")  # float32 may fail, which is reported
-def verify(network: "Compiled", function: BooleanFunction, tolerance: float = EXACT_RTOL) -> Check:
+def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT_RTOL) -> Check:
     """Compare the network with ``function``, up to ``tolerance`` of its largest value.
 
     Up to 20 bits: all 2^T inputs. Beyond: settings of the relevant bits, with the worst choices of
-    the others that there are (`Compiled.trials`), and a bound on all inputs (`Compiled.bound`).
+    the others that there are (`Network.trials`), and a bound on all inputs (`Network.bound`).
     """
     if not 0 < tolerance < 1:
         raise bad_argument("tolerance", "verify", "between 0 and 1", tolerance)
-    refuse_values(function)
+    reason = values_reason(function)
+    if reason:
+        raise InputError(f"The rule cannot be compared with a network: {reason}.")
     function = network.comparable(function)
     smallest, _ = value_sizes(function)
     judges = tuple(
@@ -64,7 +49,7 @@ def verify(network: "Compiled", function: BooleanFunction, tolerance: float = EX
         method, tried = trials.method, trials.tried
         n_inputs = _run_trials(judges, function, trials)
     bound = network.bound(function, tried)
-    rounding = max(judges[0].rounding, bound.rounding)
+    binary = isinstance(function, ExpressionRule) or np.isin(all_values(function), (0, 1)).all()
     return Check(
         method=method,
         n_inputs=n_inputs,
@@ -75,23 +60,9 @@ def verify(network: "Compiled", function: BooleanFunction, tolerance: float = EX
         error_bound=bound.error,
         tolerance=tolerance + min(bound.rounding, MAX_ROUNDING_RTOL),
         reason=bound.reason,
-        rounding=rounding,
-        binary=is_binary(function),
+        rounding=max(judges[0].rounding, bound.rounding),
+        binary=bool(binary),
     )
-
-
-def is_binary(function: BooleanFunction) -> bool:
-    """Whether the values are 0 and 1."""
-    if isinstance(function, ExpressionRule):
-        return True
-    profile = function.profile()
-    values = function.table() if profile is None else profile
-    return bool(((values == 0) | (values == 1)).all())
-
-
-@lru_cache(maxsize=4)
-def _inputs(length: int) -> NDArray[np.uint8]:
-    return all_bits(length)
 
 
 def _value_scales(
@@ -122,58 +93,58 @@ class _Judge:
 
     def look(
         self,
-        states: NDArray[Any],
+        sums: NDArray[Any],
         values: NDArray[Any],
         scales: NDArray[Any],
         bits_of: Callable[[int], NDArray[np.uint8]],
     ) -> None:
-        """Judge a batch of inputs by their states; ``bits_of`` gives the input of a row."""
+        """Judge a batch of inputs by their sums; ``bits_of`` gives the input of a row."""
         runner, exact = self.runner, self.tolerance
-        errors = np.abs(runner.outputs(states).astype(np.float64) - values) / scales
+        errors = np.abs(runner.outputs(sums).astype(np.float64) - values) / scales
         errors = np.where(np.isnan(errors), np.inf, errors)  # of float32 that overflows
         peak = int(errors.argmax())
         self.worst = max(self.worst, float(errors[peak]))
         if not self.searching:
             return
         if self.found is None and self.most_rounding > EXACT_RTOL * self.smallest:
-            self.rounding = max(self.rounding, runner.largest_rounding(states) / self.smallest)
+            self.rounding = max(self.rounding, runner.largest_rounding(sums) / self.smallest)
         if errors[peak] <= max(exact, MIN_WORSE_RATIO * self.found_error):
             return
         if errors[peak] <= exact + self.most_rounding / scales[peak]:  # perhaps no more than that
             rows = np.flatnonzero(errors > exact)
-            rows = rows[errors[rows] > exact + runner.rounding(states[rows]) / scales[rows]]
+            rows = rows[errors[rows] > exact + runner.rounding(sums[rows]) / scales[rows]]
             if not len(rows):
                 return
             peak = int(rows[errors[rows].argmax()])
         bits = bits_of(peak)
-        output = float(runner.outputs(runner.states(bits[None]))[0])
+        output = float(runner.outputs(runner.tables.sums(bits[None]))[0])
         if not abs(output - values[peak]) / scales[peak] <= exact:  # the input itself shows it
             self.found_error = float(errors[peak])
             self.found = Counterexample(bits, output, float(values[peak]))
 
 
 def _run_all(judges: tuple[_Judge, ...], function: BooleanFunction, length: int) -> None:
-    bits = _inputs(length)
+    bits = all_bits(length)
     values = function(bits)
     for judge, own in zip(judges, _value_scales(function, values), strict=True):
-        for first, states in judge.runner.all_states():
-            here = slice(first, first + len(states))
-            judge.look(states, values[here], own[here], lambda row, at=first: bits[at + row])
+        for first, sums in judge.runner.tables.enumerate_sums():
+            here = slice(first, first + len(sums))
+            judge.look(sums, values[here], own[here], lambda row, at=first: bits[at + row])
 
 
-def _run_trials(judges: tuple[_Judge, ...], function: BooleanFunction, trials: Any) -> int:
+def _run_trials(judges: tuple[_Judge, ...], function: BooleanFunction, trials: Trials) -> int:
     """How many inputs were run, in each precision."""
     settings, tried = trials.settings, list(trials.tried)
     values = function.evaluate(settings[:, [tried.index(each) for each in function.indices]])
     n_inputs = 0
     for judge, own in zip(judges, _value_scales(function, values), strict=True):
-        for states, outside in judge.runner.batches(trials):
+        for sums, outside in judge.runner.batches(trials):
 
             def bits_of(row: int, outside: Any = outside) -> NDArray[np.uint8]:
                 bits = np.array(outside(row), dtype=np.uint8)
                 bits[tried] = settings[row]
                 return bits
 
-            judge.look(states, values, own, bits_of)
+            judge.look(sums, values, own, bits_of)
             n_inputs += len(settings) * judge.searching
     return n_inputs

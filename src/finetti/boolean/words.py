@@ -10,6 +10,17 @@ def counted(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
+def counted_heads(heads_per_block: tuple[int, ...]) -> str:
+    """The blocks of a network and their heads.
+
+    >>> counted_heads((1,)), counted_heads((2, 1))
+    ('1 block, 1 head', '2 blocks, 2 + 1 heads')
+    """
+    heads = " + ".join(map(str, heads_per_block))
+    thing = "head" if heads == "1" else "heads"
+    return f"{counted(len(heads_per_block), 'block')}, {heads} {thing}"
+
+
 def bits_of(context_length: int) -> str:
     """The bits of a context and their names.
 

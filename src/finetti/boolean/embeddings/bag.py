@@ -10,19 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import Geometry
-from finetti.boolean.embeddings.base import (
-    CLS,
-    Embedding,
-    HeadBounds,
-    HeadReading,
-    Relevant,
-    build_weights,
-    joint_span,
-    score_scale,
-    unit,
-)
-from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.embeddings import base
+from finetti.boolean.embeddings.base import CLS, Embedding, Relevant, unit
 
 
 class Bag(Embedding):
@@ -73,7 +62,7 @@ class Bag(Embedding):
         """Never: one head."""
         return False
 
-    def head(self, relevant: Relevant, margin: float) -> HeadWeights:
+    def head(self, relevant: Relevant, margin: float) -> base.HeadMatrices:
         """W_K = (u + v_[CLS])e_1ᵀ, W_V = Σ_I(ũ_i − v_[CLS])e_{n(i)}ᵀ, W_C = Σ_Ie_{n(i)}e_1ᵀ or I.
 
         The dual vectors ũ_i read a relevant token as exactly e_{n(i)} whatever the coherence
@@ -88,35 +77,27 @@ class Bag(Embedding):
         # Tokens outside I are read with ⟨v_j, ũ_i⟩, which a coherent basis can make larger than s.
         largest = max(sparsity, 1.0, geometry.outside)
         separation = self.separation(sparsity, relevant.scalar)
-        scale = score_scale(positions.count, separation, largest * margin, geometry.joint_gap)
-        return build_weights(self, positions, keys, values, output, scale)
+        scale = base.score_scale(positions.count, separation, largest * margin, geometry.joint_gap)
+        return base.make_heads(keys, values, output, scale)
 
-    def bounds(
-        self, geometry: Geometry, sparsity: int, scalar: bool, context_length: int, margin: float
-    ) -> HeadBounds:
+    def bounds(self, relevant: Relevant, margin: float) -> base.HeadBounds:
         """‖W_Q‖ ≤ log(8Ts/γ)/gap, ‖W_K‖² ≤ ‖u‖² + 1, ‖W_V‖² ≤ ‖u‖² + s, ‖W_C‖ ≤ s."""
-        least, gap, prior = joint_span(geometry, sparsity)
+        geometry, sparsity = relevant.geometry, max(1, len(relevant.indices))
+        least, gap, prior = base.joint_span(geometry, sparsity)
         largest = sparsity if prior else max(sparsity, geometry.outside)  # of values outside I
-        separation = self.separation(sparsity, scalar)
-        logarithm = math.log(8 * context_length * margin * largest / separation)
+        separation = self.separation(sparsity, relevant.scalar)
+        query = base.scale_bound(relevant.positions.count, separation, margin * largest, gap)
         span = sparsity / least
-        query = logarithm / gap if gap > 0 else 0.0
         key, value = math.sqrt(span + 1), math.sqrt(span + sparsity)
-        return HeadBounds(query, key, value, float(sparsity), prior)
+        return base.HeadBounds(query, key, value, float(sparsity), prior)
 
     def reading(
-        self,
-        zero: NDArray[Any],
-        one: NDArray[Any],
-        cls: float,
-        indices: tuple[int, ...],
-        scalar: bool,
-    ) -> HeadReading:
+        self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
+    ) -> tuple[float, float, NDArray[np.float64]]:
         """With no relevant bit set, [CLS] alone."""
-        own = list(indices)
         others = np.maximum(zero, one)
         others[own] = zero[own]
-        return HeadReading(float(cls), min(float(cls), float(one[own].min())), others)
+        return float(cls), min(float(cls), float(one[own].min())), others
 
 
 EMBEDDING = Bag()

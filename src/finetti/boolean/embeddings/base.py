@@ -7,27 +7,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import MIN_EIGENVALUE, Geometry, measure_geometry
-from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.positions import RESERVED, BitPositions
+from finetti.boolean.embeddings.basis import MIN_EIGENVALUE, Geometry, measure_geometry
+from finetti.boolean.embeddings.positions import RESERVED, BitPositions, Indices
 
 ZERO_BIT, ONE_BIT, CLS = range(RESERVED)  # the coordinates of e_0, e_1, v_[CLS]
 
 
 class Relevant(NamedTuple):
-    """The relevant positions I among all.
+    """The relevant positions I among all."""
 
-    Args:
-        positions: all of them.
-        geometry: how the vectors of I stand to the others.
-        indices: I.
-        scalar: whether one feature of the number of ones is enough, or one per bit is needed.
-    """
+    positions: BitPositions  # all of them
+    geometry: Geometry  # how the vectors of I stand to the others
+    indices: Indices  # I
+    scalar: bool  # whether one feature of the number of ones is enough, or one per bit is needed
 
-    positions: BitPositions
-    geometry: Geometry
-    indices: tuple[int, ...]
-    scalar: bool
+
+class HeadMatrices(NamedTuple):
+    """W_Q and W_K (H, d, 1), W_V (H, d, v) and W_C (H, v, features)."""
+
+    query: NDArray[np.float64]
+    key: NDArray[np.float64]
+    value: NDArray[np.float64]
+    output: NDArray[np.float64]
 
 
 class HeadBounds(NamedTuple):
@@ -38,15 +39,6 @@ class HeadBounds(NamedTuple):
     value: float
     output: float
     prior: bool
-
-
-class HeadReading(NamedTuple):
-    """Exponentials of scores of one head: of what it is meant to read in all, the least of them
-    one by one, and those of everything else, each at its worst."""
-
-    meant: float
-    least: float
-    others: NDArray[np.float64]
 
 
 class Embedding(ABC):
@@ -117,42 +109,35 @@ class Embedding(ABC):
         """How many vectors must be told apart."""
         return context_length
 
-    def place(
-        self, vectors: BitPositions, context_length: int, indices: tuple[int, ...]
-    ) -> BitPositions:
+    def place(self, vectors: BitPositions, context_length: int, indices: Indices) -> BitPositions:
         """The positions of all bits, from the vectors that were chosen."""
         return vectors
 
-    def geometry(self, positions: BitPositions, indices: tuple[int, ...], scalar: bool) -> Geometry:
+    def geometry(self, positions: BitPositions, indices: Indices, scalar: bool) -> Geometry:
         """How the vectors of I stand to the others, as its lemma counts them."""
         return measure_geometry(positions, indices)
 
     @abstractmethod
-    def head(self, relevant: Relevant, margin: float) -> HeadWeights:
+    def head(self, relevant: Relevant, margin: float) -> HeadMatrices:
         """The head of its lemma; ``margin`` divides the error that attention may make."""
 
     @abstractmethod
-    def bounds(
-        self, geometry: Geometry, sparsity: int, scalar: bool, context_length: int, margin: float
-    ) -> HeadBounds:
+    def bounds(self, relevant: Relevant, margin: float) -> HeadBounds:
         """The bounds of its lemma, derived form."""
 
     def position_bounds(
-        self, positions: BitPositions, indices: tuple[int, ...]
+        self, positions: BitPositions, indices: Indices
     ) -> tuple[tuple[str, float, float], ...]:
         """Norms of the positions, if its lemma bounds them: name, value, bound."""
         return ()
 
     @abstractmethod
     def reading(
-        self,
-        zero: NDArray[Any],
-        one: NDArray[Any],
-        cls: float,
-        indices: tuple[int, ...],
-        scalar: bool,
-    ) -> HeadReading:
-        """What a head reads at its worst, by its exponentials for bits 0 and 1, and for [CLS]."""
+        self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
+    ) -> tuple[float, float, NDArray[np.float64]]:
+        """What a head that should read the positions ``own`` reads at its worst, by its
+        exponentials for bits 0 and 1, and for [CLS]: those of what it is meant to read in all, the
+        least of them, and those of everything else."""
 
 
 def joint_span(geometry: Geometry, sparsity: int) -> tuple[float, float, bool]:
@@ -183,6 +168,11 @@ def score_scale(context_length: int, separation: float, values: float, gap: floa
     return math.log(8 * context_length * values / separation) / gap
 
 
+def scale_bound(context_length: int, separation: float, values: float, gap: float) -> float:
+    """R, which bounds ‖W_Q‖; 0 where no R would do."""
+    return score_scale(context_length, separation, values, gap) if gap > 0 else 0.0
+
+
 def attention_error(context_length: int, sparsity: int, advantage: float) -> float:
     """2(T − s)/(s·e^R): the ℓ1 error of softmax if s scores are R above T − s (Lemma B.7)."""
     return 2 * (context_length - sparsity) / (sparsity * math.exp(advantage))
@@ -190,21 +180,15 @@ def attention_error(context_length: int, sparsity: int, advantage: float) -> flo
 
 def unit(width: int, coordinate: int) -> NDArray[np.float64]:
     """A unit vector."""
-    out = np.zeros(width)
-    out[coordinate] = 1.0
-    return out
+    return np.eye(1, width, coordinate)[0]
 
 
-def build_weights(
-    embedding: Embedding,
-    positions: BitPositions,
+def make_heads(
     keys: NDArray[np.float64],
     values: NDArray[np.float64],
     output: NDArray[np.float64],
     scale: float,
-) -> HeadWeights:
+) -> HeadMatrices:
     """W_Q = R v_[CLS]e_1ᵀ for every head, beside keys (H, d), values (H, d, v), output."""
-    cls = unit(positions.width, CLS)
-    query = np.broadcast_to(scale * cls, keys.shape)[:, :, None].copy()
-    tokens = embedding.token_vectors(positions.width)
-    return HeadWeights(embedding, positions, tokens, cls, query, keys[:, :, None], values, output)
+    query = np.tile(scale * unit(keys.shape[1], CLS), (len(keys), 1))
+    return HeadMatrices(query[:, :, None], keys[:, :, None], values, output)

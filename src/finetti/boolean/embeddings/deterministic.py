@@ -9,20 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import Geometry
-from finetti.boolean.embeddings.base import (
-    ONE_BIT,
-    ZERO_BIT,
-    Embedding,
-    HeadBounds,
-    HeadReading,
-    Relevant,
-    build_weights,
-    joint_span,
-    score_scale,
-    unit,
-)
-from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.embeddings import base
+from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT, Embedding, Relevant, unit
 
 
 class Deterministic(Embedding):
@@ -70,7 +58,7 @@ class Deterministic(Embedding):
             return geometry.duals.sum(axis=0)[None], geometry.joint_gap
         return geometry.vectors, geometry.single_gap
 
-    def head(self, relevant: Relevant, margin: float) -> HeadWeights:
+    def head(self, relevant: Relevant, margin: float) -> base.HeadMatrices:
         """W_Q = R v_[CLS]e_1ᵀ, W_K = ue_1ᵀ, W_V = (E_0 − E_1)e_1ᵀ, W_C = e_1e_1ᵀ   (Lemma B.2).
 
         Head h of s heads: W_C^h = e_1e_hᵀ (erratum 4: print multiplies e_2 with e_1, which is
@@ -78,40 +66,33 @@ class Deterministic(Embedding):
         """
         positions, sparsity = relevant.positions, len(relevant.indices)
         keys, gap = self.keys(relevant)
-        bits = unit(positions.width, ZERO_BIT) - unit(positions.width, ONE_BIT)
+        bits = np.subtract(*self.token_vectors(positions.width))
         if sparsity == 0:  # a constant: nothing is read
             keys, bits = np.zeros((1, positions.width)), np.zeros(positions.width)
         separation = self.separation(sparsity, relevant.scalar)
-        scale = score_scale(positions.count, separation, margin, gap)
-        values = np.broadcast_to(bits, keys.shape)[:, :, None].copy()
-        return build_weights(self, positions, keys, values, np.eye(len(keys))[:, None, :], scale)
+        scale = base.score_scale(positions.count, separation, margin, gap)
+        values = np.tile(bits, (len(keys), 1))[:, :, None]
+        return base.make_heads(keys, values, np.eye(len(keys))[:, None, :], scale)
 
-    def bounds(
-        self, geometry: Geometry, sparsity: int, scalar: bool, context_length: int, margin: float
-    ) -> HeadBounds:
+    def bounds(self, relevant: Relevant, margin: float) -> base.HeadBounds:
         """‖W_Q‖ ≤ log(8T/γ)/gap, ‖W_K‖ ≤ ‖u‖, ‖W_V‖ ≤ 2, ‖W_C‖ ≤ 1."""
-        least, gap, prior = 1.0, 1 - geometry.coherence, geometry.coherence < 1
-        if self.joint_key(scalar):
-            least, gap, prior = joint_span(geometry, sparsity)
-        logarithm = math.log(8 * context_length * margin / self.separation(sparsity, scalar))
-        span = sparsity / least if self.joint_key(scalar) else 1.0  # bounds ‖u‖²
-        query = logarithm / gap if gap > 0 else 0.0
-        return HeadBounds(query, math.sqrt(span), 2.0, 1.0, prior)
+        geometry, sparsity = relevant.geometry, max(1, len(relevant.indices))
+        span, gap, prior = 1.0, 1 - geometry.coherence, geometry.coherence < 1
+        if self.joint_key(relevant.scalar):
+            least, gap, prior = base.joint_span(geometry, sparsity)
+            span = sparsity / least  # bounds ‖u‖²
+        separation = self.separation(sparsity, relevant.scalar)
+        query = base.scale_bound(relevant.positions.count, separation, margin, gap)
+        return base.HeadBounds(query, math.sqrt(span), 2.0, 1.0, prior)
 
     def reading(
-        self,
-        zero: NDArray[Any],
-        one: NDArray[Any],
-        cls: float,
-        indices: tuple[int, ...],
-        scalar: bool,
-    ) -> HeadReading:
-        """All of I, or the one position that a head looks at."""
-        own = list(indices) if scalar else [indices[int(one[list(indices)].argmax())]]
+        self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
+    ) -> tuple[float, float, NDArray[np.float64]]:
+        """Every position has a token, whatever its bit."""
         meant = np.minimum(zero[own], one[own])
         others = np.maximum(zero, one)
         others[own] = 0.0
-        return HeadReading(float(meant.sum()), float(meant.min()), np.append(others, cls))
+        return float(meant.sum()), float(meant.min()), np.append(others, cls)
 
 
 EMBEDDING = Deterministic()

@@ -4,10 +4,15 @@ each) and all others have none, so that nothing depends on a basis of T vectors.
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.basis import Geometry, measure_geometry
 from finetti.boolean.embeddings.base import Relevant
+from finetti.boolean.embeddings.basis import Geometry, measure_geometry
 from finetti.boolean.embeddings.deterministic import Deterministic
-from finetti.boolean.network.positions import BitPositions, DensePositions, SparsePositions
+from finetti.boolean.embeddings.positions import (
+    BitPositions,
+    DensePositions,
+    Indices,
+    SparsePositions,
+)
 
 
 class Trained(Deterministic):
@@ -23,16 +28,14 @@ class Trained(Deterministic):
         """One for all of I, or one each."""
         return 1 if scalar else sparsity
 
-    def place(
-        self, vectors: BitPositions, context_length: int, indices: tuple[int, ...]
-    ) -> BitPositions:
+    def place(self, vectors: BitPositions, context_length: int, indices: Indices) -> BitPositions:
         """The vectors at I, one for all if there is one only."""
         marks = vectors.rows(slice(None))
         if len(marks) == 1:
             marks = np.repeat(marks, len(indices), axis=0)
         return SparsePositions(context_length, indices, marks)
 
-    def geometry(self, positions: BitPositions, indices: tuple[int, ...], scalar: bool) -> Geometry:
+    def geometry(self, positions: BitPositions, indices: Indices, scalar: bool) -> Geometry:
         """Of the vectors that were chosen, among themselves."""
         marks = positions.rows(list(indices[:1] if scalar else indices))
         return measure_geometry(DensePositions(marks), tuple(range(len(marks))))
@@ -43,7 +46,7 @@ class Trained(Deterministic):
         return vectors[:1] if relevant.scalar else vectors, relevant.geometry.single_gap
 
     def position_bounds(
-        self, positions: BitPositions, indices: tuple[int, ...]
+        self, positions: BitPositions, indices: Indices
     ) -> tuple[tuple[str, float, float], ...]:
         """‖Pᵀ‖_{2,1} ≤ s."""
         lengths = np.linalg.norm(positions.rows(list(indices)), axis=1)

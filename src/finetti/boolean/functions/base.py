@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from finetti.core.errors import InputError, bad_argument
 
+MAX_SETTING_BITS = 16  # relevant bits whose settings are all run
 MAX_TABLE_BITS = 22  # variables of a function that is written out as a table: 2²² numbers, 32 MB
 
 
@@ -55,6 +56,23 @@ def binary_array(bits: Any, owner: str, requirement: str = "zeros and ones") -> 
     between = array.dtype.kind == "f" and not ((array == 0) | (array == 1)).all()
     if between or not (array.min() >= 0 and array.max() <= 1):
         raise bad_argument("bits", owner, requirement, "other values")
+    return array
+
+
+def as_rows(bits: Any, length: int, owner: str) -> Any:
+    """Bits of shape (m, T) or (T,) as an array, or in CSR form where they are sparse, checked."""
+    if hasattr(bits, "tocsr"):
+        if len(bits.shape) != 2 or bits.shape[1] != length:
+            raise bad_argument("bits", owner, f"of shape (m, {length})", f"shape {bits.shape}")
+        rows = bits.tocsr()
+        if not rows.has_canonical_format:  # one entry may be written as a sum of several
+            rows = rows.copy()
+            rows.sum_duplicates()
+        binary_array(rows.data, owner)
+        return rows
+    array = binary_array(bits, owner)
+    if array.ndim not in (1, 2) or array.shape[-1] != length:
+        raise bad_argument("bits", owner, f"of shape (m, {length})", f"shape {array.shape}")
     return array
 
 

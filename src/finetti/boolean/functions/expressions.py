@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.symmetric import Kind, by_ones
 
-Kind = Literal["and", "or", "parity", "majority", "atleast", "exactly"]
 SIGNS = {"and": " & ", "or": " | ", "parity": " ^ "}
-CALLS = {"majority": "maj", "atleast": "atleast", "exactly": "exactly"}
+NAMES: dict[str, str] = {"majority": "maj"}  # of calls, where they differ from the kind
+COUNTED = ("atleast", "exactly")
 
 
 @dataclass(frozen=True)
@@ -54,23 +55,14 @@ class Gate:
 
     def of_counts(self, ones: NDArray[Any]) -> NDArray[np.bool_]:
         """The value, by the number of children that are 1."""
-        n = len(self.children)
-        rules = {
-            "and": ones == n,
-            "or": ones > 0,
-            "parity": ones % 2 == 1,
-            "majority": 2 * ones > n,
-            "atleast": ones >= self.count,
-            "exactly": ones == self.count,
-        }
-        return rules[self.kind]
+        return by_ones(self.kind, ones, len(self.children), self.count)
 
     def written(self, names: Iterable[str]) -> str:
         """The gate with these names for its children."""
         if self.kind in SIGNS:
             return f"({SIGNS[self.kind].join(names)})"
-        count = f"{self.count}; " if self.kind in ("atleast", "exactly") else ""
-        return f"{CALLS[self.kind]}({count}{', '.join(names)})"
+        count = f"{self.count}; " if self.kind in COUNTED else ""
+        return f"{NAMES.get(self.kind, self.kind)}({count}{', '.join(names)})"
 
     def __str__(self) -> str:
         return self.written(map(str, self.children))

@@ -2,13 +2,33 @@
 
 from collections.abc import Iterable
 from operator import index
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction, as_indices
 from finetti.core.errors import bad_argument
+
+Kind = Literal["and", "or", "parity", "majority", "atleast", "exactly"]
+
+
+def by_ones(kind: Kind, ones: NDArray[Any], size: int, count: int = 0) -> NDArray[np.bool_]:
+    """The value of a family by the number of ``ones`` among ``size`` bits; ``count`` is the number
+    of atleast and exactly.
+
+    >>> by_ones("majority", np.arange(5), 4).tolist()
+    [False, False, False, True, True]
+    """
+    rules = {
+        "and": ones == size,
+        "or": ones > 0,
+        "parity": ones % 2 == 1,
+        "majority": 2 * ones > size,
+        "atleast": ones >= count,
+        "exactly": ones == count,
+    }
+    return rules[kind]
 
 
 class Symmetric(BooleanFunction):
@@ -41,81 +61,82 @@ class Symmetric(BooleanFunction):
         return self._profile[bits.sum(axis=1, dtype=np.int64)]
 
     def __repr__(self) -> str:
-        name = type(self).__name__
-        if name == "Symmetric":
-            return f"Symmetric({self.indices}, {self._profile.tolist()})"
-        return f"{name}({self.indices})"
+        return f"Symmetric({self.indices}, {self._profile.tolist()})"
 
 
-class And(Symmetric):
+class Family(Symmetric):
+    """A symmetric function that has a name.
+
+    Attributes:
+        kind: its name in an expression.
+        count: the number of ones of a threshold.
+    """
+
+    kind: Kind
+    count: int = 0
+
+    def __init__(self, indices: Iterable[int]):
+        indices = as_indices(indices, type(self).__name__)
+        ones = np.arange(len(indices) + 1)
+        super().__init__(indices, by_ones(self.kind, ones, len(indices), self.count))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.indices})"
+
+
+class And(Family):
     """1 if all bits are 1.
 
     >>> And((0, 2))([[1, 0, 1], [1, 1, 0]]).tolist()
     [1.0, 0.0]
     """
 
-    def __init__(self, indices: Iterable[int]):
-        indices = as_indices(indices, "And")
-        super().__init__(indices, np.arange(len(indices) + 1) == len(indices))
+    kind = "and"
 
 
-class Or(Symmetric):
+class Or(Family):
     """1 if any bit is 1."""
 
-    def __init__(self, indices: Iterable[int]):
-        indices = as_indices(indices, "Or")
-        super().__init__(indices, np.arange(len(indices) + 1) > 0)
+    kind = "or"
 
 
-class Parity(Symmetric):
+class Parity(Family):
     """1 if the number of ones is odd (XOR)."""
 
-    def __init__(self, indices: Iterable[int]):
-        indices = as_indices(indices, "Parity")
-        super().__init__(indices, np.arange(len(indices) + 1) % 2)
+    kind = "parity"
 
 
-class Majority(Symmetric):
+class Majority(Family):
     """1 if more than half of the bits are 1."""
 
-    def __init__(self, indices: Iterable[int]):
-        indices = as_indices(indices, "Majority")
-        super().__init__(indices, 2 * np.arange(len(indices) + 1) > len(indices))
+    kind = "majority"
 
 
-def as_ones_count(count: Any, owner: str) -> int:
-    """A number of ones: a whole one, and no Boolean.
+class Threshold(Family):
+    """1 if at least ``count`` bits are 1.
 
-    >>> as_ones_count(1.5, "Threshold")
+    >>> Threshold((1, 2), 1.5)
     Traceback (most recent call last):
     finetti.core.errors.InputError: The `count` argument of Threshold must be a whole number. ...
     """
-    try:
-        if isinstance(count, bool | np.bool_):
-            raise TypeError
-        return index(count)
-    except TypeError as error:
-        raise bad_argument("count", owner, "a whole number", repr(count)) from error
 
-
-class Threshold(Symmetric):
-    """1 if at least ``count`` bits are 1."""
+    kind = "atleast"
 
     def __init__(self, indices: Iterable[int], count: int):
-        indices = as_indices(indices, "Threshold")
-        self.count = as_ones_count(count, "Threshold")
-        super().__init__(indices, np.arange(len(indices) + 1) >= self.count)
+        try:
+            if isinstance(count, bool | np.bool_):
+                raise TypeError
+            self.count = index(count)
+        except TypeError as error:
+            name = type(self).__name__
+            raise bad_argument("count", name, "a whole number", repr(count)) from error
+        super().__init__(indices)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.indices}, {self.count})"
 
 
-class Exactly(Symmetric):
+class Exactly(Threshold):
     """1 if exactly ``count`` bits are 1."""
 
-    def __init__(self, indices: Iterable[int], count: int):
-        indices = as_indices(indices, "Exactly")
-        self.count = as_ones_count(count, "Exactly")
-        super().__init__(indices, np.arange(len(indices) + 1) == self.count)
-
-    __repr__ = Threshold.__repr__
+    kind = "exactly"

@@ -2,58 +2,46 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import refuse_weights
-from finetti.boolean.network.frozen import freeze
-from finetti.boolean.network.positions import BitPositions
+from finetti.boolean.domain import seal
+from finetti.boolean.embeddings.base import CLS, Embedding, HeadMatrices, unit
+from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.network.tables import Tables, make_tables
-
-if TYPE_CHECKING:
-    from finetti.boolean.embeddings.base import Embedding
 
 
 @dataclass(frozen=True, eq=False)
 class HeadWeights:
-    """X(b) and the heads that [CLS] reads it with. Read-only: `dataclasses.replace` changes a copy.
+    """X(b) and the heads that [CLS] reads it with. `dataclasses.replace` changes a copy."""
 
-    Args:
-        embedding: how bits become tokens.
-        positions: P or V, (T, d).
-        tokens: E, shape (2, d); zeros for the bag, where a bit has no vector of its own.
-        cls: x_[CLS], shape (d,).
-        query, key: W_Q, W_K, shape (H, d, k).
-        value: W_V, shape (H, d, v).
-        output: W_C, shape (H, v, features).
-    """
-
-    embedding: "Embedding"
-    positions: BitPositions
-    tokens: NDArray[np.float64]
-    cls: NDArray[np.float64]
-    query: NDArray[np.float64]
-    key: NDArray[np.float64]
-    value: NDArray[np.float64]
-    output: NDArray[np.float64]
+    embedding: Embedding  # how bits become tokens
+    positions: BitPositions  # P or V, (T, d)
+    tokens: NDArray[np.float64]  # E, (2, d); zeros for the bag: a bit has no vector of its own
+    cls: NDArray[np.float64]  # x_[CLS], (d,)
+    query: NDArray[np.float64]  # W_Q, (H, d, k)
+    key: NDArray[np.float64]  # W_K, (H, d, k)
+    value: NDArray[np.float64]  # W_V, (H, d, v)
+    output: NDArray[np.float64]  # W_C, (H, v, features)
 
     def __post_init__(self) -> None:
-        freeze(self)
-        refuse_weights(
-            tokens=self.tokens,
-            cls=self.cls,
-            query=self.query,
-            key=self.key,
-            value=self.value,
-            output=self.output,
-        )
+        seal(self)
+
+    @classmethod
+    def build(
+        cls, embedding: Embedding, positions: BitPositions, heads: HeadMatrices
+    ) -> "HeadWeights":
+        """With the tokens of the embedding and x_[CLS] = v_[CLS]."""
+        width = positions.width
+        return cls(embedding, positions, embedding.token_vectors(width), unit(width, CLS), *heads)
 
     @property
-    def context_length(self) -> int:
-        """T."""
-        return self.positions.count
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """The matrices by name."""
+        names = ("tokens", "cls", "query", "key", "value", "output")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def width(self) -> int:
@@ -65,26 +53,13 @@ class HeadWeights:
         """H."""
         return len(self.query)
 
-    @property
-    def n_parameters(self) -> int:
-        """Numbers in all matrices, positions written out."""
-        small = (self.tokens, self.cls, self.query, self.key, self.value, self.output)
-        return self.context_length * self.width + sum(each.size for each in small)
-
     @cached_property
     def tables(self) -> Tables:
         """What [CLS] sees of every position, in float64."""
         return self.tables_in(np.float64)
 
-    @cached_property
-    def tables32(self) -> Tables:
-        """The same, computed in float32 from float32 weights."""
-        return self.tables_in(np.float32)
-
-    def tables_in(self, dtype: type[np.floating]) -> Tables:
-        """Tables in another precision."""
-        small = (self.tokens, self.cls, self.query, self.key, self.value, self.output)
+    def tables_in(self, dtype: Any) -> Tables:
+        """The same in another precision, from weights in that precision."""
+        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
         with np.errstate(all="ignore"):  # what float32 cannot hold is reported, not warned of
-            return make_tables(
-                self.positions, self.embedding, *(each.astype(dtype) for each in small)
-            )
+            return make_tables(self.positions, self.embedding, **arrays)

@@ -12,45 +12,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import refuse_weights
-from finetti.boolean.network.frozen import freeze
+from finetti.boolean.domain import seal
 
 CORNERS = np.array([2.0, 1.0, -1.0, -2.0])
 SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
+LOOKUP_NAMES = ("inner", "inner_bias", "middle", "middle_bias", "outer")
 BLOCK_UNITS = 2**22  # hidden units of a block of inputs
 
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """x ↦ r(r(xW1 + b1)W2 + b2)w, or r(xW1 + b1)w where one layer is enough.
+    """x ↦ r(r(xW1 + b1)W2 + b2)w, or r(xW1 + b1)w where one layer is enough."""
 
-    Args:
-        inner, inner_bias: W1 (features, bumps), b1.
-        middle, middle_bias: W2 (bumps, units), b2; None for one feature.
-        outer: w; with two columns where a gate writes into e_0 and e_1 (`compose.recognition`).
-    """
-
-    inner: NDArray[Any]
-    inner_bias: NDArray[Any]
-    middle: NDArray[Any] | None
-    middle_bias: NDArray[Any] | None
-    outer: NDArray[Any]
+    inner: NDArray[Any]  # W1 (features, bumps)
+    inner_bias: NDArray[Any]  # b1
+    middle: NDArray[Any] | None  # W2 (bumps, units); None for one feature
+    middle_bias: NDArray[Any] | None  # b2
+    outer: NDArray[Any]  # w; two columns where a gate writes into e_0 and e_1 (`recognition`)
 
     def __post_init__(self) -> None:
-        freeze(self)
-        refuse_weights(**self.arrays)
+        seal(self)
 
     def __call__(self, features: NDArray[Any]) -> NDArray[Any]:
         """The values at the rows of ``features``."""
-        out = np.empty(len(features), dtype=features.dtype)
+        return self._by_blocks(self._values, features, features.dtype)
+
+    def _by_blocks(self, function: Any, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
+        out = np.empty(len(features), dtype=dtype)
         step = max(1, BLOCK_UNITS // max(len(self.inner_bias), len(self.outer)))
         for start in range(0, len(features), step):
-            hidden = features[start : start + step] @ self.inner + self.inner_bias
-            np.maximum(hidden, 0, out=hidden)
-            out[start : start + step] = self._onward(hidden)
+            out[start : start + step] = function(features[start : start + step])
         return out
 
-    def _onward(self, hidden: NDArray[Any]) -> NDArray[Any]:
+    def _values(self, rows: NDArray[Any]) -> NDArray[Any]:
+        hidden = rows @ self.inner + self.inner_bias
+        np.maximum(hidden, 0, out=hidden)
         if self.middle is None or self.middle_bias is None:
             return hidden @ self.outer
         if self.selected is None:
@@ -69,23 +65,21 @@ class Lookup:
 
         The errors of all sums, each a few roundings of its largest terms, carried to the end.
         """
-        eps = float(np.finfo(features.dtype).eps)
-        out = np.empty(len(features))
-        step = max(1, BLOCK_UNITS // max(len(self.inner_bias), len(self.outer)))
-        for start in range(0, len(features), step):
-            rows = features[start : start + step]
-            error = 2 * eps * (np.abs(rows) @ np.abs(self.inner) + np.abs(self.inner_bias))
-            sums = rows @ self.inner + self.inner_bias
-            error = np.where(sums > -error, error, 0.0)  # units that are off stay off
+        return self._by_blocks(self._resolution, features, np.float64)
+
+    def _resolution(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        eps = float(np.finfo(rows.dtype).eps)
+        error = 2 * eps * (np.abs(rows) @ np.abs(self.inner) + np.abs(self.inner_bias))
+        sums = rows @ self.inner + self.inner_bias
+        error = np.where(sums > -error, error, 0.0)  # units that are off stay off
+        hidden = np.maximum(sums, 0)
+        if self.middle is not None and self.middle_bias is not None:
+            size = np.abs(self.middle)
+            sums = hidden @ self.middle + self.middle_bias
+            error = error @ size + 4 * eps * (hidden @ size + np.abs(self.middle_bias))
+            error = np.where(sums > -error, error, 0.0)
             hidden = np.maximum(sums, 0)
-            if self.middle is not None and self.middle_bias is not None:
-                size = np.abs(self.middle)
-                sums = hidden @ self.middle + self.middle_bias
-                error = error @ size + 4 * eps * (hidden @ size + np.abs(self.middle_bias))
-                error = np.where(sums > -error, error, 0.0)
-                hidden = np.maximum(sums, 0)
-            out[start : start + step] = (error + 4 * eps * hidden) @ np.abs(self.outer)
-        return out
+        return (error + 4 * eps * hidden) @ np.abs(self.outer)
 
     def most_resolution(self, largest: float) -> float:
         """More than `resolution` at any features up to ``largest``: as if every unit were on."""
@@ -126,9 +120,8 @@ class Lookup:
         for row in self.inner:
             own = np.flatnonzero(row)
             starts = own[:: len(SIGNS)]
-            if len(own) % len(SIGNS) or not np.array_equal(
-                own, (starts[:, None] + np.arange(len(SIGNS))).ravel()
-            ):
+            together = (starts[:, None] + np.arange(len(SIGNS))).ravel()
+            if not np.array_equal(own, together):
                 return None
             fours = self.middle[own].reshape(len(starts), len(SIGNS), -1)
             once = fours[:, 0]
@@ -141,13 +134,7 @@ class Lookup:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The matrices by name, those that exist."""
-        named = {
-            "inner": self.inner,
-            "inner_bias": self.inner_bias,
-            "middle": self.middle,
-            "middle_bias": self.middle_bias,
-            "outer": self.outer,
-        }
+        named = {name: getattr(self, name) for name in LOOKUP_NAMES}
         return {name: array for name, array in named.items() if array is not None}
 
     @property
@@ -162,11 +149,6 @@ class Lookup:
         """The same network in another precision."""
         arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
         return Lookup(**{"middle": None, "middle_bias": None, **arrays})
-
-    @cached_property
-    def single(self) -> "Lookup":
-        """The same network in float32."""
-        return self.astype(np.float32)
 
 
 def make_lookup(

@@ -1,7 +1,7 @@
 """The compiled network as an Equinox module, made of the parts in `finetti.attention`."""
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,11 +14,9 @@ from finetti.attention.networks.self_attention import Positions
 from finetti.boolean.check import Check
 from finetti.boolean.embeddings.base import ONE_BIT, Embedding
 from finetti.boolean.functions.base import binary_array
+from finetti.boolean.network.base import Network
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
-
-if TYPE_CHECKING:
-    from finetti.boolean.compiled import Compiled
 
 
 def rectified(x: Array, weights: Array, bias: Array) -> Array:
@@ -104,22 +102,19 @@ class BooleanTransformer(eqx.Module):
     embedding: Embedding = eqx.field(static=True)
     residual: bool = eqx.field(static=True)
 
-    def __init__(self, network: "Compiled", dtype: Any = None):
+    def __init__(self, network: Network, dtype: Any = None):
         dtype = jnp.zeros(()).dtype if dtype is None else jnp.dtype(dtype)
-        weights = {name: jnp.asarray(each, dtype) for name, each in network.weights.items()}
+        weights = {name: jnp.asarray(each, dtype) for name, each in network.written().items()}
         self.tokens, self.embedding = weights["embedding.tokens"], network.embedding
         self.positions = Positions(weights["embedding.positions"])
         self.residual = "embedding.gates" in weights
-        self.readers = weights["embedding.gates" if self.residual else "embedding.cls"].reshape(
-            -1, self.tokens.shape[1]
-        )
-        starts = [f"blocks.{number}." for number in range(network.depth)]
-        self.blocks = tuple(
-            BooleanBlock(
-                {name.removeprefix(s): each for name, each in weights.items() if name.startswith(s)}
-            )
-            for s in starts
-        )
+        self.readers = jnp.atleast_2d(weights[f"embedding.{'gates' if self.residual else 'cls'}"])
+        blocks = [dict[str, Array]() for _ in range(network.depth)]
+        for name, each in weights.items():
+            kind, *rest = name.split(".")
+            if kind == "blocks":
+                blocks[int(rest[0])][rest[1]] = each
+        self.blocks = tuple(map(BooleanBlock, blocks))
 
     def embed(self, bits: ArrayLike) -> Float[Array, "*batch N d"]:
         """The readers, then X(b)."""

@@ -8,55 +8,41 @@ so each input is a choice of one row of two per position, and its sums are all t
 array is ever T × T or batch × T × d. (`finetti.attention.binary` does the same in JAX.)
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.domain import refuse_scores
+from finetti.boolean.embeddings.base import Embedding
+from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.functions.base import all_bits
-from finetti.boolean.network.positions import BitPositions
-
-if TYPE_CHECKING:
-    from finetti.boolean.embeddings.base import Embedding
 
 BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB
+BLOCK_POSITIONS = 2**15  # positions that are summed at a time
 ENUMERATED_BITS = 10  # bits of the half that is enumerated once
-MAX_CANCELLATION = {
-    "float64": 1e4,
-    "float32": 30.0,
-}  # how much smaller than its terms a difference may be
+MAX_CANCELLATION = {"float64": 1e4, "float32": 30.0}  # a sum's largest value over its least
+AnySums = TypeVar("AnySums", bound="BitSums")
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
-    """Columns: H denominators, then H·v numerators.
+class BitSums(ABC):
+    """Sums over T bits of one row of two for each."""
 
-    Args:
-        zero, one: what a position adds if its bit is 0 or 1, shape (T, H(1 + v)).
-        cls: what [CLS] adds, shape (H(1 + v),).
-        output: W_C, shape (H, v, features).
-        largest: the largest |v|, in the units of the features.
-    """
+    zero: NDArray[Any]  # what a position adds if its bit is 0, shape (T, C)
+    cls: NDArray[Any]  # what every input has, shape (C,)
 
-    zero: NDArray[Any]
-    one: NDArray[Any]
-    cls: NDArray[Any]
-    output: NDArray[Any]
-    largest: float = 1.0
+    @abstractmethod
+    def ones(self, which: Any) -> NDArray[Any]:
+        """What the positions ``which`` add if their bits are 1."""
 
-    @property
-    def n_heads(self) -> int:
-        """H."""
-        return len(self.output)
-
-    @cached_property
-    def difference(self) -> NDArray[Any]:
-        """What a bit changes when it turns 1."""
-        return self.one - self.zero
+    def difference(self, which: Any = slice(None)) -> NDArray[Any]:
+        """What bits change when they turn 1."""
+        return self.ones(which) - self.zero[which]
 
     @cached_property
     def base(self) -> NDArray[Any]:
@@ -64,50 +50,97 @@ class Tables:
         return self.cls + self.zero.sum(axis=0)
 
     @cached_property
-    def _cancels(self) -> bool:
+    def cancels(self) -> bool:
         """Whether base + bits @ difference would lose digits: large entries taken away again."""
+        return False
+
+    def among(self: AnySums, places: NDArray[np.int64]) -> AnySums:
+        """The same over these positions alone, without what every input has."""
+        return replace(self, zero=self.zero[places], cls=np.zeros_like(self.cls))
+
+    def sums(self, rows: Any) -> NDArray[Any]:
+        """Sums of each row of bits (m, T): an array, in blocks; or sparse in CSR form, at the cost
+        of its ones where digits allow it."""
+        sparse, length = not isinstance(rows, np.ndarray), len(self.zero)
+        if sparse and not self.cancels:
+            return self.base + rows.astype(self.zero.dtype) @ self.difference()
+        out = np.zeros((rows.shape[0], self.zero.shape[1]), dtype=self.zero.dtype)
+        step = max(1, BLOCK_ENTRIES // (length if sparse else min(max(length, 1), BLOCK_POSITIONS)))
+        for top in range(0, len(out), step):
+            block = rows[top : top + step]
+            block = block.toarray() if sparse else block
+            for left in range(0, length, BLOCK_POSITIONS):
+                here = slice(left, left + BLOCK_POSITIONS)
+                ones = block[:, here].astype(out.dtype)
+                if self.cancels:
+                    part = ones @ self.ones(here) + (1 - ones) @ self.zero[here]
+                else:
+                    part = ones @ self.difference(here)
+                out[top : top + step] += part
+        return out + (self.cls if self.cancels else self.base)
+
+    def settings_sums(self, indices: tuple[int, ...], settings: NDArray[np.uint8]) -> NDArray[Any]:
+        """Sums for each setting of the bits in ``indices``, without the other positions."""
+        return self.cls + self._chosen(settings, list(indices))
+
+    def _chosen(self, bits: NDArray[np.uint8], which: list[int] | slice) -> NDArray[Any]:
+        ones = bits.astype(self.zero.dtype)
+        return ones @ self.ones(which) + (1 - ones) @ self.zero[which]
+
+    def enumerate_sums(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Sums of ALL 2^T inputs in order, in blocks, each with the number of its first input.
+
+        The first bit is most significant. The low half is enumerated once; the rest is additions.
+        """
+        low = min(ENUMERATED_BITS, len(self.zero))
+        high = len(self.zero) - low
+        ends = self._chosen(all_bits(low), slice(high, None))
+        step = max(1, BLOCK_ENTRIES // (4 * ends.size))
+        starts = self.cls + self._chosen(all_bits(high), slice(0, high))
+        for first in range(0, len(starts), step):
+            block = starts[first : first + step, None] + ends[None]
+            yield first << low, block.reshape(-1, ends.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Tables(BitSums):
+    """The sums that heads read: H denominators, then H·v numerators."""
+
+    one: NDArray[Any]  # what a position adds if its bit is 1
+    output: NDArray[Any]  # W_C, shape (H, v, features)
+    # the largest |v|, in the units of the features
+    largest: float = 1.0
+
+    @property
+    def n_heads(self) -> int:
+        """H."""
+        return len(self.output)
+
+    def ones(self, which: Any) -> NDArray[Any]:
+        """Entries of the second table."""
+        return self.one[which]
+
+    def among(self, places: NDArray[np.int64]) -> "Tables":
+        """Of both tables."""
+        return replace(super().among(places), one=self.one[places])
+
+    @cached_property
+    def cancels(self) -> bool:
+        """Of the denominators."""
         heads = slice(0, self.n_heads)
         least = self.cls[heads] + np.minimum(self.zero[:, heads], self.one[:, heads]).sum(axis=0)
         return not (self.base[heads] <= MAX_CANCELLATION[self.zero.dtype.name] * least).all()
 
-    def read(self, bits: NDArray[Any]) -> NDArray[Any]:
-        """Features of each row of ``bits`` (m, T), as the textbook's softmax gives them."""
-        return self.features(self.sums(bits))
-
-    def read_sparse(self, rows: Any) -> NDArray[Any]:
-        """The same for a SciPy matrix in CSR form; its cost is its ones where digits allow it."""
-        if not self._cancels:
-            ones = rows.astype(self.zero.dtype)
-            return self.features(self.base + ones @ self.difference)
-        out = np.zeros((rows.shape[0], self.output.shape[2]), dtype=self.zero.dtype)
-        step = max(1, BLOCK_ENTRIES // len(self.zero))
-        for start in range(0, rows.shape[0], step):
-            out[start : start + step] = self.read(rows[start : start + step].toarray())
-        return out
+    def read(self, rows: Any) -> NDArray[Any]:
+        """Features of each row of bits (m, T), as the textbook's softmax gives them."""
+        return self.features(self.sums(rows))
 
     def attention(self, bits: NDArray[Any]) -> NDArray[Any]:
-        """What each head puts on [CLS] and then on every position, for one input: (H, 1 + T)."""
+        """What each head puts on every position and then on [CLS], for one input: (H, T + 1)."""
         heads = slice(0, self.n_heads)
         chosen = np.where(bits[:, None] == 1, self.one[:, heads], self.zero[:, heads])
-        exponentials = np.concatenate([self.cls[None, heads], chosen]).T
+        exponentials = np.concatenate([chosen, self.cls[None, heads]]).T
         return exponentials / exponentials.sum(axis=1, keepdims=True)
-
-    def sums(self, bits: NDArray[Any]) -> NDArray[Any]:
-        """Sums of each row of ``bits`` (m, T), in blocks."""
-        out = np.zeros((len(bits), self.zero.shape[1]), dtype=self.zero.dtype)
-        length = len(self.zero)
-        columns = min(max(length, 1), 2**15)
-        rows = max(1, BLOCK_ENTRIES // columns)
-        for top in range(0, len(bits), rows):
-            for left in range(0, length, columns):
-                here = slice(left, left + columns)
-                ones = bits[top : top + rows, here].astype(out.dtype)
-                if self._cancels:
-                    part = ones @ self.one[here] + (1 - ones) @ self.zero[here]
-                else:
-                    part = ones @ self.difference[here]
-                out[top : top + rows] += part
-        return out + (self.cls if self._cancels else self.base)
 
     def folded(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Denominators beside num_hW_C^h, which is all that features depend on."""
@@ -122,39 +155,15 @@ class Tables:
         read = sums[:, heads:].reshape(-1, heads, values) / sums[:, :heads, None]
         return np.einsum("mhv,hvf->mf", read, self.output)
 
-    def enumerate_sums(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Sums of ALL 2^T inputs in order, in blocks, each with the number of its first input.
-
-        The first bit is most significant. The low half is enumerated once; the rest is additions.
-        """
-        low = min(ENUMERATED_BITS, len(self.zero))
-        high = len(self.zero) - low
-        ends = self._enumerate(slice(high, None))
-        step = max(1, BLOCK_ENTRIES // (4 * ends.size))
-        starts = self._enumerate(slice(0, high)) + self.cls
-        for first in range(0, len(starts), step):
-            block = starts[first : first + step, None] + ends[None]
-            yield first << low, block.reshape(-1, ends.shape[1])
-
-    def _enumerate(self, which: slice) -> NDArray[Any]:
-        zero, one = self.zero[which], self.one[which]
-        bits = all_bits(len(zero)).astype(zero.dtype)
-        return bits @ one + (1 - bits) @ zero
-
-    def enumerate_features(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Features of ALL 2^T inputs in order, in blocks, each with its first input's number."""
-        for first, sums in self.enumerate_sums():
-            yield first, self.features(sums)
-
     @cached_property
     def all_features(self) -> NDArray[Any]:
-        """Features of all 2^T inputs, kept because every rule on the same bits has the same."""
-        return np.concatenate([features for _, features in self.enumerate_features()])
+        """Features of all 2^T inputs, in order."""
+        return np.concatenate([self.features(sums) for _, sums in self.enumerate_sums()])
 
 
 def make_tables(
     positions: BitPositions,
-    embedding: "Embedding",
+    embedding: Embedding,
     tokens: NDArray[Any],
     cls: NDArray[Any],
     query: NDArray[Any],
@@ -190,4 +199,5 @@ def make_tables(
 
     seen = max(float(np.abs(each[..., heads:]).max()) for each in (zero, one, own))
     largest = seen * max(1.0, float(np.abs(output).sum(axis=1).max()))
-    return Tables(exponentials(zero), exponentials(one), exponentials(own), output, largest)
+    tables = exponentials(zero), exponentials(own), exponentials(one)
+    return Tables(*tables, output, largest)

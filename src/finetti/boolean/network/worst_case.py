@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.embeddings.positions import Indices
 from finetti.boolean.network.tables import Tables
 
 MAX_STEPS = 60
@@ -23,21 +24,13 @@ MAX_CONDITION = 1e8  # denominators further apart leave float64 too few digits f
 
 @dataclass(frozen=True, eq=False)
 class Adversary:
-    """The outside bits that make feature ``sign``·Σ_v weights_v·(head's value v) largest.
+    """The outside bits that make feature ``sign``·Σ_v weights_v·(head's value v) largest."""
 
-    Args:
-        tables: of the network.
-        aside: the positions outside I.
-        head: which head.
-        weights: how its values enter the feature, a column of W_C^h.
-        sign: +1 for the maximum, −1 for the minimum.
-    """
-
-    tables: Tables
-    aside: NDArray[np.int64]
-    head: int
-    weights: NDArray[np.float64]
-    sign: int
+    tables: Tables  # of the network
+    aside: NDArray[np.int64]  # the positions outside I
+    head: int  # which head
+    weights: NDArray[np.float64]  # how its values enter the feature, a column of W_C^h
+    sign: int  # +1 for the maximum, −1 for the minimum
 
     def _numerator(self, rows: NDArray[Any]) -> NDArray[Any]:
         n_heads, n_values, _ = self.tables.output.shape
@@ -47,7 +40,7 @@ class Adversary:
     @cached_property
     def _ratios(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """What turning each outside bit on changes: numerator, denominator, and their ratio."""
-        rows = self.tables.difference[self.aside]
+        rows = self.tables.difference(self.aside)
         top, bottom = self._numerator(rows), rows[:, self.head]
         with np.errstate(invalid="ignore", divide="ignore"):  # no ratio where nothing changes
             return top, bottom, top / bottom
@@ -105,10 +98,8 @@ class Adversary:
         may be set wrongly that adds this rounding of the largest denominator to the least one.
         """
         both = self.tables.zero[self.aside, self.head], self.tables.one[self.aside, self.head]
-        least, most = (
-            inside[:, self.head] + which(*both).sum() for which in (np.minimum, np.maximum)
-        )
-        return most / least
+        own = inside[:, self.head]
+        return (own + np.maximum(*both).sum()) / (own + np.minimum(*both).sum())
 
     def bits(self, used: float) -> NDArray[np.bool_]:
         """The outside bits that `attack` set for a ratio."""
@@ -124,7 +115,7 @@ def _before(rows: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def adversaries(tables: Tables, indices: tuple[int, ...]) -> list[tuple[int, Adversary]]:
+def adversaries(tables: Tables, indices: Indices) -> list[tuple[int, Adversary]]:
     """For each feature, the adversaries of the heads that write it, up and down."""
     aside = np.delete(np.arange(len(tables.zero)), list(indices))
     found = []
@@ -137,34 +128,18 @@ def adversaries(tables: Tables, indices: tuple[int, ...]) -> list[tuple[int, Adv
     return found
 
 
-def settings_sums(
-    tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
-) -> NDArray[Any]:
-    """Sums over [CLS] and the bits in I for each setting of them, without the other positions."""
-    ones = settings.astype(tables.zero.dtype)
-    chosen = ones @ tables.one[list(indices)] + (1 - ones) @ tables.zero[list(indices)]
-    return tables.cls + chosen
-
-
 def feature_ranges(
-    tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Least and largest value of each feature over ALL outside bits, shape (settings, features).
+    tables: Tables, indices: Indices, settings: NDArray[np.uint8]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Least and largest value of each feature over ALL outside bits, shape (settings, features),
+    and by how much rounding may have moved them.
 
     Exact where one head writes a feature; where several do, their ranges are added, which can
     only be wider. NaN where float64 cannot tell (`Adversary.condition`).
     """
-    low, high, _ = known_ranges(tables, indices, settings)
-    return low, high
-
-
-def known_ranges(
-    tables: Tables, indices: tuple[int, ...], settings: NDArray[np.uint8]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """The ranges, and by how much rounding may have moved their ends."""
     low = np.zeros((len(settings), tables.output.shape[2]))
     high, worst = low.copy(), 1.0
-    inside = settings_sums(tables, indices, settings)
+    inside = tables.settings_sums(indices, settings)
     for feature, adversary in adversaries(tables, indices):
         value, _, _ = adversary.attack(inside)
         condition = adversary.condition(inside)

@@ -14,7 +14,7 @@ def head_error(weights: Any, indices: tuple[int, ...], scalar: bool) -> float:
 
     settings = all_bits(len(indices))
     points = weights.embedding.points(settings, scalar)
-    low, high = feature_ranges(weights.tables, indices, settings)
+    low, high, _ = feature_ranges(weights.tables, indices, settings)
     return float(np.maximum(high - points, points - low).max())
 
 

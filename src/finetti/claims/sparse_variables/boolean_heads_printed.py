@@ -24,7 +24,7 @@ _LENGTH_ERRATUM_3, _SPARSITY_ERRATUM_3 = 8, 3
 def s_erratum_3(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .05 and .10 against γ/4, beside the repaired one."""
     from finetti.boolean import And, compile
-    from finetti.boolean.embeddings.printed import coherent_basis, printed_mean_head
+    from finetti.boolean.printed import coherent_basis, printed_mean_head
 
     places, allowed = tuple(range(_SPARSITY_ERRATUM_3)), 2 / _SPARSITY_ERRATUM_3 / 4
     rows, measurements, derived = [], [], []
@@ -82,7 +82,7 @@ def _injectivity(weights: Any) -> Measurement:
 def s_erratum_4(context: Context) -> Evidence:
     """How far apart the features of different settings are, over all inputs of ten bits."""
     from finetti.boolean import TruthTable, compile
-    from finetti.boolean.embeddings.printed import printed_sign_heads
+    from finetti.boolean.printed import printed_sign_heads
 
     any_rule = TruthTable(THREE, [0, 1, 2, 3, 4, 5, 6, 7])
     return Evidence(
@@ -108,7 +108,7 @@ _LENGTH_ERRATUM_5, _SPARSITY_ERRATUM_5, _COHERENCE = 10, 3, 0.01
 def s_erratum_5(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .01, where γ > 4sΔ, against γ/4."""
     from finetti.boolean import And, compile
-    from finetti.boolean.embeddings.printed import coherent_basis, printed_bag_head
+    from finetti.boolean.printed import coherent_basis, printed_bag_head
 
     places, separation = tuple(range(_SPARSITY_ERRATUM_5)), 1 / _SPARSITY_ERRATUM_5
     vectors = coherent_basis(_LENGTH_ERRATUM_5, _COHERENCE, (1, 1, 1))

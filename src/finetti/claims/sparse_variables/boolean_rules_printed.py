@@ -61,8 +61,8 @@ def s_erratum_6(context: Context) -> Evidence:
 )
 def s_erratum_16(context: Context) -> Evidence:
     """Both bumps within δ of their point, and the entries of W_1 and its biases against a bound."""
-    from finetti.boolean.embeddings.printed import printed_bump
     from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
+    from finetti.boolean.printed import printed_bump
 
     near = np.linspace(-1, 1, 21)  # z = (x − a)/δ
     printed, bump = printed_bump(near), np.maximum(near[:, None] + CORNERS, 0) @ SIGNS

@@ -8,35 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import (
     Constant,
     ExpressionRule,
     Gate,
-    Kind,
     Negation,
     Node,
     Variable,
 )
-from finetti.boolean.functions.symmetric import (
-    And,
-    Exactly,
-    Majority,
-    Or,
-    Parity,
-    Symmetric,
-    Threshold,
-)
+from finetti.boolean.functions.symmetric import Family
+from finetti.boolean.simplification import without_idle
 from finetti.boolean.words import short_text
 from finetti.core.errors import InputError, bad_argument
 
-FAMILIES: dict[type[Symmetric], Kind] = {
-    And: "and",
-    Or: "or",
-    Parity: "parity",
-    Majority: "majority",
-    Threshold: "atleast",
-    Exactly: "exactly",
-}
 MAX_COUNTS = 2**16  # numbers of ones, of all groups together, that a gate tells apart
 
 
@@ -56,19 +41,12 @@ class SparseGate:
     """A function of the number of ones in each of a few groups of sources.
 
     One group is enough for AND, OR, parity and the like; negated sources are a second one. So a
-    gate of 50 inputs has 51 points, or 26 · 26, and never 2^50.
+    gate of 50 inputs has 51 points, or 26 · 26, and never 2^50."""
 
-    Args:
-        level: its block.
-        groups: the sources; inside a group they can be exchanged.
-        grid: the value by the numbers of ones, shape (s_1 + 1, s_2 + 1, …).
-        text: the gate as people write it.
-    """
-
-    level: int
-    groups: tuple[tuple[Source, ...], ...]
-    grid: NDArray[np.bool_]
-    text: str
+    level: int  # its block
+    groups: tuple[tuple[Source, ...], ...]  # the sources; inside a group they can be exchanged
+    grid: NDArray[np.bool_]  # the value by the numbers of ones, shape (s_1 + 1, s_2 + 1, …)
+    text: str  # the gate as people write it
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -76,16 +54,12 @@ class SparseGate:
         return tuple(source for group in self.groups for source in group)
 
     @property
-    def sparsity(self) -> int:
-        """s, the number of sources."""
-        return len(self.sources)
-
-    @property
     def function(self) -> tuple[tuple[int, ...], bytes]:
         """What the gate computes, whatever its sources are: equal gates share their lookup."""
         return self.grid.shape, self.grid.tobytes()
 
 
+Gates = tuple[SparseGate, ...]
 Literal = tuple[Source, bool] | bool  # a source and whether it is negated, or a constant
 Groups = list[tuple[Source, ...]]
 
@@ -137,7 +111,7 @@ class _Splitter:
         for weight, group in by_weight.items():
             ones = ones[..., None] + weight * np.arange(len(group) + 1)
         groups: Groups = [tuple(group) for group in by_weight.values()]
-        groups, grid = _merged(*_relevant(groups, node.of_counts(ones)))
+        groups, grid = _merged(*without_idle(groups, node.of_counts(ones)))
         if not groups:
             return bool(grid)
         if len(groups) == 1 == len(groups[0]):
@@ -154,18 +128,6 @@ class _Splitter:
         level = 1 + max(self.level(source) for group in groups for source in group)
         self.gates.append(SparseGate(level, groups, np.ascontiguousarray(grid), text))
         return Source(True, len(self.gates) - 1)
-
-
-def _relevant(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np.bool_]]:
-    """Without the groups that change nothing."""
-    axis = 0
-    while axis < len(groups):
-        first = np.take(grid, [0], axis)
-        if (grid == first).all():
-            grid, groups = first.squeeze(axis), groups[:axis] + groups[axis + 1 :]
-        else:
-            axis += 1
-    return groups, grid
 
 
 def _merged(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np.bool_]]:
@@ -186,28 +148,28 @@ def _merged(groups: Groups, grid: NDArray[np.bool_]) -> tuple[Groups, NDArray[np
 def as_tree(function: Any) -> ExpressionRule:
     """A rule with a tree: itself, or the one gate that a family such as `And` is.
 
+    >>> from finetti.boolean import Threshold
     >>> print(as_tree(Threshold((1, 2, 3), 2)))
     atleast(2; x1, x2, x3)
     """
     if isinstance(function, ExpressionRule):
         return function
-    for family, kind in FAMILIES.items():
-        if isinstance(function, family):
-            leaves = tuple(Variable(each) for each in function.indices)
-            return ExpressionRule(Gate(kind, leaves, getattr(function, "count", 0)))
+    if isinstance(function, Family):
+        leaves = tuple(Variable(each) for each in function.indices)
+        return ExpressionRule(Gate(function.kind, leaves, function.count))
     requirement = "an expression, a parsed rule, or one of And, Or, Parity, Majority, …"
     got, advice = type(function).__name__, "A table has no gates: use `compile`."
     raise bad_argument("rule", "compose", requirement, got, advice)
 
 
-def split(rule: ExpressionRule) -> tuple[SparseGate, ...]:
+def split(rule: ExpressionRule) -> Gates:
     """The gates of a rule, the last of which is its value.
 
     Negations and constants enter the gates above them; parentheses decide what becomes a gate, and
     a part that is written twice is one gate.
 
-    >>> gates = split(__import__("finetti.boolean.parser", fromlist=["parse"]).parse(
-    ...     "(x1 | x2) & (x3 | ~x4)"))
+    >>> from finetti.boolean import parse
+    >>> gates = split(parse("(x1 | x2) & (x3 | ~x4)"))
     >>> [(gate.level, [str(source) for source in gate.sources]) for gate in gates]
     [(1, ['x1', 'x2']), (1, ['x3', 'x4']), (2, ['g0', 'g1'])]
     """
@@ -222,7 +184,7 @@ def split(rule: ExpressionRule) -> tuple[SparseGate, ...]:
     return _needed(splitter.gates, source.index)
 
 
-def _needed(gates: list[SparseGate], root: int) -> tuple[SparseGate, ...]:
+def _needed(gates: list[SparseGate], root: int) -> Gates:
     """The gates that ``root`` reads, itself last: others fell to a constant above them."""
     kept = {root}
     for which in range(root, -1, -1):  # sources come before the gates that read them
@@ -246,3 +208,39 @@ def _needed(gates: list[SparseGate], root: int) -> tuple[SparseGate, ...]:
         )
         for gate in (gates[old] for old in numbers)
     )
+
+
+def same_rule(own: BooleanFunction, gates: Gates, other: BooleanFunction) -> bool:
+    """Whether a rule with these gates is known to equal another: by all settings of their bits
+    where these are few, or because they have the same gates, in whatever order they are written."""
+    if own is other or (isinstance(other, ExpressionRule) and str(own) == str(other)):
+        return True
+    indices = sorted({*own.indices, *other.indices})
+    if len(indices) <= MAX_SETTING_BITS:
+        settings = all_bits(len(indices))
+        places = [[indices.index(index) for index in each.indices] for each in (own, other)]
+        values = own.evaluate(settings[:, places[0]]), other.evaluate(settings[:, places[1]])
+        return np.array_equal(*values)
+    if not isinstance(other, ExpressionRule):
+        return False
+    try:
+        others = split(other)
+    except InputError:  # a constant, or a gate too wide: no gates to compare
+        return False
+    names: dict[object, int] = {}
+    return _numbered(gates, names)[-1] == _numbered(others, names)[-1]
+
+
+def _numbered(gates: Gates, names: dict[object, int]) -> list[int]:
+    """A number for every gate, the same for gates that compute the same of the same sources."""
+    found: list[int] = []
+    for gate in gates:
+        groups = [
+            sorted((s.is_gate, found[s.index] if s.is_gate else s.index) for s in group)
+            for group in gate.groups
+        ]
+        order = sorted(range(len(groups)), key=lambda k: groups[k])
+        grid = np.ascontiguousarray(gate.grid.transpose(order))
+        key = tuple(tuple(groups[k]) for k in order), grid.shape, grid.tobytes()
+        found.append(names.setdefault(key, len(names)))
+    return found

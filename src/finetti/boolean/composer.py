@@ -2,22 +2,23 @@
 
 from typing import Any
 
-import numpy as np
-
 from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
 from finetti.boolean.compiler import BYTES_PER_ENTRY
-from finetti.boolean.compose.block import Block, level_gates, level_reads, read_scales
-from finetti.boolean.compose.gates import SparseGate, as_tree, split
-from finetti.boolean.compose.layouts import Placed, choose_layout
-from finetti.boolean.compose.network import GateNetwork
-from finetti.boolean.compose.recognition import make_recognition, recognition_bytes
+from finetti.boolean.embeddings.basis import MIN_GAP, automatic_width, measure_geometry
+from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
+from finetti.boolean.gate_network import GateNetwork
+from finetti.boolean.gates import Gates, as_tree, split
+from finetti.boolean.network.block import Keys, level_gates, make_blocks, make_keys
+from finetti.boolean.network.recognition import recognition_bytes
 from finetti.boolean.parser import parse
-from finetti.boolean.planning import MAX_TABLE_BYTES, MIN_GAP
+from finetti.boolean.planning import MAX_TABLE_BYTES, Attempt, PositionRequest, choose_positions
 from finetti.boolean.refusals import Refusals, readable_bytes
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
+
+WIDTH_HEADROOM = 1.1  # dual vectors are longer than √s, so that a first guess would often just miss
 
 
 def compose(
@@ -39,15 +40,11 @@ def compose(
 
     Args:
         rule: an expression, whose parentheses make the gates; or a family such as `And`, one gate.
-        context_length: T.
-        embedding: "deterministic" or "trained" positions, as in `compile`; a bag has no gates.
-        basis: "orthonormal", "random", or unit vectors as rows, for the positions of the bits.
+        context_length, embedding, basis, coherence, seed, max_bytes: as in `compile`; a bag has no
+            gates.
         width: dimensions of bits and positions, chosen by default; gates and features add theirs.
-        coherence: the largest |⟨v_i, v_j⟩| that relevant vectors may have with others.
         margin: at least 1; what a gate reads errs by at most δ/margin, where δ is what its lookup
             tolerates.
-        seed: of the random basis.
-        max_bytes: refuse a lookup (or a random basis) larger than this.
 
     Raises:
         InputError: with every reason why the rule cannot be compiled so.
@@ -57,22 +54,22 @@ def compose(
     (2, 4, True)
     """
     tree = parse(rule) if isinstance(rule, str) else as_tree(rule)
-    refusals = Refusals("The rule")
+    refusals = Refusals()
     arguments = check_arguments(
         refusals, tree, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
     )
     refusals.unless(not arguments.embedding.no_gates, arguments.embedding.no_gates)
     gates = _split(refusals, tree)
-    placed = _place(refusals, arguments, gates) if gates else None
+    keys = _place(refusals, arguments, gates) if gates else None
     refusals.raise_if_any()
-    assert placed is not None  # or there was a reason
-    blocks = make_blocks(gates, placed, float(arguments.margin))
-    network = GateNetwork(tree, gates, placed.layout, blocks, arguments.settings)
+    assert keys is not None  # or there was a reason
+    blocks, settings = make_blocks(gates, keys, float(arguments.margin)), arguments.settings
+    network = GateNetwork(arguments.embedding, keys.positions, gates, blocks, tree, settings)
     network.raise_if_wrong()
     return network
 
 
-def _split(refusals: Refusals, rule: ExpressionRule) -> tuple[SparseGate, ...]:
+def _split(refusals: Refusals, rule: ExpressionRule) -> Gates:
     """The gates, or none and the reason."""
     try:
         return split(rule)
@@ -82,32 +79,43 @@ def _split(refusals: Refusals, rule: ExpressionRule) -> tuple[SparseGate, ...]:
         return ()
 
 
-def _place(
-    refusals: Refusals, arguments: CompilerArguments, gates: tuple[SparseGate, ...]
-) -> Placed | None:
-    """Positions that are good enough for all gates, or None and the reasons."""
+def _place(refusals: Refusals, arguments: CompilerArguments, gates: Gates) -> Keys | None:
+    """Keys on positions that are good enough for all gates, or None and the reasons."""
     fits = _check_sizes(refusals, arguments, gates)
-    sources = {s.index for gate in gates for s in gate.sources if not s.is_gate}
-    indices = tuple(sorted(sources))
-    length = arguments.length_to_try(indices)
+    indices = tuple(sorted({s.index for gate in gates for s in gate.sources if not s.is_gate}))
+    length, coherence = arguments.length_to_try(indices), arguments.coherence
     if not fits or length is None:
         return None
-    request = arguments.request("compose", "its gates", length, indices, False)
-    placed, reasons = choose_layout(gates, request)
-    for reason in reasons:
-        refusals.add(reason)
-    return placed
+
+    def build(vectors: BitPositions) -> Attempt:
+        positions = arguments.embedding.place(vectors, length, indices)
+        keys, found = make_keys(gates, positions), 0.0
+        if coherence is not None:
+            found = measure_geometry(positions, indices).coherence
+        gap = float(keys.gaps.min())
+        complaint = (
+            f"a gate's sparsity is above what width {positions.width} allows: its sources lead by "
+            f"{gap:.3g} (needed: {MIN_GAP}); leave width free, or choose a larger one"
+        )
+        return Attempt(keys, gap, found, complaint)
+
+    request = PositionRequest(arguments, "compose", "its gates", length, indices, False)
+    sizes = [sum(not s.is_gate for s in group) for gate in gates for group in gate.groups]
+    # Every read has a lead over all tokens, and the least of them counts.
+    n_scores = request.n_vectors * max(1, sum(size > 0 for size in sizes))
+    first_width = int(WIDTH_HEADROOM * automatic_width(n_scores, max(1, *sizes), coherence))
+    keys, reasons = choose_positions(request, build, first_width)
+    refusals.add(*reasons)
+    return keys
 
 
-def _check_sizes(
-    refusals: Refusals, arguments: CompilerArguments, gates: tuple[SparseGate, ...]
-) -> bool:
+def _check_sizes(refusals: Refusals, arguments: CompilerArguments, gates: Gates) -> bool:
     """Refuse lookups and tables by their bytes; whether the tables can be made at all."""
-    for level in range(1, max(gate.level for gate in gates) + 1):
-        size = recognition_bytes([gates[which] for which in level_gates(gates, level)])
+    for number, own in enumerate(level_gates(gates), start=1):
+        size = recognition_bytes([gates[which] for which in own])
         refusals.unless(
             size <= arguments.max_bytes,
-            f"the lookup of its block {level} takes {readable_bytes(size)}, above the budget "
+            f"the lookup of its block {number} takes {readable_bytes(size)}, above the budget "
             f"of {readable_bytes(arguments.max_bytes)}; split its gates into smaller ones with "
             "parentheses, or raise max_bytes",
         )
@@ -119,30 +127,3 @@ def _check_sizes(
         f"{readable_bytes(tables)}, and tables end at {readable_bytes(MAX_TABLE_BYTES)}; choose a "
         "shorter context, or fewer gates",
     )
-
-
-def make_blocks(gates: tuple[SparseGate, ...], placed: Placed, margin: float) -> tuple[Block, ...]:
-    """The weights of every level."""
-    layout, keys = placed.layout, placed.keys
-    blocks, first = [], 0
-    for level in range(1, max(gate.level for gate in gates) + 1):
-        here, reads = level_gates(gates, level), level_reads(gates, level)
-        own = slice(first, first + len(reads))
-        gaps = keys.gaps[own]
-        scales = read_scales(reads, np.maximum(gaps, MIN_GAP), layout.n_tokens, margin)
-        lookup = make_recognition([gates[which] for which in here])
-        blocks.append(
-            Block(
-                here,
-                reads,
-                max(read.head for read in reads) + 1,
-                layout.first_features[level - 1],
-                keys.vectors[own],
-                scales,
-                gaps,
-                keys.spans[own],
-                lookup,
-            )
-        )
-        first += len(reads)
-    return tuple(blocks)

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.network.positions import (
+from finetti.boolean.embeddings.positions import (
     RESERVED,
     BitPositions,
     DensePositions,
@@ -17,32 +17,22 @@ from finetti.boolean.network.positions import (
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 
-BasisName = Literal["orthonormal", "random"]
 MIN_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
+MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """How the vectors v_i of the relevant positions stand to all others.
+    """How the vectors v_i of the relevant positions stand to all others."""
 
-    Args:
-        vectors: v_i, i ∈ I, shape (s, d).
-        duals: ũ_i in the span of V_I with ⟨v_j, ũ_i⟩ = δ_ij on I, shape (s, d).
-        coherence: the largest |⟨v_i, v_j⟩| over i ∈ I and all j ≠ i.
-        joint_gap: 1 − the largest score outside I of the key u = Σũ_i, which is 1 on I ([CLS]
-            has score 0).
-        single_gap: the same for the keys v_i, each 1 at its own position only.
-        outside: the largest |⟨v_j, ũ_i⟩| and |⟨v_j, u⟩| outside I.
-        smallest: the least eigenvalue of the Gram matrix of V_I.
-    """
-
-    vectors: NDArray[np.float64]
-    duals: NDArray[np.float64]
-    coherence: float
+    vectors: NDArray[np.float64]  # v_i, i ∈ I, shape (s, d)
+    duals: NDArray[np.float64]  # ũ_i in the span of V_I with ⟨v_j, ũ_i⟩ = δ_ij on I, shape (s, d)
+    coherence: float  # the largest |⟨v_i, v_j⟩| over i ∈ I and all j ≠ i
+    # 1 − the largest score outside I of the key u = Σũ_i, which is 1 on I ([CLS] has score 0)
     joint_gap: float
-    single_gap: float
-    outside: float
-    smallest: float
+    single_gap: float  # the same for the keys v_i, each 1 at its own position only
+    outside: float  # the largest |⟨v_j, ũ_i⟩| and |⟨v_j, u⟩| outside I
+    smallest: float  # the least eigenvalue of the Gram matrix of V_I
 
     @property
     def independent(self) -> bool:
@@ -115,7 +105,7 @@ def as_vectors(basis: Any, count: int, owner: str) -> BitPositions:
     return DensePositions(np.concatenate([np.zeros((count, RESERVED)), array], axis=1))
 
 
-def draw_basis(basis: BasisName, count: int, width: int, seed: int) -> BitPositions:
+def draw_basis(basis: str, count: int, width: int, seed: int) -> BitPositions:
     """T vectors of one kind in dimension d; the signs depend on T, d and the seed only."""
     if basis == "orthonormal":
         return StandardPositions(count, width)

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.bag import EMBEDDING as BAG
-from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, build_weights, unit
+from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, make_heads, unit
 from finetti.boolean.embeddings.deterministic import EMBEDDING as DETERMINISTIC
+from finetti.boolean.embeddings.positions import RESERVED, BitPositions, DensePositions
 from finetti.boolean.network.head_weights import HeadWeights
-from finetti.boolean.network.positions import RESERVED, BitPositions, DensePositions
 
 
 def coherent_basis(
@@ -44,8 +44,8 @@ def printed_mean_head(
     scale = boost * math.log(8 * count * sparsity / 2) / (1 - sparsity * coherence)
     keys = positions.rows(list(range(sparsity))).sum(axis=0)[None]
     bits = unit(positions.width, ZERO_BIT) - unit(positions.width, ONE_BIT)
-    output = np.ones((1, 1, 1))
-    return build_weights(DETERMINISTIC, positions, keys, bits[None, :, None], output, scale)
+    heads = make_heads(keys, bits[None, :, None], np.ones((1, 1, 1)), scale)
+    return HeadWeights.build(DETERMINISTIC, positions, heads)
 
 
 def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> HeadWeights:
@@ -56,8 +56,8 @@ def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> HeadWei
     values[:, ZERO_BIT, 1], values[:, ONE_BIT, 1] = 1.0, -1.0  # into e_2
     output = np.zeros((len(indices), 2, len(indices)))
     output[np.arange(len(indices)), 0, np.arange(len(indices))] = 1.0  # out of e_1
-    scale = math.log(4 * context_length)
-    return build_weights(DETERMINISTIC, positions, keys, values, output, scale)
+    heads = make_heads(keys, values, output, math.log(4 * context_length))
+    return HeadWeights.build(DETERMINISTIC, positions, heads)
 
 
 def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: float) -> HeadWeights:
@@ -67,7 +67,8 @@ def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: flo
     own, cls = positions.rows(list(range(sparsity))), unit(positions.width, CLS)
     scale = math.log(8 * count * sparsity**2) / (1 - sparsity * coherence)
     keys, values = (own.sum(axis=0) + cls)[None], (own - cls).T[None]
-    return build_weights(BAG, positions, keys, values, np.ones((1, sparsity, 1)), scale)
+    heads = make_heads(keys, values, np.ones((1, sparsity, 1)), scale)
+    return HeadWeights.build(BAG, positions, heads)
 
 
 def printed_bump(z: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import refuse_weights
-from finetti.boolean.network.frozen import read_only
+from finetti.boolean.domain import read_only, refuse_weights
 
+Indices = tuple[int, ...]  # positions of bits
 RESERVED = 3  # e_0, e_1, v_[CLS]
 BLOCK_ENTRIES = 2**22  # entries of a block of rows that is written out: 32 MB
 
@@ -38,11 +38,6 @@ class BitPositions(ABC):
     def dense(self) -> NDArray[np.float64]:
         """The whole matrix, shape (T, d)."""
         return self.rows(slice(None))
-
-    @property
-    def dense_bytes(self) -> int:
-        """What the whole matrix takes in float64."""
-        return 8 * self.count * self.width
 
 
 class StandardPositions(BitPositions):
@@ -123,11 +118,10 @@ class SparsePositions(BitPositions):
 
     def rows(self, indices: Any) -> NDArray[np.float64]:
         """Vectors where there are some, zeros elsewhere."""
-        which = np.arange(self.count)[indices]
-        out = np.zeros((len(which), self.width))
         places = np.full(self.count, -1)
         places[self.indices] = np.arange(len(self.indices))
-        found = places[which]
+        found = places[indices]
+        out = np.zeros((len(found), self.width))
         out[found >= 0] = self.vectors[found[found >= 0]]
         return out
 

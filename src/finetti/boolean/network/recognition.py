@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.compose.gates import SparseGate
 from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
+from finetti.boolean.embeddings.deterministic import EMBEDDING as SIGN_MEANS
+from finetti.boolean.gates import SparseGate
 from finetti.boolean.network.lookup import CORNERS, SIGNS, Lookup
 
 N_CORNERS = len(CORNERS)
@@ -26,16 +27,6 @@ class Bump(NamedTuple):
     low: float
     high: float
     tolerance: float
-
-
-def separation(size: int) -> float:
-    """γ = 2/s: how far apart the means of s signs are for different numbers of ones."""
-    return 2 / size
-
-
-def tolerance(size: int) -> float:
-    """δ = γ/4: the noise that the lookup tolerates (erratum 6)."""
-    return separation(size) / 4
 
 
 def _boxes(mask: NDArray[np.bool_]) -> Iterator[list[tuple[int, int]]]:
@@ -61,7 +52,7 @@ def exceptions(gate: SparseGate) -> tuple[bool, list[tuple[Bump, ...]]]:
                 size = len(group)
                 if (first, last) != (0, size):  # else any number will do
                     low, high = 1 - 2 * last / size, 1 - 2 * first / size
-                    bumps.append(Bump(feature, low, high, tolerance(size)))
+                    bumps.append(Bump(feature, low, high, SIGN_MEANS.tolerance(size, True)))
             units.append(tuple(bumps))
         ways.append((usual, units))
     return min(ways, key=lambda way: len(way[1]))
