@@ -33,6 +33,10 @@ class Mixture(BitSums):
     leads: NDArray[np.float64]  # by how much the sources of each read lead in score, R included
     columns: tuple[slice, ...]  # which columns belong to each block
 
+    def ones(self, which: Any) -> NDArray[Any]:
+        """The sign of a 1."""
+        return -self.zero[which]
+
     @property
     def bits(self) -> NDArray[Any]:
         """The weights on the T bits, shape (T, reads + 1)."""
@@ -66,7 +70,7 @@ def make_mixture(blocks: tuple[Block, ...], positions: BitPositions, dtype: Any)
     gates = np.concatenate([gates / total, mean[count:]], axis=1)
     ends = np.cumsum([0, *(len(block.reads) for block in blocks)])
     columns = tuple(slice(a, b) for a, b in pairwise(ends.tolist()))
-    return Mixture(bits, -bits, sign_values(positions, dtype) @ bits, gates, leads, columns)
+    return Mixture(bits, sign_values(positions, dtype) @ bits, gates, leads, columns)
 
 
 def _lead(bits: NDArray[Any], gates: NDArray[Any], read: GateRead) -> float:

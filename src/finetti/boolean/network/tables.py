@@ -8,6 +8,7 @@ so each input is a choice of one row of two per position, and its sums are all t
 array is ever T × T or batch × T × d. (`finetti.attention.binary` does the same in JAX.)
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,21 +33,19 @@ AnySums = TypeVar("AnySums", bound="BitSums")
 
 
 @dataclass(frozen=True, eq=False)
-class BitSums:
+class BitSums(ABC):
     """Sums over T bits of one row of two for each."""
 
     zero: NDArray[Any]  # what a position adds if its bit is 0, shape (T, C)
-    one: NDArray[Any]  # and if it is 1
     cls: NDArray[Any]  # what every input has, shape (C,)
 
-    @property
-    def n_positive(self) -> int:
-        """How many sums, the first ones, are of positive numbers and must not lose digits."""
-        return 0
+    @abstractmethod
+    def ones(self, which: Any) -> NDArray[Any]:
+        """What the positions ``which`` add if their bits are 1."""
 
     def difference(self, which: Any = slice(None)) -> NDArray[Any]:
         """What bits change when they turn 1."""
-        return self.one[which] - self.zero[which]
+        return self.ones(which) - self.zero[which]
 
     @cached_property
     def base(self) -> NDArray[Any]:
@@ -54,22 +53,19 @@ class BitSums:
         return self.cls + self.zero.sum(axis=0)
 
     @cached_property
-    def _cancels(self) -> bool:
+    def cancels(self) -> bool:
         """Whether base + bits @ difference would lose digits: large entries taken away again."""
-        some = slice(0, self.n_positive)
-        least = self.cls[some] + np.minimum(self.zero[:, some], self.one[:, some]).sum(axis=0)
-        return not (self.base[some] <= MAX_CANCELLATION[self.zero.dtype.name] * least).all()
+        return False
 
     def among(self: AnySums, places: NDArray[np.int64]) -> AnySums:
         """The same over these positions alone, without what every input has."""
-        zero, one = self.zero[places], self.one[places]
-        return replace(self, zero=zero, one=one, cls=np.zeros_like(self.cls))
+        return replace(self, zero=self.zero[places], cls=np.zeros_like(self.cls))
 
     def sums(self, rows: Any) -> NDArray[Any]:
         """Sums of each row of bits (m, T): an array, in blocks; or sparse in CSR form, at the cost
         of its ones where digits allow it."""
         sparse, length = not isinstance(rows, np.ndarray), len(self.zero)
-        if sparse and not self._cancels:
+        if sparse and not self.cancels:
             return self.base + rows.astype(self.zero.dtype) @ self.difference()
         out = np.zeros((rows.shape[0], self.zero.shape[1]), dtype=self.zero.dtype)
         step = max(1, BLOCK_ENTRIES // (length if sparse else min(max(length, 1), BLOCK_POSITIONS)))
@@ -79,12 +75,12 @@ class BitSums:
             for left in range(0, length, BLOCK_POSITIONS):
                 here = slice(left, left + BLOCK_POSITIONS)
                 ones = block[:, here].astype(out.dtype)
-                if self._cancels:
-                    part = ones @ self.one[here] + (1 - ones) @ self.zero[here]
+                if self.cancels:
+                    part = ones @ self.ones(here) + (1 - ones) @ self.zero[here]
                 else:
                     part = ones @ self.difference(here)
                 out[top : top + step] += part
-        return out + (self.cls if self._cancels else self.base)
+        return out + (self.cls if self.cancels else self.base)
 
     def settings_sums(self, indices: tuple[int, ...], settings: NDArray[np.uint8]) -> NDArray[Any]:
         """Sums for each setting of the bits in ``indices``, without the other positions."""
@@ -92,7 +88,7 @@ class BitSums:
 
     def _chosen(self, bits: NDArray[np.uint8], which: list[int] | slice) -> NDArray[Any]:
         ones = bits.astype(self.zero.dtype)
-        return ones @ self.one[which] + (1 - ones) @ self.zero[which]
+        return ones @ self.ones(which) + (1 - ones) @ self.zero[which]
 
     def enumerate_sums(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Sums of ALL 2^T inputs in order, in blocks, each with the number of its first input.
@@ -113,6 +109,7 @@ class BitSums:
 class Tables(BitSums):
     """The sums that heads read: H denominators, then H·v numerators."""
 
+    one: NDArray[Any]  # what a position adds if its bit is 1
     output: NDArray[Any]  # W_C, shape (H, v, features)
     # the largest |v|, in the units of the features
     largest: float = 1.0
@@ -122,10 +119,20 @@ class Tables(BitSums):
         """H."""
         return len(self.output)
 
-    @property
-    def n_positive(self) -> int:
-        """The denominators."""
-        return self.n_heads
+    def ones(self, which: Any) -> NDArray[Any]:
+        """Entries of the second table."""
+        return self.one[which]
+
+    def among(self, places: NDArray[np.int64]) -> "Tables":
+        """Of both tables."""
+        return replace(super().among(places), one=self.one[places])
+
+    @cached_property
+    def cancels(self) -> bool:
+        """Of the denominators."""
+        heads = slice(0, self.n_heads)
+        least = self.cls[heads] + np.minimum(self.zero[:, heads], self.one[:, heads]).sum(axis=0)
+        return not (self.base[heads] <= MAX_CANCELLATION[self.zero.dtype.name] * least).all()
 
     def read(self, rows: Any) -> NDArray[Any]:
         """Features of each row of bits (m, T), as the textbook's softmax gives them."""
@@ -195,4 +202,5 @@ def make_tables(
 
     seen = max(float(np.abs(each[..., heads:]).max()) for each in (zero, one, own))
     largest = seen * max(1.0, float(np.abs(output).sum(axis=1).max()))
-    return Tables(exponentials(zero), exponentials(one), exponentials(own), output, largest)
+    tables = exponentials(zero), exponentials(own), exponentials(one)
+    return Tables(*tables, output, largest)
