@@ -101,11 +101,14 @@ class Check:
 
     @property
     def rounded_text(self) -> str:
-        """The verdict on rounded values, in a sentence without its end; empty if there is none."""
-        if not self.rounded:
+        """The verdict on rounded values, in a sentence; empty if they cannot be rounded."""
+        bound = self._largest_error
+        if not self.binary or bound is None:
             return ""
-        error = f"error ≤ {format_bound(self._largest_error)} on all inputs"
-        return f"rounded at 1/2 it computes the rule: proven, {error}"
+        if self.rounded:
+            error = f"error ≤ {format_bound(bound)} on all inputs"
+            return f"Rounded at 1/2 it computes the rule: proven, {error}."
+        return f"Rounded at 1/2 it is not proven either: error ≤ {format_bound(bound)} only."
 
     @property
     def usable32(self) -> bool:
