@@ -91,7 +91,7 @@ def test_a_file_with_noise_is_right_when_it_is_rounded(length, gates, tmp_path):
     save_file(noisy, path, metadata)
     found = command("--check", path, "--json")
     assert found.exit_code == 1
-    assert "But rounded at 1/2 it computes the rule: proven, error ≤ 0.0" in found.stderr
+    assert "Rounded at 1/2 it computes the rule: proven, error ≤ 0.0" in found.stderr
     document = json.loads(found.stdout)
     assert not document["exact"]
     assert document["proven_rounded_at_half"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.boolean.check import Check, finite_or_none
+from finetti.boolean.check import Check, finite_or_none, format_bound
 from finetti.boolean.findings import NormBound, ReaderProof
 from finetti.boolean.network.base import Network
 from finetti.boolean.words import counted, counted_heads, short_text
@@ -168,7 +168,7 @@ class Certificate(Shown):
         elif check.error_bound is None:
             proof = f"for no more than the inputs that were run: {check.why_not}"
         else:
-            bound = format_number(check.error_bound)
+            bound = format_bound(check.error_bound, digits=4)
             proof = f"error ≤ {bound} on all 2^{self.context_length} inputs"
         rounded = () if check.proven or not check.rounded else (("rounded", check.rounded_text),)
         proven = "proven" if check.proven else "NOT proven"

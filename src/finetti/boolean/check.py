@@ -1,5 +1,6 @@
 """What a verification found: errors, a counterexample, a bound on all inputs, or why not."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +52,10 @@ class Check:
         error32: the largest error in float32, relative to the value that the rule has there (where
             it is 0, to its smallest value that is not).
         counterexample: the worst input, if the network is wrong in float64.
-        error_bound: the error on ALL 2^T inputs is at most this (`network.proof`); None where that
-            was not computed, for the ``reason``.
-        tolerance: what counts as exact, 1e-9 unless another was asked for; for gates with what
-            rounding makes of their sums.
+        error_bound: the error on ALL 2^T inputs is at most this (`network.proof`), however sums are
+            taken; None where that was not computed, for the ``reason``.
+        tolerance: what counts as exact, 1e-9 unless another was asked for, with what rounding makes
+            of the sums.
         reason: why there is no proof, in half a sentence; empty if there is one.
         rounding: how far sums in another order may move a value at worst, relative to the smallest
             value of the rule; 0 where that is less than exact.
@@ -88,7 +89,7 @@ class Check:
 
     @property
     def _largest_error(self) -> float | None:
-        """On all inputs, if it is known."""
+        """On all inputs, if it is known: where all were run, what was seen."""
         return self.error64 if self.complete else self.error_bound
 
     @property
@@ -100,11 +101,14 @@ class Check:
 
     @property
     def rounded_text(self) -> str:
-        """The verdict on rounded values, in a sentence without its end; empty if there is none."""
-        if not self.rounded:
+        """The verdict on rounded values, in a sentence; empty if they cannot be rounded."""
+        bound = self._largest_error
+        if not self.binary or bound is None:
             return ""
-        error = f"error ≤ {self._largest_error:.2g} on all inputs"
-        return f"rounded at 1/2 it computes the rule: proven, {error}"
+        if self.rounded:
+            error = f"error ≤ {format_bound(bound)} on all inputs"
+            return f"Rounded at 1/2 it computes the rule: proven, {error}."
+        return f"Rounded at 1/2 it is not proven either: error ≤ {format_bound(bound)} only."
 
     @property
     def usable32(self) -> bool:
@@ -125,7 +129,7 @@ class Check:
             return f"its error is {self.error64:.3g}, and rounding may be the reason"
         if self.reason or self.error_bound is None:
             return self.reason or "no bound was computed"
-        return f"the error is bounded by {self.error_bound:.3g} only"
+        return f"the error is bounded by {format_bound(self.error_bound)} only"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -141,7 +145,7 @@ class Check:
             "error_float64": finite_or_none(self.error64),
             "error_float32": finite_or_none(self.error32),
             "float32_usable": self.usable32,
-            "error_bound": finite_or_none(self.error_bound),
+            "error_bound": finite_or_none(self._largest_error),
             "tolerance": self.tolerance,
             "rounding": finite_or_none(self.rounding),
             "counterexample": None
@@ -152,6 +156,20 @@ class Check:
                 "rule": wrong.value,
             },
         }
+
+
+def format_bound(number: float | None, digits: int = 3) -> str:
+    """An upper bound as text that is still one.
+
+    >>> format_bound(0.0140059), format_bound(0.5), format_bound(7.2e-12)
+    ('0.0141', '0.5', '7.2e-12')
+    """
+    assert number is not None
+    text = f"{number:.{digits}g}"
+    if float(text) >= number:
+        return text
+    unit = 10.0 ** (math.floor(math.log10(number)) - digits + 1)
+    return f"{number + unit / 2:.{digits}g}"
 
 
 def finite_or_none(number: float | None) -> float | None:

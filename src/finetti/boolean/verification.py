@@ -28,13 +28,14 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
     Up to 20 bits: all 2^T inputs. Beyond: settings of the relevant bits, with the worst choices of
     the others that there are (`Network.trials`), and a bound on all inputs (`Network.bound`).
     """
-    if not 0 < tolerance < 1:
-        raise bad_argument("tolerance", "verify", "between 0 and 1", tolerance)
+    if not 0 < tolerance < 0.5:
+        requirement = "between 0 and 1/2, beyond which 0 and 1 cannot be told apart"
+        raise bad_argument("tolerance", "verify", requirement, tolerance)
     reason = values_reason(function)
     if reason:
         raise InputError(f"The rule cannot be compared with a network: {reason}.")
     function = network.comparable(function)
-    smallest, _ = value_sizes(function)
+    smallest, largest = value_sizes(function)
     judges = tuple(
         _Judge(runner, smallest, tolerance, searching)
         for runner, searching in ((network.double, True), (network.single, False))
@@ -50,6 +51,8 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
         n_inputs = _run_trials(judges, function, trials)
     bound = network.bound(function, tried)
     binary = isinstance(function, ExpressionRule) or np.isin(all_values(function), (0, 1)).all()
+    # What is proven holds however sums are taken; what that does beyond "exact" is said apart.
+    order = judges[0].most_rounding if judges[0].most_rounding <= EXACT_RTOL * smallest else 0.0
     return Check(
         method=method,
         n_inputs=n_inputs,
@@ -57,8 +60,8 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
         error64=judges[0].worst,
         error32=judges[1].worst,
         counterexample=judges[0].found,
-        error_bound=bound.error,
-        tolerance=tolerance + min(bound.rounding, MAX_ROUNDING_RTOL),
+        error_bound=None if bound.error is None else bound.error + order / largest,
+        tolerance=tolerance + min(bound.rounding, MAX_ROUNDING_RTOL) + order / largest,
         reason=bound.reason,
         rounding=max(judges[0].rounding, bound.rounding),
         binary=bool(binary),

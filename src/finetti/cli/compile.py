@@ -90,6 +90,7 @@ def compile_rule(
     _refuse_folders(out, picture)
     _refuse_picture(picture)
     from finetti.boolean import compile, compose
+    from finetti.boolean.refusals import GATES_ADVICE
 
     build: Any = compose if gates else compile
     made = build(
@@ -105,6 +106,8 @@ def compile_rule(
     certificate = made.certificate
     people = make_console(stderr=as_json)
     people.print(certificate)
+    if not certificate.holds and not gates:
+        people.print(f"A rule of many bits is easier to prove as gates: {GATES_ADVICE}.")
     if out is not None:
         people.print(f"Weights: {made.save(out)}", soft_wrap=True)
     if picture is not None:
@@ -165,8 +168,8 @@ def _check(path: Path, rule: str | None, tolerance: float | None, as_json: bool)
             f"is NOT PROVEN to compute {text}: no counterexample was found on {found.method}, "
             f"but {found.why_not}."
         )
-    if found.rounded and not found.proven:
-        said += f" But {found.rounded_text}."
+    if found.rounded_text and not found.proven:
+        said += f" {found.rounded_text}"
     people.print(f"{path.name} {said}", soft_wrap=True)
     if as_json:
         document = {"file": path.name, "rule": str(function), **found.to_dict()}
