@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import pytest
 
 from finetti.bounds import Bound, BoundSettings, BoundValue, Sample, Term, load_bounds
-from finetti.bounds.base import norm_field
+from finetti.bounds.fields import norm_field
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.registry import Registry
 from finetti.bounds.sparse_variables import (
@@ -29,24 +28,19 @@ from finetti.show import to_text
 class Toy(Bound):
     """B²/√n, or its square in print."""
 
-    name: ClassVar[str] = "toy"
-    title: ClassVar[str] = "a toy"
-    statement: ClassVar[str] = "B²/√n"
-    citation: ClassVar[str] = "Nowhere 1, nobody"
-    paper: ClassVar[str] = ""
-    quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[str | None] = "scaling"
+    name = "toy"
+    title = "a toy"
+    statement = "B²/√n"
+    citation = "Nowhere 1, nobody"
+    quantity = "generalization gap"
+    printed_kind = "scaling"
 
     size: float = norm_field(1.0)
 
-    def evaluate(self, sample):
+    def _evaluate(self, sample):
         log_value = 2 * math.log(self.size) - sample.log_samples / 2
         log_value *= 2 if self.form == "printed" else 1
         return self.value(sample, log_value, summed([Term("all", log_value=log_value)])[1])
-
-    @classmethod
-    def from_settings(cls, settings):
-        return cls(settings.norm("size"), form=settings.form)
 
 
 SAMPLE = Sample(n_samples=100, context_length=7)

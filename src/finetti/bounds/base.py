@@ -3,10 +3,10 @@
 import abc
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar, Self
 
-from finetti.bounds.checks import NORM
+from finetti.bounds.fields import READ, Description
 from finetti.bounds.inversion import samples_needed
 from finetti.bounds.sample import Sample
 from finetti.bounds.sensitivity import Sensitivities, sensitivity
@@ -19,20 +19,12 @@ from finetti.show.numbers import format_value
 from finetti.show.shown import Shown
 
 
-def norm_field(default: Any = MISSING, **options: Any) -> Any:
-    """A dataclass field that holds a norm (or any size that `sensitivity` should vary by 10 %).
-
-    ``norm_field()`` has no default, ``norm_field(1.0)`` has one.
-    """
-    return field(default=default, metadata={NORM: True}, **options)
-
-
 @dataclass(frozen=True)
-class Bound(Shown, abc.ABC):
+class Bound(Description, Shown, abc.ABC):
     """A theorem applied to a class of functions; every assumption is a field.
 
     A final subclass is a frozen dataclass that sets the class attributes below and gives
-    `evaluate` and `from_settings`. `evaluate` ends with ``return self.value(sample, log, terms)``.
+    `_evaluate`, which ends with ``return self.value(sample, log, terms)``.
 
     Class attributes:
         name: what the command line calls it, as ``S-thm-A.17``; never changes.
@@ -42,6 +34,7 @@ class Bound(Shown, abc.ABC):
         paper: E, S, R, or "" where it is nobody's; the name says it.
         quantity: what it bounds.
         assumes: what has to be true and is not a field.
+        needs_bounded_loss: whether a loss without a bound is refused.
         derived_kind, printed_kind: scaling or upper_bound; a printed form that an erratum breaks is
             unproven; printed_kind None: no printed form.
 
@@ -56,10 +49,13 @@ class Bound(Shown, abc.ABC):
     paper: ClassVar[str] = ""
     quantity: ClassVar[str]
     assumes: ClassVar[tuple[str, ...]] = ()
+    needs_bounded_loss: ClassVar[bool] = False
     derived_kind: ClassVar[BoundKind] = "upper_bound"
     printed_kind: ClassVar[BoundKind | None] = None
 
-    form: Form = field(default="derived", kw_only=True)
+    form: Form = field(
+        default="derived", kw_only=True, metadata={READ: lambda settings, *_: settings.form}
+    )
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -70,6 +66,12 @@ class Bound(Shown, abc.ABC):
         check_form(self.form, type(self).__name__)
         if self.form == "printed" and self.printed_kind is None:
             raise UnsupportedError(f"{self.name} has no printed form. Take the derived one.")
+        super().__post_init__()
+
+    @classmethod
+    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
+        """The bound for sizes and norms given by name."""
+        return super().from_settings(settings, cls)
 
     @property
     def kind(self) -> BoundKind:
@@ -78,14 +80,23 @@ class Bound(Shown, abc.ABC):
         assert kind is not None  # __post_init__ refused it
         return kind
 
-    @abc.abstractmethod
     def evaluate(self, sample: Sample) -> BoundValue:
         """The value at ``sample``, with its parts."""
+        self.check(sample)
+        return self._evaluate(sample)
 
-    @classmethod
     @abc.abstractmethod
-    def from_settings(cls, settings: BoundSettings) -> "Bound":
-        """The bound for sizes and norms given by name."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
+        """The same, where the theorem applies."""
+
+    def check(self, sample: Sample) -> None:
+        """Refuse, by name, what the theorem does not cover; a loss without a bound, for one."""
+        # Only the risks of paper R do without one.
+        if self.needs_bounded_loss and not sample.bounded_loss:
+            raise self.refuse(
+                "a bounded loss, and this one has no bound: clip it and give its range",
+                "none with constants; R-thm-risk, for random heads, is a scaling quantity.",
+            )
 
     def samples_needed(
         self,
@@ -100,8 +111,7 @@ class Bound(Shown, abc.ABC):
         ``delta`` replaces that of the sample. A scaling quantity is inverted only with the
         ``constant`` to multiply it by.
         """
-        sample = sample if delta is None else replace(sample, delta=delta)
-        return self._samples_needed(gap, sample, constant)
+        return self._samples_needed(gap, _with_delta(sample, delta), constant)
 
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         return samples_needed(self, gap, sample, constant)
@@ -115,6 +125,9 @@ class Bound(Shown, abc.ABC):
         delta: float | None = None,
     ) -> BoundValue:
         """The smallest number of heads at which the bound is at most ``gap``; those of paper R."""
+        return self._heads_needed(gap, _with_delta(sample, delta), constant)
+
+    def _heads_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise self._not_counted("heads", "a bound of paper R")
 
     def tokens_needed(self, error: float, sample: Sample) -> BoundValue:
@@ -139,7 +152,6 @@ class Bound(Shown, abc.ABC):
         *,
         sign: int = 1,
         notes: Sequence[str] = (),
-        assumptions: Sequence[str] = (),
     ) -> BoundValue:
         """A `BoundValue` with everything that the class already knows."""
         vacuous = None
@@ -152,10 +164,26 @@ class Bound(Shown, abc.ABC):
             form=self.form,
             kind=self.kind,
             quantity=self.quantity,
-            assumptions=(*self.assumes, *assumptions),
+            assumptions=self.assumes,
             vacuous=vacuous,
             sign=sign,
             notes=tuple(notes),
+        )
+
+    def counted(
+        self, count: int, quantity: str, *notes: str, terms: Sequence[Term] = ()
+    ) -> BoundValue:
+        """A number of samples, heads or tokens that is enough."""
+        return BoundValue(
+            log_value=math.log(count),
+            terms=tuple(terms),
+            citation=self.citation,
+            form=self.form,
+            kind=self.kind,
+            quantity=quantity,
+            assumptions=self.assumes,
+            notes=notes,
+            count=count,
         )
 
     def refuse(self, assumption: str, nearest: str) -> UnsupportedError:
@@ -173,6 +201,10 @@ class Bound(Shown, abc.ABC):
         rows += [("assumes", each) for each in self.assumes]
         rows += [(name, value) for name, value in _described(self) if name != "form"]
         return Card(f"{self.name}: {self.title}", tuple(rows))
+
+
+def _with_delta(sample: Sample, delta: float | None) -> Sample:
+    return sample if delta is None else replace(sample, delta=delta)
 
 
 def _described(described: Any) -> Iterator[tuple[str, str]]:
@@ -193,12 +225,3 @@ def _described(described: Any) -> Iterator[tuple[str, str]]:
 def same_quantity(bound: Bound | type[Bound], covering: str, gap: str) -> str:
     """Of two names, the one of the kind of quantity that ``bound`` is about."""
     return gap if bound.quantity in OF_THE_LOSS else covering
-
-
-def require_bounded_loss(bound: Bound, sample: Sample) -> None:
-    """Refuse a loss without a bound, by name; only the risks of paper R do without one."""
-    if not sample.bounded_loss:
-        raise bound.refuse(
-            "a bounded loss, and this one has no bound: clip it and give its range",
-            "none with constants; R-thm-risk, for random heads, is a scaling quantity.",
-        )

@@ -1,9 +1,30 @@
-"""Logarithms of numbers of any size, and the mark of a norm."""
+"""Logarithms of numbers of any size, and dataclasses that check their fields."""
 
 import math
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
 
-# The metadata that marks a field as a norm.
-NORM = "finetti.norm"
+# What a field's metadata holds: the check, and that it is a norm, which `sensitivity` varies.
+CHECK, NORM = "finetti.check", "finetti.norm"
+Check = Callable[[Any, str, str], Any]  # value, its name, its owner ↦ the value as it is kept
+
+
+def checked(check: Check, default: Any = MISSING, **metadata: Any) -> Any:
+    """A field that is kept as ``check`` gives it; None is let through where it is the default."""
+    return field(default=default, metadata={CHECK: check, **metadata})
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A frozen dataclass whose `checked` fields are checked."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value, check = getattr(self, each.name), each.metadata.get(CHECK)
+            if check is not None and not (value is None and each.default is None):
+                kept = check(value, each.name, type(self).__name__)
+                object.__setattr__(self, each.name, kept)
 
 
 def log_of(value: float) -> float:

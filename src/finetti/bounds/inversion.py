@@ -129,17 +129,10 @@ def samples_needed(
         return log_constant + found.log_value <= log_gap
 
     n = smallest_count(small_enough, "number of samples")
-    reached = bound.evaluate(replace(sample, n_samples=n))
-    return BoundValue(
-        log_value=math.log(n),
-        terms=(
-            Term(f"{reached.quantity} at this size", log_value=log_constant + reached.log_value),
-        ),
-        citation=bound.citation,
-        form=bound.form,
-        kind=bound.kind,
-        quantity="samples",
-        assumptions=reached.assumptions,
-        notes=(f"Enough for a {bound.quantity} of {gap:g} with probability {1 - sample.delta:g}.",),
-        count=n,
+    reached = log_constant + bound.evaluate(replace(sample, n_samples=n)).log_value
+    return bound.counted(
+        n,
+        "samples",
+        f"Enough for a {bound.quantity} of {gap:g} with probability {1 - sample.delta:g}.",
+        terms=(Term(f"{bound.quantity} at this size", log_value=reached),),
     )

@@ -80,7 +80,7 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
 
 
 def load_bounds(package: str = "finetti.bounds") -> Registry:
-    """The final subclasses of `Bound` under ``package``, each where it is defined.
+    """The subclasses of `Bound` with a name under ``package``, each where it is defined.
 
     >>> load_bounds().get("S-thm-A.17").citation
     'Theorem A.17, edelman2022'
@@ -90,7 +90,7 @@ def load_bounds(package: str = "finetti.bounds") -> Registry:
         for member in vars(module).values():
             if not (inspect.isclass(member) and issubclass(member, Bound)):
                 continue
-            if member.__module__ == module.__name__ and not inspect.isabstract(member):
+            if member.__module__ == module.__name__ and "name" in vars(member):
                 found.append(member)
     return Registry(tuple(found))
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from finetti.bounds.checks import exp_of, log_of
@@ -53,16 +53,9 @@ def summed(terms: Iterable[Term]) -> tuple[float, tuple[Term, ...]]:
     """
     terms = tuple(terms)
     total = float(log_sum([term.log_value for term in terms]))
-    return total, tuple(
-        Term(
-            term.name,
-            term.layer,
-            term.matrix,
-            term.log_value,
-            0.0 if total == -math.inf else math.exp(term.log_value - total),
-        )
-        for term in terms
-    )
+    if total == -math.inf:
+        return total, tuple(replace(term, share=0.0) for term in terms)
+    return total, tuple(replace(t, share=math.exp(t.log_value - total)) for t in terms)
 
 
 @dataclass(frozen=True)
@@ -137,10 +130,9 @@ class BoundValue(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: ``value`` is None where it is too large for a float."""
-        value = self.value
         return {
-            "value": value if math.isfinite(value) else None,
-            "log_value": self.log_value if math.isfinite(self.log_value) else None,
+            "value": _finite(self.value),
+            "log_value": _finite(self.log_value),
             "sign": self.sign,
             "count": self.count if (self.count or 0) < 2**53 else None,
             "quantity": self.quantity,
@@ -150,16 +142,7 @@ class BoundValue(Shown):
             "vacuous": self.vacuous,
             "assumptions": list(self.assumptions),
             "notes": list(self.notes),
-            "terms": [
-                {
-                    "name": term.name,
-                    "layer": term.layer,
-                    "matrix": term.matrix,
-                    "log_value": term.log_value if math.isfinite(term.log_value) else None,
-                    "share": term.share,
-                }
-                for term in self.terms
-            ],
+            "terms": [asdict(term) | {"log_value": _finite(term.log_value)} for term in self.terms],
         }
 
     def __card__(self) -> Card:
@@ -187,9 +170,8 @@ class BoundValue(Shown):
             log_rest = float(log_sum([term.log_value for term in rest]))
             share = [t.share for t in rest if t.share is not None]
             rows.append((f"{len(rest)} more", None, None, log_rest, _percent(sum(share))))
-        return Table(
-            "Terms, largest first", ("term", "layer", "matrix", "log", "share"), tuple(rows)
-        )
+        columns = ("term", "layer", "matrix", "log", "share")
+        return Table("Terms, largest first", columns, tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -220,6 +202,11 @@ class Comparison(Shown):
             ("source", self.bound.citation),
         )
         return Card(f"{self.bound.quantity}, bounded and measured", fields)
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None
 
 
 def _percent(share: float | None) -> str | None:

@@ -9,7 +9,7 @@ from finetti.boolean.compose.norms import VALUE_NORM
 from finetti.boolean.compose.recognition import tolerance
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head_class import MultiHeadClass, SoftmaxHeadNorms
-from finetti.bounds.sparse_variables.multihead import MultiHeadCovering
+from finetti.bounds.sparse_variables.networks import MultiHeadCovering
 from finetti.bounds.value import BoundValue
 
 if TYPE_CHECKING:

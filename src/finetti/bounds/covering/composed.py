@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
-from finetti.bounds.base import Bound, require_bounded_loss
-from finetti.bounds.checks import log_of
+from finetti.bounds.base import Bound
+from finetti.bounds.checks import checked, log_of
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
     Dudley,
@@ -13,12 +13,12 @@ from finetti.bounds.covering.dudley import (
     dudley_quadrature,
     signed_dudley_printed,
 )
-from finetti.bounds.covering.function_class import FunctionClass, check_word
+from finetti.bounds.covering.function_class import FunctionClass
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms, printed_gap
+from finetti.bounds.fields import one_of, resolution_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundKind, BoundValue
+from finetti.bounds.value import BoundValue
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_positive
 
 
 def log_log_points(sample: Sample) -> float:
@@ -35,19 +35,17 @@ class ComposedCovering(Bound):
         resolution: ε.
     """
 
-    quantity: ClassVar[str] = "log covering number"
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
+    quantity = "log covering number"
+    printed_kind = "scaling"
 
     functions: FunctionClass
-    resolution: float = 0.1
+    resolution: float = resolution_field()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        as_positive(self.resolution, "resolution", type(self).__name__)
         self.functions.check(self)
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞ with every matrix's part."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         composition = self.functions.composition(sample, self.form)
         log_resolution = math.log(self.resolution)
         if self.form == "printed":
@@ -67,22 +65,21 @@ class ComposedGap(Bound):
         two_sided: bound |gap|; False: only how much the test error exceeds the training error.
     """
 
-    quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
+    quantity = "generalization gap"
+    needs_bounded_loss = True
+    printed_kind = "scaling"
 
     functions: FunctionClass
-    route: Literal["quadrature", "closed"] = "quadrature"
+    route: Literal["quadrature", "closed"] = checked(one_of("quadrature", "closed"), "quadrature")
     two_sided: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = type(self).__name__
-        check_word(self.route, ("quadrature", "closed"), "route", owner)
         self.functions.check(self)
         if not self.functions.scalar:
             raise bad_argument(
                 "functions",
-                owner,
+                type(self).__name__,
                 "a class with one number per sequence as output",
                 "vectors",
                 "Give its `readout_norm`.",
@@ -98,9 +95,7 @@ class ComposedGap(Bound):
             sample.log_samples,
         )
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The gap: what each matrix adds to the complexity, and the confidence."""
-        require_bounded_loss(self, sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         if self.form == "printed":
             return self._printed(sample)
         composition = self.functions.composition(sample, "derived")

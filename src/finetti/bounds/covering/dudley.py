@@ -36,7 +36,7 @@ def best_resolution(log_log_cover: Cover, log_range: float, log_samples: float) 
     True
     """
     target = log_samples - 2 * LOG_3
-    if log_log_cover(log_range) >= target:
+    if log_range == -math.inf or log_log_cover(log_range) >= target:
         return log_range
     step = 1.0
     while log_log_cover(log_range - step) < target:
@@ -75,8 +75,6 @@ def dudley_quadrature(log_log_cover: Cover, log_range: float, log_samples: float
     >>> abs(found.log_value - closed) < 1e-10
     True
     """
-    if log_range == -math.inf:
-        return Dudley(-math.inf, -math.inf, True)
     low = best_resolution(log_log_cover, log_range, log_samples)
     if low == log_range:
         return Dudley(log_range, log_range, True)
@@ -92,8 +90,6 @@ def dudley_at_best(log_log_cover: Cover, log_range: float, log_samples: float) -
 
     Then √log N(ε) ≤ (δ/ε)√(m/9) above δ, and the integral has a primitive.
     """
-    if log_range == -math.inf:
-        return Dudley(-math.inf, -math.inf, True)
     low = best_resolution(log_log_cover, log_range, log_samples)
     if low == log_range:
         return Dudley(log_range, log_range, True)

@@ -1,12 +1,11 @@
 """A class of functions whose cover is composed of covers of its matrices."""
 
 import abc
-from typing import Any, Literal
+from typing import Literal
 
 from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.sample import Sample
-from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 
 PositionKind = Literal["none", "fixed", "trained"]
@@ -47,9 +46,3 @@ def refuse_positions(bound: Bound, positions: str) -> None:
             f"{same_quantity(bound, 'parameter-count', 'parameter-count-gap')}, which counts the "
             "table; or 'fixed' positions.",
         )
-
-
-def check_word(value: Any, known: tuple[str, ...], argument: str, owner: str) -> None:
-    """Refuse a word that is not one of ``known``."""
-    if value not in known:
-        raise bad_argument(argument, owner, ", ".join(map(repr, known)), repr(value))

@@ -3,18 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.base import Bound
 from finetti.bounds.checks import log_of
-from finetti.bounds.exchangeability.base import AtResolution, shared
+from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.exchangeability.chain import heads_link, links
 from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.fields import norm_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.logspace import log1pexp, log_sum
-from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 def log_volume(count: float, log_radius: float, log_resolution: float) -> float:
@@ -23,8 +21,6 @@ def log_volume(count: float, log_radius: float, log_resolution: float) -> float:
     >>> round(math.exp(log_volume(6, math.log(3.0), math.log(0.5))), 9) == round(
     ...     6 * math.log(13), 9)
     True
-
-    Reference: Lemma C.9, zhang2022.
     """
     return log_of(count) + log_of(float(log1pexp(math.log(2) + log_radius - log_resolution)))
 
@@ -44,39 +40,19 @@ class MatrixBallCovering(Bound):
     15.389696
     """
 
-    name: ClassVar[str] = "E-lemma-C.9"
-    title: ClassVar[str] = "covering a ball of matrices"
-    statement: ClassVar[str] = "log N(‖W‖_{r,s} ≤ R, ε) ≤ d₁d₂·log(1 + 2R/ε)"
-    citation: ClassVar[str] = "Lemma C.9, zhang2022"
-    quantity: ClassVar[str] = "log covering number"
-    printed_kind: ClassVar[Any] = "upper_bound"
+    name = "E-lemma-C.9"
+    title = "covering a ball of matrices"
+    statement = "log N(‖W‖_{r,s} ≤ R, ε) ≤ d₁d₂·log(1 + 2R/ε)"
+    citation = "Lemma C.9, zhang2022"
+    quantity = "log covering number"
+    printed_kind = "upper_bound"
 
-    rows: int
-    columns: int
+    rows: int = size_field("width")
+    columns: int = size_field("head_width")
     mixed_norm: float = norm_field(1.0)
-    resolution: float = 0.1
+    resolution: float = resolution_field()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        owner = "MatrixBallCovering"
-        for name in ("rows", "columns"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
-        as_norm(self.mixed_norm, "mixed_norm", owner)
-        as_positive(self.resolution, "resolution", owner)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "MatrixBallCovering":
-        """``width`` × ``head_dimension`` matrices with the norm ``mixed_norm``."""
-        return cls(
-            settings.width,
-            settings.head_width,
-            settings.norm("mixed_norm"),
-            settings.resolution,
-            form=settings.form,
-        )
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The same at every sample."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         log_radius, log_resolution = log_of(self.mixed_norm), math.log(self.resolution)
         count = self.rows * self.columns
         terms = (
@@ -87,11 +63,13 @@ class MatrixBallCovering(Bound):
 
 
 @dataclass(frozen=True)
-class CoveringBound(AtResolution):
-    """A log covering number of (a part of) the network."""
+class CoveringBound(NetworkBound):
+    """A log covering number of (a part of) the network, at tokens as long as ``input_norm``."""
 
-    quantity: ClassVar[str] = "log covering number"
-    printed_kind: ClassVar[Any] = "unproven"
+    quantity = "log covering number"
+    printed_kind = "unproven"
+
+    resolution: float = resolution_field()
 
     def _covered(self, sample: Sample, count: int, parts: Sequence[Term]) -> BoundValue:
         """count·log(1 + 2S/ε), S the sum of ``parts``, shared between them like S."""
@@ -112,19 +90,15 @@ class FeedForwardCovering(CoveringBound):
     >>> sample = Sample(n_samples=1, context_length=1)
     >>> round(FeedForwardCovering(network, resolution=0.5).evaluate(sample).value, 6)   # 12·log 9
     26.366695
-
-    Reference: Lemma C.10, zhang2022.
     """
 
-    name: ClassVar[str] = "E-lemma-C.10"
-    title: ClassVar[str] = "covering a feed-forward part"
-    statement: ClassVar[str] = "log N(FFN, ε) ≤ 2dd_σ·log(1 + 2(α^xR^σ + α^σR^x)‖X‖/ε)"
-    citation: ClassVar[str] = "Lemma C.10, zhang2022"
-    printed_kind: ClassVar[Any] = "upper_bound"
+    name = "E-lemma-C.10"
+    title = "covering a feed-forward part"
+    statement = "log N(FFN, ε) ≤ 2dd_σ·log(1 + 2(α^xR^σ + α^σR^x)‖X‖/ε)"
+    citation = "Lemma C.10, zhang2022"
+    printed_kind = "upper_bound"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """At tokens as long as the sample's ``input_norm``."""
-        self.check_network()
+    def _evaluate(self, sample: Sample) -> BoundValue:
         network, first = self.network, links(self.network, sample.input_norm, self.rule)[0]
         single = network.layers[0].outer_norm is None
         d = network.dimension
@@ -150,18 +124,14 @@ class HeadsCovering(CoveringBound):
     >>> heads = HeadsCovering(network, "sharp", resolution=0.5).evaluate(sample)
     >>> round(heads.value, 6)                                                # 12·log(1 + 4·2)
     26.366695
-
-    Reference: Lemma C.12, zhang2022.
     """
 
-    name: ClassVar[str] = "E-lemma-C.12"
-    title: ClassVar[str] = "covering the heads of a layer"
-    statement: ClassVar[str] = "log N(MHA, ε) ≤ (2 + H)D²·log(1 + 2R·R^mha/ε)"
-    citation: ClassVar[str] = "Lemma C.12, zhang2022"
+    name = "E-lemma-C.12"
+    title = "covering the heads of a layer"
+    statement = "log N(MHA, ε) ≤ (2 + H)D²·log(1 + 2R·R^mha/ε)"
+    citation = "Lemma C.12, zhang2022"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """At tokens as long as the sample's ``input_norm``."""
-        self.check_network()
+    def _evaluate(self, sample: Sample) -> BoundValue:
         network, layer = self.network, self.network.layers[0]
         d, n_heads, radius = network.dimension, len(layer.heads), Positive.of(sample.input_norm)
         heads = heads_link(layer, radius, self.rule_per_head)
@@ -187,16 +157,13 @@ class FullTransformerCovering(CoveringBound):
     >>> value = FullTransformerCovering(network, "sharp", resolution=0.5).evaluate(sample)
     >>> round(value.value, 6)                      # S = 6·2 + 2·5 = 22, 20·log(1 + 4·22)
     89.772727
-
-    Reference: Lemma C.8, zhang2022.
     """
 
-    name: ClassVar[str] = "E-lemma-C.8"
-    title: ClassVar[str] = "covering the full Transformer"
-    statement: ClassVar[str] = "log N(F, ε) ≤ (4 + H)D²L·log(1 + 2R_L^trans·R_L/ε), free of T"
-    citation: ClassVar[str] = "Lemma C.8, zhang2022"
+    name = "E-lemma-C.8"
+    title = "covering the full Transformer"
+    statement = "log N(F, ε) ≤ (4 + H)D²L·log(1 + 2R_L^trans·R_L/ε), free of T"
+    citation = "Lemma C.8, zhang2022"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """At tokens as long as the sample's ``input_norm``."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         _, parts = self.log_deviation(sample)
         return self._covered(sample, self.n_dimensions, parts)

@@ -2,10 +2,8 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.base import require_bounded_loss
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.generalization import log_confidence
 from finetti.bounds.exchangeability.base import NetworkBound, shared
@@ -15,10 +13,9 @@ from finetti.bounds.exchangeability.dudley import (
     log_closed,
     log_quadrature,
 )
+from finetti.bounds.fields import choice_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
-from finetti.core.errors import bad_argument
 
 _LOG_2 = math.log(2)
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
@@ -34,23 +31,10 @@ class ComplexityBound(NetworkBound):
         integral: "closed", or "quadrature", which is smaller.
     """
 
-    assumes: ClassVar[tuple[str, ...]] = (
-        *NetworkBound.assumes,
-        AGGREGATION,
-        *ASSUMED_OF_A_SAMPLE,
-    )
+    assumes = (*NetworkBound.assumes, AGGREGATION, *ASSUMED_OF_A_SAMPLE)
+    needs_bounded_loss = True
 
-    integral: Integral = "closed"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.integral not in ("closed", "quadrature"):
-            requirement = '"closed" or "quadrature"'
-            raise bad_argument("integral", type(self).__name__, requirement, repr(self.integral))
-
-    @classmethod
-    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
-        return {**super()._read(settings), "integral": settings.value("integral", "closed")}
+    integral: Integral = choice_field("closed", "quadrature")
 
     def complexity(self, sample: Sample, log_factor: float = 0.0) -> list[Term]:
         """The summands of the complexity times e^``log_factor``.
@@ -59,7 +43,6 @@ class ComplexityBound(NetworkBound):
         covering number of the network at resolution bε/Λ. What √log(1 + 2S) adds is shared between
         the matrices like S itself, which is how log S moves with each of them.
         """
-        require_bounded_loss(self, sample)
         log_size, parts = self.log_deviation(sample)
         log_bound = math.log(sample.loss_bound)
         log_ratio = _LOG_2 + log_size + log_of(sample.loss_lipschitz) - log_bound
@@ -72,10 +55,6 @@ class ComplexityBound(NetworkBound):
         every = Term("complexity: √log(1/ε)", log_value=shift + fine)
         return [every, *shared("complexity: √log(1 + 2S)", shift + coarse, parts)]
 
-    def finish(self, sample: Sample, summands: list[Term]) -> BoundValue:
-        """The sum, and its summands with their shares."""
-        return self.value(sample, *summed(summands))
-
 
 @dataclass(frozen=True)
 class TransformerComplexity(ComplexityBound):
@@ -86,83 +65,70 @@ class TransformerComplexity(ComplexityBound):
     >>> sample = Sample(n_samples=10**8, context_length=100)
     >>> round(TransformerComplexity(network).evaluate(sample).value, 4)  # 0.43445·(2 + √9.2618)
     2.1911
-
-    Reference: Lemma C.7, zhang2022.
     """
 
-    name: ClassVar[str] = "E-lemma-C.7"
-    title: ClassVar[str] = "Rademacher complexity of the full Transformer"
-    statement: ClassVar[str] = "R̂ ≤ 12D√((4+H)L)·(2 + √log(1 + 2R_L^trans·R_L))/√n, free of T"
-    citation: ClassVar[str] = "Lemma C.7, zhang2022"
-    quantity: ClassVar[str] = "Rademacher complexity"
-    printed_kind: ClassVar[Any] = "unproven"
+    name = "E-lemma-C.7"
+    title = "Rademacher complexity of the full Transformer"
+    statement = "R̂ ≤ 12D√((4+H)L)·(2 + √log(1 + 2R_L^trans·R_L))/√n, free of T"
+    citation = "Lemma C.7, zhang2022"
+    quantity = "Rademacher complexity"
+    printed_kind = "unproven"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Of the loss composed with the network."""
-        return self.finish(sample, self.complexity(sample))
+    def _evaluate(self, sample: Sample) -> BoundValue:
+        return self.value(sample, *summed(self.complexity(sample)))
 
 
 @dataclass(frozen=True)
 class FullTransformerGap(ComplexityBound):
-    """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))) for a loss in an interval of length b
+    """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), loss in an interval of length b (Mohri et al.)
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
     >>> round(FullTransformerGap(network).evaluate(sample).value, 4)   # 4(2·0.21911 + 3·1.358e-5)
     1.753
-
-    Reference: Theorem C.5 (Mohri et al.), zhang2022.
     """
 
-    name: ClassVar[str] = "E-thm-C.5"
-    title: ClassVar[str] = "generalization gap of the full Transformer"
-    statement: ClassVar[str] = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of T"
-    citation: ClassVar[str] = "Theorem C.5, zhang2022"
-    quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[Any] = "unproven"
+    name = "E-thm-C.5"
+    title = "generalization gap of the full Transformer"
+    statement = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of T"
+    citation = "Theorem C.5, zhang2022"
+    quantity = "generalization gap"
+    printed_kind = "unproven"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """One-sided, with probability 1 − δ."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         confidence = Term("confidence", log_value=log_confidence(sample, two_sided=False))
-        return self.finish(sample, [*self.complexity(sample, _LOG_2), confidence])
+        return self.value(sample, *summed([*self.complexity(sample, _LOG_2), confidence]))
 
 
 @dataclass(frozen=True)
 class TransformerRisk(ComplexityBound):
     """E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))): Theorem C.4 with all constants
 
-    Half of δ for Theorem C.5, half for Hoeffding's inequality at the best function of the class.
-    For a minimizer of the training loss E_gen is its risk above the best of the class.
+    By Theorem C.5 and Lemmas C.7 and C.8: half of δ for the theorem, half for Hoeffding's at
+    the best function of the class. For a minimizer of the training loss E_gen is its risk above
+    the best of the class.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
     >>> round(TransformerRisk(network).evaluate(sample).value, 4)
     1.7531
-
-    Reference: Theorem C.4, zhang2022, by its Theorem C.5 and Lemmas C.7 and C.8.
     """
 
-    name: ClassVar[str] = "E-thm-C.4-constants"
-    title: ClassVar[str] = "generalization error of the full Transformer, with constants"
-    statement: ClassVar[str] = (
-        "E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))), R̂ of Lemma C.7"
-    )
-    citation: ClassVar[str] = "Theorem C.4, zhang2022"
-    quantity: ClassVar[str] = "generalization error"
+    name = "E-thm-C.4-constants"
+    title = "generalization error of the full Transformer, with constants"
+    statement = "E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))), R̂ of Lemma C.7"
+    citation = "Theorem C.4, zhang2022"
+    quantity = "generalization error"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """With probability 1 − δ."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         half = replace(sample, delta=sample.delta / 2)
-        hoeffding = math.log(sample.loss_bound) + _log_deviation(sample)
+        # log √(log(2/δ)/(2n))
+        deviation = (math.log(math.log(2 / sample.delta)) - _LOG_2 - sample.log_samples) / 2
+        hoeffding = math.log(sample.loss_bound) + deviation
         confidence = [
             Term("confidence", log_value=log_confidence(half, two_sided=False)),
             Term("confidence at the best function", log_value=hoeffding),
         ]
-        return self.finish(sample, [*self.complexity(sample, _LOG_2), *confidence])
-
-
-def _log_deviation(sample: Sample) -> float:
-    """log √(log(2/δ)/(2n))."""
-    return (math.log(math.log(2 / sample.delta)) - _LOG_2 - sample.log_samples) / 2
+        return self.value(sample, *summed([*self.complexity(sample, _LOG_2), *confidence]))

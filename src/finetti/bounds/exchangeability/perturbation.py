@@ -1,14 +1,12 @@
 """Lemmas C.11, C.13 and C.14 as numbers: how far outputs move with weights and with tokens."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
 
-from finetti.bounds.base import norm_field
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.exchangeability.chain import heads_link
 from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.fields import norm_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.logspace import log_subtract
 from finetti.core.numbers import as_positive
@@ -27,20 +25,16 @@ class HeadsTokenConstant(NetworkBound):
     >>> value = HeadsTokenConstant(network).evaluate(Sample(1, 1))
     >>> round(value.value, 9)                                                # 1 + 2²
     5.0
-
-    Reference: Lemma C.13, zhang2022.
     """
 
-    name: ClassVar[str] = "E-lemma-C.13"
-    title: ClassVar[str] = "Lipschitz constant of the heads in their tokens"
-    statement: ClassVar[str] = "‖MHA(X) − MHA(X̂)‖ ≤ ρ‖X − X̂‖, ρ = Σω^v + cR²Σ(ω^q+ω^k)²ω^v"
-    citation: ClassVar[str] = "Lemma C.13, zhang2022"
-    quantity: ClassVar[str] = "Lipschitz constant"
-    printed_kind: ClassVar[Any] = "upper_bound"
+    name = "E-lemma-C.13"
+    title = "Lipschitz constant of the heads in their tokens"
+    statement = "‖MHA(X) − MHA(X̂)‖ ≤ ρ‖X − X̂‖, ρ = Σω^v + cR²Σ(ω^q+ω^k)²ω^v"
+    citation = "Lemma C.13, zhang2022"
+    quantity = "Lipschitz constant"
+    printed_kind = "upper_bound"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """At tokens as long as the sample's ``input_norm``."""
-        self.check_network()
+    def _evaluate(self, sample: Sample) -> BoundValue:
         if self.form == "printed" and self.network.rbf_constant(sharp=True) > 1:
             raise self.refuse("σ² = 2d_p^{1/s} as printed", "itself, derived.")
         radius = Positive.of(sample.input_norm)
@@ -57,18 +51,10 @@ class HeadsTokenConstant(NetworkBound):
 class MovedBound(NetworkBound):
     """How far outputs move when every matrix moves by ``change`` times its mixed norm."""
 
-    quantity: ClassVar[str] = "deviation of the output"
-    printed_kind: ClassVar[Any] = "unproven"
+    quantity = "deviation of the output"
+    printed_kind = "unproven"
 
-    change: float = norm_field(0.01)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_positive(self.change, "change", type(self).__name__)
-
-    @classmethod
-    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
-        return {**super()._read(settings), "change": settings.norm("change", 0.01)}
+    change: float = norm_field(0.01, as_positive)
 
 
 @dataclass(frozen=True)
@@ -82,28 +68,20 @@ class HeadsDeviation(MovedBound):
     >>> value = HeadsDeviation(network, change=0.5).evaluate(Sample(1, 1))
     >>> round(value.value, 9)                                                # 1 + 2·4·2
     17.0
-
-    Reference: Lemma C.11, zhang2022.
     """
 
-    name: ClassVar[str] = "E-lemma-C.11"
-    title: ClassVar[str] = "how far the heads move with their weights"
-    statement: ClassVar[str] = "‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε^v + cR³Σω^v(ω^q+ω^k)(ε^q+ε^k)"
-    citation: ClassVar[str] = "Lemma C.11, zhang2022"
+    name = "E-lemma-C.11"
+    title = "how far the heads move with their weights"
+    statement = "‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε^v + cR³Σω^v(ω^q+ω^k)(ε^q+ε^k)"
+    citation = "Lemma C.11, zhang2022"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """At tokens as long as the sample's ``input_norm``."""
-        self.check_network()
+    def _evaluate(self, sample: Sample) -> BoundValue:
         radius = Positive.of(sample.input_norm)
         link = heads_link(self.network.layers[0], radius, self.rule_per_head)
         moved = radius * self.change
-        log_value, terms = summed(
-            (
-                Term("deviation of the output", 1, "W_v", (link.values * moved).log),
-                Term("deviation of the output", 1, "W_q, W_k", (link.scores * moved).log),
-            )
-        )
-        return self.value(sample, log_value, terms)
+        sizes = (("W_v", link.values), ("W_q, W_k", link.scores))
+        terms = [Term(self.quantity, 1, matrix, (size * moved).log) for matrix, size in sizes]
+        return self.value(sample, *summed(terms))
 
 
 @dataclass(frozen=True)
@@ -117,18 +95,15 @@ class TransformerDeviation(MovedBound):
     >>> value = TransformerDeviation(network, "sharp", change=0.5).evaluate(Sample(1, 1))
     >>> round(value.value, 9)                            # (6·2 + 2·5)/2, as in Lemma C.8
     11.0
-
-    Reference: Lemma C.14, zhang2022.
     """
 
-    name: ClassVar[str] = "E-lemma-C.14"
-    title: ClassVar[str] = "how far the full Transformer moves with its weights"
-    statement: ClassVar[str] = "‖X_L − X̂_L‖ ≤ Σ_l (ρ̃_lε_{l,a} + ε_{l,w})·Π_{j>l} ρ̃_jα̃_j"
-    citation: ClassVar[str] = "Lemma C.14, zhang2022"
+    name = "E-lemma-C.14"
+    title = "how far the full Transformer moves with its weights"
+    statement = "‖X_L − X̂_L‖ ≤ Σ_l (ρ̃_lε_{l,a} + ε_{l,w})·Π_{j>l} ρ̃_jα̃_j"
+    citation = "Lemma C.14, zhang2022"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """At tokens as long as the sample's ``input_norm``."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         log_size, parts = self.log_deviation(sample)
         shift = Positive.of(self.change).log
-        moved = (Term(p.name, p.layer, p.matrix, p.log_value + shift, p.share) for p in parts)
-        return self.value(sample, log_size + shift, tuple(moved))
+        moved = [replace(part, log_value=part.log_value + shift) for part in parts]
+        return self.value(sample, log_size + shift, moved)

@@ -2,9 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from finetti.bounds.base import require_bounded_loss
 from finetti.bounds.checks import log_of
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.exchangeability.generalization import ComplexityBound
@@ -126,33 +124,20 @@ class TransformerRate(NetworkBound):
     >>> sample = Sample(n_samples=100, context_length=10)
     >>> round(TransformerRate(network).evaluate(sample).value, 6)
     0.738601
-
-    Reference: Theorem C.4, zhang2022.
     """
 
-    name: ClassVar[str] = "E-thm-C.4"
-    title: ClassVar[str] = "how the full Transformer generalizes"
-    statement: ClassVar[str] = (
-        "E_gen = O(D√(HL/n)·[L√log(2+γ) + √L√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
-    )
-    citation: ClassVar[str] = "Theorem C.4, zhang2022"
-    quantity: ClassVar[str] = "generalization error"
-    derived_kind: ClassVar[Any] = "scaling"
-    assumes: ClassVar[tuple[str, ...]] = ComplexityBound.assumes
-    printed_kind: ClassVar[Any] = "scaling"
+    name = "E-thm-C.4"
+    title = "how the full Transformer generalizes"
+    statement = "E_gen = O(D√(HL/n)·[L√log(2+γ) + √L√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
+    citation = "Theorem C.4, zhang2022"
+    quantity = "generalization error"
+    derived_kind = "scaling"
+    assumes = ComplexityBound.assumes
+    needs_bounded_loss = True
+    printed_kind = "scaling"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Up to a constant that does not depend on anything."""
-        self.check_network()
-        require_bounded_loss(self, sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         network = self.network
-        log_value, terms = log_rate(
-            network.largest_dimension,
-            network.n_heads,
-            network.n_layers,
-            Scales.of(network, self.form),
-            network.skips,
-            sample,
-            self.form,
-        )
-        return self.value(sample, log_value, terms)
+        sizes = network.largest_dimension, network.n_heads, network.n_layers
+        scales = Scales.of(network, self.form)
+        return self.value(sample, *log_rate(*sizes, scales, network.skips, sample, self.form))

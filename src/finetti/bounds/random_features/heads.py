@@ -3,7 +3,7 @@
 import abc
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from scipy import optimize
 
@@ -48,9 +48,9 @@ def _log_least_heads(delta: float) -> float:
 class HeadsBound(Bound):
     """A risk with M heads: falls with n until the heads' part is left, and with M likewise."""
 
-    quantity: ClassVar[str] = "excess risk"
-    derived_kind: ClassVar[Any] = "scaling"
-    assumes: ClassVar[tuple[str, ...]] = (*ASSUMED_OF_RANDOM_HEADS, LOSS)
+    quantity = "excess risk"
+    derived_kind = "scaling"
+    assumes = (*ASSUMED_OF_RANDOM_HEADS, LOSS)
 
     @abc.abstractmethod
     def with_heads(self, n_heads: int) -> "HeadsBound":
@@ -61,7 +61,7 @@ class HeadsBound(Bound):
     def sizes(self) -> tuple[int, int]:
         """d and M."""
 
-    def check_sizes(self, sample: Sample) -> None:
+    def check(self, sample: Sample) -> None:
         """Refuse M ≤ 1/δ and n ≤ log(dM), where the theorem says nothing."""
         dimension, n_heads = self.sizes
         if math.log(n_heads) + math.log(sample.delta) <= 1e-12:
@@ -95,22 +95,12 @@ class HeadsBound(Bound):
         )
         return self._found(n, "samples", gap, sample)
 
-    def heads_needed(
-        self,
-        gap: float,
-        sample: Sample,
-        constant: float | None = None,
-        *,
-        delta: float | None = None,
-    ) -> BoundValue:
+    def _heads_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         """The smallest M at which ``constant`` times the bound is at most ``gap``.
-
-        ``delta`` replaces that of the sample.
 
         More heads cost a logarithm in the samples' part, so there is a best M; if the bound is too
         large even there, more samples are needed, and the error says so.
         """
-        sample = sample if delta is None else replace(sample, delta=delta)
         log_gap = self._log_target(gap, constant)
         dimension, _ = self.sizes
         low = _log_least_heads(sample.delta)
@@ -153,14 +143,4 @@ class HeadsBound(Bound):
 
     def _found(self, count: int, quantity: str, gap: float, sample: Sample) -> BoundValue:
         note = f"Enough for an excess risk of {gap:g} with probability {1 - sample.delta:g}."
-        return BoundValue(
-            math.log(count),
-            (),
-            self.citation,
-            self.form,
-            "scaling",
-            quantity,
-            self.assumes,
-            notes=(note, "As good as the constant that was given."),
-            count=count,
-        )
+        return self.counted(count, quantity, note, "As good as the constant that was given.")

@@ -2,16 +2,15 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from finetti.bounds.base import norm_field
 from finetti.bounds.checks import log_of
+from finetti.bounds.fields import Description, norm_field, part_field, setting_field, size_field
 from finetti.bounds.random_features.correlations import CorrelationTarget
 from finetti.bounds.random_features.heads import STATED_THEOREM, HeadsBound, log_rates
 from finetti.bounds.random_features.norms import attention_terms
-from finetti.bounds.random_features.reading import read_target
 from finetti.bounds.random_features.targets import Target
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
@@ -19,13 +18,17 @@ from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
-from finetti.core.numbers import as_positive, as_whole
+from finetti.core.numbers import as_positive
 
 MAX_SERIES_TERMS = 60
 
 
+def _read_target(settings: BoundSettings, name: str, bound: Any) -> Target | None:
+    return Target.from_settings(settings) if settings.value("squared_norm") is None else None
+
+
 @dataclass(frozen=True)
-class RandomFeatureClass:
+class RandomFeatureClass(Description):
     """Attention with M random heads on tokens of dimension d, and how large its target is.
 
     Args:
@@ -39,19 +42,15 @@ class RandomFeatureClass:
     12.87
     """
 
-    dimension: int
-    n_heads: int
-    target: Target | None = None
-    squared_norm: float | None = norm_field(None)
+    dimension: int = size_field("width")
+    n_heads: int = size_field("n_heads")
+    target: Target | None = setting_field(None, read=_read_target)
+    squared_norm: float | None = norm_field(None, as_positive)
 
     def __post_init__(self) -> None:
-        owner = "RandomFeatureClass"
-        for name in ("dimension", "n_heads"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
+        super().__post_init__()
         if (self.target is None) == (self.squared_norm is None):
             raise InputError("RandomFeatureClass takes a target or a squared_norm, one of them.")
-        if self.squared_norm is not None:
-            as_positive(self.squared_norm, "squared_norm", owner)
 
     def log_norm(self, form: Form) -> float:
         """log B: derived or as printed for the target, or as given."""
@@ -108,27 +107,17 @@ class RandomFeatureRisk(HeadsBound):
     >>> value = bound.evaluate(Sample(10_000, 16))
     >>> [term.name for term in value.terms], round(math.exp(value.terms[1].log_value), 6)
     (['samples', 'heads'], 0.449091)
-
-    Reference: the excess-risk theorem of fu2023.
     """
 
-    name: ClassVar[str] = "R-thm-risk"
-    title: ClassVar[str] = "excess risk of random-feature attention"
-    statement: ClassVar[str] = (
+    name = "R-thm-risk"
+    title = "excess risk of random-feature attention"
+    statement = (
         "risk(f̂) − risk(f*) ≲ √B·[√((log(dH)·log(nTH) + log(1/δ))/n) + √((d² + log H)/(δH))]"
     )
-    citation: ClassVar[str] = "excess-risk theorem, fu2023"
-    printed_kind: ClassVar[Any] = "scaling"
+    citation = "excess-risk theorem, fu2023"
+    printed_kind = "scaling"
 
-    features: RandomFeatureClass
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "RandomFeatureRisk":
-        """``width`` is d, ``n_heads`` is M; the target by name, or ``squared_norm``."""
-        squared = settings.value("squared_norm")
-        target = read_target(settings) if squared is None else None
-        features = RandomFeatureClass(settings.width, settings.n_heads, target, squared)
-        return cls(features, form=settings.form)
+    features: RandomFeatureClass = part_field(RandomFeatureClass)
 
     @classmethod
     def from_weights(cls, module: Any, **fields: Any) -> "RandomFeatureRisk":
@@ -144,9 +133,7 @@ class RandomFeatureRisk(HeadsBound):
         """The same with another number of heads."""
         return replace(self, features=replace(self.features, n_heads=n_heads))
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Up to an unknown constant."""
-        self.check_sizes(sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         samples, heads = log_rates(*self.sizes, sample)
         root = self.features.log_norm(self.form) / 2 + log_of(sample.loss_lipschitz)
         log_value, terms = summed(
@@ -170,35 +157,22 @@ class BiasedRisk(HeadsBound):
     >>> value = bound.evaluate(Sample(10**6, 16))
     >>> [term.name for term in value.terms]
     ['samples', 'heads', 'truncation']
-
-    Reference: the theorem on biased random-feature attention of fu2023.
     """
 
-    name: ClassVar[str] = "R-thm-biased-risk"
-    title: ClassVar[str] = "excess risk of biased random-feature attention"
-    statement: ClassVar[str] = (
+    name = "R-thm-biased-risk"
+    title = "excess risk of biased random-feature attention"
+    statement = (
         "risk(f̂) − risk(f*) ≲ inf_J √B(f*,J)·[samples + heads] + ε_J‖F‖_∞, free of d but for heads"
     )
-    citation: ClassVar[str] = "theorem on biased attention, fu2023"
-    assumes: ClassVar[tuple[str, ...]] = (
+    citation = "theorem on biased attention, fu2023"
+    assumes = (
         *HeadsBound.assumes,
         "the heads have the mean [[S,0],[0,0]]",
     )
 
-    dimension: int
-    n_heads: int
-    target: CorrelationTarget
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("dimension", "n_heads"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, "BiasedRisk"))
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "BiasedRisk":
-        """``width`` is d, ``n_heads`` is M; coefficients and target_norm by name."""
-        target = CorrelationTarget.from_settings(settings)
-        return cls(settings.width, settings.n_heads, target, form=settings.form)
+    dimension: int = size_field("width")
+    n_heads: int = size_field("n_heads")
+    target: CorrelationTarget = part_field(CorrelationTarget)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -209,9 +183,7 @@ class BiasedRisk(HeadsBound):
         """The same with another number of heads."""
         return replace(self, n_heads=n_heads)
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Up to an unknown constant, at the best L."""
-        self.check_sizes(sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         rates = log_rates(*self.sizes, sample)
         slope = log_of(sample.loss_lipschitz)
         found = []

@@ -15,7 +15,7 @@ from finetti.core.logspace import log_binomial, log_sum
 from finetti.core.numbers import as_real, as_whole
 
 
-def check_degree(value: int, argument: str, owner: str, least: int = 0) -> int:
+def as_degree(value: int, argument: str, owner: str, least: int = 0) -> int:
     """``value`` as a whole number ≥ ``least``."""
     requirement = f"a whole number ≥ {least}"
     if not as_real(value, argument, owner, requirement).is_integer() or value < least:
@@ -70,8 +70,8 @@ def log_kernel_coefficient(query_degree: int, key_degree: int) -> float:
     Reference: derived from the model of fu2023.
     """
     owner = "log_kernel_coefficient"
-    r = check_degree(query_degree, "query_degree", owner)
-    s = check_degree(key_degree, "key_degree", owner)
+    r = as_degree(query_degree, "query_degree", owner)
+    s = as_degree(key_degree, "key_degree", owner)
     orders = _orders(max(r, s))
     orders = orders[max(r, s - 1, 0) :]
     logs = log_arc_cosine_coefficients(int(orders[-1]) + 1)[orders]
@@ -96,7 +96,7 @@ def log_network_coefficient(degree: int, context_length: int) -> float:
     Reference: derived from the model of fu2023.
     """
     owner = "log_network_coefficient"
-    k = check_degree(degree, "degree", owner)
+    k = as_degree(degree, "degree", owner)
     length = as_whole(context_length, "context_length", owner)
     orders = _orders(k)[k:]
     logs = log_arc_cosine_coefficients(int(orders[-1]) + 1)[orders]
@@ -110,5 +110,5 @@ def log_stated_constant(degree: int) -> float:
     >>> [round(math.exp(log_stated_constant(k))) for k in range(3)]
     [1, 4, 362]
     """
-    k = check_degree(degree, "degree", "log_stated_constant")
+    k = as_degree(degree, "degree", "log_stated_constant")
     return 0.0 if k == 0 else max(0.0, 4.5 * math.log(k) + k * math.log(4))

@@ -7,18 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds.base import norm_field
-from finetti.bounds.checks import log_of
-from finetti.bounds.random_features.series import check_degree
+from finetti.bounds.checks import Checked, checked, log_of
+from finetti.bounds.fields import Description, norm_field
+from finetti.bounds.random_features.series import as_degree
 from finetti.bounds.random_features.tensors import squared_norms
+from finetti.bounds.settings import BoundSettings
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.logspace import log_add, log_binomial
 from finetti.core.numbers import as_norm, as_real
 
 
+def _as_logarithm(value: Any, name: str, owner: str) -> float:
+    number = as_real(value, name, owner, "a logarithm: a number below ∞")
+    if not number < math.inf:
+        raise bad_argument(name, owner, "a logarithm: a number below ∞", value)
+    return number
+
+
 @dataclass(frozen=True)
-class Component:
+class Component(Checked):
     """f_rs of degree r in the query and s in the key, by the size of its coefficients.
 
     Args:
@@ -28,23 +36,24 @@ class Component:
         vector_degree: how often the vector b of the target is a factor of f_rs.
     """
 
-    query_degree: int
-    key_degree: int
-    log_square: float
-    log_symmetric: float
-    vector_degree: int = 0
+    query_degree: int = checked(as_degree)
+    key_degree: int = checked(as_degree)
+    log_square: float = checked(_as_logarithm)
+    log_symmetric: float = checked(_as_logarithm)
+    vector_degree: int = checked(as_degree, 0)
 
-    def __post_init__(self) -> None:
-        for name in ("query_degree", "key_degree", "vector_degree"):
-            object.__setattr__(self, name, check_degree(getattr(self, name), name, "Component"))
-        for name in ("log_square", "log_symmetric"):
-            requirement = "a logarithm: a number below ∞"
-            if not as_real(getattr(self, name), name, "Component", requirement) < math.inf:
-                raise bad_argument(name, "Component", requirement, getattr(self, name))
+
+TARGET_FAMILIES = (
+    "query_power",
+    "key_power",
+    "correlation_power",
+    "correlation_times_power",
+    "correlation_series",
+)
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Description):
     """f*(x_{0:N}) = (1/N) Σ_i Σ_rs ⟨f_rs, x₀^{⊗r} ⊗ x_i^{⊗s}⟩, all tokens of length 1      fu2023
 
     Args:
@@ -68,11 +77,47 @@ class Target:
         if not degrees or len(set(degrees)) < len(degrees):
             requirement = "at least one component, and one per pair of degrees"
             raise bad_argument("components", "Target", requirement, degrees)
-        as_norm(self.scale, "scale", "Target")
         if self.vector_scale is None and any(each.vector_degree for each in self.components):
             object.__setattr__(self, "vector_scale", 1.0)
-        if self.vector_scale is not None:
-            as_norm(self.vector_scale, "vector_scale", "Target")
+        super().__post_init__()
+
+    @classmethod
+    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> "Target":
+        """The target called ``target`` in the settings; ``width`` is d.
+
+        | target | what else is read |
+        |---|---|
+        | query_power, key_power | degree p (2), target_norm ‖b‖ (1) |
+        | correlation_power | degree p (2) |
+        | correlation_times_power | correlation_degree q (1), degree p (1), target_norm |
+        | correlation_series | coefficients a_k ([0, 1]), target_norm |
+
+        >>> settings = BoundSettings(norms={"target": "key_power", "degree": 3})
+        >>> Target.from_settings(settings) == Target.key_power(3)
+        True
+        """
+        family = settings.value("target", "key_power")
+        if family not in TARGET_FAMILIES:
+            raise bad_argument(
+                "target", "the norms", f"one of {', '.join(TARGET_FAMILIES)}", repr(family)
+            )
+        if family == "correlation_series":
+            coefficients = read_coefficients(settings, "coefficients", bound)
+            return cls.correlation_series(
+                coefficients, settings.width, settings.norm("target_norm")
+            )
+        if family == "correlation_times_power":
+            return cls.correlation_times_power(
+                settings.value("correlation_degree", 1),
+                settings.value("degree", 1),
+                settings.width,
+                settings.norm("target_norm"),
+            )
+        degree = settings.value("degree", 2)
+        if family == "correlation_power":
+            return cls.correlation_power(degree, dimension=settings.width)
+        power = cls.query_power if family == "query_power" else cls.key_power
+        return power(degree, settings.norm("target_norm"))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[tuple[int, int], Any]) -> "Target":
@@ -97,13 +142,13 @@ class Target:
     @classmethod
     def query_power(cls, degree: int, norm: float = 1.0) -> "Target":
         """⟨b, x₀⟩^p with ‖b‖ = ``norm``."""
-        p = check_degree(degree, "degree", "Target.query_power")
+        p = as_degree(degree, "degree", "Target.query_power")
         return cls((_component(p, 0, _log_power(norm, p, "Target.query_power"), p),))
 
     @classmethod
     def key_power(cls, degree: int, norm: float = 1.0) -> "Target":
         """(1/N) Σ_i ⟨b, x_i⟩^p with ‖b‖ = ``norm``; its norm is free of N and d."""
-        p = check_degree(degree, "degree", "Target.key_power")
+        p = as_degree(degree, "degree", "Target.key_power")
         return cls((_component(0, p, _log_power(norm, p, "Target.key_power"), p),))
 
     @classmethod
@@ -117,7 +162,7 @@ class Target:
         """
         if (dimension is None) == (matrix is None):
             raise InputError("Target.correlation_power takes a dimension or a matrix, one of them.")
-        p = check_degree(degree, "degree", "Target.correlation_power")
+        p = as_degree(degree, "degree", "Target.correlation_power")
         if dimension is not None:
             return cls((_identity_component(p, 0, dimension, 0.0),))
         array = np.asarray(matrix, dtype=np.float64)
@@ -139,8 +184,8 @@ class Target:
         ‖f‖² = d^q‖b‖^{2p}, and symmetrized ‖b‖^{2p} C(d+p+q−1, q)/C(p+q, p).
         """
         owner = "Target.correlation_times_power"
-        q = check_degree(correlation_degree, "correlation_degree", owner)
-        p = check_degree(key_degree, "key_degree", owner)
+        q = as_degree(correlation_degree, "correlation_degree", owner)
+        p = as_degree(key_degree, "key_degree", owner)
         return cls((_identity_component(q, p, dimension, _log_power(norm, p, owner), p),))
 
     @classmethod
@@ -152,7 +197,7 @@ class Target:
         log_vector = _log_power(norm, 1, owner)
         parts = [
             _identity_component(k, 1, dimension, 2 * log_of(abs(a)) + log_vector, 1)
-            for k, a in enumerate(check_coefficients(coefficients, owner))
+            for k, a in enumerate(check_coefficients(coefficients, "coefficients", owner))
             if a
         ]
         return cls(tuple(parts))
@@ -172,7 +217,7 @@ class Target:
         log_matrix = log_of(as_norm(matrix_norm, "matrix_norm", owner))
         key_norms = [as_norm(norm, "key_norms", owner) for norm in key_norms]
         parts = []
-        for r, a in enumerate(check_coefficients(coefficients, owner)):
+        for r, a in enumerate(check_coefficients(coefficients, "coefficients", owner)):
             for s, norm in enumerate(key_norms):
                 if a and norm:
                     log_norm = log_of(abs(a)) + (r * log_matrix if r else 0.0) + log_of(norm)
@@ -194,15 +239,20 @@ def log_complete_symmetric(degree: int, logs: Sequence[float]) -> float:
     return float(found[degree])
 
 
-def check_coefficients(coefficients: Any, owner: str) -> tuple[float, ...]:
+def check_coefficients(value: Any, name: str, owner: str) -> tuple[float, ...]:
     """a_0, a_1, … as floats: finite, and not all of them 0."""
     requirement = "a list of finite numbers, not all 0"
-    if not isinstance(coefficients, list | tuple | np.ndarray):
-        raise bad_argument("coefficients", owner, requirement, repr(coefficients))
-    numbers = tuple(as_real(a, "coefficients", owner, requirement) for a in coefficients)
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise bad_argument(name, owner, requirement, repr(value))
+    numbers = tuple(as_real(a, name, owner, requirement) for a in value)
     if not any(numbers) or not all(map(math.isfinite, numbers)):
-        raise bad_argument("coefficients", owner, requirement, coefficients)
+        raise bad_argument(name, owner, requirement, value)
     return numbers
+
+
+def read_coefficients(settings: BoundSettings, name: str, bound: Any) -> tuple[float, ...]:
+    """F(t) = t if the settings have none."""
+    return check_coefficients(settings.value(name, (0.0, 1.0)), name, "the norms")
 
 
 def _log_power(norm: float, degree: int, owner: str) -> float:
@@ -218,7 +268,7 @@ def _component(r: int, s: int, log_square: float, vector_degree: int = 0) -> Com
 def _identity_component(
     q: int, p: int, dimension: int, log_factor: float, vector_degree: int = 0
 ) -> Component:
-    d = check_degree(dimension, "dimension", "Target", least=1)
+    d = as_degree(dimension, "dimension", "Target", least=1)
     symmetric = float(log_binomial(d + p + q - 1, min(q, d + p - 1)) - log_binomial(p + q, p))
     log_square = q * math.log(d) + log_factor
     return Component(q, p + q, log_square, symmetric + log_factor, vector_degree)

@@ -1,6 +1,4 @@
 from .covering_constant import CoveringConstantGap as CoveringConstantGap
-from .head import HeadCovering as HeadCovering
-from .head import HeadGap as HeadGap
 from .head_class import HeadClass as HeadClass
 from .head_class import MultiHeadClass as MultiHeadClass
 from .head_class import SoftmaxHeadNorms as SoftmaxHeadNorms
@@ -8,11 +6,13 @@ from .head_split import HeadSplit as HeadSplit
 from .linear_functions import LinearMapCovering as LinearMapCovering
 from .linear_functions import RefinedMatrixCovering as RefinedMatrixCovering
 from .linear_functions import VectorCovering as VectorCovering
-from .multihead import MultiHeadCovering as MultiHeadCovering
-from .multihead import MultiHeadGap as MultiHeadGap
-from .positions import PositionCovering as PositionCovering
-from .transformer import ProjectedTransformerCovering as ProjectedTransformerCovering
-from .transformer import ProjectedTransformerGap as ProjectedTransformerGap
+from .networks import HeadCovering as HeadCovering
+from .networks import HeadGap as HeadGap
+from .networks import MultiHeadCovering as MultiHeadCovering
+from .networks import MultiHeadGap as MultiHeadGap
+from .networks import PositionCovering as PositionCovering
+from .networks import ProjectedTransformerCovering as ProjectedTransformerCovering
+from .networks import ProjectedTransformerGap as ProjectedTransformerGap
 from .transformer_class import ProjectedLayerNorms as ProjectedLayerNorms
 from .transformer_class import TransformerClass as TransformerClass
 from .transformer_class import log_amplifications as log_amplifications

@@ -1,17 +1,15 @@
 """Lemma 2.2: the generalization gap of a class with log N_∞(ε) ≤ C_F/ε²."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.base import Bound, norm_field, require_bounded_loss
+from finetti.bounds.base import Bound
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.dudley import dudley_closed, signed_dudley_printed
 from finetti.bounds.covering.generalization import gap_terms, printed_gap
+from finetti.bounds.fields import norm_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.value import BoundKind, BoundValue
-from finetti.core.numbers import as_norm
+from finetti.bounds.value import BoundValue
 
 
 @dataclass(frozen=True)
@@ -32,35 +30,22 @@ class CoveringConstantGap(Bound):
     0.167711815
     """
 
-    name: ClassVar[str] = "S-lemma-2.2"
-    title: ClassVar[str] = "from a covering number to the generalization gap"
-    statement: ClassVar[str] = "log N_∞ ≤ C_F/ε² gives a gap of order √(C_F/n) log n"
-    citation: ClassVar[str] = "Lemma 2.2, edelman2022"
-    quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
-    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_SAMPLE
+    name = "S-lemma-2.2"
+    title = "from a covering number to the generalization gap"
+    statement = "log N_∞ ≤ C_F/ε² gives a gap of order √(C_F/n) log n"
+    citation = "Lemma 2.2, edelman2022"
+    quantity = "generalization gap"
+    printed_kind = "scaling"
+    assumes = ASSUMED_OF_A_SAMPLE
+    needs_bounded_loss = True
 
     covering_constant: float = norm_field(1.0)
     output_range: float = norm_field(1.0)
     two_sided: bool = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("covering_constant", "output_range"):
-            as_norm(getattr(self, name), name, type(self).__name__)
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The gap: complexity and confidence."""
-        require_bounded_loss(self, sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         logs = (log_of(self.covering_constant), log_of(self.output_range), sample.log_samples)
         if self.form == "printed":
             return printed_gap(self, sample, *signed_dudley_printed(*logs))
         terms = gap_terms(dudley_closed(*logs), sample, two_sided=self.two_sided)
         return self.value(sample, *terms)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "CoveringConstantGap":
-        """``covering_constant`` and ``output_range`` in the norms."""
-        return cls(
-            settings.norm("covering_constant"), settings.norm("output_range"), form=settings.form
-        )

@@ -3,20 +3,29 @@
 import abc
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from finetti.bounds.base import norm_field
-from finetti.bounds.checks import log_of
+from finetti.bounds.base import Bound
+from finetti.bounds.checks import NORM, log_of
 from finetti.bounds.covering.composition import Composition, Matrix
+from finetti.bounds.fields import (
+    Description,
+    flag_field,
+    norm_field,
+    parts_field,
+    setting_field,
+)
 from finetti.bounds.sample import Sample
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.sizes import Norms, SizedClass
-from finetti.core.errors import bad_argument
+from finetti.bounds.sparse_variables.sizes import SizedClass
+from finetti.bounds.value import OF_THE_LOSS
 from finetti.core.forms import Form
+from finetti.core.numbers import as_norm
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftmaxHeadNorms(Norms):
+class SoftmaxHeadNorms(Description):
     """The norms of one head σ(softmax(zᵀW_QW_KᵀXᵀ)XW_V)W_C.
 
     Args:
@@ -27,9 +36,14 @@ class SoftmaxHeadNorms(Norms):
     """
 
     value_norm: float = norm_field(1.0)
-    value_column_norm: float = norm_field(1.0)
-    score_row_norm: float = norm_field(1.0)
-    out_lipschitz: float = norm_field(1.0)
+    value_column_norm: float = norm_field(1.0, like="value_norm")  # no column is longer
+    score_row_norm: float = norm_field(1.0, like="score_norm")
+    out_lipschitz: float = norm_field(1.0, like="activation_lipschitz")
+
+
+def _read_readout(settings: BoundSettings, name: str, bound: type[Bound]) -> Any:
+    """A loss needs one number per sequence, so there is a readout in a bound of a gap."""
+    return settings.value(name, 1.0 if bound.quantity in OF_THE_LOSS else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,19 +58,17 @@ class AttentionClass(SizedClass):
     """
 
     query_norm: float | None = norm_field(None)
-    class_token: bool = False
-    readout_norm: float | None = norm_field(None)
-    readout_trained: bool = True
+    class_token: bool = flag_field(False)
+    readout_norm: float | None = setting_field(None, as_norm, _read_readout, **{NORM: True})
+    readout_trained: bool = flag_field(True)
+
+    # What stands before B_QK^∞B_V in print: 1 in Corollary 4.4, 2 in A.12 (erratum 1).
+    printed_constant: ClassVar[float] = 1.0
 
     @property
     @abc.abstractmethod
     def each(self) -> tuple[SoftmaxHeadNorms, ...]:
         """The norms of every head."""
-
-    @property
-    @abc.abstractmethod
-    def printed_constant(self) -> float:
-        """What stands before B_QK^∞B_V in print: 1 in Corollary 4.4, 2 in A.12 (erratum 1)."""
 
     @property
     def scalar(self) -> bool:
@@ -124,11 +136,6 @@ class HeadClass(AttentionClass, SoftmaxHeadNorms):
         """This head."""
         return (self,)
 
-    @property
-    def printed_constant(self) -> float:
-        """1."""
-        return 1.0
-
     @classmethod
     def from_weights(cls, weights: Any, **assumptions: Any) -> "HeadClass":
         """The smallest class that contains a given head.
@@ -159,25 +166,14 @@ class MultiHeadClass(AttentionClass):
         heads: the norms of each head.
     """
 
-    heads: tuple[SoftmaxHeadNorms, ...]
+    printed_constant = 2.0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", tuple(self.heads))
-        if not self.heads or not all(isinstance(head, SoftmaxHeadNorms) for head in self.heads):
-            raise bad_argument(
-                "heads", "MultiHeadClass", "one SoftmaxHeadNorms per head", self.heads
-            )
-        super().__post_init__()
+    heads: tuple[SoftmaxHeadNorms, ...] = parts_field(SoftmaxHeadNorms)
 
     @property
     def each(self) -> tuple[SoftmaxHeadNorms, ...]:
         """The heads."""
         return self.heads
-
-    @property
-    def printed_constant(self) -> float:
-        """2."""
-        return 2.0
 
     @classmethod
     def from_weights(cls, weights: Any, **assumptions: Any) -> "MultiHeadClass":

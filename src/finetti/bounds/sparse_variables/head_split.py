@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -13,14 +13,13 @@ from finetti.bounds.base import Bound
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.linear import log_log_matrix_cover
+from finetti.bounds.fields import part_field, resolution_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.sparse_variables.head import ASSUMED_OF_A_HEAD, head_class
 from finetti.bounds.sparse_variables.head_class import HeadClass
-from finetti.bounds.value import BoundKind, BoundValue, Term, summed
+from finetti.bounds.sparse_variables.networks import ASSUMED_OF_A_HEAD
+from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
-from finetti.core.numbers import as_positive
 
 _N_STARTS, _MAX_ABS_LOGIT = 8, 200
 _MAX_LOG_RATIO = math.log(1e9)  # beyond, a step is smaller than rounding
@@ -51,22 +50,19 @@ class HeadSplit(Bound):
     True
     """
 
-    name: ClassVar[str] = "S-thm-4.2"
-    title: ClassVar[str] = "the capacity of a head from those of its scores and values"
-    statement: ClassVar[str] = (
-        "log N_∞ of a head ≤ min over α of those of its scores and its values"
-    )
-    citation: ClassVar[str] = "Theorem 4.2, edelman2022"
-    quantity: ClassVar[str] = "log covering number"
-    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_HEAD
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
+    name = "S-thm-4.2"
+    title = "the capacity of a head from those of its scores and values"
+    statement = "log N_∞ of a head ≤ min over α of those of its scores and its values"
+    citation = "Theorem 4.2, edelman2022"
+    quantity = "log covering number"
+    assumes = ASSUMED_OF_A_HEAD
+    printed_kind = "scaling"
 
-    functions: HeadClass
-    resolution: float = 0.1
+    functions: HeadClass = part_field(HeadClass)
+    resolution: float = resolution_field()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        as_positive(self.resolution, "resolution", "HeadSplit")
         self.functions.check(self)
         if self.functions.scalar:
             advice = "S-cor-4.4 has the readout."
@@ -161,8 +157,7 @@ class HeadSplit(Bound):
                     moved = at - math.log(-math.expm1(at))
                     yield moved if side == 0 else -moved
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞ at the best α, and the two parts."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         logit = self.best_share(sample)
         shares = _log_shares(logit)
         score, value = self.parts(*shares, sample)
@@ -172,9 +167,3 @@ class HeadSplit(Bound):
         )
         note = f"The scores get the part α = {math.exp(shares[0]):.4g} of the error."
         return self.value(sample, *summed(terms), notes=(note, *self.functions.notes()))
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "HeadSplit":
-        """One head."""
-        head = head_class(cls, settings, scalar=False)
-        return cls(head, settings.resolution, form=settings.form)

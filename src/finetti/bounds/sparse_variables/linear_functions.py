@@ -2,35 +2,30 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
-from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import log_of
+from finetti.bounds.base import Bound
+from finetti.bounds.checks import checked, log_of
 from finetti.bounds.covering.linear import (
     best_refined_cover,
     log_log_matrix_cover,
     log_log_vector_cover,
 )
+from finetti.bounds.fields import norm_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.value import BoundKind, BoundValue, Term
+from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_whole
+from finetti.core.numbers import as_whole
 
 
 @dataclass(frozen=True)
 class LinearCovering(Bound):
     """What the three lemmas share: a norm of the weights, ε, and N = mT points of length B_X."""
 
-    quantity: ClassVar[str] = "log covering number"
+    quantity = "log covering number"
 
     weight_norm: float = norm_field(1.0)
-    resolution: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_norm(self.weight_norm, "weight_norm", type(self).__name__)
-        as_positive(self.resolution, "resolution", type(self).__name__)
+    resolution: float = resolution_field()
 
     def logs(self, sample: Sample) -> tuple[float, float, float]:
         """log B_X, log ε, log N."""
@@ -53,23 +48,17 @@ class VectorCovering(LinearCovering):
     49108.170101
     """
 
-    name: ClassVar[str] = "S-lemma-A.10"
-    title: ClassVar[str] = "the capacity of a linear functional"
-    statement: ClassVar[str] = "log N_∞ of x ↦ vᵀx: 36(B₁B_X/ε)² and a logarithm of the points"
-    citation: ClassVar[str] = "Lemma A.10, edelman2022"
-    printed_kind: ClassVar[BoundKind | None] = "upper_bound"
+    name = "S-lemma-A.10"
+    title = "the capacity of a linear functional"
+    statement = "log N_∞ of x ↦ vᵀx: 36(B₁B_X/ε)² and a logarithm of the points"
+    citation = "Lemma A.10, edelman2022"
+    printed_kind = "upper_bound"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         log_value = log_log_vector_cover(log_of(self.weight_norm), *self.logs(sample))
         return self.value(
             sample, log_value, (Term("log covering number", None, "v", log_value, 1.0),)
         )
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "VectorCovering":
-        """``weight_norm`` in the norms."""
-        return cls(settings.norm("weight_norm"), settings.resolution, form=settings.form)
 
 
 @dataclass(frozen=True)
@@ -88,21 +77,15 @@ class LinearMapCovering(LinearCovering):
     4142674.82713
     """
 
-    name: ClassVar[str] = "S-lemma-4.5"
-    title: ClassVar[str] = "the capacity of a linear map, by its columns"
-    statement: ClassVar[str] = "log N_∞ of x ↦ Wᵀx with columns of length ≤ B_∞: 36(d₂B_∞B_X/ε)²"
-    citation: ClassVar[str] = "Lemma 4.5, edelman2022"
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
+    name = "S-lemma-4.5"
+    title = "the capacity of a linear map, by its columns"
+    statement = "log N_∞ of x ↦ Wᵀx with columns of length ≤ B_∞: 36(d₂B_∞B_X/ε)²"
+    citation = "Lemma 4.5, edelman2022"
+    printed_kind = "scaling"
 
-    outputs: int = 1
+    outputs: int = size_field("width", 1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        outputs = as_whole(self.outputs, "outputs", type(self).__name__)
-        object.__setattr__(self, "outputs", outputs)
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         log_input, log_resolution, log_points = self.logs(sample)
         log_norm, log_outputs = log_of(self.weight_norm), math.log(self.outputs)
         if self.form == "printed":
@@ -116,12 +99,12 @@ class LinearMapCovering(LinearCovering):
             sample, log_value, (Term("log covering number", None, "W", log_value, 1.0),)
         )
 
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "LinearMapCovering":
-        """``weight_norm`` in the norms; the width is the number of columns."""
-        return cls(
-            settings.norm("weight_norm"), settings.resolution, settings.width, form=settings.form
-        )
+
+def _as_budget(value: Any, argument: str, owner: str) -> int:
+    budget = as_whole(value, argument, owner)
+    if budget > 2**100:
+        raise bad_argument(argument, owner, "at most 2^100", budget)
+    return budget
 
 
 @dataclass(frozen=True)
@@ -142,26 +125,15 @@ class RefinedMatrixCovering(LinearCovering):
     2166523.87668
     """
 
-    name: ClassVar[str] = "S-lemma-4.5-refined"
-    title: ClassVar[str] = "the capacity of a linear map, by the sum of its columns"
-    statement: ClassVar[str] = "log N_∞ of x ↦ Wᵀx with ‖W‖_{2,1} ≤ B₁: about 36(B₁B_X/ε)²"
-    citation: ClassVar[str] = "Lemma 4.5 refined, edelman2022"
+    name = "S-lemma-4.5-refined"
+    title = "the capacity of a linear map, by the sum of its columns"
+    statement = "log N_∞ of x ↦ Wᵀx with ‖W‖_{2,1} ≤ B₁: about 36(B₁B_X/ε)²"
+    citation = "Lemma 4.5 refined, edelman2022"
 
-    outputs: int = 1
-    budget: int | None = None
+    outputs: int = size_field("width", 1)
+    budget: int | None = checked(_as_budget, None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        outputs = as_whole(self.outputs, "outputs", type(self).__name__)
-        object.__setattr__(self, "outputs", outputs)
-        if self.budget is not None:
-            budget = as_whole(self.budget, "budget", type(self).__name__)
-            object.__setattr__(self, "budget", budget)
-            if self.budget > 2**100:
-                raise bad_argument("budget", type(self).__name__, "at most 2^100", self.budget)
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         log_norm = log_of(self.weight_norm)
         budgets = None if self.budget is None else (self.budget,)
         log_value, best = best_refined_cover(log_norm, self.outputs, *self.logs(sample), budgets)
@@ -169,10 +141,3 @@ class RefinedMatrixCovering(LinearCovering):
         return self.value(
             sample, log_value, (term,), notes=(f"The columns share n = {best} units.",)
         )
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "RefinedMatrixCovering":
-        """``weight_norm`` in the norms; the width is the number of columns."""
-        if settings.form == "printed":
-            return cls(form="printed")  # refused: there is none
-        return cls(settings.norm("weight_norm"), settings.resolution, settings.width)

@@ -8,14 +8,14 @@ from typing import Any
 
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds.base import Bound, norm_field, same_quantity
+from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.covering.function_class import NormalizationKind, check_word
+from finetti.bounds.covering.function_class import NormalizationKind
+from finetti.bounds.fields import Description, choice_field, norm_field, parts_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.sizes import Norms, SizedClass
-from finetti.core.errors import bad_argument
+from finetti.bounds.sparse_variables.sizes import SizedClass
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add
 
@@ -57,7 +57,7 @@ def log_layer_constant(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectedLayerNorms(Norms):
+class ProjectedLayerNorms(Description):
     """The norms of one layer Π(σ(Π(f(g; W)))W_C).
 
     Args:
@@ -70,9 +70,9 @@ class ProjectedLayerNorms(Norms):
     output_norm: float = norm_field(1.0)
     value_norm: float = norm_field(1.0)
     score_norm: float = norm_field(1.0)
-    output_column_norm: float = norm_field(1.0)
-    value_column_norm: float = norm_field(1.0)
-    score_row_norm: float = norm_field(1.0)
+    output_column_norm: float = norm_field(1.0, like="output_norm")  # no column is longer
+    value_column_norm: float = norm_field(1.0, like="value_norm")
+    score_row_norm: float = norm_field(1.0, like="score_norm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,20 +88,10 @@ class TransformerClass(SizedClass):
         normalization: "ball": tokens are projected onto the unit ball; anything else is refused.
     """
 
-    layers: tuple[ProjectedLayerNorms, ...]
+    layers: tuple[ProjectedLayerNorms, ...] = parts_field(ProjectedLayerNorms)
     activation_lipschitz: float = norm_field(1.0)
     readout_norm: float = norm_field(1.0)
-    normalization: NormalizationKind = "ball"
-
-    def __post_init__(self) -> None:
-        owner = "TransformerClass"
-        object.__setattr__(self, "layers", tuple(self.layers))
-        if not self.layers or not all(
-            isinstance(each, ProjectedLayerNorms) for each in self.layers
-        ):
-            raise bad_argument("layers", owner, "one ProjectedLayerNorms per layer", self.layers)
-        check_word(self.normalization, ("ball", "layer_norm", "none"), "normalization", owner)
-        super().__post_init__()
+    normalization: NormalizationKind = choice_field("ball", "layer_norm", "none")
 
     def check(self, bound: Bound) -> None:
         """Projections onto the ball, no trained positions."""

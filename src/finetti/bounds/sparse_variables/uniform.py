@@ -2,19 +2,20 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, Self
 
-from finetti.bounds.base import Bound, norm_field
+from finetti.bounds.base import Bound
 from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.composition import Composition, Matrix
+from finetti.bounds.fields import norm_field, number_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
-from finetti.bounds.sparse_variables.reading import check_sizes
-from finetti.bounds.sparse_variables.transformer import ASSUMED_OF_THE_LAYERS
+from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
+from finetti.bounds.sparse_variables.sizes import check_sizes
 from finetti.bounds.sparse_variables.transformer_class import log_layer_constant
-from finetti.bounds.value import BoundKind, BoundValue, Term
-from finetti.core.numbers import as_norm, as_positive, as_whole
+from finetti.bounds.value import BoundValue, Term
+from finetti.core.numbers import as_norm
 
 
 @dataclass(frozen=True)
@@ -45,38 +46,27 @@ class UniformTransformer(Bound):
     True
     """
 
-    name: ClassVar[str] = "S-thm-4.6"
-    title: ClassVar[str] = "the capacity of a deep Transformer, by two norms"
-    statement: ClassVar[str] = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(nT)"
-    citation: ClassVar[str] = "Theorem 4.6, edelman2022"
-    quantity: ClassVar[str] = "log covering number"
-    assumes: ClassVar[tuple[str, ...]] = (
+    name = "S-thm-4.6"
+    title = "the capacity of a deep Transformer, by two norms"
+    statement = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(nT)"
+    citation = "Theorem 4.6, edelman2022"
+    quantity = "log covering number"
+    assumes = (
         *ASSUMED_OF_THE_LAYERS,
         "tokens of length at most 1, and heads no wider than they",
     )
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
+    printed_kind = "scaling"
 
-    n_layers: int
-    width: int
+    n_layers: int = size_field("n_layers")
+    width: int = size_field("width")
     spectral_norm: float = norm_field(1.0)
-    column_norm: float = norm_field(1.0)
+    column_norm: float = norm_field(1.0, like="spectral_norm")
     activation_lipschitz: float = norm_field(1.0)
     readout_norm: float = norm_field(1.0)
-    resolution: float = 0.1
-    depth_exponent: float = 6.0
+    resolution: float = resolution_field()
+    depth_exponent: float = number_field(6.0, as_norm)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        owner = "UniformTransformer"
-        for name in ("n_layers", "width"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
-        for name in ("spectral_norm", "column_norm", "activation_lipschitz", "readout_norm"):
-            as_norm(getattr(self, name), name, owner)
-        as_positive(self.resolution, "resolution", owner)
-        as_norm(self.depth_exponent, "depth_exponent", owner)
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞; its factors."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         common = [
             Term("input norm", log_value=log_of(sample.input_norm)),
             Term("readout norm", log_value=log_of(self.readout_norm)),
@@ -104,18 +94,7 @@ class UniformTransformer(Bound):
         return self.value(sample, total, (Term("depth", log_value=grown), *common))
 
     @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "UniformTransformer":
+    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
         """Any number of layers of one head."""
-        check_sizes(cls, settings, one_layer=False, one_head=True)
-        spectral_norm = settings.norm("spectral_norm")
-        return cls(
-            n_layers=settings.n_layers,
-            width=settings.width,
-            spectral_norm=spectral_norm,
-            column_norm=settings.norm("column_norm", spectral_norm),
-            activation_lipschitz=settings.norm("activation_lipschitz"),
-            readout_norm=settings.norm("readout_norm"),
-            resolution=settings.resolution,
-            depth_exponent=settings.norm("depth_exponent", 6.0),
-            form=settings.form,
-        )
+        check_sizes(cls, settings)
+        return super().from_settings(settings, bound)

@@ -1,0 +1,125 @@
+"""Descriptions: a field says what it holds, and with that how it is checked and read."""
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Self
+
+from finetti.bounds.checks import NORM, Check, Checked, checked
+from finetti.bounds.settings import BoundSettings
+from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_norm, as_positive, as_whole
+
+READ = "finetti.read"
+Read = Callable[[BoundSettings, str, Any], Any]  # settings, the field's name, the bound's class
+
+
+@dataclass(frozen=True)
+class Description(Checked):
+    """A frozen dataclass that settings can describe; a field without a setting is the default."""
+
+    @classmethod
+    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
+        """With the sizes and norms given by name; ``bound`` is the class that asks for them."""
+        reads = {each.name: each.metadata.get(READ) for each in fields(cls)}
+        return cls(**{name: read(settings, name, bound) for name, read in reads.items() if read})
+
+
+def setting_field(
+    default: Any = MISSING,
+    check: Check = lambda value, name, owner: value,
+    read: Read | None = None,
+    **metadata: Any,
+) -> Any:
+    """Anything that is in the settings by the name of the field, or found by ``read``."""
+    metadata[READ] = read or (lambda settings, name, bound: settings.value(name, default))
+    return checked(check, default, **metadata)
+
+
+def number_field(default: float | None, check: Check = as_positive, **metadata: Any) -> Any:
+    """A number in the norms by the name of the field; None if it may be left out."""
+    if default is None:
+        return setting_field(None, check, **metadata)
+    return setting_field(default, check, lambda s, name, _: s.norm(name, default), **metadata)
+
+
+def norm_field(
+    default: float | None, check: Check = as_norm, *, like: str = "", unset: float | None = None
+) -> Any:
+    """A norm: any size ≥ 0 that `sensitivity` should vary by 10 %.
+
+    Settings that do not have it take the default, the norm ``like`` it, or the number ``unset``.
+    """
+    if default is None:
+        return number_field(None, check, **{NORM: True})
+    other = default if unset is None else unset
+
+    def read(settings: BoundSettings, name: str, bound: Any) -> float:
+        return settings.norm(name, settings.norm(like) if like else other)
+
+    return setting_field(default, check, read, **{NORM: True})
+
+
+def size_field(setting: str, default: Any = MISSING) -> Any:
+    """A whole number ≥ 1: the ``setting`` of this name, as "width"."""
+    return setting_field(default, as_whole, lambda settings, *_: getattr(settings, setting))
+
+
+def resolution_field() -> Any:
+    """ε > 0, 0.1 by default."""
+    return setting_field(0.1, as_positive, lambda settings, *_: settings.resolution)
+
+
+def one_of(*words: str) -> Check:
+    """The check that a value is one of ``words``."""
+    wanted = ", ".join(map(repr, words)) if len(words) > 2 else " or ".join(f'"{w}"' for w in words)
+
+    def check(value: Any, name: str, owner: str) -> Any:
+        if value not in words:
+            raise bad_argument(name, owner, wanted, repr(value))
+        return value
+
+    return check
+
+
+def choice_field(default: str, *others: str, read: Read | None = None) -> Any:
+    """One of some words, the first by default."""
+    return setting_field(default, one_of(default, *others), read)
+
+
+def flag_field(default: bool, setting: str = "") -> Any:
+    """Yes or no, by its own name or that of a ``setting`` that it shares with others."""
+    return setting_field(
+        default,
+        lambda value, name, owner: bool(value),
+        lambda settings, name, bound: settings.value(setting or name, default),
+    )
+
+
+def part_field(part: type[Description]) -> Any:
+    """A description inside the description."""
+    return setting_field(read=lambda settings, _, bound: part.from_settings(settings, bound))
+
+
+def parts_field(
+    part: type[Description], whose: str = "", check: Check | None = None, default: Any = MISSING
+) -> Any:
+    """Descriptions of the layers (or heads): alike, or one by one in a list of the settings.
+
+    Args:
+        part: the class of each.
+        whose: what has them; the bound if it is not said.
+        check: of the tuple; by default that all are of the class.
+        default: without settings.
+    """
+
+    def all_are_parts(value: Any, name: str, owner: str) -> Any:
+        parts = tuple(value)
+        if not parts or not all(isinstance(each, part) for each in parts):
+            raise bad_argument(name, owner, f"one {part.__name__} per {name[:-1]}", parts)
+        return parts
+
+    def read(settings: BoundSettings, name: str, bound: Any) -> Any:
+        owner = f"A {name[:-1]} of {whose or bound.name}"
+        return settings.each(name, getattr(settings, f"n_{name}"), part.from_settings, owner)
+
+    return setting_field(default, check or all_are_parts, read)
