@@ -1,7 +1,7 @@
 """Samples, values, settings, inversion, sensitivity and the registry."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -24,7 +24,6 @@ from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.show import to_text
 
 
-@dataclass(frozen=True)
 class Toy(Bound):
     """B²/√n, or its square in print."""
 

@@ -3,7 +3,7 @@
 import abc
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
 from finetti.bounds.fields import READ, Description
@@ -19,7 +19,6 @@ from finetti.show.numbers import format_value
 from finetti.show.shown import Shown
 
 
-@dataclass(frozen=True)
 class Bound(Description, Shown, abc.ABC):
     """A theorem applied to a class of functions; every assumption is a field.
 

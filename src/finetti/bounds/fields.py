@@ -1,7 +1,7 @@
 """Descriptions: a field says what it holds, and with that how it is checked and read."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, Self
 
 from finetti.bounds.checks import NORM, Check, Checked, checked
@@ -13,7 +13,6 @@ READ = "finetti.read"
 Read = Callable[[BoundSettings, str, Any], Any]  # settings, the field's name, the bound's class
 
 
-@dataclass(frozen=True)
 class Description(Checked):
     """A frozen dataclass that settings can describe; a field without a setting is the default."""
 

@@ -19,10 +19,7 @@ _FIELDS = {"samples": "n_samples", "heads": "n_heads", "tokens": "context_length
 class Goal:
     """A ``gap`` to reach with as few samples, heads or tokens as possible.
 
-    Args:
-        gap: the target.
-        count: what to count.
-        constant: what a scaling quantity is multiplied by; only the user can know it.
+    A scaling quantity is multiplied by the ``constant``; only the user can know it.
     """
 
     gap: float
@@ -90,14 +87,7 @@ def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
 def samples_needed(
     bound: Any, gap: float, sample: Sample, constant: float | None = None
 ) -> BoundValue:
-    """The smallest n with bound(n) ≤ gap, as a value of the quantity "samples".
-
-    Args:
-        bound: of a quantity that falls with the sample.
-        gap: the target.
-        sample: everything but n_samples.
-        constant: what a scaling quantity is multiplied by; only the user can know it.
-    """
+    """The smallest n with bound(n) ≤ gap, as a value of the quantity "samples"; see `Goal`."""
     log_gap = math.log(as_positive(gap, "gap", "samples_needed"))
     if bound.quantity not in OF_THE_LOSS:
         raise UnsupportedError(

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from types import ModuleType
 
 from finetti.bounds.base import Bound
 from finetti.bounds.settings import BoundSettings
@@ -74,11 +73,6 @@ class Registry(Shown):
         return Card(f"{len(self)} bounds", tables=(Table("", columns, rows),))
 
 
-def _modules(package: ModuleType) -> Iterator[ModuleType]:
-    for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        yield importlib.import_module(info.name)
-
-
 def load_bounds(package: str = "finetti.bounds") -> Registry:
     """The subclasses of `Bound` with a name under ``package``, each where it is defined.
 
@@ -86,11 +80,11 @@ def load_bounds(package: str = "finetti.bounds") -> Registry:
     'Theorem A.17, edelman2022'
     """
     found = []
-    for module in _modules(importlib.import_module(package)):
-        for member in vars(module).values():
-            if not (inspect.isclass(member) and issubclass(member, Bound)):
-                continue
-            if member.__module__ == module.__name__ and "name" in vars(member):
+    path = importlib.import_module(package).__path__
+    for info in pkgutil.walk_packages(path, package + "."):
+        for member in vars(importlib.import_module(info.name)).values():
+            named = inspect.isclass(member) and issubclass(member, Bound) and "name" in vars(member)
+            if named and member.__module__ == info.name:
                 found.append(member)
     return Registry(tuple(found))
 

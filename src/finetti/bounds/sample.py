@@ -1,19 +1,13 @@
 """What is known of the data: how many sequences, how long, how large, and how they are judged."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
-from finetti.bounds.checks import Checked, checked, log_of
+from finetti.bounds.checks import Checked, checked, real
+from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_real, as_whole
-
-
-def _as_range(value: Any, argument: str, owner: str) -> float:
-    number = as_real(value, argument, owner, "a number > 0 or inf")
-    if not number > 0:
-        raise bad_argument(argument, owner, "a number > 0 or inf", value)
-    return number
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 def _as_probability(value: Any, argument: str, owner: str) -> float:
@@ -23,7 +17,6 @@ def _as_probability(value: Any, argument: str, owner: str) -> float:
     return number
 
 
-@dataclass(frozen=True)
 class Sample(Checked):
     """The sample that a bound is evaluated at.
 
@@ -53,7 +46,7 @@ class Sample(Checked):
     context_length: int = checked(as_whole)
     input_norm: float = checked(as_norm, 1.0)
     loss_lipschitz: float = checked(as_norm, 1.0)
-    loss_bound: float = checked(_as_range, 1.0)
+    loss_bound: float = checked(real("a number > 0 or inf", lambda x: x > 0), 1.0)
     delta: float = checked(_as_probability, 0.05)
 
     def __repr__(self) -> str:

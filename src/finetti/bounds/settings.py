@@ -1,7 +1,7 @@
 """The settings of a command line, from which each bound builds its description."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from finetti.bounds.checks import Checked, checked
@@ -12,7 +12,6 @@ from finetti.core.numbers import as_norm, as_positive, as_whole
 _SHARED = "width / n_heads"  # read as a norm is, so that layers tell their network
 
 
-@dataclass(frozen=True)
 class BoundSettings(Checked):
     """Sizes and norms by name, as a user gives them without writing Python.
 

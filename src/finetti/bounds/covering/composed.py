@@ -1,11 +1,10 @@
 """Bounds of classes that are composed of matrices: the covering number, and the gap from it."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import checked, log_of
+from finetti.bounds.checks import checked
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
     Dudley,
@@ -17,7 +16,7 @@ from finetti.bounds.covering.function_class import FunctionClass
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms, printed_gap
 from finetti.bounds.fields import one_of, resolution_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue
+from finetti.bounds.value import BoundValue, log_of
 from finetti.core.errors import bad_argument
 
 
@@ -26,14 +25,8 @@ def log_log_points(sample: Sample) -> float:
     return log_of(sample.log_samples + sample.log_context)
 
 
-@dataclass(frozen=True)
 class ComposedCovering(Bound):
-    """log N_∞ of a `FunctionClass` at one resolution; printed: γ³/ε² · log(mT).
-
-    Args:
-        functions: the class.
-        resolution: ε.
-    """
+    """log N_∞ of a `FunctionClass` at one ``resolution`` ε; printed: γ³/ε² · log(mT)."""
 
     quantity = "log covering number"
     printed_kind = "scaling"
@@ -55,7 +48,6 @@ class ComposedCovering(Bound):
         return self.value(sample, *found, notes=self.functions.notes())
 
 
-@dataclass(frozen=True)
 class ComposedGap(Bound):
     """The generalization gap of a `FunctionClass`: Dudley's integral of its cover, then A.4.
 

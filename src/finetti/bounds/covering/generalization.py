@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterable
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_subtract, log_sum
 
@@ -61,22 +60,13 @@ def gap_terms(
 
 
 def printed_gap(bound: Bound, sample: Sample, log_size: float, sign: int) -> BoundValue:
-    """4L·(printed closed form) + 2b√(log(1/δ)/2m), which may be negative.
-
-    Args:
-        bound: whose value it is.
-        sample: where.
-        log_size, sign: of the printed closed form of Dudley's integral.
-    """
+    """4L·y + 2b√(log(1/δ)/2m), for the log |y| and sign of `signed_dudley_printed`."""
     complexity = complexity_factor(sample, "printed") + log_size
     confidence = log_confidence(sample, "printed")
+    name = "complexity" if sign > 0 else "complexity, negative"
+    terms = (Term(name, log_value=complexity), Term("confidence", log_value=confidence))
     if sign > 0:
-        terms = (Term("complexity", log_value=complexity), Term("confidence", log_value=confidence))
         return bound.value(sample, *summed(terms))
-    terms = (
-        Term("complexity, negative", log_value=complexity),
-        Term("confidence", log_value=confidence),
-    )
     low, high = sorted((complexity, confidence))
     log_value = float(log_subtract(high, low))
     total = -1 if complexity > confidence else 1

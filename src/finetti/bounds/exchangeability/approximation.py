@@ -1,6 +1,5 @@
 """Theorems 5.5 and 6.4: what a class cannot represent, and what pretraining carries over."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,6 @@ def transfer_condition_number(downstream: Any, pretrained: Any) -> float:
     return float(np.linalg.norm(transfer_matrix(downstream, pretrained), 2) ** 2)
 
 
-@dataclass(frozen=True)
 class ApproximationBound(Bound):
     """A bound of an approximation error from other errors, all of them fields."""
 
@@ -76,7 +74,6 @@ class ApproximationBound(Bound):
         return self.value(sample, *summed(terms))
 
 
-@dataclass(frozen=True)
 class SurrogateApproximation(ApproximationBound):
     """E_approx ≤ 2ε_g² + 2ε_attn²
 
@@ -106,7 +103,6 @@ class SurrogateApproximation(ApproximationBound):
         )
 
 
-@dataclass(frozen=True)
 class TransferApproximation(ApproximationBound):
     """E_approx ≤ 3ε_agg²(B) + 6μ(E_approx^PT + ε_SSL²) + 3ε_g²
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from finetti.bounds.assumptions import FIXED_POSITIONS, NO_LAYER_NORM, RBF_SCORES
@@ -20,7 +20,6 @@ Constants = Literal["paper", "sharp"]
 PRINTED = "As printed it is no bound: see errata 5, 6 and 9 of paper E."
 
 
-@dataclass(frozen=True)
 class NetworkBound(Bound):
     """A bound for the class `FullTransformer`; refuses what paper E's network does not have.
 

@@ -1,17 +1,16 @@
 """Proposition 4.1: how far CME attention is from the conditional mean it estimates."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of, text_of
 from finetti.bounds.fields import norm_field, number_field
 from finetti.bounds.inversion import smallest_count
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
@@ -19,12 +18,10 @@ from finetti.core.numbers import as_positive
 
 
 def gram_effective_dimension(gram: Any, ridge: float) -> float:
-    """Γ̂(λ) = tr(G(G + LλI)⁻¹) of the Gram matrix G of L keys, which estimates tr((C + λI)⁻¹C).
+    """Γ̂(λ) = tr(G(G + LλI)⁻¹) of L keys' Gram matrix: about tr((C + λI)⁻¹C)      B.4, zhang2022
 
     >>> gram_effective_dimension(np.eye(4), 0.25)
     2.0
-
-    Reference: B.4, zhang2022.
     """
     owner = "gram_effective_dimension"
     matrix = np.asarray(gram, dtype=np.float64)
@@ -43,23 +40,14 @@ def gram_effective_dimension(gram: Any, ridge: float) -> float:
 def log_mean_deviation(
     ridge: float, dimension: float, log_length: float, delta: float, form: Form = "derived"
 ) -> tuple[float, float]:
-    """The two summands of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ), as logarithms.
+    """The two logs of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ)          (B.10), zhang2022
 
     For K ≤ 1 and ‖v‖ ≤ 1: (B.8) and (B.9) with the constant 1 and half of δ each, and (B.5) with
-    its second term. Printed: λ^{−1/2}(…) log(2/δ), times an unknown constant.
-
-    Args:
-        ridge: λ.
-        dimension: Γ(λ).
-        log_length: log L.
-        delta: δ, the probability of failure.
-        form: derived or printed.
+    its second term. Printed: λ^{−1/2}(…) log(2/δ), times an unknown constant. Γ is ``dimension``.
 
     >>> parts = log_mean_deviation(0.25, 4.0, math.log(1600.0), 4 / math.e**2)  # 2·4/200 and 2·4/10
     >>> [round(math.exp(part), 9) for part in parts]
     [0.04, 0.8]
-
-    Reference: (B.10), zhang2022.
     """
     log_scaled = math.log(ridge) + log_length
     front, events = math.log(2 + ridge**-0.5), 4.0
@@ -69,13 +57,8 @@ def log_mean_deviation(
     return front + math.log(2) - log_scaled, front + (log_of(dimension) - log_scaled) / 2
 
 
-@dataclass(frozen=True)
 class ConditionalMeanBound(Bound):
-    """An error of attn_CME with the ridge Lλ; L is the sample's ``context_length``.
-
-    Args:
-        ridge: λ (`ridge_per_token` of attention).
-    """
+    """An error of attn_CME with the ridge Lλ, L the sample's ``context_length``; ``ridge`` is λ."""
 
     quantity = "error of the attention"
     printed_kind = "scaling"
@@ -117,7 +100,6 @@ class ConditionalMeanBound(Bound):
         return self.counted(length, "tokens", note)
 
 
-@dataclass(frozen=True)
 class DeviationBound(ConditionalMeanBound):
     """A bound that contains the deviation (B.10).
 
@@ -145,7 +127,6 @@ class DeviationBound(ConditionalMeanBound):
         ]
 
 
-@dataclass(frozen=True)
 class RegularizedDeviation(DeviationBound):
     """sup_q ‖attn_CME − its λ-regularized population value‖, with probability 1 − δ
 
@@ -164,14 +145,10 @@ class RegularizedDeviation(DeviationBound):
         return self.value(sample, *summed(self.deviation(sample)))
 
 
-@dataclass(frozen=True)
 class RidgeBias(ConditionalMeanBound):
     """‖population value with ridge λ − E[V|K=q]‖ ≤ λ‖h‖ if E[V|K=·] = C_KK h and K ≤ 1
 
-    Printed: λ, times an unknown constant.
-
-    Args:
-        source_norm: ‖h‖ in the kernel's space.
+    Printed: λ, times an unknown constant. ``source_norm`` is ‖h‖ in the kernel's space.
 
     >>> RidgeBias(0.25, source_norm=2.0).evaluate(Sample(1, 100)).value
     0.5
@@ -196,7 +173,6 @@ class RidgeBias(ConditionalMeanBound):
         return self.value(sample, self.log_floor())
 
 
-@dataclass(frozen=True)
 class ConditionalMeanError(RidgeBias, DeviationBound):
     """sup_q ‖attn_CME − E[V|K=q]‖: the deviation (B.10) and the bias (B.11) of the ridge
 

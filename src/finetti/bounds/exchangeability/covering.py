@@ -2,21 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.exchangeability.chain import heads_link, links
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.fields import norm_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.logspace import log1pexp, log_sum
 
 
 def log_volume(count: float, log_radius: float, log_resolution: float) -> float:
-    """log of p·log(1 + 2R/ε): how a ball of radius R in p dimensions is covered.
+    """log of p·log(1 + 2R/ε): covers a ball of radius R in p dimensions      Lemma C.9, zhang2022
 
     >>> round(math.exp(log_volume(6, math.log(3.0), math.log(0.5))), 9) == round(
     ...     6 * math.log(13), 9)
@@ -25,14 +23,8 @@ def log_volume(count: float, log_radius: float, log_resolution: float) -> float:
     return log_of(count) + log_of(float(log1pexp(math.log(2) + log_radius - log_resolution)))
 
 
-@dataclass(frozen=True)
 class MatrixBallCovering(Bound):
-    """log N({‖M‖_{r,s} ≤ R}, ε) ≤ d₁d₂ log(1 + 2R/ε)                      Lemma C.9, zhang2022
-
-    Args:
-        rows, columns: d₂ and d₁.
-        mixed_norm: R.
-        resolution: ε.
+    """log N({‖M‖_{r,s} ≤ R}, ε) ≤ d₁d₂ log(1 + 2R/ε) for d₂ rows and d₁ columns       Lemma C.9
 
     >>> sample = Sample(n_samples=1, context_length=1)
     >>> value = MatrixBallCovering(2, 3, mixed_norm=3.0, resolution=0.5).evaluate(sample)
@@ -62,7 +54,6 @@ class MatrixBallCovering(Bound):
         return self.value(sample, log_volume(count, log_radius, log_resolution), terms)
 
 
-@dataclass(frozen=True)
 class CoveringBound(NetworkBound):
     """A log covering number of (a part of) the network, at tokens as long as ``input_norm``."""
 
@@ -81,7 +72,6 @@ class CoveringBound(NetworkBound):
         return self.value(sample, log_value, terms, notes=(note,))
 
 
-@dataclass(frozen=True)
 class FeedForwardCovering(CoveringBound):
     """log N ≤ 2dd_σ log(1 + 2(α^xR^σ + α^σR^x)R_0/ε) for the first layer's feed-forward part
 
@@ -110,7 +100,6 @@ class FeedForwardCovering(CoveringBound):
         return self._covered(sample, count, parts)
 
 
-@dataclass(frozen=True)
 class HeadsCovering(CoveringBound):
     """log N ≤ (2 + H)D² log(1 + 2R·R^mha/ε) for the first layer's heads, R = ``input_norm``
 
@@ -145,7 +134,6 @@ class HeadsCovering(CoveringBound):
         return self._covered(sample, count, parts)
 
 
-@dataclass(frozen=True)
 class FullTransformerCovering(CoveringBound):
     """log N ≤ (4 + H)D²T log(1 + 2R_T^trans R_T/ε), free of L
 

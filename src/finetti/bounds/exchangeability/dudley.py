@@ -5,7 +5,7 @@ from typing import Literal
 
 from scipy import integrate
 
-from finetti.bounds.checks import log_of
+from finetti.bounds.value import log_of
 from finetti.core.logspace import log1pexp, log_add, log_expm1
 
 Integral = Literal["closed", "quadrature"]
@@ -19,13 +19,7 @@ def log_closed(
     """The two parts of (12√p/√n)(``rest`` + √log(1 + A)), as logarithms       Lemma C.7, zhang2022
 
     log N(ε) ≤ p log(1 + A/ε) ≤ p(log(1 + A) + log(1/ε)) on (0, 1], and the root of a sum is at most
-    the sum of roots; ∫√log(1/ε) = √π/2, for which the paper puts 2.
-
-    Args:
-        n_dimensions: p.
-        log_ratio: log A.
-        log_samples: log n.
-        rest: 2, or √π/2.
+    the sum of roots; ∫√log(1/ε) = √π/2, for which the paper puts 2. A is e^``log_ratio``.
 
     >>> parts = log_closed(4, math.log(math.e - 1), math.log(576.0))
     >>> [round(math.exp(part), 9) for part in parts]                          # 12·2/24·(2 + 1)
@@ -36,7 +30,7 @@ def log_closed(
 
 
 def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> float:
-    """log inf_ξ (4ξ + (12/√n)∫_ξ¹ √(p log(1 + A/ε)) dε), the integral by quadrature.
+    """log inf_ξ (4ξ + (12/√n)∫_ξ¹ √(p log(1 + A/ε)) dε), by quadrature  Lemma C.7, zhang2022
 
     The best ξ has p log(1 + A/ξ) = n/9: ξ = A/(e^{n/(9p)} − 1). At most 1, which is trivial for
     functions with values in [0, 1].
@@ -45,8 +39,6 @@ def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> f
     >>> closed = log_add(*log_closed(4, 0.0, math.log(1e4), ROOT_INTEGRAL))
     >>> bool(by_quadrature < closed)
     True
-
-    Reference: Lemma C.7, zhang2022.
     """
     log_p = log_of(n_dimensions)
     if log_p == -math.inf or log_ratio == -math.inf:

@@ -1,10 +1,9 @@
 """From covers to generalization: Lemma C.7, Theorem C.5, and Theorem C.4 with its constants."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.checks import log_of
 from finetti.bounds.covering.generalization import log_confidence
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.exchangeability.dudley import (
@@ -15,20 +14,17 @@ from finetti.bounds.exchangeability.dudley import (
 )
 from finetti.bounds.fields import choice_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 
 _LOG_2 = math.log(2)
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
 
 
-@dataclass(frozen=True)
 class ComplexityBound(NetworkBound):
     """A bound that starts from the Rademacher complexity of loss ∘ network.
 
-    The paper has ℓ = ‖y − f‖² with ‖y‖, ‖f‖ ≤ 1: loss_bound = loss_lipschitz = 4.
-
-    Args:
-        integral: "closed", or "quadrature", which is smaller.
+    The paper has ℓ = ‖y − f‖² with ‖y‖, ‖f‖ ≤ 1: loss_bound = loss_lipschitz = 4. The ``integral``
+    is "closed", or by "quadrature", which is smaller.
     """
 
     assumes = (*NetworkBound.assumes, AGGREGATION, *ASSUMED_OF_A_SAMPLE)
@@ -56,7 +52,6 @@ class ComplexityBound(NetworkBound):
         return [every, *shared("complexity: √log(1 + 2S)", shift + coarse, parts)]
 
 
-@dataclass(frozen=True)
 class TransformerComplexity(ComplexityBound):
     """R̂ ≤ 12D√((4 + H)T)(2 + √log(1 + 2R_T^trans R_T))/√n
 
@@ -78,7 +73,6 @@ class TransformerComplexity(ComplexityBound):
         return self.value(sample, *summed(self.complexity(sample)))
 
 
-@dataclass(frozen=True)
 class FullTransformerGap(ComplexityBound):
     """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), loss in an interval of length b (Mohri et al.)
 
@@ -101,13 +95,12 @@ class FullTransformerGap(ComplexityBound):
         return self.value(sample, *summed([*self.complexity(sample, _LOG_2), confidence]))
 
 
-@dataclass(frozen=True)
 class TransformerRisk(ComplexityBound):
     """E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))): Theorem C.4 with all constants
 
-    By Theorem C.5 and Lemmas C.7 and C.8: half of δ for the theorem, half for Hoeffding's at
-    the best function of the class. For a minimizer of the training loss E_gen is its risk above
-    the best of the class.
+    By Lemmas C.7 and C.8, with half of δ for Theorem C.5 and half for Hoeffding's inequality at the
+    best function of the class. For a minimizer of the training loss E_gen is its risk above the
+    best of the class.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)

@@ -1,11 +1,10 @@
 """The class of networks that paper E bounds: sizes, and two norms of every matrix."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
-from finetti.bounds.checks import NORM
+from finetti.bounds.checks import NORM, real
 from finetti.bounds.covering.function_class import NormalizationKind, PositionKind
 from finetti.bounds.fields import (
     Description,
@@ -20,10 +19,9 @@ from finetti.bounds.fields import (
 )
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_real, as_whole
+from finetti.core.numbers import as_norm, as_whole
 
 
-@dataclass(frozen=True)
 class FullHeadNorms(Description):
     """Bounds on the norms of a head's matrices                            (C.3)–(C.4), zhang2022
 
@@ -46,13 +44,6 @@ def _as_parts(value: Any, name: str, owner: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _as_exponent(value: Any, name: str, owner: str) -> float:
-    exponent = as_real(value, name, owner, "an exponent in [1, ∞]")
-    if not exponent >= 1:
-        raise bad_argument(name, owner, "an exponent in [1, ∞]", value)
-    return exponent
-
-
 def _outer_field() -> Any:
     """A norm of A^σ; None where the setting ``outer`` is false."""
 
@@ -66,7 +57,6 @@ def _outer_field() -> Any:
     return setting_field(1.0, check, read, **{NORM: True})
 
 
-@dataclass(frozen=True)
 class FullLayerNorms(Description):
     """Bounds on the norms of a layer X ↦ MHA(X̄) + X̄, X̄ = ReLU(XA^x)A^σ + X   (C.1), zhang2022
 
@@ -101,7 +91,6 @@ class FullLayerNorms(Description):
         return self.feed_forward_skip or self.attention_skip
 
 
-@dataclass(frozen=True)
 class FullTransformer(Description):
     """T layers of a feed-forward part and H added heads, with skips           (C.1), zhang2022
 
@@ -126,7 +115,7 @@ class FullTransformer(Description):
     )
     head_dimension: int = size_field("head_width")
     layers: tuple[FullLayerNorms, ...] = parts_field(FullLayerNorms, "paper E", _as_parts)
-    exponent: float = setting_field(2.0, _as_exponent)
+    exponent: float = setting_field(2.0, real("an exponent in [1, ∞]", lambda r: r >= 1))
     bandwidth: float | None = number_field(None)
     positions: PositionKind = setting_field("fixed", one_of("none", "fixed", "trained"))
     normalization: NormalizationKind = choice_field("none", "ball", "layer_norm")

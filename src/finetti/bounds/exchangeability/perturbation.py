@@ -1,6 +1,6 @@
 """Lemmas C.11, C.13 and C.14 as numbers: how far outputs move with weights and with tokens."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.exchangeability.chain import heads_link
@@ -12,7 +12,6 @@ from finetti.core.logspace import log_subtract
 from finetti.core.numbers import as_positive
 
 
-@dataclass(frozen=True)
 class HeadsTokenConstant(NetworkBound):
     """ρ = Σω^v + cR²Σ(ω^q + ω^k)²ω^v: how much the first layer's heads stretch a change of tokens
 
@@ -47,7 +46,6 @@ class HeadsTokenConstant(NetworkBound):
         return self.value(sample, link.constant.log, summed(parts)[1])
 
 
-@dataclass(frozen=True)
 class MovedBound(NetworkBound):
     """How far outputs move when every matrix moves by ``change`` times its mixed norm."""
 
@@ -57,7 +55,6 @@ class MovedBound(NetworkBound):
     change: float = norm_field(0.01, as_positive)
 
 
-@dataclass(frozen=True)
 class HeadsDeviation(MovedBound):
     """‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε^v + cR³Σω^v(ω^q + ω^k)(ε^q + ε^k) for the first layer's heads
 
@@ -84,7 +81,6 @@ class HeadsDeviation(MovedBound):
         return self.value(sample, *summed(terms))
 
 
-@dataclass(frozen=True)
 class TransformerDeviation(MovedBound):
     """‖X_T − X̂_T‖ ≤ Σ_t (ρ̃_tε_{t,a} + ε_{t,w}) Π_{τ>t} ρ̃_τα̃_τ, matrix by matrix
 

@@ -3,13 +3,12 @@
 import math
 from dataclasses import dataclass
 
-from finetti.bounds.checks import log_of
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.exchangeability.generalization import ComplexityBound
 from finetti.bounds.exchangeability.network import FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.positive import Positive, total
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.logspace import log1pexp
@@ -111,7 +110,6 @@ def _half_log(x: Positive) -> float:
     return log_of(float(log1pexp(x.log))) / 2
 
 
-@dataclass(frozen=True)
 class TransformerRate(NetworkBound):
     """E_gen = O((D√(HT)/√n)[T√log(2+γ) + √T√log(1+ζR_0²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))
 

@@ -1,6 +1,5 @@
 """Theorem 5.3: one head after one layer of a network, without skips."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
@@ -25,7 +24,6 @@ from finetti.core.forms import Form
 from finetti.core.numbers import as_positive
 
 
-@dataclass(frozen=True)
 class SingleAttention(Description):
     """F_attn: agg ∘ attn(W_q^⊤nn(x), W_k^⊤nn(x), W_v^⊤nn(x)), nn(x) = ReLU(Ax)    (5.1), zhang2022
 
@@ -97,7 +95,6 @@ class SingleAttention(Description):
         return Scales(max(alpha, omega), max(widths), steep)
 
 
-@dataclass(frozen=True)
 class SingleBound(Bound):
     """A bound for the class `SingleAttention`."""
 
@@ -113,7 +110,6 @@ class SingleBound(Bound):
         return cls(SingleAttention.from_weights(network), **fields)
 
 
-@dataclass(frozen=True)
 class SingleRate(SingleBound):
     """E_gen = O((D/√n)[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of L
 
@@ -148,7 +144,6 @@ class SingleRate(SingleBound):
         return self.value(sample, *log_rate(largest, 1, 1, scales, False, sample, self.form))
 
 
-@dataclass(frozen=True)
 class SingleRisk(SingleBound):
     """Theorem 5.3 with all constants: Theorem C.4's at H = T = 1 without skips
 

@@ -1,20 +1,19 @@
 """Counting parameters: a network that moves at most Λ times as far as its p parameters."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from finetti.bounds.assumptions import NO_RESIDUALS, UNIT_BALL
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.covering.dudley import dudley_quadrature
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
 from finetti.bounds.fields import norm_field, part_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.transformer_class import ProjectedLayerNorms, TransformerClass
-from finetti.bounds.value import BoundValue, Term
+from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_sum
 
@@ -25,7 +24,6 @@ def log_unit_cover(log_ratio: Any) -> Any:
         return np.log(log1pexp(math.log(2) + np.asarray(log_ratio, dtype=np.float64)))
 
 
-@dataclass(frozen=True)
 class ParameterCount(Bound):
     """log N_∞ ≤ p log(1 + 2ΛR/ε): what both bounds of this file share.
 
@@ -115,13 +113,8 @@ def _unit_columns(layer: ProjectedLayerNorms) -> ProjectedLayerNorms:
     return replace(layer, output_column_norm=1.0, value_column_norm=1.0, score_row_norm=1.0)
 
 
-@dataclass(frozen=True)
 class ParameterCountCovering(ParameterCount):
     """log N_∞ ≤ p log(1 + 2ΛR/ε): a cover of the ball of radius R in R^p by balls of radius ε/Λ.
-
-    Args:
-        functions, lipschitz, output_range, n_heads: as in `ParameterCount`.
-        resolution: ε.
 
     >>> network = TransformerClass(layers=(ProjectedLayerNorms(),), width=4)
     >>> bound = ParameterCountCovering(network, lipschitz=1.0, resolution=0.1)
@@ -147,7 +140,6 @@ class ParameterCountCovering(ParameterCount):
         return self.value(sample, count.log_value + each.log_value, (count, each))
 
 
-@dataclass(frozen=True)
 class ParameterCountGap(ParameterCount):
     """The generalization gap by the number of parameters: Dudley's integral, then Lemma 2.2."""
 

@@ -1,7 +1,6 @@
 """Functions of correlations and the biased model: a norm that is free of d."""
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -10,7 +9,6 @@ from numpy.typing import NDArray
 from scipy import special
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.fields import (
     Description,
     norm_field,
@@ -27,7 +25,7 @@ from finetti.bounds.random_features.norms import (
 from finetti.bounds.random_features.series import as_degree
 from finetti.bounds.random_features.targets import Target, check_coefficients, read_coefficients
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 
 
 @lru_cache(maxsize=1024)
@@ -99,7 +97,6 @@ def largest_value(coefficients: tuple[float, ...], radius: float = 1.0) -> float
     return float(np.abs(polynomial(np.concatenate([inside, [-radius, radius]]))).max())
 
 
-@dataclass(frozen=True)
 class CorrelationTarget(Description):
     """f*(x) = (1/N) Σ_i F(⟨x₀, Sx_i⟩)⟨β, x_i⟩, F(t) = Σ_k a_k t^k, for heads with the mean S.
 
@@ -125,25 +122,15 @@ class CorrelationTarget(Description):
         return truncation_error(terms, self.mean_norm) * largest * self.target_norm
 
 
-@dataclass(frozen=True)
 class BiasedBound(Bound):
-    """A number that belongs to a function of correlations and to L terms of e^{t²/2}.
+    """A number that belongs to a function of correlations f* and to L ≥ 1 terms of e^{t²/2}."""
 
-    Args:
-        target: f*.
-        terms: L ≥ 1.
-    """
-
-    assumes = (
-        *ASSUMED_OF_RANDOM_HEADS,
-        "the heads have the mean W₀ = [[S, 0], [0, 0]]",
-    )
+    assumes = (*ASSUMED_OF_RANDOM_HEADS, "the heads have the mean W₀ = [[S, 0], [0, 0]]")
 
     target: CorrelationTarget = part_field(CorrelationTarget)
     terms: int = setting_field(1, partial(as_degree, least=1))
 
 
-@dataclass(frozen=True)
 class BiasedNorm(BiasedBound):
     """‖φG_L(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖² Σ_m G_m² (m+2)! 4^{m+2}/(m+3), free of d
 
@@ -168,15 +155,11 @@ class BiasedNorm(BiasedBound):
         return self.value(sample, self.target.log_norm(self.terms), parts, notes=(note,))
 
 
-@dataclass(frozen=True)
 class BiasedAdvantage(BiasedBound):
     """B_RFA/B_BRFA: how many times more samples the unbiased heads' bound asks for
 
     A ratio of two upper bounds, which cross only at large d or degree: below 1 it does not mean
     that the bias hurts.
-
-    Args:
-        dimension: d.
 
     >>> ratio = BiasedAdvantage(CorrelationTarget((0.0, 1.0)), dimension=16)
     >>> ratio.evaluate(Sample(n_samples=100, context_length=16)).value < 0.01

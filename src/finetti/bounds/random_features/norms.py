@@ -4,12 +4,10 @@ The norms of fu2023 are stated from knowledge of the paper; the derived ones fol
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.fields import part_field
 from finetti.bounds.random_features.series import (
     log_kernel_coefficient,
@@ -18,7 +16,7 @@ from finetti.bounds.random_features.series import (
 )
 from finetti.bounds.random_features.targets import Component, Target
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_binomial
 
@@ -76,13 +74,8 @@ def _summed(target: Target, part: Any) -> tuple[float, tuple[Term, ...]]:
     return summed(map(named, target.components))
 
 
-@dataclass(frozen=True)
 class TargetBound(Bound):
-    """A number that belongs to a target.
-
-    Args:
-        target: f*.
-    """
+    """A number that belongs to a target f*."""
 
     quantity = "squared norm"
     assumes = ASSUMED_OF_RANDOM_HEADS
@@ -90,7 +83,6 @@ class TargetBound(Bound):
     target: Target = part_field(Target)
 
 
-@dataclass(frozen=True)
 class AttentionNorm(TargetBound):
     """min E_W‖v(W)‖² ≤ Σ_rs ‖Sym f_rs‖²/κ_rs: the norm in the class of infinitely many heads
 
@@ -114,12 +106,10 @@ class AttentionNorm(TargetBound):
     printed_kind = "scaling"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
-        log_value, terms = attention_terms(self.target, self.form)
         notes = (STATED_NORM,) if self.form == "printed" else ()
-        return self.value(sample, log_value, terms, notes=notes)
+        return self.value(sample, *attention_terms(self.target, self.form), notes=notes)
 
 
-@dataclass(frozen=True)
 class NetworkNorm(TargetBound):
     """B_MLP ≤ Σ_rs ‖Sym f_rs‖²/(C(r+s, r) N κ_{r+s}): the norm for random neurons on all tokens
 
@@ -143,7 +133,6 @@ class NetworkNorm(TargetBound):
         return self.value(sample, *network_terms(self.target, sample.context_length))
 
 
-@dataclass(frozen=True)
 class AttentionAdvantage(TargetBound):
     """B_MLP/B_RFA: how many times more samples the network's bound asks for
 
@@ -166,8 +155,5 @@ class AttentionAdvantage(TargetBound):
         attention, _ = attention_terms(self.target)
         if attention == -math.inf:
             raise self.refuse(NONZERO_TARGET, "R-norm-rfa and R-norm-mlp, which are 0.")
-        terms = (
-            Term("B_MLP", log_value=network),
-            Term("1/B_RFA", log_value=-attention),
-        )
+        terms = (Term("B_MLP", log_value=network), Term("1/B_RFA", log_value=-attention))
         return self.value(sample, network - attention, terms)

@@ -1,12 +1,11 @@
 """The excess risk of random-feature attention with M heads, trained on n samples."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from finetti.bounds.checks import log_of
 from finetti.bounds.fields import Description, norm_field, part_field, setting_field, size_field
 from finetti.bounds.random_features.correlations import CorrelationTarget
 from finetti.bounds.random_features.heads import STATED_THEOREM, HeadsBound, log_rates
@@ -14,7 +13,7 @@ from finetti.bounds.random_features.norms import attention_terms
 from finetti.bounds.random_features.targets import Target
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
@@ -27,15 +26,10 @@ def _read_target(settings: BoundSettings, name: str, bound: Any) -> Target | Non
     return Target.from_settings(settings) if settings.value("squared_norm") is None else None
 
 
-@dataclass(frozen=True)
 class RandomFeatureClass(Description):
     """Attention with M random heads on tokens of dimension d, and how large its target is.
 
-    Args:
-        dimension: d.
-        n_heads: M.
-        target: f*; or
-        squared_norm: B, where it is known as a number.
+    That is a ``target`` f*, or its ``squared_norm`` B, where it is known as a number.
 
     >>> features = RandomFeatureClass(16, 1000, Target.key_power(2))
     >>> round(math.exp(features.log_norm("derived")), 2)
@@ -93,15 +87,11 @@ class RandomFeatureClass(Description):
         return cls(width - 1, n_heads, squared_norm=float(n_heads * np.sum(array**2)))
 
 
-@dataclass(frozen=True)
 class RandomFeatureRisk(HeadsBound):
     """L(f̂) − L(f*) ≲ √B(f*) [√((log(dM)log(nNM) + log(1/δ))/n) + √((d² + log M)/(δM))]
 
     For the empirical risk minimizer over Σ‖v_m‖ ≤ C√B, Σ‖v_m‖² ≤ CB/(δM), with M > 1/δ and
     n > log(dM). Printed: B with the stated C_k; derived: with the sharp 1/κ_rs.
-
-    Args:
-        features: M, d and the target.
 
     >>> bound = RandomFeatureRisk(RandomFeatureClass(4, 10_000, squared_norm=4.0))
     >>> value = bound.evaluate(Sample(10_000, 16))
@@ -136,22 +126,15 @@ class RandomFeatureRisk(HeadsBound):
     def _evaluate(self, sample: Sample) -> BoundValue:
         samples, heads = log_rates(*self.sizes, sample)
         root = self.features.log_norm(self.form) / 2 + log_of(sample.loss_lipschitz)
-        log_value, terms = summed(
-            (Term("samples", log_value=root + samples), Term("heads", log_value=root + heads))
-        )
-        return self.value(sample, log_value, terms, notes=(STATED_THEOREM,))
+        terms = Term("samples", log_value=root + samples), Term("heads", log_value=root + heads)
+        return self.value(sample, *summed(terms), notes=(STATED_THEOREM,))
 
 
-@dataclass(frozen=True)
 class BiasedRisk(HeadsBound):
     """inf_L √B(f*, L) [√((log(dM)log(nNM) + log(1/δ))/n) + √((d² + log M)/(δM))] + ε_L‖F‖_∞‖β‖
 
-    B(f*, L) is the derived, d-free norm of `BiasedNorm`. The infimum is over L ≤ 60.
-
-    Args:
-        dimension: d.
-        n_heads: M.
-        target: a function of correlations.
+    B(f*, L) is the derived, d-free norm of `BiasedNorm` for f*, a function of correlations. The
+    infimum is over L ≤ 60; d is the ``dimension``, M is ``n_heads``.
 
     >>> bound = BiasedRisk(4, 10_000, CorrelationTarget((0.0, 1.0)))
     >>> value = bound.evaluate(Sample(10**6, 16))
@@ -165,10 +148,7 @@ class BiasedRisk(HeadsBound):
         "risk(f̂) − risk(f*) ≲ inf_J √B(f*,J)·[samples + heads] + ε_J‖F‖_∞, free of d but for heads"
     )
     citation = "theorem on biased attention, fu2023"
-    assumes = (
-        *HeadsBound.assumes,
-        "the heads have the mean [[S,0],[0,0]]",
-    )
+    assumes = (*HeadsBound.assumes, "the heads have the mean [[S,0],[0,0]]")
 
     dimension: int = size_field("width")
     n_heads: int = size_field("n_heads")
@@ -194,10 +174,6 @@ class BiasedRisk(HeadsBound):
             found.append((float(log_sum(parts)), terms, parts))
         _, terms, logs = min(found)
         named = zip(("samples", "heads", "truncation"), logs, strict=True)
-        log_value, parts = summed(Term(name, log_value=log) for name, log in named)
-        return self.value(
-            sample,
-            log_value,
-            parts,
-            notes=(f"The best number of terms is {terms}.", STATED_THEOREM),
-        )
+        parts = summed(Term(name, log_value=log) for name, log in named)
+        notes = (f"The best number of terms is {terms}.", STATED_THEOREM)
+        return self.value(sample, *parts, notes=notes)

@@ -56,18 +56,12 @@ def _orders(degree: int) -> NDArray[np.int64]:
 def log_kernel_coefficient(query_degree: int, key_degree: int) -> float:
     """log κ_rs: the coefficient of ⟨x₀,x₀'⟩^r ⟨x,x'⟩^s in the kernel of infinitely many heads.
 
-    κ_rs = Σ_l c_l 4^{−l} C(l, r) C(l + 1, s), from κ₁((1 + a)(1 + b)/4)(1 + b)
-
-    Args:
-        query_degree: r.
-        key_degree: s.
+    κ_rs = Σ_l c_l 4^{−l} C(l, r) C(l + 1, s), from κ₁((1 + a)(1 + b)/4)(1 + b), derived: fu2023
 
     >>> import math
     >>> round(math.exp(-log_kernel_coefficient(0, 0)), 2), round(
     ...     math.exp(-log_kernel_coefficient(1, 0)), 1)
     (4.41, 13.8)
-
-    Reference: derived from the model of fu2023.
     """
     owner = "log_kernel_coefficient"
     r = as_degree(query_degree, "query_degree", owner)
@@ -83,17 +77,11 @@ def log_kernel_coefficient(query_degree: int, key_degree: int) -> float:
 def log_network_coefficient(degree: int, context_length: int) -> float:
     """log κ_k of the random-feature network: the coefficient of ⟨x_{0:N}, x'_{0:N}⟩^k.
 
-    κ_k = Σ_{l ≥ k} c_l C(l, k) (N + 2)^{−l}, from κ₁((1 + Σ_i⟨x_i, x'_i⟩)/(N + 2))
-
-    Args:
-        degree: k.
-        context_length: N.
+    κ_k = Σ_{l ≥ k} c_l C(l, k) (N + 2)^{−l}, from κ₁((1 + Σ_i⟨x_i, x'_i⟩)/(N + 2)), derived: fu2023
 
     >>> import math
     >>> round(math.exp(-log_network_coefficient(2, 16)) / 16)  # (1/N)Σ⟨b, x_i⟩², ‖b‖ = 1
     254
-
-    Reference: derived from the model of fu2023.
     """
     owner = "log_network_coefficient"
     k = as_degree(degree, "degree", owner)

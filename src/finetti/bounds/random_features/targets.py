@@ -2,30 +2,24 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from finetti.bounds.checks import Checked, checked, log_of
+from finetti.bounds.checks import Checked, checked, real
 from finetti.bounds.fields import Description, norm_field
 from finetti.bounds.random_features.series import as_degree
 from finetti.bounds.random_features.tensors import squared_norms
 from finetti.bounds.settings import BoundSettings
+from finetti.bounds.value import log_of
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.logspace import log_add, log_binomial
 from finetti.core.numbers import as_norm, as_real
 
-
-def _as_logarithm(value: Any, name: str, owner: str) -> float:
-    number = as_real(value, name, owner, "a logarithm: a number below ∞")
-    if not number < math.inf:
-        raise bad_argument(name, owner, "a logarithm: a number below ∞", value)
-    return number
+_as_logarithm = real("a logarithm: a number below ∞", lambda x: x < math.inf)
 
 
-@dataclass(frozen=True)
 class Component(Checked):
     """f_rs of degree r in the query and s in the key, by the size of its coefficients.
 
@@ -43,16 +37,6 @@ class Component(Checked):
     vector_degree: int = checked(as_degree, 0)
 
 
-TARGET_FAMILIES = (
-    "query_power",
-    "key_power",
-    "correlation_power",
-    "correlation_times_power",
-    "correlation_series",
-)
-
-
-@dataclass(frozen=True)
 class Target(Description):
     """f*(x_{0:N}) = (1/N) Σ_i Σ_rs ⟨f_rs, x₀^{⊗r} ⊗ x_i^{⊗s}⟩, all tokens of length 1      fu2023
 
@@ -96,28 +80,25 @@ class Target(Description):
         >>> Target.from_settings(settings) == Target.key_power(3)
         True
         """
-        family = settings.value("target", "key_power")
-        if family not in TARGET_FAMILIES:
-            raise bad_argument(
-                "target", "the norms", f"one of {', '.join(TARGET_FAMILIES)}", repr(family)
-            )
-        if family == "correlation_series":
-            coefficients = read_coefficients(settings, "coefficients", bound)
-            return cls.correlation_series(
-                coefficients, settings.width, settings.norm("target_norm")
-            )
-        if family == "correlation_times_power":
-            return cls.correlation_times_power(
-                settings.value("correlation_degree", 1),
-                settings.value("degree", 1),
-                settings.width,
-                settings.norm("target_norm"),
-            )
-        degree = settings.value("degree", 2)
-        if family == "correlation_power":
-            return cls.correlation_power(degree, dimension=settings.width)
-        power = cls.query_power if family == "query_power" else cls.key_power
-        return power(degree, settings.norm("target_norm"))
+        number, norm, width = settings.value, settings.norm, settings.width
+        families = {
+            "query_power": lambda: cls.query_power(number("degree", 2), norm("target_norm")),
+            "key_power": lambda: cls.key_power(number("degree", 2), norm("target_norm")),
+            "correlation_power": lambda: cls.correlation_power(
+                number("degree", 2), dimension=width
+            ),
+            "correlation_times_power": lambda: cls.correlation_times_power(
+                number("correlation_degree", 1), number("degree", 1), width, norm("target_norm")
+            ),
+            "correlation_series": lambda: cls.correlation_series(
+                read_coefficients(settings, "coefficients", bound), width, norm("target_norm")
+            ),
+        }
+        family = number("target", "key_power")
+        if family not in families:
+            wanted = f"one of {', '.join(families)}"
+            raise bad_argument("target", "the norms", wanted, repr(family))
+        return families[family]()
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[tuple[int, int], Any]) -> "Target":
@@ -133,11 +114,10 @@ class Target(Description):
     @classmethod
     def from_norms(cls, norms: Mapping[tuple[int, int], float]) -> "Target":
         """From ‖f_rs‖ of tensors that are symmetric, or that are not known any better."""
-        components = []
-        for (r, s), norm in norms.items():
-            log_square = 2 * log_of(as_norm(norm, "norms", "Target"))
-            components.append(_component(r, s, log_square))
-        return cls(tuple(components))
+        squares = {
+            degrees: 2 * log_of(as_norm(n, "norms", "Target")) for degrees, n in norms.items()
+        }
+        return cls(tuple(_component(r, s, square) for (r, s), square in squares.items()))
 
     @classmethod
     def query_power(cls, degree: int, norm: float = 1.0) -> "Target":
@@ -162,14 +142,14 @@ class Target(Description):
         """
         if (dimension is None) == (matrix is None):
             raise InputError("Target.correlation_power takes a dimension or a matrix, one of them.")
-        p = as_degree(degree, "degree", "Target.correlation_power")
+        owner = "Target.correlation_power"
+        p = as_degree(degree, "degree", owner)
         if dimension is not None:
             return cls((_identity_component(p, 0, dimension, 0.0),))
         array = np.asarray(matrix, dtype=np.float64)
         if array.ndim != 2 or not array.size:
-            owner = "Target.correlation_power"
             raise bad_argument("matrix", owner, "a matrix (d, d)", f"shape {array.shape}")
-        check_finite(array, "matrix", "Target.correlation_power")
+        check_finite(array, "matrix", owner)
         singular = np.linalg.svd(array, compute_uv=False)
         logs = [2 * log_of(float(each)) for each in singular]
         square = p * float(np.logaddexp.reduce(logs))
@@ -208,10 +188,7 @@ class Target(Description):
     ) -> "Target":
         """(1/N) Σ_i F(⟨x₀, Sx_i⟩)G(x_i), F(t) = Σ a_r t^r, G(x) = Σ ⟨g_s, x^{⊗s}⟩.
 
-        Args:
-            coefficients: a_r.
-            matrix_norm: ‖S‖_F.
-            key_norms: ‖g_s‖.
+        From a_r, ‖S‖_F and ‖g_s‖.
         """
         owner = "Target.product"
         log_matrix = log_of(as_norm(matrix_norm, "matrix_norm", owner))

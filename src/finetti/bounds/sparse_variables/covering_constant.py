@@ -1,28 +1,20 @@
 """Lemma 2.2: the generalization gap of a class with log N_∞(ε) ≤ C_F/ε²."""
 
-from dataclasses import dataclass
-
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.covering.dudley import dudley_closed, signed_dudley_printed
 from finetti.bounds.covering.generalization import gap_terms, printed_gap
 from finetti.bounds.fields import norm_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue
+from finetti.bounds.value import BoundValue, log_of
 
 
-@dataclass(frozen=True)
 class CoveringConstantGap(Bound):
     """2L·A·min(1, 12(1 + log(x/3))/x) + 3b√(log(3/δ)/2m),  x = A√(m/C_F)      Lemma 2.2
 
     A class with log N_∞(ε) ≤ C_F/ε² and outputs of size at most A (A.2–A.5, edelman2022).
     Printed: 4L√(C_F/m)(1 + log x) + 2b√(log(1/δ)/2m), negative for small x (erratum 12).
-
-    Args:
-        covering_constant: C_F.
-        output_range: A.
-        two_sided: bound |gap|; False: log(2/δ) in place of log(3/δ).
+    ``two_sided`` bounds |gap|; False: log(2/δ) in place of log(3/δ).
 
     >>> sample = Sample(n_samples=10**6, context_length=1)
     >>> value = CoveringConstantGap(covering_constant=1.0).evaluate(sample)

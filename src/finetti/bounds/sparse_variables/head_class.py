@@ -2,11 +2,10 @@
 
 import abc
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import NORM, log_of
+from finetti.bounds.checks import NORM
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.fields import (
     Description,
@@ -19,13 +18,12 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables import measure
 from finetti.bounds.sparse_variables.sizes import SizedClass
-from finetti.bounds.value import OF_THE_LOSS
+from finetti.bounds.value import OF_THE_LOSS, log_of
 from finetti.core.forms import Form
 from finetti.core.numbers import as_norm
 
 
-@dataclass(frozen=True, kw_only=True)
-class SoftmaxHeadNorms(Description):
+class SoftmaxHeadNorms(Description, kw_only=True):
     """The norms of one head σ(softmax(zᵀW_QW_KᵀXᵀ)XW_V)W_C.
 
     Args:
@@ -46,8 +44,7 @@ def _read_readout(settings: BoundSettings, name: str, bound: type[Bound]) -> Any
     return settings.value(name, 1.0 if bound.quantity in OF_THE_LOSS else None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentionClass(SizedClass):
+class AttentionClass(SizedClass, kw_only=True):
     """What a head and a layer of heads have in common; sizes and positions as in `SizedClass`.
 
     Args:
@@ -120,11 +117,8 @@ class AttentionClass(SizedClass):
         return Composition(tuple(matrices))
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadClass(AttentionClass, SoftmaxHeadNorms):
+class HeadClass(AttentionClass, SoftmaxHeadNorms, kw_only=True):
     """All heads with these norms (Corollary 4.4, edelman2022).
-
-    The norms are those of `SoftmaxHeadNorms`, the rest of `AttentionClass`.
 
     >>> head = HeadClass(width=8, value_norm=0.9, value_column_norm=0.7, score_row_norm=0.8)
     >>> head.head_dimension, head.out_lipschitz
@@ -158,13 +152,8 @@ class HeadClass(AttentionClass, SoftmaxHeadNorms):
         return cls(**{**own, **assumptions})
 
 
-@dataclass(frozen=True, kw_only=True)
-class MultiHeadClass(AttentionClass):
-    """All sums of heads with these norms (A.5, edelman2022).
-
-    Args:
-        heads: the norms of each head.
-    """
+class MultiHeadClass(AttentionClass, kw_only=True):
+    """All sums of heads with these norms (A.5, edelman2022)."""
 
     printed_constant = 2.0
 
@@ -182,7 +171,6 @@ class MultiHeadClass(AttentionClass):
         Args:
             weights: a `MultiHead`, `ConcatenatedHeads` or `SelfAttention`, or a mapping as in
                 `HeadClass.from_weights` whose arrays have the heads as their first axis.
-            assumptions: the other fields.
         """
         found = measure.measure_heads(weights, cls.__name__)
         norms = tuple(SoftmaxHeadNorms(**head.norms) for head in found)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,13 @@ from scipy import optimize
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.linear import log_log_matrix_cover
 from finetti.bounds.fields import part_field, resolution_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head_class import HeadClass
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_A_HEAD
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
 
@@ -30,17 +28,12 @@ def _log_shares(logit: float) -> tuple[float, float]:
     return -float(np.logaddexp(0.0, -logit)), -float(np.logaddexp(0.0, logit))
 
 
-@dataclass(frozen=True)
 class HeadSplit(Bound):
     """min over α of log N(F_Score; αε/(C L_out B_in B_X)) + log N(F_in; (1−α)ε/L_out)
 
     Theorem 4.2, edelman2022, with both covers by Lemma 4.5 and the minimum taken numerically;
     Corollary 4.4 takes α = c_QK^{2/3}/γ instead, the best for the leading part (Lemma A.8), so it
-    is never smaller. Printed: the same with C = 2, a scaling quantity.
-
-    Args:
-        functions: a `HeadClass` with a vector as output.
-        resolution: ε.
+    is never smaller. Printed: the same with C = 2, a scaling quantity. Without a readout.
 
     >>> from finetti.bounds.sparse_variables import HeadCovering
     >>> head = HeadClass(width=8, value_norm=.9, value_column_norm=.7, score_row_norm=.8)
@@ -102,15 +95,17 @@ class HeadSplit(Bound):
         ]
         if self.form == "printed":
             points = log_log_points(sample)
-            return tuple(  # pyright: ignore[reportReturnType]
+            score, value = (
                 2 * (norm + math.log(outputs) + token - resolution) + points
                 for norm, outputs, resolution in covers
             )
-        points = head.log_points(sample)
-        return tuple(  # pyright: ignore[reportReturnType]
-            log_log_matrix_cover(norm, math.log(outputs), token, resolution, points)
-            for norm, outputs, resolution in covers
-        )
+        else:
+            points = head.log_points(sample)
+            score, value = (
+                log_log_matrix_cover(norm, math.log(outputs), token, resolution, points)
+                for norm, outputs, resolution in covers
+            )
+        return score, value
 
     def best_share(self, sample: Sample) -> float:
         """log(α/(1 − α)) at the minimum: around Lemma A.8's, which is the leading part's."""

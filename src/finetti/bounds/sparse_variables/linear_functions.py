@@ -1,11 +1,10 @@
 """Lemma A.10 and Lemma 4.5: the capacity of linear functions, from which the rest is composed."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import checked, log_of
+from finetti.bounds.checks import checked
 from finetti.bounds.covering.linear import (
     best_refined_cover,
     log_log_matrix_cover,
@@ -13,12 +12,11 @@ from finetti.bounds.covering.linear import (
 )
 from finetti.bounds.fields import norm_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term
+from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 
 
-@dataclass(frozen=True)
 class LinearCovering(Bound):
     """What the three lemmas share: a norm of the weights, ε, and N = mT points of length B_X."""
 
@@ -33,15 +31,10 @@ class LinearCovering(Bound):
         return log_of(sample.input_norm), math.log(self.resolution), points
 
 
-@dataclass(frozen=True)
 class VectorCovering(LinearCovering):
     """log N_∞ ≤ 36 (B₁²B₂²/ε²) log(2⌈4B₁B₂/ε + 2⌉N + 1)                  Lemma A.10, edelman2022
 
     The class {x ↦ vᵀx, ‖v‖ ≤ B₁} on N = mT points of length at most B₂ = B_X (Zhang 2002, Thm 4).
-
-    Args:
-        weight_norm: B₁.
-        resolution: ε.
 
     >>> value = VectorCovering(1.0, 0.1).evaluate(Sample(n_samples=100, context_length=100))
     >>> round(value.value, 6)
@@ -61,16 +54,11 @@ class VectorCovering(LinearCovering):
         )
 
 
-@dataclass(frozen=True)
 class LinearMapCovering(LinearCovering):
     """log N_∞ ≤ 36 (d₂B_∞B_X/ε)² log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1)             Lemma 4.5, edelman2022
 
-    The class {x ↦ Wᵀx, ‖W‖_{2,∞} ≤ B_∞}. Printed: (d₂B_∞B_X)²/ε² · log N, a scaling quantity.
-
-    Args:
-        weight_norm: B_∞, the largest column norm of W.
-        resolution: ε.
-        outputs: d₂, the number of columns.
+    The class {x ↦ Wᵀx, ‖W‖_{2,∞} ≤ B_∞}, B_∞ the largest norm of the d₂ columns (``outputs``) of W.
+    Printed: (d₂B_∞B_X)²/ε² · log N, a scaling quantity.
 
     >>> sample = Sample(n_samples=1000, context_length=50, input_norm=1.5)
     >>> round(LinearMapCovering(0.7, 0.1, outputs=8).evaluate(sample).value, 5)
@@ -107,18 +95,12 @@ def _as_budget(value: Any, argument: str, owner: str) -> int:
     return budget
 
 
-@dataclass(frozen=True)
 class RefinedMatrixCovering(LinearCovering):
     """log N_∞ ≤ log C(n+d₂, d₂) + 36(1+d₂/n)²(B₁B_X/ε)² log(…N + 1), the best n = d₂2^j
 
     The class {x ↦ Wᵀx, ‖W‖_{2,1} ≤ B₁}: what the proof of Lemma 4.5, edelman2022, gives when the
-    column budgets are rounded up (erratum 8). Without the factor d₂² of `LinearMapCovering`.
-
-    Args:
-        weight_norm: B₁, the sum of the column norms of W.
-        resolution: ε.
-        outputs: d₂, the number of columns.
-        budget: n; None takes the best.
+    column budgets are rounded up (erratum 8). Without the factor d₂² of `LinearMapCovering`. B₁ is
+    the sum of the norms of the d₂ columns, n the ``budget``; None takes the best.
 
     >>> sample = Sample(n_samples=1000, context_length=50, input_norm=1.5)
     >>> round(RefinedMatrixCovering(2.0, 0.1, outputs=8, budget=8).evaluate(sample).value, 5)

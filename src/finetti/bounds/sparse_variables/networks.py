@@ -1,6 +1,6 @@
 """Corollary 4.4, A.4, A.5 and Theorem A.17: heads, layers of heads, and deep networks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from finetti.bounds.assumptions import (
@@ -26,7 +26,6 @@ ASSUMED_OF_A_HEAD = (ONE_HEAD, *ASSUMED_OF_A_LAYER)
 ASSUMED_OF_THE_LAYERS = (ONE_HEAD, NO_RESIDUALS, UNIT_BALL, FIXED_POSITIONS)
 
 
-@dataclass(frozen=True)
 class HeadCovering(ComposedCovering):
     """log N_∞ ≤ 36(γ²/ε²) Σ_j c_j^{2/3} log(2⌈4γc_j^{1/3}/(√d_j ε) + 2⌉N + 1)   Corollary 4.4
 
@@ -52,7 +51,6 @@ class HeadCovering(ComposedCovering):
     functions: HeadClass = part_field(HeadClass)
 
 
-@dataclass(frozen=True)
 class HeadGap(ComposedGap):
     """The generalization gap of one head with a readout, from Corollary 4.4 by Dudley and A.4."""
 
@@ -65,17 +63,12 @@ class HeadGap(ComposedGap):
     functions: HeadClass = part_field(HeadClass)
 
 
-@dataclass(frozen=True)
 class PositionCovering(ComposedCovering):
     """Corollary 4.4 for tokens x_t + p_t: B_X becomes B_X + B_P, for the query too   A.4
 
     The vectors are fixed; a trained table has T·d parameters, which costs a factor linear in T and
     is refused. Printed: (dL_σB)²((B_V^∞)^{2/3} + (2B_QK^∞B_VB)^{2/3})³/ε² · log(mT), B = B_X + B_P,
-    which lacks B_τ (erratum 1).
-
-    Args:
-        functions: a `HeadClass` (or any class of paper S) with ``positions="fixed"``.
-        resolution: ε.
+    which lacks B_τ (erratum 1). For a `HeadClass`, or any class of paper S.
 
     >>> from finetti.bounds import Sample
     >>> moved = PositionCovering(HeadClass(width=8, positions="fixed", position_norm=0.5))
@@ -109,7 +102,6 @@ class PositionCovering(ComposedCovering):
         return cls(head, settings.resolution, form=settings.form)
 
 
-@dataclass(frozen=True)
 class MultiHeadCovering(ComposedCovering):
     """The cover of a sum of heads: the terms of Corollary 4.4 of all heads together   Lemma A.12
 
@@ -135,7 +127,6 @@ class MultiHeadCovering(ComposedCovering):
     functions: MultiHeadClass = part_field(MultiHeadClass)
 
 
-@dataclass(frozen=True)
 class MultiHeadGap(ComposedGap):
     """The generalization gap of a layer of heads with a readout, by Dudley and A.4."""
 
@@ -148,7 +139,6 @@ class MultiHeadGap(ComposedGap):
     functions: MultiHeadClass = part_field(MultiHeadClass)
 
 
-@dataclass(frozen=True)
 class ProjectedTransformerCovering(ComposedCovering):
     """The cover of a depth-L network: every matrix of every layer           Theorem A.17
 
@@ -180,7 +170,6 @@ class ProjectedTransformerCovering(ComposedCovering):
     functions: TransformerClass = part_field(TransformerClass)
 
 
-@dataclass(frozen=True)
 class ProjectedTransformerGap(ComposedGap):
     """The generalization gap of a deep Transformer, from Theorem A.17 by Dudley and A.4."""
 

@@ -1,6 +1,5 @@
 """What all classes of paper S have in common: sizes, positions, and what they refuse."""
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 from finetti.attention.networks.softmax_constants import softmax_constant
@@ -36,8 +35,7 @@ def _read_positions(settings: BoundSettings, name: str, bound: Any) -> str:
     return settings.value(name, "fixed" if settings.norm("position_norm", 0.0) else "none")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizedClass(Description, FunctionClass):
+class SizedClass(Description, FunctionClass, kw_only=True):
     """Sizes, positions and the constant of softmax.
 
     Args:

@@ -2,20 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import Bound, same_quantity
-from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.covering.function_class import NormalizationKind
 from finetti.bounds.fields import Description, choice_field, norm_field, parts_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
 from finetti.bounds.sparse_variables.sizes import SizedClass
+from finetti.bounds.value import log_of
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add
 
@@ -29,11 +29,9 @@ def log_amplifications(log_factors: Sequence[float], form: Form = "derived") -> 
     [15.0, 5.0, 1.0]
     """
     check_form(form, "log_amplifications")
-    ordered = list(log_factors) if form == "printed" else list(reversed(log_factors))
-    totals = [0.0]
-    for factor in ordered[:-1]:
-        totals.append(totals[-1] + factor)
-    return tuple(totals if form == "printed" else reversed(totals))
+    if form == "printed":
+        return tuple(accumulate(log_factors[:-1], initial=0.0))
+    return tuple(accumulate(log_factors[:0:-1], initial=0.0))[::-1]
 
 
 def log_layer_constant(
@@ -56,8 +54,7 @@ def log_layer_constant(
     return outside + float(log_add(0.0, scores))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectedLayerNorms(Description):
+class ProjectedLayerNorms(Description, kw_only=True):
     """The norms of one layer Π(σ(Π(f(g; W)))W_C).
 
     Args:
@@ -75,8 +72,7 @@ class ProjectedLayerNorms(Description):
     score_row_norm: float = norm_field(1.0, like="score_norm")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransformerClass(SizedClass):
+class TransformerClass(SizedClass, kw_only=True):
     """All networks of L projected layers with these norms and a trained readout of [CLS].
 
     Sizes and positions are those of `SizedClass`.

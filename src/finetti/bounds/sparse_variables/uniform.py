@@ -1,11 +1,9 @@
 """Theorem 4.6: a deep Transformer with one bound for all its spectral and column norms."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, Self
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.fields import norm_field, number_field, resolution_field, size_field
@@ -14,11 +12,10 @@ from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
 from finetti.bounds.sparse_variables.sizes import check_sizes
 from finetti.bounds.sparse_variables.transformer_class import log_layer_constant
-from finetti.bounds.value import BoundValue, Term
+from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.numbers import as_norm
 
 
-@dataclass(frozen=True)
 class UniformTransformer(Bound):
     """(C₂L_σ)^{O(L)} · B_X²B_w²d²C_∞²/ε² · log(mT), for B_X ≤ 1          Theorem 4.6, edelman2022
 
