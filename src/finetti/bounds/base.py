@@ -156,34 +156,21 @@ class Bound(Description, Shown, abc.ABC):
         vacuous = None
         if self.kind == "upper_bound" and self.quantity in OF_THE_LOSS and sample.bounded_loss:
             vacuous = log_value >= math.log(sample.loss_bound)
-        return BoundValue(
-            log_value=float(log_value),
-            terms=tuple(terms),
-            citation=self.citation,
-            form=self.form,
-            kind=self.kind,
-            quantity=self.quantity,
-            assumptions=self.assumes,
-            vacuous=vacuous,
-            sign=sign,
-            notes=tuple(notes),
-        )
+        return self._give(log_value, terms, notes, sign=sign, vacuous=vacuous)
 
     def counted(
         self, count: int, quantity: str, *notes: str, terms: Sequence[Term] = ()
     ) -> BoundValue:
         """A number of samples, heads or tokens that is enough."""
-        return BoundValue(
-            log_value=math.log(count),
-            terms=tuple(terms),
-            citation=self.citation,
-            form=self.form,
-            kind=self.kind,
-            quantity=quantity,
-            assumptions=self.assumes,
-            notes=notes,
-            count=count,
-        )
+        return self._give(math.log(count), terms, notes, quantity=quantity, count=count)
+
+    def _give(
+        self, log_value: float, terms: Sequence[Term], notes: Sequence[str], **others: Any
+    ) -> BoundValue:
+        parts = {"log_value": float(log_value), "terms": tuple(terms), "notes": tuple(notes)}
+        known = {"citation": self.citation, "form": self.form, "kind": self.kind}
+        known |= {"quantity": self.quantity, "assumptions": self.assumes}
+        return BoundValue(**{**parts, **known, **others})
 
     def refuse(self, assumption: str, nearest: str) -> UnsupportedError:
         """The error for a class that the theorem does not cover: what fails, what applies."""

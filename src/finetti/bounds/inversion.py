@@ -37,11 +37,10 @@ class Goal:
 
     def needed(self, bound: Any, sample: Sample) -> BoundValue:
         """The smallest count for ``bound``; everything else is as in ``sample``."""
-        if self.count == "samples":
-            return bound.samples_needed(self.gap, sample, self.constant)
-        if self.count == "heads":
-            return bound.heads_needed(self.gap, sample, self.constant)
-        return bound.tokens_needed(self.gap, sample)
+        if self.count == "tokens":
+            return bound.tokens_needed(self.gap, sample)
+        solve = bound.samples_needed if self.count == "samples" else bound.heads_needed
+        return solve(self.gap, sample, self.constant)
 
 
 def whole_exp(log_value: float) -> int:

@@ -60,12 +60,12 @@ class Registry(Shown):
 
     def search(self, words: Sequence[str]) -> "Registry":
         """The bounds with all ``words`` in their name, title, statement or quantity."""
-        found = []
-        for bound in self.bounds:
-            text = f"{bound.name} {bound.title} {bound.statement} {bound.quantity}".lower()
-            if all(word.strip().lower() in text for word in words):
-                found.append(bound)
-        return Registry(tuple(found))
+        wanted = [word.strip().lower() for word in words]
+
+        def text(bound: type[Bound]) -> str:
+            return f"{bound.name} {bound.title} {bound.statement} {bound.quantity}".lower()
+
+        return Registry(tuple(b for b in self.bounds if all(word in text(b) for word in wanted)))
 
     def __card__(self) -> Card:
         columns = ("name", "statement", "kind")

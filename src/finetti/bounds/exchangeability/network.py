@@ -4,8 +4,8 @@ from typing import Any
 
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
+from finetti.bounds.assumptions import NormalizationKind, PositionKind
 from finetti.bounds.checks import NORM, real
-from finetti.bounds.covering.function_class import NormalizationKind, PositionKind
 from finetti.bounds.fields import (
     Description,
     choice_field,

@@ -13,7 +13,7 @@ from .networks import MultiHeadGap as MultiHeadGap
 from .networks import PositionCovering as PositionCovering
 from .networks import ProjectedTransformerCovering as ProjectedTransformerCovering
 from .networks import ProjectedTransformerGap as ProjectedTransformerGap
+from .networks import UniformTransformer as UniformTransformer
 from .transformer_class import ProjectedLayerNorms as ProjectedLayerNorms
 from .transformer_class import TransformerClass as TransformerClass
 from .transformer_class import log_amplifications as log_amplifications
-from .uniform import UniformTransformer as UniformTransformer

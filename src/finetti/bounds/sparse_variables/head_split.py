@@ -9,10 +9,10 @@ from scipy import optimize
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.base import Bound
-from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.linear import log_log_matrix_cover
 from finetti.bounds.fields import part_field, resolution_field
 from finetti.bounds.sample import Sample
+from finetti.bounds.sparse_variables.composed import log_log_points
 from finetti.bounds.sparse_variables.head_class import HeadClass
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_A_HEAD
 from finetti.bounds.value import BoundValue, Term, log_of, summed

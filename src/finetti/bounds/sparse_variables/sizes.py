@@ -1,15 +1,17 @@
 """What all classes of paper S have in common: sizes, positions, and what they refuse."""
 
+import abc
 from typing import Any, Self
 
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER
+from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER, PositionKind
 from finetti.bounds.base import Bound, same_quantity
-from finetti.bounds.covering.function_class import FunctionClass, PositionKind, refuse_positions
+from finetti.bounds.covering.composition import Composition
 from finetti.bounds.fields import Description, choice_field, norm_field, number_field, size_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.forms import Form
 from finetti.core.numbers import as_norm
 
 
@@ -35,8 +37,8 @@ def _read_positions(settings: BoundSettings, name: str, bound: Any) -> str:
     return settings.value(name, "fixed" if settings.norm("position_norm", 0.0) else "none")
 
 
-class SizedClass(Description, FunctionClass, kw_only=True):
-    """Sizes, positions and the constant of softmax.
+class SizedClass(Description, abc.ABC, kw_only=True):
+    """Functions with sizes, positions and a constant of softmax, covered matrix by matrix.
 
     Args:
         width: d, the dimension of a token; in cross-attention that of the query.
@@ -66,6 +68,19 @@ class SizedClass(Description, FunctionClass, kw_only=True):
         check_sizes(bound, settings)
         return super().from_settings(settings, bound)
 
+    @abc.abstractmethod
+    def composition(self, sample: Sample, form: Form) -> Composition:
+        """All trained matrices with what their errors cost."""
+
+    @abc.abstractmethod
+    def log_range(self, sample: Sample) -> float:
+        """log A: no function of the class is larger than A on the sample."""
+
+    @property
+    @abc.abstractmethod
+    def scalar(self) -> bool:
+        """Whether the functions give one number per sequence, as a loss needs it."""
+
     @property
     def columns(self) -> int:
         """k, the number of columns of W_V."""
@@ -81,8 +96,14 @@ class SizedClass(Description, FunctionClass, kw_only=True):
         return sample.input_norm + self.position_norm
 
     def check(self, bound: Bound) -> None:
-        """No trained positions."""
-        refuse_positions(bound, self.positions)
+        """Refuse, by name, what ``bound`` does not cover; trained positions, for one."""
+        if self.positions == "trained":
+            raise bound.refuse(
+                "positions that are not trained, and `positions` is 'trained': a trained table has "
+                "T·d parameters, a factor linear in T (A.4, edelman2022)",
+                f"{same_quantity(bound, 'parameter-count', 'parameter-count-gap')}, which counts "
+                "the table; or 'fixed' positions.",
+            )
 
     def notes(self) -> tuple[str, ...]:
         """That positions make the tokens longer."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
+from finetti.bounds.assumptions import NormalizationKind
 from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.covering.function_class import NormalizationKind
 from finetti.bounds.fields import Description, choice_field, norm_field, parts_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure

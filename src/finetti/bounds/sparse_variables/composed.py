@@ -12,10 +12,10 @@ from finetti.bounds.covering.dudley import (
     dudley_quadrature,
     signed_dudley_printed,
 )
-from finetti.bounds.covering.function_class import FunctionClass
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms, printed_gap
 from finetti.bounds.fields import one_of, resolution_field
 from finetti.bounds.sample import Sample
+from finetti.bounds.sparse_variables.sizes import SizedClass
 from finetti.bounds.value import BoundValue, log_of
 from finetti.core.errors import bad_argument
 
@@ -26,12 +26,12 @@ def log_log_points(sample: Sample) -> float:
 
 
 class ComposedCovering(Bound):
-    """log N_∞ of a `FunctionClass` at one ``resolution`` ε; printed: γ³/ε² · log(mT)."""
+    """log N_∞ of a `SizedClass` at one ``resolution`` ε; printed: γ³/ε² · log(mT)."""
 
     quantity = "log covering number"
     printed_kind = "scaling"
 
-    functions: FunctionClass
+    functions: SizedClass
     resolution: float = resolution_field()
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class ComposedCovering(Bound):
 
 
 class ComposedGap(Bound):
-    """The generalization gap of a `FunctionClass`: Dudley's integral of its cover, then A.4.
+    """The generalization gap of a `SizedClass`: Dudley's integral of its cover, then A.4.
 
     Args:
         functions: the class, with one number per sequence as output.
@@ -61,7 +61,7 @@ class ComposedGap(Bound):
     needs_bounded_loss = True
     printed_kind = "scaling"
 
-    functions: FunctionClass
+    functions: SizedClass
     route: Literal["quadrature", "closed"] = checked(one_of("quadrature", "closed"), "quadrature")
     two_sided: bool = True
 
