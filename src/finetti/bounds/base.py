@@ -98,33 +98,23 @@ class Bound(Description, Shown, abc.ABC):
             )
 
     def samples_needed(
-        self,
-        gap: float,
-        sample: Sample,
-        constant: float | None = None,
-        *,
-        delta: float | None = None,
+        self, gap: float, sample: Sample, constant: float | None = None, **changes: float
     ) -> BoundValue:
         """The smallest n_samples at which the bound is at most ``gap``; the rest as in ``sample``.
 
-        ``delta`` replaces that of the sample. A scaling quantity is inverted only with the
-        ``constant`` to multiply it by.
+        ``changes`` replace what the sample has, as ``delta=0.01``. A scaling quantity is inverted
+        only with the ``constant`` to multiply it by.
         """
-        return self._samples_needed(gap, _with_delta(sample, delta), constant)
+        return self._samples_needed(gap, replace(sample, **changes), constant)
 
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         return samples_needed(self, gap, sample, constant)
 
     def heads_needed(
-        self,
-        gap: float,
-        sample: Sample,
-        constant: float | None = None,
-        *,
-        delta: float | None = None,
+        self, gap: float, sample: Sample, constant: float | None = None, **changes: float
     ) -> BoundValue:
         """The smallest number of heads at which the bound is at most ``gap``; those of paper R."""
-        return self._heads_needed(gap, _with_delta(sample, delta), constant)
+        return self._heads_needed(gap, replace(sample, **changes), constant)
 
     def _heads_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise self._not_counted("heads", "a bound of paper R")
@@ -187,10 +177,6 @@ class Bound(Description, Shown, abc.ABC):
         rows += [("assumes", each) for each in self.assumes]
         rows += [(name, value) for name, value in _described(self) if name != "form"]
         return Card(f"{self.name}: {self.title}", tuple(rows))
-
-
-def _with_delta(sample: Sample, delta: float | None) -> Sample:
-    return sample if delta is None else replace(sample, delta=delta)
 
 
 def _described(described: Any) -> Iterator[tuple[str, str]]:

@@ -1,11 +1,11 @@
-from .covering_constant import CoveringConstantGap as CoveringConstantGap
 from .head_class import HeadClass as HeadClass
 from .head_class import MultiHeadClass as MultiHeadClass
 from .head_class import SoftmaxHeadNorms as SoftmaxHeadNorms
 from .head_split import HeadSplit as HeadSplit
-from .linear_functions import LinearMapCovering as LinearMapCovering
-from .linear_functions import RefinedMatrixCovering as RefinedMatrixCovering
-from .linear_functions import VectorCovering as VectorCovering
+from .lemmas import CoveringConstantGap as CoveringConstantGap
+from .lemmas import LinearMapCovering as LinearMapCovering
+from .lemmas import RefinedMatrixCovering as RefinedMatrixCovering
+from .lemmas import VectorCovering as VectorCovering
 from .networks import HeadCovering as HeadCovering
 from .networks import HeadGap as HeadGap
 from .networks import MultiHeadCovering as MultiHeadCovering

@@ -66,22 +66,13 @@ class HeadSplit(Bound):
         head = self.functions
         token = log_of(head.token_norm(sample))
         query = token if head.query_norm is None else log_of(head.query_norm + head.position_norm)
-        constant = head.norm_lipschitz
-        if constant is None:
-            constant = softmax_constant(self.form)
+        given = head.norm_lipschitz
+        constant = softmax_constant(self.form) if given is None else given
         log_resolution = math.log(self.resolution) - log_of(head.out_lipschitz)
         multiplier = log_of(constant) + log_of(head.value_norm) + token + query
         return (
             (log_of(head.score_row_norm), head.width, log_resolution - multiplier),
             (log_of(head.value_column_norm), head.columns, log_resolution),
-        )
-
-    def _log_ratios(self, sample: Sample) -> tuple[float, ...]:
-        """log a of ⌈a/α + 2⌉ for both covers, 4B_∞B_X√d₂/ε."""
-        token = log_of(self.functions.token_norm(sample))
-        return tuple(
-            math.log(4) + norm + token + math.log(outputs) / 2 - resolution
-            for norm, outputs, resolution in self._covers(sample)
         )
 
     def parts(self, log_share: float, log_rest: float, sample: Sample) -> tuple[float, float]:
@@ -134,13 +125,16 @@ class HeadSplit(Bound):
     def _steps(self, logit: float, sample: Sample) -> Iterator[float]:
         """The shares near ``logit`` at which one of the ceilings falls by one.
 
-        The covers fall there, so that a minimum may sit on a step. ⌈a/α + 2⌉ has steps at α = a/j.
+        The covers fall there, so that a minimum may sit on a step. ⌈a/α + 2⌉, a = 4B_∞B_X√d₂/ε, has
+        steps at α = a/j.
         A step is worth 1/(j log N), being r of them away costs 3(r/j)²: √j are near enough.
         """
         if self.form == "printed":  # no ceilings
             return
-        ratios = self._log_ratios(sample)
-        for side, (log_ratio, log_share) in enumerate(zip(ratios, _log_shares(logit), strict=True)):
+        token, shares = log_of(self.functions.token_norm(sample)), _log_shares(logit)
+        for side, (norm, outputs, resolution) in enumerate(self._covers(sample)):
+            log_share = shares[side]
+            log_ratio = math.log(4) + norm + token + math.log(outputs) / 2 - resolution  # log a
             if log_ratio - log_share > _MAX_LOG_RATIO:
                 continue
             here = math.exp(log_ratio - log_share)

@@ -1,10 +1,13 @@
-"""Lemma A.10 and Lemma 4.5: the capacity of linear functions, from which the rest is composed."""
+"""Lemmas 2.2, 4.5 and A.10: linear functions, and from a covering number to the gap."""
 
 import math
 from typing import Any
 
+from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
 from finetti.bounds.checks import checked
+from finetti.bounds.covering.dudley import dudley_closed, signed_dudley_printed
+from finetti.bounds.covering.generalization import gap_terms, printed_gap
 from finetti.bounds.covering.linear import (
     best_refined_cover,
     log_log_matrix_cover,
@@ -30,6 +33,11 @@ class LinearCovering(Bound):
         points = sample.log_samples + sample.log_context
         return log_of(sample.input_norm), math.log(self.resolution), points
 
+    def covered(self, sample: Sample, log_value: float, matrix: str, *notes: str) -> BoundValue:
+        """All of it is due to one matrix."""
+        term = Term(self.quantity, None, matrix, log_value, 1.0)
+        return self.value(sample, log_value, (term,), notes=notes)
+
 
 class VectorCovering(LinearCovering):
     """log N_∞ ≤ 36 (B₁²B₂²/ε²) log(2⌈4B₁B₂/ε + 2⌉N + 1)                  Lemma A.10, edelman2022
@@ -49,9 +57,7 @@ class VectorCovering(LinearCovering):
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         log_value = log_log_vector_cover(log_of(self.weight_norm), *self.logs(sample))
-        return self.value(
-            sample, log_value, (Term("log covering number", None, "v", log_value, 1.0),)
-        )
+        return self.covered(sample, log_value, "v")
 
 
 class LinearMapCovering(LinearCovering):
@@ -74,18 +80,13 @@ class LinearMapCovering(LinearCovering):
     outputs: int = size_field("width", 1)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
-        log_input, log_resolution, log_points = self.logs(sample)
+        logs = log_input, log_resolution, log_points = self.logs(sample)
         log_norm, log_outputs = log_of(self.weight_norm), math.log(self.outputs)
+        log_value = log_log_matrix_cover(log_norm, log_outputs, *logs)
         if self.form == "printed":
             log_ratio = log_outputs + log_norm + log_input - log_resolution
             log_value = 2 * log_ratio + log_of(log_points)
-        else:
-            log_value = log_log_matrix_cover(
-                log_norm, log_outputs, log_input, log_resolution, log_points
-            )
-        return self.value(
-            sample, log_value, (Term("log covering number", None, "W", log_value, 1.0),)
-        )
+        return self.covered(sample, log_value, "W")
 
 
 def _as_budget(value: Any, argument: str, owner: str) -> int:
@@ -119,7 +120,38 @@ class RefinedMatrixCovering(LinearCovering):
         log_norm = log_of(self.weight_norm)
         budgets = None if self.budget is None else (self.budget,)
         log_value, best = best_refined_cover(log_norm, self.outputs, *self.logs(sample), budgets)
-        term = Term("log covering number", None, "W", log_value, 1.0)
-        return self.value(
-            sample, log_value, (term,), notes=(f"The columns share n = {best} units.",)
-        )
+        return self.covered(sample, log_value, "W", f"The columns share n = {best} units.")
+
+
+class CoveringConstantGap(Bound):
+    """2L·A·min(1, 12(1 + log(x/3))/x) + 3b√(log(3/δ)/2m),  x = A√(m/C_F)      Lemma 2.2
+
+    A class with log N_∞(ε) ≤ C_F/ε² and outputs of size at most A (A.2–A.5, edelman2022).
+    Printed: 4L√(C_F/m)(1 + log x) + 2b√(log(1/δ)/2m), negative for small x (erratum 12).
+    ``two_sided`` bounds |gap|; False: log(2/δ) in place of log(3/δ).
+
+    >>> sample = Sample(n_samples=10**6, context_length=1)
+    >>> value = CoveringConstantGap(covering_constant=1.0).evaluate(sample)
+    >>> round(value.value, 9)     # 0.024(1 + log(1000/3)) + 0.003√(log 60 / 2)
+    0.167711815
+    """
+
+    name = "S-lemma-2.2"
+    title = "from a covering number to the generalization gap"
+    statement = "log N_∞ ≤ C_F/ε² gives a gap of order √(C_F/n) log n"
+    citation = "Lemma 2.2, edelman2022"
+    quantity = "generalization gap"
+    printed_kind = "scaling"
+    assumes = ASSUMED_OF_A_SAMPLE
+    needs_bounded_loss = True
+
+    covering_constant: float = norm_field(1.0)
+    output_range: float = norm_field(1.0)
+    two_sided: bool = True
+
+    def _evaluate(self, sample: Sample) -> BoundValue:
+        logs = (log_of(self.covering_constant), log_of(self.output_range), sample.log_samples)
+        if self.form == "printed":
+            return printed_gap(self, sample, *signed_dudley_printed(*logs))
+        terms = gap_terms(dudley_closed(*logs), sample, two_sided=self.two_sided)
+        return self.value(sample, *terms)
