@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from finetti.bounds import Bound, BoundSettings, BoundValue, Sample, Term, load_bounds
-from finetti.bounds.fields import norm_field
+from finetti.bounds import Bound, BoundSettings, BoundValue, Sample, Term, fields, load_bounds
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.registry import Registry
 from finetti.bounds.sparse_variables import (
@@ -34,7 +33,7 @@ class Toy(Bound):
     quantity = "generalization gap"
     printed_kind = "scaling"
 
-    size: float = norm_field(1.0)
+    size: float = fields.norm(1.0)
 
     def _evaluate(self, sample):
         log_value = 2 * math.log(self.size) - sample.log_samples / 2

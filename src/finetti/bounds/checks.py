@@ -8,7 +8,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_real
 
 # What a field's metadata holds: the check, and that it is a norm, which `sensitivity` varies.
-CHECK, NORM = "finetti.check", "finetti.norm"
+CHECK, NORM = "check", "norm"
 Check = Callable[[Any, str, str], Any]  # value, its name, its owner ↦ the value as it is kept
 
 
@@ -41,5 +41,17 @@ def real(requirement: str, holds: Callable[[float], bool]) -> Check:
         if not holds(number):
             raise bad_argument(name, owner, requirement, value)
         return number
+
+    return check
+
+
+def one_of(*words: str) -> Check:
+    """The check that a value is one of ``words``."""
+    wanted = ", ".join(map(repr, words)) if len(words) > 2 else " or ".join(f'"{w}"' for w in words)
+
+    def check(value: Any, name: str, owner: str) -> Any:
+        if value not in words:
+            raise bad_argument(name, owner, wanted, repr(value))
+        return value
 
     return check

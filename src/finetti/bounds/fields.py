@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any, Self
 
-from finetti.bounds.checks import NORM, Check, Checked, checked
+from finetti.bounds.checks import Check, Checked, checked, one_of
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole
 
-READ = "finetti.read"
+READ = "read"
 Read = Callable[[BoundSettings, str, Any], Any]  # settings, the field's name, the bound's class
 
 
@@ -23,83 +23,71 @@ class Description(Checked):
         return cls(**{name: read(settings, name, bound) for name, read in reads.items() if read})
 
 
-def setting_field(
+def setting(
     default: Any = MISSING,
     check: Check = lambda value, name, owner: value,
     read: Read | None = None,
-    **metadata: Any,
+    norm: bool = False,
 ) -> Any:
-    """Anything that is in the settings by the name of the field, or found by ``read``."""
-    metadata[READ] = read or (lambda settings, name, bound: settings.value(name, default))
-    return checked(check, default, **metadata)
+    """Anything that is in the settings by the name of the field, or found by ``read``.
+
+    A ``norm`` is any size that `sensitivity` should vary by 10 %.
+    """
+    read = read or (lambda settings, name, bound: settings.value(name, default))
+    return checked(check, default, read=read, norm=norm)
 
 
-def number_field(default: float | None, check: Check = as_positive, **metadata: Any) -> Any:
+def number(default: float | None, check: Check = as_positive) -> Any:
     """A number in the norms by the name of the field; None if it may be left out."""
     if default is None:
-        return setting_field(None, check, **metadata)
-    return setting_field(default, check, lambda s, name, _: s.norm(name, default), **metadata)
+        return setting(None, check)
+    return setting(default, check, lambda settings, name, _: settings.norm(name, default))
 
 
-def norm_field(
+def norm(
     default: float | None, check: Check = as_norm, *, like: str = "", unset: float | None = None
 ) -> Any:
-    """A norm: any size ≥ 0 that `sensitivity` should vary by 10 %.
-
-    Settings that do not have it take the default, the norm ``like`` it, or the number ``unset``.
-    """
+    """A norm ≥ 0; settings without it take the default, the norm ``like`` or the number ``unset``."""
     if default is None:
-        return number_field(None, check, **{NORM: True})
+        return setting(None, check, norm=True)
     other = default if unset is None else unset
 
     def read(settings: BoundSettings, name: str, bound: Any) -> float:
         return settings.norm(name, settings.norm(like) if like else other)
 
-    return setting_field(default, check, read, **{NORM: True})
+    return setting(default, check, read, norm=True)
 
 
-def size_field(setting: str, default: Any = MISSING) -> Any:
-    """A whole number ≥ 1: the ``setting`` of this name, as "width"."""
-    return setting_field(default, as_whole, lambda settings, *_: getattr(settings, setting))
+def size(source: str, default: Any = MISSING) -> Any:
+    """A whole number ≥ 1: what the settings have as ``source``, as "width"."""
+    return setting(default, as_whole, lambda settings, *_: getattr(settings, source))
 
 
-def resolution_field() -> Any:
+def resolution() -> Any:
     """ε > 0, 0.1 by default."""
-    return setting_field(0.1, as_positive, lambda settings, *_: settings.resolution)
+    return setting(0.1, as_positive, lambda settings, *_: settings.resolution)
 
 
-def one_of(*words: str) -> Check:
-    """The check that a value is one of ``words``."""
-    wanted = ", ".join(map(repr, words)) if len(words) > 2 else " or ".join(f'"{w}"' for w in words)
-
-    def check(value: Any, name: str, owner: str) -> Any:
-        if value not in words:
-            raise bad_argument(name, owner, wanted, repr(value))
-        return value
-
-    return check
-
-
-def choice_field(default: str, *others: str, read: Read | None = None) -> Any:
+def choice(default: str, *others: str, read: Read | None = None) -> Any:
     """One of some words, the first by default."""
-    return setting_field(default, one_of(default, *others), read)
+    return setting(default, one_of(default, *others), read)
 
 
-def flag_field(default: bool, setting: str = "") -> Any:
-    """Yes or no, by its own name or that of a ``setting`` that it shares with others."""
-    return setting_field(
+def flag(default: bool, source: str = "") -> Any:
+    """Yes or no, by its own name or by ``source``, which several may share."""
+    return setting(
         default,
         lambda value, name, owner: bool(value),
-        lambda settings, name, bound: settings.value(setting or name, default),
+        lambda settings, name, bound: settings.value(source or name, default),
     )
 
 
-def part_field(part: type[Description]) -> Any:
+def part(part: type[Description]) -> Any:
     """A description inside the description."""
-    return setting_field(read=lambda settings, _, bound: part.from_settings(settings, bound))
+    return setting(read=lambda settings, _, bound: part.from_settings(settings, bound))
 
 
-def parts_field(
+def parts(
     part: type[Description], whose: str = "", check: Check | None = None, default: Any = MISSING
 ) -> Any:
     """Descriptions of the layers (or heads): alike, or one by one in a list of the settings.
@@ -121,4 +109,4 @@ def parts_field(
         owner = f"A {name[:-1]} of {whose or bound.name}"
         return settings.each(name, getattr(settings, f"n_{name}"), part.from_settings, owner)
 
-    return setting_field(default, check or all_are_parts, read)
+    return setting(default, check or all_are_parts, read)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import NO_RESIDUALS, UNIT_BALL
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.dudley import dudley_quadrature
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
-from finetti.bounds.fields import norm_field, part_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.transformer_class import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.value import BoundValue, Term, log_of
@@ -41,10 +41,10 @@ class ParameterCount(Bound):
         "in place of both: a `lipschitz` and an `output_range` that hold for the real network",
     )
 
-    functions: TransformerClass = part_field(TransformerClass)
-    lipschitz: float | None = norm_field(None)
-    output_range: float | None = norm_field(None)
-    n_heads: int = size_field("n_heads", 1)
+    functions: TransformerClass = fields.part(TransformerClass)
+    lipschitz: float | None = fields.norm(None)
+    output_range: float | None = fields.norm(None)
+    n_heads: int = fields.size("n_heads", 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,7 +131,7 @@ class ParameterCountCovering(ParameterCount):
     citation = "covering of a ball, folklore"
     quantity = "log covering number"
 
-    resolution: float = resolution_field()
+    resolution: float = fields.resolution()
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         log_ratio = self.log_lipschitz(sample) + self.log_radius(sample) - math.log(self.resolution)

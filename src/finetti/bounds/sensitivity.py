@@ -72,7 +72,7 @@ class Sensitivities(Shown):
 def sensitivity(bound: Any, sample: Sample) -> Sensitivities:
     """Evaluate again with every norm, one at a time, 10 % larger.
 
-    Norms are the fields made with `norm_field`, at any depth, and B_X and the loss's Lipschitz
+    Norms are the fields made with `fields.norm`, at any depth, and B_X and the loss's Lipschitz
     constant of the sample.
     """
     before = bound.evaluate(sample).log_value

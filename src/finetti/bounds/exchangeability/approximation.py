@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from finetti.bounds import fields
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.positive import Positive
-from finetti.bounds.fields import norm_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
@@ -92,8 +92,8 @@ class SurrogateApproximation(ApproximationBound):
     printed_kind = "upper_bound"
     assumes = ("the loss is ‖y − f(X)‖²",)
 
-    latent_error: float = norm_field(1.0, unset=0.0)
-    attention_error: float = norm_field(1.0, unset=0.0)
+    latent_error: float = fields.norm(1.0, unset=0.0)
+    attention_error: float = fields.norm(1.0, unset=0.0)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         return self._summed(
@@ -129,11 +129,11 @@ class TransferApproximation(ApproximationBound):
     printed_kind = "scaling"
     assumes = ("the loss is ‖y − f(X)‖²", "μ ≥ ‖B‖²")
 
-    pretraining_excess: float = norm_field(1.0, unset=0.0)
-    transfer_error: float = norm_field(1.0, unset=0.0)
-    latent_error: float = norm_field(1.0, unset=0.0)
-    aggregation_error: float = norm_field(1.0, unset=0.0)
-    condition_number: float = norm_field(1.0)
+    pretraining_excess: float = fields.norm(1.0, unset=0.0)
+    transfer_error: float = fields.norm(1.0, unset=0.0)
+    latent_error: float = fields.norm(1.0, unset=0.0)
+    aggregation_error: float = fields.norm(1.0, unset=0.0)
+    condition_number: float = fields.norm(1.0)
 
     @classmethod
     def from_weights(

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import FIXED_POSITIONS, NO_LAYER_NORM, RBF_SCORES
 from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
 from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullTransformer
-from finetti.bounds.fields import choice_field, part_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
@@ -32,8 +32,8 @@ class NetworkBound(Bound):
 
     assumes = (RBF_SCORES, NO_LAYER_NORM, FIXED_POSITIONS)
 
-    network: FullTransformer = part_field(FullTransformer)
-    constants: Constants = choice_field("paper", "sharp")
+    network: FullTransformer = fields.part(FullTransformer)
+    constants: Constants = fields.choice("paper", "sharp")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from finetti.bounds import fields
 from finetti.bounds.base import Bound
-from finetti.bounds.fields import norm_field, number_field
 from finetti.bounds.inversion import smallest_count
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
@@ -67,7 +67,7 @@ class ConditionalMeanBound(Bound):
         "K ≤ 1",
     )
 
-    ridge: float = number_field(0.1)
+    ridge: float = fields.number(0.1)
 
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise UnsupportedError(
@@ -108,8 +108,8 @@ class DeviationBound(ConditionalMeanBound):
         value_norm: the longest value, ‖v‖.
     """
 
-    effective_dimension: float = norm_field(1.0)
-    value_norm: float = norm_field(1.0)
+    effective_dimension: float = fields.norm(1.0)
+    value_norm: float = fields.norm(1.0)
 
     @classmethod
     def from_keys(cls, gram: Any, ridge: float, **fields: Any) -> Self:
@@ -163,7 +163,7 @@ class RidgeBias(ConditionalMeanBound):
         "the source condition E[V|K=·] = C_KK h",
     )
 
-    source_norm: float = norm_field(1.0)
+    source_norm: float = fields.norm(1.0)
 
     def log_floor(self) -> float:
         """The log of the bias."""

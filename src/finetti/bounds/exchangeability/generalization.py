@@ -6,10 +6,10 @@ from typing import Literal
 
 from scipy import integrate
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.covering.generalization import log_confidence
 from finetti.bounds.exchangeability.base import NetworkBound, shared
-from finetti.bounds.fields import choice_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.logspace import log1pexp, log_add, log_expm1
@@ -82,7 +82,7 @@ class ComplexityBound(NetworkBound):
     assumes = (*NetworkBound.assumes, AGGREGATION, *ASSUMED_OF_A_SAMPLE)
     needs_bounded_loss = True
 
-    integral: Integral = choice_field("closed", "quadrature")
+    integral: Integral = fields.choice("closed", "quadrature")
 
     def complexity(self, sample: Sample, log_factor: float = 0.0) -> list[Term]:
         """The summands of the complexity times e^``log_factor``.

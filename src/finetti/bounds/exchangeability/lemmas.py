@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from finetti.bounds import fields
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.exchangeability.chain import heads_link, links
 from finetti.bounds.exchangeability.positive import Positive
-from finetti.bounds.fields import norm_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.logspace import log1pexp, log_subtract, log_sum
@@ -55,7 +55,7 @@ class MovedBound(NetworkBound):
     quantity = "deviation of the output"
     printed_kind = "unproven"
 
-    change: float = norm_field(0.01, as_positive)
+    change: float = fields.norm(0.01, as_positive)
 
 
 class HeadsDeviation(MovedBound):
@@ -134,10 +134,10 @@ class MatrixBallCovering(Bound):
     quantity = "log covering number"
     printed_kind = "upper_bound"
 
-    rows: int = size_field("width")
-    columns: int = size_field("head_width")
-    mixed_norm: float = norm_field(1.0)
-    resolution: float = resolution_field()
+    rows: int = fields.size("width")
+    columns: int = fields.size("head_width")
+    mixed_norm: float = fields.norm(1.0)
+    resolution: float = fields.resolution()
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         log_radius, log_resolution = log_of(self.mixed_norm), math.log(self.resolution)
@@ -155,7 +155,7 @@ class CoveringBound(NetworkBound):
     quantity = "log covering number"
     printed_kind = "unproven"
 
-    resolution: float = resolution_field()
+    resolution: float = fields.resolution()
 
     def _covered(self, sample: Sample, count: int, parts: Sequence[Term]) -> BoundValue:
         """count·log(1 + 2S/ε), S the sum of ``parts``, shared between them like S."""

@@ -4,25 +4,15 @@ from typing import Any
 
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
+from finetti.bounds import fields
 from finetti.bounds.assumptions import NormalizationKind, PositionKind
-from finetti.bounds.checks import NORM, real
-from finetti.bounds.fields import (
-    Description,
-    choice_field,
-    flag_field,
-    norm_field,
-    number_field,
-    one_of,
-    parts_field,
-    setting_field,
-    size_field,
-)
+from finetti.bounds.checks import one_of, real
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole
 
 
-class FullHeadNorms(Description):
+class FullHeadNorms(fields.Description):
     """Bounds on the norms of a head's matrices                            (C.3)–(C.4), zhang2022
 
     A ``norm`` is the operator norm ω, ‖xW‖_r ≤ ω‖x‖_r for a token x; a ``mixed_norm`` is R, the
@@ -30,12 +20,12 @@ class FullHeadNorms(Description):
     singular value and the Frobenius norm.
     """
 
-    query_norm: float = norm_field(1.0)
-    key_norm: float = norm_field(1.0)
-    value_norm: float = norm_field(1.0)
-    query_mixed_norm: float = norm_field(1.0, like="query_norm")
-    key_mixed_norm: float = norm_field(1.0, like="key_norm")
-    value_mixed_norm: float = norm_field(1.0, like="value_norm")
+    query_norm: float = fields.norm(1.0)
+    key_norm: float = fields.norm(1.0)
+    value_norm: float = fields.norm(1.0)
+    query_mixed_norm: float = fields.norm(1.0, like="query_norm")
+    key_mixed_norm: float = fields.norm(1.0, like="key_norm")
+    value_mixed_norm: float = fields.norm(1.0, like="value_norm")
 
 
 def _as_parts(value: Any, name: str, owner: str) -> tuple[Any, ...]:
@@ -44,7 +34,7 @@ def _as_parts(value: Any, name: str, owner: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _outer_field() -> Any:
+def _outer() -> Any:
     """A norm of A^σ; None where the setting ``outer`` is false."""
 
     def check(value: Any, name: str, owner: str) -> float | None:
@@ -54,10 +44,10 @@ def _outer_field() -> Any:
         norm = settings.norm(name, settings.norm("outer_norm"))
         return norm if settings.value("outer", True) else None
 
-    return setting_field(1.0, check, read, **{NORM: True})
+    return fields.setting(1.0, check, read, norm=True)
 
 
-class FullLayerNorms(Description):
+class FullLayerNorms(fields.Description):
     """Bounds on the norms of a layer X ↦ MHA(X̄) + X̄, X̄ = ReLU(XA^x)A^σ + X   (C.1), zhang2022
 
     Args:
@@ -68,15 +58,15 @@ class FullLayerNorms(Description):
         attention_skip: whether X̄ is added.
     """
 
-    heads: tuple[FullHeadNorms, ...] = parts_field(
+    heads: tuple[FullHeadNorms, ...] = fields.parts(
         FullHeadNorms, "paper E", _as_parts, (FullHeadNorms(),)
     )
-    inner_norm: float = norm_field(1.0)
-    outer_norm: float | None = _outer_field()
-    inner_mixed_norm: float = norm_field(1.0, like="inner_norm")
-    outer_mixed_norm: float | None = _outer_field()
-    feed_forward_skip: bool = flag_field(True, "skips")
-    attention_skip: bool = flag_field(True, "skips")
+    inner_norm: float = fields.norm(1.0)
+    outer_norm: float | None = _outer()
+    inner_mixed_norm: float = fields.norm(1.0, like="inner_norm")
+    outer_mixed_norm: float | None = _outer()
+    feed_forward_skip: bool = fields.flag(True, "skips")
+    attention_skip: bool = fields.flag(True, "skips")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,7 +81,7 @@ class FullLayerNorms(Description):
         return self.feed_forward_skip or self.attention_skip
 
 
-class FullTransformer(Description):
+class FullTransformer(fields.Description):
     """T layers of a feed-forward part and H added heads, with skips           (C.1), zhang2022
 
     Args:
@@ -109,16 +99,16 @@ class FullTransformer(Description):
     1280
     """
 
-    dimension: int = size_field("width")
-    hidden_dimension: int = setting_field(
+    dimension: int = fields.size("width")
+    hidden_dimension: int = fields.setting(
         check=as_whole, read=lambda settings, name, _: settings.value(name, settings.width)
     )
-    head_dimension: int = size_field("head_width")
-    layers: tuple[FullLayerNorms, ...] = parts_field(FullLayerNorms, "paper E", _as_parts)
-    exponent: float = setting_field(2.0, real("an exponent in [1, ∞]", lambda r: r >= 1))
-    bandwidth: float | None = number_field(None)
-    positions: PositionKind = setting_field("fixed", one_of("none", "fixed", "trained"))
-    normalization: NormalizationKind = choice_field("none", "ball", "layer_norm")
+    head_dimension: int = fields.size("head_width")
+    layers: tuple[FullLayerNorms, ...] = fields.parts(FullLayerNorms, "paper E", _as_parts)
+    exponent: float = fields.setting(2.0, real("an exponent in [1, ∞]", lambda r: r >= 1))
+    bandwidth: float | None = fields.number(None)
+    positions: PositionKind = fields.setting("fixed", one_of("none", "fixed", "trained"))
+    normalization: NormalizationKind = fields.choice("none", "ball", "layer_norm")
 
     @classmethod
     def uniform(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.base import Constants
@@ -10,13 +11,6 @@ from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.exchangeability.rates import Scales, log_rate
-from finetti.bounds.fields import (
-    Description,
-    norm_field,
-    part_field,
-    setting_field,
-    size_field,
-)
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
@@ -24,7 +18,7 @@ from finetti.core.forms import Form
 from finetti.core.numbers import as_positive
 
 
-class SingleAttention(Description):
+class SingleAttention(fields.Description):
     """F_attn: agg ∘ attn(W_q^⊤nn(x), W_k^⊤nn(x), W_v^⊤nn(x)), nn(x) = ReLU(Ax)    (5.1), zhang2022
 
     Assumption 5.1: one bound ω for the spectral and one R^attn for the Frobenius norms of W_q, W_k
@@ -37,12 +31,12 @@ class SingleAttention(Description):
         feed_forward_norm, feed_forward_size: α and R^nn of A.
     """
 
-    dimension: int = size_field("width")
-    head_dimension: int = size_field("head_width")
-    attention_norm: float = norm_field(1.0, as_positive)
-    attention_size: float = norm_field(1.0, as_positive, like="attention_norm")
-    feed_forward_norm: float = norm_field(1.0, as_positive)
-    feed_forward_size: float = norm_field(1.0, as_positive, like="feed_forward_norm")
+    dimension: int = fields.size("width")
+    head_dimension: int = fields.size("head_width")
+    attention_norm: float = fields.norm(1.0, as_positive)
+    attention_size: float = fields.norm(1.0, as_positive, like="attention_norm")
+    feed_forward_norm: float = fields.norm(1.0, as_positive)
+    feed_forward_size: float = fields.norm(1.0, as_positive, like="feed_forward_norm")
 
     @classmethod
     def from_weights(cls, network: Any) -> "SingleAttention":
@@ -102,7 +96,7 @@ class SingleBound(Bound):
     needs_bounded_loss = True
     assumes = (ONE_LAYER, ONE_HEAD, NO_RESIDUALS, *ComplexityBound.assumes)
 
-    attention: SingleAttention = part_field(SingleAttention)
+    attention: SingleAttention = fields.part(SingleAttention)
 
     @classmethod
     def from_weights(cls, network: Any, **fields: Any) -> "SingleBound":
@@ -160,7 +154,7 @@ class SingleRisk(SingleBound):
     statement = "E_gen ≤ Theorem C.4 with constants, at H = L = 1 without skips"
     citation = "Theorem 5.3, zhang2022"
 
-    constants: Constants = setting_field("paper")  # checked by `TransformerRisk`
+    constants: Constants = fields.setting("paper")  # checked by `TransformerRisk`
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         route = TransformerRisk(self.attention.as_network(), self.constants).evaluate(sample)

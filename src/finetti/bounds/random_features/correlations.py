@@ -8,15 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from finetti.bounds import fields
 from finetti.bounds.base import Bound
-from finetti.bounds.fields import (
-    Description,
-    norm_field,
-    number_field,
-    part_field,
-    setting_field,
-    size_field,
-)
 from finetti.bounds.random_features.norms import (
     ASSUMED_OF_RANDOM_HEADS,
     NONZERO_TARGET,
@@ -97,7 +90,7 @@ def largest_value(coefficients: tuple[float, ...], radius: float = 1.0) -> float
     return float(np.abs(polynomial(np.concatenate([inside, [-radius, radius]]))).max())
 
 
-class CorrelationTarget(Description):
+class CorrelationTarget(fields.Description):
     """f*(x) = (1/N) Σ_i F(⟨x₀, Sx_i⟩)⟨β, x_i⟩, F(t) = Σ_k a_k t^k, for heads with the mean S.
 
     Args:
@@ -106,11 +99,11 @@ class CorrelationTarget(Description):
         mean_norm: ‖S‖, the operator norm of the heads' mean; 1 for the identity.
     """
 
-    coefficients: tuple[float, ...] = setting_field(
+    coefficients: tuple[float, ...] = fields.setting(
         check=check_coefficients, read=read_coefficients
     )
-    target_norm: float = norm_field(1.0)
-    mean_norm: float = number_field(1.0)
+    target_norm: float = fields.norm(1.0)
+    mean_norm: float = fields.number(1.0)
 
     def log_norm(self, terms: int) -> float:
         """The log of ‖β‖² Σ_m G_m² (m+2)! 4^{m+2}/(m+3)."""
@@ -127,8 +120,8 @@ class BiasedBound(Bound):
 
     assumes = (*ASSUMED_OF_RANDOM_HEADS, "the heads have the mean W₀ = [[S, 0], [0, 0]]")
 
-    target: CorrelationTarget = part_field(CorrelationTarget)
-    terms: int = setting_field(1, partial(as_degree, least=1))
+    target: CorrelationTarget = fields.part(CorrelationTarget)
+    terms: int = fields.setting(1, partial(as_degree, least=1))
 
 
 class BiasedNorm(BiasedBound):
@@ -173,7 +166,7 @@ class BiasedAdvantage(BiasedBound):
     quantity = "ratio of sample sizes"
     derived_kind = "scaling"
 
-    dimension: int = size_field("width", 16)
+    dimension: int = fields.size("width", 16)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         if self.target.mean_norm != 1.0:

@@ -6,9 +6,9 @@ The norms of fu2023 are stated from knowledge of the paper; the derived ones fol
 import math
 from typing import Any
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS
 from finetti.bounds.base import Bound
-from finetti.bounds.fields import part_field
 from finetti.bounds.random_features.series import (
     log_kernel_coefficient,
     log_network_coefficient,
@@ -80,7 +80,7 @@ class TargetBound(Bound):
     quantity = "squared norm"
     assumes = ASSUMED_OF_RANDOM_HEADS
 
-    target: Target = part_field(Target)
+    target: Target = fields.part(Target)
 
 
 class AttentionNorm(TargetBound):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds.fields import Description, norm_field, part_field, setting_field, size_field
+from finetti.bounds import fields
 from finetti.bounds.random_features.correlations import CorrelationTarget
 from finetti.bounds.random_features.heads import STATED_THEOREM, HeadsBound, log_rates
 from finetti.bounds.random_features.norms import attention_terms
@@ -26,7 +26,7 @@ def _read_target(settings: BoundSettings, name: str, bound: Any) -> Target | Non
     return Target.from_settings(settings) if settings.value("squared_norm") is None else None
 
 
-class RandomFeatureClass(Description):
+class RandomFeatureClass(fields.Description):
     """Attention with M random heads on tokens of dimension d, and how large its target is.
 
     That is a ``target`` f*, or its ``squared_norm`` B, where it is known as a number.
@@ -36,10 +36,10 @@ class RandomFeatureClass(Description):
     12.87
     """
 
-    dimension: int = size_field("width")
-    n_heads: int = size_field("n_heads")
-    target: Target | None = setting_field(None, read=_read_target)
-    squared_norm: float | None = norm_field(None, as_positive)
+    dimension: int = fields.size("width")
+    n_heads: int = fields.size("n_heads")
+    target: Target | None = fields.setting(None, read=_read_target)
+    squared_norm: float | None = fields.norm(None, as_positive)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,7 +107,7 @@ class RandomFeatureRisk(HeadsBound):
     citation = "excess-risk theorem, fu2023"
     printed_kind = "scaling"
 
-    features: RandomFeatureClass = part_field(RandomFeatureClass)
+    features: RandomFeatureClass = fields.part(RandomFeatureClass)
 
     @classmethod
     def from_weights(cls, module: Any, **fields: Any) -> "RandomFeatureRisk":
@@ -150,9 +150,9 @@ class BiasedRisk(HeadsBound):
     citation = "theorem on biased attention, fu2023"
     assumes = (*HeadsBound.assumes, "the heads have the mean [[S,0],[0,0]]")
 
-    dimension: int = size_field("width")
-    n_heads: int = size_field("n_heads")
-    target: CorrelationTarget = part_field(CorrelationTarget)
+    dimension: int = fields.size("width")
+    n_heads: int = fields.size("n_heads")
+    target: CorrelationTarget = fields.part(CorrelationTarget)
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from finetti.bounds import fields
 from finetti.bounds.checks import Checked, checked, real
-from finetti.bounds.fields import Description, norm_field
 from finetti.bounds.random_features.series import as_degree
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import log_of
@@ -82,7 +82,7 @@ class Component(Checked):
     vector_degree: int = checked(as_degree, 0)
 
 
-class Target(Description):
+class Target(fields.Description):
     """f*(x_{0:N}) = (1/N) Σ_i Σ_rs ⟨f_rs, x₀^{⊗r} ⊗ x_i^{⊗s}⟩, all tokens of length 1      fu2023
 
     Args:
@@ -97,8 +97,8 @@ class Target(Description):
     """
 
     components: tuple[Component, ...]
-    scale: float = norm_field(1.0)
-    vector_scale: float | None = norm_field(None)
+    scale: float = fields.norm(1.0)
+    vector_scale: float | None = fields.norm(None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", tuple(self.components))

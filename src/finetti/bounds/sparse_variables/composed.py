@@ -3,8 +3,9 @@
 import math
 from typing import Literal
 
+from finetti.bounds import fields
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import checked
+from finetti.bounds.checks import checked, one_of
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
     Dudley,
@@ -13,7 +14,6 @@ from finetti.bounds.covering.dudley import (
     signed_dudley_printed,
 )
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms, printed_gap
-from finetti.bounds.fields import one_of, resolution_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.sizes import SizedClass
 from finetti.bounds.value import BoundValue, log_of
@@ -32,7 +32,7 @@ class ComposedCovering(Bound):
     printed_kind = "scaling"
 
     functions: SizedClass
-    resolution: float = resolution_field()
+    resolution: float = fields.resolution()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,16 +4,9 @@ import abc
 import math
 from typing import Any, ClassVar
 
+from finetti.bounds import fields
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import NORM
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.fields import (
-    Description,
-    flag_field,
-    norm_field,
-    parts_field,
-    setting_field,
-)
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables import measure
@@ -23,7 +16,7 @@ from finetti.core.forms import Form
 from finetti.core.numbers import as_norm
 
 
-class SoftmaxHeadNorms(Description, kw_only=True):
+class SoftmaxHeadNorms(fields.Description, kw_only=True):
     """The norms of one head σ(softmax(zᵀW_QW_KᵀXᵀ)XW_V)W_C.
 
     Args:
@@ -33,10 +26,10 @@ class SoftmaxHeadNorms(Description, kw_only=True):
         out_lipschitz: L_out: L_σ, times the spectral norm of W_C where there is one (not trained).
     """
 
-    value_norm: float = norm_field(1.0)
-    value_column_norm: float = norm_field(1.0, like="value_norm")  # no column is longer
-    score_row_norm: float = norm_field(1.0, like="score_norm")
-    out_lipschitz: float = norm_field(1.0, like="activation_lipschitz")
+    value_norm: float = fields.norm(1.0)
+    value_column_norm: float = fields.norm(1.0, like="value_norm")  # no column is longer
+    score_row_norm: float = fields.norm(1.0, like="score_norm")
+    out_lipschitz: float = fields.norm(1.0, like="activation_lipschitz")
 
 
 def _read_readout(settings: BoundSettings, name: str, bound: type[Bound]) -> Any:
@@ -54,10 +47,10 @@ class AttentionClass(SizedClass, kw_only=True):
         readout_trained: whether w is trained.
     """
 
-    query_norm: float | None = norm_field(None)
-    class_token: bool = flag_field(False)
-    readout_norm: float | None = setting_field(None, as_norm, _read_readout, **{NORM: True})
-    readout_trained: bool = flag_field(True)
+    query_norm: float | None = fields.norm(None)
+    class_token: bool = fields.flag(False)
+    readout_norm: float | None = fields.setting(None, as_norm, _read_readout, norm=True)
+    readout_trained: bool = fields.flag(True)
 
     # What stands before B_QK^∞B_V in print: 1 in Corollary 4.4, 2 in A.12 (erratum 1).
     printed_constant: ClassVar[float] = 1.0
@@ -157,7 +150,7 @@ class MultiHeadClass(AttentionClass, kw_only=True):
 
     printed_constant = 2.0
 
-    heads: tuple[SoftmaxHeadNorms, ...] = parts_field(SoftmaxHeadNorms)
+    heads: tuple[SoftmaxHeadNorms, ...] = fields.parts(SoftmaxHeadNorms)
 
     @property
     def each(self) -> tuple[SoftmaxHeadNorms, ...]:

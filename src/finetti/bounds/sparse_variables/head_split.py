@@ -8,9 +8,9 @@ import numpy as np
 from scipy import optimize
 
 from finetti.attention.networks.softmax_constants import softmax_constant
+from finetti.bounds import fields
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.linear import log_log_matrix_cover
-from finetti.bounds.fields import part_field, resolution_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.composed import log_log_points
 from finetti.bounds.sparse_variables.head_class import HeadClass
@@ -51,8 +51,8 @@ class HeadSplit(Bound):
     assumes = ASSUMED_OF_A_HEAD
     printed_kind = "scaling"
 
-    functions: HeadClass = part_field(HeadClass)
-    resolution: float = resolution_field()
+    functions: HeadClass = fields.part(HeadClass)
+    resolution: float = fields.resolution()
 
     def __post_init__(self) -> None:
         super().__post_init__()

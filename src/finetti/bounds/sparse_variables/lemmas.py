@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
 from finetti.bounds.checks import checked
@@ -13,7 +14,6 @@ from finetti.bounds.covering.linear import (
     log_log_matrix_cover,
     log_log_vector_cover,
 )
-from finetti.bounds.fields import norm_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
@@ -25,8 +25,8 @@ class LinearCovering(Bound):
 
     quantity = "log covering number"
 
-    weight_norm: float = norm_field(1.0)
-    resolution: float = resolution_field()
+    weight_norm: float = fields.norm(1.0)
+    resolution: float = fields.resolution()
 
     def logs(self, sample: Sample) -> tuple[float, float, float]:
         """log B_X, log ε, log N."""
@@ -77,7 +77,7 @@ class LinearMapCovering(LinearCovering):
     citation = "Lemma 4.5, edelman2022"
     printed_kind = "scaling"
 
-    outputs: int = size_field("width", 1)
+    outputs: int = fields.size("width", 1)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         logs = log_input, log_resolution, log_points = self.logs(sample)
@@ -113,7 +113,7 @@ class RefinedMatrixCovering(LinearCovering):
     statement = "log N_∞ of x ↦ Wᵀx with ‖W‖_{2,1} ≤ B₁: about 36(B₁B_X/ε)²"
     citation = "Lemma 4.5 refined, edelman2022"
 
-    outputs: int = size_field("width", 1)
+    outputs: int = fields.size("width", 1)
     budget: int | None = checked(_as_budget, None)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
@@ -145,8 +145,8 @@ class CoveringConstantGap(Bound):
     assumes = ASSUMED_OF_A_SAMPLE
     needs_bounded_loss = True
 
-    covering_constant: float = norm_field(1.0)
-    output_range: float = norm_field(1.0)
+    covering_constant: float = fields.norm(1.0)
+    output_range: float = fields.norm(1.0)
     two_sided: bool = True
 
     def _evaluate(self, sample: Sample) -> BoundValue:

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any, Self
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import (
     ASSUMED_OF_A_SAMPLE,
     FIXED_POSITIONS,
@@ -15,7 +16,6 @@ from finetti.bounds.assumptions import (
 )
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.fields import norm_field, number_field, part_field, resolution_field, size_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables.composed import ComposedCovering, ComposedGap, log_log_points
@@ -39,7 +39,6 @@ class HeadCovering(ComposedCovering):
     Printed: (dL_σB_X)²((B_V^∞)^{2/3} + (B_QK^∞B_V)^{2/3})³/ε² · log(mT), a scaling quantity without
     B_X B_τ (erratum 1).
 
-    >>> from finetti.bounds import Sample
     >>> head = HeadClass(width=8, value_norm=.9, value_column_norm=.7, score_row_norm=.8,
     ...                  out_lipschitz=1.2, norm_lipschitz=2.0)
     >>> sample = Sample(n_samples=1000, context_length=50, input_norm=1.5)
@@ -53,7 +52,7 @@ class HeadCovering(ComposedCovering):
     citation = "Corollary 4.4, edelman2022"
     assumes = ASSUMED_OF_A_HEAD
 
-    functions: HeadClass = part_field(HeadClass)
+    functions: HeadClass = fields.part(HeadClass)
 
 
 class HeadGap(ComposedGap):
@@ -65,7 +64,7 @@ class HeadGap(ComposedGap):
     citation = "Corollary 4.4 with Lemma 2.2, edelman2022"
     assumes = (*ASSUMED_OF_A_HEAD, *ASSUMED_OF_A_SAMPLE)
 
-    functions: HeadClass = part_field(HeadClass)
+    functions: HeadClass = fields.part(HeadClass)
 
 
 class PositionCovering(ComposedCovering):
@@ -75,7 +74,6 @@ class PositionCovering(ComposedCovering):
     is refused. Printed: (dL_σB)²((B_V^∞)^{2/3} + (2B_QK^∞B_VB)^{2/3})³/ε² · log(mT), B = B_X + B_P,
     which lacks B_τ (erratum 1). For a `HeadClass`, or any class of paper S.
 
-    >>> from finetti.bounds import Sample
     >>> moved = PositionCovering(HeadClass(width=8, positions="fixed", position_norm=0.5))
     >>> plain = HeadCovering(HeadClass(width=8))
     >>> moved.evaluate(Sample(100, 50)).value == plain.evaluate(Sample(100, 50, 1.5)).value
@@ -88,7 +86,7 @@ class PositionCovering(ComposedCovering):
     citation = "A.4, edelman2022"
     assumes = ASSUMED_OF_A_HEAD
 
-    functions: SizedClass = part_field(HeadClass)
+    functions: SizedClass = fields.part(HeadClass)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,7 +109,6 @@ class MultiHeadCovering(ComposedCovering):
 
     H equal heads multiply γ³ by H³. Printed: with 2B_QK^∞B_V and without B_X B_τ (erratum 1).
 
-    >>> from finetti.bounds import Sample
     >>> from finetti.bounds.sparse_variables import SoftmaxHeadNorms
     >>> heads = [SoftmaxHeadNorms(value_norm=a, value_column_norm=b, score_row_norm=c,
     ...                           out_lipschitz=1.2)
@@ -128,7 +125,7 @@ class MultiHeadCovering(ComposedCovering):
     citation = "Lemma A.12, edelman2022"
     assumes = ASSUMED_OF_A_LAYER
 
-    functions: MultiHeadClass = part_field(MultiHeadClass)
+    functions: MultiHeadClass = fields.part(MultiHeadClass)
 
 
 class MultiHeadGap(ComposedGap):
@@ -140,7 +137,7 @@ class MultiHeadGap(ComposedGap):
     citation = "Lemma A.12 with Lemma 2.2, edelman2022"
     assumes = (*ASSUMED_OF_A_LAYER, *ASSUMED_OF_A_SAMPLE)
 
-    functions: MultiHeadClass = part_field(MultiHeadClass)
+    functions: MultiHeadClass = fields.part(MultiHeadClass)
 
 
 class ProjectedTransformerCovering(ComposedCovering):
@@ -152,7 +149,6 @@ class ProjectedTransformerCovering(ComposedCovering):
     composed as in Corollary 4.4, on N = m(T+1) points. Printed: a scaling quantity with the
     product over the layers before i and without B_w (errata 2 and 10).
 
-    >>> from finetti.bounds import Sample
     >>> from finetti.bounds.sparse_variables import ProjectedLayerNorms
     >>> names = ("output_norm", "value_norm", "score_norm",
     ...          "output_column_norm", "value_column_norm", "score_row_norm")
@@ -171,7 +167,7 @@ class ProjectedTransformerCovering(ComposedCovering):
     citation = "Theorem A.17, edelman2022"
     assumes = ASSUMED_OF_THE_LAYERS
 
-    functions: TransformerClass = part_field(TransformerClass)
+    functions: TransformerClass = fields.part(TransformerClass)
 
 
 class ProjectedTransformerGap(ComposedGap):
@@ -183,7 +179,7 @@ class ProjectedTransformerGap(ComposedGap):
     citation = "Theorem A.17 with Lemma 2.2, edelman2022"
     assumes = (*ASSUMED_OF_THE_LAYERS, *ASSUMED_OF_A_SAMPLE)
 
-    functions: TransformerClass = part_field(TransformerClass)
+    functions: TransformerClass = fields.part(TransformerClass)
 
 
 class UniformTransformer(Bound):
@@ -224,14 +220,14 @@ class UniformTransformer(Bound):
     )
     printed_kind = "scaling"
 
-    n_layers: int = size_field("n_layers")
-    width: int = size_field("width")
-    spectral_norm: float = norm_field(1.0)
-    column_norm: float = norm_field(1.0, like="spectral_norm")
-    activation_lipschitz: float = norm_field(1.0)
-    readout_norm: float = norm_field(1.0)
-    resolution: float = resolution_field()
-    depth_exponent: float = number_field(6.0, as_norm)
+    n_layers: int = fields.size("n_layers")
+    width: int = fields.size("width")
+    spectral_norm: float = fields.norm(1.0)
+    column_norm: float = fields.norm(1.0, like="spectral_norm")
+    activation_lipschitz: float = fields.norm(1.0)
+    readout_norm: float = fields.norm(1.0)
+    resolution: float = fields.resolution()
+    depth_exponent: float = fields.number(6.0, as_norm)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         common = [

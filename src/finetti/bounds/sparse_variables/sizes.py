@@ -4,10 +4,10 @@ import abc
 from typing import Any, Self
 
 from finetti.attention.networks.softmax_constants import softmax_constant
+from finetti.bounds import fields
 from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER, PositionKind
 from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.covering.composition import Composition
-from finetti.bounds.fields import Description, choice_field, norm_field, number_field, size_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import UnsupportedError, bad_argument
@@ -37,7 +37,7 @@ def _read_positions(settings: BoundSettings, name: str, bound: Any) -> str:
     return settings.value(name, "fixed" if settings.norm("position_norm", 0.0) else "none")
 
 
-class SizedClass(Description, abc.ABC, kw_only=True):
+class SizedClass(fields.Description, abc.ABC, kw_only=True):
     """Functions with sizes, positions and a constant of softmax, covered matrix by matrix.
 
     Args:
@@ -48,11 +48,11 @@ class SizedClass(Description, abc.ABC, kw_only=True):
         norm_lipschitz: C of Corollary A.7; by default 1, which is sharp (printed: 2).
     """
 
-    width: int = size_field("width")
-    head_dimension: int | None = size_field("head_width", None)
-    positions: PositionKind = choice_field("none", "fixed", "trained", read=_read_positions)
-    position_norm: float = norm_field(0.0)
-    norm_lipschitz: float | None = number_field(None, as_norm)
+    width: int = fields.size("width")
+    head_dimension: int | None = fields.size("head_width", None)
+    positions: PositionKind = fields.choice("none", "fixed", "trained", read=_read_positions)
+    position_norm: float = fields.norm(0.0)
+    norm_lipschitz: float | None = fields.number(None, as_norm)
 
     def __post_init__(self) -> None:
         super().__post_init__()

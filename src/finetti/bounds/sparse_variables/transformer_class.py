@@ -8,10 +8,10 @@ from typing import Any
 
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
+from finetti.bounds import fields
 from finetti.bounds.assumptions import NormalizationKind
 from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.fields import Description, choice_field, norm_field, parts_field
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
 from finetti.bounds.sparse_variables.sizes import SizedClass
@@ -54,7 +54,7 @@ def log_layer_constant(
     return outside + float(log_add(0.0, scores))
 
 
-class ProjectedLayerNorms(Description, kw_only=True):
+class ProjectedLayerNorms(fields.Description, kw_only=True):
     """The norms of one layer Π(σ(Π(f(g; W)))W_C).
 
     Args:
@@ -64,12 +64,12 @@ class ProjectedLayerNorms(Description, kw_only=True):
         score_row_norm: B_QK^∞, the largest row norm of W_QW_Kᵀ (erratum 9).
     """
 
-    output_norm: float = norm_field(1.0)
-    value_norm: float = norm_field(1.0)
-    score_norm: float = norm_field(1.0)
-    output_column_norm: float = norm_field(1.0, like="output_norm")  # no column is longer
-    value_column_norm: float = norm_field(1.0, like="value_norm")
-    score_row_norm: float = norm_field(1.0, like="score_norm")
+    output_norm: float = fields.norm(1.0)
+    value_norm: float = fields.norm(1.0)
+    score_norm: float = fields.norm(1.0)
+    output_column_norm: float = fields.norm(1.0, like="output_norm")  # no column is longer
+    value_column_norm: float = fields.norm(1.0, like="value_norm")
+    score_row_norm: float = fields.norm(1.0, like="score_norm")
 
 
 class TransformerClass(SizedClass, kw_only=True):
@@ -84,10 +84,10 @@ class TransformerClass(SizedClass, kw_only=True):
         normalization: "ball": tokens are projected onto the unit ball; anything else is refused.
     """
 
-    layers: tuple[ProjectedLayerNorms, ...] = parts_field(ProjectedLayerNorms)
-    activation_lipschitz: float = norm_field(1.0)
-    readout_norm: float = norm_field(1.0)
-    normalization: NormalizationKind = choice_field("ball", "layer_norm", "none")
+    layers: tuple[ProjectedLayerNorms, ...] = fields.parts(ProjectedLayerNorms)
+    activation_lipschitz: float = fields.norm(1.0)
+    readout_norm: float = fields.norm(1.0)
+    normalization: NormalizationKind = fields.choice("ball", "layer_norm", "none")
 
     def check(self, bound: Bound) -> None:
         """Projections onto the ball, no trained positions."""
