@@ -47,7 +47,7 @@ def number(default: float | None, check: Check = as_positive) -> Any:
 def norm(
     default: float | None, check: Check = as_norm, *, like: str = "", unset: float | None = None
 ) -> Any:
-    """A norm ≥ 0; settings without it take the default, the norm ``like`` or the number ``unset``."""
+    """A norm ≥ 0; settings without it take the default, that of ``like``, or ``unset``."""
     if default is None:
         return setting(None, check, norm=True)
     other = default if unset is None else unset

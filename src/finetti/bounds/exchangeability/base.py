@@ -8,9 +8,10 @@ from typing import Any, Literal
 from finetti.bounds import fields
 from finetti.bounds.assumptions import FIXED_POSITIONS, NO_LAYER_NORM, RBF_SCORES
 from finetti.bounds.base import Bound, same_quantity
-from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
+from finetti.bounds.exchangeability.chain import ChainForm, HeadsLink, heads_link, log_deviation
 from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullTransformer
+from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
@@ -56,10 +57,10 @@ class NetworkBound(Bound):
         """How the chain of layers is computed."""
         return ChainForm.of(self.network, self.form, self.sharp)
 
-    @property
-    def rule_per_head(self) -> ChainForm:
-        """The same head by head, as Lemmas C.11 to C.13 state it; (C.5) sums norms only later."""
-        return replace(self.rule, sharp=True)
+    def first_heads(self, sample: Sample) -> HeadsLink:
+        """The first layer's, one by one as Lemmas C.11 to C.13 have it; (C.5) sums norms later."""
+        reach = Positive.of(sample.input_norm)
+        return heads_link(self.network.layers[0], reach, replace(self.rule, sharp=True))
 
     @property
     def n_dimensions(self) -> int:

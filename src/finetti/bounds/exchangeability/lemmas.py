@@ -7,7 +7,7 @@ from dataclasses import replace
 from finetti.bounds import fields
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.base import NetworkBound, shared
-from finetti.bounds.exchangeability.chain import heads_link, links
+from finetti.bounds.exchangeability.chain import links
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
@@ -39,8 +39,7 @@ class HeadsTokenConstant(NetworkBound):
     def _evaluate(self, sample: Sample) -> BoundValue:
         if self.form == "printed" and self.network.rbf_constant(sharp=True) > 1:
             raise self.refuse("σ² = 2d_p^{1/s} as printed", "itself, derived.")
-        radius = Positive.of(sample.input_norm)
-        link = heads_link(self.network.layers[0], radius, self.rule_per_head)
+        link = self.first_heads(sample)
         scores = log_subtract(link.constant.log, min(link.value_norm, link.constant).log)
         parts = (
             Term("values", 1, "W_v", link.value_norm.log),
@@ -76,9 +75,8 @@ class HeadsDeviation(MovedBound):
     citation = "Lemma C.11, zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
-        radius = Positive.of(sample.input_norm)
-        link = heads_link(self.network.layers[0], radius, self.rule_per_head)
-        moved = radius * self.change
+        link = self.first_heads(sample)
+        moved = link.reach * self.change
         sizes = (("W_v", link.values), ("W_q, W_k", link.scores))
         terms = [Term(self.quantity, 1, matrix, (size * moved).log) for matrix, size in sizes]
         return self.value(sample, *summed(terms))
@@ -216,15 +214,14 @@ class HeadsCovering(CoveringBound):
     citation = "Lemma C.12, zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
-        network, layer = self.network, self.network.layers[0]
-        d, n_heads, radius = network.dimension, len(layer.heads), Positive.of(sample.input_norm)
-        heads = heads_link(layer, radius, self.rule_per_head)
+        network, heads = self.network, self.first_heads(sample)
+        d, n_heads = network.dimension, len(network.layers[0].heads)
         exact = n_heads * (2 * d * network.head_dimension + d * d)
         printed = (2 + n_heads) * network.largest_dimension**2
         count = exact if self.sharp else printed if self.form == "printed" else max(printed, exact)
         parts = [
-            Term("S", 1, "W_v", (radius * heads.values).log),
-            Term("S", 1, "W_q, W_k", (radius * heads.scores).log),
+            Term("S", 1, "W_v", (heads.reach * heads.values).log),
+            Term("S", 1, "W_q, W_k", (heads.reach * heads.scores).log),
         ]
         return self._covered(sample, count, parts)
 

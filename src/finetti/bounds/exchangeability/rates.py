@@ -77,18 +77,14 @@ def log_product_limit(network: FullTransformer, input_norm: float, form: Form = 
 
 
 def log_rate(
-    dimension: int,
-    n_heads: int,
-    n_layers: int,
-    scales: Scales,
-    skips: bool,
-    sample: Sample,
-    form: Form,
+    sizes: tuple[int, int, int], scales: Scales, skips: bool, sample: Sample, form: Form
 ) -> tuple[float, tuple[Term, ...]]:
     """(D√(HT)/√n)[T√log(2+γ) + √T√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)
 
-    Without skips log(1+γ). Printed: R for R² and κ/ζ for κ/√ζ, as in (G.5). Theorem C.4, zhang2022.
+    ``sizes`` are D, H and T. Without skips log(1+γ). Printed: R for R² and κ/ζ for κ/√ζ, as in
+    (G.5). Theorem C.4, zhang2022.
     """
+    dimension, n_heads, n_layers = sizes
     squared = 2 if form == "derived" else 1
     front = math.log(dimension) + (math.log(n_heads) + math.log(n_layers) - sample.log_samples) / 2
     steep = scales.sharpness * Positive.of(sample.input_norm) ** squared
@@ -138,4 +134,4 @@ class TransformerRate(NetworkBound):
         network = self.network
         sizes = network.largest_dimension, network.n_heads, network.n_layers
         scales = Scales.of(network, self.form)
-        return self.value(sample, *log_rate(*sizes, scales, network.skips, sample, self.form))
+        return self.value(sample, *log_rate(sizes, scales, network.skips, sample, self.form))

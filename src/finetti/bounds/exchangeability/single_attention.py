@@ -133,9 +133,9 @@ class SingleRate(SingleBound):
     printed_kind = "scaling"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
-        largest = max(self.attention.dimension, self.attention.head_dimension)
+        sizes = max(self.attention.dimension, self.attention.head_dimension), 1, 1
         scales = self.attention.scales(self.form)
-        return self.value(sample, *log_rate(largest, 1, 1, scales, False, sample, self.form))
+        return self.value(sample, *log_rate(sizes, scales, False, sample, self.form))
 
 
 class SingleRisk(SingleBound):
