@@ -62,10 +62,7 @@ class ConditionalMeanBound(Bound):
 
     quantity = "error of the attention"
     printed_kind = "scaling"
-    assumes = (
-        "tokens are independent given the latent variable",
-        "K ≤ 1",
-    )
+    assumes = ("tokens are independent given the latent variable", "K ≤ 1")
 
     ridge: float = fields.number(0.1)
 
@@ -158,10 +155,7 @@ class RidgeBias(ConditionalMeanBound):
     title = "the bias that a ridge costs"
     statement = "‖population value − E[V|K=q]‖ ≤ λ‖h‖√K(q,q) if E[V|K=·] = C_KK h"
     citation = "(B.11), zhang2022"
-    assumes = (
-        *ConditionalMeanBound.assumes,
-        "the source condition E[V|K=·] = C_KK h",
-    )
+    assumes = (*ConditionalMeanBound.assumes, "the source condition E[V|K=·] = C_KK h")
 
     source_norm: float = fields.norm(1.0)
 

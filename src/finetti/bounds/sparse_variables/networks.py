@@ -214,10 +214,7 @@ class UniformTransformer(Bound):
     statement = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(nT)"
     citation = "Theorem 4.6, edelman2022"
     quantity = "log covering number"
-    assumes = (
-        *ASSUMED_OF_THE_LAYERS,
-        "tokens of length at most 1, and heads no wider than they",
-    )
+    assumes = (*ASSUMED_OF_THE_LAYERS, "tokens of length at most 1, and heads no wider than they")
     printed_kind = "scaling"
 
     n_layers: int = fields.size("n_layers")
