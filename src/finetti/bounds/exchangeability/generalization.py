@@ -15,7 +15,8 @@ from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.logspace import log1pexp, log_add, log_expm1
 
 Integral = Literal["closed", "quadrature"]
-_LOG_12, _LOG_4 = math.log(12), math.log(4)
+AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
+_LOG_12, _LOG_4, _LOG_2 = math.log(12), math.log(4), math.log(2)
 ROOT_INTEGRAL = math.sqrt(math.pi) / 2  # ∫₀¹ √log(1/ε) dε
 
 
@@ -66,10 +67,6 @@ def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> f
         limit=400,
     )
     return min(0.0, float(log_add(_LOG_4 + log_cut, front + log_of(area))))
-
-
-_LOG_2 = math.log(2)
-AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
 
 
 class ComplexityBound(NetworkBound):

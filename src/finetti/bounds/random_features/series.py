@@ -29,7 +29,6 @@ def log_arc_cosine_coefficients(orders: int) -> NDArray[np.float64]:
 
     c_0 = 1/(2π), c_1 = 1/4, c_l = ((l − 3)!!)²/(2π l!) for even l, 0 for odd l ≥ 3
 
-    >>> import numpy as np
     >>> np.exp(log_arc_cosine_coefficients(5)) * 48 * np.pi  # 24, 12π, 12, 0, 1
     array([24.        , 37.69911184, 12.        ,  0.        ,  1.        ])
 
@@ -58,7 +57,6 @@ def log_kernel_coefficient(query_degree: int, key_degree: int) -> float:
 
     κ_rs = Σ_l c_l 4^{−l} C(l, r) C(l + 1, s), from κ₁((1 + a)(1 + b)/4)(1 + b), derived: fu2023
 
-    >>> import math
     >>> round(math.exp(-log_kernel_coefficient(0, 0)), 2), round(
     ...     math.exp(-log_kernel_coefficient(1, 0)), 1)
     (4.41, 13.8)
@@ -79,7 +77,6 @@ def log_network_coefficient(degree: int, context_length: int) -> float:
 
     κ_k = Σ_{l ≥ k} c_l C(l, k) (N + 2)^{−l}, from κ₁((1 + Σ_i⟨x_i, x'_i⟩)/(N + 2)), derived: fu2023
 
-    >>> import math
     >>> round(math.exp(-log_network_coefficient(2, 16)) / 16)  # (1/N)Σ⟨b, x_i⟩², ‖b‖ = 1
     254
     """
@@ -94,7 +91,6 @@ def log_network_coefficient(degree: int, context_length: int) -> float:
 def log_stated_constant(degree: int) -> float:
     """log C_k of the stated norm, C_k = max(k^{4.5} 4^k, 1), fu2023.
 
-    >>> import math
     >>> [round(math.exp(log_stated_constant(k))) for k in range(3)]
     [1, 4, 362]
     """

@@ -23,11 +23,6 @@ def squared_norms(tensor: Any, query_degree: int) -> tuple[float, float]:
     ⟨f, x₀^{⊗r} ⊗ x^{⊗s}⟩ only sees f symmetrized over its x₀ slots and, separately, over its x
     slots: entries whose indices are permutations of each other count through their mean.
 
-    Args:
-        tensor: shape (d, …, d) with r + s axes.
-        query_degree: r, the number of x₀ slots.
-
-    >>> import numpy as np
     >>> full, symmetric = squared_norms(np.array([[0.0, 1.0], [0.0, 0.0]]), 0)  # x₁x₂
     >>> round(float(np.exp(full)), 12), round(float(np.exp(symmetric)), 12)
     (1.0, 0.5)
@@ -45,15 +40,10 @@ def squared_norms(tensor: Any, query_degree: int) -> tuple[float, float]:
     # A power of two changes no digit, and then no square overflows.
     scale = math.ldexp(1.0, math.frexp(top)[1])
     entries = (array / scale).ravel()
-    if array.ndim < 2:
-        square = float(np.sum(entries**2))
-        log_square = math.log(square) + 2 * math.log(scale)
-        return log_square, log_square
-    indices = np.indices(array.shape).reshape(array.ndim, -1)
-    slots = np.vstack(
-        [np.sort(indices[:query_degree], axis=0), np.sort(indices[query_degree:], axis=0)]
-    )
-    classes = np.ravel_multi_index(tuple(slots), array.shape)
+    shape = array.shape or (1,)
+    indices = np.indices(shape).reshape(len(shape), -1)
+    slots = np.sort(indices[:query_degree], axis=0), np.sort(indices[query_degree:], axis=0)
+    classes = np.ravel_multi_index(tuple(np.vstack(slots)), shape)
     totals = np.bincount(classes, weights=entries, minlength=array.size)
     members = np.bincount(classes, minlength=array.size)
     symmetric = float(np.sum(totals**2 / np.maximum(members, 1)))
