@@ -1,7 +1,7 @@
 """Samples, values, settings, inversion, sensitivity and the registry."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -253,3 +253,40 @@ def test_sensitivities_count_layers_from_one_and_name_the_nearest():
         found["readout"]
     with pytest.raises(InputError, match="no norm 'nope'"):
         found["nope"]
+
+
+class Kinds(fields.Description):
+    """One field of each kind."""
+
+    width: int = fields.size("width")
+    length: float = fields.norm(2.0)
+    longest: float = fields.norm(1.0, like="length")
+    error: float = fields.norm(1.0, unset=0.0)
+    given: float | None = fields.norm(None)
+    ridge: float = fields.number(0.5)
+    word: str = fields.choice("one", "two")
+    yes: bool = fields.flag(True)
+    unread: int = 3
+
+
+def test_a_field_says_how_it_is_read_and_checked():
+    assert Kinds.from_settings(BoundSettings(width=8)) == Kinds(8, 2.0, 1.0, 0.0)
+    norms = {"length": 5, "given": 0, "word": "two", "yes": 0, "ridge": 1}
+    settings = BoundSettings(width=8, norms=norms)
+    assert Kinds.from_settings(settings) == Kinds(8, 5.0, 5.0, 0.0, 0.0, 1.0, "two", False)
+    settings.check_used("Kinds")
+    wrong = BoundSettings(norms={"unread": 4})
+    assert Kinds.from_settings(wrong).unread == 3
+    with pytest.raises(InputError, match="no norm called 'unread'"):
+        wrong.check_used("Kinds")
+    for name, bad in {"width": 0, "length": -1, "given": -1, "ridge": 0, "word": "no"}.items():
+        with pytest.raises(InputError, match=f"`{name}` argument of Kinds"):
+            replace(Kinds(8), **{name: bad})
+    with pytest.raises(InputError, match="`length` argument of Kinds"):
+        Kinds(8, None)
+
+
+def test_a_second_dataclass_decorator_is_refused():
+    """It would forget how the fields are read and checked."""
+    with pytest.raises(TypeError, match="Cannot overwrite attribute"):
+        dataclass(frozen=True)(Kinds)

@@ -4,13 +4,12 @@ import abc
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import field, fields, is_dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from finetti.bounds.fields import READ, Description
 from finetti.bounds.inversion import samples_needed
 from finetti.bounds.sample import Sample
 from finetti.bounds.sensitivity import Sensitivities, sensitivity
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
@@ -22,33 +21,22 @@ from finetti.show.shown import Shown
 class Bound(Description, Shown, abc.ABC):
     """A theorem applied to a class of functions; every assumption is a field.
 
-    A final subclass is a frozen dataclass that sets the class attributes below and gives
-    `_evaluate`, which ends with ``return self.value(sample, log, terms)``.
-
-    Class attributes:
-        name: what the command line calls it, as ``S-thm-A.17``; never changes.
-        title: a few words.
-        statement: the theorem in one line.
-        citation: theorem and paper, as ``Theorem A.17, edelman2022``.
-        paper: E, S, R, or "" where it is nobody's; the name says it.
-        quantity: what it bounds.
-        assumes: what has to be true and is not a field.
-        needs_bounded_loss: whether a loss without a bound is refused.
-        derived_kind, printed_kind: scaling or upper_bound; a printed form that an erratum breaks is
-            unproven; printed_kind None: no printed form.
+    A final subclass is a frozen dataclass, without a decorator, that sets the class attributes and
+    gives `_evaluate`, which ends with ``return self.value(sample, log, terms)``.
 
     Args:
         form: "derived" (as the proof gives it) or "printed".
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    statement: ClassVar[str]
-    citation: ClassVar[str]
-    paper: ClassVar[str] = ""
-    quantity: ClassVar[str]
-    assumes: ClassVar[tuple[str, ...]] = ()
-    needs_bounded_loss: ClassVar[bool] = False
+    name: ClassVar[str]  # what the command line calls it, as S-thm-A.17; never changes
+    title: ClassVar[str]  # a few words
+    statement: ClassVar[str]  # the theorem in one line
+    citation: ClassVar[str]  # theorem and paper, as Theorem A.17, edelman2022
+    paper: ClassVar[str] = ""  # E, S, R, or "" where it is nobody's; the name says it
+    quantity: ClassVar[str]  # what it bounds
+    assumes: ClassVar[tuple[str, ...]] = ()  # what has to be true and is not a field
+    needs_bounded_loss: ClassVar[bool] = False  # whether a loss without a bound is refused
+    # A printed form that an erratum breaks is unproven; None: there is no printed form.
     derived_kind: ClassVar[BoundKind] = "upper_bound"
     printed_kind: ClassVar[BoundKind | None] = None
 
@@ -66,11 +54,6 @@ class Bound(Description, Shown, abc.ABC):
         if self.form == "printed" and self.printed_kind is None:
             raise UnsupportedError(f"{self.name} has no printed form. Take the derived one.")
         super().__post_init__()
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
-        """The bound for sizes and norms given by name."""
-        return super().from_settings(settings, cls)
 
     @property
     def kind(self) -> BoundKind:

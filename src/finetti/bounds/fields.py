@@ -18,9 +18,10 @@ class Description(Checked):
 
     @classmethod
     def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
-        """With the sizes and norms given by name; ``bound`` is the class that asks for them."""
+        """With the sizes and norms given by name, for a ``bound`` or as one."""
         reads = {each.name: each.metadata.get(READ) for each in fields(cls)}
-        return cls(**{name: read(settings, name, bound) for name, read in reads.items() if read})
+        asks = bound or cls
+        return cls(**{name: read(settings, name, asks) for name, read in reads.items() if read})
 
 
 def setting(

@@ -42,21 +42,13 @@ def allocate(
 
 @dataclass(frozen=True)
 class Matrix:
-    """One trained matrix of a network.
+    """One trained matrix of a network."""
 
-    Args:
-        name: what it is called, as "W_V".
-        layer: which layer, from 1; None where there is only one.
-        log_cost: log c, c = (what its error is multiplied by)·(outputs)·(column norm)·(input norm).
-        outputs: d_j, how many columns.
-        log_points: log N_j, on how many points it is covered.
-    """
-
-    name: str
-    layer: int | None
-    log_cost: float
-    outputs: int
-    log_points: float
+    name: str  # as "W_V"
+    layer: int | None  # from 1; None where there is only one
+    log_cost: float  # log c, c = (factor of its error)·(outputs)·(column norm)·(input norm)
+    outputs: int  # d_j, how many columns
+    log_points: float  # log N_j, on how many points it is covered
 
 
 @dataclass(frozen=True)

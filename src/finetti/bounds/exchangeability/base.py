@@ -43,9 +43,9 @@ class NetworkBound(Bound):
             raise bad_argument("constants", owner, '"paper" in the printed form', "'sharp'")
 
     @classmethod
-    def from_weights(cls, network: Any, **fields: Any) -> "NetworkBound":
+    def from_weights(cls, network: Any, **others: Any) -> "NetworkBound":
         """The bound for the smallest class that contains a network; see `measure_network`."""
-        return cls(measure_network(network), **fields)
+        return cls(measure_network(network), **others)
 
     @property
     def sharp(self) -> bool:

@@ -30,22 +30,14 @@ class ChainForm:
 
 @dataclass(frozen=True)
 class HeadsLink:
-    """What the heads of a layer do to tokens of a given length.
+    """What the heads of a layer do to tokens of a given length."""
 
-    Attributes:
-        reach: how long the tokens are.
-        value_norm: ω^v, how much longer the heads make them.
-        constant: ρ, the Lipschitz constant of the heads (Lemma C.13).
-        values, scores: the two sums of R^mha (Lemmas C.11, C.12): W_v, and W_q with W_k.
-        skip: 1 if the tokens are added to what the heads give, else 0.
-    """
-
-    reach: Positive
-    value_norm: Positive
-    constant: Positive
-    values: Positive
-    scores: Positive
-    skip: float
+    reach: Positive  # how long the tokens are
+    value_norm: Positive  # ω^v, how much longer the heads make them
+    constant: Positive  # ρ, the Lipschitz constant of the heads (Lemma C.13)
+    values: Positive  # the sum over W_v in R^mha (Lemmas C.11, C.12)
+    scores: Positive  # that over W_q with W_k
+    skip: float  # 1 if the tokens are added to what the heads give, else 0
 
     @property
     def growth(self) -> Positive:
@@ -60,20 +52,13 @@ class HeadsLink:
 
 @dataclass(frozen=True)
 class Link:
-    """The quantities of one layer, (C.5)–(C.6) and (C.10)–(C.11), zhang2022.
+    """The quantities of one layer, (C.5)–(C.6) and (C.10)–(C.11), zhang2022."""
 
-    Attributes:
-        radius: R_t, how long tokens can be before the layer.
-        feed_forward: α̃_t = 1 + α^xα^σ, without the 1 if there is no skip.
-        inner, outer: α^σR^x and α^xR^σ: the sizes of the feed-forward part's matrices.
-        heads: what follows it, at tokens as long as α̃_tR_t; printed R_t (erratum 6).
-    """
-
-    radius: Positive
-    feed_forward: Positive
-    inner: Positive
-    outer: Positive
-    heads: HeadsLink
+    radius: Positive  # R_t, how long tokens can be before the layer
+    feed_forward: Positive  # α̃_t = 1 + α^xα^σ, without the 1 if there is no skip
+    inner: Positive  # α^σR^x, the size of A^x
+    outer: Positive  # α^xR^σ, that of A^σ
+    heads: HeadsLink  # what follows, at tokens as long as α̃_tR_t; printed R_t (erratum 6)
 
 
 def heads_link(layer: FullLayerNorms, reach: Positive, rule: ChainForm) -> HeadsLink:

@@ -109,9 +109,9 @@ class DeviationBound(ConditionalMeanBound):
     value_norm: float = fields.norm(1.0)
 
     @classmethod
-    def from_keys(cls, gram: Any, ridge: float, **fields: Any) -> Self:
+    def from_keys(cls, gram: Any, ridge: float, **others: Any) -> Self:
         """With the effective dimension of the Gram matrix of keys."""
-        return cls(ridge, gram_effective_dimension(gram, ridge), **fields)
+        return cls(ridge, gram_effective_dimension(gram, ridge), **others)
 
     def deviation(self, sample: Sample) -> list[Term]:
         """The two parts of (B.10)."""

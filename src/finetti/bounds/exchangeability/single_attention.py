@@ -99,9 +99,9 @@ class SingleBound(Bound):
     attention: SingleAttention = fields.part(SingleAttention)
 
     @classmethod
-    def from_weights(cls, network: Any, **fields: Any) -> "SingleBound":
+    def from_weights(cls, network: Any, **others: Any) -> "SingleBound":
         """The bound for the smallest class that contains a network."""
-        return cls(SingleAttention.from_weights(network), **fields)
+        return cls(SingleAttention.from_weights(network), **others)
 
 
 class SingleRate(SingleBound):

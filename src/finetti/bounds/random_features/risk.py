@@ -110,9 +110,9 @@ class RandomFeatureRisk(HeadsBound):
     features: RandomFeatureClass = fields.part(RandomFeatureClass)
 
     @classmethod
-    def from_weights(cls, module: Any, **fields: Any) -> "RandomFeatureRisk":
+    def from_weights(cls, module: Any, **others: Any) -> "RandomFeatureRisk":
         """The bound for the class of a trained RandomFeatureAttention."""
-        return cls(RandomFeatureClass.from_weights(module), **fields)
+        return cls(RandomFeatureClass.from_weights(module), **others)
 
     @property
     def sizes(self) -> tuple[int, int]:

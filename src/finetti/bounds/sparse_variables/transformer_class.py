@@ -117,17 +117,11 @@ class TransformerClass(SizedClass, kw_only=True):
     def log_factors(self, sample: Sample, form: Form = "derived") -> tuple[float, ...]:
         """log p_i, what layer i multiplies a deviation by."""
         constant = softmax_constant("printed") if form == "printed" else self.constant
-        return tuple(
-            log_layer_constant(
-                self.activation_lipschitz,
-                layer.output_norm,
-                layer.value_norm,
-                layer.score_norm,
-                1.0 if form == "printed" else radius,
-                constant,
-            )
-            for layer, radius in zip(self.layers, self.radii(sample)[:-1], strict=True)
-        )
+        found = []
+        for layer, radius in zip(self.layers, self.radii(sample)[:-1], strict=True):
+            norms = self.activation_lipschitz, layer.output_norm, layer.value_norm, layer.score_norm
+            found.append(log_layer_constant(*norms, 1.0 if form == "printed" else radius, constant))
+        return tuple(found)
 
     def log_range(self, sample: Sample) -> float:
         """log B_w r_{L+1}."""
