@@ -27,8 +27,7 @@ def log_confidence(sample: Sample, form: Form = "derived", two_sided: bool = Tru
 
     Printed: 2b√(log(1/δ)/(2m)), which is enough for one side (S-lemma-2.2).
 
-    >>> sample = Sample(n_samples=200, context_length=1)
-    >>> round(math.exp(log_confidence(sample)), 6)               # 3√(log 60 / 400)
+    >>> round(math.exp(log_confidence(Sample(200, 1))), 6)  # 3√(log 60 / 400)
     0.303517
     """
     check_form(form, "log_confidence")

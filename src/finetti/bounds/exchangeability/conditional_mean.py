@@ -128,8 +128,7 @@ class RegularizedDeviation(DeviationBound):
     """sup_q ‖attn_CME − its λ-regularized population value‖, with probability 1 − δ
 
     >>> bound = RegularizedDeviation(0.25, effective_dimension=4.0)
-    >>> sample = Sample(1, context_length=1600, delta=0.05)
-    >>> round(bound.evaluate(sample).value, 6)                         # 4·0.105·log 80
+    >>> round(bound.evaluate(Sample(1, context_length=1600, delta=0.05)).value, 6)  # 4·0.105·log 80
     1.840451
     """
 

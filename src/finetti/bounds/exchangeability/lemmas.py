@@ -24,8 +24,7 @@ class HeadsTokenConstant(NetworkBound):
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(8, n_heads=1)
-    >>> value = HeadsTokenConstant(network).evaluate(Sample(1, 1))
-    >>> round(value.value, 9)                                                # 1 + 2²
+    >>> round(HeadsTokenConstant(network).evaluate(Sample(1, 1)).value, 9)  # 1 + 2²
     5.0
     """
 
@@ -64,8 +63,7 @@ class HeadsDeviation(MovedBound):
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(8, n_heads=1, norm=2.0)
-    >>> value = HeadsDeviation(network, change=0.5).evaluate(Sample(1, 1))
-    >>> round(value.value, 9)                                                # 1 + 2·4·2
+    >>> round(HeadsDeviation(network, change=0.5).evaluate(Sample(1, 1)).value, 9)  # 1 + 2·4·2
     17.0
     """
 
@@ -119,8 +117,7 @@ def log_volume(count: float, log_radius: float, log_resolution: float) -> float:
 class MatrixBallCovering(Bound):
     """log N({‖M‖_{r,s} ≤ R}, ε) ≤ d₁d₂ log(1 + 2R/ε) for d₂ rows and d₁ columns       Lemma C.9
 
-    >>> sample = Sample(n_samples=1, context_length=1)
-    >>> value = MatrixBallCovering(2, 3, mixed_norm=3.0, resolution=0.5).evaluate(sample)
+    >>> value = MatrixBallCovering(2, 3, mixed_norm=3.0, resolution=0.5).evaluate(Sample(1, 1))
     >>> round(value.value, 6)                                                # 6·log 13
     15.389696
     """
@@ -202,8 +199,7 @@ class HeadsCovering(CoveringBound):
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(dimension=2, hidden_dimension=2, bandwidth=4.0)
-    >>> sample = Sample(n_samples=1, context_length=1)
-    >>> heads = HeadsCovering(network, "sharp", resolution=0.5).evaluate(sample)
+    >>> heads = HeadsCovering(network, "sharp", resolution=0.5).evaluate(Sample(1, 1))
     >>> round(heads.value, 6)                                                # 12·log(1 + 4·2)
     26.366695
     """
@@ -233,8 +229,7 @@ class FullTransformerCovering(CoveringBound):
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(dimension=2, hidden_dimension=2, bandwidth=4.0)
-    >>> sample = Sample(n_samples=1, context_length=1)
-    >>> value = FullTransformerCovering(network, "sharp", resolution=0.5).evaluate(sample)
+    >>> value = FullTransformerCovering(network, "sharp", resolution=0.5).evaluate(Sample(1, 1))
     >>> round(value.value, 6)                      # S = 6·2 + 2·5 = 22, 20·log(1 + 4·22)
     89.772727
     """

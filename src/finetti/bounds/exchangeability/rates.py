@@ -115,8 +115,7 @@ class TransformerRate(NetworkBound):
     In the example γ = κ = 1 and ζ = 2: 0.2(2√log 3 + √log(1 + 1/√2)) + √(log 20)/10.
 
     >>> network = FullTransformer.uniform(2, 2)
-    >>> sample = Sample(n_samples=100, context_length=10)
-    >>> round(TransformerRate(network).evaluate(sample).value, 6)
+    >>> round(TransformerRate(network).evaluate(Sample(n_samples=100, context_length=10)).value, 6)
     0.738601
     """
 

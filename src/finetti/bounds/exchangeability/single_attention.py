@@ -118,8 +118,7 @@ class SingleRate(SingleBound):
 
     >>> import math
     >>> bound = SingleRate(SingleAttention(4, 2), form="printed")
-    >>> sample = Sample(n_samples=1600, context_length=10, delta=1 / math.e)
-    >>> round(bound.evaluate(sample).value, 6)             # 0.1·3·√log 2 + 1/40
+    >>> round(bound.evaluate(Sample(1600, 10, delta=1 / math.e)).value, 6)  # 0.1·3·√log 2 + 1/40
     0.274766
     """
 
@@ -144,8 +143,7 @@ class SingleRisk(SingleBound):
     By Theorem C.5 and Lemmas C.7 and C.8, zhang2022.
 
     >>> bound = SingleRisk(SingleAttention(64, 16, attention_size=4.0, feed_forward_size=8.0))
-    >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
-    >>> bound.evaluate(sample).vacuous
+    >>> bound.evaluate(Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)).vacuous
     False
     """
 

@@ -115,8 +115,7 @@ class NetworkNorm(TargetBound):
 
     N is the sample's ``context_length``.
 
-    >>> sample = Sample(n_samples=100, context_length=16)
-    >>> round(NetworkNorm(Target.key_power(2)).evaluate(sample).value)
+    >>> round(NetworkNorm(Target.key_power(2)).evaluate(Sample(100, 16)).value)
     254
     """
 

@@ -44,8 +44,7 @@ class VectorCovering(LinearCovering):
 
     The class {x ↦ vᵀx, ‖v‖ ≤ B₁} on N = mT points of length at most B₂ = B_X (Zhang 2002, Thm 4).
 
-    >>> value = VectorCovering(1.0, 0.1).evaluate(Sample(n_samples=100, context_length=100))
-    >>> round(value.value, 6)
+    >>> round(VectorCovering(1.0, 0.1).evaluate(Sample(n_samples=100, context_length=100)).value, 6)
     49108.170101
     """
 
@@ -130,8 +129,7 @@ class CoveringConstantGap(Bound):
     Printed: 4L√(C_F/m)(1 + log x) + 2b√(log(1/δ)/2m), negative for small x (erratum 12).
     ``two_sided`` bounds |gap|; False: log(2/δ) in place of log(3/δ).
 
-    >>> sample = Sample(n_samples=10**6, context_length=1)
-    >>> value = CoveringConstantGap(covering_constant=1.0).evaluate(sample)
+    >>> value = CoveringConstantGap(covering_constant=1.0).evaluate(Sample(10**6, 1))
     >>> round(value.value, 9)     # 0.024(1 + log(1000/3)) + 0.003√(log 60 / 2)
     0.167711815
     """

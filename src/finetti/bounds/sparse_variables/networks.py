@@ -204,8 +204,7 @@ class UniformTransformer(Bound):
         depth_exponent: of the printed form; P² ≤ 9(C₂L_σ)⁶ suggests 6.
 
     >>> bound = UniformTransformer(n_layers=2, width=8, form="printed")
-    >>> value = bound.evaluate(Sample(n_samples=100, context_length=100))
-    >>> round(value.value, 6) == round(8**2 / 0.1**2 * math.log(1e4), 6)
+    >>> round(bound.evaluate(Sample(100, 100)).value, 6) == round(8**2 / 0.1**2 * math.log(1e4), 6)
     True
     """
 
