@@ -16,12 +16,6 @@ NEGATIVE = (
 )
 
 
-def complexity_factor(sample: Sample, form: Form = "derived") -> float:
-    """log 2L, printed log 4L: what the Rademacher complexity is multiplied by."""
-    check_form(form, "complexity_factor")
-    return math.log(2 if form == "derived" else 4) + log_of(sample.loss_lipschitz)
-
-
 def log_confidence(sample: Sample, form: Form = "derived", two_sided: bool = True) -> float:
     """log of 3b√(log(3/δ)/(2m)), one-sided log(2/δ)              Lemma 2.2 and A.4, edelman2022
 
@@ -45,7 +39,7 @@ def gap_terms(
     ``parts`` are those of the covering number at Dudley's resolution: the complexity is shared
     between the matrices as the covering number is.
     """
-    complexity = complexity_factor(sample) + log_rademacher
+    complexity = math.log(2) + log_of(sample.loss_lipschitz) + log_rademacher
     parts = tuple(parts)
     whole = float(log_sum([part.log_value for part in parts]))
     split = [Term("complexity", log_value=complexity)]
@@ -60,7 +54,7 @@ def gap_terms(
 
 def printed_gap(bound: Bound, sample: Sample, log_size: float, sign: int) -> BoundValue:
     """4L·y + 2b√(log(1/δ)/2m), for the log |y| and sign of `signed_dudley_printed`."""
-    complexity = complexity_factor(sample, "printed") + log_size
+    complexity = math.log(4) + log_of(sample.loss_lipschitz) + log_size
     confidence = log_confidence(sample, "printed")
     name = "complexity" if sign > 0 else "complexity, negative"
     terms = (Term(name, log_value=complexity), Term("confidence", log_value=confidence))
