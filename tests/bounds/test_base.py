@@ -2,12 +2,10 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import pytest
 
-from finetti.bounds import Bound, BoundSettings, BoundValue, Sample, Term, load_bounds
-from finetti.bounds.base import norm_field
+from finetti.bounds import Bound, BoundSettings, BoundValue, Sample, Term, fields, load_bounds
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.registry import Registry
 from finetti.bounds.sparse_variables import (
@@ -25,28 +23,22 @@ from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.show import to_text
 
 
-@dataclass(frozen=True)
 class Toy(Bound):
     """B²/√n, or its square in print."""
 
-    name: ClassVar[str] = "toy"
-    title: ClassVar[str] = "a toy"
-    statement: ClassVar[str] = "B²/√n"
-    citation: ClassVar[str] = "Nowhere 1, nobody"
-    paper: ClassVar[str] = ""
-    quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[str | None] = "scaling"
+    name = "toy"
+    title = "a toy"
+    statement = "B²/√n"
+    citation = "Nowhere 1, nobody"
+    quantity = "generalization gap"
+    printed_kind = "scaling"
 
-    size: float = norm_field(1.0)
+    size: float = fields.norm(1.0)
 
-    def evaluate(self, sample):
+    def _evaluate(self, sample):
         log_value = 2 * math.log(self.size) - sample.log_samples / 2
         log_value *= 2 if self.form == "printed" else 1
         return self.value(sample, log_value, summed([Term("all", log_value=log_value)])[1])
-
-    @classmethod
-    def from_settings(cls, settings):
-        return cls(settings.norm("size"), form=settings.form)
 
 
 SAMPLE = Sample(n_samples=100, context_length=7)
@@ -261,3 +253,40 @@ def test_sensitivities_count_layers_from_one_and_name_the_nearest():
         found["readout"]
     with pytest.raises(InputError, match="no norm 'nope'"):
         found["nope"]
+
+
+class Kinds(fields.Description):
+    """One field of each kind."""
+
+    width: int = fields.size("width")
+    length: float = fields.norm(2.0)
+    longest: float = fields.norm(1.0, like="length")
+    error: float = fields.norm(1.0, unset=0.0)
+    given: float | None = fields.norm(None)
+    ridge: float = fields.number(0.5)
+    word: str = fields.choice("one", "two")
+    yes: bool = fields.flag(True)
+    unread: int = 3
+
+
+def test_a_field_says_how_it_is_read_and_checked():
+    assert Kinds.from_settings(BoundSettings(width=8)) == Kinds(8, 2.0, 1.0, 0.0)
+    norms = {"length": 5, "given": 0, "word": "two", "yes": 0, "ridge": 1}
+    settings = BoundSettings(width=8, norms=norms)
+    assert Kinds.from_settings(settings) == Kinds(8, 5.0, 5.0, 0.0, 0.0, 1.0, "two", False)
+    settings.check_used("Kinds")
+    wrong = BoundSettings(norms={"unread": 4})
+    assert Kinds.from_settings(wrong).unread == 3
+    with pytest.raises(InputError, match="no norm called 'unread'"):
+        wrong.check_used("Kinds")
+    for name, bad in {"width": 0, "length": -1, "given": -1, "ridge": 0, "word": "no"}.items():
+        with pytest.raises(InputError, match=f"`{name}` argument of Kinds"):
+            replace(Kinds(8), **{name: bad})
+    with pytest.raises(InputError, match="`length` argument of Kinds"):
+        Kinds(8, None)
+
+
+def test_a_second_dataclass_decorator_is_refused():
+    """It would forget how the fields are read and checked."""
+    with pytest.raises(TypeError, match="Cannot overwrite attribute"):
+        dataclass(frozen=True)(Kinds)

@@ -14,9 +14,8 @@ from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.norms import VALUE_NORM
 from finetti.bounds.sample import Sample
-from finetti.bounds.sparse_variables.head import HeadCovering
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass, SoftmaxHeadNorms
-from finetti.bounds.sparse_variables.multihead import MultiHeadCovering
+from finetti.bounds.sparse_variables.networks import HeadCovering, MultiHeadCovering
 from finetti.bounds.value import BoundValue
 from finetti.core.norms import max_column_norm, spectral
 

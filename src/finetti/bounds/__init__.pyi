@@ -1,5 +1,5 @@
 from .base import Bound as Bound
-from .covering.allocation import allocate as allocate
+from .covering.composition import allocate as allocate
 from .inversion import Goal as Goal
 from .registry import Registry as Registry
 from .registry import build_bounds as build_bounds

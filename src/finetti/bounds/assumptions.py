@@ -1,5 +1,10 @@
 """What theorems assume of a network, and whether a usual Transformer is like that."""
 
+from typing import Literal
+
+PositionKind = Literal["none", "fixed", "trained"]
+NormalizationKind = Literal["ball", "layer_norm", "none"]
+
 ONE_LAYER = "one layer (a usual Transformer has many)"
 ONE_HEAD = "one head per layer (a usual Transformer has several)"
 NO_RESIDUALS = "no residual connections (a usual Transformer has them)"

@@ -3,14 +3,13 @@
 import abc
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, ClassVar
 
-from finetti.bounds.checks import NORM
+from finetti.bounds.fields import READ, Description
 from finetti.bounds.inversion import samples_needed
 from finetti.bounds.sample import Sample
 from finetti.bounds.sensitivity import Sensitivities, sensitivity
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
@@ -19,47 +18,31 @@ from finetti.show.numbers import format_value
 from finetti.show.shown import Shown
 
 
-def norm_field(default: Any = MISSING, **options: Any) -> Any:
-    """A dataclass field that holds a norm (or any size that `sensitivity` should vary by 10 %).
-
-    ``norm_field()`` has no default, ``norm_field(1.0)`` has one.
-    """
-    return field(default=default, metadata={NORM: True}, **options)
-
-
-@dataclass(frozen=True)
-class Bound(Shown, abc.ABC):
+class Bound(Description, Shown, abc.ABC):
     """A theorem applied to a class of functions; every assumption is a field.
 
-    A final subclass is a frozen dataclass that sets the class attributes below and gives
-    `evaluate` and `from_settings`. `evaluate` ends with ``return self.value(sample, log, terms)``.
-
-    Class attributes:
-        name: what the command line calls it, as ``S-thm-A.17``; never changes.
-        title: a few words.
-        statement: the theorem in one line.
-        citation: theorem and paper, as ``Theorem A.17, edelman2022``.
-        paper: E, S, R, or "" where it is nobody's; the name says it.
-        quantity: what it bounds.
-        assumes: what has to be true and is not a field.
-        derived_kind, printed_kind: scaling or upper_bound; a printed form that an erratum breaks is
-            unproven; printed_kind None: no printed form.
+    A final subclass is a frozen dataclass, without a decorator, that sets the class attributes and
+    gives `_evaluate`, which ends with ``return self.value(sample, log, terms)``.
 
     Args:
         form: "derived" (as the proof gives it) or "printed".
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    statement: ClassVar[str]
-    citation: ClassVar[str]
-    paper: ClassVar[str] = ""
-    quantity: ClassVar[str]
-    assumes: ClassVar[tuple[str, ...]] = ()
+    name: ClassVar[str]  # what the command line calls it, as S-thm-A.17; never changes
+    title: ClassVar[str]  # a few words
+    statement: ClassVar[str]  # the theorem in one line
+    citation: ClassVar[str]  # theorem and paper, as Theorem A.17, edelman2022
+    paper: ClassVar[str] = ""  # E, S, R, or "" where it is nobody's; the name says it
+    quantity: ClassVar[str]  # what it bounds
+    assumes: ClassVar[tuple[str, ...]] = ()  # what has to be true and is not a field
+    needs_bounded_loss: ClassVar[bool] = False  # whether a loss without a bound is refused
+    # A printed form that an erratum breaks is unproven; None: there is no printed form.
     derived_kind: ClassVar[BoundKind] = "upper_bound"
     printed_kind: ClassVar[BoundKind | None] = None
 
-    form: Form = field(default="derived", kw_only=True)
+    form: Form = field(
+        default="derived", kw_only=True, metadata={READ: lambda settings, *_: settings.form}
+    )
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -70,6 +53,7 @@ class Bound(Shown, abc.ABC):
         check_form(self.form, type(self).__name__)
         if self.form == "printed" and self.printed_kind is None:
             raise UnsupportedError(f"{self.name} has no printed form. Take the derived one.")
+        super().__post_init__()
 
     @property
     def kind(self) -> BoundKind:
@@ -78,43 +62,44 @@ class Bound(Shown, abc.ABC):
         assert kind is not None  # __post_init__ refused it
         return kind
 
-    @abc.abstractmethod
     def evaluate(self, sample: Sample) -> BoundValue:
         """The value at ``sample``, with its parts."""
+        self.check(sample)
+        return self._evaluate(sample)
 
-    @classmethod
     @abc.abstractmethod
-    def from_settings(cls, settings: BoundSettings) -> "Bound":
-        """The bound for sizes and norms given by name."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
+        """The same, where the theorem applies."""
+
+    def check(self, sample: Sample) -> None:
+        """Refuse, by name, what the theorem does not cover; a loss without a bound, for one."""
+        # Only the risks of paper R do without one.
+        if self.needs_bounded_loss and not sample.bounded_loss:
+            raise self.refuse(
+                "a bounded loss, and this one has no bound: clip it and give its range",
+                "none with constants; R-thm-risk, for random heads, is a scaling quantity.",
+            )
 
     def samples_needed(
-        self,
-        gap: float,
-        sample: Sample,
-        constant: float | None = None,
-        *,
-        delta: float | None = None,
+        self, gap: float, sample: Sample, constant: float | None = None, **changes: float
     ) -> BoundValue:
         """The smallest n_samples at which the bound is at most ``gap``; the rest as in ``sample``.
 
-        ``delta`` replaces that of the sample. A scaling quantity is inverted only with the
-        ``constant`` to multiply it by.
+        ``changes`` replace what the sample has, as ``delta=0.01``. A scaling quantity is inverted
+        only with the ``constant`` to multiply it by.
         """
-        sample = sample if delta is None else replace(sample, delta=delta)
-        return self._samples_needed(gap, sample, constant)
+        return self._samples_needed(gap, replace(sample, **changes), constant)
 
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         return samples_needed(self, gap, sample, constant)
 
     def heads_needed(
-        self,
-        gap: float,
-        sample: Sample,
-        constant: float | None = None,
-        *,
-        delta: float | None = None,
+        self, gap: float, sample: Sample, constant: float | None = None, **changes: float
     ) -> BoundValue:
         """The smallest number of heads at which the bound is at most ``gap``; those of paper R."""
+        return self._heads_needed(gap, replace(sample, **changes), constant)
+
+    def _heads_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise self._not_counted("heads", "a bound of paper R")
 
     def tokens_needed(self, error: float, sample: Sample) -> BoundValue:
@@ -139,24 +124,26 @@ class Bound(Shown, abc.ABC):
         *,
         sign: int = 1,
         notes: Sequence[str] = (),
-        assumptions: Sequence[str] = (),
     ) -> BoundValue:
         """A `BoundValue` with everything that the class already knows."""
         vacuous = None
         if self.kind == "upper_bound" and self.quantity in OF_THE_LOSS and sample.bounded_loss:
             vacuous = log_value >= math.log(sample.loss_bound)
-        return BoundValue(
-            log_value=float(log_value),
-            terms=tuple(terms),
-            citation=self.citation,
-            form=self.form,
-            kind=self.kind,
-            quantity=self.quantity,
-            assumptions=(*self.assumes, *assumptions),
-            vacuous=vacuous,
-            sign=sign,
-            notes=tuple(notes),
-        )
+        return self._give(log_value, terms, notes, sign=sign, vacuous=vacuous)
+
+    def counted(
+        self, count: int, quantity: str, *notes: str, terms: Sequence[Term] = ()
+    ) -> BoundValue:
+        """A number of samples, heads or tokens that is enough."""
+        return self._give(math.log(count), terms, notes, quantity=quantity, count=count)
+
+    def _give(
+        self, log_value: float, terms: Sequence[Term], notes: Sequence[str], **others: Any
+    ) -> BoundValue:
+        parts = {"log_value": float(log_value), "terms": tuple(terms), "notes": tuple(notes)}
+        known = {"citation": self.citation, "form": self.form, "kind": self.kind}
+        known |= {"quantity": self.quantity, "assumptions": self.assumes}
+        return BoundValue(**{**parts, **known, **others})
 
     def refuse(self, assumption: str, nearest: str) -> UnsupportedError:
         """The error for a class that the theorem does not cover: what fails, what applies."""
@@ -193,12 +180,3 @@ def _described(described: Any) -> Iterator[tuple[str, str]]:
 def same_quantity(bound: Bound | type[Bound], covering: str, gap: str) -> str:
     """Of two names, the one of the kind of quantity that ``bound`` is about."""
     return gap if bound.quantity in OF_THE_LOSS else covering
-
-
-def require_bounded_loss(bound: Bound, sample: Sample) -> None:
-    """Refuse a loss without a bound, by name; only the risks of paper R do without one."""
-    if not sample.bounded_loss:
-        raise bound.refuse(
-            "a bounded loss, and this one has no bound: clip it and give its range",
-            "none with constants; R-thm-risk, for random heads, is a scaling quantity.",
-        )

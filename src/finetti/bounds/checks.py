@@ -1,35 +1,57 @@
-"""Logarithms of numbers of any size, and the mark of a norm."""
+"""Dataclasses that check their fields."""
 
-import math
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, cast, dataclass_transform
 
-# The metadata that marks a field as a norm.
-NORM = "finetti.norm"
+from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_real
 
-
-def log_of(value: float) -> float:
-    """log x, and −∞ for x = 0; integers may be of any size.
-
-    >>> log_of(0), round(log_of(10**1000), 6)
-    (-inf, 2302.585093)
-    """
-    return math.log(value) if value > 0 else -math.inf
+# What a field's metadata holds: the check, and that it is a norm, which `sensitivity` varies.
+CHECK, NORM = "check", "norm"
+Check = Callable[[Any, str, str], Any]  # value, its name, its owner ↦ the value as it is kept
 
 
-def text_of(log_value: float) -> str:
-    """e^x in three digits, also where no float holds it.
-
-    >>> text_of(math.log(0.25)), text_of(1e4), text_of(-1e4)
-    ('0.25', '10^4.34e+03', '10^-4.34e+03')
-    """
-    if abs(log_value) < 700:
-        return f"{math.exp(log_value):.3g}"
-    return f"10^{log_value / math.log(10):.3g}"
+def checked(check: Check, default: Any = MISSING, **metadata: Any) -> Any:
+    """A field that is kept as ``check`` gives it; None is let through where it is the default."""
+    return field(default=default, metadata={CHECK: check, **metadata})
 
 
-def exp_of(log_value: float) -> float:
-    """e^x, and ∞ where that is too large for a float.
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Checked:
+    """Its subclasses are frozen dataclasses, without a decorator, that check `checked` fields."""
 
-    >>> exp_of(0.0), exp_of(1e4)
-    (1.0, inf)
-    """
-    return math.exp(log_value) if log_value < 709.78 else math.inf
+    def __init_subclass__(cls, *, kw_only: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclass(frozen=True, kw_only=kw_only)(cls)
+
+    def __post_init__(self) -> None:
+        for each in fields(cast("Any", self)):
+            value, check = getattr(self, each.name), each.metadata.get(CHECK)
+            if check is not None and not (value is None and each.default is None):
+                kept = check(value, each.name, type(self).__name__)
+                object.__setattr__(self, each.name, kept)
+
+
+def real(requirement: str, holds: Callable[[float], bool]) -> Check:
+    """The check for a number of which ``holds`` is true, which is the ``requirement`` in words."""
+
+    def check(value: Any, name: str, owner: str) -> float:
+        number = as_real(value, name, owner, requirement)
+        if not holds(number):
+            raise bad_argument(name, owner, requirement, value)
+        return number
+
+    return check
+
+
+def one_of(*words: str) -> Check:
+    """The check that a value is one of ``words``."""
+    wanted = ", ".join(map(repr, words)) if len(words) > 2 else " or ".join(f'"{w}"' for w in words)
+
+    def check(value: Any, name: str, owner: str) -> Any:
+        if value not in words:
+            raise bad_argument(name, owner, wanted, repr(value))
+        return value
+
+    return check

@@ -19,10 +19,7 @@ _FIELDS = {"samples": "n_samples", "heads": "n_heads", "tokens": "context_length
 class Goal:
     """A ``gap`` to reach with as few samples, heads or tokens as possible.
 
-    Args:
-        gap: the target.
-        count: what to count.
-        constant: what a scaling quantity is multiplied by; only the user can know it.
+    A scaling quantity is multiplied by the ``constant``; only the user can know it.
     """
 
     gap: float
@@ -40,11 +37,10 @@ class Goal:
 
     def needed(self, bound: Any, sample: Sample) -> BoundValue:
         """The smallest count for ``bound``; everything else is as in ``sample``."""
-        if self.count == "samples":
-            return bound.samples_needed(self.gap, sample, self.constant)
-        if self.count == "heads":
-            return bound.heads_needed(self.gap, sample, self.constant)
-        return bound.tokens_needed(self.gap, sample)
+        if self.count == "tokens":
+            return bound.tokens_needed(self.gap, sample)
+        solve = bound.samples_needed if self.count == "samples" else bound.heads_needed
+        return solve(self.gap, sample, self.constant)
 
 
 def whole_exp(log_value: float) -> int:
@@ -90,14 +86,7 @@ def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
 def samples_needed(
     bound: Any, gap: float, sample: Sample, constant: float | None = None
 ) -> BoundValue:
-    """The smallest n with bound(n) ≤ gap, as a value of the quantity "samples".
-
-    Args:
-        bound: of a quantity that falls with the sample.
-        gap: the target.
-        sample: everything but n_samples.
-        constant: what a scaling quantity is multiplied by; only the user can know it.
-    """
+    """The smallest n with bound(n) ≤ gap, as a value of the quantity "samples"; see `Goal`."""
     log_gap = math.log(as_positive(gap, "gap", "samples_needed"))
     if bound.quantity not in OF_THE_LOSS:
         raise UnsupportedError(
@@ -129,17 +118,10 @@ def samples_needed(
         return log_constant + found.log_value <= log_gap
 
     n = smallest_count(small_enough, "number of samples")
-    reached = bound.evaluate(replace(sample, n_samples=n))
-    return BoundValue(
-        log_value=math.log(n),
-        terms=(
-            Term(f"{reached.quantity} at this size", log_value=log_constant + reached.log_value),
-        ),
-        citation=bound.citation,
-        form=bound.form,
-        kind=bound.kind,
-        quantity="samples",
-        assumptions=reached.assumptions,
-        notes=(f"Enough for a {bound.quantity} of {gap:g} with probability {1 - sample.delta:g}.",),
-        count=n,
+    reached = log_constant + bound.evaluate(replace(sample, n_samples=n)).log_value
+    return bound.counted(
+        n,
+        "samples",
+        f"Enough for a {bound.quantity} of {gap:g} with probability {1 - sample.delta:g}.",
+        terms=(Term(f"{bound.quantity} at this size", log_value=reached),),
     )

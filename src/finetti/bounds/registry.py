@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from types import ModuleType
 
 from finetti.bounds.base import Bound
 from finetti.bounds.settings import BoundSettings
@@ -61,12 +60,12 @@ class Registry(Shown):
 
     def search(self, words: Sequence[str]) -> "Registry":
         """The bounds with all ``words`` in their name, title, statement or quantity."""
-        found = []
-        for bound in self.bounds:
-            text = f"{bound.name} {bound.title} {bound.statement} {bound.quantity}".lower()
-            if all(word.strip().lower() in text for word in words):
-                found.append(bound)
-        return Registry(tuple(found))
+        wanted = [word.strip().lower() for word in words]
+
+        def text(bound: type[Bound]) -> str:
+            return f"{bound.name} {bound.title} {bound.statement} {bound.quantity}".lower()
+
+        return Registry(tuple(b for b in self.bounds if all(word in text(b) for word in wanted)))
 
     def __card__(self) -> Card:
         columns = ("name", "statement", "kind")
@@ -74,23 +73,18 @@ class Registry(Shown):
         return Card(f"{len(self)} bounds", tables=(Table("", columns, rows),))
 
 
-def _modules(package: ModuleType) -> Iterator[ModuleType]:
-    for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        yield importlib.import_module(info.name)
-
-
 def load_bounds(package: str = "finetti.bounds") -> Registry:
-    """The final subclasses of `Bound` under ``package``, each where it is defined.
+    """The subclasses of `Bound` with a name under ``package``, each where it is defined.
 
     >>> load_bounds().get("S-thm-A.17").citation
     'Theorem A.17, edelman2022'
     """
     found = []
-    for module in _modules(importlib.import_module(package)):
-        for member in vars(module).values():
-            if not (inspect.isclass(member) and issubclass(member, Bound)):
-                continue
-            if member.__module__ == module.__name__ and not inspect.isabstract(member):
+    path = importlib.import_module(package).__path__
+    for info in pkgutil.walk_packages(path, package + "."):
+        for member in vars(importlib.import_module(info.name)).values():
+            named = inspect.isclass(member) and issubclass(member, Bound) and "name" in vars(member)
+            if named and member.__module__ == info.name:
                 found.append(member)
     return Registry(tuple(found))
 

@@ -1,15 +1,23 @@
 """What is known of the data: how many sequences, how long, how large, and how they are judged."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from typing import Any
 
-from finetti.bounds.checks import log_of
+from finetti.bounds.checks import Checked, checked, real
+from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_real, as_whole
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
-@dataclass(frozen=True)
-class Sample:
+def _as_probability(value: Any, argument: str, owner: str) -> float:
+    number = as_positive(value, argument, owner)
+    if number >= 1:
+        raise bad_argument(argument, owner, "a probability in (0, 1)", value)
+    return number
+
+
+class Sample(Checked):
     """The sample that a bound is evaluated at.
 
     Sizes are Python integers of any size, so that the answer of `samples_needed` fits whatever it
@@ -34,29 +42,12 @@ class Sample:
     finetti.core.errors.InputError: The `n_samples` argument of Sample must be a whole number ≥ 1. Got 0 instead.
     """  # noqa: E501
 
-    n_samples: int
-    context_length: int
-    input_norm: float = 1.0
-    loss_lipschitz: float = 1.0
-    loss_bound: float = 1.0
-    delta: float = 0.05
-
-    def __post_init__(self) -> None:
-        owner = "Sample"
-        checked = {
-            "n_samples": as_whole(self.n_samples, "n_samples", owner),
-            "context_length": as_whole(self.context_length, "context_length", owner),
-            "input_norm": as_norm(self.input_norm, "input_norm", owner),
-            "loss_lipschitz": as_norm(self.loss_lipschitz, "loss_lipschitz", owner),
-            "delta": as_positive(self.delta, "delta", owner),
-            "loss_bound": as_real(self.loss_bound, "loss_bound", owner, "a number > 0 or inf"),
-        }
-        if not checked["loss_bound"] > 0:
-            raise bad_argument("loss_bound", owner, "a number > 0 or inf", self.loss_bound)
-        if checked["delta"] >= 1:
-            raise bad_argument("delta", owner, "a probability in (0, 1)", self.delta)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+    n_samples: int = checked(as_whole)
+    context_length: int = checked(as_whole)
+    input_norm: float = checked(as_norm, 1.0)
+    loss_lipschitz: float = checked(as_norm, 1.0)
+    loss_bound: float = checked(real("a number > 0 or inf", lambda x: x > 0), 1.0)
+    delta: float = checked(_as_probability, 0.05)
 
     def __repr__(self) -> str:
         # Python refuses to write integers of more than 4300 digits.

@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from finetti.bounds.checks import NORM, exp_of
+from finetti.bounds.checks import NORM
 from finetti.bounds.sample import Sample
+from finetti.bounds.value import exp_of
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
@@ -71,7 +72,7 @@ class Sensitivities(Shown):
 def sensitivity(bound: Any, sample: Sample) -> Sensitivities:
     """Evaluate again with every norm, one at a time, 10 % larger.
 
-    Norms are the fields made with `norm_field`, at any depth, and B_X and the loss's Lipschitz
+    Norms are the fields made with `fields.norm`, at any depth, and B_X and the loss's Lipschitz
     constant of the sample.
     """
     before = bound.evaluate(sample).log_value

@@ -1,9 +1,10 @@
 """The settings of a command line, from which each bound builds its description."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import Any
 
+from finetti.bounds.checks import Checked, checked
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form, check_form
 from finetti.core.numbers import as_norm, as_positive, as_whole
@@ -11,8 +12,7 @@ from finetti.core.numbers import as_norm, as_positive, as_whole
 _SHARED = "width / n_heads"  # read as a norm is, so that layers tell their network
 
 
-@dataclass(frozen=True)
-class BoundSettings:
+class BoundSettings(Checked):
     """Sizes and norms by name, as a user gives them without writing Python.
 
     A bound reads what it needs in `Bound.from_settings`; `check_used` then refuses what nobody
@@ -32,22 +32,21 @@ class BoundSettings:
     (2.0, 1.0, 64)
     """
 
-    n_layers: int = 1
-    width: int = 64
-    n_heads: int = 1
-    head_dimension: int | None = None
-    resolution: float = 0.1
+    n_layers: int = checked(as_whole, 1)
+    width: int = checked(as_whole, 64)
+    n_heads: int = checked(as_whole, 1)
+    head_dimension: int | None = checked(as_whole, None)
+    resolution: float = checked(as_positive, 0.1)
     form: Form = "derived"
     norms: Mapping[str, Any] = field(default_factory=dict)
+    # Of one layer or head: the network's settings, where what it reads counts as read, too, and
+    # the names of its own norms, which must be read.
+    _parent: "BoundSettings | None" = field(default=None, repr=False, compare=False)
+    _own: frozenset[str] | None = field(default=None, repr=False, compare=False)
     _used: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("n_layers", "width", "n_heads"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, "BoundSettings"))
-        if self.head_dimension is not None:
-            width = as_whole(self.head_dimension, "head_dimension", "BoundSettings")
-            object.__setattr__(self, "head_dimension", width)
-        as_positive(self.resolution, "resolution", "BoundSettings")
+        super().__post_init__()
         check_form(self.form, "BoundSettings")
         if not isinstance(self.norms, Mapping):
             raise bad_argument(
@@ -82,11 +81,15 @@ class BoundSettings:
 
     def _mark(self, name: str) -> None:
         self._used.add(name)
+        if self._parent is not None:
+            self._parent._mark(name)
 
-    def each(self, name: str, count: int) -> "tuple[BoundSettings, ...]":
-        """One settings per layer (or head): those of the list ``name``, else all alike.
+    def each(
+        self, name: str, count: int, read: "Callable[[BoundSettings], Any]", owner: str
+    ) -> tuple[Any, ...]:
+        """What ``read`` gives for every layer (or head): those of the list ``name``, else alike.
 
-        Entries of the list override the common norms.
+        Entries of the list override the common norms, and ``owner`` has to read all of them.
         """
         given = self.value(name)
         common = {key: value for key, value in self.norms.items() if key != name}
@@ -97,41 +100,20 @@ class BoundSettings:
             raise bad_argument(name, "the norms", "a list of mappings", given)
         if len(entries) != count:
             raise bad_argument(name, "the norms", f"a list of {count} mappings", len(entries))
-        return tuple(_Part.of(self, {**common, **entry}, set(entry)) for entry in entries)
+        found = []
+        for entry in entries:
+            part = replace(self, norms={**common, **entry}, _parent=self, _own=frozenset(entry))
+            found.append(read(part))
+            part.check_used(owner)
+        return tuple(found)
 
     @property
     def unread(self) -> frozenset[str]:
         """The norms that nobody has read so far."""
-        return frozenset(self.norms) - self._used
+        return (frozenset(self.norms) if self._own is None else self._own) - self._used
 
     def check_used(self, owner: str) -> None:
         """Refuse norms that ``owner`` did not read."""
         if self.unread:
             known = ", ".join(sorted(self._used - {_SHARED})) or "none"
             raise InputError(f"{owner} has no norm called {min(self.unread)!r}. It reads: {known}.")
-
-
-@dataclass(frozen=True)
-class _Part(BoundSettings):
-    """The settings of one layer: what it reads counts as read above, and its own must be."""
-
-    parent: BoundSettings | None = None
-    own: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, parent: BoundSettings, norms: Mapping[str, Any], own: set[str]) -> "_Part":
-        sizes = {
-            name: getattr(parent, name)
-            for name in ("n_layers", "width", "n_heads", "head_dimension", "resolution", "form")
-        }
-        return cls(**sizes, norms=norms, parent=parent, own=frozenset(own))
-
-    def _mark(self, name: str) -> None:
-        self._used.add(name)
-        if self.parent is not None:
-            self.parent._mark(name)
-
-    @property
-    def unread(self) -> frozenset[str]:
-        """Of this layer's own."""
-        return self.own - self._used

@@ -1,9 +1,9 @@
 """Bounds along one variable: their values or the sizes they ask for, and where they say nothing."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from finetti.bounds.base import Bound
 from finetti.bounds.inversion import Goal
@@ -15,9 +15,6 @@ from finetti.core.errors import FinettiError, InputError
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 N_POINTS = 17
 
@@ -140,7 +137,7 @@ class Sweep(Shown):
         """Where each bound is vacuous, and where it does not apply."""
         return tuple(note for label in self.labels for note in self._notes(label))
 
-    def _notes(self, label: str) -> "Iterator[str]":
+    def _notes(self, label: str) -> Iterator[str]:
         points = [point for point in self.points if point.label == label]
         judged = [p for p in points if p.value is not None and p.value.vacuous is not None]
         empty = [point.at for point in judged if point.value and point.value.vacuous]

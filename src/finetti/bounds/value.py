@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from finetti.bounds.checks import exp_of, log_of
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
@@ -23,6 +22,35 @@ KINDS = {
 # Held against the loss: larger than the loss itself, they say nothing.
 OF_THE_LOSS = ("generalization gap", "generalization error", "risk", "excess risk")
 _MAX_TERMS_SHOWN = 12
+
+
+def log_of(value: float) -> float:
+    """log x, and −∞ for x = 0; integers may be of any size.
+
+    >>> log_of(0), round(log_of(10**1000), 6)
+    (-inf, 2302.585093)
+    """
+    return math.log(value) if value > 0 else -math.inf
+
+
+def text_of(log_value: float) -> str:
+    """e^x in three digits, also where no float holds it.
+
+    >>> text_of(math.log(0.25)), text_of(1e4), text_of(-1e4)
+    ('0.25', '10^4.34e+03', '10^-4.34e+03')
+    """
+    if abs(log_value) < 700:
+        return f"{math.exp(log_value):.3g}"
+    return f"10^{log_value / math.log(10):.3g}"
+
+
+def exp_of(log_value: float) -> float:
+    """e^x, and ∞ where that is too large for a float.
+
+    >>> exp_of(0.0), exp_of(1e4)
+    (1.0, inf)
+    """
+    return math.exp(log_value) if log_value < 709.78 else math.inf
 
 
 @dataclass(frozen=True)
@@ -53,15 +81,9 @@ def summed(terms: Iterable[Term]) -> tuple[float, tuple[Term, ...]]:
     """
     terms = tuple(terms)
     total = float(log_sum([term.log_value for term in terms]))
+    log_all = total if total > -math.inf else math.inf  # of nothing, every part is 0
     return total, tuple(
-        Term(
-            term.name,
-            term.layer,
-            term.matrix,
-            term.log_value,
-            0.0 if total == -math.inf else math.exp(term.log_value - total),
-        )
-        for term in terms
+        Term(t.name, t.layer, t.matrix, t.log_value, math.exp(t.log_value - log_all)) for t in terms
     )
 
 
@@ -137,10 +159,9 @@ class BoundValue(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: ``value`` is None where it is too large for a float."""
-        value = self.value
         return {
-            "value": value if math.isfinite(value) else None,
-            "log_value": self.log_value if math.isfinite(self.log_value) else None,
+            "value": finite(self.value),
+            "log_value": finite(self.log_value),
             "sign": self.sign,
             "count": self.count if (self.count or 0) < 2**53 else None,
             "quantity": self.quantity,
@@ -150,16 +171,7 @@ class BoundValue(Shown):
             "vacuous": self.vacuous,
             "assumptions": list(self.assumptions),
             "notes": list(self.notes),
-            "terms": [
-                {
-                    "name": term.name,
-                    "layer": term.layer,
-                    "matrix": term.matrix,
-                    "log_value": term.log_value if math.isfinite(term.log_value) else None,
-                    "share": term.share,
-                }
-                for term in self.terms
-            ],
+            "terms": [asdict(term) | {"log_value": finite(term.log_value)} for term in self.terms],
         }
 
     def __card__(self) -> Card:
@@ -187,9 +199,8 @@ class BoundValue(Shown):
             log_rest = float(log_sum([term.log_value for term in rest]))
             share = [t.share for t in rest if t.share is not None]
             rows.append((f"{len(rest)} more", None, None, log_rest, _percent(sum(share))))
-        return Table(
-            "Terms, largest first", ("term", "layer", "matrix", "log", "share"), tuple(rows)
-        )
+        columns = ("term", "layer", "matrix", "log", "share")
+        return Table("Terms, largest first", columns, tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -220,6 +231,11 @@ class Comparison(Shown):
             ("source", self.bound.citation),
         )
         return Card(f"{self.bound.quantity}, bounded and measured", fields)
+
+
+def finite(number: float) -> float | None:
+    """The number, or None: JSON has no infinity."""
+    return number if math.isfinite(number) else None
 
 
 def _percent(share: float | None) -> str | None:

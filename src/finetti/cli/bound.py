@@ -1,7 +1,6 @@
 """``finetti bound``: what a theorem gives for a network and a sample, and what it asks for."""
 
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,13 +137,12 @@ def bound(
     if (solve is None) != (gap is None):
         raise FinettiError("--solve and --gap go together, as --solve samples --gap 0.1.")
     with _options_named():
+        of_a_head = parse_count(head_dimension, "head-dimension") if head_dimension else None
         settings = BoundSettings(
             n_layers=parse_count(layers, "layers"),
             width=parse_count(width, "width"),
             n_heads=parse_count(heads, "heads"),
-            head_dimension=parse_count(head_dimension, "head-dimension")
-            if head_dimension
-            else None,
+            head_dimension=of_a_head,
             resolution=resolution,
             form=cast("Any", form),  # refused below, in one sentence, if it is another word
             norms=_read_norms(norms),
@@ -285,25 +283,20 @@ def _read_norms(path: Path | None) -> dict[str, Any]:
 
 
 def _plain(asked: dict[str, Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    if "value" in asked:
-        plain |= asked["value"].to_dict()
+    from finetti.bounds.value import finite
+
+    plain: dict[str, Any] = asked["value"].to_dict() if "value" in asked else {}
     if "needed" in asked:
         plain["needed"] = asked["needed"].to_dict()
     if "sensitivity" in asked:
         found = asked["sensitivity"]
-        plain["sensitivity"] = {row.field: _finite(row.ratio) for row in found}
-        plain["sensitivity_exponents"] = {row.field: _finite(row.exponent) for row in found}
+        plain["sensitivity"] = {row.field: finite(row.ratio) for row in found}
+        plain["sensitivity_exponents"] = {row.field: finite(row.exponent) for row in found}
         plain["sensitivity_refused"] = dict(found.refused)
     if "comparison" in asked:
         plain["measured"] = asked["comparison"].measured
         plain["obeyed"] = asked["comparison"].obeyed
     return plain
-
-
-def _finite(number: float) -> float | None:
-    """JSON has no infinity."""
-    return number if math.isfinite(number) else None
 
 
 def _write_list(registry: "Registry", as_json: bool) -> None:
@@ -333,17 +326,16 @@ def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
     from finetti.show.card import Card
     from finetti.show.terminal import renderable
 
-    plain = [describe_bound(each) for each in chosen]
     if as_json:
-        typer.echo(json.dumps(plain, indent=1))
+        typer.echo(json.dumps([describe_bound(each) for each in chosen], indent=1))
         return
-    for each in plain:
-        rows = [
-            ("statement", each["statement"]),
-            ("source", each["citation"]),
-            ("quantity", each["quantity"]),
-            ("kind", each["kind"]),
-            ("kind as printed", each["printed_kind"]),
-            *(("assumes", words) for words in each["assumes"]),
-        ]
-        make_console().print(renderable(Card(f"{each['name']}: {each['title']}", tuple(rows))))
+    for each in chosen:
+        rows = (
+            ("statement", each.statement),
+            ("source", each.citation),
+            ("quantity", each.quantity),
+            ("kind", each.derived_kind),
+            ("kind as printed", each.printed_kind),
+            *(("assumes", words) for words in each.assumes),
+        )
+        make_console().print(renderable(Card(f"{each.name}: {each.title}", rows)))

@@ -21,7 +21,6 @@ from finetti.bounds.random_features import (
     RandomFeatureRisk,
     Target,
 )
-from finetti.bounds.random_features.reading import read_target
 from finetti.core.errors import InputError, UnsupportedError
 
 SAMPLE = Sample(n_samples=10**6, context_length=16)
@@ -53,7 +52,7 @@ def test_coefficients_are_finite_and_not_all_zero(wrong):
         lambda: Target.correlation_series(wrong, 4),
         lambda: Target.product(wrong, 1.0, (1.0,)),
         lambda: CorrelationTarget(wrong),
-        lambda: read_target(
+        lambda: Target.from_settings(
             BoundSettings(norms={"target": "correlation_series", "coefficients": wrong or 0})
         ),
     ):

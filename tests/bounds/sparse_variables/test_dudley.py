@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 from finetti.bounds import Sample
-from finetti.bounds.covering.allocation import allocate
+from finetti.bounds.covering.composition import allocate
 from finetti.bounds.covering.dudley import (
     dudley_at_best,
     dudley_closed,

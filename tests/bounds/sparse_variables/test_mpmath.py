@@ -6,7 +6,6 @@ import mpmath as mp
 import pytest
 
 from finetti.bounds import Sample
-from finetti.bounds.covering.composed import ComposedGap
 from finetti.bounds.parameter_count import ParameterCountCovering
 from finetti.bounds.sparse_variables import (
     CoveringConstantGap,
@@ -20,6 +19,7 @@ from finetti.bounds.sparse_variables import (
     UniformTransformer,
     VectorCovering,
 )
+from finetti.bounds.sparse_variables.composed import ComposedGap
 
 mp.mp.dps = 50
 

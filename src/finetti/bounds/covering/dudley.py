@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from finetti.bounds.checks import exp_of, log_of
+from finetti.bounds.value import exp_of, log_of
 from finetti.core.logspace import log_add, log_sum
 
 # log ε ↦ log log N_∞(ε), for one or many ε.
@@ -36,7 +36,7 @@ def best_resolution(log_log_cover: Cover, log_range: float, log_samples: float) 
     True
     """
     target = log_samples - 2 * LOG_3
-    if log_log_cover(log_range) >= target:
+    if log_range == -math.inf or log_log_cover(log_range) >= target:
         return log_range
     step = 1.0
     while log_log_cover(log_range - step) < target:
@@ -75,8 +75,6 @@ def dudley_quadrature(log_log_cover: Cover, log_range: float, log_samples: float
     >>> abs(found.log_value - closed) < 1e-10
     True
     """
-    if log_range == -math.inf:
-        return Dudley(-math.inf, -math.inf, True)
     low = best_resolution(log_log_cover, log_range, log_samples)
     if low == log_range:
         return Dudley(log_range, log_range, True)
@@ -92,8 +90,6 @@ def dudley_at_best(log_log_cover: Cover, log_range: float, log_samples: float) -
 
     Then √log N(ε) ≤ (δ/ε)√(m/9) above δ, and the integral has a primitive.
     """
-    if log_range == -math.inf:
-        return Dudley(-math.inf, -math.inf, True)
     low = best_resolution(log_log_cover, log_range, log_samples)
     if low == log_range:
         return Dudley(log_range, log_range, True)
@@ -104,12 +100,7 @@ def dudley_at_best(log_log_cover: Cover, log_range: float, log_samples: float) -
 def dudley_closed(log_constant: float, log_range: float, log_samples: float) -> float:
     """log of A·min(1, 12(1 + log(x/3))/x) for x = A√(m/C_F) ≥ 3, else of A       A.3, edelman2022
 
-    For a class with log N_∞(ε) ≤ C_F/ε² and |f| ≤ A.
-
-    Args:
-        log_constant: log C_F.
-        log_range: log A.
-        log_samples: log m.
+    For a class with log N_∞(ε) ≤ C_F/ε² (``log_constant``) and |f| ≤ A (``log_range``).
 
     >>> round(math.exp(dudley_closed(0.0, 0.0, math.log(1e6))), 12)   # 0.012(1 + log(1000/3))
     0.081709715884

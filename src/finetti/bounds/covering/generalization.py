@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterable
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_subtract, log_sum
 
@@ -17,19 +16,12 @@ NEGATIVE = (
 )
 
 
-def complexity_factor(sample: Sample, form: Form = "derived") -> float:
-    """log 2L, printed log 4L: what the Rademacher complexity is multiplied by."""
-    check_form(form, "complexity_factor")
-    return math.log(2 if form == "derived" else 4) + log_of(sample.loss_lipschitz)
-
-
 def log_confidence(sample: Sample, form: Form = "derived", two_sided: bool = True) -> float:
     """log of 3b√(log(3/δ)/(2m)), one-sided log(2/δ)              Lemma 2.2 and A.4, edelman2022
 
     Printed: 2b√(log(1/δ)/(2m)), which is enough for one side (S-lemma-2.2).
 
-    >>> sample = Sample(n_samples=200, context_length=1)
-    >>> round(math.exp(log_confidence(sample)), 6)               # 3√(log 60 / 400)
+    >>> round(math.exp(log_confidence(Sample(200, 1))), 6)  # 3√(log 60 / 400)
     0.303517
     """
     check_form(form, "log_confidence")
@@ -47,7 +39,7 @@ def gap_terms(
     ``parts`` are those of the covering number at Dudley's resolution: the complexity is shared
     between the matrices as the covering number is.
     """
-    complexity = complexity_factor(sample) + log_rademacher
+    complexity = math.log(2) + log_of(sample.loss_lipschitz) + log_rademacher
     parts = tuple(parts)
     whole = float(log_sum([part.log_value for part in parts]))
     split = [Term("complexity", log_value=complexity)]
@@ -61,22 +53,13 @@ def gap_terms(
 
 
 def printed_gap(bound: Bound, sample: Sample, log_size: float, sign: int) -> BoundValue:
-    """4L·(printed closed form) + 2b√(log(1/δ)/2m), which may be negative.
-
-    Args:
-        bound: whose value it is.
-        sample: where.
-        log_size, sign: of the printed closed form of Dudley's integral.
-    """
-    complexity = complexity_factor(sample, "printed") + log_size
+    """4L·y + 2b√(log(1/δ)/2m), for the log |y| and sign of `signed_dudley_printed`."""
+    complexity = math.log(4) + log_of(sample.loss_lipschitz) + log_size
     confidence = log_confidence(sample, "printed")
+    name = "complexity" if sign > 0 else "complexity, negative"
+    terms = (Term(name, log_value=complexity), Term("confidence", log_value=confidence))
     if sign > 0:
-        terms = (Term("complexity", log_value=complexity), Term("confidence", log_value=confidence))
         return bound.value(sample, *summed(terms))
-    terms = (
-        Term("complexity, negative", log_value=complexity),
-        Term("confidence", log_value=confidence),
-    )
     low, high = sorted((complexity, confidence))
     log_value = float(log_subtract(high, low))
     total = -1 if complexity > confidence else 1

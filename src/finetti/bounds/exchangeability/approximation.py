@@ -1,18 +1,16 @@
 """Theorems 5.5 and 6.4: what a class cannot represent, and what pretraining carries over."""
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from finetti.bounds.base import Bound, norm_field
+from finetti.bounds import fields
+from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm
 
 _ROUNDING = 1e-8  # relative: what float64 weights leave outside a range they are in
 
@@ -66,35 +64,16 @@ def transfer_condition_number(downstream: Any, pretrained: Any) -> float:
     return float(np.linalg.norm(transfer_matrix(downstream, pretrained), 2) ** 2)
 
 
-@dataclass(frozen=True)
 class ApproximationBound(Bound):
     """A bound of an approximation error from other errors, all of them fields."""
 
-    quantity: ClassVar[str] = "approximation error"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in self._numbers():
-            as_norm(getattr(self, name), name, type(self).__name__)
-
-    @classmethod
-    def _numbers(cls) -> list[str]:
-        return [each.name for each in fields(cls) if each.name != "form"]
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "ApproximationBound":
-        """Errors by name, those of the class's own fields; 0 if not given."""
-        defaults = {"condition_number": 1.0}
-        numbers = {name: settings.norm(name, defaults.get(name, 0.0)) for name in cls._numbers()}
-        return cls(**numbers, form=settings.form)
+    quantity = "approximation error"
 
     def _summed(self, sample: Sample, *parts: tuple[str, float, Positive]) -> BoundValue:
         terms = [Term(name, log_value=(size * factor).log) for name, factor, size in parts]
-        log_value, terms = summed(terms)
-        return self.value(sample, log_value, terms)
+        return self.value(sample, *summed(terms))
 
 
-@dataclass(frozen=True)
 class SurrogateApproximation(ApproximationBound):
     """E_approx ≤ 2ε_g² + 2ε_attn²
 
@@ -104,22 +83,19 @@ class SurrogateApproximation(ApproximationBound):
 
     >>> SurrogateApproximation(0.5, 0.1).evaluate(Sample(1, 1)).value
     0.52
-
-    Reference: Theorem 5.5, zhang2022.
     """
 
-    name: ClassVar[str] = "E-thm-5.5"
-    title: ClassVar[str] = "what a single attention cannot represent"
-    statement: ClassVar[str] = "E_approx ≤ 2ε_g² + 2ε_attn²"
-    citation: ClassVar[str] = "Theorem 5.5, zhang2022"
-    printed_kind: ClassVar[Any] = "upper_bound"
-    assumes: ClassVar[tuple[str, ...]] = ("the loss is ‖y − f(X)‖²",)
+    name = "E-thm-5.5"
+    title = "what a single attention cannot represent"
+    statement = "E_approx ≤ 2ε_g² + 2ε_attn²"
+    citation = "Theorem 5.5, zhang2022"
+    printed_kind = "upper_bound"
+    assumes = ("the loss is ‖y − f(X)‖²",)
 
-    latent_error: float = norm_field(1.0)
-    attention_error: float = norm_field(1.0)
+    latent_error: float = fields.norm(1.0, unset=0.0)
+    attention_error: float = fields.norm(1.0, unset=0.0)
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The same at every sample."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         return self._summed(
             sample,
             ("latent to target", 2.0, Positive.of(self.latent_error) ** 2),
@@ -127,11 +103,11 @@ class SurrogateApproximation(ApproximationBound):
         )
 
 
-@dataclass(frozen=True)
 class TransferApproximation(ApproximationBound):
     """E_approx ≤ 3ε_agg²(B) + 6μ(E_approx^PT + ε_SSL²) + 3ε_g²
 
-    Printed: without 3, 6, 3. `transfer_condition_number` gives μ from W_DS and W_SSL.
+    Constants from (E.8)–(E.15); printed: without 3, 6, 3. `transfer_condition_number` gives μ from
+    W_DS and W_SSL.
 
     Args:
         pretraining_excess: the whole excess risk of the pretrained f̂_PT. Printed as E_approx^PT,
@@ -144,22 +120,20 @@ class TransferApproximation(ApproximationBound):
     >>> bound = TransferApproximation(0.1, 0.2, 0.1, 0.3, condition_number=2.0)
     >>> round(bound.evaluate(Sample(1, 1)).value, 9)       # 3·0.09 + 12·(0.1 + 0.04) + 3·0.01
     1.98
-
-    Reference: Theorem 6.4, zhang2022; constants from (E.8)–(E.15).
     """
 
-    name: ClassVar[str] = "E-thm-6.4"
-    title: ClassVar[str] = "what pretraining carries over"
-    statement: ClassVar[str] = "E_approx ≤ 3ε_agg²(B) + 6μ(E_approx^PT + ε_SSL²) + 3ε_g²"
-    citation: ClassVar[str] = "Theorem 6.4, zhang2022"
-    printed_kind: ClassVar[Any] = "scaling"
-    assumes: ClassVar[tuple[str, ...]] = ("the loss is ‖y − f(X)‖²", "μ ≥ ‖B‖²")
+    name = "E-thm-6.4"
+    title = "what pretraining carries over"
+    statement = "E_approx ≤ 3ε_agg²(B) + 6μ(E_approx^PT + ε_SSL²) + 3ε_g²"
+    citation = "Theorem 6.4, zhang2022"
+    printed_kind = "scaling"
+    assumes = ("the loss is ‖y − f(X)‖²", "μ ≥ ‖B‖²")
 
-    pretraining_excess: float = norm_field(1.0)
-    transfer_error: float = norm_field(1.0)
-    latent_error: float = norm_field(1.0)
-    aggregation_error: float = norm_field(1.0)
-    condition_number: float = norm_field(1.0)
+    pretraining_excess: float = fields.norm(1.0, unset=0.0)
+    transfer_error: float = fields.norm(1.0, unset=0.0)
+    latent_error: float = fields.norm(1.0, unset=0.0)
+    aggregation_error: float = fields.norm(1.0, unset=0.0)
+    condition_number: float = fields.norm(1.0)
 
     @classmethod
     def from_weights(
@@ -168,8 +142,7 @@ class TransferApproximation(ApproximationBound):
         """With μ of the two heads W_DS and W_SSL."""
         return cls(condition_number=transfer_condition_number(downstream, pretrained), **errors)
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The same at every sample."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         outer, inner = (3.0, 6.0) if self.form == "derived" else (1.0, 1.0)
         mu = Positive.of(self.condition_number)
         return self._summed(

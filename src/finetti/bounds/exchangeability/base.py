@@ -2,26 +2,25 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, Literal
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import FIXED_POSITIONS, NO_LAYER_NORM, RBF_SCORES
 from finetti.bounds.base import Bound, same_quantity
-from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
+from finetti.bounds.exchangeability.chain import ChainForm, HeadsLink, heads_link, log_deviation
 from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullTransformer
+from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_sum
-from finetti.core.numbers import as_positive
 
 Constants = Literal["paper", "sharp"]
 PRINTED = "As printed it is no bound: see errata 5, 6 and 9 of paper E."
 
 
-@dataclass(frozen=True)
 class NetworkBound(Bound):
     """A bound for the class `FullTransformer`; refuses what paper E's network does not have.
 
@@ -32,37 +31,21 @@ class NetworkBound(Bound):
             integral of √log(1/ε). "sharp" does not, and is smaller.
     """
 
-    assumes: ClassVar[tuple[str, ...]] = (RBF_SCORES, NO_LAYER_NORM, FIXED_POSITIONS)
+    assumes = (RBF_SCORES, NO_LAYER_NORM, FIXED_POSITIONS)
 
-    network: FullTransformer
-    constants: Constants = "paper"
+    network: FullTransformer = fields.part(FullTransformer)
+    constants: Constants = fields.choice("paper", "sharp")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.constants not in ("paper", "sharp"):
-            owner = type(self).__name__
-            raise bad_argument("constants", owner, '"paper" or "sharp"', repr(self.constants))
         if self.constants == "sharp" and self.form == "printed":
             owner = type(self).__name__
             raise bad_argument("constants", owner, '"paper" in the printed form', "'sharp'")
 
     @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "NetworkBound":
-        """The network with the sizes and norms given by name."""
-        return cls(**cls._read(settings))
-
-    @classmethod
-    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
-        return {
-            "network": FullTransformer.from_settings(settings),
-            "constants": settings.value("constants", "paper"),
-            "form": settings.form,
-        }
-
-    @classmethod
-    def from_weights(cls, network: Any, **fields: Any) -> "NetworkBound":
+    def from_weights(cls, network: Any, **others: Any) -> "NetworkBound":
         """The bound for the smallest class that contains a network; see `measure_network`."""
-        return cls(measure_network(network), **fields)
+        return cls(measure_network(network), **others)
 
     @property
     def sharp(self) -> bool:
@@ -74,10 +57,10 @@ class NetworkBound(Bound):
         """How the chain of layers is computed."""
         return ChainForm.of(self.network, self.form, self.sharp)
 
-    @property
-    def rule_per_head(self) -> ChainForm:
-        """The same head by head, as Lemmas C.11 to C.13 state it; (C.5) sums norms only later."""
-        return replace(self.rule, sharp=True)
+    def first_heads(self, sample: Sample) -> HeadsLink:
+        """The first layer's, one by one as Lemmas C.11 to C.13 have it; (C.5) sums norms later."""
+        reach = Positive.of(sample.input_norm)
+        return heads_link(self.network.layers[0], reach, replace(self.rule, sharp=True))
 
     @property
     def n_dimensions(self) -> int:
@@ -96,12 +79,12 @@ class NetworkBound(Bound):
         return replace(found, notes=(*found.notes, PRINTED))
 
     def log_deviation(self, sample: Sample) -> tuple[float, tuple[Term, ...]]:
-        """log(R_T^trans R_T) and its parts, after the network was checked."""
-        self.check_network()
+        """log(R_T^trans R_T) and its parts."""
         return log_deviation(self.network, sample.input_norm, self.rule)
 
-    def check_network(self) -> None:
+    def check(self, sample: Sample) -> None:
         """Refuse what the paper's network does not have, by name."""
+        super().check(sample)
         if self.network.positions == "trained":
             raise self.refuse(
                 "that positions are part of the tokens, and a trained positional table has "
@@ -119,21 +102,6 @@ class NetworkBound(Bound):
                 f"layers without normalization, and this network has {self.network.normalization}",
                 nearest,
             )
-
-
-@dataclass(frozen=True)
-class AtResolution(NetworkBound):
-    """A bound of the network at ``resolution`` ε."""
-
-    resolution: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_positive(self.resolution, "resolution", type(self).__name__)
-
-    @classmethod
-    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
-        return {**super()._read(settings), "resolution": settings.resolution}
 
 
 def shared(name: str, log_value: float, parts: Sequence[Term]) -> list[Term]:

@@ -30,22 +30,14 @@ class ChainForm:
 
 @dataclass(frozen=True)
 class HeadsLink:
-    """What the heads of a layer do to tokens of a given length.
+    """What the heads of a layer do to tokens of a given length."""
 
-    Attributes:
-        reach: how long the tokens are.
-        value_norm: ω^v, how much longer the heads make them.
-        constant: ρ, the Lipschitz constant of the heads (Lemma C.13).
-        values, scores: the two sums of R^mha (Lemmas C.11, C.12): W_v, and W_q with W_k.
-        skip: 1 if the tokens are added to what the heads give, else 0.
-    """
-
-    reach: Positive
-    value_norm: Positive
-    constant: Positive
-    values: Positive
-    scores: Positive
-    skip: float
+    reach: Positive  # how long the tokens are
+    value_norm: Positive  # ω^v, how much longer the heads make them
+    constant: Positive  # ρ, the Lipschitz constant of the heads (Lemma C.13)
+    values: Positive  # the sum over W_v in R^mha (Lemmas C.11, C.12)
+    scores: Positive  # that over W_q with W_k
+    skip: float  # 1 if the tokens are added to what the heads give, else 0
 
     @property
     def growth(self) -> Positive:
@@ -60,20 +52,13 @@ class HeadsLink:
 
 @dataclass(frozen=True)
 class Link:
-    """The quantities of one layer, (C.5)–(C.6) and (C.10)–(C.11), zhang2022.
+    """The quantities of one layer, (C.5)–(C.6) and (C.10)–(C.11), zhang2022."""
 
-    Attributes:
-        radius: R_t, how long tokens can be before the layer.
-        feed_forward: α̃_t = 1 + α^xα^σ, without the 1 if there is no skip.
-        inner, outer: α^σR^x and α^xR^σ: the sizes of the feed-forward part's matrices.
-        heads: what follows it, at tokens as long as α̃_tR_t; printed R_t (erratum 6).
-    """
-
-    radius: Positive
-    feed_forward: Positive
-    inner: Positive
-    outer: Positive
-    heads: HeadsLink
+    radius: Positive  # R_t, how long tokens can be before the layer
+    feed_forward: Positive  # α̃_t = 1 + α^xα^σ, without the 1 if there is no skip
+    inner: Positive  # α^σR^x, the size of A^x
+    outer: Positive  # α^xR^σ, that of A^σ
+    heads: HeadsLink  # what follows, at tokens as long as α̃_tR_t; printed R_t (erratum 6)
 
 
 def heads_link(layer: FullLayerNorms, reach: Positive, rule: ChainForm) -> HeadsLink:
@@ -117,12 +102,6 @@ def links(network: FullTransformer, input_norm: float, rule: ChainForm) -> list[
     return chain
 
 
-def output_radius(chain: list[Link]) -> Positive:
-    """R_T, how long tokens can be after the last layer (G.6)."""
-    last = chain[-1]
-    return residual_radii(last.radius, [last.feed_forward], [last.heads.growth])[-1]
-
-
 def log_deviation(
     network: FullTransformer, input_norm: float, rule: ChainForm
 ) -> tuple[float, tuple[Term, ...]]:
@@ -133,38 +112,28 @@ def log_deviation(
 
     which is Lemma C.14 with ε_{t,a} = (α^xR^σ + α^σR^x)R_t and ε_{t,w} = R_t^mha α̃_tR_t. Printed:
     the product starts at τ = t + 1, and tokens are as long as R_t (erratum 6).
-
-    Returns:
-        log S and its parts, one per layer and matrix.
     """
-    chain = links(network, input_norm, rule)
-    parts = _derived_parts(chain) if rule.form == "derived" else _printed_parts(chain)
-    return summed(parts)
+    return summed(_parts(links(network, input_norm, rule), rule.form == "printed"))
 
 
-def _derived_parts(chain: list[Link]) -> Iterator[Term]:
+def _parts(chain: list[Link], printed: bool) -> Iterator[Term]:
+    """One per layer and matrix, from the last layer; ``after`` is what follows a layer."""
     after = Positive.of(1.0)
+    if printed:  # R_T, how long tokens can be after the last layer (G.6)
+        last = chain[-1]
+        after = residual_radii(last.radius, [last.feed_forward], [last.heads.growth])[-1]
     for number, link in reversed(list(enumerate(chain, start=1))):
-        heads = link.heads
-        yield from _terms(
-            number, link, heads.token_constant * link.radius * after, heads.reach * after
-        )
-        after = after * heads.token_constant * link.feed_forward
-
-
-def _printed_parts(chain: list[Link]) -> Iterator[Term]:
-    after = output_radius(chain)
-    for number, link in reversed(list(enumerate(chain, start=1))):
-        heads = link.heads
-        yield from _terms(number, link, after / link.feed_forward, after / heads.token_constant)
-        after = after * heads.token_constant / heads.growth
-
-
-def _terms(layer: int, link: Link, feed_forward: Positive, heads: Positive) -> Iterator[Term]:
-    for matrix, size, factor in (
-        ("A^x", link.inner, feed_forward),
-        ("A^σ", link.outer, feed_forward),
-        ("W_v", link.heads.values, heads),
-        ("W_q, W_k", link.heads.scores, heads),
-    ):
-        yield Term("deviation of the output", layer, matrix, (size * factor).log)
+        heads, steep = link.heads, link.heads.token_constant
+        if printed:
+            of_feed_forward, of_heads = after / link.feed_forward, after / steep
+            after = after * steep / heads.growth
+        else:
+            of_feed_forward, of_heads = steep * link.radius * after, heads.reach * after
+            after = after * steep * link.feed_forward
+        for matrix, size, factor in (
+            ("A^x", link.inner, of_feed_forward),
+            ("A^σ", link.outer, of_feed_forward),
+            ("W_v", heads.values, of_heads),
+            ("W_q, W_k", heads.scores, of_heads),
+        ):
+            yield Term("deviation of the output", number, matrix, (size * factor).log)

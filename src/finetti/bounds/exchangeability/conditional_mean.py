@@ -1,30 +1,27 @@
 """Proposition 4.1: how far CME attention is from the conditional mean it estimates."""
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 
-from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import log_of, text_of
+from finetti.bounds import fields
+from finetti.bounds.base import Bound
 from finetti.bounds.inversion import smallest_count
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
-from finetti.core.numbers import as_norm, as_positive
+from finetti.core.numbers import as_positive
 
 
 def gram_effective_dimension(gram: Any, ridge: float) -> float:
-    """Γ̂(λ) = tr(G(G + LλI)⁻¹) of the Gram matrix G of L keys, which estimates tr((C + λI)⁻¹C).
+    """Γ̂(λ) = tr(G(G + LλI)⁻¹) of L keys' Gram matrix: about tr((C + λI)⁻¹C)      B.4, zhang2022
 
     >>> gram_effective_dimension(np.eye(4), 0.25)
     2.0
-
-    Reference: B.4, zhang2022.
     """
     owner = "gram_effective_dimension"
     matrix = np.asarray(gram, dtype=np.float64)
@@ -43,23 +40,14 @@ def gram_effective_dimension(gram: Any, ridge: float) -> float:
 def log_mean_deviation(
     ridge: float, dimension: float, log_length: float, delta: float, form: Form = "derived"
 ) -> tuple[float, float]:
-    """The two summands of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ), as logarithms.
+    """The two logs of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ)          (B.10), zhang2022
 
     For K ≤ 1 and ‖v‖ ≤ 1: (B.8) and (B.9) with the constant 1 and half of δ each, and (B.5) with
-    its second term. Printed: λ^{−1/2}(…) log(2/δ), times an unknown constant.
-
-    Args:
-        ridge: λ.
-        dimension: Γ(λ).
-        log_length: log L.
-        delta: δ, the probability of failure.
-        form: derived or printed.
+    its second term. Printed: λ^{−1/2}(…) log(2/δ), times an unknown constant. Γ is ``dimension``.
 
     >>> parts = log_mean_deviation(0.25, 4.0, math.log(1600.0), 4 / math.e**2)  # 2·4/200 and 2·4/10
     >>> [round(math.exp(part), 9) for part in parts]
     [0.04, 0.8]
-
-    Reference: (B.10), zhang2022.
     """
     log_scaled = math.log(ridge) + log_length
     front, events = math.log(2 + ridge**-0.5), 4.0
@@ -69,34 +57,14 @@ def log_mean_deviation(
     return front + math.log(2) - log_scaled, front + (log_of(dimension) - log_scaled) / 2
 
 
-@dataclass(frozen=True)
 class ConditionalMeanBound(Bound):
-    """An error of attn_CME with the ridge Lλ; L is the sample's ``context_length``.
+    """An error of attn_CME with the ridge Lλ, L the sample's ``context_length``; ``ridge`` is λ."""
 
-    Args:
-        ridge: λ (`ridge_per_token` of attention).
-    """
+    quantity = "error of the attention"
+    printed_kind = "scaling"
+    assumes = ("tokens are independent given the latent variable", "K ≤ 1")
 
-    quantity: ClassVar[str] = "error of the attention"
-    printed_kind: ClassVar[Any] = "scaling"
-    assumes: ClassVar[tuple[str, ...]] = (
-        "tokens are independent given the latent variable",
-        "K ≤ 1",
-    )
-
-    ridge: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_positive(self.ridge, "ridge", type(self).__name__)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "ConditionalMeanBound":
-        """Numbers by name; those of the class's own fields."""
-        names = [each.name for each in fields(cls) if each.name != "form"]
-        defaults = {"ridge": 0.1}
-        numbers = {name: settings.norm(name, defaults.get(name, 1.0)) for name in names}
-        return cls(**numbers, form=settings.form)
+    ridge: float = fields.number(0.1)
 
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise UnsupportedError(
@@ -125,20 +93,10 @@ class ConditionalMeanBound(Bound):
             lambda n: self.evaluate(replace(sample, context_length=n)).log_value <= log_error,
             "context length",
         )
-        return BoundValue(
-            math.log(length),
-            (),
-            self.citation,
-            self.form,
-            self.kind,
-            "tokens",
-            self.assumes,
-            notes=(f"Enough for an error of {error:g} with probability {1 - sample.delta:g}.",),
-            count=length,
-        )
+        note = f"Enough for an error of {error:g} with probability {1 - sample.delta:g}."
+        return self.counted(length, "tokens", note)
 
 
-@dataclass(frozen=True)
 class DeviationBound(ConditionalMeanBound):
     """A bound that contains the deviation (B.10).
 
@@ -147,18 +105,13 @@ class DeviationBound(ConditionalMeanBound):
         value_norm: the longest value, ‖v‖.
     """
 
-    effective_dimension: float = norm_field(1.0)
-    value_norm: float = norm_field(1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_norm(self.effective_dimension, "effective_dimension", type(self).__name__)
-        as_norm(self.value_norm, "value_norm", type(self).__name__)
+    effective_dimension: float = fields.norm(1.0)
+    value_norm: float = fields.norm(1.0)
 
     @classmethod
-    def from_keys(cls, gram: Any, ridge: float, **fields: Any) -> Self:
+    def from_keys(cls, gram: Any, ridge: float, **others: Any) -> Self:
         """With the effective dimension of the Gram matrix of keys."""
-        return cls(ridge, gram_effective_dimension(gram, ridge), **fields)
+        return cls(ridge, gram_effective_dimension(gram, ridge), **others)
 
     def deviation(self, sample: Sample) -> list[Term]:
         """The two parts of (B.10)."""
@@ -171,114 +124,67 @@ class DeviationBound(ConditionalMeanBound):
         ]
 
 
-@dataclass(frozen=True)
 class RegularizedDeviation(DeviationBound):
     """sup_q ‖attn_CME − its λ-regularized population value‖, with probability 1 − δ
 
     >>> bound = RegularizedDeviation(0.25, effective_dimension=4.0)
-    >>> sample = Sample(1, context_length=1600, delta=0.05)
-    >>> round(bound.evaluate(sample).value, 6)                         # 4·0.105·log 80
+    >>> round(bound.evaluate(Sample(1, context_length=1600, delta=0.05)).value, 6)  # 4·0.105·log 80
     1.840451
-
-    Reference: (B.10), zhang2022.
     """
 
-    name: ClassVar[str] = "E-eq-B.10"
-    title: ClassVar[str] = "CME attention and its population value"
-    statement: ClassVar[str] = (
-        "‖attn_CME − population‖ ≤ (2 + λ^(−1/2))·(2/(λT) + √(Γ(λ)/(λT)))·log(4/δ)"
-    )
-    citation: ClassVar[str] = "(B.10), zhang2022"
+    name = "E-eq-B.10"
+    title = "CME attention and its population value"
+    statement = "‖attn_CME − population‖ ≤ (2 + λ^(−1/2))·(2/(λT) + √(Γ(λ)/(λT)))·log(4/δ)"
+    citation = "(B.10), zhang2022"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """For all queries at once."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         return self.value(sample, *summed(self.deviation(sample)))
 
 
-@dataclass(frozen=True)
 class RidgeBias(ConditionalMeanBound):
     """‖population value with ridge λ − E[V|K=q]‖ ≤ λ‖h‖ if E[V|K=·] = C_KK h and K ≤ 1
 
-    Printed: λ, times an unknown constant.
-
-    Args:
-        source_norm: ‖h‖ in the kernel's space.
+    Printed: λ, times an unknown constant. ``source_norm`` is ‖h‖ in the kernel's space.
 
     >>> RidgeBias(0.25, source_norm=2.0).evaluate(Sample(1, 100)).value
     0.5
-
-    Reference: (B.11), zhang2022.
     """
 
-    name: ClassVar[str] = "E-eq-B.11"
-    title: ClassVar[str] = "the bias that a ridge costs"
-    statement: ClassVar[str] = "‖population value − E[V|K=q]‖ ≤ λ‖h‖√K(q,q) if E[V|K=·] = C_KK h"
-    citation: ClassVar[str] = "(B.11), zhang2022"
-    assumes: ClassVar[tuple[str, ...]] = (
-        *ConditionalMeanBound.assumes,
-        "the source condition E[V|K=·] = C_KK h",
-    )
+    name = "E-eq-B.11"
+    title = "the bias that a ridge costs"
+    statement = "‖population value − E[V|K=q]‖ ≤ λ‖h‖√K(q,q) if E[V|K=·] = C_KK h"
+    citation = "(B.11), zhang2022"
+    assumes = (*ConditionalMeanBound.assumes, "the source condition E[V|K=·] = C_KK h")
 
-    source_norm: float = norm_field(1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_norm(self.source_norm, "source_norm", type(self).__name__)
+    source_norm: float = fields.norm(1.0)
 
     def log_floor(self) -> float:
         """The log of the bias."""
-        return log_bias(self.ridge, self.source_norm, self.form)
+        return math.log(self.ridge) + (log_of(self.source_norm) if self.form == "derived" else 0.0)
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The same at every sample."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         return self.value(sample, self.log_floor())
 
 
-@dataclass(frozen=True)
-class ConditionalMeanError(DeviationBound):
+class ConditionalMeanError(RidgeBias, DeviationBound):
     """sup_q ‖attn_CME − E[V|K=q]‖: the deviation (B.10) and the bias (B.11) of the ridge
 
     Printed: L^{−1/2} log(1/δ) + λ, whose constant hides λ^{−1}Γ(λ)^{1/2} (erratum 3).
 
-    Args:
-        source_norm: ‖h‖ of the source condition.
-
     >>> bound = ConditionalMeanError(0.25, effective_dimension=4.0, source_norm=2.0)
     >>> round(bound.evaluate(Sample(1, context_length=1600)).value, 6)   # 4·0.105·log 80 + 0.5
     2.340451
-
-    Reference: Proposition 4.1, zhang2022.
     """
 
-    name: ClassVar[str] = "E-prop-4.1"
-    title: ClassVar[str] = "CME attention and the conditional mean"
-    statement: ClassVar[str] = (
-        "‖attn_CME − E[V|K=q]‖ ≤ (2 + λ^(−1/2))(2/(λT) + √(Γ/(λT)))·log(4/δ) + λ‖h‖"
-    )
-    citation: ClassVar[str] = "Proposition 4.1, zhang2022"
-    assumes: ClassVar[tuple[str, ...]] = RidgeBias.assumes
+    name = "E-prop-4.1"
+    title = "CME attention and the conditional mean"
+    statement = "‖attn_CME − E[V|K=q]‖ ≤ (2 + λ^(−1/2))(2/(λT) + √(Γ/(λT)))·log(4/δ) + λ‖h‖"
+    citation = "Proposition 4.1, zhang2022"
 
-    source_norm: float = norm_field(1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_norm(self.source_norm, "source_norm", type(self).__name__)
-
-    def log_floor(self) -> float:
-        """The log of the bias."""
-        return log_bias(self.ridge, self.source_norm, self.form)
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """For all queries at once."""
-        bias = self.log_floor()
+    def _evaluate(self, sample: Sample) -> BoundValue:
         deviation = self.deviation(sample)
         if self.form == "printed":
             log_rate = math.log(-math.log(sample.delta)) - sample.log_context / 2
             deviation = [Term("deviation: T^(−1/2)", log_value=log_rate)]
-        terms = [*deviation, Term("bias of the ridge", log_value=bias)]
+        terms = [*deviation, Term("bias of the ridge", log_value=self.log_floor())]
         return self.value(sample, *summed(terms))
-
-
-def log_bias(ridge: float, source_norm: float, form: Form = "derived") -> float:
-    """log of λ‖h‖; printed λ                                             (B.11), zhang2022"""
-    return math.log(ridge) + (log_of(source_norm) if form == "derived" else 0.0)

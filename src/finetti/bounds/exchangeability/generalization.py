@@ -1,56 +1,85 @@
 """From covers to generalization: Lemma C.7, Theorem C.5, and Theorem C.4 with its constants."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Literal
 
+from scipy import integrate
+
+from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.base import require_bounded_loss
-from finetti.bounds.checks import log_of
 from finetti.bounds.covering.generalization import log_confidence
 from finetti.bounds.exchangeability.base import NetworkBound, shared
-from finetti.bounds.exchangeability.dudley import (
-    ROOT_INTEGRAL,
-    Integral,
-    log_closed,
-    log_quadrature,
-)
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.value import BoundValue, Term, summed
-from finetti.core.errors import bad_argument
+from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.core.logspace import log1pexp, log_add, log_expm1
 
-_LOG_2 = math.log(2)
+Integral = Literal["closed", "quadrature"]
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
+_LOG_12, _LOG_4, _LOG_2 = math.log(12), math.log(4), math.log(2)
+ROOT_INTEGRAL = math.sqrt(math.pi) / 2  # ∫₀¹ √log(1/ε) dε
 
 
-@dataclass(frozen=True)
+def log_closed(
+    n_dimensions: int, log_ratio: float, log_samples: float, rest: float = 2.0
+) -> tuple[float, float]:
+    """The two parts of (12√p/√n)(``rest`` + √log(1 + A)), as logarithms       Lemma C.7, zhang2022
+
+    log N(ε) ≤ p log(1 + A/ε) ≤ p(log(1 + A) + log(1/ε)) on (0, 1], and the root of a sum is at most
+    the sum of roots; ∫√log(1/ε) = √π/2, for which the paper puts 2. A is e^``log_ratio``.
+
+    >>> parts = log_closed(4, math.log(math.e - 1), math.log(576.0))
+    >>> [round(math.exp(part), 9) for part in parts]                          # 12·2/24·(2 + 1)
+    [2.0, 1.0]
+    """
+    front = _LOG_12 + (log_of(n_dimensions) - log_samples) / 2
+    return front + math.log(rest), front + log_of(float(log1pexp(log_ratio))) / 2
+
+
+def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> float:
+    """log inf_ξ (4ξ + (12/√n)∫_ξ¹ √(p log(1 + A/ε)) dε), by quadrature  Lemma C.7, zhang2022
+
+    The best ξ has p log(1 + A/ξ) = n/9: ξ = A/(e^{n/(9p)} − 1). At most 1, which is trivial for
+    functions with values in [0, 1].
+
+    >>> by_quadrature = log_quadrature(4, 0.0, math.log(1e4))
+    >>> closed = log_add(*log_closed(4, 0.0, math.log(1e4), ROOT_INTEGRAL))
+    >>> bool(by_quadrature < closed)
+    True
+    """
+    log_p = log_of(n_dimensions)
+    if log_p == -math.inf or log_ratio == -math.inf:
+        return -math.inf
+    exponent = log_samples - math.log(9) - log_p
+    steep = float(log_expm1(math.exp(exponent))) if exponent < 700 else math.inf
+    log_cut = min(0.0, log_ratio - steep)
+    front = _LOG_12 + (log_p - log_samples) / 2
+    if log_cut == 0.0:
+        return 0.0
+    # ε = e^{−u}: the integrand is smooth, and nothing is left after u = 745
+    area, _ = integrate.quad(
+        lambda u: math.sqrt(float(log1pexp(log_ratio + u))) * math.exp(-u),
+        0.0,
+        min(-log_cut, 745.0),
+        points=(1.0, 10.0, 50.0) if -log_cut > 50.0 else None,
+        epsabs=0.0,
+        epsrel=1e-12,
+        limit=400,
+    )
+    return min(0.0, float(log_add(_LOG_4 + log_cut, front + log_of(area))))
+
+
 class ComplexityBound(NetworkBound):
     """A bound that starts from the Rademacher complexity of loss ∘ network.
 
-    The paper has ℓ = ‖y − f‖² with ‖y‖, ‖f‖ ≤ 1: loss_bound = loss_lipschitz = 4.
-
-    Args:
-        integral: "closed", or "quadrature", which is smaller.
+    The paper has ℓ = ‖y − f‖² with ‖y‖, ‖f‖ ≤ 1: loss_bound = loss_lipschitz = 4. The ``integral``
+    is "closed", or by "quadrature", which is smaller.
     """
 
-    assumes: ClassVar[tuple[str, ...]] = (
-        *NetworkBound.assumes,
-        AGGREGATION,
-        *ASSUMED_OF_A_SAMPLE,
-    )
+    assumes = (*NetworkBound.assumes, AGGREGATION, *ASSUMED_OF_A_SAMPLE)
+    needs_bounded_loss = True
 
-    integral: Integral = "closed"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.integral not in ("closed", "quadrature"):
-            requirement = '"closed" or "quadrature"'
-            raise bad_argument("integral", type(self).__name__, requirement, repr(self.integral))
-
-    @classmethod
-    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
-        return {**super()._read(settings), "integral": settings.value("integral", "closed")}
+    integral: Integral = fields.choice("closed", "quadrature")
 
     def complexity(self, sample: Sample, log_factor: float = 0.0) -> list[Term]:
         """The summands of the complexity times e^``log_factor``.
@@ -59,7 +88,6 @@ class ComplexityBound(NetworkBound):
         covering number of the network at resolution bε/Λ. What √log(1 + 2S) adds is shared between
         the matrices like S itself, which is how log S moves with each of them.
         """
-        require_bounded_loss(self, sample)
         log_size, parts = self.log_deviation(sample)
         log_bound = math.log(sample.loss_bound)
         log_ratio = _LOG_2 + log_size + log_of(sample.loss_lipschitz) - log_bound
@@ -72,12 +100,7 @@ class ComplexityBound(NetworkBound):
         every = Term("complexity: √log(1/ε)", log_value=shift + fine)
         return [every, *shared("complexity: √log(1 + 2S)", shift + coarse, parts)]
 
-    def finish(self, sample: Sample, summands: list[Term]) -> BoundValue:
-        """The sum, and its summands with their shares."""
-        return self.value(sample, *summed(summands))
 
-
-@dataclass(frozen=True)
 class TransformerComplexity(ComplexityBound):
     """R̂ ≤ 12D√((4 + H)T)(2 + √log(1 + 2R_T^trans R_T))/√n
 
@@ -86,83 +109,68 @@ class TransformerComplexity(ComplexityBound):
     >>> sample = Sample(n_samples=10**8, context_length=100)
     >>> round(TransformerComplexity(network).evaluate(sample).value, 4)  # 0.43445·(2 + √9.2618)
     2.1911
-
-    Reference: Lemma C.7, zhang2022.
     """
 
-    name: ClassVar[str] = "E-lemma-C.7"
-    title: ClassVar[str] = "Rademacher complexity of the full Transformer"
-    statement: ClassVar[str] = "R̂ ≤ 12D√((4+H)L)·(2 + √log(1 + 2R_L^trans·R_L))/√n, free of T"
-    citation: ClassVar[str] = "Lemma C.7, zhang2022"
-    quantity: ClassVar[str] = "Rademacher complexity"
-    printed_kind: ClassVar[Any] = "unproven"
+    name = "E-lemma-C.7"
+    title = "Rademacher complexity of the full Transformer"
+    statement = "R̂ ≤ 12D√((4+H)L)·(2 + √log(1 + 2R_L^trans·R_L))/√n, free of T"
+    citation = "Lemma C.7, zhang2022"
+    quantity = "Rademacher complexity"
+    printed_kind = "unproven"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Of the loss composed with the network."""
-        return self.finish(sample, self.complexity(sample))
+    def _evaluate(self, sample: Sample) -> BoundValue:
+        return self.value(sample, *summed(self.complexity(sample)))
 
 
-@dataclass(frozen=True)
 class FullTransformerGap(ComplexityBound):
-    """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))) for a loss in an interval of length b
+    """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), loss in an interval of length b (Mohri et al.)
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
     >>> round(FullTransformerGap(network).evaluate(sample).value, 4)   # 4(2·0.21911 + 3·1.358e-5)
     1.753
-
-    Reference: Theorem C.5 (Mohri et al.), zhang2022.
     """
 
-    name: ClassVar[str] = "E-thm-C.5"
-    title: ClassVar[str] = "generalization gap of the full Transformer"
-    statement: ClassVar[str] = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of T"
-    citation: ClassVar[str] = "Theorem C.5, zhang2022"
-    quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[Any] = "unproven"
+    name = "E-thm-C.5"
+    title = "generalization gap of the full Transformer"
+    statement = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of T"
+    citation = "Theorem C.5, zhang2022"
+    quantity = "generalization gap"
+    printed_kind = "unproven"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """One-sided, with probability 1 − δ."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         confidence = Term("confidence", log_value=log_confidence(sample, two_sided=False))
-        return self.finish(sample, [*self.complexity(sample, _LOG_2), confidence])
+        return self.value(sample, *summed([*self.complexity(sample, _LOG_2), confidence]))
 
 
-@dataclass(frozen=True)
 class TransformerRisk(ComplexityBound):
     """E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))): Theorem C.4 with all constants
 
-    Half of δ for Theorem C.5, half for Hoeffding's inequality at the best function of the class.
-    For a minimizer of the training loss E_gen is its risk above the best of the class.
+    By Lemmas C.7 and C.8, with half of δ for Theorem C.5 and half for Hoeffding's inequality at the
+    best function of the class. For a minimizer of the training loss E_gen is its risk above the
+    best of the class.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
     >>> round(TransformerRisk(network).evaluate(sample).value, 4)
     1.7531
-
-    Reference: Theorem C.4, zhang2022, by its Theorem C.5 and Lemmas C.7 and C.8.
     """
 
-    name: ClassVar[str] = "E-thm-C.4-constants"
-    title: ClassVar[str] = "generalization error of the full Transformer, with constants"
-    statement: ClassVar[str] = (
-        "E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))), R̂ of Lemma C.7"
-    )
-    citation: ClassVar[str] = "Theorem C.4, zhang2022"
-    quantity: ClassVar[str] = "generalization error"
+    name = "E-thm-C.4-constants"
+    title = "generalization error of the full Transformer, with constants"
+    statement = "E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))), R̂ of Lemma C.7"
+    citation = "Theorem C.4, zhang2022"
+    quantity = "generalization error"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """With probability 1 − δ."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         half = replace(sample, delta=sample.delta / 2)
-        hoeffding = math.log(sample.loss_bound) + _log_deviation(sample)
+        # log √(log(2/δ)/(2n))
+        deviation = (math.log(math.log(2 / sample.delta)) - _LOG_2 - sample.log_samples) / 2
+        hoeffding = math.log(sample.loss_bound) + deviation
         confidence = [
             Term("confidence", log_value=log_confidence(half, two_sided=False)),
             Term("confidence at the best function", log_value=hoeffding),
         ]
-        return self.finish(sample, [*self.complexity(sample, _LOG_2), *confidence])
-
-
-def _log_deviation(sample: Sample) -> float:
-    """log √(log(2/δ)/(2n))."""
-    return (math.log(math.log(2 / sample.delta)) - _LOG_2 - sample.log_samples) / 2
+        return self.value(sample, *summed([*self.complexity(sample, _LOG_2), *confidence]))

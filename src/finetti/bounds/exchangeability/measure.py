@@ -50,15 +50,8 @@ def measure_layer(
         heads.append(FullHeadNorms(*(norm for norm, _ in norms), *(size for _, size in norms)))
     inner_norm, inner_size = matrix_norms(inner, exponent)
     outer_norm, outer_size = (None, None) if outer is None else matrix_norms(outer, exponent)
-    return FullLayerNorms(
-        tuple(heads),
-        inner_norm,
-        outer_norm,
-        inner_size,
-        outer_size,
-        feed_forward_skip=feed_forward_skip,
-        attention_skip=attention_skip,
-    )
+    norms = inner_norm, outer_norm, inner_size, outer_size
+    return FullLayerNorms(tuple(heads), *norms, feed_forward_skip, attention_skip)
 
 
 def measure_network(network: Any, exponent: float = 2.0) -> FullTransformer:
@@ -80,18 +73,9 @@ def measure_network(network: Any, exponent: float = 2.0) -> FullTransformer:
     measured = []
     for layer in layers:
         part, heads = layer.feed_forward, layer.heads
-        measured.append(
-            measure_layer(
-                part.inner,
-                part.outer,
-                heads.query_weights,
-                heads.key_weights,
-                _values(heads),
-                exponent=exponent,
-                feed_forward_skip=bool(part.skip),
-                attention_skip=bool(layer.skip),
-            )
-        )
+        arrays = part.inner, part.outer, heads.query_weights, heads.key_weights, _values(heads)
+        skips = {"feed_forward_skip": part.skip, "attention_skip": layer.skip}
+        measured.append(measure_layer(*arrays, exponent=exponent, **skips))
     widths = [_bandwidth(layer.heads.attention) for layer in layers]
     inner = np.asarray(layers[0].feed_forward.inner)
     shapes = [np.asarray(_values(layer.heads)).shape for layer in layers]

@@ -1,26 +1,18 @@
 """The class of networks that paper E bounds: sizes, and two norms of every matrix."""
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
-from finetti.bounds.base import norm_field
-from finetti.bounds.covering.function_class import NormalizationKind, PositionKind, check_word
+from finetti.bounds import fields
+from finetti.bounds.assumptions import NormalizationKind, PositionKind
+from finetti.bounds.checks import one_of, real
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_real, as_whole
+from finetti.core.numbers import as_norm, as_whole
 
 
-def _check_norms(norms: Any) -> None:
-    for name, field in norms.__dataclass_fields__.items():
-        if field.metadata and getattr(norms, name) is not None:
-            checked = as_norm(getattr(norms, name), name, type(norms).__name__)
-            object.__setattr__(norms, name, checked)
-
-
-@dataclass(frozen=True)
-class FullHeadNorms:
+class FullHeadNorms(fields.Description):
     """Bounds on the norms of a head's matrices                            (C.3)–(C.4), zhang2022
 
     A ``norm`` is the operator norm ω, ‖xW‖_r ≤ ω‖x‖_r for a token x; a ``mixed_norm`` is R, the
@@ -28,26 +20,34 @@ class FullHeadNorms:
     singular value and the Frobenius norm.
     """
 
-    query_norm: float = norm_field(1.0)
-    key_norm: float = norm_field(1.0)
-    value_norm: float = norm_field(1.0)
-    query_mixed_norm: float = norm_field(1.0)
-    key_mixed_norm: float = norm_field(1.0)
-    value_mixed_norm: float = norm_field(1.0)
-
-    def __post_init__(self) -> None:
-        _check_norms(self)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "FullHeadNorms":
-        """Norms by name; a mixed norm that is not given is the operator norm."""
-        norms = _by_name(settings, "query", "key", "value")
-        settings.check_used("A head of paper E")
-        return cls(**norms)
+    query_norm: float = fields.norm(1.0)
+    key_norm: float = fields.norm(1.0)
+    value_norm: float = fields.norm(1.0)
+    query_mixed_norm: float = fields.norm(1.0, like="query_norm")
+    key_mixed_norm: float = fields.norm(1.0, like="key_norm")
+    value_mixed_norm: float = fields.norm(1.0, like="value_norm")
 
 
-@dataclass(frozen=True)
-class FullLayerNorms:
+def _as_parts(value: Any, name: str, owner: str) -> tuple[Any, ...]:
+    if not tuple(value):
+        raise bad_argument(name, owner, f"at least one {name[:-1]}", "none")
+    return tuple(value)
+
+
+def _outer() -> Any:
+    """A norm of A^σ; None where the setting ``outer`` is false."""
+
+    def check(value: Any, name: str, owner: str) -> float | None:
+        return None if value is None else as_norm(value, name, owner)
+
+    def read(settings: BoundSettings, name: str, bound: Any) -> float | None:
+        norm = settings.norm(name, settings.norm("outer_norm"))
+        return norm if settings.value("outer", True) else None
+
+    return fields.setting(1.0, check, read, norm=True)
+
+
+class FullLayerNorms(fields.Description):
     """Bounds on the norms of a layer X ↦ MHA(X̄) + X̄, X̄ = ReLU(XA^x)A^σ + X   (C.1), zhang2022
 
     Args:
@@ -58,46 +58,30 @@ class FullLayerNorms:
         attention_skip: whether X̄ is added.
     """
 
-    heads: tuple[FullHeadNorms, ...] = (FullHeadNorms(),)
-    inner_norm: float = norm_field(1.0)
-    outer_norm: float | None = norm_field(1.0)
-    inner_mixed_norm: float = norm_field(1.0)
-    outer_mixed_norm: float | None = norm_field(1.0)
-    feed_forward_skip: bool = True
-    attention_skip: bool = True
+    heads: tuple[FullHeadNorms, ...] = fields.parts(
+        FullHeadNorms, "paper E", _as_parts, (FullHeadNorms(),)
+    )
+    inner_norm: float = fields.norm(1.0)
+    outer_norm: float | None = _outer()
+    inner_mixed_norm: float = fields.norm(1.0, like="inner_norm")
+    outer_mixed_norm: float | None = _outer()
+    feed_forward_skip: bool = fields.flag(True, "skips")
+    attention_skip: bool = fields.flag(True, "skips")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", tuple(self.heads))
-        if not self.heads:
-            raise bad_argument("heads", "FullLayerNorms", "at least one head", "none")
+        super().__post_init__()
         if (self.outer_norm is None) != (self.outer_mixed_norm is None):
             raise bad_argument(
                 "outer_mixed_norm", "FullLayerNorms", "None exactly if outer_norm is", "one of them"
             )
-        _check_norms(self)
 
     @property
     def skips(self) -> bool:
         """Whether anything is added to what a part of the layer gives."""
         return self.feed_forward_skip or self.attention_skip
 
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "FullLayerNorms":
-        """Norms by name, ``heads`` perhaps as a list, ``skips`` and ``outer`` true or false."""
-        heads = tuple(
-            FullHeadNorms.from_settings(head) for head in settings.each("heads", settings.n_heads)
-        )
-        skips = bool(settings.value("skips", True))
-        norms = _by_name(settings, "inner", "outer")
-        layer = cls(heads, **norms, feed_forward_skip=skips, attention_skip=skips)
-        if not settings.value("outer", True):
-            layer = replace(layer, outer_norm=None, outer_mixed_norm=None)
-        settings.check_used("A layer of paper E")
-        return layer
 
-
-@dataclass(frozen=True)
-class FullTransformer:
+class FullTransformer(fields.Description):
     """T layers of a feed-forward part and H added heads, with skips           (C.1), zhang2022
 
     Args:
@@ -115,28 +99,16 @@ class FullTransformer:
     1280
     """
 
-    dimension: int
-    hidden_dimension: int
-    head_dimension: int
-    layers: tuple[FullLayerNorms, ...]
-    exponent: float = 2.0
-    bandwidth: float | None = None
-    positions: PositionKind = "fixed"
-    normalization: NormalizationKind = "none"
-
-    def __post_init__(self) -> None:
-        owner = "FullTransformer"
-        object.__setattr__(self, "layers", tuple(self.layers))
-        for name in ("dimension", "hidden_dimension", "head_dimension"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
-        if not self.layers:
-            raise bad_argument("layers", owner, "at least one layer", "none")
-        if not as_real(self.exponent, "exponent", owner, "an exponent in [1, ∞]") >= 1:
-            raise bad_argument("exponent", owner, "an exponent in [1, ∞]", self.exponent)
-        if self.bandwidth is not None:
-            as_positive(self.bandwidth, "bandwidth", owner)
-        check_word(self.positions, ("none", "fixed", "trained"), "positions", owner)
-        check_word(self.normalization, ("none", "ball", "layer_norm"), "normalization", owner)
+    dimension: int = fields.size("width")
+    hidden_dimension: int = fields.setting(
+        check=as_whole, read=lambda settings, name, _: settings.value(name, settings.width)
+    )
+    head_dimension: int = fields.size("head_width")
+    layers: tuple[FullLayerNorms, ...] = fields.parts(FullLayerNorms, "paper E", _as_parts)
+    exponent: float = fields.setting(2.0, real("an exponent in [1, ∞]", lambda r: r >= 1))
+    bandwidth: float | None = fields.number(None)
+    positions: PositionKind = fields.setting("fixed", one_of("none", "fixed", "trained"))
+    normalization: NormalizationKind = fields.choice("none", "ball", "layer_norm")
 
     @classmethod
     def uniform(
@@ -160,24 +132,6 @@ class FullTransformer:
             max(1, dimension // n_heads) if head_dimension is None else head_dimension,
             (layer,) * n_layers,
             **options,
-        )
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "FullTransformer":
-        """Sizes and norms by name; ``layers`` and ``heads`` may be lists of such mappings."""
-        layers = tuple(
-            FullLayerNorms.from_settings(layer)
-            for layer in settings.each("layers", settings.n_layers)
-        )
-        return cls(
-            settings.width,
-            settings.value("hidden_dimension", settings.width),
-            settings.head_width,
-            layers,
-            exponent=settings.value("exponent", 2.0),
-            bandwidth=settings.value("bandwidth"),
-            positions=settings.value("positions", "fixed"),
-            normalization=settings.value("normalization", "none"),
         )
 
     @property
@@ -223,12 +177,3 @@ class FullTransformer:
             width = bandwidth(self.head_dimension, "C.1", self.exponent)
         constant = rbf_constant(width, self.head_dimension, self.exponent)
         return constant if sharp else max(1.0, constant)
-
-
-def _by_name(settings: BoundSettings, *matrices: str) -> dict[str, float]:
-    norms = {}
-    for matrix in matrices:
-        norms[f"{matrix}_norm"] = settings.norm(f"{matrix}_norm")
-        mixed = f"{matrix}_mixed_norm"
-        norms[mixed] = settings.norm(mixed, norms[f"{matrix}_norm"])
-    return norms

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.bounds.checks import exp_of, log_of
+from finetti.bounds.value import exp_of, log_of
 
 
 @dataclass(frozen=True, order=True)

@@ -2,16 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from finetti.bounds.base import require_bounded_loss
-from finetti.bounds.checks import log_of
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.exchangeability.generalization import ComplexityBound
 from finetti.bounds.exchangeability.network import FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.positive import Positive, total
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.logspace import log1pexp
@@ -80,18 +77,14 @@ def log_product_limit(network: FullTransformer, input_norm: float, form: Form = 
 
 
 def log_rate(
-    dimension: int,
-    n_heads: int,
-    n_layers: int,
-    scales: Scales,
-    skips: bool,
-    sample: Sample,
-    form: Form,
+    sizes: tuple[int, int, int], scales: Scales, skips: bool, sample: Sample, form: Form
 ) -> tuple[float, tuple[Term, ...]]:
     """(D√(HT)/√n)[T√log(2+γ) + √T√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)
 
-    Without skips log(1+γ). Printed: R for R² and κ/ζ for κ/√ζ, as in (G.5). Theorem C.4, zhang2022.
+    ``sizes`` are D, H and T. Without skips log(1+γ). Printed: R for R² and κ/ζ for κ/√ζ, as in
+    (G.5). Theorem C.4, zhang2022.
     """
+    dimension, n_heads, n_layers = sizes
     squared = 2 if form == "derived" else 1
     front = math.log(dimension) + (math.log(n_heads) + math.log(n_layers) - sample.log_samples) / 2
     steep = scales.sharpness * Positive.of(sample.input_norm) ** squared
@@ -113,7 +106,6 @@ def _half_log(x: Positive) -> float:
     return log_of(float(log1pexp(x.log))) / 2
 
 
-@dataclass(frozen=True)
 class TransformerRate(NetworkBound):
     """E_gen = O((D√(HT)/√n)[T√log(2+γ) + √T√log(1+ζR_0²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))
 
@@ -123,36 +115,22 @@ class TransformerRate(NetworkBound):
     In the example γ = κ = 1 and ζ = 2: 0.2(2√log 3 + √log(1 + 1/√2)) + √(log 20)/10.
 
     >>> network = FullTransformer.uniform(2, 2)
-    >>> sample = Sample(n_samples=100, context_length=10)
-    >>> round(TransformerRate(network).evaluate(sample).value, 6)
+    >>> round(TransformerRate(network).evaluate(Sample(n_samples=100, context_length=10)).value, 6)
     0.738601
-
-    Reference: Theorem C.4, zhang2022.
     """
 
-    name: ClassVar[str] = "E-thm-C.4"
-    title: ClassVar[str] = "how the full Transformer generalizes"
-    statement: ClassVar[str] = (
-        "E_gen = O(D√(HL/n)·[L√log(2+γ) + √L√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
-    )
-    citation: ClassVar[str] = "Theorem C.4, zhang2022"
-    quantity: ClassVar[str] = "generalization error"
-    derived_kind: ClassVar[Any] = "scaling"
-    assumes: ClassVar[tuple[str, ...]] = ComplexityBound.assumes
-    printed_kind: ClassVar[Any] = "scaling"
+    name = "E-thm-C.4"
+    title = "how the full Transformer generalizes"
+    statement = "E_gen = O(D√(HL/n)·[L√log(2+γ) + √L√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
+    citation = "Theorem C.4, zhang2022"
+    quantity = "generalization error"
+    derived_kind = "scaling"
+    assumes = ComplexityBound.assumes
+    needs_bounded_loss = True
+    printed_kind = "scaling"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Up to a constant that does not depend on anything."""
-        self.check_network()
-        require_bounded_loss(self, sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         network = self.network
-        log_value, terms = log_rate(
-            network.largest_dimension,
-            network.n_heads,
-            network.n_layers,
-            Scales.of(network, self.form),
-            network.skips,
-            sample,
-            self.form,
-        )
-        return self.value(sample, log_value, terms)
+        sizes = network.largest_dimension, network.n_heads, network.n_layers
+        scales = Scales.of(network, self.form)
+        return self.value(sample, *log_rate(sizes, scales, network.skips, sample, self.form))

@@ -1,10 +1,10 @@
 """Theorem 5.3: one head after one layer of a network, without skips."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
-from finetti.bounds.base import Bound, norm_field, require_bounded_loss
+from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.base import Constants
 from finetti.bounds.exchangeability.generalization import ComplexityBound, TransformerRisk
 from finetti.bounds.exchangeability.measure import measure_network
@@ -12,15 +12,13 @@ from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.exchangeability.rates import Scales, log_rate
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form
-from finetti.core.numbers import as_positive, as_whole
+from finetti.core.numbers import as_positive
 
 
-@dataclass(frozen=True)
-class SingleAttention:
+class SingleAttention(fields.Description):
     """F_attn: agg ∘ attn(W_q^⊤nn(x), W_k^⊤nn(x), W_v^⊤nn(x)), nn(x) = ReLU(Ax)    (5.1), zhang2022
 
     Assumption 5.1: one bound ω for the spectral and one R^attn for the Frobenius norms of W_q, W_k
@@ -33,29 +31,12 @@ class SingleAttention:
         feed_forward_norm, feed_forward_size: α and R^nn of A.
     """
 
-    dimension: int
-    head_dimension: int
-    attention_norm: float = norm_field(1.0)
-    attention_size: float = norm_field(1.0)
-    feed_forward_norm: float = norm_field(1.0)
-    feed_forward_size: float = norm_field(1.0)
-
-    def __post_init__(self) -> None:
-        owner = "SingleAttention"
-        for name in ("dimension", "head_dimension"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
-        for name in ("attention", "feed_forward"):
-            for kind in ("norm", "size"):
-                as_positive(getattr(self, f"{name}_{kind}"), f"{name}_{kind}", owner)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "SingleAttention":
-        """Sizes and norms by name; a size that is not given is the norm."""
-        norms = {}
-        for name in ("attention", "feed_forward"):
-            norms[f"{name}_norm"] = settings.norm(f"{name}_norm")
-            norms[f"{name}_size"] = settings.norm(f"{name}_size", norms[f"{name}_norm"])
-        return cls(settings.width, settings.head_width, **norms)
+    dimension: int = fields.size("width")
+    head_dimension: int = fields.size("head_width")
+    attention_norm: float = fields.norm(1.0, as_positive)
+    attention_size: float = fields.norm(1.0, as_positive, like="attention_norm")
+    feed_forward_norm: float = fields.norm(1.0, as_positive)
+    feed_forward_size: float = fields.norm(1.0, as_positive, like="feed_forward_norm")
 
     @classmethod
     def from_weights(cls, network: Any) -> "SingleAttention":
@@ -91,13 +72,8 @@ class SingleAttention:
             feed_forward_skip=False,
             attention_skip=False,
         )
-        return FullTransformer(
-            self.dimension,
-            self.dimension,
-            self.head_dimension,
-            (layer,),
-            bandwidth=float(self.head_dimension),
-        )
+        sizes = self.dimension, self.dimension, self.head_dimension
+        return FullTransformer(*sizes, (layer,), bandwidth=float(self.head_dimension))
 
     def scales(self, form: Form) -> Scales:
         """γ = max{α, ω}, κ = max{R^nn/α, R^attn/ω}, ζ = ω².
@@ -113,31 +89,21 @@ class SingleAttention:
         return Scales(max(alpha, omega), max(widths), steep)
 
 
-@dataclass(frozen=True)
 class SingleBound(Bound):
-    """A bound for the class `SingleAttention`.
+    """A bound for the class `SingleAttention`."""
 
-    Args:
-        attention: the class.
-    """
+    quantity = "generalization error"
+    needs_bounded_loss = True
+    assumes = (ONE_LAYER, ONE_HEAD, NO_RESIDUALS, *ComplexityBound.assumes)
 
-    quantity: ClassVar[str] = "generalization error"
-    assumes: ClassVar[tuple[str, ...]] = (
-        ONE_LAYER,
-        ONE_HEAD,
-        NO_RESIDUALS,
-        *ComplexityBound.assumes,
-    )
-
-    attention: SingleAttention
+    attention: SingleAttention = fields.part(SingleAttention)
 
     @classmethod
-    def from_weights(cls, network: Any, **fields: Any) -> "SingleBound":
+    def from_weights(cls, network: Any, **others: Any) -> "SingleBound":
         """The bound for the smallest class that contains a network."""
-        return cls(SingleAttention.from_weights(network), **fields)
+        return cls(SingleAttention.from_weights(network), **others)
 
 
-@dataclass(frozen=True)
 class SingleRate(SingleBound):
     """E_gen = O((D/√n)[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of L
 
@@ -152,71 +118,42 @@ class SingleRate(SingleBound):
 
     >>> import math
     >>> bound = SingleRate(SingleAttention(4, 2), form="printed")
-    >>> sample = Sample(n_samples=1600, context_length=10, delta=1 / math.e)
-    >>> round(bound.evaluate(sample).value, 6)             # 0.1·3·√log 2 + 1/40
+    >>> round(bound.evaluate(Sample(1600, 10, delta=1 / math.e)).value, 6)  # 0.1·3·√log 2 + 1/40
     0.274766
-
-    Reference: Theorem 5.3, zhang2022.
     """
 
-    name: ClassVar[str] = "E-thm-5.3"
-    title: ClassVar[str] = "how a single attention generalizes"
-    statement: ClassVar[str] = (
+    name = "E-thm-5.3"
+    title = "how a single attention generalizes"
+    statement = (
         "E_gen = O((D/√n)·[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of T"
     )
-    citation: ClassVar[str] = "Theorem 5.3, zhang2022"
-    derived_kind: ClassVar[Any] = "scaling"
-    printed_kind: ClassVar[Any] = "scaling"
+    citation = "Theorem 5.3, zhang2022"
+    derived_kind = "scaling"
+    printed_kind = "scaling"
 
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "SingleRate":
-        """The class with the sizes and norms given by name."""
-        return cls(SingleAttention.from_settings(settings), form=settings.form)
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Up to a constant that does not depend on anything."""
-        require_bounded_loss(self, sample)
-        attention = self.attention
-        log_value, terms = log_rate(
-            max(attention.dimension, attention.head_dimension),
-            1,
-            1,
-            attention.scales(self.form),
-            False,
-            sample,
-            self.form,
-        )
-        return self.value(sample, log_value, terms)
+    def _evaluate(self, sample: Sample) -> BoundValue:
+        sizes = max(self.attention.dimension, self.attention.head_dimension), 1, 1
+        scales = self.attention.scales(self.form)
+        return self.value(sample, *log_rate(sizes, scales, False, sample, self.form))
 
 
-@dataclass(frozen=True)
 class SingleRisk(SingleBound):
     """Theorem 5.3 with all constants: Theorem C.4's at H = T = 1 without skips
 
-    >>> bound = SingleRisk(SingleAttention(64, 16, attention_size=4.0, feed_forward_size=8.0))
-    >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
-    >>> bound.evaluate(sample).vacuous
-    False
+    By Theorem C.5 and Lemmas C.7 and C.8, zhang2022.
 
-    Reference: Theorem 5.3, zhang2022, by its Theorem C.5 and Lemmas C.7 and C.8.
+    >>> bound = SingleRisk(SingleAttention(64, 16, attention_size=4.0, feed_forward_size=8.0))
+    >>> bound.evaluate(Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)).vacuous
+    False
     """
 
-    name: ClassVar[str] = "E-thm-5.3-constants"
-    title: ClassVar[str] = "generalization error of a single attention, with constants"
-    statement: ClassVar[str] = "E_gen ≤ Theorem C.4 with constants, at H = L = 1 without skips"
-    citation: ClassVar[str] = "Theorem 5.3, zhang2022"
+    name = "E-thm-5.3-constants"
+    title = "generalization error of a single attention, with constants"
+    statement = "E_gen ≤ Theorem C.4 with constants, at H = L = 1 without skips"
+    citation = "Theorem 5.3, zhang2022"
 
-    constants: Constants = "paper"
+    constants: Constants = fields.setting("paper")  # checked by `TransformerRisk`
 
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "SingleRisk":
-        """The class with the sizes and norms given by name."""
-        attention = SingleAttention.from_settings(settings)
-        constants = settings.value("constants", "paper")
-        return cls(attention, constants=constants, form=settings.form)
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """With probability 1 − δ."""
-        require_bounded_loss(self, sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         route = TransformerRisk(self.attention.as_network(), self.constants).evaluate(sample)
         return self.value(sample, route.log_value, route.terms, notes=route.notes)

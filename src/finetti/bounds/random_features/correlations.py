@@ -1,28 +1,24 @@
 """Functions of correlations and the biased model: a norm that is free of d."""
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from finetti.bounds.base import Bound, norm_field
-from finetti.bounds.checks import log_of
+from finetti.bounds import fields
+from finetti.bounds.base import Bound
 from finetti.bounds.random_features.norms import (
     ASSUMED_OF_RANDOM_HEADS,
     NONZERO_TARGET,
     attention_terms,
 )
-from finetti.bounds.random_features.reading import read_coefficients
-from finetti.bounds.random_features.series import check_degree
-from finetti.bounds.random_features.targets import Target, check_coefficients
+from finetti.bounds.random_features.series import as_degree
+from finetti.bounds.random_features.targets import Target, check_coefficients, read_coefficients
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.value import BoundValue, Term, summed
-from finetti.core.numbers import as_norm, as_positive, as_whole
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 
 
 @lru_cache(maxsize=1024)
@@ -94,8 +90,7 @@ def largest_value(coefficients: tuple[float, ...], radius: float = 1.0) -> float
     return float(np.abs(polynomial(np.concatenate([inside, [-radius, radius]]))).max())
 
 
-@dataclass(frozen=True)
-class CorrelationTarget:
+class CorrelationTarget(fields.Description):
     """f*(x) = (1/N) Σ_i F(⟨x₀, Sx_i⟩)⟨β, x_i⟩, F(t) = Σ_k a_k t^k, for heads with the mean S.
 
     Args:
@@ -104,21 +99,11 @@ class CorrelationTarget:
         mean_norm: ‖S‖, the operator norm of the heads' mean; 1 for the identity.
     """
 
-    coefficients: tuple[float, ...]
-    target_norm: float = norm_field(1.0)
-    mean_norm: float = 1.0
-
-    def __post_init__(self) -> None:
-        owner = "CorrelationTarget"
-        object.__setattr__(self, "coefficients", check_coefficients(self.coefficients, owner))
-        as_norm(self.target_norm, "target_norm", owner)
-        as_positive(self.mean_norm, "mean_norm", owner)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "CorrelationTarget":
-        """coefficients, target_norm and mean_norm by name."""
-        coefficients = read_coefficients(settings)
-        return cls(coefficients, settings.norm("target_norm"), settings.norm("mean_norm"))
+    coefficients: tuple[float, ...] = fields.setting(
+        check=check_coefficients, read=read_coefficients
+    )
+    target_norm: float = fields.norm(1.0)
+    mean_norm: float = fields.number(1.0)
 
     def log_norm(self, terms: int) -> float:
         """The log of ‖β‖² Σ_m G_m² (m+2)! 4^{m+2}/(m+3)."""
@@ -130,38 +115,15 @@ class CorrelationTarget:
         return truncation_error(terms, self.mean_norm) * largest * self.target_norm
 
 
-@dataclass(frozen=True)
 class BiasedBound(Bound):
-    """A number that belongs to a function of correlations and to L terms of e^{t²/2}.
+    """A number that belongs to a function of correlations f* and to L ≥ 1 terms of e^{t²/2}."""
 
-    Args:
-        target: f*.
-        terms: L ≥ 1.
-    """
+    assumes = (*ASSUMED_OF_RANDOM_HEADS, "the heads have the mean W₀ = [[S, 0], [0, 0]]")
 
-    assumes: ClassVar[tuple[str, ...]] = (
-        *ASSUMED_OF_RANDOM_HEADS,
-        "the heads have the mean W₀ = [[S, 0], [0, 0]]",
-    )
-
-    target: CorrelationTarget
-    terms: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        terms = check_degree(self.terms, "terms", type(self).__name__, least=1)
-        object.__setattr__(self, "terms", terms)
-
-    @classmethod
-    def _read(cls, settings: BoundSettings) -> dict[str, Any]:
-        return {
-            "target": CorrelationTarget.from_settings(settings),
-            "terms": settings.value("terms", 1),
-            "form": settings.form,
-        }
+    target: CorrelationTarget = fields.part(CorrelationTarget)
+    terms: int = fields.setting(1, partial(as_degree, least=1))
 
 
-@dataclass(frozen=True)
 class BiasedNorm(BiasedBound):
     """‖φG_L(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖² Σ_m G_m² (m+2)! 4^{m+2}/(m+3), free of d
 
@@ -172,66 +134,41 @@ class BiasedNorm(BiasedBound):
     >>> value = norm.evaluate(Sample(n_samples=100, context_length=16))
     >>> f"{value.value:.2e}", value.notes
     ('1.42e+06', ('It is within 0.01439 of the target, uniformly.',))
-
-    Reference: derived from the biased model of fu2023.
     """
 
-    name: ClassVar[str] = "R-norm-brfa"
-    title: ClassVar[str] = "norm of a function of correlations for biased heads"
-    statement: ClassVar[str] = "‖F_J(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖²·Σ_j G_j²·(j+2)!·4^(j+2)/(j+3), free of d"
-    citation: ClassVar[str] = "biased random-feature attention (derived), fu2023"
-    quantity: ClassVar[str] = "squared norm"
+    name = "R-norm-brfa"
+    title = "norm of a function of correlations for biased heads"
+    statement = "‖F_J(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖²·Σ_j G_j²·(j+2)!·4^(j+2)/(j+3), free of d"
+    citation = "biased random-feature attention (derived), fu2023"
+    quantity = "squared norm"
 
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "BiasedNorm":
-        """The target described by name, and ``terms``."""
-        return cls(**cls._read(settings))
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The same at every sample and in every dimension."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         note = f"It is within {self.target.error(self.terms):.4g} of the target, uniformly."
         _, parts = log_hermite_norm(self.target.coefficients, self.terms)
         return self.value(sample, self.target.log_norm(self.terms), parts, notes=(note,))
 
 
-@dataclass(frozen=True)
 class BiasedAdvantage(BiasedBound):
     """B_RFA/B_BRFA: how many times more samples the unbiased heads' bound asks for
 
     A ratio of two upper bounds, which cross only at large d or degree: below 1 it does not mean
     that the bias hurts.
 
-    Args:
-        dimension: d.
-
     >>> ratio = BiasedAdvantage(CorrelationTarget((0.0, 1.0)), dimension=16)
     >>> ratio.evaluate(Sample(n_samples=100, context_length=16)).value < 0.01
     True
-
-    Reference: derived from the models of fu2023.
     """
 
-    name: ClassVar[str] = "R-ratio-brfa"
-    title: ClassVar[str] = "samples of unbiased over samples of biased heads"
-    statement: ClassVar[str] = "B_RFA/B_BRFA for a function of correlations, growing like d^p"
-    citation: ClassVar[str] = "biased random-feature attention (derived), fu2023"
-    quantity: ClassVar[str] = "ratio of sample sizes"
-    derived_kind: ClassVar[Any] = "scaling"
+    name = "R-ratio-brfa"
+    title = "samples of unbiased over samples of biased heads"
+    statement = "B_RFA/B_BRFA for a function of correlations, growing like d^p"
+    citation = "biased random-feature attention (derived), fu2023"
+    quantity = "ratio of sample sizes"
+    derived_kind = "scaling"
 
-    dimension: int = 16
+    dimension: int = fields.size("width", 16)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        dimension = as_whole(self.dimension, "dimension", "BiasedAdvantage")
-        object.__setattr__(self, "dimension", dimension)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "BiasedAdvantage":
-        """The target described by name, ``terms``, and the width as d."""
-        return cls(**cls._read(settings), dimension=settings.width)
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The same at every sample."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         if self.target.mean_norm != 1.0:
             raise self.refuse("heads with the mean S = I", "R-norm-brfa, for any S.")
         unbiased = Target.correlation_series(

@@ -2,17 +2,16 @@
 
 import abc
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 from scipy import optimize
 
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of, text_of
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.random_features.norms import ASSUMED_OF_RANDOM_HEADS
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue
+from finetti.bounds.value import BoundValue, log_of, text_of
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.logspace import log_add
 from finetti.core.numbers import as_positive
@@ -44,13 +43,12 @@ def _log_least_heads(delta: float) -> float:
     return math.log(math.floor(1 / delta) + 1) if delta > 1e-9 else 1e-9 - math.log(delta)
 
 
-@dataclass(frozen=True)
 class HeadsBound(Bound):
     """A risk with M heads: falls with n until the heads' part is left, and with M likewise."""
 
-    quantity: ClassVar[str] = "excess risk"
-    derived_kind: ClassVar[Any] = "scaling"
-    assumes: ClassVar[tuple[str, ...]] = (*ASSUMED_OF_RANDOM_HEADS, LOSS)
+    quantity = "excess risk"
+    derived_kind = "scaling"
+    assumes = (*ASSUMED_OF_RANDOM_HEADS, LOSS)
 
     @abc.abstractmethod
     def with_heads(self, n_heads: int) -> "HeadsBound":
@@ -61,14 +59,13 @@ class HeadsBound(Bound):
     def sizes(self) -> tuple[int, int]:
         """d and M."""
 
-    def check_sizes(self, sample: Sample) -> None:
+    def check(self, sample: Sample) -> None:
         """Refuse M ≤ 1/δ and n ≤ log(dM), where the theorem says nothing."""
         dimension, n_heads = self.sizes
         if math.log(n_heads) + math.log(sample.delta) <= 1e-12:
             raise InputError(
                 f"{self.name} assumes H > 1/δ = {text_of(-math.log(sample.delta))} heads. Got "
-                f"{n_heads}. Take "
-                "more heads or a larger δ."
+                f"{n_heads}. Take more heads or a larger δ."
             )
         if sample.n_samples <= math.log(dimension * n_heads):
             raise InputError(
@@ -80,43 +77,32 @@ class HeadsBound(Bound):
         log_gap = self._log_target(gap, constant)
         dimension, n_heads = self.sizes
         least = max(1, math.floor(math.log(dimension * n_heads)) + 1)
-        floor = self.evaluate(replace(sample, n_samples=10**250)).log_value
+
+        def log_value(n: int) -> float:
+            return self.evaluate(replace(sample, n_samples=n)).log_value
+
+        floor = log_value(10**250)
         if floor > log_gap:
             raise InputError(
                 f"With {text_of(math.log(n_heads))} heads the bound stays above "
                 f"{text_of(floor - log_gap + math.log(gap))} "
                 "for any number of samples. Take more heads, or a larger gap."
             )
-        n = smallest_count(
-            lambda n: (
-                n >= least and self.evaluate(replace(sample, n_samples=n)).log_value <= log_gap
-            ),
-            "number of samples",
-        )
+        n = smallest_count(lambda n: n >= least and log_value(n) <= log_gap, "number of samples")
         return self._found(n, "samples", gap, sample)
 
-    def heads_needed(
-        self,
-        gap: float,
-        sample: Sample,
-        constant: float | None = None,
-        *,
-        delta: float | None = None,
-    ) -> BoundValue:
+    def _heads_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         """The smallest M at which ``constant`` times the bound is at most ``gap``.
-
-        ``delta`` replaces that of the sample.
 
         More heads cost a logarithm in the samples' part, so there is a best M; if the bound is too
         large even there, more samples are needed, and the error says so.
         """
-        sample = sample if delta is None else replace(sample, delta=delta)
         log_gap = self._log_target(gap, constant)
         dimension, _ = self.sizes
         low = _log_least_heads(sample.delta)
 
-        def log_value(log_heads: float) -> float:
-            return self.with_heads(whole_exp(log_heads)).evaluate(sample).log_value
+        def log_value(n_heads: int) -> float:
+            return self.with_heads(n_heads).evaluate(sample).log_value
 
         # Beyond, n ≤ log(dM); and e^600 times the least is enough for anybody.
         high = min(min(sample.n_samples, 10**6) - math.log(dimension), low + 600.0) - 1e-6
@@ -125,7 +111,9 @@ class HeadsBound(Bound):
                 f"{self.name} assumes n > log(dH) samples, and {sample.n_samples} are not for "
                 "any H > 1/δ. Take more samples."
             )
-        best: Any = optimize.minimize_scalar(log_value, bounds=(low, high), method="bounded")
+        best: Any = optimize.minimize_scalar(
+            lambda log_heads: log_value(whole_exp(log_heads)), bounds=(low, high), method="bounded"
+        )
         if best.fun > log_gap:
             raise InputError(
                 f"Even with the best number of heads the bound is "
@@ -134,11 +122,7 @@ class HeadsBound(Bound):
             )
         ceiling, least = whole_exp(best.x), whole_exp(low)
         m = smallest_count(
-            lambda m: (
-                m >= ceiling
-                or (m >= least and self.with_heads(m).evaluate(sample).log_value <= log_gap)
-            ),
-            "number of heads",
+            lambda m: m >= ceiling or (m >= least and log_value(m) <= log_gap), "number of heads"
         )
         return self.with_heads(m)._found(m, "heads", gap, sample)
 
@@ -153,14 +137,4 @@ class HeadsBound(Bound):
 
     def _found(self, count: int, quantity: str, gap: float, sample: Sample) -> BoundValue:
         note = f"Enough for an excess risk of {gap:g} with probability {1 - sample.delta:g}."
-        return BoundValue(
-            math.log(count),
-            (),
-            self.citation,
-            self.form,
-            "scaling",
-            quantity,
-            self.assumes,
-            notes=(note, "As good as the constant that was given."),
-            count=count,
-        )
+        return self.counted(count, quantity, note, "As good as the constant that was given.")

@@ -4,13 +4,11 @@ The norms of fu2023 are stated from knowledge of the paper; the derived ones fol
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
-from finetti.bounds.random_features.reading import read_target
 from finetti.bounds.random_features.series import (
     log_kernel_coefficient,
     log_network_coefficient,
@@ -18,8 +16,7 @@ from finetti.bounds.random_features.series import (
 )
 from finetti.bounds.random_features.targets import Component, Target
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_binomial
 
@@ -77,26 +74,15 @@ def _summed(target: Target, part: Any) -> tuple[float, tuple[Term, ...]]:
     return summed(map(named, target.components))
 
 
-@dataclass(frozen=True)
 class TargetBound(Bound):
-    """A number that belongs to a target.
+    """A number that belongs to a target f*."""
 
-    Args:
-        target: f*.
-    """
+    quantity = "squared norm"
+    assumes = ASSUMED_OF_RANDOM_HEADS
 
-    quantity: ClassVar[str] = "squared norm"
-    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_RANDOM_HEADS
-
-    target: Target
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "TargetBound":
-        """The target described by name; see `read_target`."""
-        return cls(read_target(settings), form=settings.form)
+    target: Target = fields.part(Target)
 
 
-@dataclass(frozen=True)
 class AttentionNorm(TargetBound):
     """min E_W‖v(W)‖² ≤ Σ_rs ‖Sym f_rs‖²/κ_rs: the norm in the class of infinitely many heads
 
@@ -113,49 +99,39 @@ class AttentionNorm(TargetBound):
     Reference: fu2023, the expressivity theorem; sharp constants derived from the kernel.
     """
 
-    name: ClassVar[str] = "R-norm-rfa"
-    title: ClassVar[str] = "norm of a target for random-feature attention"
-    statement: ClassVar[str] = (
-        "min E‖v(W)‖² ≤ Σ ‖Sym f_rs‖²/κ_rs; printed Σ C_k‖f_rs‖², C_k = k^4.5·4^k"
-    )
-    citation: ClassVar[str] = "expressivity theorem, fu2023"
-    printed_kind: ClassVar[Any] = "scaling"
+    name = "R-norm-rfa"
+    title = "norm of a target for random-feature attention"
+    statement = "min E‖v(W)‖² ≤ Σ ‖Sym f_rs‖²/κ_rs; printed Σ C_k‖f_rs‖², C_k = k^4.5·4^k"
+    citation = "expressivity theorem, fu2023"
+    printed_kind = "scaling"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The same at every sample: free of N and of n."""
-        log_value, terms = attention_terms(self.target, self.form)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         notes = (STATED_NORM,) if self.form == "printed" else ()
-        return self.value(sample, log_value, terms, notes=notes)
+        return self.value(sample, *attention_terms(self.target, self.form), notes=notes)
 
 
-@dataclass(frozen=True)
 class NetworkNorm(TargetBound):
     """B_MLP ≤ Σ_rs ‖Sym f_rs‖²/(C(r+s, r) N κ_{r+s}): the norm for random neurons on all tokens
 
     N is the sample's ``context_length``.
 
-    >>> sample = Sample(n_samples=100, context_length=16)
-    >>> round(NetworkNorm(Target.key_power(2)).evaluate(sample).value)
+    >>> round(NetworkNorm(Target.key_power(2)).evaluate(Sample(100, 16)).value)
     254
-
-    Reference: derived from the network that fu2023 compares with.
     """
 
-    name: ClassVar[str] = "R-norm-mlp"
-    title: ClassVar[str] = "norm of a target for a random-feature network"
-    statement: ClassVar[str] = "B_MLP ≤ Σ ‖Sym f_rs‖²/(C(r+s, r)·T·κ_{r+s}^MLP)"
-    citation: ClassVar[str] = "comparison with RFMLP (derived), fu2023"
-    assumes: ClassVar[tuple[str, ...]] = (
+    name = "R-norm-mlp"
+    title = "norm of a target for a random-feature network"
+    statement = "B_MLP ≤ Σ ‖Sym f_rs‖²/(C(r+s, r)·T·κ_{r+s}^MLP)"
+    citation = "comparison with RFMLP (derived), fu2023"
+    assumes = (
         ASSUMED_OF_RANDOM_HEADS[0],
         "the hidden weights of the network are drawn once and not trained",
     )
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """At the sample's context length."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         return self.value(sample, *network_terms(self.target, sample.context_length))
 
 
-@dataclass(frozen=True)
 class AttentionAdvantage(TargetBound):
     """B_MLP/B_RFA: how many times more samples the network's bound asks for
 
@@ -164,25 +140,19 @@ class AttentionAdvantage(TargetBound):
     >>> sample = Sample(n_samples=100, context_length=16)
     >>> round(AttentionAdvantage(Target.key_power(2)).evaluate(sample).value, 1)    # 254.1/12.87
     19.7
-
-    Reference: derived from the models of fu2023.
     """
 
-    name: ClassVar[str] = "R-ratio-mlp"
-    title: ClassVar[str] = "samples of the network over samples of attention"
-    statement: ClassVar[str] = "B_MLP/B_RFA, about T^(p−1) for averages of even degree p"
-    citation: ClassVar[str] = "comparison with RFMLP (derived), fu2023"
-    quantity: ClassVar[str] = "ratio of sample sizes"
-    derived_kind: ClassVar[Any] = "scaling"
+    name = "R-ratio-mlp"
+    title = "samples of the network over samples of attention"
+    statement = "B_MLP/B_RFA, about T^(p−1) for averages of even degree p"
+    citation = "comparison with RFMLP (derived), fu2023"
+    quantity = "ratio of sample sizes"
+    derived_kind = "scaling"
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """At the sample's context length."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         network, _ = network_terms(self.target, sample.context_length)
         attention, _ = attention_terms(self.target)
         if attention == -math.inf:
             raise self.refuse(NONZERO_TARGET, "R-norm-rfa and R-norm-mlp, which are 0.")
-        terms = (
-            Term("B_MLP", log_value=network),
-            Term("1/B_RFA", log_value=-attention),
-        )
+        terms = (Term("B_MLP", log_value=network), Term("1/B_RFA", log_value=-attention))
         return self.value(sample, network - attention, terms)

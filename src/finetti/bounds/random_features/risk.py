@@ -1,57 +1,50 @@
 """The excess risk of random-feature attention with M heads, trained on n samples."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from finetti.bounds.base import norm_field
-from finetti.bounds.checks import log_of
+from finetti.bounds import fields
 from finetti.bounds.random_features.correlations import CorrelationTarget
 from finetti.bounds.random_features.heads import STATED_THEOREM, HeadsBound, log_rates
 from finetti.bounds.random_features.norms import attention_terms
-from finetti.bounds.random_features.reading import read_target
 from finetti.bounds.random_features.targets import Target
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
-from finetti.core.numbers import as_positive, as_whole
+from finetti.core.numbers import as_positive
 
 MAX_SERIES_TERMS = 60
 
 
-@dataclass(frozen=True)
-class RandomFeatureClass:
+def _read_target(settings: BoundSettings, name: str, bound: Any) -> Target | None:
+    return Target.from_settings(settings) if settings.value("squared_norm") is None else None
+
+
+class RandomFeatureClass(fields.Description):
     """Attention with M random heads on tokens of dimension d, and how large its target is.
 
-    Args:
-        dimension: d.
-        n_heads: M.
-        target: f*; or
-        squared_norm: B, where it is known as a number.
+    That is a ``target`` f*, or its ``squared_norm`` B, where it is known as a number.
 
     >>> features = RandomFeatureClass(16, 1000, Target.key_power(2))
     >>> round(math.exp(features.log_norm("derived")), 2)
     12.87
     """
 
-    dimension: int
-    n_heads: int
-    target: Target | None = None
-    squared_norm: float | None = norm_field(None)
+    dimension: int = fields.size("width")
+    n_heads: int = fields.size("n_heads")
+    target: Target | None = fields.setting(None, read=_read_target)
+    squared_norm: float | None = fields.norm(None, as_positive)
 
     def __post_init__(self) -> None:
-        owner = "RandomFeatureClass"
-        for name in ("dimension", "n_heads"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
+        super().__post_init__()
         if (self.target is None) == (self.squared_norm is None):
             raise InputError("RandomFeatureClass takes a target or a squared_norm, one of them.")
-        if self.squared_norm is not None:
-            as_positive(self.squared_norm, "squared_norm", owner)
 
     def log_norm(self, form: Form) -> float:
         """log B: derived or as printed for the target, or as given."""
@@ -94,46 +87,32 @@ class RandomFeatureClass:
         return cls(width - 1, n_heads, squared_norm=float(n_heads * np.sum(array**2)))
 
 
-@dataclass(frozen=True)
 class RandomFeatureRisk(HeadsBound):
     """L(f̂) − L(f*) ≲ √B(f*) [√((log(dM)log(nNM) + log(1/δ))/n) + √((d² + log M)/(δM))]
 
     For the empirical risk minimizer over Σ‖v_m‖ ≤ C√B, Σ‖v_m‖² ≤ CB/(δM), with M > 1/δ and
     n > log(dM). Printed: B with the stated C_k; derived: with the sharp 1/κ_rs.
 
-    Args:
-        features: M, d and the target.
-
     >>> bound = RandomFeatureRisk(RandomFeatureClass(4, 10_000, squared_norm=4.0))
     >>> value = bound.evaluate(Sample(10_000, 16))
     >>> [term.name for term in value.terms], round(math.exp(value.terms[1].log_value), 6)
     (['samples', 'heads'], 0.449091)
-
-    Reference: the excess-risk theorem of fu2023.
     """
 
-    name: ClassVar[str] = "R-thm-risk"
-    title: ClassVar[str] = "excess risk of random-feature attention"
-    statement: ClassVar[str] = (
+    name = "R-thm-risk"
+    title = "excess risk of random-feature attention"
+    statement = (
         "risk(f̂) − risk(f*) ≲ √B·[√((log(dH)·log(nTH) + log(1/δ))/n) + √((d² + log H)/(δH))]"
     )
-    citation: ClassVar[str] = "excess-risk theorem, fu2023"
-    printed_kind: ClassVar[Any] = "scaling"
+    citation = "excess-risk theorem, fu2023"
+    printed_kind = "scaling"
 
-    features: RandomFeatureClass
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "RandomFeatureRisk":
-        """``width`` is d, ``n_heads`` is M; the target by name, or ``squared_norm``."""
-        squared = settings.value("squared_norm")
-        target = read_target(settings) if squared is None else None
-        features = RandomFeatureClass(settings.width, settings.n_heads, target, squared)
-        return cls(features, form=settings.form)
+    features: RandomFeatureClass = fields.part(RandomFeatureClass)
 
     @classmethod
-    def from_weights(cls, module: Any, **fields: Any) -> "RandomFeatureRisk":
+    def from_weights(cls, module: Any, **others: Any) -> "RandomFeatureRisk":
         """The bound for the class of a trained RandomFeatureAttention."""
-        return cls(RandomFeatureClass.from_weights(module), **fields)
+        return cls(RandomFeatureClass.from_weights(module), **others)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -144,61 +123,36 @@ class RandomFeatureRisk(HeadsBound):
         """The same with another number of heads."""
         return replace(self, features=replace(self.features, n_heads=n_heads))
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Up to an unknown constant."""
-        self.check_sizes(sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         samples, heads = log_rates(*self.sizes, sample)
         root = self.features.log_norm(self.form) / 2 + log_of(sample.loss_lipschitz)
-        log_value, terms = summed(
-            (Term("samples", log_value=root + samples), Term("heads", log_value=root + heads))
-        )
-        return self.value(sample, log_value, terms, notes=(STATED_THEOREM,))
+        terms = Term("samples", log_value=root + samples), Term("heads", log_value=root + heads)
+        return self.value(sample, *summed(terms), notes=(STATED_THEOREM,))
 
 
-@dataclass(frozen=True)
 class BiasedRisk(HeadsBound):
     """inf_L √B(f*, L) [√((log(dM)log(nNM) + log(1/δ))/n) + √((d² + log M)/(δM))] + ε_L‖F‖_∞‖β‖
 
-    B(f*, L) is the derived, d-free norm of `BiasedNorm`. The infimum is over L ≤ 60.
-
-    Args:
-        dimension: d.
-        n_heads: M.
-        target: a function of correlations.
+    B(f*, L) is the derived, d-free norm of `BiasedNorm` for f*, a function of correlations. The
+    infimum is over L ≤ 60; d is the ``dimension``, M is ``n_heads``.
 
     >>> bound = BiasedRisk(4, 10_000, CorrelationTarget((0.0, 1.0)))
     >>> value = bound.evaluate(Sample(10**6, 16))
     >>> [term.name for term in value.terms]
     ['samples', 'heads', 'truncation']
-
-    Reference: the theorem on biased random-feature attention of fu2023.
     """
 
-    name: ClassVar[str] = "R-thm-biased-risk"
-    title: ClassVar[str] = "excess risk of biased random-feature attention"
-    statement: ClassVar[str] = (
+    name = "R-thm-biased-risk"
+    title = "excess risk of biased random-feature attention"
+    statement = (
         "risk(f̂) − risk(f*) ≲ inf_J √B(f*,J)·[samples + heads] + ε_J‖F‖_∞, free of d but for heads"
     )
-    citation: ClassVar[str] = "theorem on biased attention, fu2023"
-    assumes: ClassVar[tuple[str, ...]] = (
-        *HeadsBound.assumes,
-        "the heads have the mean [[S,0],[0,0]]",
-    )
+    citation = "theorem on biased attention, fu2023"
+    assumes = (*HeadsBound.assumes, "the heads have the mean [[S,0],[0,0]]")
 
-    dimension: int
-    n_heads: int
-    target: CorrelationTarget
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("dimension", "n_heads"):
-            object.__setattr__(self, name, as_whole(getattr(self, name), name, "BiasedRisk"))
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "BiasedRisk":
-        """``width`` is d, ``n_heads`` is M; coefficients and target_norm by name."""
-        target = CorrelationTarget.from_settings(settings)
-        return cls(settings.width, settings.n_heads, target, form=settings.form)
+    dimension: int = fields.size("width")
+    n_heads: int = fields.size("n_heads")
+    target: CorrelationTarget = fields.part(CorrelationTarget)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -209,9 +163,7 @@ class BiasedRisk(HeadsBound):
         """The same with another number of heads."""
         return replace(self, n_heads=n_heads)
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """Up to an unknown constant, at the best L."""
-        self.check_sizes(sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         rates = log_rates(*self.sizes, sample)
         slope = log_of(sample.loss_lipschitz)
         found = []
@@ -222,10 +174,6 @@ class BiasedRisk(HeadsBound):
             found.append((float(log_sum(parts)), terms, parts))
         _, terms, logs = min(found)
         named = zip(("samples", "heads", "truncation"), logs, strict=True)
-        log_value, parts = summed(Term(name, log_value=log) for name, log in named)
-        return self.value(
-            sample,
-            log_value,
-            parts,
-            notes=(f"The best number of terms is {terms}.", STATED_THEOREM),
-        )
+        parts = summed(Term(name, log_value=log) for name, log in named)
+        notes = (f"The best number of terms is {terms}.", STATED_THEOREM)
+        return self.value(sample, *parts, notes=notes)

@@ -15,7 +15,7 @@ from finetti.core.logspace import log_binomial, log_sum
 from finetti.core.numbers import as_real, as_whole
 
 
-def check_degree(value: int, argument: str, owner: str, least: int = 0) -> int:
+def as_degree(value: int, argument: str, owner: str, least: int = 0) -> int:
     """``value`` as a whole number ≥ ``least``."""
     requirement = f"a whole number ≥ {least}"
     if not as_real(value, argument, owner, requirement).is_integer() or value < least:
@@ -29,7 +29,6 @@ def log_arc_cosine_coefficients(orders: int) -> NDArray[np.float64]:
 
     c_0 = 1/(2π), c_1 = 1/4, c_l = ((l − 3)!!)²/(2π l!) for even l, 0 for odd l ≥ 3
 
-    >>> import numpy as np
     >>> np.exp(log_arc_cosine_coefficients(5)) * 48 * np.pi  # 24, 12π, 12, 0, 1
     array([24.        , 37.69911184, 12.        ,  0.        ,  1.        ])
 
@@ -56,22 +55,15 @@ def _orders(degree: int) -> NDArray[np.int64]:
 def log_kernel_coefficient(query_degree: int, key_degree: int) -> float:
     """log κ_rs: the coefficient of ⟨x₀,x₀'⟩^r ⟨x,x'⟩^s in the kernel of infinitely many heads.
 
-    κ_rs = Σ_l c_l 4^{−l} C(l, r) C(l + 1, s), from κ₁((1 + a)(1 + b)/4)(1 + b)
+    κ_rs = Σ_l c_l 4^{−l} C(l, r) C(l + 1, s), from κ₁((1 + a)(1 + b)/4)(1 + b), derived: fu2023
 
-    Args:
-        query_degree: r.
-        key_degree: s.
-
-    >>> import math
     >>> round(math.exp(-log_kernel_coefficient(0, 0)), 2), round(
     ...     math.exp(-log_kernel_coefficient(1, 0)), 1)
     (4.41, 13.8)
-
-    Reference: derived from the model of fu2023.
     """
     owner = "log_kernel_coefficient"
-    r = check_degree(query_degree, "query_degree", owner)
-    s = check_degree(key_degree, "key_degree", owner)
+    r = as_degree(query_degree, "query_degree", owner)
+    s = as_degree(key_degree, "key_degree", owner)
     orders = _orders(max(r, s))
     orders = orders[max(r, s - 1, 0) :]
     logs = log_arc_cosine_coefficients(int(orders[-1]) + 1)[orders]
@@ -83,20 +75,13 @@ def log_kernel_coefficient(query_degree: int, key_degree: int) -> float:
 def log_network_coefficient(degree: int, context_length: int) -> float:
     """log κ_k of the random-feature network: the coefficient of ⟨x_{0:N}, x'_{0:N}⟩^k.
 
-    κ_k = Σ_{l ≥ k} c_l C(l, k) (N + 2)^{−l}, from κ₁((1 + Σ_i⟨x_i, x'_i⟩)/(N + 2))
+    κ_k = Σ_{l ≥ k} c_l C(l, k) (N + 2)^{−l}, from κ₁((1 + Σ_i⟨x_i, x'_i⟩)/(N + 2)), derived: fu2023
 
-    Args:
-        degree: k.
-        context_length: N.
-
-    >>> import math
     >>> round(math.exp(-log_network_coefficient(2, 16)) / 16)  # (1/N)Σ⟨b, x_i⟩², ‖b‖ = 1
     254
-
-    Reference: derived from the model of fu2023.
     """
     owner = "log_network_coefficient"
-    k = check_degree(degree, "degree", owner)
+    k = as_degree(degree, "degree", owner)
     length = as_whole(context_length, "context_length", owner)
     orders = _orders(k)[k:]
     logs = log_arc_cosine_coefficients(int(orders[-1]) + 1)[orders]
@@ -106,9 +91,8 @@ def log_network_coefficient(degree: int, context_length: int) -> float:
 def log_stated_constant(degree: int) -> float:
     """log C_k of the stated norm, C_k = max(k^{4.5} 4^k, 1), fu2023.
 
-    >>> import math
     >>> [round(math.exp(log_stated_constant(k))) for k in range(3)]
     [1, 4, 362]
     """
-    k = check_degree(degree, "degree", "log_stated_constant")
+    k = as_degree(degree, "degree", "log_stated_constant")
     return 0.0 if k == 0 else max(0.0, 4.5 * math.log(k) + k * math.log(4))

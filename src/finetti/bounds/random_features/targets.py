@@ -2,23 +2,60 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from finetti.bounds.base import norm_field
-from finetti.bounds.checks import log_of
-from finetti.bounds.random_features.series import check_degree
-from finetti.bounds.random_features.tensors import squared_norms
+from finetti.bounds import fields
+from finetti.bounds.checks import Checked, checked, real
+from finetti.bounds.random_features.series import as_degree
+from finetti.bounds.settings import BoundSettings
+from finetti.bounds.value import log_of
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.logspace import log_add, log_binomial
 from finetti.core.numbers import as_norm, as_real
 
 
-@dataclass(frozen=True)
-class Component:
+def squared_norms(tensor: Any, query_degree: int) -> tuple[float, float]:
+    """``log ‖f‖²`` and ``log ‖Sym f‖²`` for f_rs with d^{r+s} entries, the x₀ slots first.
+
+    ⟨f, x₀^{⊗r} ⊗ x^{⊗s}⟩ only sees f symmetrized over its x₀ slots and, separately, over its x
+    slots: entries whose indices are permutations of each other count through their mean.
+
+    >>> full, symmetric = squared_norms(np.array([[0.0, 1.0], [0.0, 0.0]]), 0)  # x₁x₂
+    >>> round(float(np.exp(full)), 12), round(float(np.exp(symmetric)), 12)
+    (1.0, 0.5)
+    """
+    owner = "squared_norms"
+    array = np.asarray(tensor, dtype=np.float64)
+    if len(set(array.shape)) > 1 or array.size == 0:
+        raise bad_argument("tensor", owner, "of shape (d, …, d)", f"shape {array.shape}")
+    if not 0 <= query_degree <= array.ndim:
+        raise bad_argument("query_degree", owner, f"in [0, {array.ndim}]", query_degree)
+    check_finite(array, "tensor", owner)
+    top = float(np.abs(array).max())
+    if top == 0:
+        return -math.inf, -math.inf
+    # A power of two changes no digit, and then no square overflows.
+    scale = math.ldexp(1.0, math.frexp(top)[1])
+    entries = (array / scale).ravel()
+    shape = array.shape or (1,)
+    indices = np.indices(shape).reshape(len(shape), -1)
+    slots = np.sort(indices[:query_degree], axis=0), np.sort(indices[query_degree:], axis=0)
+    classes = np.ravel_multi_index(tuple(np.vstack(slots)), shape)
+    totals = np.bincount(classes, weights=entries, minlength=array.size)
+    members = np.bincount(classes, minlength=array.size)
+    symmetric = float(np.sum(totals**2 / np.maximum(members, 1)))
+    shift = 2 * math.log(scale)
+    log_symmetric = math.log(symmetric) + shift if symmetric > 0 else -math.inf
+    return math.log(float(np.sum(entries**2))) + shift, log_symmetric
+
+
+_as_logarithm = real("a logarithm: a number below ∞", lambda x: x < math.inf)
+
+
+class Component(Checked):
     """f_rs of degree r in the query and s in the key, by the size of its coefficients.
 
     Args:
@@ -28,23 +65,14 @@ class Component:
         vector_degree: how often the vector b of the target is a factor of f_rs.
     """
 
-    query_degree: int
-    key_degree: int
-    log_square: float
-    log_symmetric: float
-    vector_degree: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("query_degree", "key_degree", "vector_degree"):
-            object.__setattr__(self, name, check_degree(getattr(self, name), name, "Component"))
-        for name in ("log_square", "log_symmetric"):
-            requirement = "a logarithm: a number below ∞"
-            if not as_real(getattr(self, name), name, "Component", requirement) < math.inf:
-                raise bad_argument(name, "Component", requirement, getattr(self, name))
+    query_degree: int = checked(as_degree)
+    key_degree: int = checked(as_degree)
+    log_square: float = checked(_as_logarithm)
+    log_symmetric: float = checked(_as_logarithm)
+    vector_degree: int = checked(as_degree, 0)
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(fields.Description):
     """f*(x_{0:N}) = (1/N) Σ_i Σ_rs ⟨f_rs, x₀^{⊗r} ⊗ x_i^{⊗s}⟩, all tokens of length 1      fu2023
 
     Args:
@@ -59,8 +87,8 @@ class Target:
     """
 
     components: tuple[Component, ...]
-    scale: float = norm_field(1.0)
-    vector_scale: float | None = norm_field(None)
+    scale: float = fields.norm(1.0)
+    vector_scale: float | None = fields.norm(None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", tuple(self.components))
@@ -68,11 +96,44 @@ class Target:
         if not degrees or len(set(degrees)) < len(degrees):
             requirement = "at least one component, and one per pair of degrees"
             raise bad_argument("components", "Target", requirement, degrees)
-        as_norm(self.scale, "scale", "Target")
         if self.vector_scale is None and any(each.vector_degree for each in self.components):
             object.__setattr__(self, "vector_scale", 1.0)
-        if self.vector_scale is not None:
-            as_norm(self.vector_scale, "vector_scale", "Target")
+        super().__post_init__()
+
+    @classmethod
+    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> "Target":
+        """The target called ``target`` in the settings; ``width`` is d.
+
+        | target | what else is read |
+        |---|---|
+        | query_power, key_power | degree p (2), target_norm ‖b‖ (1) |
+        | correlation_power | degree p (2) |
+        | correlation_times_power | correlation_degree q (1), degree p (1), target_norm |
+        | correlation_series | coefficients a_k ([0, 1]), target_norm |
+
+        >>> settings = BoundSettings(norms={"target": "key_power", "degree": 3})
+        >>> Target.from_settings(settings) == Target.key_power(3)
+        True
+        """
+        number, norm, width = settings.value, settings.norm, settings.width
+        families = {
+            "query_power": lambda: cls.query_power(number("degree", 2), norm("target_norm")),
+            "key_power": lambda: cls.key_power(number("degree", 2), norm("target_norm")),
+            "correlation_power": lambda: cls.correlation_power(
+                number("degree", 2), dimension=width
+            ),
+            "correlation_times_power": lambda: cls.correlation_times_power(
+                number("correlation_degree", 1), number("degree", 1), width, norm("target_norm")
+            ),
+            "correlation_series": lambda: cls.correlation_series(
+                read_coefficients(settings, "coefficients", bound), width, norm("target_norm")
+            ),
+        }
+        family = number("target", "key_power")
+        if family not in families:
+            wanted = f"one of {', '.join(families)}"
+            raise bad_argument("target", "the norms", wanted, repr(family))
+        return families[family]()
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[tuple[int, int], Any]) -> "Target":
@@ -88,22 +149,21 @@ class Target:
     @classmethod
     def from_norms(cls, norms: Mapping[tuple[int, int], float]) -> "Target":
         """From ‖f_rs‖ of tensors that are symmetric, or that are not known any better."""
-        components = []
-        for (r, s), norm in norms.items():
-            log_square = 2 * log_of(as_norm(norm, "norms", "Target"))
-            components.append(_component(r, s, log_square))
-        return cls(tuple(components))
+        squares = {
+            degrees: 2 * log_of(as_norm(n, "norms", "Target")) for degrees, n in norms.items()
+        }
+        return cls(tuple(_component(r, s, square) for (r, s), square in squares.items()))
 
     @classmethod
     def query_power(cls, degree: int, norm: float = 1.0) -> "Target":
         """⟨b, x₀⟩^p with ‖b‖ = ``norm``."""
-        p = check_degree(degree, "degree", "Target.query_power")
+        p = as_degree(degree, "degree", "Target.query_power")
         return cls((_component(p, 0, _log_power(norm, p, "Target.query_power"), p),))
 
     @classmethod
     def key_power(cls, degree: int, norm: float = 1.0) -> "Target":
         """(1/N) Σ_i ⟨b, x_i⟩^p with ‖b‖ = ``norm``; its norm is free of N and d."""
-        p = check_degree(degree, "degree", "Target.key_power")
+        p = as_degree(degree, "degree", "Target.key_power")
         return cls((_component(0, p, _log_power(norm, p, "Target.key_power"), p),))
 
     @classmethod
@@ -117,14 +177,14 @@ class Target:
         """
         if (dimension is None) == (matrix is None):
             raise InputError("Target.correlation_power takes a dimension or a matrix, one of them.")
-        p = check_degree(degree, "degree", "Target.correlation_power")
+        owner = "Target.correlation_power"
+        p = as_degree(degree, "degree", owner)
         if dimension is not None:
             return cls((_identity_component(p, 0, dimension, 0.0),))
         array = np.asarray(matrix, dtype=np.float64)
         if array.ndim != 2 or not array.size:
-            owner = "Target.correlation_power"
             raise bad_argument("matrix", owner, "a matrix (d, d)", f"shape {array.shape}")
-        check_finite(array, "matrix", "Target.correlation_power")
+        check_finite(array, "matrix", owner)
         singular = np.linalg.svd(array, compute_uv=False)
         logs = [2 * log_of(float(each)) for each in singular]
         square = p * float(np.logaddexp.reduce(logs))
@@ -139,8 +199,8 @@ class Target:
         ‖f‖² = d^q‖b‖^{2p}, and symmetrized ‖b‖^{2p} C(d+p+q−1, q)/C(p+q, p).
         """
         owner = "Target.correlation_times_power"
-        q = check_degree(correlation_degree, "correlation_degree", owner)
-        p = check_degree(key_degree, "key_degree", owner)
+        q = as_degree(correlation_degree, "correlation_degree", owner)
+        p = as_degree(key_degree, "key_degree", owner)
         return cls((_identity_component(q, p, dimension, _log_power(norm, p, owner), p),))
 
     @classmethod
@@ -152,7 +212,7 @@ class Target:
         log_vector = _log_power(norm, 1, owner)
         parts = [
             _identity_component(k, 1, dimension, 2 * log_of(abs(a)) + log_vector, 1)
-            for k, a in enumerate(check_coefficients(coefficients, owner))
+            for k, a in enumerate(check_coefficients(coefficients, "coefficients", owner))
             if a
         ]
         return cls(tuple(parts))
@@ -163,16 +223,13 @@ class Target:
     ) -> "Target":
         """(1/N) Σ_i F(⟨x₀, Sx_i⟩)G(x_i), F(t) = Σ a_r t^r, G(x) = Σ ⟨g_s, x^{⊗s}⟩.
 
-        Args:
-            coefficients: a_r.
-            matrix_norm: ‖S‖_F.
-            key_norms: ‖g_s‖.
+        From a_r, ‖S‖_F and ‖g_s‖.
         """
         owner = "Target.product"
         log_matrix = log_of(as_norm(matrix_norm, "matrix_norm", owner))
         key_norms = [as_norm(norm, "key_norms", owner) for norm in key_norms]
         parts = []
-        for r, a in enumerate(check_coefficients(coefficients, owner)):
+        for r, a in enumerate(check_coefficients(coefficients, "coefficients", owner)):
             for s, norm in enumerate(key_norms):
                 if a and norm:
                     log_norm = log_of(abs(a)) + (r * log_matrix if r else 0.0) + log_of(norm)
@@ -194,15 +251,20 @@ def log_complete_symmetric(degree: int, logs: Sequence[float]) -> float:
     return float(found[degree])
 
 
-def check_coefficients(coefficients: Any, owner: str) -> tuple[float, ...]:
+def check_coefficients(value: Any, name: str, owner: str) -> tuple[float, ...]:
     """a_0, a_1, … as floats: finite, and not all of them 0."""
     requirement = "a list of finite numbers, not all 0"
-    if not isinstance(coefficients, list | tuple | np.ndarray):
-        raise bad_argument("coefficients", owner, requirement, repr(coefficients))
-    numbers = tuple(as_real(a, "coefficients", owner, requirement) for a in coefficients)
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise bad_argument(name, owner, requirement, repr(value))
+    numbers = tuple(as_real(a, name, owner, requirement) for a in value)
     if not any(numbers) or not all(map(math.isfinite, numbers)):
-        raise bad_argument("coefficients", owner, requirement, coefficients)
+        raise bad_argument(name, owner, requirement, value)
     return numbers
+
+
+def read_coefficients(settings: BoundSettings, name: str, bound: Any) -> tuple[float, ...]:
+    """F(t) = t if the settings have none."""
+    return check_coefficients(settings.value(name, (0.0, 1.0)), name, "the norms")
 
 
 def _log_power(norm: float, degree: int, owner: str) -> float:
@@ -218,7 +280,7 @@ def _component(r: int, s: int, log_square: float, vector_degree: int = 0) -> Com
 def _identity_component(
     q: int, p: int, dimension: int, log_factor: float, vector_degree: int = 0
 ) -> Component:
-    d = check_degree(dimension, "dimension", "Target", least=1)
+    d = as_degree(dimension, "dimension", "Target", least=1)
     symmetric = float(log_binomial(d + p + q - 1, min(q, d + p - 1)) - log_binomial(p + q, p))
     log_square = q * math.log(d) + log_factor
     return Component(q, p + q, log_square, symmetric + log_factor, vector_degree)

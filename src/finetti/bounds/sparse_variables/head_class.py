@@ -2,21 +2,21 @@
 
 import abc
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from finetti.bounds.base import norm_field
-from finetti.bounds.checks import log_of
+from finetti.bounds import fields
+from finetti.bounds.base import Bound
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.sizes import Norms, SizedClass
-from finetti.core.errors import bad_argument
+from finetti.bounds.sparse_variables.sizes import SizedClass
+from finetti.bounds.value import OF_THE_LOSS, log_of
 from finetti.core.forms import Form
+from finetti.core.numbers import as_norm
 
 
-@dataclass(frozen=True, kw_only=True)
-class SoftmaxHeadNorms(Norms):
+class SoftmaxHeadNorms(fields.Description, kw_only=True):
     """The norms of one head σ(softmax(zᵀW_QW_KᵀXᵀ)XW_V)W_C.
 
     Args:
@@ -26,14 +26,18 @@ class SoftmaxHeadNorms(Norms):
         out_lipschitz: L_out: L_σ, times the spectral norm of W_C where there is one (not trained).
     """
 
-    value_norm: float = norm_field(1.0)
-    value_column_norm: float = norm_field(1.0)
-    score_row_norm: float = norm_field(1.0)
-    out_lipschitz: float = norm_field(1.0)
+    value_norm: float = fields.norm(1.0)
+    value_column_norm: float = fields.norm(1.0, like="value_norm")  # no column is longer
+    score_row_norm: float = fields.norm(1.0, like="score_norm")
+    out_lipschitz: float = fields.norm(1.0, like="activation_lipschitz")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentionClass(SizedClass):
+def _read_readout(settings: BoundSettings, name: str, bound: type[Bound]) -> Any:
+    """A loss needs one number per sequence, so there is a readout in a bound of a gap."""
+    return settings.value(name, 1.0 if bound.quantity in OF_THE_LOSS else None)
+
+
+class AttentionClass(SizedClass, kw_only=True):
     """What a head and a layer of heads have in common; sizes and positions as in `SizedClass`.
 
     Args:
@@ -43,20 +47,18 @@ class AttentionClass(SizedClass):
         readout_trained: whether w is trained.
     """
 
-    query_norm: float | None = norm_field(None)
-    class_token: bool = False
-    readout_norm: float | None = norm_field(None)
-    readout_trained: bool = True
+    query_norm: float | None = fields.norm(None)
+    class_token: bool = fields.flag(False)
+    readout_norm: float | None = fields.setting(None, as_norm, _read_readout, norm=True)
+    readout_trained: bool = fields.flag(True)
+
+    # What stands before B_QK^∞B_V in print: 1 in Corollary 4.4, 2 in A.12 (erratum 1).
+    printed_constant: ClassVar[float] = 1.0
 
     @property
     @abc.abstractmethod
     def each(self) -> tuple[SoftmaxHeadNorms, ...]:
         """The norms of every head."""
-
-    @property
-    @abc.abstractmethod
-    def printed_constant(self) -> float:
-        """What stands before B_QK^∞B_V in print: 1 in Corollary 4.4, 2 in A.12 (erratum 1)."""
 
     @property
     def scalar(self) -> bool:
@@ -108,11 +110,8 @@ class AttentionClass(SizedClass):
         return Composition(tuple(matrices))
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadClass(AttentionClass, SoftmaxHeadNorms):
+class HeadClass(AttentionClass, SoftmaxHeadNorms, kw_only=True):
     """All heads with these norms (Corollary 4.4, edelman2022).
-
-    The norms are those of `SoftmaxHeadNorms`, the rest of `AttentionClass`.
 
     >>> head = HeadClass(width=8, value_norm=0.9, value_column_norm=0.7, score_row_norm=0.8)
     >>> head.head_dimension, head.out_lipschitz
@@ -123,11 +122,6 @@ class HeadClass(AttentionClass, SoftmaxHeadNorms):
     def each(self) -> tuple[SoftmaxHeadNorms, ...]:
         """This head."""
         return (self,)
-
-    @property
-    def printed_constant(self) -> float:
-        """1."""
-        return 1.0
 
     @classmethod
     def from_weights(cls, weights: Any, **assumptions: Any) -> "HeadClass":
@@ -151,33 +145,17 @@ class HeadClass(AttentionClass, SoftmaxHeadNorms):
         return cls(**{**own, **assumptions})
 
 
-@dataclass(frozen=True, kw_only=True)
-class MultiHeadClass(AttentionClass):
-    """All sums of heads with these norms (A.5, edelman2022).
+class MultiHeadClass(AttentionClass, kw_only=True):
+    """All sums of heads with these norms (A.5, edelman2022)."""
 
-    Args:
-        heads: the norms of each head.
-    """
+    printed_constant = 2.0
 
-    heads: tuple[SoftmaxHeadNorms, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", tuple(self.heads))
-        if not self.heads or not all(isinstance(head, SoftmaxHeadNorms) for head in self.heads):
-            raise bad_argument(
-                "heads", "MultiHeadClass", "one SoftmaxHeadNorms per head", self.heads
-            )
-        super().__post_init__()
+    heads: tuple[SoftmaxHeadNorms, ...] = fields.parts(SoftmaxHeadNorms)
 
     @property
     def each(self) -> tuple[SoftmaxHeadNorms, ...]:
         """The heads."""
         return self.heads
-
-    @property
-    def printed_constant(self) -> float:
-        """2."""
-        return 2.0
 
     @classmethod
     def from_weights(cls, weights: Any, **assumptions: Any) -> "MultiHeadClass":
@@ -186,7 +164,6 @@ class MultiHeadClass(AttentionClass):
         Args:
             weights: a `MultiHead`, `ConcatenatedHeads` or `SelfAttention`, or a mapping as in
                 `HeadClass.from_weights` whose arrays have the heads as their first axis.
-            assumptions: the other fields.
         """
         found = measure.measure_heads(weights, cls.__name__)
         norms = tuple(SoftmaxHeadNorms(**head.norms) for head in found)

@@ -2,25 +2,22 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import optimize
 
 from finetti.attention.networks.softmax_constants import softmax_constant
+from finetti.bounds import fields
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import log_of
-from finetti.bounds.covering.composed import log_log_points
 from finetti.bounds.covering.linear import log_log_matrix_cover
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.sparse_variables.head import ASSUMED_OF_A_HEAD, head_class
+from finetti.bounds.sparse_variables.composed import log_log_points
 from finetti.bounds.sparse_variables.head_class import HeadClass
-from finetti.bounds.value import BoundKind, BoundValue, Term, summed
+from finetti.bounds.sparse_variables.networks import ASSUMED_OF_A_HEAD
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
-from finetti.core.numbers import as_positive
 
 _N_STARTS, _MAX_ABS_LOGIT = 8, 200
 _MAX_LOG_RATIO = math.log(1e9)  # beyond, a step is smaller than rounding
@@ -31,17 +28,12 @@ def _log_shares(logit: float) -> tuple[float, float]:
     return -float(np.logaddexp(0.0, -logit)), -float(np.logaddexp(0.0, logit))
 
 
-@dataclass(frozen=True)
 class HeadSplit(Bound):
     """min over α of log N(F_Score; αε/(C L_out B_in B_X)) + log N(F_in; (1−α)ε/L_out)
 
     Theorem 4.2, edelman2022, with both covers by Lemma 4.5 and the minimum taken numerically;
     Corollary 4.4 takes α = c_QK^{2/3}/γ instead, the best for the leading part (Lemma A.8), so it
-    is never smaller. Printed: the same with C = 2, a scaling quantity.
-
-    Args:
-        functions: a `HeadClass` with a vector as output.
-        resolution: ε.
+    is never smaller. Printed: the same with C = 2, a scaling quantity. Without a readout.
 
     >>> from finetti.bounds.sparse_variables import HeadCovering
     >>> head = HeadClass(width=8, value_norm=.9, value_column_norm=.7, score_row_norm=.8)
@@ -51,22 +43,19 @@ class HeadSplit(Bound):
     True
     """
 
-    name: ClassVar[str] = "S-thm-4.2"
-    title: ClassVar[str] = "the capacity of a head from those of its scores and values"
-    statement: ClassVar[str] = (
-        "log N_∞ of a head ≤ min over α of those of its scores and its values"
-    )
-    citation: ClassVar[str] = "Theorem 4.2, edelman2022"
-    quantity: ClassVar[str] = "log covering number"
-    assumes: ClassVar[tuple[str, ...]] = ASSUMED_OF_A_HEAD
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
+    name = "S-thm-4.2"
+    title = "the capacity of a head from those of its scores and values"
+    statement = "log N_∞ of a head ≤ min over α of those of its scores and its values"
+    citation = "Theorem 4.2, edelman2022"
+    quantity = "log covering number"
+    assumes = ASSUMED_OF_A_HEAD
+    printed_kind = "scaling"
 
-    functions: HeadClass
-    resolution: float = 0.1
+    functions: HeadClass = fields.part(HeadClass)
+    resolution: float = fields.resolution()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        as_positive(self.resolution, "resolution", "HeadSplit")
         self.functions.check(self)
         if self.functions.scalar:
             advice = "S-cor-4.4 has the readout."
@@ -77,22 +66,13 @@ class HeadSplit(Bound):
         head = self.functions
         token = log_of(head.token_norm(sample))
         query = token if head.query_norm is None else log_of(head.query_norm + head.position_norm)
-        constant = head.norm_lipschitz
-        if constant is None:
-            constant = softmax_constant(self.form)
+        given = head.norm_lipschitz
+        constant = softmax_constant(self.form) if given is None else given
         log_resolution = math.log(self.resolution) - log_of(head.out_lipschitz)
         multiplier = log_of(constant) + log_of(head.value_norm) + token + query
         return (
             (log_of(head.score_row_norm), head.width, log_resolution - multiplier),
             (log_of(head.value_column_norm), head.columns, log_resolution),
-        )
-
-    def _log_ratios(self, sample: Sample) -> tuple[float, ...]:
-        """log a of ⌈a/α + 2⌉ for both covers, 4B_∞B_X√d₂/ε."""
-        token = log_of(self.functions.token_norm(sample))
-        return tuple(
-            math.log(4) + norm + token + math.log(outputs) / 2 - resolution
-            for norm, outputs, resolution in self._covers(sample)
         )
 
     def parts(self, log_share: float, log_rest: float, sample: Sample) -> tuple[float, float]:
@@ -106,15 +86,17 @@ class HeadSplit(Bound):
         ]
         if self.form == "printed":
             points = log_log_points(sample)
-            return tuple(  # pyright: ignore[reportReturnType]
+            score, value = (
                 2 * (norm + math.log(outputs) + token - resolution) + points
                 for norm, outputs, resolution in covers
             )
-        points = head.log_points(sample)
-        return tuple(  # pyright: ignore[reportReturnType]
-            log_log_matrix_cover(norm, math.log(outputs), token, resolution, points)
-            for norm, outputs, resolution in covers
-        )
+        else:
+            points = head.log_points(sample)
+            score, value = (
+                log_log_matrix_cover(norm, math.log(outputs), token, resolution, points)
+                for norm, outputs, resolution in covers
+            )
+        return score, value
 
     def best_share(self, sample: Sample) -> float:
         """log(α/(1 − α)) at the minimum: around Lemma A.8's, which is the leading part's."""
@@ -143,13 +125,16 @@ class HeadSplit(Bound):
     def _steps(self, logit: float, sample: Sample) -> Iterator[float]:
         """The shares near ``logit`` at which one of the ceilings falls by one.
 
-        The covers fall there, so that a minimum may sit on a step. ⌈a/α + 2⌉ has steps at α = a/j.
+        The covers fall there, so that a minimum may sit on a step. ⌈a/α + 2⌉, a = 4B_∞B_X√d₂/ε, has
+        steps at α = a/j.
         A step is worth 1/(j log N), being r of them away costs 3(r/j)²: √j are near enough.
         """
         if self.form == "printed":  # no ceilings
             return
-        ratios = self._log_ratios(sample)
-        for side, (log_ratio, log_share) in enumerate(zip(ratios, _log_shares(logit), strict=True)):
+        token, shares = log_of(self.functions.token_norm(sample)), _log_shares(logit)
+        for side, (norm, outputs, resolution) in enumerate(self._covers(sample)):
+            log_share = shares[side]
+            log_ratio = math.log(4) + norm + token + math.log(outputs) / 2 - resolution  # log a
             if log_ratio - log_share > _MAX_LOG_RATIO:
                 continue
             here = math.exp(log_ratio - log_share)
@@ -161,8 +146,7 @@ class HeadSplit(Bound):
                     moved = at - math.log(-math.expm1(at))
                     yield moved if side == 0 else -moved
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞ at the best α, and the two parts."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         logit = self.best_share(sample)
         shares = _log_shares(logit)
         score, value = self.parts(*shares, sample)
@@ -172,9 +156,3 @@ class HeadSplit(Bound):
         )
         note = f"The scores get the part α = {math.exp(shares[0]):.4g} of the error."
         return self.value(sample, *summed(terms), notes=(note, *self.functions.notes()))
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "HeadSplit":
-        """One head."""
-        head = head_class(cls, settings, scalar=False)
-        return cls(head, settings.resolution, form=settings.form)

@@ -110,49 +110,42 @@ def _score_matrix(weights: Any, owner: str, rank: int) -> NDArray[np.float64]:
     return _scale(weights, owner) * (queries @ np.swapaxes(keys, -1, -2))
 
 
+def _arrays(weights: Any, owner: str, rank: int) -> tuple[Any, Any, Any]:
+    """W_QK, W_V, and W_C or None."""
+    given = _part(weights, "output_weights")
+    outputs = None if given is None else _array(weights, "output_weights", owner, rank)
+    scores = _score_matrix(weights, owner, rank)
+    return scores, _array(weights, "value_weights", owner, rank), outputs
+
+
+def _norms(scores: Any, values: Any) -> dict[str, float]:
+    return {
+        "value_norm": float(spectral(values)),
+        "value_column_norm": float(max_column_norm(values)),
+        "score_row_norm": float(max_row_norm(scores)),
+    }
+
+
 def _measured(
-    scores: NDArray[np.float64],
-    values: NDArray[np.float64],
-    outputs: NDArray[np.float64] | None,
-    steepness: float,
-    constant: float | None = None,
+    scores: Any, values: Any, outputs: Any, steepness: float, constant: float | None
 ) -> Measured:
     out = steepness * (1.0 if outputs is None else float(spectral(outputs)))
-    return Measured(
-        # W_QK has one output per row: as many as the query is wide, also in cross-attention.
-        {"width": scores.shape[0], "head_dimension": values.shape[1]},
-        {
-            "value_norm": float(spectral(values)),
-            "value_column_norm": float(max_column_norm(values)),
-            "score_row_norm": float(max_row_norm(scores)),
-            "out_lipschitz": out,
-        },
-        constant,
-    )
+    # W_QK has one output per row: as many as the query is wide, also in cross-attention.
+    sizes = {"width": scores.shape[0], "head_dimension": values.shape[1]}
+    return Measured(sizes, {**_norms(scores, values), "out_lipschitz": out}, constant)
 
 
 def measure_head(weights: Any, owner: str) -> Measured:
     """One head."""
     _check_names(weights, owner)
+    constant = _norm_constant(weights)
     score, phi_in, phi_out = (_part(weights, name) for name in ("score", "phi_in", "phi_out"))
     if score is not None and hasattr(score, "matrix") and hasattr(phi_in, "weights"):
-        values = np.asarray(phi_in.weights, dtype=np.float64)
-        found = _measured(_bilinear(score), values, None, _lipschitz(phi_out))
         # φ_in may have an activation of its own; the values' norms grow with its constant.
         inner = float(phi_in.activation.lipschitz)
-        norms = {
-            name: value * (inner if name.startswith("value") else 1.0)
-            for name, value in found.norms.items()
-        }
-        return Measured(found.sizes, norms, _norm_constant(weights))
-    outputs = _part(weights, "output_weights")
-    return _measured(
-        _score_matrix(weights, owner, 2),
-        _array(weights, "value_weights", owner, 2),
-        None if outputs is None else _array(weights, "output_weights", owner, 2),
-        _steepness(weights),
-        _norm_constant(weights),
-    )
+        values = inner * np.asarray(phi_in.weights, dtype=np.float64)
+        return _measured(_bilinear(score), values, None, _lipschitz(phi_out), constant)
+    return _measured(*_arrays(weights, owner, 2), _steepness(weights), constant)
 
 
 def _bilinear(score: Any) -> NDArray[np.float64]:
@@ -182,15 +175,11 @@ def measure_heads(weights: Any, owner: str) -> tuple[Measured, ...]:
     if hasattr(weights, "summed"):  # ConcatenatedHeads
         weights = weights.summed()
     _check_names(weights, owner)
-    scores = _score_matrix(weights, owner, 3)
-    values = _array(weights, "value_weights", owner, 3)
-    given = _part(weights, "output_weights")
-    outputs = None if given is None else _array(weights, "output_weights", owner, 3)
+    scores, values, outputs = _arrays(weights, owner, 3)
     common = _steepness(weights), _norm_constant(weights)
-    return tuple(
-        _measured(scores[h], values[h], None if outputs is None else outputs[h], *common)
-        for h in range(len(values))
-    )
+    outputs = [None] * len(values) if outputs is None else outputs
+    heads = zip(scores, values, outputs, strict=True)
+    return tuple(_measured(*head, *common) for head in heads)
 
 
 def measure_layers(weights: Any, owner: str) -> tuple[Measured, ...]:
@@ -208,19 +197,15 @@ def measure_layers(weights: Any, owner: str) -> tuple[Measured, ...]:
             )
         _check_names(layer, owner)
         outputs = _array(layer, "output_weights", owner, 2)
-        scores, values = _score_matrix(layer, owner, 2), _array(layer, "value_weights", owner, 2)
+        scores, values, _ = _arrays(layer, owner, 2)
         norms = {
+            **_norms(scores, values),
             "output_norm": float(spectral(outputs)),
-            "value_norm": float(spectral(values)),
             "score_norm": float(spectral(scores)),
             "output_column_norm": float(max_column_norm(outputs)),
-            "value_column_norm": float(max_column_norm(values)),
-            "score_row_norm": float(max_row_norm(scores)),
         }
-        sizes = {
-            "width": max(*scores.shape, outputs.shape[1]),
-            "head_dimension": values.shape[1],
-        }
+        width = max(*scores.shape, outputs.shape[1])
+        sizes = {"width": width, "head_dimension": values.shape[1]}
         measured.append(Measured(sizes, norms, _norm_constant(layer)))
     return tuple(measured)
 

@@ -1,35 +1,44 @@
-"""What all descriptions of paper S have in common: norms that are checked, sizes, positions."""
+"""What all classes of paper S have in common: sizes, positions, and what they refuse."""
 
-from dataclasses import dataclass, fields
+import abc
+from typing import Any, Self
 
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds.base import NORM, Bound, norm_field
-from finetti.bounds.covering.function_class import (
-    FunctionClass,
-    PositionKind,
-    check_word,
-    refuse_positions,
-)
+from finetti.bounds import fields
+from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER, PositionKind
+from finetti.bounds.base import Bound, same_quantity
+from finetti.bounds.covering.composition import Composition
 from finetti.bounds.sample import Sample
-from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
+from finetti.bounds.settings import BoundSettings
+from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.forms import Form
+from finetti.core.numbers import as_norm
 
 
-@dataclass(frozen=True, kw_only=True)
-class Norms:
-    """A description whose norms are finite numbers ≥ 0."""
+def check_sizes(bound: type[Bound], settings: BoundSettings) -> None:
+    """Refuse layers and heads that the theorem does not have; name an upper bound that does."""
+    deep, wide = settings.n_layers > 1, settings.n_heads > 1
+    failed = []
+    if ONE_LAYER in bound.assumes and deep:
+        failed.append(f"a single layer, and here are {settings.n_layers}")
+    if ONE_HEAD in bound.assumes and wide:
+        failed.append(f"a single head per layer, and here are {settings.n_heads}")
+    if failed:
+        nearest = ("S-thm-A.17", "S-thm-A.17-gap") if deep else ("S-lemma-A.12", "S-lemma-A.12-gap")
+        if deep and wide:
+            nearest = ("E-lemma-C.8", "E-thm-C.5")
+        raise UnsupportedError(
+            f"{bound.name} assumes {'; '.join(failed)}. Nearest bound: "
+            f"{same_quantity(bound, *nearest)}."
+        )
 
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.metadata.get(NORM) and value is not None:
-                number = as_norm(value, each.name, type(self).__name__)
-                object.__setattr__(self, each.name, number)
+
+def _read_positions(settings: BoundSettings, name: str, bound: Any) -> str:
+    return settings.value(name, "fixed" if settings.norm("position_norm", 0.0) else "none")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizedClass(Norms, FunctionClass):
-    """Sizes, positions and the constant of softmax.
+class SizedClass(fields.Description, abc.ABC, kw_only=True):
+    """Functions with sizes, positions and a constant of softmax, covered matrix by matrix.
 
     Args:
         width: d, the dimension of a token; in cross-attention that of the query.
@@ -39,22 +48,38 @@ class SizedClass(Norms, FunctionClass):
         norm_lipschitz: C of Corollary A.7; by default 1, which is sharp (printed: 2).
     """
 
-    width: int
-    head_dimension: int | None = None
-    positions: PositionKind = "none"
-    position_norm: float = norm_field(0.0)
-    norm_lipschitz: float | None = None
+    width: int = fields.size("width")
+    head_dimension: int | None = fields.size("head_width", None)
+    positions: PositionKind = fields.choice("none", "fixed", "trained", read=_read_positions)
+    position_norm: float = fields.norm(0.0)
+    norm_lipschitz: float | None = fields.number(None, as_norm)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = type(self).__name__
-        check_word(self.positions, ("none", "fixed", "trained"), "positions", owner)
-        for name, value in (("width", self.width), ("head_dimension", self.columns)):
-            object.__setattr__(self, name, as_whole(value, name, owner))
-        if self.norm_lipschitz is not None:
-            as_norm(self.norm_lipschitz, "norm_lipschitz", owner)
+        object.__setattr__(self, "head_dimension", self.columns)
         if self.positions == "none" and self.position_norm:
-            raise bad_argument("positions", owner, "'fixed' where there is a position_norm", "none")
+            raise bad_argument(
+                "positions", type(self).__name__, "'fixed' where there is a position_norm", "none"
+            )
+
+    @classmethod
+    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
+        """The class that ``settings`` describe, with as many layers and heads as the bound has."""
+        check_sizes(bound, settings)
+        return super().from_settings(settings, bound)
+
+    @abc.abstractmethod
+    def composition(self, sample: Sample, form: Form) -> Composition:
+        """All trained matrices with what their errors cost."""
+
+    @abc.abstractmethod
+    def log_range(self, sample: Sample) -> float:
+        """log A: no function of the class is larger than A on the sample."""
+
+    @property
+    @abc.abstractmethod
+    def scalar(self) -> bool:
+        """Whether the functions give one number per sequence, as a loss needs it."""
 
     @property
     def columns(self) -> int:
@@ -71,8 +96,14 @@ class SizedClass(Norms, FunctionClass):
         return sample.input_norm + self.position_norm
 
     def check(self, bound: Bound) -> None:
-        """No trained positions."""
-        refuse_positions(bound, self.positions)
+        """Refuse, by name, what ``bound`` does not cover; trained positions, for one."""
+        if self.positions == "trained":
+            raise bound.refuse(
+                "positions that are not trained, and `positions` is 'trained': a trained table has "
+                "T·d parameters, a factor linear in T (A.4, edelman2022)",
+                f"{same_quantity(bound, 'parameter-count', 'parameter-count-gap')}, which counts "
+                "the table; or 'fixed' positions.",
+            )
 
     def notes(self) -> tuple[str, ...]:
         """That positions make the tokens longer."""

@@ -2,20 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds.base import Bound, norm_field, same_quantity
-from finetti.bounds.checks import log_of
+from finetti.bounds import fields
+from finetti.bounds.assumptions import NormalizationKind
+from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.covering.function_class import NormalizationKind, check_word
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.sizes import Norms, SizedClass
-from finetti.core.errors import bad_argument
+from finetti.bounds.sparse_variables.sizes import SizedClass
+from finetti.bounds.value import log_of
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add
 
@@ -29,11 +29,9 @@ def log_amplifications(log_factors: Sequence[float], form: Form = "derived") -> 
     [15.0, 5.0, 1.0]
     """
     check_form(form, "log_amplifications")
-    ordered = list(log_factors) if form == "printed" else list(reversed(log_factors))
-    totals = [0.0]
-    for factor in ordered[:-1]:
-        totals.append(totals[-1] + factor)
-    return tuple(totals if form == "printed" else reversed(totals))
+    if form == "printed":
+        return tuple(accumulate(log_factors[:-1], initial=0.0))
+    return tuple(accumulate(log_factors[:0:-1], initial=0.0))[::-1]
 
 
 def log_layer_constant(
@@ -56,8 +54,7 @@ def log_layer_constant(
     return outside + float(log_add(0.0, scores))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectedLayerNorms(Norms):
+class ProjectedLayerNorms(fields.Description, kw_only=True):
     """The norms of one layer Π(σ(Π(f(g; W)))W_C).
 
     Args:
@@ -67,16 +64,15 @@ class ProjectedLayerNorms(Norms):
         score_row_norm: B_QK^∞, the largest row norm of W_QW_Kᵀ (erratum 9).
     """
 
-    output_norm: float = norm_field(1.0)
-    value_norm: float = norm_field(1.0)
-    score_norm: float = norm_field(1.0)
-    output_column_norm: float = norm_field(1.0)
-    value_column_norm: float = norm_field(1.0)
-    score_row_norm: float = norm_field(1.0)
+    output_norm: float = fields.norm(1.0)
+    value_norm: float = fields.norm(1.0)
+    score_norm: float = fields.norm(1.0)
+    output_column_norm: float = fields.norm(1.0, like="output_norm")  # no column is longer
+    value_column_norm: float = fields.norm(1.0, like="value_norm")
+    score_row_norm: float = fields.norm(1.0, like="score_norm")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransformerClass(SizedClass):
+class TransformerClass(SizedClass, kw_only=True):
     """All networks of L projected layers with these norms and a trained readout of [CLS].
 
     Sizes and positions are those of `SizedClass`.
@@ -88,20 +84,10 @@ class TransformerClass(SizedClass):
         normalization: "ball": tokens are projected onto the unit ball; anything else is refused.
     """
 
-    layers: tuple[ProjectedLayerNorms, ...]
-    activation_lipschitz: float = norm_field(1.0)
-    readout_norm: float = norm_field(1.0)
-    normalization: NormalizationKind = "ball"
-
-    def __post_init__(self) -> None:
-        owner = "TransformerClass"
-        object.__setattr__(self, "layers", tuple(self.layers))
-        if not self.layers or not all(
-            isinstance(each, ProjectedLayerNorms) for each in self.layers
-        ):
-            raise bad_argument("layers", owner, "one ProjectedLayerNorms per layer", self.layers)
-        check_word(self.normalization, ("ball", "layer_norm", "none"), "normalization", owner)
-        super().__post_init__()
+    layers: tuple[ProjectedLayerNorms, ...] = fields.parts(ProjectedLayerNorms)
+    activation_lipschitz: float = fields.norm(1.0)
+    readout_norm: float = fields.norm(1.0)
+    normalization: NormalizationKind = fields.choice("ball", "layer_norm", "none")
 
     def check(self, bound: Bound) -> None:
         """Projections onto the ball, no trained positions."""
@@ -131,17 +117,11 @@ class TransformerClass(SizedClass):
     def log_factors(self, sample: Sample, form: Form = "derived") -> tuple[float, ...]:
         """log p_i, what layer i multiplies a deviation by."""
         constant = softmax_constant("printed") if form == "printed" else self.constant
-        return tuple(
-            log_layer_constant(
-                self.activation_lipschitz,
-                layer.output_norm,
-                layer.value_norm,
-                layer.score_norm,
-                1.0 if form == "printed" else radius,
-                constant,
-            )
-            for layer, radius in zip(self.layers, self.radii(sample)[:-1], strict=True)
-        )
+        found = []
+        for layer, radius in zip(self.layers, self.radii(sample)[:-1], strict=True):
+            norms = self.activation_lipschitz, layer.output_norm, layer.value_norm, layer.score_norm
+            found.append(log_layer_constant(*norms, 1.0 if form == "printed" else radius, constant))
+        return tuple(found)
 
     def log_range(self, sample: Sample) -> float:
         """log B_w r_{L+1}."""

@@ -19,7 +19,7 @@ def s_lemma_a_8(context: Context) -> Evidence:
     """γ³/C² against the value at the printed point, a numerical minimum, and random points."""
     from scipy import optimize
 
-    from finetti.bounds.covering.allocation import allocate
+    from finetti.bounds.covering.composition import allocate
 
     rng = context.generator(s_lemma_a_8.id)
     constraint, attained, numeric, least = 0.0, 0.0, 0.0, math.inf
@@ -58,7 +58,7 @@ def s_lemma_a_8(context: Context) -> Evidence:
 )
 def s_erratum_14(context: Context) -> Evidence:
     """1/x₁² + 1/x₂² where x₁ + x₂ = 1, at (1000, −999) and at positive shares, against 8."""
-    from finetti.bounds.covering.allocation import allocate
+    from finetti.bounds.covering.composition import allocate
 
     least = math.exp(allocate([0.0, 0.0], [0.0, 0.0])[0])  # γ³/C² = 2³
     shares = np.linspace(0, 1, 10_001)[1:-1]

@@ -1,11 +1,11 @@
 """Bounds of classes that are composed of matrices: the covering number, and the gap from it."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
-from finetti.bounds.base import Bound, require_bounded_loss
-from finetti.bounds.checks import log_of
+from finetti.bounds import fields
+from finetti.bounds.base import Bound
+from finetti.bounds.checks import checked, one_of
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
     Dudley,
@@ -13,12 +13,11 @@ from finetti.bounds.covering.dudley import (
     dudley_quadrature,
     signed_dudley_printed,
 )
-from finetti.bounds.covering.function_class import FunctionClass, check_word
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms, printed_gap
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundKind, BoundValue
+from finetti.bounds.sparse_variables.sizes import SizedClass
+from finetti.bounds.value import BoundValue, log_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_positive
 
 
 def log_log_points(sample: Sample) -> float:
@@ -26,28 +25,20 @@ def log_log_points(sample: Sample) -> float:
     return log_of(sample.log_samples + sample.log_context)
 
 
-@dataclass(frozen=True)
 class ComposedCovering(Bound):
-    """log N_∞ of a `FunctionClass` at one resolution; printed: γ³/ε² · log(mT).
+    """log N_∞ of a `SizedClass` at one ``resolution`` ε; printed: γ³/ε² · log(mT)."""
 
-    Args:
-        functions: the class.
-        resolution: ε.
-    """
+    quantity = "log covering number"
+    printed_kind = "scaling"
 
-    quantity: ClassVar[str] = "log covering number"
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
-
-    functions: FunctionClass
-    resolution: float = 0.1
+    functions: SizedClass
+    resolution: float = fields.resolution()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        as_positive(self.resolution, "resolution", type(self).__name__)
         self.functions.check(self)
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞ with every matrix's part."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         composition = self.functions.composition(sample, self.form)
         log_resolution = math.log(self.resolution)
         if self.form == "printed":
@@ -57,9 +48,8 @@ class ComposedCovering(Bound):
         return self.value(sample, *found, notes=self.functions.notes())
 
 
-@dataclass(frozen=True)
 class ComposedGap(Bound):
-    """The generalization gap of a `FunctionClass`: Dudley's integral of its cover, then A.4.
+    """The generalization gap of a `SizedClass`: Dudley's integral of its cover, then A.4.
 
     Args:
         functions: the class, with one number per sequence as output.
@@ -67,22 +57,21 @@ class ComposedGap(Bound):
         two_sided: bound |gap|; False: only how much the test error exceeds the training error.
     """
 
-    quantity: ClassVar[str] = "generalization gap"
-    printed_kind: ClassVar[BoundKind | None] = "scaling"
+    quantity = "generalization gap"
+    needs_bounded_loss = True
+    printed_kind = "scaling"
 
-    functions: FunctionClass
-    route: Literal["quadrature", "closed"] = "quadrature"
+    functions: SizedClass
+    route: Literal["quadrature", "closed"] = checked(one_of("quadrature", "closed"), "quadrature")
     two_sided: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = type(self).__name__
-        check_word(self.route, ("quadrature", "closed"), "route", owner)
         self.functions.check(self)
         if not self.functions.scalar:
             raise bad_argument(
                 "functions",
-                owner,
+                type(self).__name__,
                 "a class with one number per sequence as output",
                 "vectors",
                 "Give its `readout_norm`.",
@@ -98,9 +87,7 @@ class ComposedGap(Bound):
             sample.log_samples,
         )
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The gap: what each matrix adds to the complexity, and the confidence."""
-        require_bounded_loss(self, sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         if self.form == "printed":
             return self._printed(sample)
         composition = self.functions.composition(sample, "derived")

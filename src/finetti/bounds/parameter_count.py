@@ -1,25 +1,21 @@
 """Counting parameters: a network that moves at most Λ times as far as its p parameters."""
 
-import abc
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from finetti.bounds import fields
 from finetti.bounds.assumptions import NO_RESIDUALS, UNIT_BALL
-from finetti.bounds.base import Bound, norm_field, require_bounded_loss
-from finetti.bounds.checks import log_of
+from finetti.bounds.base import Bound
 from finetti.bounds.covering.dudley import dudley_quadrature
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
-from finetti.bounds.sparse_variables.transformer import layers_class
 from finetti.bounds.sparse_variables.transformer_class import ProjectedLayerNorms, TransformerClass
-from finetti.bounds.value import BoundValue, Term
+from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_sum
-from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 def log_unit_cover(log_ratio: Any) -> Any:
@@ -28,7 +24,6 @@ def log_unit_cover(log_ratio: Any) -> Any:
         return np.log(log1pexp(math.log(2) + np.asarray(log_ratio, dtype=np.float64)))
 
 
-@dataclass(frozen=True)
 class ParameterCount(Bound):
     """log N_∞ ≤ p log(1 + 2ΛR/ε): what both bounds of this file share.
 
@@ -40,28 +35,24 @@ class ParameterCount(Bound):
         n_heads: H, heads that are added in each layer, all with the layer's norms.
     """
 
-    assumes: ClassVar[tuple[str, ...]] = (
+    assumes = (
         NO_RESIDUALS,
         UNIT_BALL,
         "in place of both: a `lipschitz` and an `output_range` that hold for the real network",
     )
 
-    functions: TransformerClass
-    lipschitz: float | None = norm_field(None)
-    output_range: float | None = norm_field(None)
-    n_heads: int = 1
+    functions: TransformerClass = fields.part(TransformerClass)
+    lipschitz: float | None = fields.norm(None)
+    output_range: float | None = fields.norm(None)
+    n_heads: int = fields.size("n_heads", 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        n_heads = as_whole(self.n_heads, "n_heads", type(self).__name__)
-        object.__setattr__(self, "n_heads", n_heads)
         if self.functions.positions == "trained" and not self.functions.position_norm:
             requirement = "the length of the longest trained position, > 0"
             raise bad_argument("position_norm", self.name, requirement, 0)
         for name in ("lipschitz", "output_range"):
-            if getattr(self, name) is not None:
-                as_norm(getattr(self, name), name, type(self).__name__)
-            elif self.functions.normalization != "ball":
+            if getattr(self, name) is None and self.functions.normalization != "ball":
                 raise self.refuse(
                     f"a projection onto the unit ball where it has to find `{name}` itself",
                     f"{self.name} with a `{name}` of your own.",
@@ -117,31 +108,13 @@ class ParameterCount(Bound):
             squares.append(2 * log_of(network.position_norm) + sample.log_context)
         return float(log_sum(squares)) / 2
 
-    @abc.abstractmethod
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The value at ``sample``."""
-
 
 def _unit_columns(layer: ProjectedLayerNorms) -> ProjectedLayerNorms:
     return replace(layer, output_column_norm=1.0, value_column_norm=1.0, score_row_norm=1.0)
 
 
-def _fields(bound: type[Bound], settings: BoundSettings) -> dict[str, Any]:
-    return {
-        "functions": layers_class(bound, settings),
-        "lipschitz": settings.value("lipschitz"),
-        "output_range": settings.value("output_range"),
-        "n_heads": settings.n_heads,
-    }
-
-
-@dataclass(frozen=True)
 class ParameterCountCovering(ParameterCount):
     """log N_∞ ≤ p log(1 + 2ΛR/ε): a cover of the ball of radius R in R^p by balls of radius ε/Λ.
-
-    Args:
-        functions, lipschitz, output_range, n_heads: as in `ParameterCount`.
-        resolution: ε.
 
     >>> network = TransformerClass(layers=(ProjectedLayerNorms(),), width=4)
     >>> bound = ParameterCountCovering(network, lipschitz=1.0, resolution=0.1)
@@ -152,45 +125,32 @@ class ParameterCountCovering(ParameterCount):
     52.0
     """
 
-    name: ClassVar[str] = "parameter-count"
-    title: ClassVar[str] = "the capacity by the number of parameters"
-    statement: ClassVar[str] = "log N_∞ ≤ p log(1 + 2ΛR/ε) for p parameters in a ball of radius R"
-    citation: ClassVar[str] = "covering of a ball, folklore"
-    quantity: ClassVar[str] = "log covering number"
+    name = "parameter-count"
+    title = "the capacity by the number of parameters"
+    statement = "log N_∞ ≤ p log(1 + 2ΛR/ε) for p parameters in a ball of radius R"
+    citation = "covering of a ball, folklore"
+    quantity = "log covering number"
 
-    resolution: float = 0.1
+    resolution: float = fields.resolution()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_positive(self.resolution, "resolution", "ParameterCountCovering")
-
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """log N_∞; its two factors."""
+    def _evaluate(self, sample: Sample) -> BoundValue:
         log_ratio = self.log_lipschitz(sample) + self.log_radius(sample) - math.log(self.resolution)
         count = Term("parameters", log_value=log_of(self.n_parameters(sample)))
         each = Term("cost of one", log_value=float(log_unit_cover(log_ratio)))
         return self.value(sample, count.log_value + each.log_value, (count, each))
 
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "ParameterCountCovering":
-        """Any layers and heads; ``lipschitz`` and ``output_range`` in the norms."""
-        fields = _fields(cls, settings)
-        return cls(**fields, resolution=settings.resolution, form=settings.form)
 
-
-@dataclass(frozen=True)
 class ParameterCountGap(ParameterCount):
     """The generalization gap by the number of parameters: Dudley's integral, then Lemma 2.2."""
 
-    name: ClassVar[str] = "parameter-count-gap"
-    title: ClassVar[str] = "the generalization gap by the number of parameters"
-    statement: ClassVar[str] = "training and test error differ by order √(p/n) for p parameters"
-    citation: ClassVar[str] = "covering of a ball, folklore, with Lemma 2.2, edelman2022"
-    quantity: ClassVar[str] = "generalization gap"
+    name = "parameter-count-gap"
+    title = "the generalization gap by the number of parameters"
+    statement = "training and test error differ by order √(p/n) for p parameters"
+    citation = "covering of a ball, folklore, with Lemma 2.2, edelman2022"
+    quantity = "generalization gap"
+    needs_bounded_loss = True
 
-    def evaluate(self, sample: Sample) -> BoundValue:
-        """The gap: complexity and confidence."""
-        require_bounded_loss(self, sample)
+    def _evaluate(self, sample: Sample) -> BoundValue:
         log_size = self.log_lipschitz(sample) + self.log_radius(sample)
         log_count = log_of(self.n_parameters(sample))
         given = self.output_range
@@ -202,8 +162,3 @@ class ParameterCountGap(ParameterCount):
         )
         notes = (TOO_RICH,) if found.trivial else ()
         return self.value(sample, *gap_terms(found.log_value, sample), notes=notes)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings) -> "ParameterCountGap":
-        """Any layers and heads; ``lipschitz`` and ``output_range`` in the norms."""
-        return cls(**_fields(cls, settings), form=settings.form)

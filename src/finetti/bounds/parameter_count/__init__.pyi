@@ -1,2 +1,0 @@
-from .network import ParameterCountCovering as ParameterCountCovering
-from .network import ParameterCountGap as ParameterCountGap
