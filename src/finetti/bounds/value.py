@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from finetti.core.errors import UnsupportedError
@@ -81,9 +81,10 @@ def summed(terms: Iterable[Term]) -> tuple[float, tuple[Term, ...]]:
     """
     terms = tuple(terms)
     total = float(log_sum([term.log_value for term in terms]))
-    if total == -math.inf:
-        return total, tuple(replace(term, share=0.0) for term in terms)
-    return total, tuple(replace(t, share=math.exp(t.log_value - total)) for t in terms)
+    log_all = total if total > -math.inf else math.inf  # of nothing, every part is 0
+    return total, tuple(
+        Term(t.name, t.layer, t.matrix, t.log_value, math.exp(t.log_value - log_all)) for t in terms
+    )
 
 
 @dataclass(frozen=True)
