@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from finetti.bounds import BoundSettings, Goal, Sample, load_bounds
+from finetti.bounds import BoundSettings, Goal, Sample, SweepVariable, load_bounds
 from finetti.bounds import sweep as swept
 from finetti.core.errors import InputError, UnsupportedError
 
@@ -73,3 +73,21 @@ def test_every_bound_says_what_a_usual_transformer_leaves():
     head = " ".join(REGISTRY.get("S-cor-4.4").assumes)
     for words in ("one layer", "one head", "no residual", "no LayerNorm", "positions are fixed"):
         assert words in head
+
+
+def test_a_theorem_that_ends_on_the_way_says_why_and_the_others_go_on():
+    bounds = [load_bounds().get(name) for name in ("S-thm-A.17-gap", "E-thm-C.5")]
+    found = swept(bounds, "n_heads", [1, 2], BoundSettings(n_layers=2, width=8))
+    refused = [point.refused for point in found.points]
+    assert [bool(text) for text in refused] == [False, False, True, False]
+    assert "Nearest bound: E-thm-C.5" in refused[2]
+    assert found.table().rows[1][1] is None
+    with pytest.raises(InputError, match="'nonsense'"):
+        swept(bounds, "nonsense", [1.0], BoundSettings(width=8))
+    with pytest.raises(InputError, match="at least one value"):
+        swept(bounds, "n_heads", [])
+
+
+def test_grids_have_round_numbers():
+    assert SweepVariable.named("hidden-dimension").grid(64, 256, 3) == [64, 128, 256]
+    assert SweepVariable.named("n").grid(1e4, 1e18, 8) == [10 ** (4 + 2 * k) for k in range(8)]

@@ -4,18 +4,22 @@ import abc
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import field, fields, is_dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER
 from finetti.bounds.fields import READ, Description
 from finetti.bounds.inversion import samples_needed
 from finetti.bounds.sample import Sample
 from finetti.bounds.sensitivity import Sensitivities, sensitivity
+from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
 from finetti.show.card import Card
 from finetti.show.numbers import format_value
 from finetti.show.shown import Shown
+
+_SEVERAL_HEADS = ("S-lemma-A.12", "S-lemma-A.12-gap")
 
 
 class Bound(Description, Shown, abc.ABC):
@@ -54,6 +58,30 @@ class Bound(Description, Shown, abc.ABC):
         if self.form == "printed" and self.printed_kind is None:
             raise UnsupportedError(f"{self.name} has no printed form. Take the derived one.")
         super().__post_init__()
+
+    @classmethod
+    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
+        """The bound of what ``settings`` describe, with as many layers and heads as it has."""
+        cls.check_sizes(settings)
+        return super().from_settings(settings, bound)
+
+    @classmethod
+    def check_sizes(cls, settings: BoundSettings) -> None:
+        """Refuse layers and heads that the theorem does not have; name an upper bound that does."""
+        deep, wide = settings.n_layers > 1, settings.n_heads > 1
+        failed = []
+        if ONE_LAYER in cls.assumes and deep:
+            failed.append(f"a single layer, and here are {settings.n_layers}")
+        if ONE_HEAD in cls.assumes and wide:
+            failed.append(f"a single head per layer, and here are {settings.n_heads}")
+        if failed:
+            nearest = ("S-thm-A.17", "S-thm-A.17-gap") if deep else _SEVERAL_HEADS
+            if cls.paper == "E" or (deep and wide):
+                nearest = ("E-lemma-C.8", "E-thm-C.5")
+            raise UnsupportedError(
+                f"{cls.name} assumes {'; '.join(failed)}. Nearest bound: "
+                f"{same_quantity(cls, *nearest)}."
+            )
 
     @property
     def kind(self) -> BoundKind:

@@ -99,7 +99,12 @@ def build_bounds(
         built.append((each.from_settings(read), read))
         if len(chosen) == 1:
             read.check_used(each.name)
-    unread = frozenset.intersection(*(read.unread for _, read in built))
-    if unread:
-        raise InputError(f"None of these bounds has a norm called {min(unread)!r}.")
+    refuse_unread([read.unread for _, read in built])
     return built
+
+
+def refuse_unread(unread: Sequence[frozenset[str]]) -> None:
+    """Refuse a norm that none of several bounds reads."""
+    nobodys = frozenset.intersection(*unread)
+    if nobodys:
+        raise InputError(f"None of these bounds has a norm called {min(nobodys)!r}.")

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from finetti.bounds.base import Bound
 from finetti.bounds.inversion import Goal
-from finetti.bounds.registry import build_bounds
+from finetti.bounds.registry import build_bounds, refuse_unread
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue
-from finetti.core.errors import FinettiError, InputError
+from finetti.core.errors import FinettiError, InputError, bad_argument
+from finetti.core.forms import Form
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
@@ -60,7 +61,8 @@ class SweepVariable:
         """
         steps = [i / (count - 1) for i in range(count)]
         inner = [math.exp((1 - t) * math.log(low) + t * math.log(high)) for t in steps[1:-1]]
-        values = [low, *inner, high]
+        # Twelve digits, so that 10000 is not 9999.999999999996.
+        values = [low, *(float(f"{value:.12g}") for value in inner), high]
         if self.whole:
             return list(dict.fromkeys(max(1, round(value)) for value in values))
         return values
@@ -86,16 +88,19 @@ class SweepPoint:
     """One bound at one value: what it gives there, or why it gives nothing."""
 
     at: float
-    bound: Bound
+    theorem: type[Bound]
+    form: Form
     sample: Sample
+    bound: Bound | None
     value: BoundValue | None
     refused: str = ""
 
     @property
     def label(self) -> str:
         """The bound's name, and its kind where that is no upper bound."""
-        kind = self.bound.kind
-        return self.bound.name + ("" if kind == "upper_bound" else f" ({kind})")
+        theorem = self.theorem
+        kind = theorem.printed_kind if self.form == "printed" else theorem.derived_kind
+        return theorem.name + ("" if kind == "upper_bound" else f" ({kind})")
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Sweep(Shown):
         for point in self.points:
             found = {} if point.value is None else point.value.to_dict()
             record = {self.variable.option: point.at, "bound": point.label}
-            record |= {"name": point.bound.name, **{name: found.get(name) for name in kept}}
+            record |= {"name": point.theorem.name, **{name: found.get(name) for name in kept}}
             records.append({**record, "refused": point.refused or None})
         return records
 
@@ -221,18 +226,25 @@ def sweep(
         )
     if goal is not None and variable.field == goal.field:
         raise InputError(f"{goal.count} cannot be swept and solved for. Sweep something else.")
-    points, errors = [], []
+    if not len(values):
+        raise bad_argument("values", "sweep", "at least one value", "none")
+    points, errors, unread = [], [], []
     for at in values:
         here, there = variable.set(settings, sample, at)
-        for bound, _ in build_bounds(bounds, here):
+        for theorem in bounds:
+            read, bound, value, refused = replace(here), None, None, ""
             try:
+                bound = theorem.from_settings(read)
+                unread.append(read.unread)
                 value = bound.evaluate(there) if goal is None else goal.needed(bound, there)
-                points.append(SweepPoint(at, bound, there, value))
             except FinettiError as error:
                 errors.append(error)
-                points.append(SweepPoint(at, bound, there, None, str(error)))
+                refused = str(error)
+            point = SweepPoint(at, theorem, settings.form, there, bound, value, refused)
+            points.append(point)
     if len(errors) == len(points):
         raise errors[0]
+    refuse_unread(unread)
     return Sweep(variable, quantities[0] if goal is None else goal.count, tuple(points))
 
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from finetti.bounds import fields
-from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS
+from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS, ONE_LAYER
 from finetti.bounds.base import Bound
 from finetti.bounds.random_features.series import (
     log_kernel_coefficient,
@@ -22,8 +22,9 @@ from finetti.core.logspace import log_binomial
 
 ASSUMED_OF_RANDOM_HEADS = (
     "the query and the keys have length 1",
-    "one layer of heads whose query-key matrices are drawn once and not trained (a usual "
-    "Transformer trains them)",
+    ONE_LAYER,
+    "heads whose query-key matrices are drawn once and not trained (a usual Transformer trains "
+    "them)",
     "ReLU of the scores, averaged over the tokens (a usual Transformer has softmax)",
     NO_RESIDUALS,
     NO_LAYER_NORM,

@@ -20,7 +20,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables.composed import ComposedCovering, ComposedGap, log_log_points
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass
-from finetti.bounds.sparse_variables.sizes import SizedClass, check_sizes
+from finetti.bounds.sparse_variables.sizes import SizedClass
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass, log_layer_constant
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
@@ -97,6 +97,7 @@ class PositionCovering(ComposedCovering):
     @classmethod
     def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
         """One head; ``position_norm`` is 1 by default here."""
+        cls.check_sizes(settings)
         length = settings.norm("position_norm", 1.0)
         head = HeadClass.from_settings(settings, cls)
         if head.positions != "trained":  # which is refused below
@@ -251,9 +252,3 @@ class UniformTransformer(Bound):
         parts = (Matrix("any", None, cost, 1, points),) * (3 * self.n_layers + 1)
         total = Composition(parts).log_log_cover(math.log(self.resolution))
         return self.value(sample, total, (Term("depth", log_value=grown), *common))
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
-        """Any number of layers of one head."""
-        check_sizes(cls, settings)
-        return super().from_settings(settings, bound)

@@ -1,36 +1,18 @@
 """What all classes of paper S have in common: sizes, positions, and what they refuse."""
 
 import abc
-from typing import Any, Self
+from typing import Any
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import fields
-from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER, PositionKind
+from finetti.bounds.assumptions import PositionKind
 from finetti.bounds.base import Bound, same_quantity
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
-from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.numbers import as_norm
-
-
-def check_sizes(bound: type[Bound], settings: BoundSettings) -> None:
-    """Refuse layers and heads that the theorem does not have; name an upper bound that does."""
-    deep, wide = settings.n_layers > 1, settings.n_heads > 1
-    failed = []
-    if ONE_LAYER in bound.assumes and deep:
-        failed.append(f"a single layer, and here are {settings.n_layers}")
-    if ONE_HEAD in bound.assumes and wide:
-        failed.append(f"a single head per layer, and here are {settings.n_heads}")
-    if failed:
-        nearest = ("S-thm-A.17", "S-thm-A.17-gap") if deep else ("S-lemma-A.12", "S-lemma-A.12-gap")
-        if deep and wide:
-            nearest = ("E-lemma-C.8", "E-thm-C.5")
-        raise UnsupportedError(
-            f"{bound.name} assumes {'; '.join(failed)}. Nearest bound: "
-            f"{same_quantity(bound, *nearest)}."
-        )
 
 
 def _read_positions(settings: BoundSettings, name: str, bound: Any) -> str:
@@ -61,12 +43,6 @@ class SizedClass(fields.Description, abc.ABC, kw_only=True):
             raise bad_argument(
                 "positions", type(self).__name__, "'fixed' where there is a position_norm", "none"
             )
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
-        """The class that ``settings`` describe, with as many layers and heads as the bound has."""
-        check_sizes(bound, settings)
-        return super().from_settings(settings, bound)
 
     @abc.abstractmethod
     def composition(self, sample: Sample, form: Form) -> Composition:
