@@ -9,22 +9,15 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from finetti.studies import Study
+from finetti.studies.executors.base import Executor, Failure, Report
 from finetti.studies.executors.dask import DaskExecutor
-from finetti.studies.executors.dask_workers import LocalWorkers
+from finetti.studies.outcome import outcome_of
 from finetti.studies.records import open_records
 
 from .conftest import MATERIAL
 
 EXECUTORS = ["inline", "local", "dask"]
 GUARDED = ["local", "dask"]  # those that can end a trial
-
-
-@pytest.fixture(scope="session")
-def cluster():
-    """Two Dask workers, processes of their own, for all tests that need some."""
-    workers = LocalWorkers(2)
-    yield workers.cluster.scheduler_address
-    workers.close()
 
 
 @pytest.fixture
@@ -34,7 +27,7 @@ def run(request):
     def run(study, executor, **options):
         options.setdefault("quiet", True)
         if executor == "dask":
-            return study.run(cluster=request.getfixturevalue("cluster"), **options)
+            return study.run(cluster=request.getfixturevalue("address"), **options)
         return study.run(executor, **options)
 
     return run
@@ -237,13 +230,13 @@ def test_the_device_of_jax_is_that_of_all_trials_of_a_process(folder, run):
 
 
 def test_workers_on_this_machine(make_study, expected):
-    study = make_study()
-    summary = study.run(workers=1, quiet=True)
+    study = make_study(cohort=2)
+    summary = study.run(workers=2, quiet=True)
     assert summary.done == 12
     assert_frame_equal(study.table(), expected("good"), check_exact=True)
 
 
-def test_compiled_kinds_agree_bit_by_bit(folder, run, cluster):
+def test_compiled_kinds_agree_bit_by_bit(folder, run):
     shutil.copy(MATERIAL / "compiled.py", folder)
     tables = []
     for executor, cohort in (("local", 8), ("dask", 5)):
@@ -279,3 +272,36 @@ def test_little_is_in_flight_where_outcomes_come_all_at_once(make_study, run, mo
         assert run(study, "dask").done == trials
         assert sizes[:4] == [1, 1, 1, 1]
         assert max(sizes) == most
+
+
+class Sinking(Executor):
+    """Works on all cohorts at once, as workers do; a trial with n = 2 takes all of them along."""
+
+    workers = 2
+
+    def __init__(self):
+        self.alone = []
+
+    def reports(self, timeout):
+        under_way = list(self.queue)
+        self.queue.clear()
+        trials = [trial for cohort in under_way for trial in cohort.trials]
+        if any(trial.params["n"] == 2 for trial in trials):
+            self.alone.append(len(trials) == 1)
+            return [Report(each, failure=Failure("lost", "sunk")) for each in under_way]
+        return [
+            Report(each, tuple(outcome_of(trial.id, {"x": 1}, 0.0) for trial in each.trials))
+            for each in under_way
+        ]
+
+    def close(self):
+        pass
+
+
+def test_trials_that_take_all_workers_along_fail_alone(make_study):
+    """Those beside them get another chance, and the last one is never in such company."""
+    study, executor = make_study(), Sinking()
+    summary = study.run(executor, quiet=True)
+    assert (summary.done, summary.failed) == (8, 4)
+    assert set(study.table().query("state == 'failed'")["n"]) == {2}
+    assert sum(executor.alone) == 4

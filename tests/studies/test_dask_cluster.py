@@ -58,6 +58,7 @@ def cluster(tmp_path):
         yield made
 
 
+WE_COUNT = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}  # the losses, not Dask
 FATAL = """
 import os, signal, time
 def f(seed, n, pause: float = 0.0):
@@ -70,7 +71,7 @@ def f(seed, n, pause: float = 0.0):
 
 
 def test_what_a_task_raises_is_not_the_loss_of_its_worker():
-    executor = DaskExecutor(workers=1)
+    executor = DaskExecutor("tcp://nowhere:1")
     full, gone = OSError("disk full"), CancelledError("gone")
     failures = [executor._failure(*each) for each in ((full, True), (full, False), (gone, True))]
     assert [each.reason for each in failures] == ["broken", "lost", "lost"]
@@ -81,10 +82,11 @@ def test_what_a_task_raises_is_not_the_loss_of_its_worker():
 def test_a_trial_that_takes_its_worker_along_fails_alone(folder, workers):
     (folder / "fatal.py").write_text(FATAL)
     place = {"store": folder / "s.sqlite", "directory": folder}
-    study = Study("fatal.py:f", grid={"n": [0, 2, 1]}, trials=2, **place)
+    study = Study("fatal.py:f", grid={"n": [0, 2, 1]}, **place)
     # Those that wait at the worker are not to blame, and results that it holds are made again.
-    summary = study.run(workers=workers, quiet=True)
-    assert (summary.done, summary.failed) == (4, 2)
+    with dask_processes(folder, workers, **WE_COUNT) as (file, _):
+        summary = study.run(cluster=str(file), quiet=True)
+    assert (summary.done, summary.failed) == (2, 1)
     table = study.table(details=True)
     assert set(table.query("state == 'failed'")["n"]) == {2}
     assert set(table["host"]) == {socket.gethostname()}
@@ -98,7 +100,7 @@ def test_failures_say_on_which_machine_they_happened(folder):
     (folder / "machine" / "sitecustomize.py").write_text(text)
     environment = {
         "PYTHONPATH": f"{folder / 'machine'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",  # we count ourselves
+        **WE_COUNT,
     }
     # A pause, so that the results before it are here and need not be made again.
     fields = {"grid": {"n": [1, 2, 3]}, "fixed": {"pause": 0.5}}

@@ -46,13 +46,31 @@ def gate(folder):
     return folder / "gate"
 
 
+CLUSTER = ("--cluster",)
+
+
+@pytest.fixture
+def started(request):
+    """A run that has stored something, and all processes that work for it, on the cluster, too."""
+
+    def started(path, store, options):
+        if options == CLUSTER:
+            options = ("--cluster", request.getfixturevalue("address"))
+        before = family()
+        process = start("run", path, *options)
+        wait_for(lambda: stored(store))
+        return process, [each for each in family() if each not in before]
+
+    return started
+
+
 def reference(path):
     study = Study.from_toml(path, store=path.with_name("reference.sqlite"))
     study.run("inline", quiet=True)
     return study.table()
 
 
-def test_twenty_times_kill_minus_nine(spec):
+def test_twenty_times_kill_minus_nine(spec, monkeypatch):
     path, draw = spec(trials=30, fixed="pause = 0.04"), random.Random(0)
     store = path.with_suffix(".sqlite")
     before, progressed = {}, 0
@@ -81,19 +99,18 @@ def test_twenty_times_kill_minus_nine(spec):
     code, _, err = finish("run", path, "--quiet")
     assert code == 0, err
     assert before.items() <= stored(store).items()
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # nobody waits for the pauses again
     assert_frame_equal(Study.from_toml(path).table(), reference(path), check_exact=True)
 
 
 @pytest.mark.parametrize(
     ("number", "options"),
-    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("--workers", "2"))],
+    [(signal.SIGTERM, ()), (signal.SIGINT, ("--workers", "2")), (signal.SIGINT, CLUSTER)],
 )
-def test_interruptions_end_cleanly_and_can_be_continued(spec, gate, number, options):
+def test_interruptions_end_cleanly_and_can_be_continued(spec, gate, started, number, options):
     path = spec("gated", fixed=f'gate = "{gate}"')
     store = path.with_suffix(".sqlite")
-    process = start("run", path, *options)
-    wait_for(lambda: stored(store))
-    children = family(process)
+    process, children = started(path, store, options)
     process.send_signal(number)
     out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert process.returncode == 130, err
@@ -110,13 +127,11 @@ def test_interruptions_end_cleanly_and_can_be_continued(spec, gate, number, opti
     assert_frame_equal(Study.from_toml(path).table(), reference(path), check_exact=True)
 
 
-@pytest.mark.parametrize("options", [(), ("--workers", "1")])
-def test_impatience_changes_nothing(spec, gate, options):
+@pytest.mark.parametrize("options", [(), CLUSTER])
+def test_impatience_changes_nothing(spec, gate, started, options):
     path = spec("gated", fixed=f'gate = "{gate}"')
     store = path.with_suffix(".sqlite")
-    process = start("run", path, *options)
-    wait_for(lambda: stored(store))
-    children = family(process)
+    process, children = started(path, store, options)
     while process.poll() is None:  # Ctrl-C, again and again
         process.send_signal(signal.SIGINT)
         time.sleep(0.01)
@@ -181,7 +196,7 @@ def f(seed):
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--workers", "1")])
+@pytest.mark.parametrize("options", [(), ("--workers", "2")])
 def test_nothing_outlives_a_coordinator_that_was_killed(folder, options):
     file = folder / "pid"
     (folder / "busy.py").write_text(BUSY.format(file=str(file)))
@@ -271,9 +286,7 @@ def python(text, folder, stdin=False):
 
 
 OWN = """
-from finetti.core.errors import FinettiError
-from finetti.studies import Study, StudyInterrupted
-from finetti.studies.executors.child import WORKER_VARIABLE
+from finetti.studies import Study
 print("once")
 def f(seed, n): return {"x": n}
 """

@@ -1,5 +1,6 @@
 """From a spec to trials: every cell resolved by its kind, every trial with its id."""
 
+import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -127,7 +128,8 @@ def make_work_plan(spec: StudySpec, source: KindSource, kind: StudyKind, name: s
     for chosen in combinations(spec.values):
         params = plain({**spec.fixed, **chosen}, "study")
         try:
-            resolved = plain(kind.resolve(params), "study")
+            # As other processes will know it: an enumeration that is an int is that int.
+            resolved = json.loads(json.dumps(plain(kind.resolve(params), "study")))
             shape = canonical_json(plain(kind.cohort_key(resolved), "cohort_key"))
         except ParameterError as error:
             where = "grid" if error.parameter in spec.grid else "fixed"

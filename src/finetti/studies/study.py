@@ -153,8 +153,8 @@ class Study(Shown):
         Ctrl-C ends this cleanly (``StudyInterrupted``, a KeyboardInterrupt); run again to continue.
 
         Args:
-            executor: ``local`` (a child process), ``inline`` (this process), or one of your own.
-            workers: Dask workers to start on this machine instead.
+            executor: ``local`` (child processes), ``inline`` (this process), or one of your own.
+            workers: how many child processes; one unless given.
             cluster: address or scheduler file of a Dask cluster to use instead.
             retry_failed: run the failed trials again as well.
             time_limit, memory_limit: seconds per trial, gigabytes per worker; the spec's unless

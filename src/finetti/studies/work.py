@@ -2,41 +2,60 @@
 
 import socket
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from finetti.core.errors import InputError
 from finetti.core.provenance import jax_device, software
+from finetti.studies.executors.base import Failure
 from finetti.studies.importing import Strays
-from finetti.studies.kinds import CohortKind, StudyKind, TrialKind
+from finetti.studies.kinds import CohortKind, TrialKind, load_kind
 from finetti.studies.outcome import Outcome, failed_by, outcome_of
+from finetti.studies.sources import KindSource
 from finetti.studies.trial import Trial
 
 
-def worker_place() -> dict[str, Any]:
-    """What is known of this process before any trial has run: all but the device."""
-    return {**software(), "host": socket.gethostname()}
+class Worker:
+    """A process that has loaded the kind of ``source``.
 
-
-def worker_provenance() -> dict[str, Any]:
-    """Where this process computes. Asks JAX for its device only if a trial has loaded it."""
-    return {**worker_place(), "device": jax_device() or "cpu"}
-
-
-def work(kind: StudyKind, trials: Sequence[Trial], strays: Strays) -> Iterator[Outcome]:
-    """The outcome of each trial, in order.
-
-    Each gets parameters of its own, of the types that the kind says. A trial of a ``TrialKind``
-    that raises is a failed outcome, and so is one that loads code which its id does not know
-    (``strays``). A ``CohortKind`` that raises does so for the whole cohort, and whoever called
-    splits it.
+    ``place`` is what is sure of where its trials run: a device only once JAX has told it.
     """
-    start = time.perf_counter()
-    if isinstance(kind, CohortKind):
-        given = [replace(trial, params=kind.deliver(trial.params)) for trial in trials]
-        results = list(kind.run_cohort(given))
-        strays.refuse()
+
+    def __init__(self, source: KindSource) -> None:
+        self.kind = load_kind(source)
+        self.strays = Strays(source)
+        self.place = {**software(), "host": socket.gethostname()}
+
+    def run(self, trials: Sequence[Trial]) -> Iterator[Outcome | Failure]:
+        """The outcome of each trial, in order; in the place of all a failure, if all raised.
+
+        Each gets parameters of its own, of the types that the kind says. A trial of a ``TrialKind``
+        that raises is a failed outcome, and so is one that loads code which its id does not know
+        (``strays``). A ``CohortKind`` that raises does so for the whole cohort, which the engine
+        splits.
+        """
+        together = isinstance(self.kind, CohortKind)
+        try:
+            for outcome in self._together(trials) if together else map(self._alone, trials):
+                yield replace(outcome, provenance=self._provenance())
+        except (Exception, SystemExit) as error:
+            text, details = f"{type(error).__name__}: {error}", traceback.format_exc()
+            yield Failure("raised", text, details, provenance=self._provenance())
+
+    def _provenance(self) -> dict[str, Any]:
+        # After a trial, which may have chosen a device. JAX's is that of later ones, too.
+        if device := jax_device():
+            self.place["device"] = device
+        return {"device": "cpu", **self.place}
+
+    def _together(self, trials: Sequence[Trial]) -> Iterator[Outcome]:
+        assert isinstance(self.kind, CohortKind)
+        start = time.perf_counter()
+        given = [replace(trial, params=self.kind.deliver(trial.params)) for trial in trials]
+        results = list(self.kind.run_cohort(given))
+        self.strays.refuse()
         if len(results) != len(trials):
             raise InputError(
                 f"run_cohort returned {len(results)} results for {len(trials)} trials. "
@@ -45,17 +64,16 @@ def work(kind: StudyKind, trials: Sequence[Trial], strays: Strays) -> Iterator[O
         seconds = (time.perf_counter() - start) / len(trials)
         for trial, result in zip(trials, results, strict=True):
             yield _checked(trial, result, seconds)
-        return
-    assert isinstance(kind, TrialKind)
-    for trial in trials:
+
+    def _alone(self, trial: Trial) -> Outcome:
+        assert isinstance(self.kind, TrialKind)
         start = time.perf_counter()
         try:
-            result = kind.run(kind.deliver(trial.params), trial.seed)
-            strays.refuse()
+            result = self.kind.run(self.kind.deliver(trial.params), trial.seed)
+            self.strays.refuse()
         except (Exception, SystemExit) as error:
-            yield failed_by(trial.id, error, time.perf_counter() - start)
-            continue
-        yield _checked(trial, result, time.perf_counter() - start)
+            return failed_by(trial.id, error, time.perf_counter() - start)
+        return _checked(trial, result, time.perf_counter() - start)
 
 
 def _checked(trial: Trial, result: object, seconds: float) -> Outcome:

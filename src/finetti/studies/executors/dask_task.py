@@ -7,64 +7,45 @@ import atexit
 import socket
 import threading
 from concurrent.futures import CancelledError
-from typing import Any
+from dataclasses import replace
 
-from finetti.studies.executors.base import Cohort
-from finetti.studies.executors.process import ChildProcess
+from finetti.studies.executors.base import Cohort, Report
+from finetti.studies.executors.process import ChildProcess, poll_children
 from finetti.studies.limits import Limits
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
-from finetti.studies.trial import Trial
 
 # By study and thread of the worker: studies that share a cluster do not share children.
 _CHILDREN: dict[tuple[str, int], ChildProcess] = {}
 
 
-def run_cohort(job: dict[str, Any]) -> dict[str, Any]:
-    """Run the cohort of ``job`` to its end. Plain data in, plain data out."""
-    child = _child(job)
-    child.begin(Cohort(job["shape"], tuple(Trial(**each) for each in job["trials"])))
-    outcomes: list[Outcome] = []
-    worker = _worker()
-    task = worker.get_current_task()
-    while True:
-        report = child.poll(timeout=1.0)
-        if not _is_wanted(worker, task):
-            child.end()
-            raise CancelledError("Nobody waits for this cohort any more.")
-        if report is None:
-            continue
-        outcomes += report.outcomes
-        if report.ended:
-            failure = report.failure
-            return {
-                "outcomes": [outcome.to_plain() for outcome in outcomes],
-                "provenance": outcomes[0].provenance if outcomes else {},
-                "failure": None if failure is None else vars(failure),
-                "address": worker.address,
-                "host": socket.gethostname(),
-            }
-
-
-def _child(job: dict[str, Any]) -> ChildProcess:
-    place = (job["study"], threading.get_ident())
-    if place not in _CHILDREN:
-        source, limits = KindSource(**job["source"]), Limits(**job["limits"])
-        workers = job["workers"] or _worker().state.nthreads
-        _CHILDREN[place] = ChildProcess(source, limits, job["threads"], workers)
-    return _CHILDREN[place]
-
-
-def _is_wanted(worker: Any, task: str) -> bool:
-    """Whether the coordinator still waits; when it is killed, its scheduler lets go of the task."""
-    state = worker.state.tasks.get(task)
-    return state is not None and state.state != "cancelled"
-
-
-def _worker() -> Any:
+def run_cohort(
+    study: str, source: KindSource, limits: Limits, cohort: Cohort
+) -> tuple[Report, str, str]:
+    """Run a cohort to its end: the report, the address of the worker, and the name of its host."""
     from distributed import get_worker
 
-    return get_worker()
+    worker = get_worker()
+    task = worker.get_current_task()
+    place = study, threading.get_ident()
+    if place not in _CHILDREN:
+        # The workers are not ours, and neither are their threads.
+        _CHILDREN[place] = ChildProcess(source, limits, None, worker.state.nthreads)
+    child = _CHILDREN[place]
+    child.begin(cohort)
+    outcomes: list[Outcome] = []
+    while True:
+        reports = poll_children([child], timeout=1.0)
+        state = worker.state.tasks.get(task)
+        # When the coordinator is killed, its scheduler lets go of the task.
+        if state is None or state.state == "cancelled":
+            child.end()
+            raise CancelledError("Nobody waits for this cohort any more.")
+        for report in reports:
+            outcomes += report.outcomes
+            if report.ended:
+                whole = replace(report, outcomes=tuple(outcomes))
+                return whole, worker.address, socket.gethostname()
 
 
 def end_children(study: str | None = None) -> None:
