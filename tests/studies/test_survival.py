@@ -12,7 +12,6 @@ from pandas.testing import assert_frame_equal
 
 from finetti.core.errors import FinettiError
 from finetti.studies import Study, StudyInterrupted
-from finetti.studies.executors.child import WORKER_VARIABLE
 from finetti.studies.limits import usable_cores
 from finetti.studies.lock import read_holder
 from finetti.studies.store import Store
@@ -224,7 +223,7 @@ def test_an_interruption_while_the_kind_loads_is_quiet(folder):
 
 def test_loading_has_a_limit_too(folder, monkeypatch):
     monkeypatch.setattr("finetti.studies.executors.process.LOAD_SECONDS", 0.5)
-    text = f"import os, time\nif os.environ.get({WORKER_VARIABLE!r}): time.sleep(3600)\n"
+    text = f"import os, time\nif os.getpid() != {os.getpid()}: time.sleep(3600)\n"
     (folder / "slow.py").write_text(text + "def f(seed): return {'x': 1}\n")
     study = Study("slow.py:f", store=folder / "s.sqlite", directory=folder)
     with pytest.raises(FinettiError, match=r"did not load within 0\.5 s"):

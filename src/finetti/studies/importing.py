@@ -3,6 +3,7 @@
 import importlib
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 from finetti.core.errors import InputError
 from finetti.studies.sources import KindSource
+
+WORKER_VARIABLE = "FINETTI_STUDY_WORKER"  # no study may start in a trial, or in the file of a kind
 
 
 class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -50,21 +53,14 @@ class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return compile(text, path, "exec", dont_inherit=True)
 
 
-_LOADING: list[str] = []
-
-
-def is_loading() -> bool:
-    """Whether the file of a kind is running just now, to be loaded."""
-    return bool(_LOADING)
-
-
 def import_snapshot(source: KindSource) -> ModuleType:
     """The module of a ``file.py:Name``, from its snapshot."""
-    _LOADING.append(source.reference)
+    before = os.environ.get(WORKER_VARIABLE, "")
+    os.environ[WORKER_VARIABLE] = "1"
     try:
         module = _import_snapshot(source)
     finally:
-        _LOADING.pop()
+        os.environ[WORKER_VARIABLE] = before
     Strays(source).refuse()
     return module
 

@@ -16,10 +16,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from finetti.studies.executors.base import Failure
+from finetti.studies.importing import WORKER_VARIABLE
 
 IDLE_SECONDS = 600.0
 GUARD_MILLISECONDS = 1000  # between two looks at the process above
-WORKER_VARIABLE = "FINETTI_STUDY_WORKER"  # no study may start inside of a trial
 
 
 @dataclass(frozen=True)
