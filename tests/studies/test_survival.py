@@ -172,7 +172,7 @@ def test_the_second_process_is_told_or_waits(spec):
 
 def test_the_second_process_on_a_rollback_journal_is_told_or_waits(spec):
     path = spec(trials=2)
-    finish("run", path, "--quiet", "--seed", "1")
+    Study.from_toml(path, seed=1).run("inline", quiet=True)
     with Store(path.with_suffix(".sqlite"), "rollback") as store:
         store.add([])
         for command in ("run", "status"):

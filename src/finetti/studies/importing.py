@@ -31,7 +31,7 @@ class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         is_folder = any(name.startswith(f"{fullname}.") for name in self.files)
         if fullname not in self.files and not is_folder:
             return None
-        origin = self.files[fullname][0] if fullname in self.files else "snapshot"
+        origin, _ = self.files.get(fullname, ("snapshot", ""))
         spec = importlib.machinery.ModuleSpec(
             fullname, self, origin=origin, is_package=self.is_package(fullname)
         )

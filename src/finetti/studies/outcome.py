@@ -45,16 +45,11 @@ class Outcome:
 
 def failed(trial_id: str, error: str, details: str | None = None, seconds: float = 0.0) -> Outcome:
     """A failure as an outcome; the end of a long traceback says most."""
-    error = unicode_text(error)
-    details = unicode_text(details)[-MAX_ERROR_CHARACTERS:] if details else None
-    return Outcome(
-        trial_id,
-        FAILED,
-        error=error[:MAX_ERROR_CHARACTERS],
-        traceback=details,
-        seconds=seconds,
-        finished=time.time(),
-    )
+    told = {
+        "error": unicode_text(error)[:MAX_ERROR_CHARACTERS],
+        "traceback": unicode_text(details)[-MAX_ERROR_CHARACTERS:] if details else None,
+    }
+    return Outcome(trial_id, FAILED, **told, seconds=seconds, finished=time.time())
 
 
 def failed_by(trial_id: str, error: BaseException, seconds: float = 0.0) -> Outcome:

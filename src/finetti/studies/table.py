@@ -1,6 +1,7 @@
 """Stored trials as a table: parameters, version, replicate, state, metrics; or means per cell."""
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,41 +36,32 @@ def make_table(rows: Iterable[Row], details: bool = False, summary: bool = False
 
     if details and summary:
         raise InputError("Details belong to single trials, a summary has none. Ask for one.")
-    params: dict[tuple[str, ...], None] = {}
-    metrics: dict[str, None] = {}
-    content = []
-    for row in rows:
-        flat = _flat(row.cell.params)
-        params.update(dict.fromkeys(flat))
-        metrics.update(dict.fromkeys(row.outcome.metrics))
-        content.append((row, flat))
+    rows = list(rows)
+    flat = [_flat(row.cell.params) for row in rows]
+    params = dict.fromkeys(path for each in flat for path in each)
+    metrics = dict.fromkeys(name for row in rows for name in row.outcome.metrics)
     taken: set[str] = set(OF_CELLS if summary else OWN + DETAILS + MADE_BY if details else OWN)
     names = {path: _free(".".join(path), "parameter", taken) for path in params}
     measured = {name: _free(name, "metric", taken) for name in metrics}
-    cells: dict[str, list[Any]] = {
-        **{names[path]: [flat.get(path) for _, flat in content] for path in params},
-        "version": [row.cell.code for row, _ in content],
+    columns: dict[str, list[Any]] = {
+        **{names[path]: [each.get(path) for each in flat] for path in params},
+        "version": [row.cell.code for row in rows],
     }
-    values = {
-        measured[name]: [row.outcome.metrics.get(name) for row, _ in content] for name in metrics
-    }
-    meant = [(names[path], ".".join(path)) for path in params]
-    meant += [(measured[name], name) for name in metrics]
+    values = {measured[name]: [row.outcome.metrics.get(name) for row in rows] for name in metrics}
     if summary:
-        columns = _summary([row for row, _ in content], cells, values, taken)
+        columns = _summary(rows, columns, values, taken)
     else:
-        columns = {
-            **cells,
-            "replicate": [row.replicate for row, _ in content],
-            "state": [row.outcome.state for row, _ in content],
-            **values,
-            "failure": [row.outcome.error for row, _ in content],
-        }
+        columns["replicate"] = [row.replicate for row in rows]
+        columns["state"] = [row.outcome.state for row in rows]
+        columns |= values
+        columns["failure"] = [row.outcome.error for row in rows]
     if details:
-        described = [_details(row) for row, _ in content]
+        described = [_details(row) for row in rows]
         columns |= {name: [each[name] for each in described] for name in DETAILS + MADE_BY}
     table = pd.DataFrame({name: _column(each) for name, each in columns.items()})
-    table.attrs["renamed"] = {new: old for new, old in meant if new != old}
+    meant = {new: ".".join(path) for path, new in names.items()}
+    meant |= {new: name for name, new in measured.items()}
+    table.attrs["renamed"] = {new: old for new, old in meant.items() if new != old}
     return table
 
 
@@ -102,7 +94,7 @@ def _summary(
 def _mean(values: list[Any]) -> float | None:
     """The mean, as exact as floats are; None of nothing, or of infinities of both signs."""
     try:
-        return math.fsum(values) / len(values) if values else None
+        return statistics.fmean(values)
     except (OverflowError, ValueError):
         return None
 
@@ -154,17 +146,16 @@ def _column(values: list[Any]) -> Any:
     import pandas as pd
 
     present = {type(value) for value in values if value is not None}
-    if None in values and present == {int}:
-        return pd.array(values, dtype="Int64" if _fits(values) else "object")
-    if None in values and present == {bool}:
-        return pd.array(values, dtype="boolean")
-    if present <= {int} and not _fits(values):
+    if present == {int} and any(map(is_large, values)):
         return pd.array(values, dtype="object")
+    if None in values and present in ({int}, {bool}):
+        return pd.array(values, dtype="Int64" if present == {int} else "boolean")
     return values
 
 
-def _fits(values: list[Any]) -> bool:
-    return all(value is None or -(2**63) <= value < 2**63 for value in values)
+def is_large(value: Any) -> bool:
+    """Whether a value is a whole number of more than 64 bits."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def store_table(path: str | Path, details: bool = False, summary: bool = False) -> "pd.DataFrame":
