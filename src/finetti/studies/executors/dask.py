@@ -66,7 +66,7 @@ class DaskExecutor(Executor):
 
     def _count(self) -> None:
         """Look how many threads the workers have: each runs one cohort at a time."""
-        with _scheduler_answers():
+        with self._scheduler_answers():
             count = sum(self.client.nthreads().values())
         self.workers = max(1, count)
         self.activity = None if count else "waiting for workers…"
@@ -74,11 +74,21 @@ class DaskExecutor(Executor):
 
     def submit(self, cohort: Cohort) -> None:
         """Send a cohort to the scheduler, which finds a worker."""
-        with _scheduler_answers():
+        with self._scheduler_answers():
             job = self.study, self.source, self.limits, cohort
             future = self.client.submit(run_cohort, *job, pure=False)
         self.futures[future] = cohort
         self.client.loop.add_callback(_fetch, self.client, future, self.news)
+
+    @contextlib.contextmanager
+    def _scheduler_answers(self) -> Iterator[None]:
+        """Turn the many ways in which a scheduler can be missed into one sentence."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, OSError | CancelledError) or self.client.status == "closed":
+                raise FinettiError(GONE) from error
+            raise
 
     def reports(self, timeout: float) -> list[Report]:
         """Cohorts that ended."""
@@ -165,12 +175,3 @@ def _scheduler(cluster: str) -> dict[str, Any]:
     if scheme not in backends:
         raise bad_argument("cluster", "Study.run", "tcp://host:port or scheduler.json", cluster)
     return {"address": cluster}
-
-
-@contextlib.contextmanager
-def _scheduler_answers() -> Iterator[None]:
-    """Turn the many ways in which a scheduler can be missed into one sentence."""
-    try:
-        yield
-    except (OSError, TimeoutError, CancelledError) as error:
-        raise FinettiError(GONE) from error
