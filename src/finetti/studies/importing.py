@@ -133,12 +133,6 @@ class Strays:
         if not isinstance(file, str):
             return False
         path = Path(file)
-        for folder in self.folders:
-            place = folder.joinpath(*name.split("."))
-            if path.parent == place or (path.parent == place.parent and _stem(path) == place.name):
-                return True
-        return False
-
-
-def _stem(path: Path) -> str:
-    return path.name.partition(".")[0]  # also that of fast.cpython-311-x86_64-linux-gnu.so
+        module = path.parent / path.name.partition(".")[0]  # also of fast.cpython-311-x86_64.so
+        places = [folder.joinpath(*name.split(".")) for folder in self.folders]
+        return any(place in (path.parent, module) for place in places)

@@ -183,16 +183,12 @@ def installed_versions(names: Iterable[str]) -> list[list[str | None]] | None:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):
             return None  # half loaded, or a name that no module can have
-        if spec is None:
-            found.append([name, None])
-            continue
-        if spec.origin is None or not any(
-            folder in Path(spec.origin).resolve().parents for folder in folders
-        ):
-            return None
-        version = _version_of(name)
-        if version is None:
-            return None
+        version = None
+        if spec is not None:
+            above = Path(spec.origin).resolve().parents if spec.origin else ()
+            version = _version_of(name) if folders.intersection(above) else None
+            if version is None:
+                return None
         found.append([name, version])
     return found
 

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 MADE_BY = ("finetti", "commit", "jax", "device", "host")
 OWN = ("version", "replicate", "state", "failure")
 OF_CELLS = ("version", "done", "failed")
-DETAILS = ("id", "kind", "fingerprint", "study_seed", "attempts", "seconds", "finished", "trace")
+DETAILS: dict[str, Callable[[Row], Any]] = {
+    "id": lambda row: row.outcome.trial_id,
+    "kind": lambda row: row.cell.kind,
+    "fingerprint": lambda row: row.cell.fingerprint,
+    "study_seed": lambda row: row.cell.seed,
+    "attempts": lambda row: row.attempts,
+    "seconds": lambda row: row.outcome.seconds,
+    "finished": lambda row: datetime.fromtimestamp(row.outcome.finished, UTC),
+    "trace": lambda row: row.outcome.trace,
+}
 
 
 def make_table(rows: Iterable[Row], details: bool = False, summary: bool = False) -> "pd.DataFrame":
@@ -40,7 +49,8 @@ def make_table(rows: Iterable[Row], details: bool = False, summary: bool = False
     flat = [_flat(row.cell.params) for row in rows]
     params = dict.fromkeys(path for each in flat for path in each)
     metrics = dict.fromkeys(name for row in rows for name in row.outcome.metrics)
-    taken: set[str] = set(OF_CELLS if summary else OWN + DETAILS + MADE_BY if details else OWN)
+    taken: set[str] = set(OF_CELLS if summary else OWN)
+    taken |= {*DETAILS, *MADE_BY} if details else set()
     names = {path: _free(".".join(path), "parameter", taken) for path in params}
     measured = {name: _free(name, "metric", taken) for name in metrics}
     columns: dict[str, list[Any]] = {
@@ -56,8 +66,8 @@ def make_table(rows: Iterable[Row], details: bool = False, summary: bool = False
         columns |= values
         columns["failure"] = [row.outcome.error for row in rows]
     if details:
-        described = [_details(row) for row in rows]
-        columns |= {name: [each[name] for each in described] for name in DETAILS + MADE_BY}
+        columns |= {name: [told(row) for row in rows] for name, told in DETAILS.items()}
+        columns |= {each: [row.outcome.provenance.get(each) for row in rows] for each in MADE_BY}
     table = pd.DataFrame({name: _column(each) for name, each in columns.items()})
     meant = {new: ".".join(path) for path, new in names.items()}
     meant |= {new: name for name, new in measured.items()}
@@ -124,21 +134,6 @@ def _flat(params: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[tuple[
         else:
             flat[(*above, name)] = value
     return flat
-
-
-def _details(row: Row) -> dict[str, Any]:
-    outcome, cell = row.outcome, row.cell
-    return {
-        "id": outcome.trial_id,
-        "kind": cell.kind,
-        "fingerprint": cell.fingerprint,
-        "study_seed": cell.seed,
-        "attempts": row.attempts,
-        "seconds": outcome.seconds,
-        "finished": datetime.fromtimestamp(outcome.finished, UTC),
-        "trace": outcome.trace,
-        **{name: outcome.provenance.get(name) for name in MADE_BY},
-    }
 
 
 def _column(values: list[Any]) -> Any:
