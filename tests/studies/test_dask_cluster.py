@@ -13,11 +13,11 @@ import psutil
 import pytest
 from pandas.testing import assert_frame_equal
 
-from finetti.core.errors import FinettiError
+from finetti.core.errors import FinettiError, InputError
 from finetti.studies import Study
 from finetti.studies.executors.dask import DaskExecutor
 
-from .commands import MAX_WAIT_SECONDS, ended, family, finish, start, stored, wait_for
+from .commands import MAX_WAIT_SECONDS, ended, family, start, stored, wait_for
 
 
 @contextlib.contextmanager
@@ -194,7 +194,8 @@ def test_a_cluster_that_is_not_there_is_named(make_study, folder, monkeypatch):
     assert study.run("inline", quiet=True).done == 12
 
 
-def test_workers_or_cluster(folder):
-    (folder / "s.toml").write_text('kind = "learner.py:good"\n[grid]\nn = [1]\n')
-    code, _, err = finish("run", folder / "s.toml", "--workers", "2", "--cluster", "tcp://a:1")
-    assert (code, "Give one" in err, err.count("\n")) == (2, True, 1)
+def test_workers_or_cluster(make_study):
+    with pytest.raises(InputError, match="Give one"):
+        make_study().run(workers=2, cluster="tcp://a:1")
+    with pytest.raises(InputError, match="must be at least 1"):
+        make_study().run(workers=0)

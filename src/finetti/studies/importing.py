@@ -66,34 +66,30 @@ def import_snapshot(source: KindSource) -> ModuleType:
 
 
 def _import_snapshot(source: KindSource) -> ModuleType:
-    for finder in [each for each in sys.meta_path if isinstance(each, SnapshotFinder)]:
-        if finder.files == source.files:
-            break
-        # The files were edited since: modules of the older snapshot are not this study's.
-        sys.meta_path.remove(finder)
-        if finder.folder in sys.path:
-            sys.path.remove(finder.folder)
-        for name, module in list(sys.modules.items()):
-            spec = getattr(module, "__spec__", None)
-            if getattr(spec, "loader", None) is finder:
-                del sys.modules[name]
-    else:
+    finders = [each for each in sys.meta_path if isinstance(each, SnapshotFinder)]
+    finder = next((each for each in finders if each.files == source.files), None)
+    if finder is None:
+        for each in finders:
+            sys.meta_path.remove(each)
+            if each.folder in sys.path:
+                sys.path.remove(each.folder)
         finder = SnapshotFinder(source.files)
         sys.meta_path.insert(0, finder)
         folder = str(source.folder)
         if Path(folder).is_dir() and folder not in sys.path:
             finder.folder = folder
             sys.path.append(folder)  # for imports that only running the file reveals
-    name = source.module
-    loaded = sys.modules.get(name)
-    if loaded is not None and not isinstance(
-        getattr(loaded.__spec__, "loader", None), SnapshotFinder
-    ):
-        raise InputError(
-            f"A module called {name!r} is already loaded, so that {name}.py cannot be. "
-            "Give the file another name."
-        )
-    return importlib.import_module(name)
+    for name, module in list(sys.modules.items()):
+        loader = getattr(getattr(module, "__spec__", None), "loader", None)
+        if isinstance(loader, SnapshotFinder) and loader is not finder:
+            # The files were edited since: modules of an older snapshot are not this study's.
+            del sys.modules[name]
+        elif name == source.module and loader is not finder:
+            raise InputError(
+                f"A module called {name!r} is already loaded, so that {name}.py cannot be. "
+                "Give the file another name."
+            )
+    return importlib.import_module(source.module)
 
 
 class Strays:
