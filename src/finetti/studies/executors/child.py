@@ -44,8 +44,8 @@ def serve() -> None:
     os.dup2(null, 0)
     os.close(null)
 
+    from finetti.studies.executors.work import Worker
     from finetti.studies.kinds import CohortKind
-    from finetti.studies.work import Worker
 
     try:
         worker = Worker(above.recv())

@@ -5,10 +5,10 @@ from typing import final
 from finetti.core.errors import InputError, bad_argument
 from finetti.studies.executors.base import Executor, Failure, Report
 from finetti.studies.executors.process import ChildProcess, poll_children
+from finetti.studies.executors.work import Worker
 from finetti.studies.limits import Limits, usable_cores
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
-from finetti.studies.work import Worker
 
 
 @final
