@@ -245,7 +245,7 @@ from finetti.cli.main import main
 try:
     main()
 finally:
-    print("loaded:", *({"jax", "pandas", "altair"} & set(sys.modules)))
+    print("loaded:", *({"jax", "numpy", "pandas", "altair"} & set(sys.modules)))
 """
 
 
