@@ -59,7 +59,7 @@ class ChildProcess:
         # A file and not a pipe: nobody has to read what trials print, and its end can be shown.
         self.log = tempfile.TemporaryFile(mode="ab+", buffering=0)  # noqa: SIM115
         self.connection, theirs = Pipe()
-        # Not multiprocessing: a spawned child of it runs the user's main script again.
+        # Not multiprocessing.Process: a spawned child of it runs the user's main script again.
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD_PROGRAM, json.dumps(sys.path)],
             stdin=theirs.fileno(),
