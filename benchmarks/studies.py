@@ -6,10 +6,11 @@
 Overhead: trials that do nothing, in cohorts of 64, stored one row each; start-up apart. Scaling:
 trials that keep one core busy for 20 ms each (a loop in Python: no threads of its own), on 1 and 2
 workers; the goal of ≥ 1.8× needs two idle cores. Peers store nothing and survive nothing: joblib
-(loky) with its automatic batches, and plain Dask futures, one per trial, on workers like ours.
+(loky) with its automatic batches, and plain Dask futures, one per trial, on workers of one thread.
 """
 
 import argparse
+import contextlib
 import inspect
 import json
 import tempfile
@@ -86,20 +87,14 @@ def peers_overhead(trials):
     return rows
 
 
-class dask_workers:
-    """Workers started as ours are, so that only the engine differs."""
+@contextlib.contextmanager
+def dask_workers(count):
+    """Dask workers on this machine, with one thread each as ours."""
+    import distributed
 
-    def __init__(self, count):
-        from finetti.studies.executors.dask_workers import LocalWorkers
-
-        self.workers = LocalWorkers(count)
-        self.workers.client.wait_for_workers(count)
-
-    def __enter__(self):
-        return self.workers.client
-
-    def __exit__(self, *exception):
-        self.workers.close()
+    fields = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**fields) as cluster, distributed.Client(cluster) as client:
+        yield client
 
 
 def loops_for(seconds):

@@ -106,7 +106,7 @@ def test_what_kinds_print_does_not_get_into_results(failing):
     assert "loading" not in finetti("export", failing).stdout
 
 
-def test_what_other_programs_print_does_not_get_into_results(failing):
+def test_what_other_programs_print_does_not_get_into_results(failing, capfd):
     text = "import os\nos.system('echo loading')\n"
     text += KIND.replace("    if n", "    os.write(1, b'running')\n    if n")
     failing.with_name("mine.py").write_text(text)
@@ -115,9 +115,9 @@ def test_what_other_programs_print_does_not_get_into_results(failing):
         ["run", failing, "--json", "--executor", "inline"],
         ["status", failing, "--json"],
     ):
-        command = [sys.executable, "-m", "finetti", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert isinstance(json.loads(done.stdout), dict)
+        with pytest.raises(SystemExit):
+            app(list(map(str, arguments)))
+        assert isinstance(json.loads(capfd.readouterr().out), dict)
 
 
 def test_failures_are_exit_code_1(failing):
@@ -224,6 +224,7 @@ def test_wrong_use_is_one_sentence(spec, tmp_path):
         ("run", spec, "--scale", "huge"),
         ("run", spec, "--executor", "magic"),
         ("run", spec, "--workers", "2", "--executor", "inline"),
+        ("run", spec, "--workers", "2", "--cluster", "tcp://a:1"),
         ("run", spec, "--time-limit", "-1", "--seed", "9"),
         ("run", spec, "--seed", "9", "--store", tmp_path / "file" / "s.sqlite"),
         ("status", tmp_path / "missing.sqlite"),
@@ -241,12 +242,24 @@ def test_wrong_use_is_one_sentence(spec, tmp_path):
     assert not (tmp_path / "new.sqlite").exists()
 
 
+MAIN = """
+import sys
+from finetti.cli.main import main
+for arguments in (["run", "--help"], ["export", "--help"], ["run", sys.argv[1]]):
+    sys.argv[1:] = arguments
+    try:
+        main()
+    except SystemExit as ended:
+        print("ENDED", ended.code)
+print("LOADED", *sys.modules)
+"""
+
+
 def test_help_and_finished_studies_load_nothing_heavy(spec):
     run(spec)
-    for arguments in (["run", "--help"], ["export", "--help"], ["run", str(spec)]):
-        command = [sys.executable, "-X", "importtime", "-m", "finetti", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-        assert done.returncode == 0
-        assert "finetti.cli.run" in loaded
-        assert not loaded & {"jax", "pandas", "distributed", "scipy", "altair"}
+    command = [sys.executable, "-c", MAIN, str(spec)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.count("ENDED 0") == 3
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "finetti.cli.run" in loaded
+    assert not loaded & {"jax", "pandas", "distributed", "scipy", "altair"}

@@ -53,10 +53,10 @@ def stored(path):
         raise
 
 
-def family(process):
-    """All that ``process`` has started, and what those have."""
+def family(process=None):
+    """All that ``process`` (or this one) has started, and what those have."""
     try:
-        return psutil.Process(process.pid).children(recursive=True)
+        return psutil.Process(process and process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 

@@ -1,8 +1,10 @@
 """Folders with a user's kinds in them, and studies of these."""
 
+import logging
 import shutil
 from pathlib import Path
 
+import distributed
 import pytest
 
 from finetti.studies import Study
@@ -16,6 +18,15 @@ MATERIAL = Path(__file__).parent / "material"
 def _nothing_is_left_running():
     yield
     end_started()
+
+
+@pytest.fixture(scope="session")
+def address():
+    """Where the scheduler of two Dask workers is, for all tests that need some."""
+    fields = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": 0}
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with distributed.LocalCluster(**fields, **quiet) as cluster:
+        yield cluster.scheduler_address
 
 
 @pytest.fixture

@@ -3,28 +3,24 @@
 import shutil
 import socket
 from dataclasses import replace
+from time import monotonic, time
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
 from finetti.studies import Study
+from finetti.studies.executors.base import Executor, Failure, Report
 from finetti.studies.executors.dask import DaskExecutor
-from finetti.studies.executors.dask_workers import LocalWorkers
+from finetti.studies.executors.process import ChildProcess
+from finetti.studies.outcome import outcome_of
 from finetti.studies.records import open_records
 
 from .conftest import MATERIAL
 
 EXECUTORS = ["inline", "local", "dask"]
 GUARDED = ["local", "dask"]  # those that can end a trial
-
-
-@pytest.fixture(scope="session")
-def cluster():
-    """Two Dask workers, processes of their own, for all tests that need some."""
-    workers = LocalWorkers(2)
-    yield workers.cluster.scheduler_address
-    workers.close()
 
 
 @pytest.fixture
@@ -34,7 +30,7 @@ def run(request):
     def run(study, executor, **options):
         options.setdefault("quiet", True)
         if executor == "dask":
-            return study.run(cluster=request.getfixturevalue("cluster"), **options)
+            return study.run(cluster=request.getfixturevalue("address"), **options)
         return study.run(executor, **options)
 
     return run
@@ -66,32 +62,31 @@ def test_tables_do_not_depend_on_executor_store_or_cohort(
     assert (again.done, again.ran) == (12, 0)
 
 
+MOODS = {
+    "raises": "RuntimeError: no luck",
+    "nan": "`loss` is not a number",
+    "exit": "SystemExit: 3",
+    "list": "returned list",
+    "half": "must be Unicode text",
+    "half-raised": r"RuntimeError: half \\udfff",
+    "digits": "at most 4000 digits",
+    "nothing": "no metrics",
+    "talk": "more than 64000 characters",
+    "late": "RuntimeError: too late",
+    "number": "has the name 1, which is of type int.*write '1'",
+}
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize(
-    ("mood", "reason"),
-    [
-        ("raises", "RuntimeError: no luck"),
-        ("nan", "`loss` is not a number"),
-        ("exit", "SystemExit: 3"),
-        ("list", "returned list"),
-        ("half", "must be Unicode text"),
-        ("half-raised", r"RuntimeError: half \\udfff"),
-        ("digits", "at most 4000 digits"),
-        ("nothing", "no metrics"),
-        ("talk", "more than 64000 characters"),
-        ("late", "RuntimeError: too late"),
-        ("number", "has the name 1, which is of type int.*write '1'"),
-    ],
-)
-def test_a_trial_that_goes_wrong_fails_alone(make_study, run, mood, reason, executor):
-    study = make_study("moody", fixed={"mood": mood}, trials=2)
+def test_a_trial_that_goes_wrong_fails_alone(make_study, run, executor):
+    study = make_study("moody", grid={"mood": list(MOODS), "n": [1, 2, 3]}, trials=2)
     summary = run(study, executor)
-    assert (summary.done, summary.failed) == (4, 2)
-    table = study.table()
-    assert (table[table["n"] == 2]["state"] == "failed").all()
-    assert table[table["n"] == 2]["failure"].str.contains(reason).all()
-    assert table[table["n"] == 2]["loss"].isna().all()
-    assert table[table["n"] != 2]["loss"].notna().all()
+    assert (summary.done, summary.failed) == (4 * len(MOODS), 2 * len(MOODS))
+    for mood, table in study.table().groupby("mood"):
+        assert (table[table["n"] == 2]["state"] == "failed").all()
+        assert table[table["n"] == 2]["failure"].str.contains(MOODS[mood]).all()
+        assert table[table["n"] == 2]["loss"].isna().all()
+        assert table[table["n"] != 2]["loss"].notna().all()
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -137,20 +132,53 @@ def test_modules_that_the_ids_do_not_know_fail_the_trial(folder, run, executor):
     assert run(named, executor).done == 6
 
 
+@pytest.fixture
+def clock(folder, monkeypatch):
+    """Time passes when an endless trial has begun, so that nobody waits for its limit.
+
+    In this process only: a Dask worker has the clock of the machine.
+    """
+    flag, receive = folder / "begun", ChildProcess._receive
+    passed = 0.0
+
+    def jump(child):
+        nonlocal passed
+        begun = flag.exists()
+        found = receive(child)  # also what was sent before the trial began
+        if begun:
+            flag.unlink()
+            passed += 3600.0
+        return found
+
+    now = SimpleNamespace(monotonic=lambda: monotonic() + passed, time=time)
+    monkeypatch.setattr("finetti.studies.executors.process.time", now)
+    monkeypatch.setattr(ChildProcess, "_receive", jump)
+    return {"time_limit": 600}
+
+
 @pytest.mark.parametrize("executor", GUARDED)
 @pytest.mark.parametrize(
     ("mood", "reason", "limits"),
     [
-        ("endless", "did not end within 4 s", {"time_limit": 4}),
+        ("endless", "did not end within {time_limit} s", {"time_limit": 4}),
         ("greedy", "more than 0.40 GB", {"memory_limit": 0.4}),
         ("crash", "SIGABRT", {}),
     ],
 )
-def test_a_trial_that_takes_too_much_is_ended(make_study, run, mood, reason, limits, executor):
+def test_a_trial_that_takes_too_much_is_ended(
+    make_study, run, clock, mood, reason, limits, executor
+):
     study = make_study("moody", fixed={"mood": mood}, trials=1)
+    limits = clock if (mood, executor) == ("endless", "local") else limits
     summary = run(study, executor, **limits)
     assert (summary.done, summary.failed) == (2, 1)
-    assert study.table()["failure"].str.contains(reason).sum() == 1
+    done, ended, _ = study.table(details=True).to_dict("records")
+    assert (done["state"], ended["state"]) == ("done", "failed")
+    assert reason.format(**limits) in ended["failure"]
+    # It may have loaded what it liked since the trial before it.
+    assert (ended["host"], ended["finetti"]) == (done["host"], done["finetti"])
+    assert done["device"] == "cpu"
+    assert pd.isna(ended["device"])
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -166,12 +194,11 @@ def test_a_poisoned_cohort_is_split_until_the_culprit_stands_alone(make_study, r
 
 
 @pytest.mark.parametrize(
-    ("how", "limits"),
-    [("endless", {"time_limit": 2}), ("greedy", {"memory_limit": 0.4}), ("crash", {})],
+    ("how", "limits"), [("endless", {}), ("greedy", {"memory_limit": 0.4}), ("crash", {})]
 )
-def test_a_cohort_that_takes_too_much_is_split_as_well(make_study, run, how, limits):
+def test_a_cohort_that_takes_too_much_is_split_as_well(make_study, run, clock, how, limits):
     study = make_study("Together", fixed={"poison": 2, "how": how}, trials=1)
-    summary = run(study, "local", **limits)
+    summary = run(study, "local", **clock, **limits)
     assert (summary.done, summary.failed) == (2, 1)
     assert study.table().query("state == 'failed'")["n"].tolist() == [2]
 
@@ -202,22 +229,6 @@ def test_provenance_says_where_and_with_what(make_study, run, executor):
     assert row["commit"] is None  # the folder of the test is not under git
 
 
-@pytest.mark.parametrize("executor", GUARDED)
-@pytest.mark.parametrize(
-    ("mood", "limits"),
-    [("endless", {"time_limit": 4}), ("greedy", {"memory_limit": 0.4}), ("crash", {})],
-)
-def test_a_trial_that_was_ended_says_where_it_ran(make_study, run, mood, limits, executor):
-    study = make_study("moody", fixed={"mood": mood}, trials=1)
-    run(study, executor, **limits)
-    done, ended, _ = study.table(details=True).to_dict("records")
-    assert (done["state"], ended["state"]) == ("done", "failed")
-    assert (ended["host"], ended["finetti"]) == (done["host"], done["finetti"])
-    # It may have loaded what it liked since the trial before it.
-    assert done["device"] == "cpu"
-    assert pd.isna(ended["device"])
-
-
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_cohort_that_raised_says_where_it_ran(make_study, run, executor):
     study = make_study("Together", fixed={"poison": 2}, trials=1)
@@ -226,24 +237,25 @@ def test_a_cohort_that_raised_says_where_it_ran(make_study, run, executor):
     assert done == failed == [socket.gethostname(), "cpu"]
 
 
-def test_the_device_of_jax_is_that_of_all_trials_of_a_process(folder, run):
+def test_the_device_of_jax_is_that_of_all_trials_of_a_process(folder, run, clock):
     (folder / "loads.py").write_text(
-        "import jax, time\ndef f(seed, n):\n    time.sleep(3600 * (n == 2))\n    return {'x': n}\n"
+        "import jax\nfrom learner import never_ends\n"
+        "def f(seed, n): return never_ends() if n == 2 else {'x': n}\n"
     )
     fields = {"directory": folder, "grid": {"n": [1, 2]}, "trials": 1}
     study = Study("loads.py:f", store=folder / "loads.sqlite", **fields)
-    assert run(study, "local", time_limit=4).failed == 1
+    assert run(study, "local", **clock).failed == 1
     assert study.table(details=True)["device"].tolist() == ["cpu", "cpu"]
 
 
 def test_workers_on_this_machine(make_study, expected):
-    study = make_study()
-    summary = study.run(workers=1, quiet=True)
+    study = make_study(cohort=2)
+    summary = study.run(workers=2, quiet=True)
     assert summary.done == 12
     assert_frame_equal(study.table(), expected("good"), check_exact=True)
 
 
-def test_compiled_kinds_agree_bit_by_bit(folder, run, cluster):
+def test_compiled_kinds_agree_bit_by_bit(folder, run):
     shutil.copy(MATERIAL / "compiled.py", folder)
     tables = []
     for executor, cohort in (("local", 8), ("dask", 5)):
@@ -279,3 +291,36 @@ def test_little_is_in_flight_where_outcomes_come_all_at_once(make_study, run, mo
         assert run(study, "dask").done == trials
         assert sizes[:4] == [1, 1, 1, 1]
         assert max(sizes) == most
+
+
+class Sinking(Executor):
+    """Works on all cohorts at once, as workers do; a trial with n = 2 takes all of them along."""
+
+    workers = 2
+
+    def __init__(self):
+        self.alone = []
+
+    def reports(self, timeout):
+        under_way = list(self.queue)
+        self.queue.clear()
+        trials = [trial for cohort in under_way for trial in cohort.trials]
+        if any(trial.params["n"] == 2 for trial in trials):
+            self.alone.append(len(trials) == 1)
+            return [Report(each, failure=Failure("lost", "sunk")) for each in under_way]
+        return [
+            Report(each, tuple(outcome_of(trial.id, {"x": 1}, 0.0) for trial in each.trials))
+            for each in under_way
+        ]
+
+    def close(self):
+        pass
+
+
+def test_trials_that_take_all_workers_along_fail_alone(make_study):
+    """Those beside them get another chance, and the last one is never in such company."""
+    study, executor = make_study(), Sinking()
+    summary = study.run(executor, quiet=True)
+    assert (summary.done, summary.failed) == (8, 4)
+    assert set(study.table().query("state == 'failed'")["n"]) == {2}
+    assert sum(executor.alone) == 4

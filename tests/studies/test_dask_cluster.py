@@ -13,11 +13,11 @@ import psutil
 import pytest
 from pandas.testing import assert_frame_equal
 
-from finetti.core.errors import FinettiError
+from finetti.core.errors import FinettiError, InputError
 from finetti.studies import Study
 from finetti.studies.executors.dask import DaskExecutor
 
-from .commands import MAX_WAIT_SECONDS, ended, family, finish, start, stored, wait_for
+from .commands import MAX_WAIT_SECONDS, ended, family, start, stored, wait_for
 
 
 @contextlib.contextmanager
@@ -58,6 +58,7 @@ def cluster(tmp_path):
         yield made
 
 
+WE_COUNT = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}  # the losses, not Dask
 FATAL = """
 import os, signal, time
 def f(seed, n, pause: float = 0.0):
@@ -70,7 +71,7 @@ def f(seed, n, pause: float = 0.0):
 
 
 def test_what_a_task_raises_is_not_the_loss_of_its_worker():
-    executor = DaskExecutor(workers=1)
+    executor = DaskExecutor("tcp://nowhere:1")
     full, gone = OSError("disk full"), CancelledError("gone")
     failures = [executor._failure(*each) for each in ((full, True), (full, False), (gone, True))]
     assert [each.reason for each in failures] == ["broken", "lost", "lost"]
@@ -81,10 +82,11 @@ def test_what_a_task_raises_is_not_the_loss_of_its_worker():
 def test_a_trial_that_takes_its_worker_along_fails_alone(folder, workers):
     (folder / "fatal.py").write_text(FATAL)
     place = {"store": folder / "s.sqlite", "directory": folder}
-    study = Study("fatal.py:f", grid={"n": [0, 2, 1]}, trials=2, **place)
+    study = Study("fatal.py:f", grid={"n": [0, 2, 1]}, **place)
     # Those that wait at the worker are not to blame, and results that it holds are made again.
-    summary = study.run(workers=workers, quiet=True)
-    assert (summary.done, summary.failed) == (4, 2)
+    with dask_processes(folder, workers, **WE_COUNT) as (file, _):
+        summary = study.run(cluster=str(file), quiet=True)
+    assert (summary.done, summary.failed) == (2, 1)
     table = study.table(details=True)
     assert set(table.query("state == 'failed'")["n"]) == {2}
     assert set(table["host"]) == {socket.gethostname()}
@@ -98,7 +100,7 @@ def test_failures_say_on_which_machine_they_happened(folder):
     (folder / "machine" / "sitecustomize.py").write_text(text)
     environment = {
         "PYTHONPATH": f"{folder / 'machine'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",  # we count ourselves
+        **WE_COUNT,
     }
     # A pause, so that the results before it are here and need not be made again.
     fields = {"grid": {"n": [1, 2, 3]}, "fixed": {"pause": 0.5}}
@@ -139,22 +141,20 @@ def test_losing_a_worker_loses_nothing(cluster, folder):
     assert_frame_equal(Study.from_toml(spec).table(), reference.table(), check_exact=True)
 
 
-def test_a_cluster_does_not_work_for_a_coordinator_that_is_gone(cluster, folder):
-    file, processes = cluster
+def test_a_cluster_does_not_work_for_a_coordinator_that_is_gone(address, make_study, folder):
     (folder / "s.toml").write_text(
         'kind = "learner.py:moody"\n[grid]\nn = [2]\n[fixed]\nmood = "endless"\n'
     )
-    process = start("run", folder / "s.toml", "--cluster", file)
-
-    def children():
-        return [each for dask in processes for each in family(dask)]
-
-    wait_for(children)
-    before = children()
+    before = family()
+    process = start("run", folder / "s.toml", "--cluster", address)
+    wait_for((folder / "begun").exists)
+    children = [each for each in family() if each not in before and each.pid != process.pid]
+    assert children
     process.kill()
     process.communicate()
-    wait_for(lambda: ended(before))
-    assert all(dask.poll() is None for dask in processes)
+    wait_for(lambda: ended(children))
+    # The workers themselves stay, and work for others.
+    assert make_study(trials=1).run(cluster=address, quiet=True).done == 3
 
 
 def test_losing_the_scheduler_loses_nothing(cluster, make_study, folder):
@@ -162,14 +162,17 @@ def test_losing_the_scheduler_loses_nothing(cluster, make_study, folder):
     gate = folder / "gate"
     study = make_study("gated", trials=60, fixed={"gate": str(gate)}, cohort=5)
 
+    executor = DaskExecutor(str(file))
+
     def kill_in_the_middle():
         wait_for(lambda: stored(study.store))
+        executor.client._timeout = 0.5  # connected as it is, it need not be patient any more
         scheduler.kill()
 
     killer = threading.Thread(target=kill_in_the_middle)
     killer.start()
     with pytest.raises(FinettiError, match=r"scheduler is gone.*safe"):
-        study.run(cluster=str(file), quiet=True)
+        study.run(executor, quiet=True)
     killer.join()
     gate.touch()
     status = study.status().studies[0]
@@ -191,7 +194,8 @@ def test_a_cluster_that_is_not_there_is_named(make_study, folder, monkeypatch):
     assert study.run("inline", quiet=True).done == 12
 
 
-def test_workers_or_cluster(folder):
-    (folder / "s.toml").write_text('kind = "learner.py:good"\n[grid]\nn = [1]\n')
-    code, _, err = finish("run", folder / "s.toml", "--workers", "2", "--cluster", "tcp://a:1")
-    assert (code, "Give one" in err, err.count("\n")) == (2, True, 1)
+def test_workers_or_cluster(make_study):
+    with pytest.raises(InputError, match="Give one"):
+        make_study().run(workers=2, cluster="tcp://a:1")
+    with pytest.raises(InputError, match="must be at least 1"):
+        make_study().run(workers=0)

@@ -438,3 +438,20 @@ def test_from_toml_puts_the_store_beside_the_spec(folder):
     assert Study.from_toml(path).store == folder / "mine.sqlite"
     assert Study.from_toml(path).name == "mine"
     assert len(Study.from_toml(path, scale="big").plan.places) == 7
+
+
+def test_the_example_of_a_cohort_does_not_depend_on_company(tmp_path):
+    tables = []
+    for cohort in (1, 6):
+        study = Study(
+            "finetti.studies.examples:RandomWalk",
+            store=tmp_path / f"{cohort}.sqlite",
+            grid={"n_steps": [5, 30], "upward": [0.2, 1.0]},
+            trials=3,
+            cohort=cohort,
+        )
+        assert study.run("inline", quiet=True).done == 12
+        tables.append(study.table())
+    assert_frame_equal(*tables, check_exact=True)
+    up = tables[0].query("upward == 1")
+    assert (up["end"] == up["n_steps"]).all()

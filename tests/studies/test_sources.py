@@ -88,6 +88,17 @@ def test_a_file_that_loads_what_the_ids_do_not_know_is_refused(study, monkeypatc
     assert study(text, code_version="1").plan.places
 
 
+def test_modules_of_older_snapshots_are_never_used(study):
+    modules = []
+    for value in (1, 2, 3):
+        mine = study(f"def f(seed): return {{'x': {value}}}\n")
+        if modules:
+            sys.modules["mine"] = modules[0]  # as whoever keeps modules and puts them back
+        mine.run("inline", quiet=True)
+        assert mine.table()["x"].tolist() == [value]
+        modules.append(sys.modules["mine"])
+
+
 def test_links_hide_nothing(study, monkeypatch):
     (study.place / "unseen_aside.py").write_text("x = 1\n")
     text = "import importlib\nimportlib.import_module('unseen_' + 'aside')\ndef f(seed): pass\n"
@@ -101,9 +112,13 @@ def test_links_hide_nothing(study, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["raise SystemExit(0)", "import sys\nsys.exit()"])
-def test_a_file_that_ends_the_process_is_an_error(study, tmp_path, text):
+def test_a_file_that_ends_the_process_is_an_error(study, text):
     with pytest.raises(FinettiError, match="cannot be loaded: SystemExit"):
         study(text).run("inline", quiet=True)
+
+
+def test_a_command_is_not_ended_by_a_file(study):
+    study("raise SystemExit(0)")
     (study.place / "s.toml").write_text('kind = "mine.py:f"\n')
     code, out, err = finish("run", study.place / "s.toml")
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -3,6 +3,7 @@
 import resource
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,10 +25,10 @@ CELL = Cell("m:f", "1", "", {"n": 3}, 0)
 
 
 def rows(count, first=0, loss=0.5):
-    return [
-        Row(CELL, r, outcome_of(CELL.trial_id(r), {"loss": loss}, 0.25).made_by({"host": "a"}))
-        for r in range(first, first + count)
-    ]
+    outcomes = {
+        r: outcome_of(CELL.trial_id(r), {"loss": loss}, 0.25) for r in range(first, first + count)
+    }
+    return [Row(CELL, r, replace(each, provenance={"host": "a"})) for r, each in outcomes.items()]
 
 
 @pytest.fixture(params=["wal", "rollback"])

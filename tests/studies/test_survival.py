@@ -12,7 +12,6 @@ from pandas.testing import assert_frame_equal
 
 from finetti.core.errors import FinettiError
 from finetti.studies import Study, StudyInterrupted
-from finetti.studies.executors.child import WORKER_VARIABLE
 from finetti.studies.limits import usable_cores
 from finetti.studies.lock import read_holder
 from finetti.studies.store import Store
@@ -46,13 +45,31 @@ def gate(folder):
     return folder / "gate"
 
 
+CLUSTER = ("--cluster",)
+
+
+@pytest.fixture
+def started(request):
+    """A run that has stored something, and all processes that work for it, on the cluster, too."""
+
+    def started(path, store, options):
+        if options == CLUSTER:
+            options = ("--cluster", request.getfixturevalue("address"))
+        before = family()
+        process = start("run", path, *options)
+        wait_for(lambda: stored(store))
+        return process, [each for each in family() if each not in before]
+
+    return started
+
+
 def reference(path):
     study = Study.from_toml(path, store=path.with_name("reference.sqlite"))
     study.run("inline", quiet=True)
     return study.table()
 
 
-def test_twenty_times_kill_minus_nine(spec):
+def test_twenty_times_kill_minus_nine(spec, monkeypatch):
     path, draw = spec(trials=30, fixed="pause = 0.04"), random.Random(0)
     store = path.with_suffix(".sqlite")
     before, progressed = {}, 0
@@ -81,19 +98,18 @@ def test_twenty_times_kill_minus_nine(spec):
     code, _, err = finish("run", path, "--quiet")
     assert code == 0, err
     assert before.items() <= stored(store).items()
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # nobody waits for the pauses again
     assert_frame_equal(Study.from_toml(path).table(), reference(path), check_exact=True)
 
 
 @pytest.mark.parametrize(
     ("number", "options"),
-    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("--workers", "2"))],
+    [(signal.SIGTERM, ()), (signal.SIGINT, ("--workers", "2")), (signal.SIGINT, CLUSTER)],
 )
-def test_interruptions_end_cleanly_and_can_be_continued(spec, gate, number, options):
+def test_interruptions_end_cleanly_and_can_be_continued(spec, gate, started, number, options):
     path = spec("gated", fixed=f'gate = "{gate}"')
     store = path.with_suffix(".sqlite")
-    process = start("run", path, *options)
-    wait_for(lambda: stored(store))
-    children = family(process)
+    process, children = started(path, store, options)
     process.send_signal(number)
     out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert process.returncode == 130, err
@@ -110,13 +126,11 @@ def test_interruptions_end_cleanly_and_can_be_continued(spec, gate, number, opti
     assert_frame_equal(Study.from_toml(path).table(), reference(path), check_exact=True)
 
 
-@pytest.mark.parametrize("options", [(), ("--workers", "1")])
-def test_impatience_changes_nothing(spec, gate, options):
+@pytest.mark.parametrize("options", [(), CLUSTER])
+def test_impatience_changes_nothing(spec, gate, started, options):
     path = spec("gated", fixed=f'gate = "{gate}"')
     store = path.with_suffix(".sqlite")
-    process = start("run", path, *options)
-    wait_for(lambda: stored(store))
-    children = family(process)
+    process, children = started(path, store, options)
     while process.poll() is None:  # Ctrl-C, again and again
         process.send_signal(signal.SIGINT)
         time.sleep(0.01)
@@ -158,7 +172,7 @@ def test_the_second_process_is_told_or_waits(spec):
 
 def test_the_second_process_on_a_rollback_journal_is_told_or_waits(spec):
     path = spec(trials=2)
-    finish("run", path, "--quiet", "--seed", "1")
+    Study.from_toml(path, seed=1).run("inline", quiet=True)
     with Store(path.with_suffix(".sqlite"), "rollback") as store:
         store.add([])
         for command in ("run", "status"):
@@ -181,7 +195,7 @@ def f(seed):
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--workers", "1")])
+@pytest.mark.parametrize("options", [(), ("--workers", "2")])
 def test_nothing_outlives_a_coordinator_that_was_killed(folder, options):
     file = folder / "pid"
     (folder / "busy.py").write_text(BUSY.format(file=str(file)))
@@ -209,7 +223,7 @@ def test_an_interruption_while_the_kind_loads_is_quiet(folder):
 
 def test_loading_has_a_limit_too(folder, monkeypatch):
     monkeypatch.setattr("finetti.studies.executors.process.LOAD_SECONDS", 0.5)
-    text = f"import os, time\nif os.environ.get({WORKER_VARIABLE!r}): time.sleep(3600)\n"
+    text = f"import os, time\nif os.getpid() != {os.getpid()}: time.sleep(3600)\n"
     (folder / "slow.py").write_text(text + "def f(seed): return {'x': 1}\n")
     study = Study("slow.py:f", store=folder / "s.sqlite", directory=folder)
     with pytest.raises(FinettiError, match=r"did not load within 0\.5 s"):
@@ -231,7 +245,7 @@ from finetti.cli.main import main
 try:
     main()
 finally:
-    print("loaded:", *({"jax", "pandas", "altair"} & set(sys.modules)))
+    print("loaded:", *({"jax", "numpy", "pandas", "altair"} & set(sys.modules)))
 """
 
 
@@ -271,9 +285,7 @@ def python(text, folder, stdin=False):
 
 
 OWN = """
-from finetti.core.errors import FinettiError
-from finetti.studies import Study, StudyInterrupted
-from finetti.studies.executors.child import WORKER_VARIABLE
+from finetti.studies import Study
 print("once")
 def f(seed, n): return {"x": n}
 """

@@ -30,7 +30,7 @@ def run(
         str, typer.Option("--executor", metavar="local|inline", help="A child process, or this.")
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Dask workers on this machine.")
+        int | None, typer.Option("--workers", min=1, help="Processes on this machine.")
     ] = None,
     cluster: Annotated[
         str | None,

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def seed_of(*content: Any) -> int:
@@ -19,8 +20,10 @@ def seed_of(*content: Any) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def generator(*content: Any) -> np.random.Generator:
+def generator(*content: Any) -> "np.random.Generator":
     """A NumPy generator seeded by ``content``."""
+    import numpy as np  # not above: a study that only needs seeds starts without it
+
     return np.random.default_rng(seed_of(*content))
 
 
@@ -32,6 +35,7 @@ def random_key(*content: Any) -> Any:
     [94977167, 4148423158]
     """
     import jax
+    import numpy as np
 
     words = np.frombuffer(seed_of(*content).to_bytes(8, "big"), dtype=">u4").astype(np.uint32)
     return jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")

@@ -141,7 +141,9 @@ class Engine:
         for outcome in outcomes:
             number, replicate = self.plan.places[outcome.trial_id]
             made_by = {**outcome.provenance, **self.extra}
-            rows.append(Row(self.plan.cells[number], replicate, outcome.made_by(made_by)))
+            rows.append(
+                Row(self.plan.cells[number], replicate, replace(outcome, provenance=made_by))
+            )
         self.store.add(rows)
         self.stored += len(rows)
         self.failures += sum(outcome.state != DONE for outcome in outcomes)

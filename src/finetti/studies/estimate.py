@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from finetti.core.errors import FinettiError
 from finetti.show import Card, Shown, format_duration
-from finetti.studies.executors.base import Cohort, Executor, Report
+from finetti.studies.executors.base import Cohort, Executor
 from finetti.studies.limits import Limits
 from finetti.studies.outcome import DONE, Outcome
 from finetti.studies.plan import WorkPlan
@@ -48,21 +48,21 @@ class RunEstimate(Shown):
         """The estimated time in words."""
         if self.seconds is None:
             return "unknown: no trial of the pilot ended"
-        text = format_duration(self.seconds) if self.pending else "nothing to do"
-        return f"at least {text}" if self.at_least else f"about {text}" if self.pending else text
+        if not self.pending:
+            return "nothing to do"
+        return f"{'at least' if self.at_least else 'about'} {format_duration(self.seconds)}"
 
     def __card__(self) -> Card:
-        pilot = f"{self.pilot} trials timed, {self.pilot_failures} of them failed"
-        fields = (
-            ("trials", self.trials),
-            ("already stored", self.stored),
-            ("to run", self.pending),
-            ("cohorts", self.cohorts),
-            ("workers", self.workers),
-            ("estimated time", self.duration),
-            ("pilot", pilot),
-        )
-        return Card(f"{self.name}: a dry run, nothing is stored", fields)
+        fields = {
+            "trials": self.trials,
+            "already stored": self.stored,
+            "to run": self.pending,
+            "cohorts": self.cohorts,
+            "workers": self.workers,
+            "estimated time": self.duration,
+            "pilot": f"{self.pilot} trials timed, {self.pilot_failures} of them failed",
+        }
+        return Card(f"{self.name}: a dry run, nothing is stored", tuple(fields.items()))
 
 
 def estimate_run(
@@ -70,15 +70,22 @@ def estimate_run(
 ) -> RunEstimate:
     """Time a few trials spread over the grid, and extrapolate to all of ``todo``."""
     cohorts = list(plan.cohorts(todo, workers))
-    pilot = _Pilot(plan, executor, limits)
+    longest = min(limits.time or math.inf, MAX_PILOT_SECONDS)
+    pilot = _Pilot(plan, executor)
     if cohorts:
         try:
-            executor.start(plan.source, Limits(_shorter(limits.time), limits.memory))
+            executor.start(plan.source, Limits(longest, limits.memory))
             alone = (cohort for each in _spread(todo) for cohort in plan.cohorts([each]))
-            pilot.run(cohorts if plan.together else list(alone))
+            pilot.run(_spread(cohorts) if plan.together else alone)
         finally:
             executor.close()
-    seconds = pilot.seconds(cohorts, min(workers, max(1, len(cohorts))))
+    seconds = 0.0 if not cohorts else longest if pilot.cut else None
+    if pilot.timed:
+        mean = _total(pilot.timed) / len(pilot.timed)
+        shapes = len({cohort.shape for cohort in cohorts})
+        compiling = max(0.0, math.fsum(pilot.compiling) / max(1, len(pilot.compiling))) * shapes
+        shared = (len(todo) * mean + compiling) / min(workers, len(cohorts))
+        seconds = pilot.startup + shared
     return RunEstimate(
         plan.name,
         len(plan.places),
@@ -93,65 +100,46 @@ def estimate_run(
     )
 
 
-def _shorter(limit: float | None) -> float:
-    return MAX_PILOT_SECONDS if limit is None else min(limit, MAX_PILOT_SECONDS)
-
-
 class _Pilot:
-    def __init__(self, plan: WorkPlan, executor: Executor, limits: Limits) -> None:
+    def __init__(self, plan: WorkPlan, executor: Executor) -> None:
         self.plan = plan
         self.executor = executor
-        self.limits = limits
         self.timed: list[Outcome] = []
         self.compiling: list[float] = []  # seconds that the first cohort of a shape takes longer
         self.startup = 0.0
         self.cut = False
 
-    def run(self, cohorts: Sequence[Cohort]) -> None:
-        """Run some cohorts twice (compiled programs), or some trials once."""
+    def run(self, cohorts: Iterable[Cohort]) -> None:
+        """Run cohorts, those of compiled programs twice, as long as there is time."""
         begin = time.monotonic()
-        for number, cohort in enumerate(_spread(cohorts)):
+        for number, cohort in enumerate(cohorts):
             if number and time.monotonic() - begin > MAX_PILOT_SECONDS / 2:
                 return
-            start = time.monotonic()
-            first = self._once(cohort)
+            outcomes = self._once(cohort)
             if not number:
-                self.startup = max(0.0, time.monotonic() - start - _total(first))
-            if self.plan.together and first:
-                second = self._once(cohort)
-                self.compiling.append(_total(first) - _total(second))
-                first = second
-            self.timed += first
+                self.startup = max(0.0, time.monotonic() - begin - _total(outcomes))
+            if self.plan.together and outcomes:
+                again = self._once(cohort)
+                self.compiling.append(_total(outcomes) - _total(again))
+                outcomes = again
+            self.timed += outcomes
 
     def _once(self, cohort: Cohort) -> list[Outcome]:
-        self.executor.submit(Cohort(cohort.shape, cohort.trials))
+        self.executor.submit(cohort)
         outcomes: list[Outcome] = []
         while True:
             for report in self.executor.reports(0.5):
                 outcomes += report.outcomes
-                if report.ended:
-                    self._judge(report)
-                    return outcomes
-
-    def _judge(self, report: Report) -> None:
-        failure = report.failure
-        if failure is not None and failure.reason == "broken":
-            raise FinettiError(
-                f"The kind {self.plan.source.reference} cannot be loaded: {failure.message}."
-            )
-        self.cut = self.cut or (failure is not None and failure.reason == "time")
-
-    def seconds(self, cohorts: Sequence[Cohort], workers: int) -> float | None:
-        """Start-up, plus all trials and all compilations, shared by the workers."""
-        if not cohorts:
-            return 0.0
-        total = sum(len(cohort.trials) for cohort in cohorts)
-        if not self.timed:
-            return None if not self.cut else _shorter(self.limits.time)
-        mean = _total(self.timed) / len(self.timed)
-        shapes = len({cohort.shape for cohort in cohorts})
-        compiling = max(0.0, math.fsum(self.compiling) / max(1, len(self.compiling))) * shapes
-        return self.startup + (total * mean + compiling) / workers
+                if not report.ended:
+                    continue
+                reason = report.failure and report.failure.reason
+                if report.failure and reason == "broken":
+                    kind = self.plan.source.reference
+                    raise FinettiError(
+                        f"The kind {kind} cannot be loaded: {report.failure.message}."
+                    )
+                self.cut = self.cut or reason == "time"
+                return outcomes
 
 
 def _total(outcomes: Sequence[Outcome]) -> float:

@@ -6,6 +6,8 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from finetti.studies.table import is_large
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -105,9 +107,5 @@ def too_large(table: "pd.DataFrame") -> list[str]:
     return [
         str(name)
         for name in table.columns
-        if table[name].dtype == object and any(map(_beyond, table[name]))
+        if table[name].dtype == object and any(map(is_large, table[name]))
     ]
-
-
-def _beyond(value: Any) -> bool:
-    return isinstance(value, int) and not -(2**63) <= value < 2**63

@@ -3,6 +3,7 @@
 import importlib
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 from finetti.core.errors import InputError
 from finetti.studies.sources import KindSource
+
+WORKER_VARIABLE = "FINETTI_STUDY_WORKER"  # no study may start in a trial, or in the file of a kind
 
 
 class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -28,7 +31,7 @@ class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         is_folder = any(name.startswith(f"{fullname}.") for name in self.files)
         if fullname not in self.files and not is_folder:
             return None
-        origin = self.files[fullname][0] if fullname in self.files else "snapshot"
+        origin, _ = self.files.get(fullname, ("snapshot", ""))
         spec = importlib.machinery.ModuleSpec(
             fullname, self, origin=origin, is_package=self.is_package(fullname)
         )
@@ -50,54 +53,43 @@ class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return compile(text, path, "exec", dont_inherit=True)
 
 
-_LOADING: list[str] = []
-
-
-def is_loading() -> bool:
-    """Whether the file of a kind is running just now, to be loaded."""
-    return bool(_LOADING)
-
-
 def import_snapshot(source: KindSource) -> ModuleType:
     """The module of a ``file.py:Name``, from its snapshot."""
-    _LOADING.append(source.reference)
+    before = os.environ.get(WORKER_VARIABLE, "")
+    os.environ[WORKER_VARIABLE] = "1"
     try:
         module = _import_snapshot(source)
     finally:
-        _LOADING.pop()
+        os.environ[WORKER_VARIABLE] = before
     Strays(source).refuse()
     return module
 
 
 def _import_snapshot(source: KindSource) -> ModuleType:
-    for finder in [each for each in sys.meta_path if isinstance(each, SnapshotFinder)]:
-        if finder.files == source.files:
-            break
-        # The files were edited since: modules of the older snapshot are not this study's.
-        sys.meta_path.remove(finder)
-        if finder.folder in sys.path:
-            sys.path.remove(finder.folder)
-        for name, module in list(sys.modules.items()):
-            spec = getattr(module, "__spec__", None)
-            if getattr(spec, "loader", None) is finder:
-                del sys.modules[name]
-    else:
+    finders = [each for each in sys.meta_path if isinstance(each, SnapshotFinder)]
+    finder = next((each for each in finders if each.files == source.files), None)
+    if finder is None:
+        for each in finders:
+            sys.meta_path.remove(each)
+            if each.folder in sys.path:
+                sys.path.remove(each.folder)
         finder = SnapshotFinder(source.files)
         sys.meta_path.insert(0, finder)
         folder = str(source.folder)
         if Path(folder).is_dir() and folder not in sys.path:
             finder.folder = folder
             sys.path.append(folder)  # for imports that only running the file reveals
-    name = source.module
-    loaded = sys.modules.get(name)
-    if loaded is not None and not isinstance(
-        getattr(loaded.__spec__, "loader", None), SnapshotFinder
-    ):
-        raise InputError(
-            f"A module called {name!r} is already loaded, so that {name}.py cannot be. "
-            "Give the file another name."
-        )
-    return importlib.import_module(name)
+    for name, module in list(sys.modules.items()):
+        loader = getattr(getattr(module, "__spec__", None), "loader", None)
+        if isinstance(loader, SnapshotFinder) and loader is not finder:
+            # The files were edited since: modules of an older snapshot are not this study's.
+            del sys.modules[name]
+        elif name == source.module and loader is not finder:
+            raise InputError(
+                f"A module called {name!r} is already loaded, so that {name}.py cannot be. "
+                "Give the file another name."
+            )
+    return importlib.import_module(source.module)
 
 
 class Strays:
@@ -137,12 +129,6 @@ class Strays:
         if not isinstance(file, str):
             return False
         path = Path(file)
-        for folder in self.folders:
-            place = folder.joinpath(*name.split("."))
-            if path.parent == place or (path.parent == place.parent and _stem(path) == place.name):
-                return True
-        return False
-
-
-def _stem(path: Path) -> str:
-    return path.name.partition(".")[0]  # also that of fast.cpython-311-x86_64-linux-gnu.so
+        module = path.parent / path.name.partition(".")[0]  # also of fast.cpython-311-x86_64.so
+        places = [folder.joinpath(*name.split(".")) for folder in self.folders]
+        return any(place in (path.parent, module) for place in places)

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, final
@@ -115,16 +116,18 @@ def load_kind(source: KindSource) -> StudyKind:
     place, _, name = source.reference.rpartition(":")
     try:
         module = import_snapshot(source) if source.is_file else importlib.import_module(place)
-        found: Any = module
-        for part in name.split("."):
-            if not hasattr(found, part):
-                there = vars(module).items()
-                own = [each for each, value in there if _is_from(value, module.__name__)]
-                raise InputError(
-                    f"`kind` is {source.reference!r}, but there is no {name!r} in {place}. "
-                    f"It has: {', '.join(own) or 'nothing of the kind'}."
-                )
-            found = getattr(found, part)
+        try:
+            found = operator.attrgetter(name)(module)
+        except AttributeError as error:
+            own = [
+                each
+                for each, value in vars(module).items()
+                if callable(value) and getattr(value, "__module__", None) == module.__name__
+            ]
+            raise InputError(
+                f"`kind` is {source.reference!r}, but there is no {name!r} in {place}. "
+                f"It has: {', '.join(own) or 'nothing of the kind'}."
+            ) from error
         return as_kind(found, source.reference)
     except FinettiError:
         raise
@@ -132,7 +135,3 @@ def load_kind(source: KindSource) -> StudyKind:
         # A file that ends the process when it is imported is as wrong as one that raises.
         text = f"{type(error).__name__}: {error}"
         raise InputError(f"The kind {source.reference} cannot be loaded: {text}.") from error
-
-
-def _is_from(value: Any, module: str) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module

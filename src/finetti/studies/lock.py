@@ -53,45 +53,39 @@ class WriterLock:
 
     def _try(self) -> bool:
         try:
+            self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            if not self._locked():
+                os.close(self.descriptor)
+                return False
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+            try:
+                os.ftruncate(self.descriptor, 0)
+                os.pwrite(self.descriptor, json.dumps(holder).encode(), 0)
+            except OSError:
+                self.release()
+                raise
+        except OSError as error:
+            raise FinettiError(
+                f"Nothing can be written beside {self.path.with_suffix('')}: {error.strerror}. "
+                "Choose another place with --store, or free this one."
+            ) from error
+        return True
+
+    def _locked(self) -> bool:
+        try:
             import fcntl
+
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The holder before us may have removed the file between our opening and our locking.
+            return os.path.samestat(os.stat(self.path), os.fstat(self.descriptor))
+        except (BlockingIOError, FileNotFoundError):
+            return False
         except ImportError as error:
             raise UnsupportedError(
                 "Stores need POSIX file locks, which this system does not have. "
                 "Use Linux, macOS or WSL."
             ) from error
-        try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise self._unwritable(error) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        # The holder before us may have removed the file between our opening and our locking.
-        if not self.path.exists() or os.stat(self.path).st_ino != os.fstat(descriptor).st_ino:
-            os.close(descriptor)
-            return self._try()
-        holder = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-        except OSError as error:
-            self.path.unlink(missing_ok=True)
-            os.close(descriptor)
-            raise self._unwritable(error) from error
-        self.descriptor = descriptor
-        return True
-
-    def _unwritable(self, error: OSError) -> FinettiError:
-        return FinettiError(
-            f"Nothing can be written beside {self.path.with_suffix('')}: {error.strerror}. "
-            "Choose another place with --store, or free this one."
-        )
 
     def release(self) -> None:
         """Let others write."""

@@ -70,18 +70,17 @@ def _merge(store: Store, records: Records, counts: dict[str, int]) -> None:
         news = []
         for row in batch:
             known, theirs = own.get(row.outcome.trial_id), row.outcome
-            mine = known and known.outcome
-            if known is None or mine is None:
+            if known is None:
                 counts["added"] += 1
                 news.append(row)
-            elif mine.state != DONE and theirs.state == DONE:
+            elif known.outcome.state != DONE and theirs.state == DONE:
                 counts["repaired"] += 1
                 # Added to mine. The attempts before a copy was made are not counted twice.
                 news.append(replace(row, attempts=max(1, row.attempts - known.attempts)))
             else:
                 counts["present"] += 1
-                both_done = mine.state == theirs.state == DONE
-                counts["different"] += both_done and mine.metrics != theirs.metrics
+                both_done = known.outcome.state == theirs.state == DONE
+                counts["different"] += both_done and known.outcome.metrics != theirs.metrics
         store.add(news)
     for plan in records.plans():
         store.add_plan(plan)

@@ -1,10 +1,11 @@
 """What came out of a trial: plain numbers, or a failure with its reason."""
 
+import json
 import math
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from finetti.studies.canonical import plain, unicode_text
@@ -41,27 +42,14 @@ class Outcome:
     finished: float = 0.0
     provenance: dict[str, Any] = field(default_factory=dict)
 
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data, without the provenance (many outcomes share one)."""
-        return {name: value for name, value in asdict(self).items() if name != "provenance"}
-
-    def made_by(self, provenance: dict[str, Any]) -> "Outcome":
-        """The same outcome with its provenance."""
-        return replace(self, provenance=provenance)
-
 
 def failed(trial_id: str, error: str, details: str | None = None, seconds: float = 0.0) -> Outcome:
     """A failure as an outcome; the end of a long traceback says most."""
-    error = unicode_text(error)
-    details = unicode_text(details)[-MAX_ERROR_CHARACTERS:] if details else None
-    return Outcome(
-        trial_id,
-        FAILED,
-        error=error[:MAX_ERROR_CHARACTERS],
-        traceback=details,
-        seconds=seconds,
-        finished=time.time(),
-    )
+    told = {
+        "error": unicode_text(error)[:MAX_ERROR_CHARACTERS],
+        "traceback": unicode_text(details)[-MAX_ERROR_CHARACTERS:] if details else None,
+    }
+    return Outcome(trial_id, FAILED, **told, seconds=seconds, finished=time.time())
 
 
 def failed_by(trial_id: str, error: BaseException, seconds: float = 0.0) -> Outcome:
@@ -90,7 +78,9 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
         metrics, trace = _metrics(result.metrics), _trace(result.trace)
     except _UnusableError as error:
         return failed(trial_id, str(error), seconds=seconds)
-    return Outcome(trial_id, DONE, metrics, trace or None, seconds=seconds, finished=time.time())
+    # As other processes and the store know it: an enumeration that is an int is that int.
+    told = json.loads(json.dumps([metrics, trace or None]))
+    return Outcome(trial_id, DONE, *told, seconds=seconds, finished=time.time())
 
 
 class _UnusableError(Exception):

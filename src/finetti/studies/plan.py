@@ -1,5 +1,6 @@
 """From a spec to trials: every cell resolved by its kind, every trial with its id."""
 
+import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +17,7 @@ from finetti.studies.kinds import CohortKind, StudyKind
 from finetti.studies.parameters import ParameterError
 from finetti.studies.sources import KindSource, installed_versions
 from finetti.studies.spec import StudySpec
-from finetti.studies.trial import Cell, Trial
+from finetti.studies.trial import Cell
 
 NOWHERE = KindSource("")
 
@@ -68,13 +69,10 @@ class WorkPlan:
             largest, start = self.size(len(ids), workers), 0
             while start < len(ids):
                 size = largest if most is None or self.together else min(largest, most())
-                trials = tuple(map(self._trial, ids[start : start + size]))
+                places = {each: self.places[each] for each in ids[start : start + size]}
                 start += size
-                yield Cohort(shape, trials)
-
-    def _trial(self, trial_id: str) -> Trial:
-        number, replicate = self.places[trial_id]
-        return self.cells[number].trial(trial_id, replicate)
+                trials = (self.cells[n].trial(each, r) for each, (n, r) in places.items())
+                yield Cohort(shape, tuple(trials))
 
     def size(self, count: int, workers: int) -> int:
         """The size of the cohorts of ``count`` trials of one shape."""
@@ -127,7 +125,8 @@ def make_work_plan(spec: StudySpec, source: KindSource, kind: StudyKind, name: s
     for chosen in combinations(spec.values):
         params = plain({**spec.fixed, **chosen}, "study")
         try:
-            resolved = plain(kind.resolve(params), "study")
+            # As other processes will know it: an enumeration that is an int is that int.
+            resolved = json.loads(json.dumps(plain(kind.resolve(params), "study")))
             shape = canonical_json(plain(kind.cohort_key(resolved), "cohort_key"))
         except ParameterError as error:
             where = "grid" if error.parameter in spec.grid else "fixed"
@@ -144,13 +143,6 @@ def make_work_plan(spec: StudySpec, source: KindSource, kind: StudyKind, name: s
     key = plan_digest(spec, source, name)
     if key is None:
         key = digest(canonical_json([_content(spec, source, name), list(cells)]))
-    return WorkPlan(
-        key,
-        name,
-        spec.trials,
-        isinstance(kind, CohortKind),
-        spec.cohort or kind.cohort_size,
-        tuple(cell for cell, _ in cells.values()),
-        tuple(shape for _, shape in cells.values()),
-        source,
-    )
+    resolved, shapes = zip(*cells.values(), strict=True)
+    together, size = isinstance(kind, CohortKind), spec.cohort or kind.cohort_size
+    return WorkPlan(key, name, spec.trials, together, size, resolved, shapes, source)

@@ -15,10 +15,11 @@ from finetti.studies.plan import WorkPlan
 from finetti.studies.schema import CURRENT_LAYOUT, migrate, schema_version
 from finetti.studies.trial import Cell
 
-SELECT_ROWS = """
-    SELECT cells.content, trials.replicate, trials.id, state, metrics, trace, error, traceback,
-           seconds, finished, provenances.content, attempts, repeats
+ROWS = """
+    SELECT cells.content, trials.replicate, attempts, repeats, provenances.content,
+           trials.id, state, metrics, trace, error, traceback, seconds, finished
     FROM trials JOIN cells USING (cell) JOIN provenances USING (provenance)
+    ORDER BY cells.content, trials.replicate, trials.id
 """
 
 
@@ -50,11 +51,10 @@ class Records:
         """Every trial, in an order that does not depend on when it was run."""
         cells: dict[str, Cell] = {}
         with readable(self.path):
-            query = f"{SELECT_ROWS} ORDER BY cells.content, trials.replicate, trials.id"
-            for content, replicate, *rest, attempts, repeats in self.connection.execute(query):
+            for content, replicate, attempts, repeats, *outcome in self.connection.execute(ROWS):
                 if content not in cells:
                     cells[content] = Cell(**json.loads(content))
-                yield Row(cells[content], replicate, _outcome(*rest), attempts, repeats)
+                yield Row(cells[content], replicate, _outcome(*outcome), attempts, repeats)
 
     def plan(self, digest: bytes) -> WorkPlan | None:
         """The plan with this digest, if it was made before."""
@@ -81,11 +81,14 @@ class Records:
                 yield WorkPlan(digest, name, trials, bool(together), cohort_size, cells, shapes)
 
 
-def _outcome(trial_id: bytes, state: str, metrics: Any, trace: Any, *rest: Any) -> Outcome:
+def _outcome(
+    made_by: str, trial_id: bytes, state: str, metrics: Any, trace: Any, *rest: Any
+) -> Outcome:
     found = dict(json.loads(metrics).items()) if metrics and state == DONE else {}
-    error, traceback, seconds, finished, provenance = rest
-    told = (json.loads(trace) if trace else None, error, traceback, seconds, finished)
-    return Outcome(trial_id.hex(), state, found, *told, dict(json.loads(provenance).items()))
+    told = json.loads(trace) if trace else None
+    return Outcome(
+        trial_id.hex(), state, found, told, *rest, provenance=dict(json.loads(made_by).items())
+    )
 
 
 @contextmanager

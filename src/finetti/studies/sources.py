@@ -64,7 +64,7 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
         path = (Path(directory) / place).absolute()
         if not path.is_file():
             raise InputError(f"`kind` is {kind!r}, but there is no file {path}. {KIND_FORMS}.")
-        files, imports = _closure({path.stem: path}, path.parent)
+        files, imports = _closure(path.stem, path, path.parent)
         reference = f"{path.name}:{name}"
         fingerprint = code_version or _fingerprint(files)
         return KindSource(reference, fingerprint, files, bool(code_version), imports)
@@ -85,7 +85,7 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
     origin = Path(spec.origin)
     depth = place.count(".") + (origin.name == "__init__.py")
     root = origin.parents[depth]
-    files, imports = _closure({place: origin}, root, only=package)
+    files, imports = _closure(place, origin, root, package)
     return KindSource(kind, _fingerprint(files), imports=imports)
 
 
@@ -95,15 +95,15 @@ def _fingerprint(files: dict[str, tuple[str, str]]) -> str:
 
 
 def _closure(
-    first: dict[str, Path], root: Path, only: str | None = None
+    name: str, path: Path, root: Path, only: str | None = None
 ) -> tuple[dict[str, tuple[str, str]], tuple[str, ...] | None]:
-    """The modules named in ``first`` and those below ``root`` that they import, in turn.
+    """The module ``name``, and what it and its imports import from below ``root``.
 
-    Also the packages that they import from elsewhere; None if a name of one is computed.
+    ``only``: from this package. Also the packages from elsewhere; None if a name is computed.
     """
     found: dict[str, tuple[str, str]] = {}
     imports: set[str] = set()
-    todo = list(first.items())
+    todo = [(name, path)]
     while todo:
         name, path = todo.pop()
         if name in found:
@@ -118,16 +118,12 @@ def _closure(
         found[name] = (str(path), text)
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         for imported in _imports(tree, package):
-            imports.add(imported.partition(".")[0])
-            if imported.partition(".")[0] == PACKAGE or (only and not _inside(imported, only)):
-                continue
-            todo += _files(imported, root)
+            top = imported.partition(".")[0]
+            imports.add(top)
+            if top != PACKAGE and only in (None, top):
+                todo += _files(imported, root)
     outside = imports - {name.partition(".")[0] for name in found} - {PACKAGE}
     return dict(sorted(found.items())), None if COMPUTED in imports else tuple(sorted(outside))
-
-
-def _inside(name: str, package: str) -> bool:
-    return name == package or name.startswith(f"{package}.")
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
@@ -145,22 +141,14 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
                 yield base
             # `from package import name` imports a module where the name is one.
             yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
-        elif isinstance(node, ast.Call) and _called(node) in ("__import__", "import_module"):
-            yield _written_name(node)
-
-
-def _written_name(node: ast.Call) -> str:
-    """The name of the module in ``import_module("name")``, if it stands there."""
-    first = node.args[0] if node.args else None
-    if isinstance(first, ast.Constant) and isinstance(first.value, str) and len(node.args) == 1:
-        return first.value if not first.value.startswith(".") else COMPUTED
-    return COMPUTED
-
-
-def _called(node: ast.Call) -> str:
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr
-    return node.func.id if isinstance(node.func, ast.Name) else ""
+        elif isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", None))
+            if called in ("__import__", "import_module"):
+                match node.args:
+                    case [ast.Constant(value=str(name))] if not name.startswith("."):
+                        yield name
+                    case _:
+                        yield COMPUTED
 
 
 def _files(name: str, root: Path) -> list[tuple[str, Path]]:
@@ -195,16 +183,12 @@ def installed_versions(names: Iterable[str]) -> list[list[str | None]] | None:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):
             return None  # half loaded, or a name that no module can have
-        if spec is None:
-            found.append([name, None])
-            continue
-        if spec.origin is None or not any(
-            folder in Path(spec.origin).resolve().parents for folder in folders
-        ):
-            return None
-        version = _version_of(name)
-        if version is None:
-            return None
+        version = None
+        if spec is not None:
+            above = Path(spec.origin).resolve().parents if spec.origin else ()
+            version = _version_of(name) if folders.intersection(above) else None
+            if version is None:
+                return None
         found.append([name, version])
     return found
 

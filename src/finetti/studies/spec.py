@@ -17,8 +17,11 @@ from finetti.studies.grid import grid_values
 MAX_TRIALS = 10_000_000
 
 
-class SpecSettings(BaseModel):
-    """What a study and its scales have in common."""
+class Preset(BaseModel):
+    """What a scale may set: the fields it names take the place of the study's own.
+
+    ``grid`` and ``fixed`` are merged name by name.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -27,19 +30,11 @@ class SpecSettings(BaseModel):
     memory_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     grid: dict[str, Any] = {}
     fixed: dict[str, Any] = {}
-
-
-class Preset(SpecSettings):
-    """What a scale may set: the fields it names take the place of the study's own.
-
-    ``grid`` and ``fixed`` are merged name by name.
-    """
-
     trials: Annotated[int, Field(ge=1)] = 1
     seed: Annotated[int, Field(ge=0)] = 0
 
 
-class StudySpec(SpecSettings):
+class StudySpec(Preset):
     """A kind of trial, a grid of its parameters, and how often each cell is tried.
 
     Args:
@@ -62,8 +57,6 @@ class StudySpec(SpecSettings):
     kind: Annotated[str, Field(min_length=1)]
     name: str | None = None
     code_version: str | None = None
-    trials: Annotated[int, Field(ge=1)] = 1
-    seed: Annotated[int, Field(ge=0)] = 0
     seed_by: Literal["trial", "replicate"] = "trial"
     scales: dict[str, Preset] = {}
 
@@ -90,15 +83,15 @@ class StudySpec(SpecSettings):
 
     def changed(self, **fields: Any) -> "StudySpec":
         """The study with other ``fields``, checked as if it had been written so."""
-        own = {name: getattr(self, name) for name in self.model_fields_set}
-        try:
-            return checked(StudySpec.model_validate({**own, **fields}))
-        except ValidationError as error:
-            raise InputError(" ".join(map(_sentence, error.errors()))) from error
+        return _checked({**{name: getattr(self, name) for name in self.model_fields_set}, **fields})
 
 
-def checked(spec: StudySpec) -> StudySpec:
-    """``spec`` if its grid makes sense, else an error with the path of the key."""
+def _checked(content: Mapping[str, Any]) -> StudySpec:
+    """The spec if all of it makes sense, else an error with the paths of the keys."""
+    try:
+        spec = StudySpec.model_validate(dict(content))
+    except ValidationError as error:
+        raise InputError(" ".join(map(_sentence, error.errors()))) from error
     plain([spec.kind, spec.name, spec.code_version], "kind, name, code_version")
     _check_values(spec, "")
     cells = math.prod(len(values) for values in spec.values.values())
@@ -110,7 +103,7 @@ def checked(spec: StudySpec) -> StudySpec:
     return spec
 
 
-def _check_values(settings: SpecSettings, path: str) -> None:
+def _check_values(settings: Preset, path: str) -> None:
     plain(settings.fixed, f"{path}fixed")
     for name, value in settings.grid.items():
         grid_values(value, f"{path}grid.{name}")
@@ -144,16 +137,13 @@ def make_spec(content: Mapping[str, Any], where: str = "The study") -> StudySpec
 `trials`?
     """
     try:
-        spec = checked(StudySpec.model_validate(dict(content)))
+        spec = _checked(content)
         for scale, preset in spec.scales.items():
             _check_values(preset, f"scales.{scale}.")
             try:
                 spec.at_scale(scale)
             except InputError as error:
                 raise InputError(f"`scales.{scale}`: {error}") from error
-    except ValidationError as error:
-        sentences = " ".join(map(_sentence, error.errors()))
-        raise InputError(f"{where}: {sentences}") from error
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return spec

@@ -78,14 +78,15 @@ class Store:
             if verdict != "ok":
                 raise damaged(self.path, verdict)
         wanted = journal == "wal" or (journal == "auto" and not on_network(self.path))
-        self.journal = "wal" if wanted and self._write_ahead() else "rollback"
-        if self.journal == "rollback":
+        if wanted and self._write_ahead():
+            self.journal = "wal"
+            # The log survives the end of the process without waiting for the disk at each commit.
+            self.connection.execute("PRAGMA synchronous = normal")
+        else:
+            self.journal = "rollback"
             self.connection.execute("PRAGMA journal_mode = delete")
             self.connection.execute("PRAGMA locking_mode = exclusive")
-        # The log survives the end of the process without waiting for the disk at each commit.
-        self.connection.execute(
-            f"PRAGMA synchronous = {'normal' if self.journal == 'wal' else 'full'}"
-        )
+            self.connection.execute("PRAGMA synchronous = full")
         migrate(self.connection, version)
 
     def _write_ahead(self) -> bool:
@@ -101,14 +102,12 @@ class Store:
 
     def add_plan(self, plan: WorkPlan) -> None:
         """Remember what a study consists of, once."""
+        own = plan.digest, plan.name, plan.trials, plan.together, plan.cohort_size, time.time()
         with self._transaction():
             found = self.connection.execute(
                 "INSERT INTO plans (digest, name, trials, together, cohort_size, created)"
                 " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING plan",
-                (
-                    *(plan.digest, plan.name, plan.trials),
-                    *(plan.together, plan.cohort_size, time.time()),
-                ),
+                own,
             ).fetchall()
             if not found:
                 return
@@ -159,29 +158,24 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All of the block or none of it, with errors as sentences."""
-        with plain_errors(self.path):
-            self.connection.execute("BEGIN IMMEDIATE")
-            try:
+        try:
+            with plain_errors(self.path), self.connection:  # which commits, or rolls back
+                self.connection.execute("BEGIN IMMEDIATE")
                 yield
-                self.connection.execute("COMMIT")
-            except BaseException:
-                # The numbers given out in this transaction are not there.
-                self._numbers.clear()
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
-                raise
+        except BaseException:
+            self._numbers.clear()  # those given out in this transaction are not there
+            raise
 
     def close(self) -> None:
         """Close the file, as a single one that can be copied and read anywhere."""
         try:
             if self.journal == "wal":
-                try:
-                    self.connection.execute("PRAGMA busy_timeout = 0")
-                    self.connection.execute("PRAGMA journal_mode = delete")
-                except sqlite3.OperationalError as error:
-                    # Somebody reads just now, or the disk is full: the log stays beside the file.
-                    if primary_code(error) not in LOG_STAYS:
-                        raise FinettiError(f"{self.path} cannot be closed: {error}.") from error
+                self.connection.execute("PRAGMA busy_timeout = 0")
+                self.connection.execute("PRAGMA journal_mode = delete")
+        except sqlite3.OperationalError as error:
+            # Somebody reads just now, or the disk is full: the log stays beside the file.
+            if primary_code(error) not in LOG_STAYS:
+                raise FinettiError(f"{self.path} cannot be closed: {error}.") from error
         finally:
             self.connection.close()
             self.lock.release()

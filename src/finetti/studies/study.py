@@ -13,9 +13,8 @@ from finetti.core.provenance import commit_of
 from finetti.show import Card, Shown
 from finetti.studies.canonical import unicode_text
 from finetti.studies.executors.base import Executor
-from finetti.studies.executors.child import WORKER_VARIABLE
 from finetti.studies.executors.local import LocalExecutor, choose_executor
-from finetti.studies.importing import is_loading
+from finetti.studies.importing import WORKER_VARIABLE
 from finetti.studies.interruption import ignore_interruptions, one_interruption
 from finetti.studies.limits import Limits
 from finetti.studies.lock import StoreBusyError
@@ -23,7 +22,7 @@ from finetti.studies.outcome import DONE, FAILED
 from finetti.studies.plan import WorkPlan, make_work_plan, plan_digest
 from finetti.studies.records import Records, Row, open_records
 from finetti.studies.sources import KindSource, find_source
-from finetti.studies.spec import StudySpec, make_spec, read_spec
+from finetti.studies.spec import make_spec, read_spec
 from finetti.studies.status import (
     RunSummary,
     StudyInterrupted,
@@ -69,24 +68,18 @@ class Study(Shown):
         scale: str | None = None,
         **fields: Any,
     ) -> None:
-        name = kind if isinstance(kind, str) else _reference(kind)
-        spec = make_spec({"kind": name, **fields}).at_scale(scale)
-        self._set(spec, Path(store), Path(directory), name, scale)
+        self.given: tuple[Any, KindSource] | None = None
+        reference = kind if isinstance(kind, str) else _reference(kind)
+        self.spec = make_spec({"kind": reference, **fields}).at_scale(scale)
+        self.store = Path(store)
+        self.directory = Path(directory)
+        self.name = self.spec.name or unicode_text(reference)
+        if scale is not None:
+            self.name += f" ({scale})"
         if not isinstance(kind, str):
             # What was given is not loaded again (its file may be the script that is running), so
             # its source is that of now.
-            self.given = kind, find_source(name, directory, spec.code_version)
-
-    def _set(
-        self, spec: StudySpec, store: Path, directory: Path, name: str, scale: str | None
-    ) -> None:
-        self.spec = spec
-        self.store = store
-        self.directory = directory
-        self.name = spec.name or unicode_text(name)
-        if scale is not None:
-            self.name += f" ({scale})"
-        self.given: tuple[Any, KindSource] | None = None
+            self.given = kind, find_source(reference, directory, self.spec.code_version)
 
     @classmethod
     def from_toml(
@@ -99,12 +92,13 @@ class Study(Shown):
     ) -> "Study":
         """The study in a TOML file; its store stands beside the file unless given."""
         path = Path(path)
-        spec = read_spec(path).at_scale(scale)
+        spec = read_spec(path)
+        place = path.with_suffix(".sqlite") if store is None else store
+        fields = {name: getattr(spec, name) for name in spec.model_fields_set}
+        fields["name"] = spec.name or unicode_text(path.stem)
+        study = cls(store=place, directory=path.parent, scale=scale, **fields)
         if seed is not None:
-            spec = spec.changed(seed=seed)
-        study = cls.__new__(cls)
-        place = Path(store) if store is not None else path.with_suffix(".sqlite")
-        study._set(spec, place, path.parent, path.stem, scale)
+            study.spec = study.spec.changed(seed=seed)
         return study
 
     @property
@@ -153,8 +147,8 @@ class Study(Shown):
         Ctrl-C ends this cleanly (``StudyInterrupted``, a KeyboardInterrupt); run again to continue.
 
         Args:
-            executor: ``local`` (a child process), ``inline`` (this process), or one of your own.
-            workers: Dask workers to start on this machine instead.
+            executor: ``local`` (child processes), ``inline`` (this process), or one of your own.
+            workers: how many child processes; one unless given.
             cluster: address or scheduler file of a Dask cluster to use instead.
             retry_failed: run the failed trials again as well.
             time_limit, memory_limit: seconds per trial, gigabytes per worker; the spec's unless
@@ -164,7 +158,7 @@ class Study(Shown):
             on_wait: called with a sentence that says who is waited for.
             journal: see ``Store``.
         """
-        if os.environ.get(WORKER_VARIABLE) or is_loading():
+        if os.environ.get(WORKER_VARIABLE):
             raise InputError(
                 "A study was started by the file of its kind. Put the lines that start it under "
                 "`if __name__ == '__main__':`."

@@ -1,7 +1,8 @@
 """Stored trials as a table: parameters, version, replicate, state, metrics; or means per cell."""
 
 import math
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,16 @@ if TYPE_CHECKING:
 MADE_BY = ("finetti", "commit", "jax", "device", "host")
 OWN = ("version", "replicate", "state", "failure")
 OF_CELLS = ("version", "done", "failed")
-DETAILS = ("id", "kind", "fingerprint", "study_seed", "attempts", "seconds", "finished", "trace")
+DETAILS: dict[str, Callable[[Row], Any]] = {
+    "id": lambda row: row.outcome.trial_id,
+    "kind": lambda row: row.cell.kind,
+    "fingerprint": lambda row: row.cell.fingerprint,
+    "study_seed": lambda row: row.cell.seed,
+    "attempts": lambda row: row.attempts,
+    "seconds": lambda row: row.outcome.seconds,
+    "finished": lambda row: datetime.fromtimestamp(row.outcome.finished, UTC),
+    "trace": lambda row: row.outcome.trace,
+}
 
 
 def make_table(rows: Iterable[Row], details: bool = False, summary: bool = False) -> "pd.DataFrame":
@@ -35,41 +45,33 @@ def make_table(rows: Iterable[Row], details: bool = False, summary: bool = False
 
     if details and summary:
         raise InputError("Details belong to single trials, a summary has none. Ask for one.")
-    params: dict[tuple[str, ...], None] = {}
-    metrics: dict[str, None] = {}
-    content = []
-    for row in rows:
-        flat = _flat(row.cell.params)
-        params.update(dict.fromkeys(flat))
-        metrics.update(dict.fromkeys(row.outcome.metrics))
-        content.append((row, flat))
-    taken: set[str] = set(OF_CELLS if summary else OWN + DETAILS + MADE_BY if details else OWN)
+    rows = list(rows)
+    flat = [_flat(row.cell.params) for row in rows]
+    params = dict.fromkeys(path for each in flat for path in each)
+    metrics = dict.fromkeys(name for row in rows for name in row.outcome.metrics)
+    taken: set[str] = set(OF_CELLS if summary else OWN)
+    taken |= {*DETAILS, *MADE_BY} if details else set()
     names = {path: _free(".".join(path), "parameter", taken) for path in params}
     measured = {name: _free(name, "metric", taken) for name in metrics}
-    cells: dict[str, list[Any]] = {
-        **{names[path]: [flat.get(path) for _, flat in content] for path in params},
-        "version": [row.cell.code for row, _ in content],
+    columns: dict[str, list[Any]] = {
+        **{names[path]: [each.get(path) for each in flat] for path in params},
+        "version": [row.cell.code for row in rows],
     }
-    values = {
-        measured[name]: [row.outcome.metrics.get(name) for row, _ in content] for name in metrics
-    }
-    meant = [(names[path], ".".join(path)) for path in params]
-    meant += [(measured[name], name) for name in metrics]
+    values = {measured[name]: [row.outcome.metrics.get(name) for row in rows] for name in metrics}
     if summary:
-        columns = _summary([row for row, _ in content], cells, values, taken)
+        columns = _summary(rows, columns, values, taken)
     else:
-        columns = {
-            **cells,
-            "replicate": [row.replicate for row, _ in content],
-            "state": [row.outcome.state for row, _ in content],
-            **values,
-            "failure": [row.outcome.error for row, _ in content],
-        }
+        columns["replicate"] = [row.replicate for row in rows]
+        columns["state"] = [row.outcome.state for row in rows]
+        columns |= values
+        columns["failure"] = [row.outcome.error for row in rows]
     if details:
-        described = [_details(row) for row, _ in content]
-        columns |= {name: [each[name] for each in described] for name in DETAILS + MADE_BY}
+        columns |= {name: [told(row) for row in rows] for name, told in DETAILS.items()}
+        columns |= {each: [row.outcome.provenance.get(each) for row in rows] for each in MADE_BY}
     table = pd.DataFrame({name: _column(each) for name, each in columns.items()})
-    table.attrs["renamed"] = {new: old for new, old in meant if new != old}
+    meant = {new: ".".join(path) for path, new in names.items()}
+    meant |= {new: name for name, new in measured.items()}
+    table.attrs["renamed"] = {new: old for new, old in meant.items() if new != old}
     return table
 
 
@@ -102,7 +104,7 @@ def _summary(
 def _mean(values: list[Any]) -> float | None:
     """The mean, as exact as floats are; None of nothing, or of infinities of both signs."""
     try:
-        return math.fsum(values) / len(values) if values else None
+        return statistics.fmean(values)
     except (OverflowError, ValueError):
         return None
 
@@ -134,37 +136,21 @@ def _flat(params: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[tuple[
     return flat
 
 
-def _details(row: Row) -> dict[str, Any]:
-    outcome, cell = row.outcome, row.cell
-    return {
-        "id": outcome.trial_id,
-        "kind": cell.kind,
-        "fingerprint": cell.fingerprint,
-        "study_seed": cell.seed,
-        "attempts": row.attempts,
-        "seconds": outcome.seconds,
-        "finished": datetime.fromtimestamp(outcome.finished, UTC),
-        "trace": outcome.trace,
-        **{name: outcome.provenance.get(name) for name in MADE_BY},
-    }
-
-
 def _column(values: list[Any]) -> Any:
     """Whole numbers and truth values stay what they are beside gaps."""
     import pandas as pd
 
     present = {type(value) for value in values if value is not None}
-    if None in values and present == {int}:
-        return pd.array(values, dtype="Int64" if _fits(values) else "object")
-    if None in values and present == {bool}:
-        return pd.array(values, dtype="boolean")
-    if present <= {int} and not _fits(values):
+    if present == {int} and any(map(is_large, values)):
         return pd.array(values, dtype="object")
+    if None in values and present in ({int}, {bool}):
+        return pd.array(values, dtype="Int64" if present == {int} else "boolean")
     return values
 
 
-def _fits(values: list[Any]) -> bool:
-    return all(value is None or -(2**63) <= value < 2**63 for value in values)
+def is_large(value: Any) -> bool:
+    """Whether a value is a whole number of more than 64 bits."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def store_table(path: str | Path, details: bool = False, summary: bool = False) -> "pd.DataFrame":

@@ -1,1 +1,1 @@
-"""Where trials run: in this process, in a child process, or on Dask workers."""
+"""Where trials run: in this process, in child processes, or on Dask workers."""

@@ -54,13 +54,21 @@ class Report:
     """News of a cohort: outcomes since the last report, and whether it has ended."""
 
     cohort: Cohort
-    outcomes: tuple[Outcome, ...] = field(default=())
+    outcomes: tuple[Outcome, ...] = ()
     ended: bool = True
     failure: Failure | None = None
 
 
 class Executor(ABC):
-    """Runs cohorts. Used as ``start``, then ``submit`` and ``reports`` in turn, then ``close``."""
+    """Runs cohorts. Used as ``start``, then ``submit`` and ``reports`` in turn, then ``close``.
+
+    ``workers`` is how many cohorts are worked on at a time; ``streams`` whether outcomes are
+    reported while their cohort is under way; ``activity`` what the executor waits for, if it does.
+    """
+
+    workers: int = 1
+    streams: bool = True
+    activity: str | None = None
 
     def start(self, source: KindSource, limits: Limits) -> None:
         """Get ready to run trials of the kind that ``source`` names."""
@@ -69,24 +77,9 @@ class Executor(ABC):
         self.queue: deque[Cohort] = deque()
 
     @property
-    def workers(self) -> int:
-        """How many cohorts are worked on at a time."""
-        return 1
-
-    @property
     def slots(self) -> int:
         """How many cohorts may be under way, those that wait at a worker included."""
         return 2 * self.workers
-
-    @property
-    def streams(self) -> bool:
-        """Whether outcomes are reported while their cohort is under way."""
-        return True
-
-    @property
-    def activity(self) -> str | None:
-        """What the executor waits for, if it does."""
-        return None
 
     def submit(self, cohort: Cohort) -> None:
         """Take a cohort; never blocks."""

@@ -1,4 +1,4 @@
-"""The child process: reads cohorts as lines of JSON, writes outcomes as lines of JSON.
+"""The child process: runs the cohorts that it receives, and sends what becomes of them.
 
 Started by ``executors.process`` as the first of a group of processes. A guard in that group ends
 all of it when the process above is gone, however busy the trial is and whatever it has started;
@@ -6,94 +6,103 @@ only what a trial puts into a group of its own lives on.
 """
 
 import faulthandler
-import json
 import os
-import queue
+import select
+import signal
 import sys
-import threading
 import traceback
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
 
-from finetti.studies.executors.guard import guard
+from finetti.studies.executors.base import Failure
+from finetti.studies.importing import WORKER_VARIABLE
 
 IDLE_SECONDS = 600.0
-WORKER_VARIABLE = "FINETTI_STUDY_WORKER"  # no study may start inside of a trial
+GUARD_MILLISECONDS = 1000  # between two looks at the process above
 
 
-class _Channel:
-    """Lines of JSON to the process above; what trials print goes elsewhere."""
+@dataclass(frozen=True)
+class Ready:
+    """The kind is loaded; whether its trials run ``together``."""
 
-    def __init__(self) -> None:
-        # File descriptor 1 is given to the trials' own printing, which ends up in the log.
-        self.stream = os.fdopen(os.dup(1), "wb")
-        os.dup2(2, 1)
-        self.owner = os.getpid()
-
-    def send(self, **message: Any) -> None:
-        if os.getpid() != self.owner:
-            os._exit(1)  # a copy of this process that a trial has forked and not ended
-        self.stream.write(json.dumps(message).encode() + b"\n")
-        self.stream.flush()
-
-
-def _listen(stream: BinaryIO, inbox: "queue.Queue[dict[str, Any]]") -> None:
-    for line in stream:
-        inbox.put(json.loads(line))
-    os._exit(0)  # whoever asked is gone, and nobody waits for the trial that is running
+    together: bool
 
 
 def serve() -> None:
-    """Load the kind that the first line names, then run the cohorts of the others."""
+    """Load the kind that arrives first, then run the cohorts that follow.
+
+    Sends what is known of this place, and with it: Ready, then each Outcome, then a Failure or
+    None at the end of a cohort.
+    """
     guard()
     faulthandler.enable()
     os.environ[WORKER_VARIABLE] = "1"
-    channel = _Channel()
-    inbox: queue.Queue[dict[str, Any]] = queue.Queue()
-    commands = os.fdopen(os.dup(0), "rb")
+    above, owner = Connection(os.dup(0)), os.getpid()
     # Trials that read from standard input find it empty.
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    threading.Thread(target=_listen, args=(commands, inbox), daemon=True).start()
 
-    from finetti.studies.importing import Strays
-    from finetti.studies.kinds import CohortKind, load_kind
-    from finetti.studies.sources import KindSource
-    from finetti.studies.work import worker_place
+    from finetti.studies.executors.work import Worker
+    from finetti.studies.kinds import CohortKind
 
-    source = KindSource(**inbox.get())
     try:
-        kind = load_kind(source)
-    except (Exception, SystemExit) as error:
-        details = traceback.format_exc()
-        channel.send(broken=f"{type(error).__name__}: {error}", details=details)
-        return
-    strays = Strays(source)
-    channel.send(ready=True, together=isinstance(kind, CohortKind), place=worker_place())
-    while True:
-        try:
-            message = inbox.get(timeout=IDLE_SECONDS)
-        except queue.Empty:
-            return  # idle: the process above starts another child when it needs one
-        _run(kind, message["trials"], strays, channel)
-
-
-def _run(kind: Any, content: list[Any], strays: Any, channel: _Channel) -> None:
-    from finetti.core.provenance import jax_device
-    from finetti.studies.trial import Trial
-    from finetti.studies.work import work, worker_provenance
-
-    told, device = False, None
-    try:
-        for outcome in work(kind, [Trial(**each) for each in content], strays):
-            if not told or jax_device() != device:
-                # After a trial, which may have chosen a device. JAX's is that of later ones, too.
-                told, device = True, jax_device()
-                channel.send(provenance=worker_provenance(), lasting=device is not None)
-            channel.send(outcome=outcome.to_plain())
+        worker = Worker(above.recv())
     except (Exception, SystemExit) as error:
         text, details = f"{type(error).__name__}: {error}", traceback.format_exc()
-        channel.send(raised=text, details=details, provenance=worker_provenance(), lasting=False)
-    else:
-        channel.send(ended=True)
-    sys.stdout.flush()
+        above.send(({}, Failure("broken", text, details)))
+        return
+
+    def send(news: Any) -> None:
+        if os.getpid() != owner:
+            os._exit(1)  # a copy of this process that a trial has forked and not ended
+        above.send((worker.place, news))
+
+    send(Ready(isinstance(worker.kind, CohortKind)))
+    while above.poll(IDLE_SECONDS):  # idle for longer, it leaves: another one can be started
+        news = None
+        for news in worker.run(above.recv()):
+            send(news)
+        if not isinstance(news, Failure):
+            send(None)
+        sys.stdout.flush()
+
+
+def guard() -> None:
+    """Start a process that ends this group when the process above, or this one, is gone.
+
+    The process above holds the other end of standard input, which the kernel closes even after
+    kill -9. A thread could not do this: a trial may hold the interpreter's lock for as long as it
+    likes. Call it before there are any threads.
+    """
+    above = os.getppid()
+    ours, theirs = os.pipe()
+    middle = os.fork()
+    if middle:
+        os.close(ours)
+        # `theirs` stays open for as long as this process lives.
+        os.waitpid(middle, 0)
+        return
+    # Twice, so that a trial which waits for its children does not wait for the guard.
+    if os.fork():
+        os._exit(0)
+    os.close(theirs)
+    watch = select.poll()
+    # Without an event to wait for: only that the other end was closed is told, and nothing is read.
+    watch.register(0, 0)
+    watch.register(ours, 0)
+    # A copy that the process above has forked may keep the other end open: so look after it, too.
+    while not watch.poll(GUARD_MILLISECONDS) and _lives(above):
+        pass
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # it is there, and somebody else's
+    return True

@@ -1,52 +1,95 @@
-"""Dask distributed: workers on this machine, or any cluster that has a scheduler."""
+"""Dask distributed: any cluster that has a scheduler.
 
+A worker hands a cohort to a child process and watches that, so that a trial which hangs, crashes or
+eats memory ends the child and never the Dask worker.
+"""
+
+import atexit
 import contextlib
 import logging
 import queue
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
 from finetti.core.errors import FinettiError, UnsupportedError, bad_argument
 from finetti.studies.executors.base import Cohort, Executor, Failure, Report
-from finetti.studies.executors.dask_task import end_children, run_cohort
-from finetti.studies.executors.dask_workers import LocalWorkers
-from finetti.studies.limits import Limits, usable_cores
+from finetti.studies.executors.process import ChildProcess, poll_children
+from finetti.studies.limits import Limits
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
 
 CONNECT_SECONDS = 15
+COUNT_SECONDS = 2.0  # between two looks at the workers of the cluster
 GONE = "The Dask scheduler is gone. What is stored so far is safe: run again to continue."
+
+
+# By study and thread of the worker: studies that share a cluster do not share children.
+_CHILDREN: dict[tuple[str, int], ChildProcess] = {}
+
+
+def run_cohort(
+    study: str, source: KindSource, limits: Limits, cohort: Cohort
+) -> tuple[Report, str, str]:
+    """Run a cohort to its end: the report, the address of the worker, and the name of its host."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    task = worker.get_current_task()
+    place = study, threading.get_ident()
+    if place not in _CHILDREN:
+        # The workers are not ours, and neither are their threads.
+        _CHILDREN[place] = ChildProcess(source, limits, None, worker.state.nthreads)
+    child = _CHILDREN[place]
+    child.begin(cohort)
+    outcomes: list[Outcome] = []
+    while True:
+        reports = poll_children([child], timeout=1.0)
+        state = worker.state.tasks.get(task)
+        # When the coordinator is killed, its scheduler lets go of the task.
+        if state is None or state.state == "cancelled":
+            child.end()
+            raise CancelledError("Nobody waits for this cohort any more.")
+        for report in reports:
+            outcomes += report.outcomes
+            if report.ended:
+                whole = replace(report, outcomes=tuple(outcomes))
+                return whole, worker.address, socket.gethostname()
+
+
+def end_children(study: str | None = None) -> None:
+    """End the children of a study on this worker, or all of them when the worker itself ends."""
+    for place in [each for each in _CHILDREN if study in (None, each[0])]:
+        _CHILDREN.pop(place).end()
+
+
+atexit.register(end_children)
 
 
 @final
 class DaskExecutor(Executor):
-    """Cohorts as Dask tasks.
+    """Cohorts as Dask tasks, whose results come when they end.
 
     Args:
-        workers: start this many workers on this machine, each with its share of the threads.
-        cluster: or use the scheduler at this address (``tcp://host:8786``) or in this scheduler
-            file (``scheduler.json``): Slurm, Kubernetes and others through Dask's own launchers.
+        cluster: the address of a scheduler (``tcp://host:8786``), or a scheduler file
+            (``scheduler.json``): Slurm, Kubernetes and others through Dask's own launchers.
     """
 
-    def __init__(self, workers: int | None = None, cluster: str | None = None) -> None:
-        if (workers is None) == (cluster is None):
-            raise bad_argument("workers", "DaskExecutor", "given, or `cluster` be", "both or none")
-        if workers is not None and workers < 1:
-            raise bad_argument("workers", "DaskExecutor", "at least 1", workers)
-        self.asked = workers
+    streams = False
+
+    def __init__(self, cluster: str) -> None:
         self.study = uuid.uuid4().hex
         self.cluster = cluster
-        self.local: LocalWorkers | None = None
         self.client: Any = None
 
     def start(self, source: KindSource, limits: Limits) -> None:
-        """Start the workers, or connect to the cluster."""
+        """Connect to the cluster."""
         super().start(source, limits)
         try:
             import distributed
@@ -61,12 +104,6 @@ class DaskExecutor(Executor):
         self.news: queue.Queue[tuple[Any, Any]] = queue.Queue()
         self.futures: dict[Any, Cohort] = {}
         self.hosts: dict[str, str] = {}  # names of machines, by their addresses
-        self.counted, self.count = 0.0, 1
-        if self.asked is not None:
-            self.local = LocalWorkers(self.asked)
-            self.client = self.local.client
-            return
-        assert self.cluster is not None
         where = _scheduler(self.cluster)
         try:
             self.client = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -75,51 +112,40 @@ class DaskExecutor(Executor):
                 f"No Dask scheduler answers at {self.cluster}. Start one with `dask scheduler`, "
                 "or use --workers N for this machine."
             ) from error
+        self._count()
 
-    @property
-    def workers(self) -> int:
-        """Threads of all workers: each runs one cohort at a time."""
-        if self.asked is not None:
-            return self.asked
-        if time.monotonic() - self.counted > 2.0:
-            with _scheduler_answers():
-                self.count = sum(self.client.nthreads().values())
-            self.counted = time.monotonic()
-        return max(1, self.count)
-
-    @property
-    def streams(self) -> bool:
-        """A task gives its result when it ends."""
-        return False
-
-    @property
-    def activity(self) -> str | None:
-        """Whether the cluster has any workers yet."""
-        return None if self.workers and self.count else "waiting for workers…"
+    def _count(self) -> None:
+        """Look how many threads the workers have: each runs one cohort at a time."""
+        with self._scheduler_answers():
+            count = sum(self.client.nthreads().values())
+        self.workers = max(1, count)
+        self.activity = None if count else "waiting for workers…"
+        self.counted = time.monotonic()
 
     def submit(self, cohort: Cohort) -> None:
         """Send a cohort to the scheduler, which finds a worker."""
-        job = {
-            "study": self.study,
-            "source": asdict(self.source),
-            "limits": asdict(self.limits),
-            "shape": cohort.shape,
-            "trials": [vars(trial) for trial in cohort.trials],
-            # Where the workers are not ours, neither are their threads; they know their number.
-            "threads": None if self.asked is None else max(1, usable_cores() // self.asked),
-            "workers": self.asked,
-        }
-        with _scheduler_answers():
-            future = self.client.submit(run_cohort, job, pure=False)
+        with self._scheduler_answers():
+            job = self.study, self.source, self.limits, cohort
+            future = self.client.submit(run_cohort, *job, pure=False)
         self.futures[future] = cohort
         self.client.loop.add_callback(_fetch, self.client, future, self.news)
 
+    @contextlib.contextmanager
+    def _scheduler_answers(self) -> Iterator[None]:
+        """Turn the many ways in which a scheduler can be missed into one sentence."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, OSError | CancelledError) or self.client.status == "closed":
+                raise FinettiError(GONE) from error
+            raise
+
     def reports(self, timeout: float) -> list[Report]:
         """Cohorts that ended."""
-        if self.local is not None:
-            self.local.replace_lost()
         if self.client.status not in ("running", "connecting"):
             raise FinettiError(GONE)
+        if time.monotonic() - self.counted > COUNT_SECONDS:
+            self._count()
         found: list[Report] = []
         try:
             found.append(self._report(*self.news.get(timeout=timeout)))
@@ -134,14 +160,9 @@ class DaskExecutor(Executor):
         cohort = self.futures.pop(future)
         if isinstance(content, Exception):
             return Report(cohort, failure=self._failure(content, future.status == "error"))
-        if self.local is not None and content["outcomes"]:
-            self.local.restarts = 0
-        self.hosts[get_address_host(content["address"])] = content["host"]
-        outcomes = tuple(
-            Outcome(**each).made_by(content["provenance"]) for each in content["outcomes"]
-        )
-        failure = content["failure"] and Failure(**content["failure"])
-        return Report(cohort, outcomes, failure=failure)
+        report, address, host = content
+        self.hosts[get_address_host(address)] = host
+        return replace(report, cohort=cohort)
 
     def _failure(self, error: Exception, raised: bool) -> Failure:
         """Why a task gave no report: its worker is lost, or cannot run our tasks at all.
@@ -151,10 +172,8 @@ class DaskExecutor(Executor):
         from distributed.scheduler import KilledWorker
 
         if isinstance(error, KilledWorker):
-            worker = error.last_worker
-            # The name of its machine if it has told that, else the address by which Dask knows it.
-            unnamed = worker.host if self.local is None else socket.gethostname()
-            host = self.hosts.get(worker.host, unnamed)
+            address = error.last_worker.host
+            host = self.hosts.get(address, address)  # its name, if it has told that
             message = f"The Dask workers that ran it were lost, the last one on {host}."
             return Failure("lost", message, str(error), provenance={"host": host})
         text = f"{type(error).__name__}: {error}"
@@ -163,7 +182,7 @@ class DaskExecutor(Executor):
         return Failure("broken", text)
 
     def close(self) -> None:
-        """Cancel what is under way, end the children, and the workers that are ours."""
+        """Cancel what is under way, and end the children."""
         if self.client is None:
             return
         # A cluster that is gone, or that breaks while we leave it, has nothing left to end.
@@ -171,18 +190,15 @@ class DaskExecutor(Executor):
             if self.client.status == "running":
                 self.client.cancel(list(self.futures), force=True)
                 self.client.run(end_children, self.study, on_error="ignore")
-        if self.local is not None:
-            self.local.close()
-        else:
-            self.client.close(timeout=5)
+        self.client.close(timeout=5)
         self.client = None
 
 
 async def _fetch(client: Any, future: Any, news: "queue.Queue[tuple[Any, Any]]") -> None:
     """Wait for a result in the thread of the client.
 
-    A result is lost with the worker that holds it. Dask computes it again, as soon as there is a
-    worker; whoever waited for that in the thread of the executor could start none.
+    A result is lost with the worker that holds it, and Dask computes it again as soon as there is
+    another one: nothing that the thread of the executor should wait for.
     """
     try:
         news.put((future, await client.gather(future, asynchronous=True)))
@@ -209,12 +225,3 @@ def _scheduler(cluster: str) -> dict[str, Any]:
     if scheme not in backends:
         raise bad_argument("cluster", "Study.run", "tcp://host:port or scheduler.json", cluster)
     return {"address": cluster}
-
-
-@contextlib.contextmanager
-def _scheduler_answers() -> Iterator[None]:
-    """Turn the many ways in which a scheduler can be missed into one sentence."""
-    try:
-        yield
-    except (OSError, TimeoutError, CancelledError) as error:
-        raise FinettiError(GONE) from error

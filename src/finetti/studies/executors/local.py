@@ -1,40 +1,48 @@
-"""Executors on this machine: a child process, which is the default, or this process itself."""
+"""Executors on this machine: child processes, one by default, or this process itself."""
 
-import traceback
 from typing import final
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.studies.executors.base import Executor, Failure, Report
-from finetti.studies.executors.process import ChildProcess
-from finetti.studies.importing import Strays
-from finetti.studies.kinds import load_kind
+from finetti.studies.executors.process import ChildProcess, poll_children
+from finetti.studies.executors.work import Worker
 from finetti.studies.limits import Limits, usable_cores
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
-from finetti.studies.work import work, worker_provenance
 
 
 @final
 class LocalExecutor(Executor):
-    """One cohort at a time in one child process. A trial that hangs or blows up is ended."""
+    """Cohorts in child processes. A trial that hangs or blows up is ended.
+
+    Args:
+        workers: how many processes; each has its share of the threads and of the memory.
+    """
+
+    def __init__(self, workers: int = 1) -> None:
+        if workers < 1:
+            raise bad_argument("workers", "Study.run", "at least 1", workers)
+        self.workers = workers
+        self.children: list[ChildProcess] = []
 
     def start(self, source: KindSource, limits: Limits) -> None:
-        """Get ready; the process itself is started by the first cohort."""
+        """Get ready; the processes themselves are started by their first cohorts."""
         super().start(source, limits)
-        self.child = ChildProcess(source, limits, usable_cores())
+        threads = max(1, usable_cores() // self.workers)
+        places = range(self.workers)
+        self.children = [ChildProcess(source, limits, threads, self.workers) for _ in places]
 
     def reports(self, timeout: float) -> list[Report]:
-        """Outcomes as they come, while the child works."""
-        if self.child.cohort is None:
-            if not self.queue:
-                return []
-            self.child.begin(self.queue.popleft())
-        report = self.child.poll(timeout)
-        return [] if report is None else [report]
+        """Outcomes as they come, while the children work."""
+        for child in self.children:
+            if child.cohort is None and self.queue:
+                child.begin(self.queue.popleft())
+        return poll_children(self.children, timeout)
 
     def close(self) -> None:
-        """End the child."""
-        self.child.end()
+        """End the children."""
+        for child in self.children:
+            child.end()
 
 
 @final
@@ -44,23 +52,17 @@ class InlineExecutor(Executor):
     def start(self, source: KindSource, limits: Limits) -> None:
         """Load the kind."""
         super().start(source, limits)
-        self.kind = load_kind(source)
-        self.strays = Strays(source)
+        self.worker = Worker(source)
 
     def reports(self, timeout: float) -> list[Report]:
         """Run the next cohort to its end."""
         if not self.queue:
             return []
         cohort = self.queue.popleft()
-        outcomes: list[Outcome] = []
-        failure = None
-        try:
-            outcomes.extend(work(self.kind, cohort.trials, self.strays))
-        except (Exception, SystemExit) as error:
-            message, details = f"{type(error).__name__}: {error}", traceback.format_exc()
-            failure = Failure("raised", message, details, provenance=worker_provenance())
-        made_by = worker_provenance()
-        return [Report(cohort, tuple(each.made_by(made_by) for each in outcomes), failure=failure)]
+        news = list(self.worker.run(cohort.trials))
+        outcomes = tuple(each for each in news if isinstance(each, Outcome))
+        failures = (each for each in news if isinstance(each, Failure))
+        return [Report(cohort, outcomes, failure=next(failures, None))]
 
     def close(self) -> None:
         """Nothing is under way."""
@@ -71,16 +73,17 @@ def choose_executor(
 ) -> Executor:
     """The executor that the arguments of ``Study.run`` ask for."""
     if workers is not None and cluster is not None:
-        raise InputError("`workers` starts Dask here, `cluster` uses one elsewhere. Give one.")
-    if workers is not None or cluster is not None:
-        if executor not in ("local", "dask"):
-            raise InputError("`workers` and `cluster` mean Dask. Leave `executor` out.")
+        raise InputError("`workers` are processes here, `cluster` is Dask elsewhere. Give one.")
+    if (workers, cluster) != (None, None) and executor != "local":
+        raise InputError("`workers` and `cluster` say where trials run. Leave `executor` out.")
+    if cluster is not None:
         from finetti.studies.executors.dask import DaskExecutor
 
-        return DaskExecutor(workers, cluster)
+        return DaskExecutor(cluster)
     if isinstance(executor, Executor):
         return executor
-    known = {"local": LocalExecutor, "inline": InlineExecutor}
-    if executor not in known:
-        raise bad_argument("executor", "Study.run", "local, inline or an Executor", executor)
-    return known[executor]()
+    if executor == "inline":
+        return InlineExecutor()
+    if executor == "local":
+        return LocalExecutor(1 if workers is None else workers)
+    raise bad_argument("executor", "Study.run", "local, inline or an Executor", executor)

@@ -3,16 +3,18 @@
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
 from typing import Any
 
 from finetti.studies.executors.base import Cohort, Failure, Report
+from finetti.studies.executors.child import Ready
 from finetti.studies.limits import GIGABYTE, Limits, worker_environment
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
@@ -42,7 +44,7 @@ class ChildProcess:
     """
 
     def __init__(
-        self, source: KindSource, limits: Limits, threads: int | None, workers: int = 1
+        self, source: KindSource, limits: Limits, threads: int | None, workers: int
     ) -> None:
         self.source = source
         self.limits = limits
@@ -56,35 +58,28 @@ class ChildProcess:
 
         # A file and not a pipe: nobody has to read what trials print, and its end can be shown.
         self.log = tempfile.TemporaryFile(mode="ab+", buffering=0)  # noqa: SIM115
-        # Not multiprocessing: a spawned child of it runs the user's main script again.
+        self.connection, theirs = Pipe()
+        # Not multiprocessing.Process: a spawned child of it runs the user's main script again.
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD_PROGRAM, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=theirs.fileno(),
+            stdout=self.log,
             stderr=self.log,
             env=worker_environment(self.threads),
             start_new_session=True,  # Ctrl-C is for the coordinator, which ends the child
         )
-        assert self.process.stdout is not None
-        os.set_blocking(self.process.stdout.fileno(), False)
+        theirs.close()
         self.watched = psutil.Process(self.process.pid)
         self.family: list[psutil.Process] = []
-        self.measured = self.counted = time.monotonic()
-        self.buffer = bytearray()
-        self.started = time.monotonic()
+        self.measured = self.counted = self.started = time.monotonic()
         self.ready = self.together = False
-        # Of the trials that ended, and what is sure of those that did not.
-        self.provenance: dict[str, Any] = {}
         self.place: dict[str, Any] = {}
-        self._send(asdict(self.source))
+        self._send(self.source)
 
     def _send(self, message: Any) -> None:
-        assert self.process is not None
-        assert self.process.stdin is not None
         # A child that has ended says why in the next poll.
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(message).encode() + b"\n")
-            self.process.stdin.flush()
+        with contextlib.suppress(ConnectionError):
+            self.connection.send(message)
 
     def begin(self, cohort: Cohort) -> None:
         """Start working on a cohort."""
@@ -97,85 +92,58 @@ class ChildProcess:
         self.finished = 0
         self.pending: list[Outcome] = []
         self.since = self.flushed = time.monotonic()
-        self._send({"trials": [vars(trial) for trial in cohort.trials]})
+        if self.ready:  # else when it is: nobody reads while the kind is loading
+            self._send(cohort.trials)
 
-    def poll(self, timeout: float) -> Report | None:
-        """News of the cohort, after ``timeout`` seconds at the most; None if there is none."""
+    def poll(self) -> Report | None:
+        """News of the cohort, if there is some."""
         assert self.cohort is not None
-        until = time.monotonic() + timeout
-        while True:
-            ended, failure = self._look(
-                min(MEMORY_POLL_SECONDS, max(0.0, until - time.monotonic()))
-            )
-            now = time.monotonic()
-            over = ended or failure is not None
-            if over or (self.pending and now - self.flushed > FLUSH_SECONDS):
-                report = Report(self.cohort, tuple(self.pending), over, failure)
-                self.pending, self.flushed = [], now
-                if over:
-                    self.cohort = None
-                return report
-            if now >= until:
-                return None
+        ended, failure = self._receive()
+        if not ended:
+            failure = self._over_limit()
+        now, over = time.monotonic(), ended or failure is not None
+        if not over and not (self.pending and now - self.flushed > FLUSH_SECONDS):
+            return None
+        report = Report(self.cohort, tuple(self.pending), over, failure)
+        self.pending, self.flushed = [], now
+        if over:
+            self.cohort = None
+        return report
 
-    def _look(self, timeout: float) -> tuple[bool, Failure | None]:
-        """Read what the child wrote, then see to its limits."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        stream = self.process.stdout.fileno()
-        readable, _, _ = select.select([stream], [], [], timeout)
-        if readable:
-            chunk = os.read(stream, 1 << 20)
-            if not chunk:
-                return False, self._died()
-            self.buffer += chunk
-            if b"\n" not in chunk:
-                return False, self._over_limit()  # a long line is put together only once
-            *lines, self.buffer = self.buffer.split(b"\n")
-            for line in lines:
-                message = json.loads(line)
-                if self._understand(message):
-                    return True, None
-                if "raised" in message:
-                    words = message["raised"], message["details"]
-                    return False, Failure("raised", *words, provenance=self.provenance)
-                if "broken" in message:
+    def _receive(self) -> tuple[bool, Failure | None]:
+        """Take in what the child has sent; whether the cohort has ended, and why if it failed."""
+        assert self.cohort is not None
+        while self.connection.poll():
+            try:
+                self.place, news = self.connection.recv()
+            except (EOFError, OSError):
+                return True, self._died()
+            if news is None or isinstance(news, Failure):
+                if not self.ready:
                     self.end()
-                    return False, Failure("broken", message["broken"], message["details"])
-        return False, self._over_limit()
-
-    def _understand(self, message: dict[str, Any]) -> bool:
-        """Take in one message; whether it ends the cohort."""
-        if "outcome" in message:
-            self.pending.append(Outcome(**message["outcome"]).made_by(self.provenance))
-            self.finished += 1
-            self.since = time.monotonic()
-        elif "provenance" in message:
-            self.provenance = message["provenance"]
-            if message["lasting"]:
-                self.place = self.provenance
-        elif "ready" in message:
-            # Importing is not the trial's time.
-            self.ready, self.together = True, message["together"]
-            self.place = message["place"]
-            self.since = time.monotonic()
-        return "ended" in message
+                return True, news
+            self.since = time.monotonic()  # loading the kind is not the trial's time
+            if isinstance(news, Ready):
+                self.ready, self.together = True, news.together
+                self._send(self.cohort.trials)
+            else:
+                self.pending.append(news)
+                self.finished += 1
+                if self.since - self.flushed > FLUSH_SECONDS:
+                    break
+        return False, None
 
     def _over_limit(self) -> Failure | None:
         assert self.cohort is not None
-        if self.limits.time is not None and self.ready:
-            allowed = self.limits.time * (len(self.cohort.trials) if self.together else 1)
-            if time.monotonic() - self.since > allowed:
+        now, limit = time.monotonic(), self.limits.time
+        if limit is not None and self.ready:
+            allowed = limit * (len(self.cohort.trials) if self.together else 1)
+            if now - self.since > allowed:
                 what = f"{len(self.cohort.trials)} trials" if self.together else "The trial"
                 return self._stop("time", f"{what} did not end within {allowed:g} s (time limit).")
-        if self.limits.time is not None and not self.ready:
-            allowed = max(LOAD_SECONDS, self.limits.time)
-            if time.monotonic() - self.started > allowed:
-                words = self._last_words()
-                self.end()
-                return Failure("broken", f"it did not load within {allowed:g} s", words)
-        used = self._used_memory()
-        if used > self.memory:
+        elif limit is not None and now - self.started > (allowed := max(LOAD_SECONDS, limit)):
+            return self._stop("broken", f"it did not load within {allowed:g} s")
+        if self._used_memory() > self.memory:
             allowed = f"{self.memory / GIGABYTE:.2f} GB"
             return self._stop("memory", f"The trial used more than {allowed} (memory limit).")
         return None
@@ -203,34 +171,27 @@ class ChildProcess:
                 used += process.memory_info().rss
         return used
 
-    def _culprit(self) -> str | None:
-        """Trials that run one by one tell which was running: the first without an outcome."""
-        assert self.cohort is not None
-        if self.together or not self.ready or self.finished >= len(self.cohort.trials):
-            return None
-        return self.cohort.trials[self.finished].id
-
-    def _stop(self, reason: str, message: str) -> Failure:
-        words = self._last_words()
-        self.end()
-        seconds = time.monotonic() - self.since
-        return Failure(reason, message, words, self._culprit(), seconds, self.place)
-
     def _died(self) -> Failure:
         assert self.process is not None
         code = self.process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if not self.ready:
+            return self._stop("broken", f"the process ended while loading it ({how})")
         # A child that was idle for long leaves by itself, perhaps just when it was needed again.
         reason = "died" if code else "lost"
-        failure = self._stop(reason, f"The process ended in the middle of a trial ({how}).")
-        if self.ready:
-            return failure
-        return Failure("broken", f"the process ended while loading it ({how})", failure.details)
+        return self._stop(reason, f"The process ended in the middle of a trial ({how}).")
 
-    def _last_words(self) -> str | None:
+    def _stop(self, reason: str, message: str) -> Failure:
+        """End the process; with its last words, and the trial that was running if that is sure."""
+        assert self.cohort is not None
+        seconds = time.monotonic() - self.since
         self.log.seek(0)
-        text = self.log.read()[-4000:].decode(errors="replace").strip()
-        return text or None
+        words = self.log.read()[-4000:].decode(errors="replace").strip() or None
+        self.end()
+        culprit = None
+        if self.ready and not self.together and self.finished < len(self.cohort.trials):
+            culprit = self.cohort.trials[self.finished].id  # one by one: the first without outcome
+        return Failure(reason, message, words, culprit, seconds, self.place)
 
     def end(self) -> None:
         """End the process and all that it started, at once."""
@@ -240,8 +201,17 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        for stream in (process.stdin, process.stdout, self.log):
-            if stream is not None:
-                # What could not be written any more is of no use to a process that has ended.
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        self.connection.close()
+        self.log.close()
+
+
+def poll_children(children: Sequence[ChildProcess], timeout: float) -> list[Report]:
+    """News of those that work on a cohort; waits for some, ``timeout`` seconds at the most."""
+    busy = [child for child in children if child.cohort is not None]
+    until = time.monotonic() + timeout
+    while True:
+        found = [report for child in busy if (report := child.poll()) is not None]
+        left = until - time.monotonic()
+        if found or not busy or left <= 0:
+            return found
+        wait([child.connection for child in busy], min(left, MEMORY_POLL_SECONDS))
