@@ -1,3 +1,4 @@
+import io
 import json
 import re
 import subprocess
@@ -149,10 +150,29 @@ def test_after_an_edit_the_earlier_trials_are_told(failing):
     assert (export.exit_code, export.stdout, status.exit_code) == (1, "", 1)
     assert sentence in export.stderr
     assert sentence in " ".join(status.stdout.split())
+    assert sentence in finetti("run", failing, "--dry-run").stderr  # before hours are spent
     (version,) = re.findall('code_version = ".*"', export.stderr)
     failing.write_text(f"{version}\n{failing.read_text()}")
     assert len(finetti("export", failing).stdout.splitlines()) == 3
     assert finetti("status", failing).exit_code == 0
+
+
+def test_the_version_in_the_table_keeps_the_trials(failing):
+    failing.with_name("mine.py").write_text("def f(seed, n): return {'loss': 1.0}\n")
+    run(failing)
+    table = pd.read_csv(io.StringIO(finetti("export", failing).stdout), dtype=str)
+    (version,) = {each.partition("+")[2] for each in table["version"]}
+    failing.with_name("mine.py").write_text("def f(seed, n): return {'loss': 1.0}  # an edit\n")
+    failing.write_text(f'code_version = "{version}"\n{failing.read_text()}')
+    assert finetti("export", failing).stdout.count("done") == len(table)
+
+
+def test_export_says_what_is_missing(spec):
+    run(spec)
+    spec.write_text(spec.read_text().replace("trials = 3", "trials = 5"))
+    found = finetti("export", spec, "--summary")
+    assert found.exit_code == 0
+    assert "4 trials have no result yet" in found.stderr
 
 
 def test_export_summary(spec):

@@ -45,13 +45,16 @@ def export(
     study = study_at(place, scale, seed, store)
     with private_stdout():
         if study is None:
-            table, earlier = store_table(place, details, summary), None
+            table, earlier, pending = store_table(place, details, summary), None, 0
         else:
-            table = study.table(details, summary)
-            earlier = study.status().earlier if table.empty else None
+            table, status = study.table(details, summary), study.status()
+            earlier, pending = status.earlier, status.studies[0].pending
     if table.empty:
         typer.echo(earlier or "No trials are stored. `finetti run` runs them.", err=True)
         raise typer.Exit(1)
+    if pending:
+        said = f" {earlier}" if earlier else ""
+        typer.echo(f"{pending} trials have no result yet: `finetti run` runs them.{said}", err=True)
     content = export_table(table, Format(form))
     if renamed := table.attrs["renamed"]:
         pairs = ", ".join(f"{old} → {new}" for new, old in renamed.items())

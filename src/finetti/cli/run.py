@@ -66,6 +66,8 @@ def run(
             "time_limit": time_limit,
             "memory_limit": memory_limit,
         }
+        if not quiet:
+            _say_what_is_stored(study)
         if dry_run:
             _estimate(study, workers or 1, as_json, options)
             return
@@ -82,6 +84,19 @@ def run(
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if summary.failed else 0)
+
+
+def _say_what_is_stored(study: "Study") -> None:
+    """Before hours are spent: trials of an earlier version of the code, and how to keep them."""
+    from finetti.studies.lock import StoreBusyError
+
+    try:
+        with private_stdout():
+            earlier = study.status().earlier
+    except StoreBusyError:
+        return  # nobody may read it now; `run` waits, or says for whom
+    if earlier is not None:
+        typer.echo(earlier, err=True)
 
 
 def _estimate(study: "Study", workers: int, as_json: bool, options: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from finetti.studies.canonical import canonical_json, digest
 PACKAGE = "finetti"
 COMPUTED = "*"  # in the place of the name of a module that only running the file tells
 KIND_FORMS = "Write package.module:Name, or file.py:Name"
+FINGERPRINT_DIGITS = 16  # of a hash, hexadecimal
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ def find_source(kind: str, directory: str | Path, code_version: str | None = Non
 
 
 def _fingerprint(files: dict[str, tuple[str, str]]) -> str:
+    """Short enough to be read in a table, and copied from there as a ``code_version``."""
     texts = {name: text for name, (_, text) in files.items()}
-    return digest(canonical_json(texts)).hex()
+    return digest(canonical_json(texts)).hex()[:FINGERPRINT_DIGITS]
 
 
 def _closure(

@@ -48,13 +48,12 @@ class Cell:
 
     @property
     def code(self) -> str:
-        """The version of the code, for people: that of the kind, and the user's or a short hash.
+        """The version of the code: that of the kind, and the user's or the hash of the source.
 
-        >>> Cell("m:f", "1", "a" * 64, {}, 0).code, Cell("m:f", "1", "", {}, 0).code
-        ('1+aaaaaaaaaaaa', '1')
+        >>> Cell("m:f", "1", "2f0c", {}, 0).code, Cell("m:f", "1", "", {}, 0).code
+        ('1+2f0c', '1')
         """
-        is_hash = len(self.fingerprint) == 64
-        return "+".join(filter(None, (self.version, self.fingerprint[: 12 if is_hash else None])))
+        return "+".join(filter(None, (self.version, self.fingerprint)))
 
     def trial_id(self, replicate: int) -> str:
         """The id of one of the cell's trials; more trials per cell leave the first as they are.
