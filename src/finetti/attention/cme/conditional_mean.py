@@ -20,8 +20,9 @@ from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_co
 from finetti.core.arrays import check_positive, is_concrete
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel, check_kernel, written_parameter
+from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
+from finetti.kernels.similarity import written_parameter
 
 DEFAULT_RIDGE = 0.1
 PER_QUERY_COST = (
