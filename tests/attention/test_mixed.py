@@ -71,7 +71,7 @@ def test_float64_by_blocks_is_float64(tokens, mask, monkeypatch):
     rows = [jnp.asarray(array, jnp.float64) for array in tokens]
     rows[2] = jnp.where(mask[:, None], rows[2], 0.0)  # as its callers have it
     for ridge in (0.1, 1e-6):
-        context = ContextArrays(*rows, mask)
+        context = ContextArrays(*rows, jnp.asarray(mask))
         by_blocks = mixed.Mixed().mean64(RBF(), jnp.asarray(ridge), context)
         exact = ConditionalMean(RBF(), ridge=ridge, route="cholesky")(*rows, mask)
         np.testing.assert_allclose(by_blocks, exact, atol=1e-8)

@@ -8,7 +8,8 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import UnsupportedError, bad_argument
@@ -26,22 +27,22 @@ class Similarity(eqx.Module):
     use `jax.vmap` for more axes.
     """
 
-    def __call__(self, x: Float[Array, " d"], y: Float[Array, " d"]) -> Float[Array, ""]:
+    def __call__(self, x: Num[ArrayLike, " d"], y: Num[ArrayLike, " d"]) -> Float[Array, ""]:
         """K(x, y) of two tokens."""
         return self._value(*as_tokens(self._name, 1, x=x, y=y))
 
     def gram(
-        self, xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None = None
+        self, xs: Num[ArrayLike, "L d"], ys: Num[ArrayLike, "M d"] | None = None
     ) -> Float[Array, "L M"]:
         """The matrix K(x_i, y_j); symmetric with an exact diagonal if ``ys`` is None."""
         return self._gram(*as_tokens(f"{self._name}.gram", 2, xs=xs, ys=ys))
 
-    def diagonal(self, xs: Float[Array, "L d"]) -> Float[Array, " L"]:
+    def diagonal(self, xs: Num[ArrayLike, "L d"]) -> Float[Array, " L"]:
         """K(x_i, x_i)."""
         return self._diagonal(*as_tokens(f"{self._name}.diagonal", 2, xs=xs))
 
     def log_gram(
-        self, xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None = None
+        self, xs: Num[ArrayLike, "L d"], ys: Num[ArrayLike, "M d"] | None = None
     ) -> Float[Array, "L M"]:
         """log K(x_i, y_j) without underflow or overflow, for kernels that are `is_positive`."""
         if not self.is_positive:
@@ -52,16 +53,16 @@ class Similarity(eqx.Module):
         return self._log_gram(*as_tokens(f"{self._name}.log_gram", 2, xs=xs, ys=ys))
 
     def growth(
-        self, xs: Float[Array, "L d"], ys: Float[Array, "M d"] | None = None
+        self, xs: Num[ArrayLike, "L d"], ys: Num[ArrayLike, "M d"] | None = None
     ) -> Float[Array, "L M"] | None:
         """g with |K(x_i, y_j)|·exp(−g_ij) of at most polynomial growth; None stands for g = 0."""
         return self._growth(*as_tokens(f"{self._name}.growth", 2, xs=xs, ys=ys))
 
     def scaled_gram(
         self,
-        xs: Float[Array, "L d"],
-        ys: Float[Array, "M d"] | None,
-        shift: Float[Array, "L M"] | Float[Array, ""] | float,
+        xs: Num[ArrayLike, "L d"],
+        ys: Num[ArrayLike, "M d"] | None,
+        shift: Num[ArrayLike, "L M"] | Num[ArrayLike, ""],
     ) -> Float[Array, "L M"]:
         """K(x_i, y_j)·exp(−shift_ij), finite whenever `growth` − ``shift`` is moderate."""
         owner = f"{self._name}.scaled_gram"
@@ -78,7 +79,7 @@ class Similarity(eqx.Module):
         exponent = -log_divisor if growth is None else growth - log_divisor
         return self._remainder(xs, ys) * jnp.exp(exponent)
 
-    def features(self, xs: Float[Array, "L d"]) -> Float[Array, "L D"]:
+    def features(self, xs: Num[ArrayLike, "L d"]) -> Float[Array, "L D"]:
         """φ(x_i) with φ(x)·φ(y) = K(x, y) exactly, for kernels with a finite feature map."""
         return self._features(*as_tokens(f"{self._name}.features", 2, xs=xs))
 

@@ -75,7 +75,7 @@ def cls_part(
     e_cls: Float[Array, "n H"],
     cls_values: Float[Array, "H v"],
     cls_dropout: Float[Array, "m H"] | None,
-) -> Float[Array, "n H v"]:
+) -> Float[Array, "_ H v"]:
     """[CLS]'s own term of the numerator; n is m or 1."""
     if cls_dropout is not None:
         e_cls = e_cls * cls_dropout

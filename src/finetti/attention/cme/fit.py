@@ -184,12 +184,15 @@ class _Search:
         if fixed is not None:
             bounds[fixed] = (start[fixed], start[fixed])
 
+        # The first step is as long as the gradient: of length 1 it stays where it was measured.
+        scale = max(1.0, float(np.abs(self.loss(jnp.asarray(start))[1]).max()))
+
         def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = self.loss(jnp.asarray(parameters))
-            return float(value), np.asarray(gradient)
+            return float(value) / scale, np.asarray(gradient) / scale
 
         found: Any = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
-        return found.x, -float(found.fun)
+        return found.x, -scale * float(found.fun)
 
     def profile(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Outward from the best point in both directions, each fit starting at the last one."""

@@ -154,7 +154,7 @@ def primal_prefixes(
     return Answer(mean.reshape(size, width)[:queries], variance.reshape(size)[:queries])
 
 
-def _in_units_of_noise(noise: Float[Array, "L"], *rows: Float[Array, "L n"]) -> tuple[Array, ...]:
+def _in_units_of_noise(noise: Float[Array, "L"], *rows: Float[Array, "L _"]) -> tuple[Array, ...]:
     unit = jnp.sqrt(noise)[:, None]
     return tuple(array / unit for array in rows)
 

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from finetti.attention.base import Attention
 from finetti.attention.cme.conditional_mean import ConditionalMean
@@ -51,7 +51,7 @@ def posterior_of(
 
 def _for_heads(
     mask: ArrayLike | None, queries: Array, tokens: Array, n_heads: int
-) -> Bool[Array, "..."] | None:
+) -> Array | None:
     """The caller's mask, (…, T) or (…, Q, T), repeated for every head."""
     if mask is None:
         return None

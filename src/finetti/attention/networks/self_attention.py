@@ -73,7 +73,7 @@ class ClassToken(eqx.Module):
     def __init__(self, vector: ArrayLike):
         self.vector = as_weights(vector, "vector", "ClassToken", "(d,)", (None,))
 
-    def __call__(self, tokens: ArrayLike) -> Float[Array, "*batch T+1 d"]:
+    def __call__(self, tokens: ArrayLike) -> Float[Array, "*batch tokens d"]:
         """The sequence with [CLS] as its token 0."""
         tokens = as_sequence(tokens, "tokens", "ClassToken", len(self.vector))
         tokens, vector = promote(tokens, self.vector)

@@ -26,7 +26,7 @@ def draw_heads(
     sampling: str,
     head_dimension: int | None,
     owner: str,
-) -> Float[Array, "M d+1 d+1"]:
+) -> Float[Array, "M D D"]:
     """W_m with entries of variance 1/4, so that ⟨W_m, x̃₀x̃ᵢᵀ⟩ has variance 1 on the unit sphere.
 
     direct: iid N(0, 1/4). factored: QᵀK/(2√D) with Q, K of D rows iid N(0, 1), which tends to the
@@ -46,7 +46,7 @@ def draw_heads(
     return jnp.einsum("mri,mrj->mij", queries, keys) / (2 * rows**0.5)
 
 
-def resolve_mean(mean_weights: Any, dimension: int, owner: str) -> Float[Array, "d+1 d+1"] | None:
+def resolve_mean(mean_weights: Any, dimension: int, owner: str) -> Float[Array, "D D"] | None:
     """W₀ as a matrix on [x; 1]: a d×d one acts on the tokens alone; None stands for zero."""
     if mean_weights is None:
         return None

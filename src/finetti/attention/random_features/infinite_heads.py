@@ -44,7 +44,7 @@ class InfiniteHeadKernel(ContextKernel):
     and the series are its Hermite expansion.
     """
 
-    mean_weights: Float[Array, "d+1 d+1"] | None
+    mean_weights: Float[Array, "D D"] | None
     dimension: int = eqx.field(static=True)
     activation: Activation = eqx.field(static=True)
 
@@ -77,7 +77,7 @@ class InfiniteHeadKernel(ContextKernel):
         products = self._products(means, deviations, covariance)
         return x.share @ (products * inner) @ y.share
 
-    def _means(self, query: Float[Array, " d+1"], keys: Float[Array, "N d+1"]) -> Array | None:
+    def _means(self, query: Float[Array, " D"], keys: Float[Array, "N D"]) -> Array | None:
         """tᵢ = ⟨W₀, x̃₀x̃ᵢᵀ⟩; None for zero."""
         if self.mean_weights is None:
             return None

@@ -68,5 +68,5 @@ def check_positions(
         )
 
 
-def _flat(x: Input) -> Float[Array, " d*(N+1)+1"]:
+def _flat(x: Input) -> Float[Array, " D"]:
     return jnp.concatenate([x.query, x.keys.ravel(), jnp.ones_like(x.query[:1])])

@@ -61,9 +61,9 @@ class RandomFeatureAttention(eqx.Module):
     than quoted; the exponential and softmax variants are ours.
     """
 
-    values: Float[Array, "M d+1"] | Float[Array, "M d+1 d_out"]
-    draws: Float[Array, "M d+1 d+1"]
-    mean_weights: Float[Array, "d+1 d+1"] | None
+    values: Float[Array, "M D"] | Float[Array, "M D d_out"]
+    draws: Float[Array, "M D D"]
+    mean_weights: Float[Array, "D D"] | None
     activation: Activation = eqx.field(static=True)
     sampling: str = eqx.field(static=True)
 
@@ -119,7 +119,7 @@ class RandomFeatureAttention(eqx.Module):
 
     def features(
         self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
-    ) -> Float[Array, "... M*(d+1)"]:
+    ) -> Float[Array, "... columns"]:
         """Φ(x) = M^(−1/2) [(1/N) Σ_i σ(⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩) x̃ᵢ]_m, head after head.
 
         Φ(x)·Φ(x') estimates `infinite_kernel` without bias, at the rate M^(−1/2). Since f has no
@@ -173,7 +173,7 @@ def _parts(contexts: Contexts) -> tuple[Array, Array, Array | None]:
     return contexts.query.astype(dtype), contexts.keys.astype(dtype), mask
 
 
-def _weights(module: RandomFeatureAttention, like: Array) -> Float[Array, "M d+1 d+1"]:
+def _weights(module: RandomFeatureAttention, like: Array) -> Float[Array, "M D D"]:
     """W₀ + W_m, without gradient."""
     weights = module.draws.astype(like.dtype)
     if module.mean_weights is not None:
@@ -235,7 +235,7 @@ def _read(module: RandomFeatureAttention, query: Array, keys: Array, mask: Array
 def _features(
     module: RandomFeatureAttention, query: Array, keys: Array, mask: Array | None
 ) -> Array:
-    def line_up(heads: Float[Array, "M Q d+1"]) -> Float[Array, "Q M*(d+1)"]:
+    def line_up(heads: Float[Array, "M Q D"]) -> Float[Array, "Q M*D"]:
         return jnp.swapaxes(heads, 0, 1).reshape(query.shape[1], -1) * module.n_heads**-0.5
 
     return _over_heads(

@@ -39,7 +39,7 @@ class RandomFeatureMLP(eqx.Module):
     """
 
     values: Float[Array, " M"] | Float[Array, "M d_out"]
-    draws: Float[Array, "M d*(N+1)+1"]
+    draws: Float[Array, "M D"]
     dimension: int = eqx.field(static=True)
     context_length: int = eqx.field(static=True)
 
