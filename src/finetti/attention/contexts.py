@@ -45,6 +45,25 @@ class Contexts(NamedTuple):
         """Whether each query has a mask of its own."""
         return self.mask is not None and self.mask.ndim == 3
 
+    def positions(self, owner: str) -> int:
+        """How many positions a causal call has: the length of the last query axis."""
+        if not self.has_queries:
+            raise InputError(
+                f"The `query` argument of {owner} must have an axis of positions with "
+                "is_causal=True. Got one query per context instead."
+            )
+        return self.lead[-1]
+
+    def causal(self, owner: str) -> "Contexts":
+        """With a mask per query that hides the keys after its position."""
+        places = jnp.arange(self.query.shape[1]) % self.positions(owner)
+        visible = jnp.arange(self.keys.shape[1])[None, None, :] <= places[None, :, None]
+        if self.mask is None:
+            visible = jnp.broadcast_to(visible, (len(self.keys), *visible.shape[1:]))
+        else:
+            visible &= self.mask if self.per_query else self.mask[:, None, :]
+        return self._replace(mask=visible)
+
     def restore(self, flat: Array) -> Array:
         """(B, Q, …) back to the axes and the precision of the caller, who gets no infinity."""
         largest = jnp.finfo(self.query.dtype).max.astype(flat.dtype)

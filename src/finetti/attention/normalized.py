@@ -40,17 +40,30 @@ class NormalizedAttention(Attention):
         """log s(q, k_ℓ)."""
 
     def __call__(
-        self, query: ArrayLike, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "..."]:
         """Σ_ℓ w_ℓ v_ℓ with the weights of `weights`."""
         contexts = arrange(type(self).__name__, query, keys, values, mask)
+        contexts = contexts.causal(type(self).__name__) if is_causal else contexts
         return contexts.restore_values(self._over(contexts, _mean))
 
     def weights(
-        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "..."]:
         """Score over sum of scores; they sum to 1."""
         contexts = arrange(type(self).__name__, query, keys, None, mask)
+        contexts = contexts.causal(type(self).__name__) if is_causal else contexts
         return contexts.restore(self._over(contexts, _weights))
 
     @abc.abstractmethod

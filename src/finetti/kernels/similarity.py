@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import wadler_lindig
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
@@ -137,6 +138,10 @@ class Similarity(eqx.Module):
     def __repr__(self) -> str:
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return f"{self._name}({', '.join(starmap(written_parameter, values))})"
+
+    def __pdoc__(self, **_: Any) -> wadler_lindig.AbstractDoc:
+        # Inside another module Equinox would write the shapes of the leaves.
+        return wadler_lindig.TextDoc(repr(self))
 
     @property
     @abc.abstractmethod

@@ -2,13 +2,13 @@
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import wadler_lindig
 from jax.typing import ArrayLike
 from jaxtyping import Array, DTypeLike, Float
 
@@ -18,7 +18,7 @@ from finetti.attention.cme.plan import ROUTES, Plan, RouteName, make_plan
 from finetti.attention.cme.route import Answer, Call, Ridge, Wants
 from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
 from finetti.core.arrays import check_positive, is_concrete
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.precision import float64_inside
 from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
@@ -93,6 +93,9 @@ class ConditionalMean(Attention):
         route = "" if self.route == "auto" else f", route={self.route!r}"
         ridge = written_parameter(name, self.log_ridge)
         return f"ConditionalMean({self.kernel!r}, {ridge}{route})"
+
+    def __pdoc__(self, **_: Any) -> wadler_lindig.AbstractDoc:
+        return wadler_lindig.TextDoc(repr(self))
 
     @property
     def ridge(self) -> Float[Array, ""]:
@@ -199,11 +202,10 @@ class ConditionalMean(Attention):
         answer = self.answer(contexts, wants, is_causal)
         for part in (answer.mean, answer.weights):
             if part is not None and is_concrete(part) and bool(jnp.isnan(part).any()):
-                warnings.warn(
+                warn_user(
                     "CME attention found no solution for some queries, and answers NaN there. "
                     "`cme_solve` says why; raise the ridge, or in long contexts use "
-                    "route='cholesky'.",
-                    stacklevel=3,
+                    "route='cholesky'."
                 )
         if wants == "weights":
             return Answer(weights=contexts.restore(answer.weights))
@@ -221,7 +223,7 @@ class ConditionalMean(Attention):
         if is_causal:
             contexts, prefix = self._causal(contexts)
         if contexts.per_query:
-            warnings.warn(PER_QUERY_COST, PerQueryMaskWarning, stacklevel=1)
+            warn_user(PER_QUERY_COST, PerQueryMaskWarning)
         plan = self.plan(
             contexts.query.shape,
             contexts.keys.shape,
@@ -242,17 +244,9 @@ class ConditionalMean(Attention):
                 "ConditionalMean cannot use `ridge_per_token` with is_causal=True, where every "
                 "query reads another number of keys. Use `ridge`."
             )
-        if not contexts.has_queries:
-            raise InputError(
-                "The `query` argument of ConditionalMean must have an axis of positions with "
-                "is_causal=True. Got one query per context instead."
-            )
-        prefix = contexts.lead[-1]
-        if contexts.mask is None or not contexts.per_query:
-            return contexts, prefix
-        positions = jnp.arange(contexts.query.shape[1]) % prefix
-        visible = jnp.arange(contexts.keys.shape[1])[None, None, :] <= positions[None, :, None]
-        return contexts._replace(mask=contexts.mask & visible), None
+        if contexts.per_query:
+            return contexts.causal("ConditionalMean"), None
+        return contexts, contexts.positions("ConditionalMean")
 
 
 def resolve_ridge(

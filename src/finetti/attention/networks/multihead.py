@@ -104,7 +104,12 @@ class MultiHead(eqx.Module):
         return self.query_weights.shape[0]
 
     def __call__(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "*batch Q d_out"]:
         """The sum over the heads.
 
@@ -112,22 +117,34 @@ class MultiHead(eqx.Module):
             queries: (\\*batch, Q, d), before the heads' query weights.
             tokens: (\\*batch, T, d).
             mask: boolean (\\*batch, T) or (\\*batch, Q, T), shared by the heads.
+            is_causal: whether query t reads the tokens 0…t only.
         """
-        heads = self.heads(queries, tokens, mask)
+        heads = self.heads(queries, tokens, mask, is_causal=is_causal)
         return jnp.sum(heads, axis=-3)
 
     def heads(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "*batch H Q d_out"]:
         """What each head adds."""
-        read = self.attention(*self._reading(queries, tokens, mask))
+        read = self.attention(*self._reading(queries, tokens, mask), is_causal=is_causal)
         if self.output_weights is None:
             return self.activation(read)
         read, output_weights = promote(read, self.output_weights)
         return jnp.einsum("...hqv,hvo->...hqo", self.activation(read), output_weights)
 
     def posterior(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        predictive: bool = False,
+        *,
+        is_causal: bool = False,
     ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
         """The sum over the heads and the variance of each coordinate, heads independent.
 
@@ -135,7 +152,12 @@ class MultiHead(eqx.Module):
         has the variance Σ_h s_h‖W_o^h[:, o]‖². Needs `ConditionalMean` and no activation.
         """
         whole = self.absorbed()
-        mean, variance = posterior_of(self.attention, *whole._reading(queries, tokens, mask))
+        mean, variance = posterior_of(
+            self.attention,
+            *whole._reading(queries, tokens, mask),
+            predictive=predictive,
+            is_causal=is_causal,
+        )
         squares = jnp.ones((self.n_heads, mean.shape[-1]), variance.dtype)
         if self.output_weights is not None:
             squares = jnp.sum(self.output_weights.astype(variance.dtype) ** 2, axis=1)
@@ -233,21 +255,33 @@ class ConcatenatedHeads(eqx.Module):
         self.activation = as_activation(activation, owner)
 
     def __call__(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "*batch Q d_out"]:
         """The layer's output; arguments as in `MultiHead`."""
         weights = map(self._by_head, (self.query_weights, self.key_weights, self.value_weights))
-        read = self.attention(*arrange_reading(queries, tokens, mask, *weights))
+        reading = arrange_reading(queries, tokens, mask, *weights)
+        read = self.attention(*reading, is_causal=is_causal)
         wide = jnp.moveaxis(read, -3, -2)  # (…, Q, H, v)
         wide = wide.reshape(*wide.shape[:-2], -1)
         wide, output_weights = promote(wide, self.output_weights)
         return self.activation(wide) @ output_weights
 
     def posterior(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        predictive: bool = False,
+        *,
+        is_causal: bool = False,
     ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
         """As `MultiHead.posterior`."""
-        return self.summed().posterior(queries, tokens, mask)
+        return self.summed().posterior(queries, tokens, mask, predictive, is_causal=is_causal)
 
     def summed(self) -> MultiHead:
         """The same function as a sum of heads."""

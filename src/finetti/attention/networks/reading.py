@@ -38,7 +38,7 @@ def arrange_reading(
 
 
 def posterior_of(
-    attention: Attention, query: Array, keys: Array, values: Array, mask: Array | None
+    attention: Attention, *reading: Array | None, predictive: bool, is_causal: bool
 ) -> tuple[Array, Array]:
     """Mean and variance of what was read; refuses an attention without an error bar."""
     if not isinstance(attention, ConditionalMean):
@@ -46,12 +46,11 @@ def posterior_of(
             f"{type(attention).__name__} attention has no variance. Use ConditionalMean, whose "
             "answer is a posterior."
         )
-    return attention.posterior(query, keys, values, mask)
+    query, keys, values, mask = reading
+    return attention.posterior(query, keys, values, mask, predictive, is_causal=is_causal)
 
 
-def _for_heads(
-    mask: ArrayLike | None, queries: Array, tokens: Array, n_heads: int
-) -> Array | None:
+def _for_heads(mask: ArrayLike | None, queries: Array, tokens: Array, n_heads: int) -> Array | None:
     """The caller's mask, (…, T) or (…, Q, T), repeated for every head."""
     if mask is None:
         return None
