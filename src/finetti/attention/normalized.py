@@ -51,7 +51,7 @@ class NormalizedAttention(Attention):
         """Σ_ℓ w_ℓ v_ℓ with the weights of `weights`."""
         contexts = arrange(type(self).__name__, query, keys, values, mask)
         contexts = contexts.causal(type(self).__name__) if is_causal else contexts
-        return contexts.restore_values(self._over(contexts, _mean))
+        return contexts.restore_values(self._over(contexts, jnp.matmul))
 
     def weights(
         self,
@@ -64,12 +64,11 @@ class NormalizedAttention(Attention):
         """Score over sum of scores; they sum to 1."""
         contexts = arrange(type(self).__name__, query, keys, None, mask)
         contexts = contexts.causal(type(self).__name__) if is_causal else contexts
-        return contexts.restore(self._over(contexts, _weights))
+        return contexts.restore(self._over(contexts, lambda weights, _: weights))
 
     @abc.abstractmethod
-    def _over(self, contexts: Contexts, read: Callable[..., Array]) -> Array:
-        """``read(module, query, keys, values, mask)`` for every context, in the precision that the
-        scores need."""
+    def _over(self, contexts: Contexts, read: Callable[[Array, Array], Array]) -> Array:
+        """``read(weights, values)`` for every context, in the precision that the scores need."""
 
     def _normalized(
         self,
@@ -79,15 +78,3 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "Q L"]:
         logits = self._log_scores(query, keys)
         return masked_softmax(logits, None if mask is None else mask[None, :])
-
-
-def _mean(
-    module: NormalizedAttention, query: Array, keys: Array, values: Array, mask: Array | None
-) -> Array:
-    return module._normalized(query, keys, mask) @ values
-
-
-def _weights(
-    module: NormalizedAttention, query: Array, keys: Array, _: Array, mask: Array | None
-) -> Array:
-    return module._normalized(query, keys, mask)

@@ -13,9 +13,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, DTypeLike, Float
 
 from finetti.attention.base import Attention
-from finetti.attention.cme.likelihood import log_likelihood
 from finetti.attention.cme.plan import ROUTES, Plan, RouteName, make_plan
 from finetti.attention.cme.route import Answer, Call, Ridge, Wants
+from finetti.attention.cme.system import log_likelihood
 from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
 from finetti.core.arrays import check_positive, is_concrete
 from finetti.core.errors import InputError, bad_argument, warn_user
@@ -184,17 +184,8 @@ class ConditionalMean(Attention):
         One float64 factorization (99 keys).
         """
         queries = math.prod(query_shape[len(keys_shape) - 2 : -1])
-        call = Call(
-            self.kernel,
-            keys_shape[-2],
-            queries,
-            keys_shape[-1],
-            values_shape[-1],
-            per_query_mask,
-            is_causal,
-            wants,
-            dtype,
-        )
+        sizes = keys_shape[-2], queries, keys_shape[-1], values_shape[-1]
+        call = Call(self.kernel, *sizes, per_query_mask, is_causal, wants, dtype)
         return make_plan(call, self.route)
 
     def read(self, contexts: Contexts, wants: Wants, is_causal: bool = False) -> Any:
@@ -224,15 +215,9 @@ class ConditionalMean(Attention):
             contexts, prefix = self._causal(contexts)
         if contexts.per_query:
             warn_user(PER_QUERY_COST, PerQueryMaskWarning)
-        plan = self.plan(
-            contexts.query.shape,
-            contexts.keys.shape,
-            contexts.values.shape,
-            per_query_mask=contexts.per_query,
-            is_causal=prefix is not None,
-            wants=wants,
-            dtype=contexts.query.dtype,
-        )
+        (_, queries, d_k), (_, length, d_v) = contexts.query.shape, contexts.values.shape
+        asked = contexts.per_query, prefix is not None, wants, contexts.query.dtype
+        plan = make_plan(Call(self.kernel, length, queries, d_k, d_v, *asked), self.route)
         if ROUTES[plan.route].in_data_precision:
             contexts = contexts.at_least_float32()
         return _compiled(plan.route, wants, prefix)(self, contexts.arrays)

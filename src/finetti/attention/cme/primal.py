@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.cme.causal import prefix_mask
-from finetti.attention.cme.checked import key_noise
+from finetti.attention.cme.gram_product import key_noise
 from finetti.attention.cme.route import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
 from finetti.attention.contexts import ContextArrays
 from finetti.core.blocked import solve_lower

@@ -11,8 +11,6 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.precision import widest_float
 
-SAMPLINGS = ("direct", "factored")
-
 
 def with_bias(tokens: Float[Array, "*lead d"]) -> Float[Array, "*lead d+1"]:
     """x̃ = [x; 1]."""
@@ -32,14 +30,13 @@ def draw_heads(
     direct: iid N(0, 1/4). factored: QᵀK/(2√D) with Q, K of D rows iid N(0, 1), which tends to the
     former as D grows.
     """
-    if sampling not in SAMPLINGS:
+    if sampling not in ("direct", "factored"):
         raise bad_argument("sampling", owner, '"direct" or "factored"', repr(sampling))
     width = dimension + 1
     if sampling == "direct":
         if head_dimension is not None:
-            raise bad_argument(
-                "head_dimension", owner, 'None when sampling is "direct"', head_dimension
-            )
+            requirement = 'None when sampling is "direct"'
+            raise bad_argument("head_dimension", owner, requirement, head_dimension)
         return jax.random.normal(key, (n_heads, width, width)) / 2
     rows = as_whole(head_dimension, "head_dimension", owner)
     queries, keys = jax.random.normal(key, (2, n_heads, rows, width))

@@ -63,10 +63,8 @@ class InfiniteHeadKernel(ContextKernel):
         self.activation = activation
 
     def _value(self, x: Input, y: Input) -> Float[Array, ""]:
-        queries, keys = (
-            (with_bias(x.query), with_bias(y.query)),
-            (with_bias(x.keys), with_bias(y.keys)),
-        )
+        queries = with_bias(x.query), with_bias(y.query)
+        keys = with_bias(x.keys), with_bias(y.keys)
         inner = keys[0] @ keys[1].T
         covariance = jnp.dot(*queries) * inner / 4
         deviations = [
@@ -102,6 +100,5 @@ class InfiniteHeadKernel(ContextKernel):
 
     def _check(self, owner: str, prefix: str, keys: Array, mask: Any) -> None:
         if keys.shape[-1] != self.dimension:
-            raise bad_argument(
-                f"{prefix}keys", owner, f"of dimension d = {self.dimension}", f"shape {keys.shape}"
-            )
+            requirement = f"of dimension d = {self.dimension}"
+            raise bad_argument(f"{prefix}keys", owner, requirement, f"shape {keys.shape}")
