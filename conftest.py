@@ -3,6 +3,8 @@
 import os
 import signal
 
+from jaxtyping import install_import_hook
+
 # Workers run side by side; BLAS threads of their own would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Most of the time goes into compiling thousands of small programs, which run once: without
@@ -13,6 +15,8 @@ os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
 # A sixth of the rest went into noting for every operation which line it comes from.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
+# Before the package is imported: what its signatures say of shapes is checked at every call.
+install_import_hook(["finetti.attention", "finetti.core", "finetti.kernels"], "shapes.check_shapes")
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them all that they
 # start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,6 +9,7 @@ from flax import linen, nnx
 
 from finetti.attention import (
     ConditionalMean,
+    KernelSmoother,
     MultiHead,
     PerQueryMaskWarning,
     SelfAttention,
@@ -37,6 +38,10 @@ def test_the_functional_variance_is_that_of_the_posterior(is_causal):
         query[1, :, 3], keys[1, :, 1], values[1, :, 1], is_causal=is_causal
     )[1]
     np.testing.assert_allclose(variance[1, :, 3], wanted, atol=1e-12)
+    _, noisy = cme_attention(
+        *tokens, ridge=0.2, is_causal=is_causal, return_variance=True, predictive=True
+    )
+    np.testing.assert_allclose(noisy, variance + 0.2, atol=1e-12)
 
 
 def heads_of(attention):
@@ -63,6 +68,27 @@ def test_the_variance_of_heads_is_that_of_a_sum_of_independent_values():
         SelfAttention(heads).posterior(tokens),
     ):
         np.testing.assert_allclose(same[1], variance, atol=1e-10)
+    noisy = SelfAttention(heads).posterior(tokens, predictive=True)[1]
+    squares = np.sum(np.square(heads.output_weights), axis=(0, 1))
+    np.testing.assert_allclose(noisy - variance, np.broadcast_to(0.3 * squares, noisy.shape))
+
+
+@pytest.mark.parametrize(
+    "attention", [ConditionalMean(ridge=0.3), Softmax()], ids=["cme", "softmax"]
+)
+def test_heads_read_causally(attention):
+    heads, tokens = heads_of(attention), jnp.asarray(RNG.normal(size=(2, 7, 4)))
+    visible = jnp.broadcast_to(jnp.tril(jnp.ones((7, 7), bool)), (2, 7, 7))
+    wanted = heads(tokens, tokens, visible)
+    for found in (
+        SelfAttention(heads)(tokens, is_causal=True),
+        heads.concatenated()(tokens, tokens, is_causal=True),
+    ):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    if isinstance(attention, ConditionalMean):
+        found = SelfAttention(heads).posterior(tokens, is_causal=True)
+        for part, same in zip(found, heads.posterior(tokens, tokens, visible), strict=True):
+            np.testing.assert_allclose(part, same, atol=1e-6)
 
 
 def test_softmax_has_no_error_bar():
@@ -86,6 +112,8 @@ def test_flax_layers_sow_the_variance():
     )
     _, sown = nnx.capture(other, nnx.Intermediate)(tokens, sow_weights=True)
     assert jax.tree.leaves(sown["attention_variance"])[0].shape == (2, 5, 2)
+    with pytest.raises(InputError, match="sow_weights=True"):
+        flax_attention_fn(cme_attention, return_variance=True)
     # A function without an error bar is left alone.
     plain = linen.MultiHeadDotProductAttention(
         num_heads=2, attention_fn=flax_attention_fn(softmax_attention)
@@ -119,6 +147,10 @@ def test_attention_prints_its_numbers():
         "ConditionalMean(Sum(left=RBF(lengthscale=1), right=Scaled(part=Linear(), constant=2)), "
         "ridge_per_token=0.01, route='cholesky')"
     )
+    assert "RBF(lengthscale=1)" in repr(KernelSmoother(RBF()))
+    assert "ConditionalMean(RBF(lengthscale=0.7), ridge=0.5)" in repr(
+        SelfAttention(heads_of(ConditionalMean(RBF(0.7), ridge=0.5)))
+    )
     seen = []
     jax.jit(lambda module: seen.append(repr(module)) or module.ridge)(attention)
     assert "ridge_per_token=" in seen[0]
@@ -127,5 +159,6 @@ def test_attention_prints_its_numbers():
 
 def test_a_mask_per_query_says_what_it_costs():
     tokens = [jnp.asarray(RNG.normal(size=(5, width))) for width in (2, 2, 1)]
-    with pytest.warns(PerQueryMaskWarning, match=r"one solve per query.*is_causal=True"):
+    with pytest.warns(PerQueryMaskWarning, match=r"one solve per query.*is_causal=True") as said:
         ConditionalMean()(*tokens, jnp.eye(5, dtype=bool))
+    assert said[0].filename == __file__

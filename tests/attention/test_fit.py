@@ -66,3 +66,24 @@ def test_bad_input(data):
         fit_kernel(*data, factor=0.5)
     # A kernel without parameters of its own still has a ridge.
     assert float(fit_kernel(*data, kernel=Linear(), starts=1).module.ridge) > 0
+
+
+def test_a_noiseless_function_is_found_from_one_start():
+    """The likelihood is 1e13 wide over the search: the first step must not jump to its corner."""
+    keys = np.linspace(-3, 3, 40)[:, None]
+    fit = fit_kernel(keys, np.sin(keys[:, 0]), kernel=RBF(), starts=1)
+    assert fit.log_likelihood > 400
+    low, high = fit.interval("lengthscale")
+    assert low < float(fit.module.kernel.lengthscale) < high
+    assert fit.at_bound == ("ridge",)
+
+
+def test_bounds_are_kept(data):
+    fit = fit_kernel(*data, kernel=RBF(), starts=1, bounds={"lengthscale": (2.0, 3.0)})
+    assert float(fit.module.kernel.lengthscale) == pytest.approx(2.0)
+    assert fit.at_bound == ("lengthscale",)
+    assert fit.converged.all()
+    with pytest.raises(InputError, match=r"`bounds`.*'lengthscale', 'ridge'"):
+        fit_kernel(*data, kernel=RBF(), bounds={"scale": (1.0, 2.0)})
+    with pytest.raises(InputError, match="0 < low < high"):
+        fit_kernel(*data, kernel=RBF(), bounds={"ridge": (2.0, 1.0)})

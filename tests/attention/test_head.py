@@ -7,9 +7,13 @@ import pytest
 
 from finetti.attention.networks.activations import ACTIVATIONS, Activation, as_activation
 from finetti.attention.networks.head import Head
-from finetti.attention.networks.maps import LinearMap
-from finetti.attention.networks.normalizations import Normalization, SoftmaxNormalization
-from finetti.attention.networks.scores import BilinearScore, Score
+from finetti.attention.networks.head_parts import (
+    BilinearScore,
+    LinearMap,
+    Normalization,
+    Score,
+    SoftmaxNormalization,
+)
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(0)

@@ -9,6 +9,7 @@ import pytest
 
 from finetti.attention import ConditionalMean
 from finetti.attention.cme import checked, conditional_mean, mixed
+from finetti.attention.cme.gram_product import KeySystem, key_noise
 from finetti.attention.contexts import ContextArrays
 from finetti.core import blocked
 from finetti.kernels import RBF, Linear
@@ -71,30 +72,29 @@ def test_float64_by_blocks_is_float64(tokens, mask, monkeypatch):
     rows = [jnp.asarray(array, jnp.float64) for array in tokens]
     rows[2] = jnp.where(mask[:, None], rows[2], 0.0)  # as its callers have it
     for ridge in (0.1, 1e-6):
-        context = ContextArrays(*rows, mask)
+        context = ContextArrays(*rows, jnp.asarray(mask))
         by_blocks = mixed.Mixed().mean64(RBF(), jnp.asarray(ridge), context)
         exact = ConditionalMean(RBF(), ridge=ridge, route="cholesky")(*rows, mask)
         np.testing.assert_allclose(by_blocks, exact, atol=1e-8)
 
 
 def solved(tokens, ridge):
-    """What the checks look at: kernel, noise, values, α, and the size of a query's weights."""
+    """What the checks look at: the system, the values and α."""
     _, keys, values = map(jnp.asarray, tokens)
     kernel = RBF()
-    noise = checked.key_noise(kernel, jnp.float32(ridge), keys)
+    system = KeySystem(kernel, keys, key_noise(kernel, jnp.float32(ridge), keys), None)
     solver = mixed.Mixed()
-    tree = solver.prepare(kernel, keys, noise, None)
-    return kernel, keys, noise, values, solver.solve(tree, None, values)
+    return system, values, solver.solve(solver.prepare(system), None, values)
 
 
 def test_the_checks_see_what_is_wrong(tokens):
-    kernel, keys, noise, values, alpha = solved(tokens, 0.1)
+    system, values, alpha = solved(tokens, 0.1)
     one = jnp.float32(1.0)
 
     def accepted(alpha):
         return bool(
             checked._rounds_little(values, alpha, one)
-            & checked._rows_agree(kernel, keys, noise, values, alpha, None, one)
+            & checked._rows_agree(system, values, alpha, one)
         )
 
     assert accepted(alpha)
@@ -102,7 +102,8 @@ def test_the_checks_see_what_is_wrong(tokens):
     assert not accepted(alpha.at[3].multiply(1.01))
     assert not accepted(alpha * jnp.nan)
     assert not accepted(alpha * 1.001)
-    missed = values - (kernel.gram(keys) @ alpha + noise[:, None] * alpha)
+    noise = system.noise
+    missed = values - (system.kernel.gram(system.keys) @ alpha + noise[:, None] * alpha)
     assert checked._is_close(alpha, missed, noise)
     assert not checked._is_close(alpha, missed + 1e-4, noise)
     assert not checked._is_close(alpha, missed * jnp.nan, noise)

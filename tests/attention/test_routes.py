@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, cme_attention
-from finetti.attention.cme import checked, decode, gram_product, iterative
+from finetti.attention.cme import decode, gram_product, iterative
 from finetti.attention.cme import system as linear
 from finetti.core.block_cg import conjugate_gradients
 from finetti.core.errors import InputError
@@ -65,7 +65,7 @@ def test_conjugate_gradients_are_the_factorization(tokens, mask, kernel, masked)
 @pytest.mark.parametrize("kernel", [RBF(), Polynomial(2)])
 def test_one_floor_for_every_route(tokens, kernel):
     keys, ridge = tokens[1], jnp.asarray(1e-30)
-    noise = checked.key_noise(kernel, ridge, keys)
+    noise = gram_product.key_noise(kernel, ridge, keys)
     np.testing.assert_array_equal(noise, diagonal_floor(40, 2) * kernel.diagonal(keys))
     system = linear.build(kernel, keys, None, ridge)
     np.testing.assert_array_equal(jnp.diagonal(system.matrix), kernel.diagonal(keys) + noise)
@@ -101,7 +101,9 @@ def test_nystrom_of_full_rank_is_exact(tokens):
     keys = tokens[1]
     noise = jnp.linspace(0.1, 0.2, 40)
     vectors = tokens[2]
-    solved = iterative.nystrom(Matern(0.5), keys, noise, None, 40).apply(vectors)
+    solved = iterative.nystrom(gram_product.KeySystem(Matern(0.5), keys, noise, None), 40).apply(
+        vectors
+    )
     product = Matern(0.5).gram(keys) @ solved + noise[:, None] * solved
     np.testing.assert_allclose(product, vectors, atol=0.05)  # but for its nugget, 1 % of the noise
 
@@ -111,7 +113,8 @@ def test_the_preconditioner_saves_iterations():
     keys = jnp.asarray(rng.normal(size=(300, 2)))
     values = jnp.asarray(rng.normal(size=(300, 1)))
     matrix = RBF().gram(keys) + 1e-3 * jnp.eye(300)
-    nystrom = iterative.nystrom(RBF(), keys, jnp.full(300, 1e-3), None, 300)
+    system = gram_product.KeySystem(RBF(), keys, jnp.full(300, 1e-3), None)
+    nystrom = iterative.nystrom(system, 300)
     plain, preconditioned = (
         conjugate_gradients(lambda x: matrix @ x, values, apply, jnp.asarray(1e-3), 1e-8)[1]
         for apply in (lambda residual: residual, nystrom.apply)

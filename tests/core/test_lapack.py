@@ -28,9 +28,9 @@ CALLS = {
 }
 
 
-def batched_calls(compiled: str) -> list[str]:
-    """LAPACK calls of a compiled program that take more than one matrix."""
-    calls = re.findall(r"^.*custom_call_target=\"lapack_\w+\".*$", compiled, re.MULTILINE)
+def batched_calls(program: str) -> list[str]:
+    """LAPACK calls of a program (HLO, compiled or not) that take more than one matrix."""
+    calls = re.findall(r"^.*custom_call_target=\"lapack_\w+\".*$", program, re.MULTILINE)
     assert calls, "no LAPACK call at all: the test looks at the wrong program"
     shapes = [re.findall(r"[fs]\d+\[([\d,]*)\]", call.split("custom-call(")[0]) for call in calls]
     return [
@@ -64,8 +64,9 @@ def test_large_matrices_are_factored_in_parts(monkeypatch):
 
 def test_the_search_sees_a_batched_call():
     many = jnp.stack([jnp.asarray(MATRIX)] * 3)
-    program = jax.jit(jnp.linalg.cholesky).lower(many).compile()
-    assert len(batched_calls(program.as_text())) == 1
+    program = jax.jit(jnp.linalg.cholesky).lower(many)
+    for text in (program.as_text(dialect="hlo"), program.compile().as_text()):
+        assert len(batched_calls(text)) == 1
 
 
 def test_nothing_else_in_the_package_calls_lapack_from_jax():

@@ -29,6 +29,12 @@ def flax_attention_fn(
 
     >>> attention_fn = flax_attention_fn(cme_attention, ridge=0.1)
     """
+    if "return_variance" in options:
+        raise InputError(
+            "The `return_variance` argument of flax_attention_fn must not be given: Flax takes one "
+            "array from its attention_fn. Call the layer with sow_weights=True; the variance is "
+            "then sown as the intermediate `attention_variance`."
+        )
 
     # Flax linen passes only what it finds by name in the signature: no **kwargs here.
     def attention_fn(

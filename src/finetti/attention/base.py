@@ -18,17 +18,29 @@ class Attention(eqx.Module):
     - ``mask`` is boolean, True = may be read: (\\*batch, L) for all queries alike, or
       (\\*batch, \\*queries, L) for each query its own. A masked key counts as deleted, whatever it
       holds.
+    - with ``is_causal`` the query at position t of the last query axis reads the keys 0…t.
     - the output is (\\*batch, \\*queries, d_v), the weights (\\*batch, \\*queries, L).
     """
 
     @abc.abstractmethod
     def __call__(
-        self, query: ArrayLike, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "..."]:
         """What the query reads: a weighted sum of the values."""
 
     @abc.abstractmethod
     def weights(
-        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "..."]:
         """The weight of each key; 0 on masked ones."""

@@ -45,6 +45,25 @@ class Contexts(NamedTuple):
         """Whether each query has a mask of its own."""
         return self.mask is not None and self.mask.ndim == 3
 
+    def positions(self, owner: str) -> int:
+        """How many positions a causal call has: the length of the last query axis."""
+        if not self.has_queries:
+            raise InputError(
+                f"The `query` argument of {owner} must have an axis of positions with "
+                "is_causal=True. Got one query per context instead."
+            )
+        return self.lead[-1]
+
+    def causal(self, owner: str) -> "Contexts":
+        """With a mask per query that hides the keys after its position."""
+        places = jnp.arange(self.query.shape[1]) % self.positions(owner)
+        visible = jnp.arange(self.keys.shape[1])[None, None, :] <= places[None, :, None]
+        if self.mask is None:
+            visible = jnp.broadcast_to(visible, (len(self.keys), *visible.shape[1:]))
+        else:
+            visible &= self.mask if self.per_query else self.mask[:, None, :]
+        return self._replace(mask=visible)
+
     def restore(self, flat: Array) -> Array:
         """(B, Q, …) back to the axes and the precision of the caller, who gets no infinity."""
         largest = jnp.finfo(self.query.dtype).max.astype(flat.dtype)
@@ -125,17 +144,20 @@ def arrange(
 
     lead = query.shape[:-1]
     size, queries = math.prod(batch), math.prod(lead[len(batch) :])
-    flat_mask = _flat_mask(owner, mask, batch, lead, length, size, queries)
+    if mask is not None:
+        mask = as_mask(owner, mask, batch, lead, length)
+        shared = mask.shape == (*batch, length)
+        mask = mask.reshape((size, length) if shared else (size, queries, length))
     keys = keys.reshape(size, length, keys.shape[-1])
     values = values.reshape(size, length, values.shape[-1])
-    if flat_mask is not None:
-        readable = flat_mask if flat_mask.ndim == 2 else flat_mask.any(axis=1)
+    if mask is not None:
+        readable = mask if mask.ndim == 2 else mask.any(axis=1)
         keys, values = clear_unreadable(keys, values, readable)
     check_finite(query, "query", owner)
     check_finite(keys, "keys", owner)
     check_finite(values, "values", owner)
     query = query.reshape(size, queries, query.shape[-1])
-    return Contexts(query, keys, values, flat_mask, lead, len(lead) > len(batch), is_scalar)
+    return Contexts(query, keys, values, mask, lead, len(lead) > len(batch), is_scalar)
 
 
 def as_array(array: ArrayLike) -> Array:
@@ -163,58 +185,46 @@ def clear_unreadable(
 
 
 def _check_shapes(owner: str, query: Array, keys: Array, values: Array) -> None:
-    batch = keys.shape[:-2]
-    if keys.shape[-2] == 0:
+    *batch, length, d_k = keys.shape
+    given = f"shape {query.shape} with keys of shape {keys.shape}"
+    if length == 0:
         raise bad_argument("keys", owner, "at least one key", f"shape {keys.shape}")
-    if keys.shape[-1] == 0:
+    if d_k == 0:
         raise bad_argument("keys", owner, "of at least one dimension", f"shape {keys.shape}")
-    if query.shape[-1] != keys.shape[-1]:
-        raise bad_argument(
-            "query",
-            owner,
-            f"of the keys' dimension d_k = {keys.shape[-1]}",
-            f"shape {query.shape} with keys of shape {keys.shape}",
-        )
-    if query.shape[: len(batch)] != batch or query.ndim <= len(batch):
-        raise bad_argument(
-            "query",
-            owner,
-            f"of shape {(*batch, '...', keys.shape[-1])}, leading with the batch axes of the keys",
-            f"shape {query.shape} with keys of shape {keys.shape}",
-        )
+    if query.shape[-1] != d_k:
+        raise bad_argument("query", owner, f"of the keys' dimension d_k = {d_k}", given)
+    if query.shape[: len(batch)] != tuple(batch) or query.ndim <= len(batch):
+        shape = (*batch, "...", d_k)
+        requirement = f"of shape {shape}, leading with the batch axes of the keys"
+        raise bad_argument("query", owner, requirement, given)
     if values.shape[:-1] != keys.shape[:-1]:
-        raise bad_argument(
-            "values",
-            owner,
-            f"one per key, of shape {(*keys.shape[:-1], 'd_v')}",
-            f"shape {values.shape}",
-        )
+        requirement = f"one per key, of shape {(*batch, length, 'd_v')}"
+        raise bad_argument("values", owner, requirement, f"shape {values.shape}")
 
 
-def _flat_mask(
+def as_mask(
     owner: str,
-    mask: ArrayLike | None,
+    mask: ArrayLike,
     batch: tuple[int, ...],
     lead: tuple[int, ...],
     length: int,
-    size: int,
-    queries: int,
-) -> Bool[Array, "..."] | None:
-    if mask is None:
-        return None
+    read: str = "key",
+) -> Bool[Array, "..."]:
+    """A mask (\\*batch, L) for all queries, or (\\*batch, \\*queries, L) for each its own."""
+    mask = as_boolean(owner, mask, read)
+    one, each = (*batch, length), (*lead, length)
+    if mask.shape not in (one, each):
+        requirement = f"of shape {one} (one for all queries) or {each} (one per query)"
+        raise bad_argument("mask", owner, requirement, f"shape {mask.shape}")
+    return mask
+
+
+def as_boolean(owner: str, mask: ArrayLike, read: str = "key") -> Bool[Array, "..."]:
+    """The mask, if it is one."""
     mask = jnp.asarray(mask)
     if mask.dtype != bool:
         raise InputError(
-            f"The `mask` argument of {owner} must be boolean, True where a key may be read. Got "
+            f"The `mask` argument of {owner} must be boolean, True where a {read} may be read. Got "
             f"dtype {mask.dtype} instead. Convert it with `mask != 0`."
         )
-    if mask.shape == (*batch, length):
-        return mask.reshape(size, length)
-    if mask.shape == (*lead, length):
-        return mask.reshape(size, queries, length)
-    raise bad_argument(
-        "mask",
-        owner,
-        f"of shape {(*batch, length)} (one for all queries) or {(*lead, length)} (one per query)",
-        f"shape {mask.shape}",
-    )
+    return mask

@@ -108,11 +108,12 @@ def cme_attention(
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
     return_variance: bool = False,
+    predictive: bool = False,
 ) -> Any:
     """Conditional-mean attention (4.5), zhang2022, RBF() by default; see `ConditionalMean`.
 
     With ``return_variance`` the answer is a pair: the mean, and the variance (B, T, N) that each of
-    its coordinates has.
+    its coordinates has; ``predictive`` adds the noise λ of a newly observed value.
 
     A key mask (``mask`` of shape (B, N, 1, S), ``key_value_seq_lengths``) costs nothing, and
     ``is_causal`` is one factorization for all prefixes. Any other mask that differs between queries
@@ -144,7 +145,8 @@ def cme_attention(
     if not return_variance:
         return heads.restore(module.read(heads.contexts, "mean", is_causal).mean)
     answer = module.read(heads.contexts, "posterior", is_causal)
-    return heads.restore(answer.mean), heads.restore(answer.variance[..., None])[..., 0]
+    variance = answer.variance + (answer.ridge if predictive else 0.0)
+    return heads.restore(answer.mean), heads.restore(variance[..., None])[..., 0]
 
 
 def _weighted(

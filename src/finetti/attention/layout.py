@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.contexts import Contexts, as_array, clear_unreadable
+from finetti.attention.contexts import Contexts, as_array, as_boolean, clear_unreadable
 from finetti.core.arrays import check_finite, check_positive
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.precision import widest_float
 
 
@@ -85,12 +85,8 @@ def arrange_heads(
     batched = query.ndim == 4
     for name, array in (("query", query), ("key", key), ("value", value)):
         if array.ndim != query.ndim or array.ndim not in (3, 4):
-            raise bad_argument(
-                name,
-                owner,
-                "of shape (B, T, N, H) or (T, N, H), all three alike",
-                f"shape {array.shape}",
-            )
+            requirement = "of shape (B, T, N, H) or (T, N, H), all three alike"
+            raise bad_argument(name, owner, requirement, f"shape {array.shape}")
     dtype = widest_float(query, key, value)
     # Scores and kernels need at least float32, as in JAX's own attention.
     working = jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype
@@ -127,26 +123,18 @@ def arrange_heads(
 
 
 def _check_shapes(owner: str, query: Array, key: Array, value: Array) -> None:
+    batch, _, n_heads, dimension = query.shape
     if key.shape[1] == 0:
         raise bad_argument("key", owner, "at least one key", f"shape {key.shape}")
-    if (key.shape[0], key.shape[3]) != (query.shape[0], query.shape[3]):
-        raise bad_argument(
-            "key",
-            owner,
-            f"of shape (B = {query.shape[0]}, S, K, H = {query.shape[3]}) as the query has them",
-            f"shape {key.shape}",
-        )
-    if query.shape[2] % key.shape[2]:
-        raise bad_argument(
-            "key",
-            owner,
-            f"with a number of heads that divides the query's {query.shape[2]}",
-            f"{key.shape[2]} heads",
-        )
+    if (key.shape[0], key.shape[3]) != (batch, dimension):
+        requirement = f"of shape (B = {batch}, S, K, H = {dimension}) as the query has them"
+        raise bad_argument("key", owner, requirement, f"shape {key.shape}")
+    if n_heads % key.shape[2]:
+        requirement = f"with a number of heads that divides the query's {n_heads}"
+        raise bad_argument("key", owner, requirement, f"{key.shape[2]} heads")
     if value.shape[:3] != key.shape[:3]:
-        raise bad_argument(
-            "value", owner, f"of shape {(*key.shape[:3], 'D')}, one per key", f"shape {value.shape}"
-        )
+        requirement = f"of shape {(*key.shape[:3], 'D')}, one per key"
+        raise bad_argument("value", owner, requirement, f"shape {value.shape}")
 
 
 def _lengths(owner: str, name: str, lengths: ArrayLike | None, batch: int) -> Array | None:
@@ -167,9 +155,8 @@ def _broadcast(owner: str, name: str, array: Array, heads: Heads) -> Array:
     if given.ndim != 4 or any(
         size not in (1, wanted) for size, wanted in zip(given.shape, full, strict=True)
     ):
-        raise bad_argument(
-            name, owner, f"broadcastable to (B, N, T, S) = {full}", f"shape {array.shape}"
-        )
+        requirement = f"broadcastable to (B, N, T, S) = {full}"
+        raise bad_argument(name, owner, requirement, f"shape {array.shape}")
     if given.shape[1] == 1:
         return given[:, :, None]
     return given.reshape(given.shape[0], groups, members, *given.shape[2:])
@@ -183,13 +170,7 @@ def _with_mask(
     span = heads.keys.shape[2]
     joined = None
     if mask is not None:
-        mask = jnp.asarray(mask)
-        if mask.dtype != bool:
-            raise InputError(
-                f"The `mask` argument of {owner} must be boolean, True where a key may be read. "
-                f"Got dtype {mask.dtype} instead. Convert it with `mask != 0`."
-            )
-        joined = _broadcast(owner, "mask", mask, heads)
+        joined = _broadcast(owner, "mask", as_boolean(owner, mask), heads)
     if key_lengths is not None:
         padding = (jnp.arange(span)[None, :] < key_lengths[:, None])[:, None, None, None, :]
         joined = padding if joined is None else joined & padding

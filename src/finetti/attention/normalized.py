@@ -40,23 +40,35 @@ class NormalizedAttention(Attention):
         """log s(q, k_ℓ)."""
 
     def __call__(
-        self, query: ArrayLike, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None = None
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "..."]:
         """Σ_ℓ w_ℓ v_ℓ with the weights of `weights`."""
         contexts = arrange(type(self).__name__, query, keys, values, mask)
-        return contexts.restore_values(self._over(contexts, _mean))
+        contexts = contexts.causal(type(self).__name__) if is_causal else contexts
+        return contexts.restore_values(self._over(contexts, jnp.matmul))
 
     def weights(
-        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "..."]:
         """Score over sum of scores; they sum to 1."""
         contexts = arrange(type(self).__name__, query, keys, None, mask)
-        return contexts.restore(self._over(contexts, _weights))
+        contexts = contexts.causal(type(self).__name__) if is_causal else contexts
+        return contexts.restore(self._over(contexts, lambda weights, _: weights))
 
     @abc.abstractmethod
-    def _over(self, contexts: Contexts, read: Callable[..., Array]) -> Array:
-        """``read(module, query, keys, values, mask)`` for every context, in the precision that the
-        scores need."""
+    def _over(self, contexts: Contexts, read: Callable[[Array, Array], Array]) -> Array:
+        """``read(weights, values)`` for every context, in the precision that the scores need."""
 
     def _normalized(
         self,
@@ -66,15 +78,3 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "Q L"]:
         logits = self._log_scores(query, keys)
         return masked_softmax(logits, None if mask is None else mask[None, :])
-
-
-def _mean(
-    module: NormalizedAttention, query: Array, keys: Array, values: Array, mask: Array | None
-) -> Array:
-    return module._normalized(query, keys, mask) @ values
-
-
-def _weights(
-    module: NormalizedAttention, query: Array, keys: Array, _: Array, mask: Array | None
-) -> Array:
-    return module._normalized(query, keys, mask)

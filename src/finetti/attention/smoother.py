@@ -1,6 +1,5 @@
 """Nadaraya–Watson attention and its conditional kernel density."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -65,44 +64,33 @@ class KernelSmoother(NormalizedAttention):
             query, keys, values, mask: as in a call.
             value_kernel: the kernel on values; by default that of the keys.
         """
-        contexts = arrange("KernelSmoother.density", query, keys, values, mask)
+        owner = "KernelSmoother.density"
+        contexts = arrange(owner, query, keys, values, mask)
         points = jnp.asarray(points).astype(contexts.values.dtype)
         if points.ndim != 2 or points.shape[1] != contexts.values.shape[2]:
-            raise bad_argument(
-                "points",
-                "KernelSmoother.density",
-                f"of shape (P, d_v = {contexts.values.shape[2]})",
-                f"shape {points.shape}",
-            )
-        check_finite(points, "points", "KernelSmoother.density")
+            requirement = f"of shape (P, d_v = {contexts.values.shape[2]})"
+            raise bad_argument("points", owner, requirement, f"shape {points.shape}")
+        check_finite(points, "points", owner)
         kernel = self.kernel if value_kernel is None else value_kernel
 
-        def evaluate(
-            given: Any, query: Array, keys: Array, values: Array, mask: Array | None
-        ) -> Array:
-            module, kernel, points = given
-            return module._normalized(query, keys, mask) @ kernel.gram(values, points)
+        def read(weights: Array, values: Array, kernel: Kernel, points: Array) -> Array:
+            return weights @ kernel.gram(values, points)
 
-        return contexts.restore(_in_float64(evaluate, (self, kernel, points), contexts))
+        return contexts.restore(self._over(contexts, read, kernel, points))
 
-    def _over(self, contexts: Contexts, read: Callable[..., Array]) -> Array:
-        return _in_float64(read, self, contexts)
+    def _over(self, contexts: Contexts, read: Callable[..., Array], *given: Any) -> Array:
+        # In float32 the logarithms of scores far from a query do not differ where they should, and
+        # a weight near 1 has lost the digits that its gradient is made of.
+        @float64_inside
+        def run(module: KernelSmoother, given: Any, arrays: ContextArrays) -> Array:
+            def one(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
+                return read(module._normalized(query, keys, mask), values, *given)
+
+            return over_contexts(one, arrays)
+
+        return run(self, given, contexts.arrays)
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
     ) -> Float[Array, "Q L"]:
         return self.kernel.log_gram(query, keys)
-
-
-def _in_float64(read: Callable[..., Array], given: Any, contexts: Contexts) -> Array:
-    """``read(given, query, keys, values, mask)`` over the contexts, in float64 inside.
-
-    In float32 the logarithms of scores far from a query do not differ where they should, and a
-    weight near 1 has lost the digits that its gradient is made of.
-    """
-
-    @float64_inside
-    def run(given: Any, arrays: ContextArrays) -> Array:
-        return over_contexts(functools.partial(read, given), arrays)
-
-    return run(given, contexts.arrays)

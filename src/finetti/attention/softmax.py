@@ -1,6 +1,5 @@
 """Softmax attention."""
 
-import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -29,10 +28,12 @@ class Softmax(NormalizedAttention):
         check_positive(scale, "scale", "Softmax")
         self.scale = float(scale)
 
-    def _over(self, contexts: Contexts, read: Callable[..., Array]) -> Array:
+    def _over(self, contexts: Contexts, read: Callable[[Array, Array], Array]) -> Array:
+        def one(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
+            return read(self._normalized(query, keys, mask), values)
+
         # As JAX's own attention: in the precision of the data.
-        read_with_self = functools.partial(read, self)
-        return over_contexts(read_with_self, contexts.at_least_float32().arrays)
+        return over_contexts(one, contexts.at_least_float32().arrays)
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]

@@ -31,19 +31,16 @@ def sphere_constants(dimension: int, concentration: float = 1.0) -> SphereConsta
 
     Reference: Lemma B.2, zhang2022.
     """
-    _check_dimension(dimension, "sphere_constants")
-    check_positive(concentration, "concentration", "sphere_constants")
+    owner = "sphere_constants"
+    _check_dimension(dimension, owner)
+    check_positive(concentration, "concentration", owner)
     zeroth, first, log_front = _scaled_constants(dimension, concentration)
     with np.errstate(over="ignore"):
         front = np.exp(log_front)
     if not np.isfinite(front):
-        raise bad_argument(
-            "concentration",
-            "sphere_constants",
-            "small enough for float64 to hold exp(κ)",
-            concentration,
-            "Use mean_resultant for the ratio C_1/C_0.",
-        )
+        requirement = "small enough for float64 to hold exp(κ)"
+        advice = "Use mean_resultant for the ratio C_1/C_0."
+        raise bad_argument("concentration", owner, requirement, concentration, advice)
     return SphereConstants(float(front * zeroth), float(front * first))
 
 
@@ -101,13 +98,8 @@ def sphere_rule(dimension: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     height_weights = height_weights * (area_ratio / height_weights.sum())
     ring, ring_weights = sphere_rule(dimension - 1, degree)
     radius = np.sqrt(1 - heights**2)
-    nodes = np.concatenate(
-        [
-            np.repeat(heights, len(ring))[:, None],
-            np.repeat(radius, len(ring))[:, None] * np.tile(ring, (len(heights), 1)),
-        ],
-        axis=1,
-    )
+    around = np.repeat(radius, len(ring))[:, None] * np.tile(ring, (len(heights), 1))
+    nodes = np.concatenate([np.repeat(heights, len(ring))[:, None], around], axis=1)
     return nodes, np.outer(height_weights, ring_weights).ravel()
 
 

@@ -1,6 +1,11 @@
 """What the library says when it cannot go on: what is wrong, why, and what to do next."""
 
+import sys
+import warnings
 from typing import Any
+
+# Whose frames are not the user's.
+_INSIDE = ("finetti", "jax", "jaxtyping", "equinox", "flax", "beartype")
 
 
 class FinettiError(Exception):
@@ -33,3 +38,11 @@ def bad_argument(
     error = InputError(f"The `{argument}` argument of {owner} {problem}")
     error.argument, error.problem = argument, problem
     return error
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside the package that the call came from."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] in _INSIDE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

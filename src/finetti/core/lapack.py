@@ -12,7 +12,7 @@ when it factors 16 000 rows and more (`numpy.linalg.cholesky` does so too). Such
 factored in parts.
 
 `tests/core/test_lapack.py` keeps LAPACK out of the rest of the package, and
-`tests/attention/test_lapack_calls.py` looks at the compiled programs.
+`tests/attention/test_lapack_calls.py` looks at the programs.
 """
 
 from typing import Any

@@ -3,19 +3,15 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
-from finetti.kernels.base import Kernel, no_features, with_added_log
+from finetti.kernels.base import Kernel, with_added_log
+from finetti.kernels.finite import InfiniteKernel
 from finetti.kernels.geometry import inner_products, log_parameter, positive
-from finetti.kernels.random_features import (
-    FourierFeatures,
-    PositiveFeatures,
-    RandomFeatures,
-    normal_frequencies,
-)
+from finetti.kernels.random_features import Draw, RandomFeatures, gaussian_features
 
 
-class Exponential(Kernel):
+class Exponential(InfiniteKernel):
     """The exponential kernel, K(x, y) = exp(s x·y).
 
     It overflows for long tokens; `log_gram` and `scaled_gram` do not.
@@ -40,15 +36,6 @@ class Exponential(Kernel):
         """s."""
         return jnp.exp(self.log_scale)
 
-    @property
-    def is_positive(self) -> bool:
-        """True."""
-        return True
-
-    def feature_dimension(self, d: int) -> None:
-        """None: the feature space has infinite dimension."""
-        return
-
     def _value(self, x: Array, y: Array) -> Array:
         return jnp.exp(positive(self.log_scale, x.dtype) * jnp.sum(x * y))
 
@@ -70,23 +57,11 @@ class Exponential(Kernel):
     def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
         return with_added_log(self, "log_scale", log_scale)
 
-    def _features(self, xs: Array) -> Array:
-        raise no_features(self)
-
     @property
     def _methods(self) -> tuple[str, ...]:
         return ("positive", "fourier")
 
-    def _features_per_draw(self, method: str) -> int:
-        return 2 if method == "fourier" else 1
-
-    def _draw(
-        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
-    ) -> RandomFeatures:
-        frequencies = normal_frequencies(key, n_draws, dimension, orthogonal)
-        log_token_scale = self.log_scale / 2  # z = √s x
-        if method == "fourier":
-            # z·z' = ‖z‖²/2 + ‖z'‖²/2 − ‖z − z'‖²/2
-            return FourierFeatures(frequencies, log_token_scale, exponent=0.5)
-        # z·z' = ‖z + z'‖²/2 − ‖z‖²/2 − ‖z'‖²/2
-        return PositiveFeatures(frequencies, log_token_scale, exponent=-0.5)
+    def _draw(self, draw: Draw) -> RandomFeatures:
+        # z = √s x, and z·z' = ‖z‖²/2 + ‖z'‖²/2 − ‖z − z'‖²/2 = ‖z + z'‖²/2 − ‖z‖²/2 − ‖z'‖²/2
+        exponent = 0.5 if draw.method == "fourier" else -0.5
+        return gaussian_features(draw, self.log_scale / 2, exponent)

@@ -1,10 +1,10 @@
-"""What the kernels with a finite feature map share."""
+"""What the kernels of a finite feature space share, and those of an infinite one."""
 
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
 from finetti.core.errors import UnsupportedError
 from finetti.kernels.base import Kernel
-from finetti.kernels.random_features import RandomFeatures
+from finetti.kernels.random_features import FEATURES_PER_DRAW, Draw, RandomFeatures
 
 
 class FiniteKernel(Kernel):
@@ -23,11 +23,31 @@ class FiniteKernel(Kernel):
     def _features_per_draw(self, method: str) -> int:
         raise self._no_draws
 
-    def _draw(
-        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
-    ) -> RandomFeatures:
+    def _draw(self, draw: Draw) -> RandomFeatures:
         raise self._no_draws
 
     @property
     def _no_draws(self) -> UnsupportedError:
         return UnsupportedError(f"{self._name} has no random features. Use `features` instead.")
+
+
+class InfiniteKernel(Kernel):
+    """Abstract: a positive kernel with random features only."""
+
+    @property
+    def is_positive(self) -> bool:
+        """True."""
+        return True
+
+    def feature_dimension(self, d: int) -> None:
+        """None: the feature space has infinite dimension."""
+        return
+
+    def _features(self, xs: Array) -> Array:
+        raise UnsupportedError(
+            f"{self._name} has no finite feature map. "
+            "Use `random_features` for an unbiased one, or `gram` for the exact kernel."
+        )
+
+    def _features_per_draw(self, method: str) -> int:
+        return FEATURES_PER_DRAW[method]

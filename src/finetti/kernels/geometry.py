@@ -20,20 +20,16 @@ def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:
     for name, array in tokens.items():
         if array.ndim != rank:
             advice = "Use jax.vmap for batches." if array.ndim > rank else ""
-            raise bad_argument(
-                name, owner, f"an array of shape {shape}", f"shape {array.shape}", advice
-            )
+            requirement = f"an array of shape {shape}"
+            raise bad_argument(name, owner, requirement, f"shape {array.shape}", advice)
         if array.size == 0:
             raise bad_argument(name, owner, "an array with tokens in it", f"shape {array.shape}")
     first, *others = tokens
     for name in others:
-        if tokens[name].shape[-1] != tokens[first].shape[-1]:
-            raise bad_argument(
-                name,
-                owner,
-                f"of the same token dimension as `{first}`, {tokens[first].shape[-1]}",
-                tokens[name].shape[-1],
-            )
+        given, wanted = tokens[name].shape[-1], tokens[first].shape[-1]
+        if given != wanted:
+            requirement = f"of the same token dimension as `{first}`, {wanted}"
+            raise bad_argument(name, owner, requirement, given)
     dtype = widest_float(*tokens.values())
     return tuple(tokens[name].astype(dtype) if name in tokens else None for name in arrays)
 

@@ -6,11 +6,16 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
 from finetti.core.errors import bad_argument
 from finetti.kernels.geometry import log_parameter
-from finetti.kernels.random_features import FourierFeatures, RandomFeatures, normal_frequencies
+from finetti.kernels.random_features import (
+    Draw,
+    FourierFeatures,
+    RandomFeatures,
+    normal_frequencies,
+)
 from finetti.kernels.stationary import StationaryKernel
 
 
@@ -34,9 +39,8 @@ class Matern(StationaryKernel):
 
     def __init__(self, nu: float = 1.5, lengthscale: Any = 1.0):
         if nu not in (0.5, 1.5, 2.5):
-            raise bad_argument(
-                "nu", self._name, "0.5, 1.5 or 2.5", nu, "Its limit ν → ∞ is the kernel RBF."
-            )
+            advice = "Its limit ν → ∞ is the kernel RBF."
+            raise bad_argument("nu", self._name, "0.5, 1.5 or 2.5", nu, advice)
         self.nu = float(nu)
         self.log_lengthscale = log_parameter(lengthscale, "lengthscale", self._name, ranks=(0, 1))
 
@@ -53,19 +57,14 @@ class Matern(StationaryKernel):
     def _methods(self) -> tuple[str, ...]:
         return ("fourier",)
 
-    def _features_per_draw(self, method: str) -> int:
-        return 2
-
-    def _draw(
-        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
-    ) -> RandomFeatures:
-        key_normal, key_chi = jax.random.split(key)
-        normal = normal_frequencies(key_normal, n_draws, dimension, orthogonal)
+    def _draw(self, draw: Draw) -> RandomFeatures:
+        key_normal, key_chi = jax.random.split(draw.key)
+        normal = normal_frequencies(draw._replace(key=key_normal))
         # The spectral density is Student's t with 2ν degrees of freedom.
         freedom = 2 * self.nu
-        chi_square = jax.random.chisquare(key_chi, freedom, (n_draws, 1))
+        chi_square = jax.random.chisquare(key_chi, freedom, (draw.n_draws, 1))
         frequencies = normal * jnp.sqrt(freedom / chi_square)
-        return FourierFeatures(frequencies, self._log_token_scale(dimension), exponent=0.0)
+        return FourierFeatures(frequencies, self._log_token_scale(draw.dimension), exponent=0.0)
 
 
 @jax.jit  # fuses the sum, so that the (L, M, d) differences never exist in memory

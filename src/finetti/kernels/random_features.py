@@ -1,6 +1,7 @@
 """Random feature maps: a frozen draw whose inner products estimate a kernel without bias."""
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,6 +11,19 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finetti.core import lapack
 from finetti.core.errors import bad_argument
 from finetti.kernels.geometry import as_tokens, positive
+
+# How many features one frequency gives.
+FEATURES_PER_DRAW = {"fourier": 2, "positive": 1}
+
+
+class Draw(NamedTuple):
+    """What is to be drawn: m frequencies for tokens of dimension d."""
+
+    key: PRNGKeyArray
+    n_draws: int
+    dimension: int
+    method: str
+    orthogonal: bool
 
 
 class RandomFeatures(eqx.Module):
@@ -22,12 +36,8 @@ class RandomFeatures(eqx.Module):
         """φ(x_i), in the dtype of the tokens."""
         (tokens,) = as_tokens(type(self).__name__, 2, xs=xs)
         if tokens.shape[1] != self.dimension:
-            raise bad_argument(
-                "xs",
-                type(self).__name__,
-                f"of the token dimension of the draw, {self.dimension}",
-                tokens.shape[1],
-            )
+            requirement = f"of the token dimension of the draw, {self.dimension}"
+            raise bad_argument("xs", type(self).__name__, requirement, tokens.shape[1])
         draws = self.per_draw(tokens)  # (L, m, b)
         return draws.reshape(len(tokens), -1) * self.n_draws**-0.5
 
@@ -97,23 +107,25 @@ class PositiveFeatures(SpectralFeatures):
         return jnp.exp(projections + factor)[:, :, None]
 
 
-def normal_frequencies(
-    key: PRNGKeyArray, n_draws: int, dimension: int, orthogonal: bool
-) -> Float[Array, "m d"]:
+def gaussian_features(draw: Draw, log_token_scale: Array, exponent: float) -> RandomFeatures:
+    """Features of normal frequencies by the method asked for, with the factor exp(c‖z‖²)."""
+    features = FourierFeatures if draw.method == "fourier" else PositiveFeatures
+    return features(normal_frequencies(draw), log_token_scale, exponent=exponent)
+
+
+def normal_frequencies(draw: Draw) -> Float[Array, "m d"]:
     """Rows w ~ N(0, I); orthogonal within blocks of d rows if asked, each row still N(0, I).
 
     Reference: Yu et al. (2016), Orthogonal random features.
     """
-    if not orthogonal:
-        return jax.random.normal(key, (n_draws, dimension))
-    key_direction, key_length = jax.random.split(key)
-    n_blocks = -(-n_draws // dimension)
-    gaussian = jax.random.normal(key_direction, (n_blocks, dimension, dimension))
+    shape = draw.n_draws, draw.dimension
+    if not draw.orthogonal:
+        return jax.random.normal(draw.key, shape)
+    key_direction, key_length = jax.random.split(draw.key)
+    n_blocks = -(-draw.n_draws // draw.dimension)
+    gaussian = jax.random.normal(key_direction, (n_blocks, draw.dimension, draw.dimension))
     basis, triangle = lapack.orthonormal(gaussian)
     # QR fixes signs by convention; these signs make the basis uniform over all rotations.
     signs = jnp.sign(jnp.diagonal(triangle, axis1=1, axis2=2))
-    directions = (basis * signs[:, None, :]).reshape(-1, dimension)[:n_draws]
-    lengths = jnp.linalg.norm(
-        jax.random.normal(key_length, (n_draws, dimension)), axis=1, keepdims=True
-    )
-    return directions * lengths
+    directions = (basis * signs[:, None, :]).reshape(-1, draw.dimension)[: draw.n_draws]
+    return directions * jnp.linalg.norm(jax.random.normal(key_length, shape), axis=1, keepdims=True)

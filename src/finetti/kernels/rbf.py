@@ -3,16 +3,11 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
 from finetti.core.precision import float64_inside
 from finetti.kernels.geometry import log_parameter, squared_distances
-from finetti.kernels.random_features import (
-    FourierFeatures,
-    PositiveFeatures,
-    RandomFeatures,
-    normal_frequencies,
-)
+from finetti.kernels.random_features import Draw, RandomFeatures, gaussian_features
 from finetti.kernels.stationary import StationaryKernel
 
 
@@ -48,18 +43,10 @@ class RBF(StationaryKernel):
     def _methods(self) -> tuple[str, ...]:
         return ("fourier", "positive")
 
-    def _features_per_draw(self, method: str) -> int:
-        return 2 if method == "fourier" else 1
-
-    def _draw(
-        self, key: PRNGKeyArray, n_draws: int, dimension: int, method: str, orthogonal: bool
-    ) -> RandomFeatures:
-        frequencies = normal_frequencies(key, n_draws, dimension, orthogonal)
-        log_scale = self._log_token_scale(dimension)
-        if method == "fourier":
-            return FourierFeatures(frequencies, log_scale, exponent=0.0)
+    def _draw(self, draw: Draw) -> RandomFeatures:
         # ‖z + z'‖²/2 − ‖z‖² − ‖z'‖² = −‖z − z'‖²/2
-        return PositiveFeatures(frequencies, log_scale, exponent=-1.0)
+        exponent = 0.0 if draw.method == "fourier" else -1.0
+        return gaussian_features(draw, self._log_token_scale(draw.dimension), exponent)
 
 
 def _half_squares(kernel: RBF, xs: Array, ys: Array | None) -> Array:

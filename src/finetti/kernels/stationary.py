@@ -4,11 +4,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from finetti.core.errors import InputError
-from finetti.kernels.base import Kernel, no_features, with_added_log
+from finetti.kernels.base import Kernel, with_added_log
+from finetti.kernels.finite import InfiniteKernel
 from finetti.kernels.geometry import positive
 
 
-class StationaryKernel(Kernel):
+class StationaryKernel(InfiniteKernel):
     """Abstract: K(x, y) depends on (x − y)/ℓ only, and K(x, x) = 1."""
 
     log_lengthscale: Array
@@ -17,15 +18,6 @@ class StationaryKernel(Kernel):
     def lengthscale(self) -> Array:
         """ℓ, one number or one per coordinate."""
         return jnp.exp(self.log_lengthscale)
-
-    @property
-    def is_positive(self) -> bool:
-        """True."""
-        return True
-
-    def feature_dimension(self, d: int) -> None:
-        """None: the feature space has infinite dimension."""
-        return
 
     def _diagonal(self, xs: Array) -> Array:
         return jnp.ones_like(xs, shape=xs.shape[:1])
@@ -38,9 +30,6 @@ class StationaryKernel(Kernel):
 
     def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
         return with_added_log(self, "log_lengthscale", -0.5 * log_scale)
-
-    def _features(self, xs: Array) -> Array:
-        raise no_features(self)
 
     def _log_token_scale(self, dimension: int) -> Array:
         """−log ℓ, checked against the dimension of the tokens."""

@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import Head, TokenReadout
-from finetti.attention.networks.maps import LinearMap
-from finetti.attention.networks.normalizations import Normalization
-from finetti.attention.networks.scores import BilinearScore
+from finetti.attention.networks.head_parts import BilinearScore, LinearMap, Normalization
 from finetti.bounds import Sample
 from finetti.bounds.sparse_variables import (
     HeadClass,

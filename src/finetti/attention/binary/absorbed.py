@@ -1,5 +1,6 @@
 """Attention of [CLS] with the query absorbed into the keys, and what its relatives share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -7,8 +8,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.networks.weights import as_weights, promote
+from finetti.attention.networks.weights import as_projections, as_weights, promote
 from finetti.core.errors import bad_argument
+
+HEAD_AXES = ("(H, d, k)", "(H, d, v)")
 
 
 def absorbed_attention(
@@ -45,7 +48,9 @@ def absorbed_attention(
     tokens = as_weights(tokens, "tokens", owner, "(m, T, d)", (None, None, None))
     samples, length, dimension = tokens.shape
     cls = as_weights(cls, "cls", owner, "(m, d)", (samples, dimension))
-    weights = as_head_weights(owner, dimension, query_weights, key_weights, value_weights)
+    *weights, _ = as_projections(
+        owner, HEAD_AXES, query_weights, key_weights, value_weights, dimension=dimension
+    )
     biases = as_biases(owner, weights, query_bias, None, value_bias)
     tokens, cls, *rest = promote(tokens, cls, *weights, *biases)
     query_weights, key_weights, value_weights, query_bias, _, value_bias = rest
@@ -75,31 +80,16 @@ def cls_part(
     e_cls: Float[Array, "n H"],
     cls_values: Float[Array, "H v"],
     cls_dropout: Float[Array, "m H"] | None,
-) -> Float[Array, "n H v"]:
+) -> Float[Array, "_ H v"]:
     """[CLS]'s own term of the numerator; n is m or 1."""
     if cls_dropout is not None:
         e_cls = e_cls * cls_dropout
     return e_cls[..., None] * cls_values[None]
 
 
-def as_head_weights(
-    owner: str,
-    dimension: int,
-    query_weights: ArrayLike,
-    key_weights: ArrayLike,
-    value_weights: ArrayLike,
-) -> tuple[Float[Array, "H d k"], Float[Array, "H d k"], Float[Array, "H d v"]]:
-    """W_Q, W_K, W_V of all heads, checked against each other."""
-    wide = (None, dimension, None)
-    queries = as_weights(query_weights, "query_weights", owner, "(H, d, k)", wide)
-    keys = as_weights(key_weights, "key_weights", owner, "(H, d, k)", queries.shape)
-    like = (queries.shape[0], dimension, None)
-    return queries, keys, as_weights(value_weights, "value_weights", owner, "(H, d, v)", like)
-
-
 def as_biases(
     owner: str,
-    weights: tuple[Array, Array, Array],
+    weights: Sequence[Array],
     query_bias: ArrayLike | None,
     key_bias: ArrayLike | None,
     value_bias: ArrayLike | None,

@@ -31,16 +31,14 @@ def prefix_mask(length: int, positions: Int[Array, "Q"]) -> Bool[Array, "L Q"]:
 
 
 def solve_prefixes(
-    kernel: Kernel,
     system: linear.System,
-    keys: Float[Array, "L d_k"],
     values: Float[Array, "L d_v"],
     query: Float[Array, "Q d_k"],
     positions: Int[Array, "Q"],
 ) -> Prefixes:
     """The factor of all prefixes and the half-solved columns, side by side in one solve."""
-    visible = prefix_mask(keys.shape[0], positions)
-    right = linear.cross(kernel, system, keys, query, visible)
+    visible = prefix_mask(values.shape[0], positions)
+    right = linear.cross(system, query, visible)
     factor = posdef_factor(system.matrix)
     halves = solve_lower(factor, jnp.concatenate([right.columns, values], axis=1))
     half, half_values = jnp.split(halves, [query.shape[0]], axis=1)

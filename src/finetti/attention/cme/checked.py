@@ -22,7 +22,7 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme.gram_product import gram_product, pull_product
+from finetti.attention.cme.gram_product import KeySystem, gram_product, key_noise, pull_product
 from finetti.attention.cme.route import (
     Answer,
     Call,
@@ -34,7 +34,6 @@ from finetti.attention.cme.route import (
 )
 from finetti.attention.contexts import ContextArrays
 from finetti.core.precision import float64_inside
-from finetti.core.solves import at_least_floor
 from finetti.kernels.base import Kernel
 
 # Estimated rounding of an answer, relative to the largest value, up to which float32 answers.
@@ -79,7 +78,7 @@ class CheckedRoute(Route):
         return Answer(mean=checked_mean(self, *arguments))
 
     @abc.abstractmethod
-    def prepare(self, kernel: Kernel, keys: Array, noise: Array, mask: Array | None) -> Any:
+    def prepare(self, system: KeySystem) -> Any:
         """What all solves with one matrix share: a factor, or a preconditioner."""
 
     @abc.abstractmethod
@@ -93,13 +92,6 @@ class CheckedRoute(Route):
         """The answer in float64, NaN where there is none; differentiable."""
 
 
-def key_noise(
-    kernel: Kernel, ridge: Float[Array, ""], keys: Float[Array, "L d_k"]
-) -> Float[Array, "L"]:
-    """λ, or its floor, for every key."""
-    return at_least_floor(ridge, kernel.diagonal(keys), keys.shape[1])
-
-
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def checked_mean(
     solver: CheckedRoute, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
@@ -110,30 +102,27 @@ def checked_mean(
 
 def _forward(solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays) -> Any:
     query, keys, values, mask = context
-    noise = key_noise(kernel, ridge, keys)
-    prepared = solver.prepare(*jax.lax.stop_gradient((kernel, keys, noise)), mask)
-    alpha = _solve(solver, prepared, kernel, keys, noise, mask, values)
+    system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
+    prepared = solver.prepare(jax.lax.stop_gradient(system))
+    alpha = _solve(solver, prepared, system, values)
     mean = gram_product(kernel, query, keys, alpha)
     among, across = jnp.max(kernel.diagonal(keys)), jnp.max(kernel.diagonal(query))
-    weight = jnp.maximum(1.0, 0.5 * jnp.sqrt(jnp.maximum(among, across) / jnp.min(noise)))
-    size = weight * jnp.sqrt(among) * jnp.sqrt(jnp.maximum(among, across))
+    largest = jnp.maximum(among, across)
+    weight = jnp.maximum(1.0, 0.5 * jnp.sqrt(largest / jnp.min(system.noise)))
+    size = weight * jnp.sqrt(among) * jnp.sqrt(largest)
     accepted = _for_all(
-        _rounds_little(values, alpha, size)
-        & _rows_agree(kernel, keys, noise, values, alpha, mask, weight)
+        _rounds_little(values, alpha, size) & _rows_agree(system, values, alpha, weight)
     )
     answer = jax.lax.cond(
         accepted, lambda: mean, lambda: _in_float64(solver, kernel, ridge, context)
     )
-    return answer, (kernel, ridge, context, noise, prepared, alpha, accepted)
+    return answer, (ridge, query, values, system, prepared, alpha, accepted)
 
 
 def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
-    kernel, ridge, context, noise, prepared, alpha, accepted = residuals
-    query, keys, values, mask = context
-    kept = jnp.ones_like(noise)[:, None] if mask is None else mask.astype(noise.dtype)[:, None]
-
-    def solve(right: Array) -> Array:
-        return _solve(solver, prepared, kernel, keys, noise, mask, right)
+    ridge, query, values, system, prepared, alpha, accepted = residuals
+    kernel, keys, noise, mask = system
+    kept = system.kept[:, None]
 
     def gradients(gamma: Array) -> tuple[Any, Array, Array]:
         """The cotangents of all arguments for this γ, and Kα and Kγ on the way."""
@@ -142,21 +131,14 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
         _, pull_noise = jax.vjp(key_noise, kernel, ridge, keys)
         of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
         add = functools.partial(jax.tree.map, lambda *parts: sum(parts))
-        found = (
-            add(of_reading.kernel, of_system.kernel, of_noise[0]),
-            of_noise[1],
-            ContextArrays(
-                of_reading.rows,
-                of_reading.keys + of_system.keys + of_system.rows + of_noise[2],
-                gamma,
-                None,
-            ),
-        )
-        return found, product, -of_system.vectors
+        of_kernel = add(of_reading.kernel, of_system.kernel, of_noise[0])
+        of_keys = of_reading.keys + of_system.keys + of_system.rows + of_noise[2]
+        of_context = ContextArrays(of_reading.rows, of_keys, gamma, None)
+        return (of_kernel, of_noise[1], of_context), product, -of_system.vectors
 
     of_reading, _ = pull_product(kernel, query, keys, alpha, cotangent)
     right = kept * of_reading.vectors
-    gamma = solve(right)
+    gamma = _solve(solver, prepared, system, right)
     fast, alpha_image, gamma_image = gradients(gamma)
     missed_alpha = values - kept * alpha_image - noise[:, None] * alpha
     missed_gamma = right - kept * gamma_image - noise[:, None] * gamma
@@ -165,12 +147,10 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
     def corrected() -> Any:
         """Where K(K, Q)ȳ is large and smooth, float32 cannot even hold it: its residual, summed in
         float64, is small again."""
-        missed = float64_inside(_adjoint_residual)(
-            kernel, noise, query, keys, cotangent, gamma, kept
-        )
-        correction = solve(missed.astype(gamma.dtype))
-        sizes = (jnp.sqrt(jnp.sum(part**2)) for part in (correction, gamma))
-        is_small = next(sizes) <= MAX_CORRECTION * next(sizes)
+        missed = float64_inside(_adjoint_residual)(system, query, cotangent, gamma)
+        correction = _solve(solver, prepared, system, missed.astype(gamma.dtype))
+        length, whole = (jnp.sqrt(jnp.sum(part**2)) for part in (correction, gamma))
+        is_small = length <= MAX_CORRECTION * whole
         return jax.lax.cond(
             _for_all(usable & is_small), lambda: gradients(gamma + correction)[0], slow
         )
@@ -188,18 +168,12 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
     return jax.lax.cond(good, lambda: fast, corrected)
 
 
-def _adjoint_residual(
-    kernel: Kernel,
-    noise: Array,
-    query: Array,
-    keys: Array,
-    cotangent: Array,
-    gamma: Array,
-    kept: Array,
-) -> Array:
+def _adjoint_residual(system: KeySystem, query: Array, cotangent: Array, gamma: Array) -> Array:
     """K(K, Q)ȳ − (K + Λ)γ."""
+    kernel, keys, noise, _ = system
     right = gram_product(kernel, keys, query, cotangent)
-    return kept * (right - gram_product(kernel, keys, keys, gamma)) - noise[:, None] * gamma
+    inside = system.kept[:, None] * (right - gram_product(kernel, keys, keys, gamma))
+    return inside - noise[:, None] * gamma
 
 
 checked_mean.defvjp(_forward, _backward)
@@ -212,15 +186,7 @@ def _in_float64(
     return mean.astype(context.query.dtype)
 
 
-def _solve(
-    solver: CheckedRoute,
-    prepared: Any,
-    kernel: Kernel,
-    keys: Array,
-    noise: Array,
-    mask: Array | None,
-    right: Array,
-) -> Array:
+def _solve(solver: CheckedRoute, prepared: Any, system: KeySystem, right: Array) -> Array:
     """(K + Λ)⁻¹b, differentiated implicitly: gradients of gradients exist too."""
 
     def solved(matvec: Any, right: Array) -> Array:
@@ -229,25 +195,7 @@ def _solve(
         size = jnp.where(size > 0, size, 1.0)
         return size * solver.solve(prepared, matvec, right / size)
 
-    matvec = system_product(kernel, keys, noise, mask)
-    return jax.lax.custom_linear_solve(matvec, right, solved, symmetric=True)
-
-
-def system_product(
-    kernel: Kernel,
-    keys: Float[Array, "L d_k"],
-    noise: Float[Array, "L"],
-    mask: Bool[Array, "L"] | None,
-) -> Any:
-    """x ↦ (K + Λ)x; a masked key keeps only its noise."""
-
-    def apply(vectors: Float[Array, "L k"]) -> Float[Array, "L k"]:
-        if mask is None:
-            return gram_product(kernel, keys, keys, vectors) + noise[:, None] * vectors
-        kept = mask.astype(keys.dtype)[:, None]
-        return kept * gram_product(kernel, keys, keys, kept * vectors) + noise[:, None] * vectors
-
-    return apply
+    return jax.lax.custom_linear_solve(system.apply, right, solved, symmetric=True)
 
 
 def _rounds_little(values: Array, alpha: Array, size: Float[Array, ""]) -> Bool[Array, ""]:
@@ -261,16 +209,11 @@ def _rounds_little(values: Array, alpha: Array, size: Float[Array, ""]) -> Bool[
 
 
 def _rows_agree(
-    kernel: Kernel,
-    keys: Array,
-    noise: Array,
-    values: Array,
-    alpha: Array,
-    mask: Array | None,
-    weight: Float[Array, ""],
+    system: KeySystem, values: Array, alpha: Array, weight: Float[Array, ""]
 ) -> Bool[Array, ""]:
     """Whether some rows of (K + Λ)α = V hold in float64."""
-    kernel, keys, noise, values, alpha = jax.lax.stop_gradient((kernel, keys, noise, values, alpha))
+    system, values, alpha = jax.lax.stop_gradient((system, values, alpha))
+    keys, mask = system.keys, system.mask
     length = keys.shape[0]
     offsets = keys - jnp.mean(keys, axis=0, keepdims=True)
     distances = jnp.max(jnp.abs(offsets), axis=1)
@@ -281,13 +224,11 @@ def _rows_agree(
     rows = jnp.concatenate([jax.lax.top_k(distances, count)[1], spread.astype(jnp.int32)])
 
     @float64_inside
-    def residual(
-        kernel: Kernel, noise: Array, keys: Array, values: Array, alpha: Array, rows: Array
-    ) -> Array:
-        product = kernel.gram(keys[rows], keys) @ alpha + noise[rows, None] * alpha[rows]
-        return values[rows] - product
+    def residual(system: KeySystem, values: Array, alpha: Array, rows: Array) -> Array:
+        product = system.kernel.gram(system.keys[rows], system.keys) @ alpha
+        return values[rows] - (product + system.noise[rows, None] * alpha[rows])
 
-    missed = jnp.abs(residual(kernel, noise, keys, values, alpha, rows).astype(keys.dtype))
+    missed = jnp.abs(residual(system, values, alpha, rows).astype(keys.dtype))
     if mask is not None:
         missed = jnp.where(mask[rows, None], missed, 0.0)
     largest = jnp.max(jnp.abs(values), axis=0)

@@ -34,7 +34,7 @@ class Cholesky(Route):
         values = masked_rows(values, mask)
         if prefix is not None:
             positions = jnp.arange(query.shape[0]) % prefix
-            solved = causal.solve_prefixes(kernel, system, keys, values, query, positions)
+            solved = causal.solve_prefixes(system, values, query, positions)
             if wants == "weights":
                 return Answer(weights=causal.prefix_weights(system, solved).T)
             mean = causal.prefix_mean(system, solved, values)
@@ -43,8 +43,8 @@ class Cholesky(Route):
             variance = causal.prefix_variance(kernel, query, solved)
             return Answer(mean=mean, variance=variance, ridge=system.ridge)
         if wants == "mean":
-            return Answer(mean=linear.solve_mean(kernel, system, keys, values, query))
-        right = linear.cross(kernel, system, keys, query)
+            return Answer(mean=linear.solve_mean(system, values, query))
+        right = linear.cross(system, query)
         weights, scaled, _ = linear.solve_weights(system, right)
         if wants == "weights":
             return Answer(weights=weights.T)

@@ -2,26 +2,27 @@
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import wadler_lindig
 from jax.typing import ArrayLike
 from jaxtyping import Array, DTypeLike, Float
 
 from finetti.attention.base import Attention
-from finetti.attention.cme.likelihood import log_likelihood
 from finetti.attention.cme.plan import ROUTES, Plan, RouteName, make_plan
 from finetti.attention.cme.route import Answer, Call, Ridge, Wants
+from finetti.attention.cme.system import log_likelihood
 from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
 from finetti.core.arrays import check_positive, is_concrete
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel, check_kernel, written_parameter
+from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
+from finetti.kernels.similarity import written_parameter
 
 DEFAULT_RIDGE = 0.1
 PER_QUERY_COST = (
@@ -92,6 +93,9 @@ class ConditionalMean(Attention):
         route = "" if self.route == "auto" else f", route={self.route!r}"
         ridge = written_parameter(name, self.log_ridge)
         return f"ConditionalMean({self.kernel!r}, {ridge}{route})"
+
+    def __pdoc__(self, **_: Any) -> wadler_lindig.AbstractDoc:
+        return wadler_lindig.TextDoc(repr(self))
 
     @property
     def ridge(self) -> Float[Array, ""]:
@@ -180,17 +184,8 @@ class ConditionalMean(Attention):
         One float64 factorization (99 keys).
         """
         queries = math.prod(query_shape[len(keys_shape) - 2 : -1])
-        call = Call(
-            self.kernel,
-            keys_shape[-2],
-            queries,
-            keys_shape[-1],
-            values_shape[-1],
-            per_query_mask,
-            is_causal,
-            wants,
-            dtype,
-        )
+        sizes = keys_shape[-2], queries, keys_shape[-1], values_shape[-1]
+        call = Call(self.kernel, *sizes, per_query_mask, is_causal, wants, dtype)
         return make_plan(call, self.route)
 
     def read(self, contexts: Contexts, wants: Wants, is_causal: bool = False) -> Any:
@@ -198,11 +193,10 @@ class ConditionalMean(Attention):
         answer = self.answer(contexts, wants, is_causal)
         for part in (answer.mean, answer.weights):
             if part is not None and is_concrete(part) and bool(jnp.isnan(part).any()):
-                warnings.warn(
+                warn_user(
                     "CME attention found no solution for some queries, and answers NaN there. "
                     "`cme_solve` says why; raise the ridge, or in long contexts use "
-                    "route='cholesky'.",
-                    stacklevel=3,
+                    "route='cholesky'."
                 )
         if wants == "weights":
             return Answer(weights=contexts.restore(answer.weights))
@@ -220,16 +214,10 @@ class ConditionalMean(Attention):
         if is_causal:
             contexts, prefix = self._causal(contexts)
         if contexts.per_query:
-            warnings.warn(PER_QUERY_COST, PerQueryMaskWarning, stacklevel=1)
-        plan = self.plan(
-            contexts.query.shape,
-            contexts.keys.shape,
-            contexts.values.shape,
-            per_query_mask=contexts.per_query,
-            is_causal=prefix is not None,
-            wants=wants,
-            dtype=contexts.query.dtype,
-        )
+            warn_user(PER_QUERY_COST, PerQueryMaskWarning)
+        (_, queries, d_k), (_, length, d_v) = contexts.query.shape, contexts.values.shape
+        asked = contexts.per_query, prefix is not None, wants, contexts.query.dtype
+        plan = make_plan(Call(self.kernel, length, queries, d_k, d_v, *asked), self.route)
         if ROUTES[plan.route].in_data_precision:
             contexts = contexts.at_least_float32()
         return _compiled(plan.route, wants, prefix)(self, contexts.arrays)
@@ -241,17 +229,9 @@ class ConditionalMean(Attention):
                 "ConditionalMean cannot use `ridge_per_token` with is_causal=True, where every "
                 "query reads another number of keys. Use `ridge`."
             )
-        if not contexts.has_queries:
-            raise InputError(
-                "The `query` argument of ConditionalMean must have an axis of positions with "
-                "is_causal=True. Got one query per context instead."
-            )
-        prefix = contexts.lead[-1]
-        if contexts.mask is None or not contexts.per_query:
-            return contexts, prefix
-        positions = jnp.arange(contexts.query.shape[1]) % prefix
-        visible = jnp.arange(contexts.keys.shape[1])[None, None, :] <= positions[None, :, None]
-        return contexts._replace(mask=contexts.mask & visible), None
+        if contexts.per_query:
+            return contexts.causal("ConditionalMean"), None
+        return contexts, contexts.positions("ConditionalMean")
 
 
 def resolve_ridge(

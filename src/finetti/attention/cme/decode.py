@@ -101,9 +101,8 @@ def start_decoding(
     owner = "start_decoding"
     keys, values = jnp.asarray(keys), jnp.asarray(values)
     if keys.ndim < 2 or values.ndim != keys.ndim or values.shape[:-1] != keys.shape[:-1]:
-        raise bad_argument(
-            "values", owner, "one per key, (..., L, d_v)", f"{values.shape} for keys {keys.shape}"
-        )
+        got = f"{values.shape} for keys {keys.shape}"
+        raise bad_argument("values", owner, "one per key, (..., L, d_v)", got)
     length, d_k = keys.shape[-2:]
     if capacity < max(length, 1):
         raise bad_argument("capacity", owner, f"at least the {length} keys given", capacity)

@@ -1,7 +1,8 @@
 """Fitting the kernel's parameters together with the ridge, by marginal likelihood."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,12 +34,14 @@ class KernelFit(Shown):
     """CME attention with fitted kernel and ridge, and what the search saw.
 
     ``starts`` holds the best log marginal likelihood that each start reached: where they differ,
-    there are several optima. ``at_bound`` names parameters that want to leave their bounds.
+    there are several optima. ``at_bound`` names parameters that want to leave their bounds;
+    ``converged`` says of each start whether its search came to an end by itself.
     """
 
     module: ConditionalMean
     log_likelihood: float
     starts: np.ndarray
+    converged: np.ndarray
     at_bound: tuple[str, ...]
     _search: "_Search"
 
@@ -80,7 +83,11 @@ class KernelFit(Shown):
     def __card__(self) -> Card:
         values = np.exp(self._search.best)
         rows = tuple(zip(self._search.names, values.tolist(), strict=True))
-        bound = (f"At the bound of the search: {', '.join(self.at_bound)}.",) * bool(self.at_bound)
+        notes = []
+        if self.at_bound:
+            notes.append(f"At the bound of the search: {', '.join(self.at_bound)}.")
+        if not self.converged[np.argmax(self.starts)]:
+            notes.append("The best search did not converge: give more `starts`.")
         return Card(
             title="Kernel and ridge of CME attention",
             fields=(
@@ -89,7 +96,7 @@ class KernelFit(Shown):
                 ("starts within 0.1 of the best", int(sum(self.starts > self.starts.max() - 0.1))),
             ),
             tables=(Table("Parameters", ("parameter", "value"), rows),),
-            notes=bound,
+            notes=tuple(notes),
         )
 
 
@@ -101,6 +108,7 @@ def fit_kernel(
     kernel: Kernel | None = None,
     starts: int = 4,
     factor: float = 1e3,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
 ) -> KernelFit:
     """Kernel parameters and ridge of the highest marginal likelihood, one set for all contexts.
@@ -112,7 +120,8 @@ def fit_kernel(
         keys, values, mask: contexts, as in `ConditionalMean`.
         kernel: the family, and where to start; by default ``1.0 * RBF()``.
         starts: how many searches.
-        factor: each parameter stays within this factor of its start.
+        factor: each parameter stays within this factor of its start,
+        bounds: or between these, by its name in the result: ``{"lengthscale": (0.1, 10)}``.
         seed: of the random starts.
 
     >>> import numpy as np
@@ -130,33 +139,47 @@ def fit_kernel(
     first = choose_ridge(keys, values, mask, kernel=kernel).module(kernel)
     with float64():
         module = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), first)
-        search = _Search(module, np.asarray(keys), np.asarray(values), mask, np.log(factor))
+        search = _Search(
+            module, np.asarray(keys), np.asarray(values), mask, np.log(factor), bounds or {}
+        )
         rng = np.random.default_rng(seed)
         begin = [search.origin]
         for _ in range(starts - 1):
             begin.append(search.origin + rng.uniform(-2.3, 2.3, size=search.origin.shape))
         found = [search.climb(start) for start in begin]
-        heights = np.array([height for _, height in found])
-        search.best = found[int(np.argmax(heights))][0]
-        near = np.abs(search.best - search.origin) > 0.999 * search.reach
+        heights = np.array([climb.height for climb in found])
+        search.best = found[int(np.argmax(heights))].point
+        low, high = search.limits.T
+        near = np.minimum(search.best - low, high - search.best) < 1e-3
         return KernelFit(
             search.module_at(jnp.asarray(search.best)),
             float(heights.max()),
             heights,
+            np.array([climb.converged for climb in found]),
             tuple(name for name, hits in zip(search.names, near, strict=True) if hits),
             search,
         )
+
+
+class _Climb(NamedTuple):
+    point: np.ndarray
+    height: float
+    converged: bool
 
 
 class _Search:
     """The likelihood as a function of the logarithms of all parameters."""
 
     def __init__(
-        self, module: ConditionalMean, keys: Any, values: Any, mask: Any, reach: float
+        self,
+        module: ConditionalMean,
+        keys: Any,
+        values: Any,
+        mask: Any,
+        reach: float,
+        bounds: Mapping[str, tuple[float, float]],
     ) -> None:
         flat, self.module_at = ravel_pytree(module)
-        self.origin = self.best = np.asarray(flat)
-        self.reach = reach
         paths = jax.tree_util.tree_leaves_with_path(module)
         self.names = [
             "".join(map(str, path)).removeprefix(".kernel").removeprefix(".").replace("log_", "")
@@ -164,6 +187,13 @@ class _Search:
             for path, leaf in paths
             for place in range(np.size(leaf))
         ]
+
+        self.limits = np.stack([flat - reach, flat + reach], axis=1)  # (parameters, 2)
+        for name, (low, high) in bounds.items():
+            if not 0 < low < high < np.inf:
+                raise bad_argument("bounds", "fit_kernel", "pairs 0 < low < high", (low, high))
+            self.limits[self.index(name, "bounds", "fit_kernel")] = np.log([low, high])
+        self.origin = self.best = np.clip(np.asarray(flat), *self.limits.T)
 
         @jax.jit
         @jax.value_and_grad
@@ -173,23 +203,26 @@ class _Search:
 
         self.loss = loss
 
-    def index(self, name: str) -> int:
+    def index(self, name: str, argument: str = "name", owner: str = "KernelFit") -> int:
         if name not in self.names:
-            raise bad_argument("name", "KernelFit", f"one of {self.names}", repr(name))
+            raise bad_argument(argument, owner, f"for one of {self.names}", repr(name))
         return self.names.index(name)
 
-    def climb(self, start: np.ndarray, fixed: int | None = None) -> tuple[np.ndarray, float]:
+    def climb(self, start: np.ndarray, fixed: int | None = None) -> _Climb:
         """The best point that this start leads to, and its log likelihood."""
-        bounds = [(at - self.reach, at + self.reach) for at in self.origin]
+        limits, start = self.limits.copy(), np.clip(start, *self.limits.T)
         if fixed is not None:
-            bounds[fixed] = (start[fixed], start[fixed])
+            limits[fixed] = start[fixed]
+
+        # The first step is as long as the gradient: of length 1 it stays where it was measured.
+        scale = max(1.0, float(np.abs(self.loss(jnp.asarray(start))[1]).max()))
 
         def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = self.loss(jnp.asarray(parameters))
-            return float(value), np.asarray(gradient)
+            return float(value) / scale, np.asarray(gradient) / scale
 
-        found: Any = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
-        return found.x, -float(found.fun)
+        found: Any = minimize(loss, start, jac=True, bounds=limits, method="L-BFGS-B")
+        return _Climb(found.x, -scale * float(found.fun), bool(found.success))
 
     def profile(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Outward from the best point in both directions, each fit starting at the last one."""
@@ -201,9 +234,9 @@ class _Search:
                 for _ in range(PROFILE_POINTS):
                     point = point.copy()
                     point[index] += direction * step
-                    if abs(point[index] - self.origin[index]) > self.reach:
+                    if not self.limits[index, 0] <= point[index] <= self.limits[index, 1]:
                         break
-                    point, height = self.climb(point, fixed=index)
+                    point, height, _ = self.climb(point, fixed=index)
                     points.append((point[index], height))
                     if top - height > PROFILE_DEPTH:
                         break

@@ -4,15 +4,48 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from finetti.core.products import transposed_product
+from finetti.core.solves import at_least_floor
 from finetti.kernels.base import Kernel
 
 # Entries of a block: 8 MB in float32, about what stays near the cores. In float64 2 MB: it
 # is the rare branch, and a program that allocates more than 32 MB pays for fresh pages every time.
 BLOCK_ENTRIES = 2**21
 _BLOCK_ENTRIES_64 = 2**18
+
+
+class KeySystem(NamedTuple):
+    """K + Λ among the keys of one context, never held; a masked key keeps only its noise."""
+
+    kernel: Kernel
+    keys: Float[Array, "L d_k"]
+    noise: Float[Array, "L"]
+    mask: Bool[Array, "L"] | None
+
+    @property
+    def kept(self) -> Float[Array, "L"]:
+        """1 for the keys that count, 0 for the others."""
+        if self.mask is None:
+            return jnp.ones_like(self.noise)
+        return self.mask.astype(self.noise.dtype)
+
+    def apply(self, vectors: Float[Array, "L k"]) -> Float[Array, "L k"]:
+        """(K + Λ)x."""
+        if self.mask is None:
+            product = gram_product(self.kernel, self.keys, self.keys, vectors)
+        else:
+            kept = self.kept[:, None]
+            product = kept * gram_product(self.kernel, self.keys, self.keys, kept * vectors)
+        return product + self.noise[:, None] * vectors
+
+
+def key_noise(
+    kernel: Kernel, ridge: Float[Array, ""], keys: Float[Array, "L d_k"]
+) -> Float[Array, "L"]:
+    """λ, or its floor, for every key."""
+    return at_least_floor(ridge, kernel.diagonal(keys), keys.shape[1])
 
 
 class Pulled(NamedTuple):

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme.checked import CheckedRoute, key_noise, system_product
-from finetti.attention.cme.gram_product import gram_product
+from finetti.attention.cme.checked import CheckedRoute
+from finetti.attention.cme.gram_product import KeySystem, gram_product, key_noise
 from finetti.attention.cme.route import Call, Cost
 from finetti.attention.contexts import ContextArrays
 from finetti.core import block_tree
@@ -65,9 +65,9 @@ class ConjugateGradients(CheckedRoute):
         flops = 2.0 * call.length**2 * (call.d_k + call.d_v)
         return Cost(flops, 4.0 * (2.0 * RANK * call.length + 8.0 * call.length * call.d_v))
 
-    def prepare(self, kernel: Kernel, keys: Array, noise: Array, mask: Array | None) -> Nystrom:
+    def prepare(self, system: KeySystem) -> Nystrom:
         """The preconditioner."""
-        return nystrom(kernel, keys, noise, mask, min(RANK, keys.shape[0]))
+        return nystrom(system, RANK)
 
     def solve(self, prepared: Nystrom, matvec: Operator, right: Array) -> Array:
         """As far as float32 goes; whether that is enough is judged by `checked`."""
@@ -82,9 +82,8 @@ class ConjugateGradients(CheckedRoute):
     ) -> Float[Array, "Q d_v"]:
         """NaN in the columns of the values, or of a gradient, that did not converge."""
         query, keys, values, mask = context
-        noise = key_noise(kernel, ridge, keys)
-        fixed = jax.lax.stop_gradient((kernel, keys, noise))
-        prepared = nystrom(*fixed, mask, min(RANK_64, keys.shape[0]))
+        system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
+        prepared = nystrom(jax.lax.stop_gradient(system), RANK_64)
         least = jnp.min(prepared.noise)
         # Rounding leaves residuals of up to u‖A‖‖x‖, ‖A‖ ≤ L·max K(k, k): less is not to be had.
         attainable = keys.shape[0] * jnp.finfo(keys.dtype).eps * jnp.max(kernel.diagonal(keys))
@@ -94,25 +93,18 @@ class ConjugateGradients(CheckedRoute):
             solution, bound = conjugate_gradients(matvec, right, prepared.apply, least, rtol)
             return jnp.where(bound.relative_error <= MAX_ERROR_64, solution, jnp.nan)
 
-        coefficients = jax.lax.custom_linear_solve(
-            system_product(kernel, keys, noise, mask), values, solve, symmetric=True
-        )
+        coefficients = jax.lax.custom_linear_solve(system.apply, values, solve, symmetric=True)
         return gram_product(kernel, query, keys, coefficients)
 
 
-def nystrom(
-    kernel: Kernel,
-    keys: Float[Array, "L d_k"],
-    noise: Float[Array, "L"],
-    mask: Bool[Array, "L"] | None,
-    rank: int,
-) -> Nystrom:
+def nystrom(system: KeySystem, rank: int) -> Nystrom:
     """R = K(K, C)G⁻ᵀ, GGᵀ = K(C, C) + nugget, for ``rank`` keys C over the context: RRᵀ ≈ K.
 
     Reference: Williams and Seeger (2001); Frangella, Tropp and Udell (2023) as a preconditioner.
     """
-    kept = jnp.ones_like(noise) if mask is None else mask.astype(noise.dtype)
-    chosen = jnp.arange(rank) * keys.shape[0] // rank
+    kernel, keys, noise, _ = system
+    rank, kept = min(rank, len(keys)), system.kept
+    chosen = jnp.arange(rank) * len(keys) // rank
     centers, kept_centers = keys[chosen], kept[chosen]
     cross = kept[:, None] * kernel.gram(keys, centers) * kept_centers[None, :]
     gram = kept_centers[:, None] * kernel.gram(centers) * kept_centers[None, :]

@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from finetti.attention.cme import system as linear
-from finetti.attention.cme.checked import CheckedRoute, key_noise, system_product
-from finetti.attention.cme.gram_product import BLOCK_ENTRIES, gram_product
+from finetti.attention.cme.checked import CheckedRoute
+from finetti.attention.cme.gram_product import BLOCK_ENTRIES, KeySystem, gram_product, key_noise
 from finetti.attention.cme.route import Call, Cost
 from finetti.attention.contexts import ContextArrays
 from finetti.core import block_tree
@@ -49,11 +49,9 @@ class Mixed(CheckedRoute):
         flops = call.solves * (call.length**3 / 3 + 2.0 * entries * call.d_v)
         return Cost(flops, 6.0 * entries + 16.0 * min(entries, BLOCK_ENTRIES))
 
-    def prepare(
-        self, kernel: Kernel, keys: Array, noise: Array, mask: Array | None
-    ) -> block_tree.Tree:
+    def prepare(self, system: KeySystem) -> block_tree.Tree:
         """The factor of K + Λ."""
-        return _factor(kernel, keys, noise, mask, refined=False)
+        return _factor(system, refined=False)
 
     def solve(self, prepared: block_tree.Tree, matvec: Any, right: Array) -> Array:
         """By substitution."""
@@ -66,39 +64,29 @@ class Mixed(CheckedRoute):
         query, keys, values, mask = context
         if not uses_blocks(keys.shape[0]):
             system = linear.build(kernel, keys, mask, ridge)
-            return linear.solve_mean(kernel, system, keys, values, query)
-        coefficients = _solve_refined(kernel, key_noise(kernel, ridge, keys), keys, values, mask)
-        return gram_product(kernel, query, keys, coefficients)
+            return linear.solve_mean(system, values, query)
+        system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
+        return gram_product(kernel, query, keys, _solve_refined(system, values))
 
 
-def _solve_refined(
-    kernel: Kernel, noise: Array, keys: Array, values: Array, mask: Array | None
-) -> Float[Array, "L d_v"]:
+def _solve_refined(system: KeySystem, values: Float[Array, "L d_v"]) -> Float[Array, "L d_v"]:
     """(K + Λ)⁻¹V, the diagonal raised until there is a factor; differentiated implicitly."""
-    fixed = jax.lax.stop_gradient((kernel, keys, noise))
-    diagonal = fixed[2] + kernel.diagonal(fixed[1])
+    fixed = jax.lax.stop_gradient(system)
+    diagonal = fixed.noise + system.kernel.diagonal(fixed.keys)
     tree, _ = first_that_factors(
-        lambda shift: _factor(*fixed[:2], fixed[2] + shift * diagonal, mask, refined=True),
+        lambda shift: _factor(fixed._replace(noise=fixed.noise + shift * diagonal), refined=True),
         block_tree.exists,
-        diagonal_floor(len(keys)),
-        keys.dtype,
+        diagonal_floor(len(fixed.keys)),
+        fixed.keys.dtype,
     )
     return jax.lax.custom_linear_solve(
-        system_product(kernel, keys, noise, mask),
-        values,
-        lambda _, right: block_tree.solve(tree, right),
-        symmetric=True,
+        system.apply, values, lambda _, right: block_tree.solve(tree, right), symmetric=True
     )
 
 
-def _factor(
-    kernel: Kernel,
-    keys: Float[Array, "L d_k"],
-    noise: Float[Array, "L"],
-    mask: Bool[Array, "L"] | None,
-    *,
-    refined: bool,
-) -> block_tree.Tree:
+def _factor(system: KeySystem, *, refined: bool) -> block_tree.Tree:
+    kernel, keys, noise, mask = system
+
     def entries(rows: slice, columns: slice) -> Array:
         on_diagonal = rows == columns
         gram = kernel.gram(keys[rows], None if on_diagonal else keys[columns])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.cme.causal import prefix_mask
-from finetti.attention.cme.checked import key_noise
+from finetti.attention.cme.gram_product import key_noise
 from finetti.attention.cme.route import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
 from finetti.attention.contexts import ContextArrays
 from finetti.core.blocked import solve_lower
@@ -154,7 +154,7 @@ def primal_prefixes(
     return Answer(mean.reshape(size, width)[:queries], variance.reshape(size)[:queries])
 
 
-def _in_units_of_noise(noise: Float[Array, "L"], *rows: Float[Array, "L n"]) -> tuple[Array, ...]:
+def _in_units_of_noise(noise: Float[Array, "L"], *rows: Float[Array, "L _"]) -> tuple[Array, ...]:
     unit = jnp.sqrt(noise)[:, None]
     return tuple(array / unit for array in rows)
 

@@ -131,7 +131,7 @@ def _factor(module: ConditionalMean, arrays: ContextArrays) -> CMESolution:
     def read(*given: Any) -> CMESolution:
         context = ContextArrays(*given)
         system = linear.build(module.kernel, context.keys, context.mask, ridge.of(context))
-        right = linear.cross(module.kernel, system, context.keys, context.query)
+        right = linear.cross(system, context.query)
         weights, scaled, (factor, shift) = linear.solve_weights(system, right)
         condition = condition_number(system.matrix, factor)
         return CMESolution(

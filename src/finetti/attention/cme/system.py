@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.core.solves import at_least_floor, posdef_solve
+from finetti.attention.cme.route import Ridge, masked_rows
+from finetti.attention.contexts import ContextArrays
+from finetti.core.solves import at_least_floor, gaussian_log_density, posdef_solve
 from finetti.kernels.base import Kernel
 
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.
@@ -22,6 +24,8 @@ _MAX_LOG = 345.0
 class System(NamedTuple):
     """A, the scales a (None where the kernel needs none), and the keys that count."""
 
+    kernel: Kernel
+    keys: Float[Array, "L d_k"]
     matrix: Float[Array, "L L"]
     log_scale: Float[Array, "L"] | None
     mask: Bool[Array, "L"] | None
@@ -65,17 +69,15 @@ def build(
         gram = jnp.where(mask[:, None] & mask[None, :], gram, 0.0)
         noise = jnp.where(mask, noise, 1.0)
         floored = floored & mask
-    return System(gram + jnp.diag(noise), log_scale, mask, ridge, jnp.any(floored))
+    matrix = gram + jnp.diag(noise)
+    return System(kernel, keys, matrix, log_scale, mask, ridge, jnp.any(floored))
 
 
 def cross(
-    kernel: Kernel,
-    system: System,
-    keys: Float[Array, "L d_k"],
-    query: Float[Array, "Q d_k"],
-    visible: Bool[Array, "L Q"] | None = None,
+    system: System, query: Float[Array, "Q d_k"], visible: Bool[Array, "L Q"] | None = None
 ) -> Cross:
     """The right-hand sides: one column per query, 0 on masked keys and on those not visible."""
+    kernel, keys = system.kernel, system.keys
     if system.mask is not None:
         visible = system.mask[:, None] if visible is None else visible & system.mask[:, None]
     growth = kernel.growth(keys, query)
@@ -95,20 +97,15 @@ def cross(
 
 
 def solve_mean(
-    kernel: Kernel,
-    system: System,
-    keys: Float[Array, "L d_k"],
-    values: Float[Array, "L d_v"],
-    query: Float[Array, "Q d_k"],
+    system: System, values: Float[Array, "L d_v"], query: Float[Array, "Q d_k"]
 ) -> Float[Array, "Q d_v"]:
     """Vᵀ(K + λI)⁻¹K(K, q): solved for the values or for the queries, whichever are fewer."""
     if system.log_scale is None and values.shape[1] <= query.shape[0]:
         # Masked values are zero and their rows decoupled, so their coefficients are zero too.
         coefficients, _, _ = posdef_solve(system.matrix, values)
-        rows = jnp.clip(kernel.gram(query, keys), -_MAX_ENTRY, _MAX_ENTRY)
+        rows = jnp.clip(system.kernel.gram(query, system.keys), -_MAX_ENTRY, _MAX_ENTRY)
         return rows @ coefficients
-    right = cross(kernel, system, keys, query)
-    return solve_weights(system, right)[0].T @ values
+    return solve_weights(system, cross(system, query))[0].T @ values
 
 
 def solve_weights(
@@ -154,3 +151,23 @@ def _diagonal_over(
         return kernel.scaled_gram(token[None], token[None], shift[None, None])[0, 0]
 
     return jnp.clip(jax.vmap(one)(query, shift), 0.0, _MAX_ENTRY)
+
+
+def log_likelihood(kernel: Kernel, ridge: Ridge, context: ContextArrays) -> Float[Array, ""]:
+    """Σ_j log N(v_j; 0, K + λI) over the unmasked keys of one context."""
+    mask = context.mask
+    system = build(kernel, context.keys, mask, ridge.of(context))
+    values = masked_rows(context.values, mask)
+    samples, jacobian = values, 0.0
+    if system.log_scale is not None:
+        # N(v; 0, DAD) = N(D⁻¹v; 0, A) / |D|
+        samples = values * jnp.exp(-system.log_scale)[:, None]
+        scales = system.log_scale if mask is None else jnp.where(mask, system.log_scale, 0.0)
+        jacobian = jnp.sum(scales)
+    dimension = values.shape[1]
+    density = gaussian_log_density(system.matrix, samples) - dimension * jacobian
+    if mask is not None:
+        # A masked key contributed N(0; 0, 1) per coordinate; take it out again.
+        extra = jnp.sum(~mask).astype(values.dtype)
+        density = density + 0.5 * dimension * extra * jnp.log(2 * jnp.pi).astype(values.dtype)
+    return density

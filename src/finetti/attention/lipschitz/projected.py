@@ -1,4 +1,8 @@
-"""Paper S's perturbation lemmas: how far softmax, heads, layers and deep networks move."""
+"""Paper S's perturbation lemmas: how far softmax, heads, layers and deep networks move.
+
+``form`` is "derived", or "printed" for what the paper has. Two things that are compared have equal
+shapes; a sequence of tokens is one without batch axes.
+"""
 
 import equinox as eqx
 import jax
@@ -25,7 +29,6 @@ def softmax_perturbation(
 
     Args:
         scores, other: θ and θ', shape (T,).
-        form: "derived" or "printed".
 
     >>> import jax.numpy as jnp
     >>> float(softmax_perturbation(jnp.zeros(2), jnp.array([0.01, -0.01])).ratio) > 0.999
@@ -80,7 +83,6 @@ def attention_weight_perturbation(
     Args:
         layer, other: W and Ŵ.
         tokens: Z, shape (T, d).
-        form: "derived" or "printed".
     """
     tokens = as_tokens(tokens, "tokens", "attention_weight_perturbation")
     moved = sequence_norm(layer.attend(tokens) - other.attend(tokens))
@@ -98,7 +100,6 @@ def attention_token_perturbation(
     Args:
         layer: W.
         tokens, other: Z and Ẑ, shape (T, d).
-        form: "derived" or "printed".
     """
     tokens = as_tokens(tokens, "tokens", "attention_token_perturbation")
     other = as_tokens(other, "other", "attention_token_perturbation", tokens.shape)
@@ -131,14 +132,10 @@ def layer_perturbation(
     tokens = as_tokens(tokens, "tokens", "layer_perturbation")
     other_tokens = as_tokens(other_tokens, "other_tokens", "layer_perturbation", tokens.shape)
     radius = jnp.maximum(sequence_norm(tokens), sequence_norm(other_tokens))
-    factor = constants.layer_constant(
-        layer.activation.lipschitz,
-        spectral(layer.output_weights),
-        spectral(layer.value_weights),
-        spectral(layer.score_matrix),
-        radius,
-        form,
-    )
+    matrices = layer.output_weights, layer.value_weights, layer.score_matrix
+    outputs, values, scores = map(spectral, matrices)
+    steepness = layer.activation.lipschitz
+    factor = constants.layer_constant(steepness, outputs, values, scores, radius, form)
     own = _own_error(layer, other, other_tokens, radius, form)
     moved = sequence_norm(layer(tokens) - other(other_tokens))
     bound = factor * sequence_norm(tokens - other_tokens) + own
@@ -186,7 +183,6 @@ def network_perturbation(
         network, other: two networks of equally many layers; norms are the larger of the two.
         readout, other_readout: w and ŵ, scalar.
         tokens: X, shape (T, d).
-        form: "derived" or "printed".
     """
     owner = "network_perturbation"
     check_form(form, owner)
@@ -216,11 +212,7 @@ def network_perturbation(
 
 
 def _attention_error(
-    layer: ProjectedLayer,
-    other: ProjectedLayer,
-    tokens: Float[Array, "T d"],
-    radius: Float[Array, ""],
-    form: Form,
+    layer: ProjectedLayer, other: ProjectedLayer, tokens: Array, radius: Array, form: Form
 ) -> Float[Array, ""]:
     """The right-hand side of Lemma A.13 for tokens of length at most ``radius``."""
     return constants.weight_bound(
@@ -233,11 +225,7 @@ def _attention_error(
 
 
 def _own_error(
-    layer: ProjectedLayer,
-    other: ProjectedLayer,
-    tokens: Float[Array, "T d"],
-    radius: Float[Array, ""],
-    form: Form,
+    layer: ProjectedLayer, other: ProjectedLayer, tokens: Array, radius: Array, form: Form
 ) -> Float[Array, ""]:
     """What replacing W by Ŵ in one layer costs on the tokens ĝ, in Lemma A.15."""
     outside = other.inside(tokens) @ (layer.output_weights - other.output_weights)

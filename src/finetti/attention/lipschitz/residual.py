@@ -1,4 +1,8 @@
-"""Paper E's perturbation lemmas: how far RBF-form softmax, heads and deep networks move."""
+"""Paper E's perturbation lemmas: how far RBF-form softmax, heads and deep networks move.
+
+``form`` is "derived", or "printed" for what the paper has. Two things that are compared have equal
+shapes; a sequence of tokens is one without batch axes.
+"""
 
 from typing import Any, NamedTuple
 
@@ -41,7 +45,6 @@ def rbf_softmax_perturbation(
         keys, other_keys: K and K̂, shape (L, d_p).
         bandwidth: σ².
         r: the exponent of the norm, in [1, ∞].
-        form: "derived" or "printed".
     """
     owner = "rbf_softmax_perturbation"
     check_positive(bandwidth, "bandwidth", owner)
@@ -79,7 +82,6 @@ def heads_weight_perturbation(
     Args:
         heads, other: W and Ŵ, with RBF-form softmax attention of one bandwidth.
         tokens: X, shape (L, d); every token is a query.
-        form: "derived" or "printed".
     """
     owner = "heads_weight_perturbation"
     tokens = as_tokens(tokens, "tokens", owner)
@@ -99,7 +101,6 @@ def heads_token_perturbation(
     Args:
         heads: W, with RBF-form softmax attention.
         tokens, other: X and X̂, shape (L, d).
-        form: "derived" or "printed".
     """
     owner = "heads_token_perturbation"
     tokens = as_tokens(tokens, "tokens", owner)
@@ -127,7 +128,6 @@ def residual_perturbation(
     Args:
         network, other: two networks of equally many layers; norms are the larger of the two.
         tokens: X_0, shape (L, d).
-        form: "derived" or "printed".
     """
     owner = "residual_perturbation"
     check_form(form, owner)
@@ -186,18 +186,12 @@ def _weight_bound(
     heads: MultiHead, other: MultiHead, norms: _Norms, radius: Float[Array, ""], form: Form
 ) -> Float[Array, ""]:
     """ε_w of Lemma C.11 for tokens of length at most ``radius``."""
-    changes = {
-        name: spectral(getattr(heads, name) - getattr(other, name))
+    query, keys, values = (
+        spectral(getattr(heads, name) - getattr(other, name))
         for name in ("query_weights", "key_weights", "value_weights")
-    }
+    )
     return constants.heads_weight_bound(
-        value_changes=changes["value_weights"],
-        query_key_norms=norms.query_key,
-        query_key_changes=changes["query_weights"] + changes["key_weights"],
-        value_norms=norms.values,
-        radius=radius,
-        bandwidth=norms.bandwidth,
-        form=form,
+        values, norms.query_key, query + keys, norms.values, radius, norms.bandwidth, form
     )
 
 

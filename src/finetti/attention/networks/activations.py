@@ -35,9 +35,8 @@ class Activation:
         with jax.ensure_compile_time_eval():
             at_zero = float(self.function(jnp.zeros(())))
         if at_zero != 0:
-            raise bad_argument(
-                "function", "Activation", "0 at 0", at_zero, "Subtract its value at 0."
-            )
+            advice = "Subtract its value at 0."
+            raise bad_argument("function", "Activation", "0 at 0", at_zero, advice)
 
     def __call__(self, x: Any) -> Any:
         """σ(x)."""

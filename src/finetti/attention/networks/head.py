@@ -3,18 +3,23 @@
 import math
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from finetti.attention.contexts import as_mask
 from finetti.attention.networks.activations import Activation
-from finetti.attention.networks.maps import LinearMap, TokenMap
-from finetti.attention.networks.normalizations import Normalization, SoftmaxNormalization
-from finetti.attention.networks.scores import BilinearScore, Score
-from finetti.attention.networks.weights import draw
+from finetti.attention.networks.head_parts import (
+    BilinearScore,
+    LinearMap,
+    Normalization,
+    Score,
+    SoftmaxNormalization,
+    TokenMap,
+)
+from finetti.attention.networks.weights import draw_projections
 from finetti.core.arrays import check_finite, check_rank
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.precision import widest_float
 
@@ -64,15 +69,12 @@ class Head(eqx.Module):
         """
         phi_in, phi_out = LinearMap(value_weights), LinearMap(output_weights, activation)
         if phi_out.weights.shape[0] != phi_in.weights.shape[1]:
-            raise bad_argument(
-                "output_weights",
-                "Head.transformer",
-                f"of shape (k_v = {phi_in.weights.shape[1]}, d_out), as `value_weights` has it",
-                f"shape {phi_out.weights.shape}",
-            )
-        return cls(
-            BilinearScore(query_weights, key_weights), SoftmaxNormalization(), phi_in, phi_out
-        )
+            width = phi_in.weights.shape[1]
+            requirement = f"of shape (k_v = {width}, d_out), as `value_weights` has it"
+            got = f"shape {phi_out.weights.shape}"
+            raise bad_argument("output_weights", "Head.transformer", requirement, got)
+        score = BilinearScore(query_weights, key_weights)
+        return cls(score, SoftmaxNormalization(), phi_in, phi_out)
 
     @classmethod
     def init(
@@ -83,15 +85,7 @@ class Head(eqx.Module):
         activation: str | Activation = "identity",
     ) -> "Head":
         """A Transformer head from R^d to R^d with independent N(0, 1/fan-in) weights."""
-        query, keys, values, output = jax.random.split(key, 4)
-        wide = (dimension, head_dimension)
-        return cls.transformer(
-            draw(query, *wide, fan_in=dimension),
-            draw(keys, *wide, fan_in=dimension),
-            draw(values, *wide, fan_in=dimension),
-            draw(output, head_dimension, dimension, fan_in=head_dimension),
-            activation,
-        )
+        return cls.transformer(*draw_projections(key, dimension, head_dimension), activation)
 
     def __call__(
         self, tokens: ArrayLike, query: ArrayLike, mask: ArrayLike | None = None
@@ -145,12 +139,8 @@ def _arrange(tokens: ArrayLike, query: ArrayLike) -> tuple[Array, Array, tuple[i
         raise bad_argument("tokens", "Head", "at least one token", f"shape {tokens.shape}")
     batch = tokens.shape[:-2]
     if query.ndim <= len(batch) or query.shape[: len(batch)] != batch:
-        raise bad_argument(
-            "query",
-            "Head",
-            f"of shape {(*batch, '...', 'd_z')}, leading with the batch axes of the tokens",
-            f"shape {query.shape}",
-        )
+        wanted = f"of shape {(*batch, '...', 'd_z')}, leading with the batch axes of the tokens"
+        raise bad_argument("query", "Head", wanted, f"shape {query.shape}")
     check_finite(tokens, "tokens", "Head")
     check_finite(query, "query", "Head")
     dtype, lead = widest_float(tokens, query), query.shape[:-1]
@@ -163,20 +153,8 @@ def _arrange_mask(
 ) -> Bool[Array, "*batch Q T"] | Bool[Array, "*batch 1 T"] | None:
     if mask is None:
         return None
-    mask = jnp.asarray(mask)
-    if mask.dtype != bool:
-        raise InputError(
-            "The `mask` argument of Head must be boolean, True where a token may be read. Got "
-            f"dtype {mask.dtype} instead. Convert it with `mask != 0`."
-        )
     batch, length = tokens.shape[:-2], tokens.shape[-2]
+    mask = as_mask("Head", mask, batch, lead, length, "token")
     if mask.shape == (*batch, length):
         return mask[..., None, :]
-    if mask.shape == (*lead, length):
-        return mask.reshape(*flat.shape[:-1], length)
-    raise bad_argument(
-        "mask",
-        "Head",
-        f"of shape {(*batch, length)} (one for all queries) or {(*lead, length)} (one per query)",
-        f"shape {mask.shape}",
-    )
+    return mask.reshape(*flat.shape[:-1], length)

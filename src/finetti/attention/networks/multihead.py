@@ -1,17 +1,16 @@
 """Several heads, added, and the same function in the layout of practice."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention.base import Attention
+from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.networks.activations import Activation, as_activation
-from finetti.attention.networks.reading import arrange_reading, posterior_of
-from finetti.attention.networks.weights import as_weights, draw, promote
+from finetti.attention.networks.weights import as_projections, draw_projections, promote
 from finetti.attention.softmax import Softmax
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole
 
 
@@ -54,18 +53,11 @@ class MultiHead(eqx.Module):
         activation: str | Activation = "identity",
     ):
         owner = "MultiHead"
-        queries = as_weights(query_weights, "query_weights", owner, "(H, d, k)", (None,) * 3)
-        heads, _, width = queries.shape
-        keys = as_weights(key_weights, "key_weights", owner, "(H, d, k)", (heads, None, width))
-        like = (heads, keys.shape[1], None)
-        values = as_weights(value_weights, "value_weights", owner, "(H, d, v)", like)
-        if output_weights is not None:
-            sizes = (heads, values.shape[2], None)
-            output_weights = as_weights(
-                output_weights, "output_weights", owner, "(H, v, d_out)", sizes
-            )
-        self.query_weights, self.key_weights, self.value_weights = queries, keys, values
-        self.output_weights = output_weights
+        weights = query_weights, key_weights, value_weights, output_weights
+        axes = "(H, d, k)", "(H, d, v)", "(H, v, d_out)"
+        self.query_weights, self.key_weights, self.value_weights, self.output_weights = (
+            as_projections(owner, axes, *weights, own_queries=True)
+        )
         self.attention = Softmax() if attention is None else attention
         self.activation = as_activation(activation, owner)
 
@@ -82,21 +74,11 @@ class MultiHead(eqx.Module):
         """Independent N(0, 1/fan-in) weights; head_dimension is dimension / n_heads by default."""
         if head_dimension is None:
             if dimension % n_heads:
-                raise bad_argument(
-                    "n_heads", "MultiHead.init", f"a divisor of the dimension {dimension}", n_heads
-                )
+                requirement = f"a divisor of the dimension {dimension}"
+                raise bad_argument("n_heads", "MultiHead.init", requirement, n_heads)
             head_dimension = dimension // n_heads
-        query, keys, values, output = jax.random.split(key, 4)
-        wide = (n_heads, dimension, head_dimension)
-        total = n_heads * head_dimension
-        return cls(
-            draw(query, *wide, fan_in=dimension),
-            draw(keys, *wide, fan_in=dimension),
-            draw(values, *wide, fan_in=dimension),
-            draw(output, n_heads, head_dimension, dimension, fan_in=total),
-            attention,
-            activation,
-        )
+        weights = draw_projections(key, dimension, head_dimension, n_heads)
+        return cls(*weights, attention, activation)
 
     @property
     def n_heads(self) -> int:
@@ -104,7 +86,12 @@ class MultiHead(eqx.Module):
         return self.query_weights.shape[0]
 
     def __call__(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "*batch Q d_out"]:
         """The sum over the heads.
 
@@ -112,22 +99,34 @@ class MultiHead(eqx.Module):
             queries: (\\*batch, Q, d), before the heads' query weights.
             tokens: (\\*batch, T, d).
             mask: boolean (\\*batch, T) or (\\*batch, Q, T), shared by the heads.
+            is_causal: whether query t reads the tokens 0…t only.
         """
-        heads = self.heads(queries, tokens, mask)
+        heads = self.heads(queries, tokens, mask, is_causal=is_causal)
         return jnp.sum(heads, axis=-3)
 
     def heads(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "*batch H Q d_out"]:
         """What each head adds."""
-        read = self.attention(*self._reading(queries, tokens, mask))
+        read = self.attention(*self._reading(queries, tokens, mask), is_causal=is_causal)
         if self.output_weights is None:
             return self.activation(read)
         read, output_weights = promote(read, self.output_weights)
         return jnp.einsum("...hqv,hvo->...hqo", self.activation(read), output_weights)
 
     def posterior(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        predictive: bool = False,
+        *,
+        is_causal: bool = False,
     ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
         """The sum over the heads and the variance of each coordinate, heads independent.
 
@@ -135,7 +134,14 @@ class MultiHead(eqx.Module):
         has the variance Σ_h s_h‖W_o^h[:, o]‖². Needs `ConditionalMean` and no activation.
         """
         whole = self.absorbed()
-        mean, variance = posterior_of(self.attention, *whole._reading(queries, tokens, mask))
+        if not isinstance(self.attention, ConditionalMean):
+            raise UnsupportedError(
+                f"{type(self.attention).__name__} attention has no variance. Use ConditionalMean, "
+                "whose answer is a posterior."
+            )
+        mean, variance = self.attention.posterior(
+            *whole._reading(queries, tokens, mask), predictive, is_causal=is_causal
+        )
         squares = jnp.ones((self.n_heads, mean.shape[-1]), variance.dtype)
         if self.output_weights is not None:
             squares = jnp.sum(self.output_weights.astype(variance.dtype) ** 2, axis=1)
@@ -145,7 +151,7 @@ class MultiHead(eqx.Module):
         self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None
     ) -> tuple[Array, Array, Array, Array | None]:
         weights = self.query_weights, self.key_weights, self.value_weights
-        return arrange_reading(queries, tokens, mask, *weights)
+        return _arrange(queries, tokens, mask, *weights)
 
     def absorbed(self) -> "MultiHead":
         """The same function without output weights: W_v^h W_o^h for W_v^h, paper E's form."""
@@ -170,15 +176,10 @@ class MultiHead(eqx.Module):
             output_weights = jnp.tile(identity, (n_heads, 1))
         else:
             output_weights = self.output_weights.reshape(n_heads * width, -1)
-        return ConcatenatedHeads(
-            _side_by_side(self.query_weights),
-            _side_by_side(self.key_weights),
-            _side_by_side(self.value_weights),
-            output_weights,
-            n_heads=n_heads,
-            attention=self.attention,
-            activation=self.activation,
-        )
+        heads = self.query_weights, self.key_weights, self.value_weights
+        query, keys, values = (jnp.concatenate(list(weights), axis=1) for weights in heads)
+        settings = n_heads, self.attention, self.activation
+        return ConcatenatedHeads(query, keys, values, output_weights, *settings)
 
 
 class ConcatenatedHeads(eqx.Module):
@@ -216,53 +217,98 @@ class ConcatenatedHeads(eqx.Module):
     ):
         owner = "ConcatenatedHeads"
         self.n_heads = as_whole(n_heads, "n_heads", owner)
-        queries = as_weights(query_weights, "query_weights", owner, "(d, H·k)", (None, None))
-        keys = as_weights(key_weights, "key_weights", owner, "(d, H·k)", (None, queries.shape[1]))
-        values = as_weights(
-            value_weights, "value_weights", owner, "(d, H·v)", (keys.shape[0], None)
-        )
-        for name, wide in (("query_weights", queries), ("value_weights", values)):
+        weights = query_weights, key_weights, value_weights, output_weights
+        axes = "(d, H·k)", "(d, H·v)", "(H·v, d_out)"
+        weights = as_projections(owner, axes, *weights, own_queries=True)
+        self.query_weights, self.key_weights, self.value_weights, self.output_weights = weights
+        for name in ("query_weights", "value_weights"):
+            wide = getattr(self, name)
             if wide.shape[1] % self.n_heads:
                 requirement = f"with a number of columns that {self.n_heads} heads divide"
                 raise bad_argument(name, owner, requirement, f"shape {wide.shape}")
-        self.output_weights = as_weights(
-            output_weights, "output_weights", owner, "(H·v, d_out)", (values.shape[1], None)
-        )
-        self.query_weights, self.key_weights, self.value_weights = queries, keys, values
         self.attention = Softmax() if attention is None else attention
         self.activation = as_activation(activation, owner)
 
     def __call__(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Array, "*batch Q d_out"]:
         """The layer's output; arguments as in `MultiHead`."""
-        weights = map(self._by_head, (self.query_weights, self.key_weights, self.value_weights))
-        read = self.attention(*arrange_reading(queries, tokens, mask, *weights))
+        reading = _arrange(queries, tokens, mask, *self._by_head())
+        read = self.attention(*reading, is_causal=is_causal)
         wide = jnp.moveaxis(read, -3, -2)  # (…, Q, H, v)
         wide = wide.reshape(*wide.shape[:-2], -1)
         wide, output_weights = promote(wide, self.output_weights)
         return self.activation(wide) @ output_weights
 
     def posterior(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        predictive: bool = False,
+        *,
+        is_causal: bool = False,
     ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
         """As `MultiHead.posterior`."""
-        return self.summed().posterior(queries, tokens, mask)
+        return self.summed().posterior(queries, tokens, mask, predictive, is_causal=is_causal)
 
     def summed(self) -> MultiHead:
         """The same function as a sum of heads."""
-        return MultiHead(
-            self._by_head(self.query_weights),
-            self._by_head(self.key_weights),
-            self._by_head(self.value_weights),
-            self.output_weights.reshape(self.n_heads, -1, self.output_weights.shape[1]),
-            self.attention,
-            self.activation,
+        outputs = self.output_weights.reshape(self.n_heads, -1, self.output_weights.shape[1])
+        return MultiHead(*self._by_head(), outputs, self.attention, self.activation)
+
+    def _by_head(self) -> tuple[Array, Array, Array]:
+        """W_q, W_k and W_v with a leading axis of heads."""
+        query, keys, values = (
+            wide.reshape(wide.shape[0], self.n_heads, -1).swapaxes(0, 1)
+            for wide in (self.query_weights, self.key_weights, self.value_weights)
         )
-
-    def _by_head(self, wide: Float[Array, "d Hk"]) -> Float[Array, "H d k"]:
-        return wide.reshape(wide.shape[0], self.n_heads, -1).swapaxes(0, 1)
+        return query, keys, values
 
 
-def _side_by_side(weights: Float[Array, "H d k"]) -> Float[Array, "d Hk"]:
-    return jnp.concatenate(list(weights), axis=1)
+def _arrange(
+    queries: ArrayLike,
+    tokens: ArrayLike,
+    mask: ArrayLike | None,
+    query_weights: Float[Array, "H d k"],
+    key_weights: Float[Array, "H d k"],
+    value_weights: Float[Array, "H d v"],
+) -> tuple[Array, Array, Array, Array | None]:
+    """QW_q^h, XW_k^h, XW_v^h and the mask, for every head: the heads are one more batch axis."""
+    owner, dimension = "MultiHead", query_weights.shape[1]
+    queries, tokens = jnp.asarray(queries), jnp.asarray(tokens)
+    if tokens.ndim < 2 or tokens.shape[-1] != key_weights.shape[1]:
+        requirement = f"of shape (..., T, {key_weights.shape[1]})"
+        raise bad_argument("tokens", owner, requirement, f"shape {tokens.shape}")
+    batch = tokens.shape[:-2]
+    if queries.shape[:-2] != batch or queries.ndim < 2 or queries.shape[-1] != dimension:
+        requirement = f"of shape {(*batch, 'Q', dimension)}, with the batch axes of the tokens"
+        raise bad_argument("queries", owner, requirement, f"shape {queries.shape}")
+    mask = _for_heads(mask, queries, tokens, len(query_weights))
+    queries, tokens, *weights = promote(queries, tokens, query_weights, key_weights, value_weights)
+    query, keys, values = (
+        jnp.einsum("...td,hdk->...htk", array, weight)
+        for array, weight in zip((queries, tokens, tokens), weights, strict=True)
+    )
+    return query, keys, values, mask
+
+
+def _for_heads(
+    mask: ArrayLike | None, queries: Array, tokens: Array, n_heads: int
+) -> Array | None:
+    """The caller's mask, (…, T) or (…, Q, T), repeated for every head."""
+    if mask is None:
+        return None
+    mask = jnp.asarray(mask)
+    batch, length = tokens.shape[:-2], tokens.shape[-2]
+    for own in ((length,), (queries.shape[-2], length)):
+        if mask.shape == batch + own:
+            expanded = jnp.expand_dims(mask, len(batch))
+            return jnp.broadcast_to(expanded, (*batch, n_heads, *own))
+    requirement = f"of shape {(*batch, length)} or {(*batch, queries.shape[-2], length)}"
+    raise bad_argument("mask", "MultiHead", requirement, f"shape {mask.shape}")

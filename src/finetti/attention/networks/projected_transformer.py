@@ -9,7 +9,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.projection import project_ball
-from finetti.attention.networks.weights import as_sequence, as_weights, draw, promote
+from finetti.attention.networks.weights import (
+    as_projections,
+    as_sequence,
+    draw_projections,
+    promote,
+)
 from finetti.attention.softmax import Softmax
 from finetti.core.errors import bad_argument
 
@@ -39,19 +44,9 @@ class ProjectedLayer(eqx.Module):
         activation: str | Activation = "relu",
     ):
         owner = "ProjectedLayer"
-        queries = as_weights(query_weights, "query_weights", owner, "(d, k)", (None, None))
-        self.query_weights = queries
-        self.key_weights = as_weights(key_weights, "key_weights", owner, "(d, k)", queries.shape)
-        self.value_weights = as_weights(
-            value_weights, "value_weights", owner, "(d, v)", (queries.shape[0], None)
-        )
-        self.output_weights = as_weights(
-            output_weights,
-            "output_weights",
-            owner,
-            "(v, d_out)",
-            (self.value_weights.shape[1], None),
-        )
+        weights = query_weights, key_weights, value_weights, output_weights
+        weights = as_projections(owner, ("(d, k)", "(d, v)", "(v, d_out)"), *weights)
+        self.query_weights, self.key_weights, self.value_weights, self.output_weights = weights
         self.activation = as_activation(activation, owner)
 
     @property
@@ -122,20 +117,11 @@ class ProjectedTransformer(eqx.Module):
         activation: str | Activation = "relu",
     ) -> "ProjectedTransformer":
         """Independent N(0, 1/fan-in) weights."""
-        layers = []
-        for layer_key in jax.random.split(key, n_layers):
-            query, keys, values, output = jax.random.split(layer_key, 4)
-            wide = (dimension, head_dimension)
-            layers.append(
-                ProjectedLayer(
-                    draw(query, *wide, fan_in=dimension),
-                    draw(keys, *wide, fan_in=dimension),
-                    draw(values, *wide, fan_in=dimension),
-                    draw(output, head_dimension, dimension, fan_in=head_dimension),
-                    activation,
-                )
-            )
-        return cls(layers)
+        weights = (
+            draw_projections(layer_key, dimension, head_dimension)
+            for layer_key in jax.random.split(key, n_layers)
+        )
+        return cls([ProjectedLayer(*each, activation) for each in weights])
 
     def states(
         self, tokens: ArrayLike, mask: ArrayLike | None = None

@@ -1,5 +1,7 @@
 """The deep network of paper E: feed-forward and attention layers with skip connections."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 from jax.typing import ArrayLike
@@ -109,13 +111,7 @@ class ResidualTransformer(eqx.Module):
             )
             heads = MultiHead.init(heads_key, n_heads, dimension, head_dimension)
             attention = rbf_attention(heads.query_weights.shape[2], rule)
-            heads = MultiHead(
-                heads.query_weights,
-                heads.key_weights,
-                heads.value_weights,
-                heads.output_weights,
-                attention,
-            )
+            heads = dataclasses.replace(heads, attention=attention)
             layers.append(ResidualLayer(feed_forward, heads.absorbed()))
         return cls(layers)
 

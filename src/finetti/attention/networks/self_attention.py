@@ -26,16 +26,21 @@ class SelfAttention(eqx.Module):
     heads: MultiHead | ConcatenatedHeads
 
     def __call__(
-        self, tokens: ArrayLike, mask: ArrayLike | None = None
+        self, tokens: ArrayLike, mask: ArrayLike | None = None, *, is_causal: bool = False
     ) -> Float[Array, "*batch T d_out"]:
-        """Y of shape (\\*batch, T, d_out); ``mask`` as in `MultiHead`."""
-        return self.heads(tokens, tokens, mask)
+        """Y of shape (\\*batch, T, d_out); ``mask`` and ``is_causal`` as in `MultiHead`."""
+        return self.heads(tokens, tokens, mask, is_causal=is_causal)
 
     def posterior(
-        self, tokens: ArrayLike, mask: ArrayLike | None = None
+        self,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        predictive: bool = False,
+        *,
+        is_causal: bool = False,
     ) -> tuple[Float[Array, "*batch T d_out"], Float[Array, "*batch T d_out"]]:
         """Y and the variance of its entries, as in `MultiHead.posterior`."""
-        return self.heads.posterior(tokens, tokens, mask)
+        return self.heads.posterior(tokens, tokens, mask, predictive, is_causal=is_causal)
 
 
 class Positions(eqx.Module):
@@ -73,7 +78,7 @@ class ClassToken(eqx.Module):
     def __init__(self, vector: ArrayLike):
         self.vector = as_weights(vector, "vector", "ClassToken", "(d,)", (None,))
 
-    def __call__(self, tokens: ArrayLike) -> Float[Array, "*batch T+1 d"]:
+    def __call__(self, tokens: ArrayLike) -> Float[Array, "*batch tokens d"]:
         """The sequence with [CLS] as its token 0."""
         tokens = as_sequence(tokens, "tokens", "ClassToken", len(self.vector))
         tokens, vector = promote(tokens, self.vector)

@@ -1,5 +1,8 @@
 """What every network checks of its weights, and how it draws them."""
 
+import math
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -26,6 +29,34 @@ def as_weights(
     return array.astype(widest_float(array))
 
 
+def as_projections(
+    owner: str,
+    axes: tuple[str, ...],
+    query_weights: ArrayLike,
+    key_weights: ArrayLike,
+    value_weights: ArrayLike,
+    output_weights: ArrayLike | None = None,
+    *,
+    dimension: int | None = None,
+    own_queries: bool = False,
+) -> tuple[Array, Array, Array, Any]:
+    """W_q, W_k, W_v, W_o of one head or several, with the ``axes`` (…, d, k), (…, d, v), (…, v, o).
+
+    The heads are leading axes. ``own_queries`` lets queries have another dimension than tokens.
+    """
+    sizes = (*(None,) * (axes[0].count(",") - 1), dimension, None)
+    queries = as_weights(query_weights, "query_weights", owner, axes[0], sizes)
+    *heads, _, width = queries.shape
+    sizes = (*heads, None, width) if own_queries else queries.shape
+    keys = as_weights(key_weights, "key_weights", owner, axes[0], sizes)
+    sizes = (*heads, keys.shape[-2], None)
+    values = as_weights(value_weights, "value_weights", owner, axes[1], sizes)
+    if output_weights is not None:
+        sizes = (*heads, values.shape[-1], None)
+        output_weights = as_weights(output_weights, "output_weights", owner, axes[2], sizes)
+    return queries, keys, values, output_weights
+
+
 def as_sequence(
     value: ArrayLike, argument: str, owner: str, dimension: int
 ) -> Float[Array, "*batch T d"]:
@@ -46,3 +77,15 @@ def promote(*arrays: Array) -> tuple[Array, ...]:
 def draw(key: PRNGKeyArray, *shape: int, fan_in: int) -> Float[Array, "..."]:
     """Independent N(0, 1/fan_in) weights: a token of length 1 keeps its length on average."""
     return jax.random.normal(key, shape) / fan_in**0.5
+
+
+def draw_projections(
+    key: PRNGKeyArray, dimension: int, head_dimension: int, *heads: int
+) -> tuple[Array, Array, Array, Array]:
+    """W_q, W_k, W_v, (…, d, k), and W_o, (…, k, d), by `draw`; ``heads`` are leading axes."""
+    *inside, output = jax.random.split(key, 4)
+    query, keys, values = (
+        draw(each, *heads, dimension, head_dimension, fan_in=dimension) for each in inside
+    )
+    total = math.prod(heads) * head_dimension
+    return query, keys, values, draw(output, *heads, head_dimension, dimension, fan_in=total)

@@ -11,8 +11,6 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.precision import widest_float
 
-SAMPLINGS = ("direct", "factored")
-
 
 def with_bias(tokens: Float[Array, "*lead d"]) -> Float[Array, "*lead d+1"]:
     """x̃ = [x; 1]."""
@@ -26,27 +24,26 @@ def draw_heads(
     sampling: str,
     head_dimension: int | None,
     owner: str,
-) -> Float[Array, "M d+1 d+1"]:
+) -> Float[Array, "M D D"]:
     """W_m with entries of variance 1/4, so that ⟨W_m, x̃₀x̃ᵢᵀ⟩ has variance 1 on the unit sphere.
 
     direct: iid N(0, 1/4). factored: QᵀK/(2√D) with Q, K of D rows iid N(0, 1), which tends to the
     former as D grows.
     """
-    if sampling not in SAMPLINGS:
+    if sampling not in ("direct", "factored"):
         raise bad_argument("sampling", owner, '"direct" or "factored"', repr(sampling))
     width = dimension + 1
     if sampling == "direct":
         if head_dimension is not None:
-            raise bad_argument(
-                "head_dimension", owner, 'None when sampling is "direct"', head_dimension
-            )
+            requirement = 'None when sampling is "direct"'
+            raise bad_argument("head_dimension", owner, requirement, head_dimension)
         return jax.random.normal(key, (n_heads, width, width)) / 2
     rows = as_whole(head_dimension, "head_dimension", owner)
     queries, keys = jax.random.normal(key, (2, n_heads, rows, width))
     return jnp.einsum("mri,mrj->mij", queries, keys) / (2 * rows**0.5)
 
 
-def resolve_mean(mean_weights: Any, dimension: int, owner: str) -> Float[Array, "d+1 d+1"] | None:
+def resolve_mean(mean_weights: Any, dimension: int, owner: str) -> Float[Array, "D D"] | None:
     """W₀ as a matrix on [x; 1]: a d×d one acts on the tokens alone; None stands for zero."""
     if mean_weights is None:
         return None

@@ -1,6 +1,6 @@
 """What a random head makes of its scores: the weight of each key."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,13 @@ from finetti.attention.normalized import masked_softmax
 from finetti.core.errors import bad_argument
 
 Activation = Literal["relu", "exponential", "softmax"]
-ACTIVATIONS = ("relu", "exponential", "softmax")
 
 
 def check_activation(activation: str, owner: str) -> None:
     """Refuse unknown names."""
-    if activation not in ACTIVATIONS:
-        raise bad_argument(
-            "activation", owner, '"relu", "exponential" or "softmax"', repr(activation)
-        )
+    if activation not in get_args(Activation):
+        known = '"relu", "exponential" or "softmax"'
+        raise bad_argument("activation", owner, known, repr(activation))
 
 
 def head_weights(

@@ -44,7 +44,7 @@ class InfiniteHeadKernel(ContextKernel):
     and the series are its Hermite expansion.
     """
 
-    mean_weights: Float[Array, "d+1 d+1"] | None
+    mean_weights: Float[Array, "D D"] | None
     dimension: int = eqx.field(static=True)
     activation: Activation = eqx.field(static=True)
 
@@ -63,10 +63,8 @@ class InfiniteHeadKernel(ContextKernel):
         self.activation = activation
 
     def _value(self, x: Input, y: Input) -> Float[Array, ""]:
-        queries, keys = (
-            (with_bias(x.query), with_bias(y.query)),
-            (with_bias(x.keys), with_bias(y.keys)),
-        )
+        queries = with_bias(x.query), with_bias(y.query)
+        keys = with_bias(x.keys), with_bias(y.keys)
         inner = keys[0] @ keys[1].T
         covariance = jnp.dot(*queries) * inner / 4
         deviations = [
@@ -77,7 +75,7 @@ class InfiniteHeadKernel(ContextKernel):
         products = self._products(means, deviations, covariance)
         return x.share @ (products * inner) @ y.share
 
-    def _means(self, query: Float[Array, " d+1"], keys: Float[Array, "N d+1"]) -> Array | None:
+    def _means(self, query: Float[Array, " D"], keys: Float[Array, "N D"]) -> Array | None:
         """tᵢ = ⟨W₀, x̃₀x̃ᵢᵀ⟩; None for zero."""
         if self.mean_weights is None:
             return None
@@ -102,6 +100,5 @@ class InfiniteHeadKernel(ContextKernel):
 
     def _check(self, owner: str, prefix: str, keys: Array, mask: Any) -> None:
         if keys.shape[-1] != self.dimension:
-            raise bad_argument(
-                f"{prefix}keys", owner, f"of dimension d = {self.dimension}", f"shape {keys.shape}"
-            )
+            requirement = f"of dimension d = {self.dimension}"
+            raise bad_argument(f"{prefix}keys", owner, requirement, f"shape {keys.shape}")

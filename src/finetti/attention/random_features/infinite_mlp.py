@@ -60,13 +60,9 @@ def check_positions(
             "RandomFeatureAttention."
         )
     if keys.shape[-2:] != (context_length, dimension):
-        raise bad_argument(
-            f"{prefix}keys",
-            owner,
-            f"of shape (..., N = {context_length}, d = {dimension})",
-            f"shape {keys.shape}",
-        )
+        requirement = f"of shape (..., N = {context_length}, d = {dimension})"
+        raise bad_argument(f"{prefix}keys", owner, requirement, f"shape {keys.shape}")
 
 
-def _flat(x: Input) -> Float[Array, " d*(N+1)+1"]:
+def _flat(x: Input) -> Float[Array, " D"]:
     return jnp.concatenate([x.query, x.keys.ravel(), jnp.ones_like(x.query[:1])])

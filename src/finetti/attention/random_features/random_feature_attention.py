@@ -17,12 +17,12 @@ from finetti.attention.random_features.head_weights import (
     head_weights,
 )
 from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
-from finetti.attention.random_features.readout import check_values, working_dtype, zero_values
+from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole
 
 
-class RandomFeatureAttention(eqx.Module):
+class RandomFeatureAttention(RandomFeatureModel):
     """M random heads whose scores are frozen and whose values are trained (RFA; BRFA with a mean).
 
     f(x₀, x_{1:N}) = Σ_m (1/N) Σ_i σ(⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩) ⟨v_m, x̃ᵢ⟩,   x̃ = [x; 1]
@@ -61,9 +61,7 @@ class RandomFeatureAttention(eqx.Module):
     than quoted; the exponential and softmax variants are ours.
     """
 
-    values: Float[Array, "M d+1"] | Float[Array, "M d+1 d_out"]
-    draws: Float[Array, "M d+1 d+1"]
-    mean_weights: Float[Array, "d+1 d+1"] | None
+    mean_weights: Float[Array, "D D"] | None
     activation: Activation = eqx.field(static=True)
     sampling: str = eqx.field(static=True)
 
@@ -99,27 +97,12 @@ class RandomFeatureAttention(eqx.Module):
         return self.draws.shape[1] - 1
 
     @property
-    def trainable(self) -> Any:
-        """True at the values, False at the frozen leaves: for `equinox.partition`."""
-        frozen = jax.tree.map(lambda _: False, self)
-        return eqx.tree_at(lambda module: module.values, frozen, True)
-
-    def with_values(self, values: ArrayLike) -> "RandomFeatureAttention":
-        """The same draw with these values, (M, d+1) or (M, d+1, d_out)."""
-        heads = (self.n_heads, self.dimension + 1)
-        array = check_values(values, heads, f"{type(self).__name__}.with_values")
-        return eqx.tree_at(lambda module: module.values, self, array)
-
-    def __call__(
-        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
-    ) -> Float[Array, "..."]:
-        """f(query, keys), of shape (\\*batch, \\*queries) or (\\*batch, \\*queries, d_out)."""
-        contexts = self._arrange("", query, keys, mask)
-        return contexts.restore(_read(self, *_parts(contexts)))
+    def _values_shape(self) -> tuple[int, ...]:
+        return self.n_heads, self.dimension + 1
 
     def features(
         self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
-    ) -> Float[Array, "... M*(d+1)"]:
+    ) -> Float[Array, "... columns"]:
         """Φ(x) = M^(−1/2) [(1/N) Σ_i σ(⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩) x̃ᵢ]_m, head after head.
 
         Φ(x)·Φ(x') estimates `infinite_kernel` without bias, at the rate M^(−1/2). Since f has no
@@ -127,17 +110,14 @@ class RandomFeatureAttention(eqx.Module):
         ``(beta / M**0.5).reshape(M, d + 1)``.
         """
         contexts = self._arrange(".features", query, keys, mask)
-        return contexts.restore(_features(self, *_parts(contexts)))
+        return contexts.restore(_features(self, *parts(contexts)))
 
     def preactivations(self, query: ArrayLike, keys: ArrayLike) -> Float[Array, "... M N"]:
         """⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩ of every head and key; all in memory at once."""
         contexts = self._arrange(".preactivations", query, keys, None)
-        query_, keys_, _ = _parts(contexts)
-        return contexts.restore(
-            jnp.einsum(
-                "bqi,mij,bnj->bqmn", with_bias(query_), _weights(self, query_), with_bias(keys_)
-            )
-        )
+        tokens, others, _ = parts(contexts)
+        factors = with_bias(tokens), _weights(self, tokens), with_bias(others)
+        return contexts.restore(jnp.einsum("bqi,mij,bnj->bqmn", *factors))
 
     def infinite_kernel(self) -> InfiniteHeadKernel:
         """The exact limit of Φ(x)·Φ(x') as M → ∞; refused for "softmax" and "factored"."""
@@ -155,25 +135,15 @@ class RandomFeatureAttention(eqx.Module):
         owner = type(self).__name__ + method
         contexts = arrange(owner, query, keys, None, mask)
         if contexts.keys.shape[-1] != self.dimension:
-            raise bad_argument(
-                "keys",
-                owner,
-                f"of the dimension of the draw, d = {self.dimension}",
-                f"shape {jnp.shape(keys)}",
-            )
+            requirement = f"of the dimension of the draw, d = {self.dimension}"
+            raise bad_argument("keys", owner, requirement, f"shape {jnp.shape(keys)}")
         return contexts
 
-
-def _parts(contexts: Contexts) -> tuple[Array, Array, Array | None]:
-    """Query, keys and mask (B, 1 or Q, N), in float32 at least."""
-    dtype = working_dtype(contexts.query)
-    mask = contexts.mask
-    if mask is not None and not contexts.per_query:
-        mask = mask[:, None, :]
-    return contexts.query.astype(dtype), contexts.keys.astype(dtype), mask
+    def _read(self, query: Array, keys: Array, mask: Array | None) -> Array:
+        return _read(self, query, keys, mask)
 
 
-def _weights(module: RandomFeatureAttention, like: Array) -> Float[Array, "M d+1 d+1"]:
+def _weights(module: RandomFeatureAttention, like: Array) -> Float[Array, "M D D"]:
     """W₀ + W_m, without gradient."""
     weights = module.draws.astype(like.dtype)
     if module.mean_weights is not None:
@@ -204,11 +174,8 @@ def _over_heads(
         def one_head(head: Any) -> Array:
             matrix, value = head
             # Three factors; the shorter of query and keys first is cheaper.
-            scores = (
-                (tokens @ matrix) @ others.T
-                if n_queries <= length
-                else tokens @ (matrix @ others.T)
-            )
+            few = n_queries <= length
+            scores = (tokens @ matrix) @ others.T if few else tokens @ (matrix @ others.T)
             weights = head_weights(scores, readable, module.activation)
             return per_head(weights, others, value)
 
@@ -220,14 +187,10 @@ def _over_heads(
 
 @jax.jit
 def _read(module: RandomFeatureAttention, query: Array, keys: Array, mask: Array | None) -> Array:
-    output = _over_heads(
-        module,
-        query,
-        keys,
-        mask,
-        per_head=lambda weights, keys, value: weights @ (keys @ value),  # (Q, d_out)
-        finish=lambda heads: jnp.sum(heads, axis=0),
-    )
+    def per_head(weights: Array, keys: Array, value: Array) -> Float[Array, "Q d_out"]:
+        return weights @ (keys @ value)
+
+    output = _over_heads(module, query, keys, mask, per_head, lambda heads: jnp.sum(heads, axis=0))
     return output[..., 0] if module.values.ndim == 2 else output
 
 
@@ -235,14 +198,7 @@ def _read(module: RandomFeatureAttention, query: Array, keys: Array, mask: Array
 def _features(
     module: RandomFeatureAttention, query: Array, keys: Array, mask: Array | None
 ) -> Array:
-    def line_up(heads: Float[Array, "M Q d+1"]) -> Float[Array, "Q M*(d+1)"]:
+    def line_up(heads: Float[Array, "M Q D"]) -> Float[Array, "Q M*D"]:
         return jnp.swapaxes(heads, 0, 1).reshape(query.shape[1], -1) * module.n_heads**-0.5
 
-    return _over_heads(
-        module,
-        query,
-        keys,
-        mask,
-        per_head=lambda weights, keys, _: weights @ keys,
-        finish=line_up,
-    )
+    return _over_heads(module, query, keys, mask, lambda weights, keys, _: weights @ keys, line_up)

@@ -1,7 +1,5 @@
 """The random-feature network that random-feature attention is compared with."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,11 +9,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finetti.attention.contexts import Contexts, arrange
 from finetti.attention.random_features.blocks import map_blocks
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
-from finetti.attention.random_features.readout import check_values, working_dtype, zero_values
+from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
 from finetti.core.numbers import as_whole
 
 
-class RandomFeatureMLP(eqx.Module):
+class RandomFeatureMLP(RandomFeatureModel):
     """M random ReLU neurons on all tokens at once, with trained values (RFMLP).
 
     f(x₀, x_{1:N}) = Σ_m σ(⟨w_m, vec⟩) v_m,   vec = [x₀; x₁; …; x_N; 1],   w_m ∼ N(0, I/(N + 2))
@@ -38,8 +36,6 @@ class RandomFeatureMLP(eqx.Module):
     Reference: the comparison model of fu2023, stated from knowledge of the paper.
     """
 
-    values: Float[Array, " M"] | Float[Array, "M d_out"]
-    draws: Float[Array, "M d*(N+1)+1"]
     dimension: int = eqx.field(static=True)
     context_length: int = eqx.field(static=True)
 
@@ -65,30 +61,16 @@ class RandomFeatureMLP(eqx.Module):
         return self.draws.shape[0]
 
     @property
-    def trainable(self) -> Any:
-        """True at the values, False at the frozen draw: for `equinox.partition`."""
-        frozen = jax.tree.map(lambda _: False, self)
-        return eqx.tree_at(lambda module: module.values, frozen, True)
-
-    def with_values(self, values: ArrayLike) -> "RandomFeatureMLP":
-        """The same draw with these values, (M,) or (M, d_out)."""
-        array = check_values(values, (self.n_neurons,), f"{type(self).__name__}.with_values")
-        return eqx.tree_at(lambda module: module.values, self, array)
-
-    def __call__(
-        self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
-    ) -> Float[Array, "..."]:
-        """f(query, keys), of shape (\\*batch, \\*queries) or (\\*batch, \\*queries, d_out)."""
-        contexts = self._arrange("", query, keys, mask)
-        return contexts.restore(_read(self, *_parts(contexts)))
+    def _values_shape(self) -> tuple[int, ...]:
+        return (self.n_neurons,)
 
     def features(
         self, query: ArrayLike, keys: ArrayLike, mask: ArrayLike | None = None
     ) -> Float[Array, "... M"]:
         """Φ(x) = M^(−1/2) [σ(⟨w_m, vec⟩)]_m, so that f(x) = √M · Φ(x)·v."""
         contexts = self._arrange(".features", query, keys, mask)
-        query_, keys_ = _parts(contexts)
-        return contexts.restore(_neurons(self, query_, keys_) * self.n_neurons**-0.5)
+        tokens, others, _ = parts(contexts)
+        return contexts.restore(_neurons(self, tokens, others) * self.n_neurons**-0.5)
 
     def infinite_kernel(self) -> InfiniteMLPKernel:
         """The exact limit of Φ(x)·Φ(x') as M → ∞."""
@@ -102,11 +84,8 @@ class RandomFeatureMLP(eqx.Module):
         check_positions(owner, "", jnp.asarray(keys), mask, self.dimension, self.context_length)
         return contexts
 
-
-def _parts(contexts: Contexts) -> tuple[Array, Array]:
-    """Query and keys, in float32 at least."""
-    dtype = working_dtype(contexts.query)
-    return contexts.query.astype(dtype), contexts.keys.astype(dtype)
+    def _read(self, query: Array, keys: Array, mask: Array | None) -> Array:
+        return _read(self, query, keys)
 
 
 @jax.jit
