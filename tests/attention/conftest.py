@@ -1,10 +1,13 @@
 """One small context that most tests read: the same shapes, so that they share compilations."""
 
+import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from finetti.attention.cme import conditional_mean
 
 
 class Context(NamedTuple):
@@ -21,3 +24,10 @@ def draw(seed=0):
 @pytest.fixture
 def context():
     return draw()
+
+
+@pytest.fixture
+def recompiled(monkeypatch):
+    """CME attention compiles anew, with what a test patches; what was compiled before is kept."""
+    fresh = functools.cache(conditional_mean._compiled.__wrapped__)
+    monkeypatch.setattr(conditional_mean, "_compiled", fresh)

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, KernelSmoother, cme_solve, kernel_attention
-from finetti.attention.cme import conditional_mean
 from finetti.core import block_cg
 from finetti.core.solves import Status
 from finetti.kernels import RBF
@@ -87,12 +86,9 @@ def test_gradients_where_the_answer_needs_less():
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def impatient(monkeypatch, recompiled):
     """Conjugate gradients that give up after two iterations."""
     monkeypatch.setattr(block_cg, "MAX_ITERATIONS", 2)
-    conditional_mean._compiled.cache_clear()
-    yield
-    conditional_mean._compiled.cache_clear()
 
 
 def test_what_did_not_converge_is_no_answer(impatient):
@@ -111,8 +107,8 @@ def test_what_did_not_converge_is_no_answer(impatient):
     solution = cme_solve(keys, keys, values, mask, **options)
     assert solution.status.tolist() == [Status.NOT_CONVERGED, Status.SOLVED]
     assert "1 of 2 contexts: Conjugate gradients did not converge" in solution.advice
-    gradient = jax.grad(
-        lambda values: ConditionalMean(RBF(), **options)(keys, keys, values, mask).sum()
+    gradient = jax.jit(
+        jax.grad(lambda values: ConditionalMean(RBF(), **options)(keys, keys, values, mask).sum())
     )(values)
     assert np.isnan(gradient[0]).any()
 

@@ -61,9 +61,10 @@ def test_masks_reach_cme_attention(x, make):
     attention_fn = flax_attention_fn(cme_attention, ridge=0.1)
     if make == "linen":
         layer, params = linen_layer(attention_fn, x)
-        run = lambda x, mask: layer.apply(params, x, x, mask=mask)  # noqa: E731
+        run = jax.jit(lambda x, mask: layer.apply(params, x, x, mask=mask))
     else:
-        run = lambda x, mask: nnx_layer(attention_fn)(x, mask=mask)  # noqa: E731
+        layer = nnx_layer(attention_fn)
+        run = jax.jit(lambda x, mask: layer(x, mask=mask))
     padded = run(x, PADDING)
     np.testing.assert_allclose(padded[1:, :4], run(x[1:, :4], None), atol=1e-5)
     causal = run(x, MASKS["causal"])

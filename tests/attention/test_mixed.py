@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean
-from finetti.attention.cme import checked, conditional_mean, mixed
+from finetti.attention.cme import checked, mixed
 from finetti.attention.cme.gram_product import KeySystem, key_noise
 from finetti.attention.contexts import ContextArrays
 from finetti.core import blocked
@@ -71,31 +71,30 @@ def test_float64_by_blocks_is_float64(tokens, mask, monkeypatch):
     monkeypatch.setattr(blocked, "MIN_BLOCKED", 100)
     rows = [jnp.asarray(array, jnp.float64) for array in tokens]
     rows[2] = jnp.where(mask[:, None], rows[2], 0.0)  # as its callers have it
+    read = jax.jit(mixed.Mixed().mean64)
     for ridge in (0.1, 1e-6):
-        context = ContextArrays(*rows, jnp.asarray(mask))
-        by_blocks = mixed.Mixed().mean64(RBF(), jnp.asarray(ridge), context)
+        by_blocks = read(RBF(), jnp.asarray(ridge), ContextArrays(*rows, jnp.asarray(mask)))
         exact = ConditionalMean(RBF(), ridge=ridge, route="cholesky")(*rows, mask)
         np.testing.assert_allclose(by_blocks, exact, atol=1e-8)
 
 
-def solved(tokens, ridge):
-    """What the checks look at: the system, the values and α."""
-    _, keys, values = map(jnp.asarray, tokens)
-    kernel = RBF()
-    system = KeySystem(kernel, keys, key_noise(kernel, jnp.float32(ridge), keys), None)
-    solver = mixed.Mixed()
-    return system, values, solver.solve(solver.prepare(system), None, values)
+@jax.jit
+def solved(keys, values):
+    """What the checks look at: the system, and α."""
+    solver, kernel = mixed.Mixed(), RBF()
+    system = KeySystem(kernel, keys, key_noise(kernel, jnp.float32(0.1), keys), None)
+    return system, solver.solve(solver.prepare(system), None, values)
 
 
 def test_the_checks_see_what_is_wrong(tokens):
-    system, values, alpha = solved(tokens, 0.1)
+    values = jnp.asarray(tokens[2])
+    system, alpha = solved(*tokens[1:])
     one = jnp.float32(1.0)
 
+    @jax.jit
     def accepted(alpha):
-        return bool(
-            checked._rounds_little(values, alpha, one)
-            & checked._rows_agree(system, values, alpha, one)
-        )
+        little = checked._rounds_little(values, alpha, one)
+        return little & checked._rows_agree(system, values, alpha, one)
 
     assert accepted(alpha)
     assert not accepted(0 * alpha)
@@ -110,17 +109,15 @@ def test_the_checks_see_what_is_wrong(tokens):
     assert checked._is_close(0 * alpha, 0 * missed, noise)
 
 
-def test_float32_answers_on_plain_data(tokens, monkeypatch):
+def test_float32_answers_on_plain_data(tokens, monkeypatch, recompiled):
     """What is fast is what is used: with float64 made to fail, nothing changes."""
 
     def fails(*_):
         return jnp.full((7, 3), jnp.nan)
 
     monkeypatch.setattr(mixed.Mixed, "mean64", fails)
-    conditional_mean._compiled.cache_clear()
     arguments = jnp.log(jnp.float32(0.1)), *tokens
-    found = jax.value_and_grad(loss("mixed"), argnums=(0, 1, 2, 3))(*arguments)
-    conditional_mean._compiled.cache_clear()
+    found = jax.jit(jax.value_and_grad(loss("mixed"), argnums=(0, 1, 2, 3)))(*arguments)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
@@ -158,7 +155,7 @@ def test_second_derivatives(tokens):
         def stretched(factor):
             return loss(route)(jnp.log(jnp.float32(0.1)), factor * tokens[0], *tokens[1:])
 
-        return jax.grad(jax.grad(stretched))(jnp.float32(1.0))
+        return jax.jit(jax.grad(jax.grad(stretched)))(jnp.float32(1.0))
 
     np.testing.assert_allclose(curvature("mixed"), curvature("cholesky"), rtol=1e-3)
 
@@ -167,7 +164,7 @@ def test_gradients_under_a_mask_in_a_float32_program(tokens, mask):
     log_ridge = np.log(np.float32(1e-6))
     exact = with_gradients("cholesky")(log_ridge, *tokens, mask)[1][2]
     with jax.enable_x64(False):
-        found = jax.grad(loss("mixed"), argnums=2)(log_ridge, *tokens, mask)
+        found = jax.jit(jax.grad(loss("mixed"), argnums=2))(log_ridge, *tokens, mask)
     np.testing.assert_allclose(found, exact, atol=1e-3 * np.abs(exact).max())
     assert not np.asarray(found)[~mask].any()
 

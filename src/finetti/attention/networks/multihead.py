@@ -298,9 +298,7 @@ def _arrange(
     return query, keys, values, mask
 
 
-def _for_heads(
-    mask: ArrayLike | None, queries: Array, tokens: Array, n_heads: int
-) -> Array | None:
+def _for_heads(mask: ArrayLike | None, queries: Array, tokens: Array, n_heads: int) -> Array | None:
     """The caller's mask, (…, T) or (…, Q, T), repeated for every head."""
     if mask is None:
         return None
