@@ -63,22 +63,22 @@ class Similarity(eqx.Module):
         self,
         xs: Num[ArrayLike, "L d"],
         ys: Num[ArrayLike, "M d"] | None,
-        shift: Num[ArrayLike, "L M"] | Num[ArrayLike, ""],
+        shift: Num[ArrayLike, "#L #M"] | Num[ArrayLike, ""],
     ) -> Float[Array, "L M"]:
         """K(x_i, y_j)·exp(−shift_ij), finite whenever `growth` − ``shift`` is moderate."""
         owner = f"{self._name}.scaled_gram"
-        xs, ys = as_tokens(owner, 2, xs=xs, ys=ys)
-        log_divisor = jnp.asarray(shift, dtype=xs.dtype)
-        shape = (len(xs), len(xs if ys is None else ys))
+        rows, columns = as_tokens(owner, 2, xs=xs, ys=ys)
+        log_divisor = jnp.asarray(shift, dtype=rows.dtype)
+        shape = (len(rows), len(rows if columns is None else columns))
         fits = log_divisor.ndim == 2 and all(
             n in (1, size) for n, size in zip(log_divisor.shape, shape, strict=True)
         )
         if log_divisor.ndim and not fits:
             requirement = f"a number or of shape {shape}"
             raise bad_argument("shift", owner, requirement, f"shape {log_divisor.shape}")
-        growth = self._growth(xs, ys)
+        growth = self._growth(rows, columns)
         exponent = -log_divisor if growth is None else growth - log_divisor
-        return self._remainder(xs, ys) * jnp.exp(exponent)
+        return self._remainder(rows, columns) * jnp.exp(exponent)
 
     def features(self, xs: Num[ArrayLike, "L d"]) -> Float[Array, "L D"]:
         """φ(x_i) with φ(x)·φ(y) = K(x, y) exactly, for kernels with a finite feature map."""
