@@ -3,10 +3,10 @@
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 from finetti.claims.bibliography import PAPERS
 from finetti.core.errors import bad_argument
@@ -26,6 +26,7 @@ LABELS = {
 OUTCOMES = {True: "yes", False: "no", None: "undecided"}
 Value = TypeVar("Value")
 _Interval = tuple[float, float] | None
+Formula = Callable[..., float]  # what a control may change
 
 
 class Verdict(StrEnum):
@@ -89,11 +90,23 @@ class Measurement:
         return f"{format_interval(self.value, self.interval)} {self.unit}".rstrip()
 
 
-def _bounded(
-    name: str, value: float, low: float, high: float, rule: str, interval: _Interval, unit: str
+def within(
+    name: str,
+    value: SupportsFloat,
+    low: float,
+    high: float,
+    *,
+    interval: _Interval = None,
+    unit: str = "",
+    rule: str = "",
 ) -> Measurement:
-    """Without an interval the value decides; with one, only an interval on one side does."""
-    first, last = (value, value) if interval is None else interval
+    """``low`` ≤ ``value`` ≤ ``high``; with an interval only if all of it is on one side.
+
+    >>> within("exponent", -0.97, -1.1, -0.9).rule
+    'in [-1.1, -0.9]'
+    """
+    first, last = (float(value),) * 2 if interval is None else interval
+    rule = rule or f"in [{format_number(low)}, {format_number(high)}]"
     reason = ""
     if low <= first and last <= high:
         holds = True
@@ -101,23 +114,20 @@ def _bounded(
         holds = False
     else:
         holds, reason = None, "its interval reaches over the limit"
-    return Measurement(name, value, rule, holds, interval, unit, reason)
+    return Measurement(name, float(value), rule, holds, interval, unit, reason)
 
 
-def at_most(
-    name: str, value: float, limit: float, *, interval: _Interval = None, unit: str = ""
-) -> Measurement:
+def at_most(name: str, value: SupportsFloat, limit: SupportsFloat, **details: Any) -> Measurement:
     """``value`` ≤ ``limit``. An interval that contains the limit leaves it undecided.
 
     >>> at_most("error", 0.1, 0.2).holds, at_most("error", float("nan"), 0.2).holds
     (True, None)
     """
-    return _bounded(name, value, -math.inf, limit, f"≤ {format_number(limit)}", interval, unit)
+    rule = f"≤ {format_number(float(limit))}"
+    return within(name, value, -math.inf, float(limit), rule=rule, **details)
 
 
-def at_least(
-    name: str, value: float, limit: float, *, interval: _Interval = None, unit: str = ""
-) -> Measurement:
+def at_least(name: str, value: SupportsFloat, limit: SupportsFloat, **details: Any) -> Measurement:
     """``value`` ≥ ``limit``. An interval that contains the limit leaves it undecided.
 
     >>> at_least("slope", 0.9, 1.0).holds
@@ -125,33 +135,22 @@ def at_least(
     >>> at_least("slope", 0.9, 1.0, interval=(0.8, 1.1)).reason
     'its interval reaches over the limit'
     """
-    return _bounded(name, value, limit, math.inf, f"≥ {format_number(limit)}", interval, unit)
+    rule = f"≥ {format_number(float(limit))}"
+    return within(name, value, float(limit), math.inf, rule=rule, **details)
 
 
-def within(
-    name: str, value: float, low: float, high: float, *, interval: _Interval = None, unit: str = ""
-) -> Measurement:
-    """``low`` ≤ ``value`` ≤ ``high``.
-
-    >>> within("exponent", -0.97, -1.1, -0.9).rule
-    'in [-1.1, -0.9]'
-    """
-    rule = f"in [{format_number(low)}, {format_number(high)}]"
-    return _bounded(name, value, low, high, rule, interval, unit)
-
-
-def close(name: str, error: float, tolerance: float, *, unit: str = "") -> Measurement:
+def close(name: str, error: SupportsFloat, tolerance: float, *, unit: str = "") -> Measurement:
     """An identity: the largest absolute ``error`` is at most ``tolerance`` (its sign is ignored).
 
     >>> close("two routes", 3e-16, 1e-10).holds
     True
     """
-    return at_most(name, abs(error), tolerance, unit=unit)
+    return at_most(name, abs(float(error)), tolerance, unit=unit)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Evidence(Shown):
-    """What was measured for a claim. Give the measurement that matters most first.
+    """What was measured for a claim: ``Evidence(first, second, note="…")``, the weightiest first.
 
     ``derived`` is what the derived form gives on the instance at which the printed form
     was measured: unless all of these hold, a failure may be the instance's, and decides nothing.
@@ -160,14 +159,23 @@ class Evidence(Shown):
     """
 
     measurements: tuple[Measurement, ...]
-    derived: tuple[Measurement, ...] = ()
-    note: str = ""
-    charts: tuple[dict[str, Any], ...] = ()
-    tables: tuple[Table, ...] = ()
+    derived: tuple[Measurement, ...]
+    note: str
+    charts: tuple[dict[str, Any], ...]
+    tables: tuple[Table, ...]
 
-    def __post_init__(self) -> None:
-        for name in ("measurements", "derived", "charts", "tables"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+    def __init__(
+        self,
+        *measurements: Measurement,
+        derived: Iterable[Measurement] = (),
+        note: str = "",
+        charts: Iterable[dict[str, Any]] = (),
+        tables: Iterable[Table] = (),
+    ) -> None:
+        lists = {"measurements": measurements, "derived": derived, "charts": charts}
+        for name, each in {**lists, "tables": tables}.items():
+            object.__setattr__(self, name, tuple(each))
+        object.__setattr__(self, "note", note)
 
     @property
     def verdict(self) -> Verdict:
@@ -199,7 +207,7 @@ class Evidence(Shown):
     def reason(self) -> str:
         """One sentence that names the measurement that decided.
 
-        >>> Evidence((close("two routes", 3e-16, 1e-10),)).reason
+        >>> Evidence(close("two routes", 3e-16, 1e-10)).reason
         'two routes: 3e-16, which is ≤ 1e-10.'
         """
         decisive = self.decisive
@@ -391,5 +399,9 @@ class Claim(Shown):
 def claim(
     id: str, title: str, statement: str, **fields: Any
 ) -> Callable[[Callable[..., Evidence]], Claim]:
-    """Makes the function below it a `Claim` that it checks; ``fields`` are those of the class."""
+    """Makes the function below it a `Claim` that it checks; ``fields`` are those of the class.
+
+    With an ``erratum`` it is expected to fail, unless ``expected`` says otherwise.
+    """
+    fields.setdefault("expected", Verdict.FAILS if "erratum" in fields else Verdict.HOLDS)
     return lambda run: Claim(id, title, statement, run, **fields)

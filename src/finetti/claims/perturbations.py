@@ -14,18 +14,20 @@ DRAWS = 10_000
 RATIO_RTOL = 1e-9
 
 
-def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
-    """measured / bound of ``lemma`` on every draw, the first axis of each argument."""
+def over_draws(function: Callable[..., Any], *draws: Any) -> Any:
+    """``function`` of every draw, the first axis of each argument."""
     import jax
     import jax.numpy as jnp
 
-    def ratio(*draw):
-        return lemma(*draw).ratio
-
     arrays = jax.tree.map(jnp.asarray, draws)
-    # A module that is imported inside vmap cannot look at a ReLU, so let the lemma import before.
-    jax.eval_shape(ratio, *jax.tree.map(lambda array: array[0], arrays))
-    return np.asarray(jax.jit(jax.vmap(ratio))(*arrays))
+    # A module that is imported inside vmap cannot look at a ReLU, so let it be imported before.
+    jax.eval_shape(function, *jax.tree.map(lambda array: array[0], arrays))
+    return jax.jit(jax.vmap(function))(*arrays)
+
+
+def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
+    """measured / bound of ``lemma`` on every draw."""
+    return np.asarray(over_draws(lambda *draw: lemma(*draw).ratio, *draws))
 
 
 def holds(found: np.ndarray, what: str = "draws") -> Measurement:
@@ -35,7 +37,7 @@ def holds(found: np.ndarray, what: str = "draws") -> Measurement:
 
 def attained(name: str, lemma: Any) -> Measurement:
     """The ratio of an instance that nearly attains the bound is in [0.98, 1]."""
-    return within(f"tight instance: {name}", float(lemma.ratio), 0.98, 1 + RATIO_RTOL)
+    return within(f"tight instance: {name}", lemma.ratio, 0.98, 1 + RATIO_RTOL)
 
 
 def all_attained(tight: dict[str, Any]) -> tuple[Measurement, ...]:
@@ -72,4 +74,4 @@ def evidence(found: np.ndarray, tight: dict[str, Any], note: str = "") -> Eviden
     """Both kinds in one."""
     measurements = (holds(found), *all_attained(tight))
     median = f"The median ratio of the random draws is {np.median(found):.2g}."
-    return Evidence(measurements, note=f"{median} {note}".rstrip())
+    return Evidence(*measurements, note=f"{median} {note}".rstrip())

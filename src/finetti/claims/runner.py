@@ -68,7 +68,7 @@ class ClaimResult(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with everything that a report needs."""
-        evidence = self.evidence or Evidence(())
+        evidence = self.evidence or Evidence()
         return {
             **self.claim.to_dict(),
             "verdict": self.verdict.value,

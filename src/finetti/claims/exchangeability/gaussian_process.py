@@ -55,7 +55,7 @@ def e_app_b_1(context: Context) -> Evidence:
             variance_error = max(variance_error, (np.abs(variance - exact_variance) / prior).max())
         measurements.append(close(f"{name}: mean (relative)", mean_error, 1e-10))
         measurements.append(close(f"{name}: variance (in prior variances)", variance_error, 1e-10))
-    return Evidence(tuple(measurements))
+    return Evidence(*measurements)
 
 
 _LENGTH, _RIDGE = 8, 0.3
@@ -89,10 +89,8 @@ def e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> Eviden
     coverage = float(np.mean(np.abs(z) <= 1.959963984540054))
     # Both limits are 3.9 and 4.0 standard errors at 20 000 sequences.
     return Evidence(
-        (
-            at_most("|coverage of 95 % intervals − 0.95|", abs(coverage - 0.95), 0.006),
-            at_most("|mean z² − 1|", abs(float(np.mean(z**2)) - 1), 0.04),
-        ),
+        at_most("|coverage of 95 % intervals − 0.95|", abs(coverage - 0.95), 0.006),
+        at_most("|mean z² − 1|", abs(float(np.mean(z**2)) - 1), 0.04),
         note=f"{count} sequences of {_LENGTH} tokens; coverage {coverage:.4f}, mean z² "
         f"{np.mean(z**2):.4f}. A ridge 20 % too small would give 1.16.",
     )

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from finetti import attention
 from finetti.claims.perturbations import sizes
 
 DIMENSION = 4
@@ -13,10 +14,7 @@ N_HEADS, TOKENS, WIDTH = 2, 5, 2
 
 def heads(query: Any, key: Any, value: Any) -> Any:
     """Heads with RBF-form softmax attention, σ² = 2√d_p."""
-    from finetti.attention.networks.multihead import MultiHead
-    from finetti.attention.networks.residual_transformer import rbf_attention
-
-    return MultiHead(query, key, value, attention=rbf_attention(key.shape[-1]))
+    return attention.MultiHead(query, key, value, attention=attention.rbf_attention(key.shape[-1]))
 
 
 def even_reader(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from finetti.claims.claim import Context, Evidence, Verdict, at_least, at_most, claim, close
+from finetti.claims.claim import Context, Evidence, at_least, at_most, claim, close
 
 _ATOMS, _OUTCOMES, _LETTERS, _LENGTH = 3, 5, 4, 6
 
@@ -22,7 +22,6 @@ def _given_tokens(
     statement="p(z|X) is a function of p(y|X) where (Tf)(y) = ∫p(y|z)f(z)dz is invertible, and not "
     "elsewhere.",
     label="Lemma 3.2(b)",
-    expected=Verdict.FAILS,
     erratum="The proof applies T⁻¹ to p(y|X), which lies in the range of T: a left inverse will "
     "do. T need only be injective, as with more answers than latent values.",
 )
@@ -47,14 +46,10 @@ def e_erratum_11(context: Context) -> Evidence:
     same = np.abs(alike @ (posteriors[0] - posteriors[1])).max()
     blind = np.abs(np.linalg.pinv(alike) @ alike @ posteriors[0] - posteriors[0]).max()
     return Evidence(
-        (
-            at_most(
-                "T is invertible: distance of a function of y to its range", float(missed), 1e-10
-            ),
-        ),
-        (
-            close("p(z|X) from p(y|X), 100 sequences", float(worst), 1e-12),
-            close("T not injective: difference of two p(y|X)", float(same), 1e-12),
-            at_least("the same: what is missed of p(z|X)", float(blind), 0.1),
+        at_most("T is invertible: distance of a function of y to its range", missed, 1e-10),
+        derived=(
+            close("p(z|X) from p(y|X), 100 sequences", worst, 1e-12),
+            close("T not injective: difference of two p(y|X)", same, 1e-12),
+            at_least("the same: what is missed of p(z|X)", blind, 0.1),
         ),
     )

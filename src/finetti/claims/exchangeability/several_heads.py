@@ -23,13 +23,10 @@ from finetti.claims.claim import (
 )
 def e_eq_b_2(context: Context) -> Evidence:
     """Sum form against concatenated form and a loop, with each attention inside."""
-    from finetti.attention import ConditionalMean, KernelSmoother, Softmax
-    from finetti.attention.networks.multihead import MultiHead
-
     members = {
-        "softmax": Softmax(),
-        "RBF smoother": KernelSmoother(kernels.RBF()),
-        "conditional mean": ConditionalMean(kernels.RBF(), ridge=0.3),
+        "softmax": attention.Softmax(),
+        "RBF smoother": attention.KernelSmoother(kernels.RBF()),
+        "conditional mean": attention.ConditionalMean(kernels.RBF(), ridge=0.3),
     }
     measurements = []
     for name, module in members.items():
@@ -38,15 +35,15 @@ def e_eq_b_2(context: Context) -> Evidence:
         output = rng.normal(size=(3, 2, 6))
         tokens = rng.normal(size=(12, 6))
         # Concatenation with W_o is the sum whose values are W_v^h W_o^h.
-        summed = MultiHead(query, key, value @ output, attention=module)
-        beside = MultiHead(query, key, value, output, module).concatenated()
+        summed = attention.MultiHead(query, key, value @ output, attention=module)
+        beside = attention.MultiHead(query, key, value, output, module).concatenated()
         parts = [module(tokens @ query[h], tokens @ key[h], tokens @ value[h]) for h in range(3)]
         loop = np.concatenate(parts, axis=1) @ np.concatenate(output)
         out = np.asarray(summed(tokens, tokens))
         error = max(np.abs(out - beside(tokens, tokens)).max(), np.abs(out - loop).max())
         measurements.append(close(f"{name}: sum − concatenation", error, 1e-10))
-        measurements.append(at_least(f"{name}: largest output", float(np.abs(out).max()), 1.0))
-    return Evidence(tuple(measurements))
+        measurements.append(at_least(f"{name}: largest output", np.abs(out).max(), 1.0))
+    return Evidence(*measurements)
 
 
 @claim(
@@ -72,11 +69,11 @@ def e_lemma_b_2(context: Context) -> Evidence:
             close(f"d = {dimension}: C₁, quadrature / Bessel − 1", c1 / closed.c1 - 1, 1e-10),
             close(
                 f"d = {dimension}: ‖∫ a exp(aᵀb) da − C₁b‖",
-                float(np.linalg.norm(vector - closed.c1 * direction)),
+                np.linalg.norm(vector - closed.c1 * direction),
                 1e-10,
             ),
         ]
-    return Evidence(tuple(measurements))
+    return Evidence(*measurements)
 
 
 _RIDGE = 1e-6
@@ -126,28 +123,25 @@ def _narrow_heads() -> tuple[np.ndarray, ...]:
 
 def _recomputed(context: Context, factor: float = 1.0) -> tuple[Measurement, ...]:
     """Both kinds of heads with the ridge 0.1, times ``factor``, against plain NumPy with 0.1."""
-    from finetti.attention import ConditionalMean
-    from finetti.attention.networks.multihead import MultiHead
-
-    module = ConditionalMean(kernels.RBF(), ridge=factor * 0.1)
+    module = attention.ConditionalMean(kernels.RBF(), ridge=factor * 0.1)
     full, few, tokens = (
         _full_head(context.generator(e_app_b_2_heads.id)),
         _grid(3),
         _parabola(60, 1.0),
     )
     query, reach = 0.7 * _grid(9) @ full[1][0], _REACH
-    one = MultiHead(*full, attention=module)(query, few)
-    two = MultiHead(*_narrow_heads(), attention=module)(reach, tokens)
+    one = attention.MultiHead(*full, attention=module)(query, few)
+    two = attention.MultiHead(*_narrow_heads(), attention=module)(reach, tokens)
     one_again = _by_hand(query, few @ full[1][0], few @ full[2][0], 0.1)
     two_again = _by_hand(reach, tokens[:, :1], tokens, 0.1)
     return (
-        close("one head recomputed, λ = 0.1", float(np.abs(one - one_again).max()), 1e-12),
-        close("two narrow heads, the same", float(np.abs(two - two_again).max()), 1e-12),
+        close("one head recomputed, λ = 0.1", np.abs(one - one_again).max(), 1e-12),
+        close("two narrow heads, the same", np.abs(two - two_again).max(), 1e-12),
     )
 
 
 def _larger_ridge(context: Context) -> Evidence:
-    return Evidence(_recomputed(context, 1.2))
+    return Evidence(*_recomputed(context, 1.2))
 
 
 @claim(
@@ -163,29 +157,22 @@ def e_app_b_2_heads(context: Context) -> Evidence:
     The limits need a small ridge and cannot see how small; at a larger one the answers of both are
     recomputed.
     """
-    from finetti.attention import ConditionalMean
-    from finetti.attention.networks.multihead import MultiHead
-
-    module = ConditionalMean(kernels.RBF(), ridge=_RIDGE)
+    module = attention.ConditionalMean(kernels.RBF(), ridge=_RIDGE)
     weights = _full_head(context.generator(e_app_b_2_heads.id))
-    one = MultiHead(*weights, attention=module)
+    one = attention.MultiHead(*weights, attention=module)
     query = 0.7 * _grid(9) @ weights[1][0]
     limit = query @ np.linalg.solve(weights[1][0], weights[2][0])
     errors = [
         float(np.abs(np.asarray(one(query, tokens)) - limit).max())
         for tokens in (_grid(3), _grid(20), np.sin(1.3 * _grid(20)) ** 3 + 0.05 * _grid(20))
     ]
-    narrow = MultiHead(*_narrow_heads(), attention=module)
+    narrow = attention.MultiHead(*_narrow_heads(), attention=module)
     up, down = (np.asarray(narrow(_REACH, _parabola(60, bend))) for bend in (1.0, -1.0))
     return Evidence(
-        (
-            at_most("one head: distance to (W_k⁻¹W_v)ᵀq, 400 tokens", errors[1], 1e-3),
-            at_most("one head: the same over another sequence", errors[2], 1e-3),
-            at_least("one head: error with 9 tokens / error with 400", errors[0] / errors[1], 10),
-            at_least("two narrow heads: distance from linear in q", _nonlinearity(_REACH, up), 0.1),
-            at_least(
-                "two narrow heads: change with the sequence", float(np.abs(up - down).max()), 0.1
-            ),
-            *_recomputed(context),
-        )
+        at_most("one head: distance to (W_k⁻¹W_v)ᵀq, 400 tokens", errors[1], 1e-3),
+        at_most("one head: the same over another sequence", errors[2], 1e-3),
+        at_least("one head: error with 9 tokens / error with 400", errors[0] / errors[1], 10),
+        at_least("two narrow heads: distance from linear in q", _nonlinearity(_REACH, up), 0.1),
+        at_least("two narrow heads: change with the sequence", np.abs(up - down).max(), 0.1),
+        *_recomputed(context),
     )

@@ -1,6 +1,7 @@
 """The model of paper R: how its heads are drawn, what they read, and how fast they average."""
 
 import numpy as np
+import scipy
 
 from finetti import attention, core, show
 from finetti.claims.claim import Context, Control, Evidence, at_least, at_most, claim, close, within
@@ -65,7 +66,7 @@ def r_def_factored(context: Context) -> Evidence:
         at_most("distance to the kernel at D = 32, over that at D = 1", gaps[32] / gaps[1], 0.25)
     )
     return Evidence(
-        tuple(measurements),
+        *measurements,
         note="Mean distance to the kernel of direct sampling over four pairs: "
         + ", ".join(f"{gap:.4f} at D = {rows}" for rows, gap in gaps.items())
         + ".",
@@ -115,7 +116,7 @@ def r_def_order(context: Context) -> Evidence:
     ).with_values(rng.normal(size=_HEADS) / _HEADS)
     change = np.abs(np.asarray(network(query, moved) - network(query, keys)))
     measurements.append(at_least("RFMLP: change under permutation", change.max(), 1e-3))
-    return Evidence(tuple(measurements))
+    return Evidence(*measurements)
 
 
 @claim(
@@ -136,8 +137,6 @@ def r_def_order(context: Context) -> Evidence:
 )
 def r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
     """Kolmogorov–Smirnov against N(0, 1) over heads, and the covariance of two scores."""
-    from scipy.stats import kstest
-
     count = context.pick(quick=200_000, paper=2_000_000)
     inputs = draw_inputs(context.generator(r_def_preactivation.id), pairs=1)
     module = attention.RandomFeatureAttention(
@@ -164,18 +163,15 @@ def r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
         mean_weights="identity",
     )
     shifted = np.asarray(biased.preactivations(inputs.query[0], inputs.keys[0, :1]))[:, 0]
-    mean = float(inputs.query[0] @ inputs.keys[0, 0])
+    mean = inputs.query[0] @ inputs.keys[0, 0]
+    chances = [scipy.stats.kstest(each, "norm").pvalue for each in (scores, shifted - mean)]
     return Evidence(
-        (
-            at_least("p-value of N(0, 1)", kstest(scores, "norm").pvalue, 1e-4),
-            at_least(
-                "W₀ = I: p-value of N(⟨x₀, x₁⟩, 1)", kstest(shifted - mean, "norm").pvalue, 1e-4
-            ),
-            at_most(
-                "|mean of the product of two scores − u| in standard errors",
-                abs(products.mean() - predicted) / error,
-                4.0,
-            ),
+        at_least("p-value of N(0, 1)", chances[0], 1e-4),
+        at_least("W₀ = I: p-value of N(⟨x₀, x₁⟩, 1)", chances[1], 1e-4),
+        at_most(
+            "|mean of the product of two scores − u| in standard errors",
+            abs(products.mean() - predicted) / error,
+            4.0,
         ),
         note=f"{count} heads.",
     )
@@ -227,4 +223,4 @@ def r_rate_heads(context: Context) -> Evidence:
         x_title="heads or neurons M",
         y_title="root mean square error",
     )
-    return Evidence(tuple(measurements), charts=(chart,))
+    return Evidence(*measurements, charts=(chart,))

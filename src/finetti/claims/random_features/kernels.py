@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 
 from finetti import attention
 from finetti.claims.claim import Context, Control, Evidence, Measurement, at_least, claim, close
@@ -39,7 +40,7 @@ def r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
         inputs,
     )
     return Evidence(
-        estimate.against(exact),
+        *estimate.against(exact),
         note=f"{estimate.draws} heads; first pair: {estimate.mean[0]:.5f} ± "
         f"{estimate.standard_error[0]:.5f} against {exact[0]:.5f}.",
     )
@@ -81,11 +82,9 @@ def r_eq_brfa_kernel(context: Context) -> Evidence:
     identity, contrast = _measure(context, "identity", "identity", inputs)
     random, _ = _measure(context, "random", matrix, inputs)
     return Evidence(
-        (
-            *identity,
-            *random,
-            at_least("W₀ = I against the kernel without W₀, in standard errors", contrast, 20.0),
-        ),
+        *identity,
+        *random,
+        at_least("W₀ = I against the kernel without W₀, in standard errors", contrast, 20.0),
         note="The identity is [[I, 0], [0, 0]]; the random W₀ has norm "
         f"{np.linalg.norm(matrix):.2f}.",
     )
@@ -119,7 +118,7 @@ def r_eq_exp_kernel(context: Context) -> Evidence:
         kernel = attention.InfiniteHeadKernel(INPUT_DIMENSION, mean_weights, "exponential")
         measurements.extend(estimate.against(inputs.exact(kernel), f"{name} W₀, "))
     return Evidence(
-        tuple(measurements),
+        *measurements,
         note="The tokens have norm 1 without W₀ and 1/2 with it: there the tails of unit tokens "
         "are too heavy for a standard error. With the softmax there is no closed form.",
     )
@@ -148,7 +147,7 @@ def r_eq_rfmlp_kernel(context: Context) -> Evidence:
         inputs,
     )
     return Evidence(
-        estimate.against(exact),
+        *estimate.against(exact),
         note=f"{estimate.draws} neurons; first pair: {estimate.mean[0]:.5f} ± "
         f"{estimate.standard_error[0]:.5f} against {exact[0]:.5f}.",
     )
@@ -162,10 +161,9 @@ def _hermite_coefficients(t: np.ndarray, terms: int = _TERMS) -> np.ndarray:
 
     μ₀ = tΦ(t) + φ(t), μ₁ = Φ(t), μ_l = (−1)^l He_{l−2}(t) φ(t)/√l!
     """
-    from scipy.special import ndtr
-
     density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
-    result = [t * ndtr(t) + density, ndtr(t)]
+    below = scipy.special.ndtr(t)
+    result = [t * below + density, below]
     before, hermite = np.zeros_like(t), np.ones_like(t)  # He_n/√n!, which does not overflow
     for order in range(2, terms):
         result.append((-1) ** order * hermite * density / math.sqrt(order * (order - 1)))
@@ -211,10 +209,8 @@ def r_eq_series(context: Context) -> Evidence:
     plain = series(zero, zero, u) - np.asarray(attention.arc_cosine(u))
     centered = attention.rectified_product(zero, zero, u) - attention.arc_cosine(u)
     return Evidence(
-        (
-            close("BRFA: series − bivariate-normal form", np.abs(biased).max(), 1e-10),
-            close("RFA: series − κ₁", np.abs(plain).max(), 1e-10),
-            close("bivariate-normal form at t = t' = 0 − κ₁", np.abs(centered).max(), 1e-12),
-            close("coefficients of κ₁, l ≤ 60", np.abs(coefficients - stated).max(), 1e-14),
-        )
+        close("BRFA: series − bivariate-normal form", np.abs(biased).max(), 1e-10),
+        close("RFA: series − κ₁", np.abs(plain).max(), 1e-10),
+        close("bivariate-normal form at t = t' = 0 − κ₁", np.abs(centered).max(), 1e-12),
+        close("coefficients of κ₁, l ≤ 60", np.abs(coefficients - stated).max(), 1e-14),
     )

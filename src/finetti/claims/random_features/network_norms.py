@@ -88,4 +88,4 @@ def r_norm_mlp(
         x_title="keys N",
         y_title="B_MLP / B_RFA",
     )
-    return Evidence(tuple(measurements), charts=(chart,))
+    return Evidence(*measurements, charts=(chart,))

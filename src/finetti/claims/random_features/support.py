@@ -58,9 +58,7 @@ class KernelEstimate:
     def against(self, exact: np.ndarray, name: str = "") -> tuple[Measurement, ...]:
         """One measurement for each pair: at most 4 standard errors."""
         return tuple(
-            at_most(
-                f"{name}pair {pair}: |estimate − kernel| in standard errors", float(distance), 4.0
-            )
+            at_most(f"{name}pair {pair}: |estimate − kernel| in standard errors", distance, 4.0)
             for pair, distance in enumerate(self.distance(exact), start=1)
         )
 

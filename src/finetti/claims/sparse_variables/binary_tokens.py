@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from finetti import attention
 from finetti.claims.claim import Context, Evidence, claim, close
 
 _SAMPLES, _LENGTH, _DIMENSION, _HEADS, _WIDTH = 64, 50, 16, 4, 4
@@ -19,10 +20,6 @@ def s_sec_5_tables(context: Context) -> Evidence:
     import jax
     import jax.numpy as jnp
 
-    from finetti.attention.binary.binary_tables import binary_tables
-    from finetti.attention.binary.binary_tokens import binary_attention
-    from finetti.attention.networks.multihead import MultiHead
-
     rng = context.generator(s_sec_5_tables.id)
     bits = rng.integers(0, 2, size=(_SAMPLES, _LENGTH))
     target = rng.normal(size=(_SAMPLES, _HEADS, _WIDTH))
@@ -31,10 +28,10 @@ def s_sec_5_tables(context: Context) -> Evidence:
         chosen = jnp.where((bits == 1)[:, :, None], tokens[1], tokens[0])
         first = jnp.broadcast_to(cls, (_SAMPLES, 1, _DIMENSION))
         sequences = jnp.concatenate([first, chosen], axis=1)
-        return MultiHead(*weights).heads(sequences, sequences)[:, :, 0]
+        return attention.MultiHead(*weights).heads(sequences, sequences)[:, :, 0]
 
     def tables(tokens: Any, cls: Any, weights: Any) -> Any:
-        return binary_attention(bits, binary_tables(tokens, cls, *weights))
+        return attention.binary_attention(bits, attention.binary_tables(tokens, cls, *weights))
 
     def both(function: Any) -> Any:
         def loss(*arguments: Any) -> Any:
@@ -58,10 +55,8 @@ def s_sec_5_tables(context: Context) -> Evidence:
         for a, b in zip(my_slopes, their_slopes, strict=True):
             gradients = max(gradients, float(jnp.abs(a - b).max() / jnp.abs(b).max()))
     return Evidence(
-        (
-            close("outputs: tables − textbook layer", outputs, 1e-10),
-            close("gradients: tables − textbook layer (relative)", gradients, 1e-10),
-        ),
+        close("outputs: tables − textbook layer", outputs, 1e-10),
+        close("gradients: tables − textbook layer (relative)", gradients, 1e-10),
         note=f"{_SAMPLES} bit strings of length {_LENGTH}; one matrix product replaces "
         f"{_SAMPLES}·{_HEADS} attention matrices of {_LENGTH + 1}².",
     )

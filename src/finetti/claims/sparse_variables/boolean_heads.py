@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from finetti import boolean
 from finetti.boolean.arguments import BASES
 from finetti.claims.claim import Context, Control, Evidence, Measurement, at_most, claim, close
 from finetti.claims.perturbations import RATIO_RTOL
@@ -27,7 +28,7 @@ def embedding_evidence(context: Context, claim_id: str, embedding: str) -> Evide
             measurements.append(at_most(f"head error / (γ/4): {case}", error, 1.0))
             measurements.append(at_most(f"norm / bound: {case}", ratio, 1 + RATIO_RTOL))
     note = f"T = {length}. The error is the largest over all 2^T inputs, by the worst outside bits."
-    return Evidence(tuple(measurements), note=note)
+    return Evidence(*measurements, note=note)
 
 
 @claim(
@@ -63,11 +64,9 @@ def _measure(eight: float = 8.0) -> Measurement:
     whose value is 0 have the score 0. With γ = 1/s and e^R = 8Ts/γ = 8Ts² the head is then off by
     sT/(e^R + T) = s/(8s² + 1), nearly half of the γ/4 = 1/(4s) that the lemma allows.
     """
-    from finetti.boolean import And, compile
-
     worst = 0.0
     for s in (1, 2, 3, 5):
-        weights = compile(And(range(s)), _LENGTH, "bag").head
+        weights = boolean.compile(boolean.And(range(s)), _LENGTH, "bag").head
         scale = math.log(eight * _LENGTH * s**2) / math.log(8 * _LENGTH * s**2)
         head = replace(weights, query=weights.query * scale)
         found = head_error(head, tuple(range(s)), scalar=True)
@@ -76,7 +75,7 @@ def _measure(eight: float = 8.0) -> Measurement:
 
 
 def _smaller(context: Context) -> Evidence:
-    return Evidence((_measure(4.0),))
+    return Evidence(_measure(4.0))
 
 
 @claim(
@@ -93,4 +92,4 @@ def s_lemma_b_4(context: Context) -> Evidence:
     The lemma allows twice the error of the last, so that only this can tell R from a smaller one.
     """
     found = embedding_evidence(context, s_lemma_b_4.id, "bag")
-    return replace(found, measurements=(*found.measurements, _measure()))
+    return Evidence(*found.measurements, _measure(), note=found.note)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from finetti import attention
 from finetti.claims.perturbations import sizes
 
 N_TOKENS, LAYER_DIMENSION, LAYER_WIDTH = 5, 4, 3
@@ -27,6 +28,4 @@ def layer_weights(rng: np.random.Generator, count: int, spread: float = 1.0) -> 
 
 def build_layer(*weights: Any) -> Any:
     """A layer with ReLU."""
-    from finetti.attention.networks.projected_transformer import ProjectedLayer
-
-    return ProjectedLayer(*weights, activation="relu")
+    return attention.ProjectedLayer(*weights, activation="relu")

@@ -4,16 +4,17 @@ from typing import Any
 
 import numpy as np
 
+from finetti import attention
+from finetti.attention import lipschitz
+
 AXES = np.eye(3)
 
 
 def layer(scores: Any, values: Any = None, outputs: Any = None) -> Any:
     """A layer of tokens in R³ with M = ``scores`` and the identity elsewhere; σ = identity."""
-    from finetti.attention.networks.projected_transformer import ProjectedLayer
-
     values = AXES if values is None else values
     outputs = AXES if outputs is None else outputs
-    return ProjectedLayer(scores, AXES, values, outputs, activation="identity")
+    return attention.ProjectedLayer(scores, AXES, values, outputs, activation="identity")
 
 
 def two_tokens(size: float = 1.0) -> np.ndarray:
@@ -31,10 +32,9 @@ def score_change(size: float, step: float = 1e-4) -> float:
 
     Its scores are ±size·t and its values ±size: size²·t to first order.
     """
-    from finetti.attention import lipschitz
-    from finetti.attention.networks.head import Head
-
-    still, moved = (Head.transformer(first_axis(each), AXES, AXES, AXES) for each in (0.0, step))
+    still, moved = (
+        attention.Head.transformer(first_axis(each), AXES, AXES, AXES) for each in (0.0, step)
+    )
     return (
         float(lipschitz.head_perturbation(still, moved, two_tokens(size), AXES[0]).measured) / step
     )
@@ -60,12 +60,10 @@ def balanced(
 def two_layers() -> tuple[Any, Any, Any, np.ndarray]:
     """Two networks of two layers without scores that differ in W_C of the first; W_V of the second
     is 5I, so that the difference is multiplied by 5 after it was made."""
-    from finetti.attention.networks.projected_transformer import ProjectedTransformer
-    from finetti.attention.networks.self_attention import TokenReadout
-
     none = np.zeros((3, 3))
     second = layer(none, values=5 * AXES)
     first, moved = (
-        ProjectedTransformer([layer(none, outputs=size * AXES), second]) for size in (1.0, 1.05)
+        attention.ProjectedTransformer([layer(none, outputs=size * AXES), second])
+        for size in (1.0, 1.05)
     )
-    return first, moved, TokenReadout(AXES[0]), 0.1 * np.tile(AXES[0], (3, 1))
+    return first, moved, attention.TokenReadout(AXES[0]), 0.1 * np.tile(AXES[0], (3, 1))

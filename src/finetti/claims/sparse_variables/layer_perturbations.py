@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from finetti import attention
 from finetti.attention import lipschitz
 from finetti.claims.claim import Context, Evidence, claim
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios
@@ -90,10 +91,9 @@ def s_lemma_a_15(context: Context) -> Evidence:
 )
 def s_lemma_a_16(context: Context) -> Evidence:
     """Both sides on random read-outs, and on a token that moves along w."""
-    from finetti.attention.networks.self_attention import TokenReadout
 
     def lemma(weights, other_weights, tokens, other):
-        readouts = TokenReadout(weights), TokenReadout(other_weights)
+        readouts = attention.TokenReadout(weights), attention.TokenReadout(other_weights)
         return lipschitz.readout_perturbation(*readouts, tokens, other)
 
     rng = context.generator(s_lemma_a_16.id)
