@@ -4,26 +4,22 @@ import numpy as np
 
 from finetti import attention, kernels
 from finetti.claims.claim import Context, Control, Evidence, at_most, claim, close
+from finetti.claims.exchangeability.instances import rbf, squared
 
 
 def _members() -> dict[str, tuple]:
     """Every kernel with a plain NumPy formula beside it."""
 
-    def squared(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.sum((x[:, None] - y[None]) ** 2, axis=-1)
+    def matern(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        distance = np.sqrt(3.0) * np.sqrt(squared(x, y))
+        return (1 + distance) * np.exp(-distance)
 
-    root3 = np.sqrt(3.0)
     return {
         "RBF": (kernels.RBF(0.8), lambda x, y: np.exp(-squared(x, y) / (2 * 0.8**2))),
         "Exponential": (kernels.Exponential(), lambda x, y: np.exp(x @ y.T)),
         "Linear": (kernels.Linear(), lambda x, y: x @ y.T),
         "Polynomial": (kernels.Polynomial(3), lambda x, y: (x @ y.T + 1) ** 3),
-        "Matérn 3/2": (
-            kernels.Matern(1.5),
-            lambda x, y: (
-                (1 + root3 * np.sqrt(squared(x, y))) * np.exp(-root3 * squared(x, y) ** 0.5)
-            ),
-        ),
+        "Matérn 3/2": (kernels.Matern(1.5), matern),
     }
 
 
@@ -77,8 +73,7 @@ def e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> Eviden
     rng = context.generator(e_app_b_1_calibration.id)
     count = context.pick(quick=20_000, paper=100_000)
     tokens = rng.normal(size=(count, _LENGTH + 1, 2))
-    squared = np.sum((tokens[:, :, None] - tokens[:, None]) ** 2, axis=-1)
-    factor = np.linalg.cholesky(np.exp(-squared / 2) + 1e-10 * np.eye(_LENGTH + 1))
+    factor = np.linalg.cholesky(rbf(tokens, tokens) + 1e-10 * np.eye(_LENGTH + 1))
     noise = np.sqrt(_RIDGE) * rng.normal(size=(count, _LENGTH + 1))
     values = np.einsum("nij,nj->ni", factor, rng.normal(size=(count, _LENGTH + 1))) + noise
     module = attention.ConditionalMean(kernels.RBF(), ridge=ridge_factor * _RIDGE)

@@ -1,15 +1,34 @@
-"""Heads at which paper E's perturbation lemmas are nearly equalities, and random ones."""
+"""Heads at which paper E's perturbation lemmas are nearly equalities, random ones, and kernels."""
 
 from typing import Any
 
 import numpy as np
 
-from finetti import attention
+from finetti import attention, kernels
 from finetti.claims.perturbations import sizes
 
 DIMENSION = 4
 AXES = np.eye(DIMENSION)
 N_HEADS, TOKENS, WIDTH = 2, 5, 2
+
+
+def squared(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """‖x − y‖² of all rows."""
+    return np.sum((x[..., :, None, :] - y[..., None, :, :]) ** 2, axis=-1)
+
+
+def rbf(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """exp(−‖x − y‖²/2) of all rows, in plain NumPy."""
+    return np.exp(-squared(x, y) / 2)
+
+
+def attentions(ridge: float) -> dict[str, Any]:
+    """One member of each family of attention, by name."""
+    return {
+        "softmax": attention.Softmax(),
+        "RBF smoother": attention.KernelSmoother(kernels.RBF()),
+        "conditional mean": attention.ConditionalMean(kernels.RBF(), ridge=ridge),
+    }
 
 
 def heads(query: Any, key: Any, value: Any) -> Any:

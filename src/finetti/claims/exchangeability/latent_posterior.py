@@ -1,6 +1,6 @@
 """Section 3: attention is the posterior mean of a latent variable."""
 
-import dataclasses
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,37 @@ import scipy
 
 from finetti import attention, kernels, show
 from finetti.claims.claim import Context, Control, Evidence, at_least, claim, close, within
-from finetti.claims.exchangeability.problems import Regression, condition, draw_regression
+from finetti.claims.exchangeability.instances import attentions
+
+
+@dataclass(frozen=True)
+class Regression:
+    """r_ℓ = z c_ℓ + ϵ_ℓ with z_ij ∼ N(0, prior), ϵ ∼ N(0, noise), and a masked token's c."""
+
+    keys: np.ndarray  # (L, d_c)
+    values: np.ndarray  # (L, d_r)
+    query: np.ndarray  # (d_c,)
+    noise: float
+    prior: float
+
+
+def draw_regression(rng: np.random.Generator) -> Regression:
+    """A world of one of three sizes (each compiles once) and random variances."""
+    length, d_c, d_r = ((3, 1, 2), (12, 4, 3), (30, 6, 1))[rng.integers(3)]
+    noise, prior = 10.0 ** rng.uniform(-1, 1, size=2)
+    latent = np.sqrt(prior) * rng.normal(size=(d_r, d_c))
+    keys = rng.normal(size=(length, d_c))
+    values = keys @ latent.T + np.sqrt(noise) * rng.normal(size=(length, d_r))
+    return Regression(keys, values, rng.normal(size=d_c), float(noise), float(prior))
+
+
+def condition(world: Regression) -> tuple[np.ndarray, float]:
+    """Mean and variance of a new r at the query, from the joint Gaussian of all r's (3.7)."""
+    tokens = np.vstack([world.keys, world.query[None]])
+    joint = world.prior * tokens @ tokens.T + world.noise * np.eye(len(tokens))
+    seen, across = joint[:-1, :-1], joint[:-1, -1]
+    gain = np.linalg.solve(seen, across)
+    return world.values.T @ gain, float(joint[-1, -1] - across @ gain)
 
 
 @claim(
@@ -20,13 +50,8 @@ from finetti.claims.exchangeability.problems import Regression, condition, draw_
 )
 def e_sec_2_order(context: Context) -> Evidence:
     """The change of the output when the tokens are permuted, and when only their values are."""
-    members = {
-        "softmax": attention.Softmax(),
-        "RBF smoother": attention.KernelSmoother(kernels.RBF()),
-        "conditional mean": attention.ConditionalMean(kernels.RBF(), ridge=0.1),
-    }
     measurements = []
-    for name, module in members.items():
+    for name, module in attentions(ridge=0.1).items():
         worst, least = 0.0, np.inf
         for trial in range(context.pick(quick=10, paper=100)):
             rng = context.generator(e_sec_2_order.id, name, trial)
@@ -158,7 +183,7 @@ def e_erratum_2(context: Context) -> Evidence:
     printed = derived = 0.0
     for trial in range(20):
         world = draw_regression(context.generator(e_erratum_2.id, trial))
-        world = dataclasses.replace(world, noise=0.25)
+        world = replace(world, noise=0.25)
         exact, _ = condition(world)
 
         def error(ridge: float, world: Regression = world, exact: np.ndarray = exact) -> float:

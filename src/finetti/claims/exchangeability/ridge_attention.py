@@ -4,6 +4,7 @@ import numpy as np
 
 from finetti import attention, kernels
 from finetti.claims.claim import Context, Evidence, at_least, claim, close
+from finetti.claims.exchangeability.instances import rbf
 
 
 def _objective(gram: np.ndarray, values: np.ndarray, ridge: float, alpha: np.ndarray) -> float:
@@ -26,7 +27,7 @@ def e_eq_4_5(context: Context) -> Evidence:
         rng = context.generator(e_eq_4_5.id, trial)
         keys, values, ridge = rng.normal(size=(20, 3)), rng.normal(size=(20, 2)), 0.2
         module = attention.ConditionalMean(kernels.RBF(), ridge=ridge)
-        gram = np.exp(-np.sum((keys[:, None] - keys[None]) ** 2, axis=-1) / 2)
+        gram = rbf(keys, keys)
         # At the keys attention is Kα; the coefficients follow from the residual, α = (V − Kα)/λ.
         fitted = np.asarray(module(keys, keys, values))
         alpha = (values - fitted) / ridge
@@ -55,11 +56,8 @@ def embedding_error(context: Context, claim_id: str, per_token: bool) -> float:
         cross = values.T @ features / len(keys)
         regularized = covariance + ridge * np.eye(len(covariance))
         embedding = cross @ np.linalg.solve(regularized, query_features.T)
-        module = (
-            attention.ConditionalMean(kernel, ridge_per_token=ridge)
-            if per_token
-            else attention.ConditionalMean(kernel, ridge=ridge)
-        )
+        name = "ridge_per_token" if per_token else "ridge"
+        module = attention.ConditionalMean(kernel, **{name: ridge})
         output = np.asarray(module(query, keys, values))
         worst = max(worst, np.abs(output - embedding.T).max() / np.abs(embedding).max())
     return worst

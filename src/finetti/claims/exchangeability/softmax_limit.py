@@ -5,8 +5,24 @@ import scipy
 
 from finetti import attention, core, kernels, show
 from finetti.claims.claim import Context, Evidence, at_most, claim, close, within
-from finetti.claims.exchangeability.problems import SPHERE_DIMENSION, quadratic, read_sphere
 from finetti.claims.perturbations import unit_vectors
+
+SPHERE_DIMENSION = 5
+
+
+def read_sphere(
+    rng: np.random.Generator, query: np.ndarray, harmonic: np.ndarray, length: int
+) -> np.ndarray:
+    """Softmax attention over L uniform keys with E[V|K=k] = (Mk, (aᵀk)² − 1/5), noise ±0.3."""
+    keys = unit_vectors(rng, length, SPHERE_DIMENSION)
+    values = np.hstack([keys @ harmonic.T, quadratic(keys)])
+    values = values + 0.3 * rng.choice([-1.0, 1.0], size=values.shape)
+    return np.asarray(attention.Softmax()(query, keys, values))
+
+
+def quadratic(tokens: np.ndarray) -> np.ndarray:
+    """The degree-2 harmonic k₁² − 1/d."""
+    return tokens[..., :1] ** 2 - 1 / SPHERE_DIMENSION
 
 
 @claim(
