@@ -113,7 +113,8 @@ def test_a_share_above_one_percent_is_refused():
 
 
 CLAIM_FILE = """
-from finetti.claims.claim import Claim, Evidence, close
+from finetti.claims.claim import Claim
+from finetti.claims.evidence import Evidence, close
 
 def run(context):
     "Zero."

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import Evidence, Measurement, at_most, within
+from finetti.claims.evidence import Evidence, Measurement, at_most, within
 
 DRAWS = 10_000
 RATIO_RTOL = 1e-9

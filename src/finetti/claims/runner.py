@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from finetti.claims.bibliography import PAPERS
-from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict
+from finetti.claims.claim import Claim, Context, Control
+from finetti.claims.evidence import Evidence, Verdict
 from finetti.core.provenance import jax_device, software
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration

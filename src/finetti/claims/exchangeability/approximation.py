@@ -13,7 +13,8 @@ import numpy as np
 from finetti import attention
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.claims.claim import Context, Control, Evidence, Formula, at_most, claim, close, within
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.perturbations import holds
 
 SIGNS = np.array([[1.0], [-1.0]])

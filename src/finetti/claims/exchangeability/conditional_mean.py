@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finetti import attention, core, kernels, show
+from finetti import attention, core, kernels
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.claims.claim import Context, Control, Evidence, Formula, at_most, claim, close, within
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_most, close, trend, within
 from finetti.claims.exchangeability.instances import rbf
 
 _RIDGES = (0.1, 0.01, 0.001)
@@ -147,16 +148,13 @@ def e_prop_4_1(context: Context, limit: Formula = upper_bound) -> Evidence:
         slopes.append(within(f"slope in L at λ = {ridge:g}", slope.value, -0.56, -0.44))
     draws = len(_RIDGES) * len(lengths) * repeats
     identity = _shortcut_error(context.generator(e_prop_4_1.id, "identity"), support)
-    chart = show.line_chart(
+    chart = trend(
         records,
-        x="length",
-        y="error",
+        ("length", "context length L"),
+        ("error", "mean sup-error over queries"),
         color="ridge",
-        log_x=True,
         log_y=True,
         title="CME attention approaches its population value",
-        x_title="context length L",
-        y_title="mean sup-error over queries",
     )
     return Evidence(
         *slopes,
@@ -208,19 +206,16 @@ def e_prop_4_1_bias(context: Context, bound: Formula = _bias_bound) -> Evidence:
     point, size = np.zeros((1, 2)), np.array([3.0])
     tight = Support(point, np.ones(1), point).regularized(np.ones(1), size, 1e-3)
     single = abs(tight - size)[0] / bound(1e-3, 3.0)
-    chart = show.line_chart(
+    chart = trend(
         [
             {"ridge": float(r), "bias": float(b), "bound": float(limit)}
             for r, b, limit in zip(ridges, biases, limits, strict=True)
         ],
-        x="ridge",
-        y="bias",
+        ("ridge", "ridge per token λ"),
+        ("bias", "sup-bias over queries"),
         reference="bound",
-        log_x=True,
         log_y=True,
         title="The bias of the ridge, and its bound λ‖h‖",
-        x_title="ridge per token λ",
-        y_title="sup-bias over queries",
     )
     return Evidence(
         at_most("largest bias / (λ‖h‖)", np.max(biases / limits), 1.0),

@@ -3,7 +3,8 @@
 import numpy as np
 
 from finetti import attention, kernels
-from finetti.claims.claim import Context, Control, Evidence, at_most, claim, close
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_most, close
 from finetti.claims.exchangeability.instances import rbf, squared
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.claims.claim import Context, Control, Evidence, at_most, claim, close, within
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.exchangeability import by_hand
 from finetti.claims.exchangeability.product_limit import draw_network
 from finetti.core.forms import Form

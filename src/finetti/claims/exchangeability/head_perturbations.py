@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from finetti.attention import lipschitz
-from finetti.claims.claim import Context, Control, Evidence, at_most, claim, close
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_most, close
 from finetti.claims.exchangeability import instances
 from finetti.claims.exchangeability.instances import even_reader
 from finetti.claims.perturbations import (

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from finetti.claims.claim import Context, Evidence, at_least, at_most, claim, close
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close
 
 _ATOMS, _OUTCOMES, _LETTERS, _LENGTH = 3, 5, 4, 6
 

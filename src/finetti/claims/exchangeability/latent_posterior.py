@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import scipy
 
-from finetti import attention, kernels, show
-from finetti.claims.claim import Context, Control, Evidence, at_least, claim, close, within
+from finetti import attention, kernels
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_least, close, trend, within
 from finetti.claims.exchangeability.instances import attentions
 
 
@@ -153,14 +154,11 @@ def e_eq_3_11(context: Context, ridge_factor: float = 1.0) -> Evidence:
     )
     ridge = float(np.exp(found.x))
     grid = np.geomspace(0.1, 2.5, 9)
-    chart = show.line_chart(
+    chart = trend(
         [{"ridge": float(value), "risk": risk(np.log(value))} for value in grid],
-        x="ridge",
-        y="risk",
-        log_x=True,
+        ("ridge", "ridge λ"),
+        ("risk", "mean squared error"),
         title="Risk (3.11) against the ridge",
-        x_title="ridge λ",
-        y_title="mean squared error",
     )
     target = _NOISE / _PRIOR
     return Evidence(

@@ -6,15 +6,8 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Measurement,
-    at_most,
-    claim,
-    within,
-)
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, Measurement, at_most, within
 from finetti.claims.exchangeability import instances
 from finetti.claims.perturbations import DRAWS, attained, holds, nearby, ratios
 from finetti.core.forms import Form

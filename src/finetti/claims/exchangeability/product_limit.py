@@ -7,7 +7,8 @@ import numpy as np
 
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
-from finetti.claims.claim import Context, Control, Evidence, at_most, claim, close
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_most, close
 from finetti.claims.exchangeability import by_hand
 from finetti.core.forms import Form
 

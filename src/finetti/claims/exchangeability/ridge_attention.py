@@ -3,7 +3,8 @@
 import numpy as np
 
 from finetti import attention, kernels
-from finetti.claims.claim import Context, Evidence, at_least, claim, close
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, at_least, close
 from finetti.claims.exchangeability.instances import rbf
 
 

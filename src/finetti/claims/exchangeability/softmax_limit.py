@@ -3,8 +3,9 @@
 import numpy as np
 import scipy
 
-from finetti import attention, core, kernels, show
-from finetti.claims.claim import Context, Evidence, at_most, claim, close, within
+from finetti import attention, core, kernels
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, at_most, close, trend, within
 from finetti.claims.perturbations import unit_vectors
 
 SPHERE_DIMENSION = 5
@@ -141,15 +142,12 @@ def e_prop_4_2_limit(context: Context) -> Evidence:
         )
         ratios.append(float(np.sum(out[:, :SPHERE_DIMENSION] * target) / np.sum(target**2)))
     ratio, spread = np.mean(ratios), np.std(ratios, ddof=1) / np.sqrt(len(ratios))
-    chart = show.line_chart(
+    chart = trend(
         records,
-        x="length",
-        y="distance",
-        log_x=True,
+        ("length", "context length L"),
+        ("distance", "mean distance over queries"),
         log_y=True,
         title="Softmax attention approaches the Nadaraya–Watson limit",
-        x_title="context length L",
-        y_title="mean distance over queries",
     )
     return Evidence(
         within("slope in L of the distance to the limit", slope.value, -0.55, -0.45),

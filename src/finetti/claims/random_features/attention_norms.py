@@ -1,7 +1,6 @@
 """Norms of targets for random heads, without and with a bias."""
 
 import math
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -10,17 +9,8 @@ import numpy as np
 from finetti import attention, show
 from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Measurement,
-    at_least,
-    at_most,
-    claim,
-    close,
-    within,
-)
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.perturbations import unit_vectors
 
 
@@ -116,15 +106,10 @@ def _sharp_norm(target: "bounds.Target") -> float:
     "C_k = max(k^4.5·4^k, 1), for all degrees up to 20.",
     label="expressivity theorem (stated; constants derived)",
     controls=(
-        Control(
-            "a norm 20 % too large",
-            changes={"norm": lambda each: 1.2 * _sharp_norm(each)},
-        ),
+        Control("a norm 20 % too large", changes={"norm": lambda each: 1.2 * _sharp_norm(each)}),
     ),
 )
-def r_norm_rfa(
-    context: Context, norm: "Callable[[bounds.Target], float]" = _sharp_norm
-) -> Evidence:
+def r_norm_rfa(context: Context, norm: Formula = _sharp_norm) -> Evidence:
     """Interpolation norms against Σ‖f_rs‖²/κ_rs, which is recomputed; C_k against 1/κ_rs, k ≤ 20.
 
     Interpolation comes within 28 % of the norm; κ_rs by Fourier sums over circles pins it.
@@ -204,7 +189,7 @@ def _by_hand(degree: int, terms: int, dimension: int) -> float:
     )
 
 
-def _measure(norm: Callable[[int, int], float] = _biased_norm) -> tuple[Measurement, ...]:
+def _measure(norm: Formula = _biased_norm) -> tuple[Any, ...]:
     """What a wrong norm would change."""
     exact = [_by_hand(*case, dimension=10**6) / norm(*case) for case in _CASES]
     # p = L = 1: √(2π)(t + t³/2) = √(2π)(2.5 He₁ + 0.5 He₃), and 6·64/4 = 96, 120·1024/6 = 20 480.

@@ -7,7 +7,8 @@ import numpy as np
 import scipy
 
 from finetti import attention
-from finetti.claims.claim import Context, Control, Evidence, Measurement, at_least, claim, close
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, Measurement, at_least, close
 from finetti.claims.random_features.support import (
     INPUT_DIMENSION,
     INPUT_LENGTH,
@@ -34,30 +35,17 @@ def r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
     inputs = draw_inputs(context.generator(r_eq_rfa_kernel.id), pairs=3)
     exact = factor * inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
     estimate = estimate_kernel(
-        context,
-        r_eq_rfa_kernel.id,
-        lambda key, heads: attention.RandomFeatureAttention(key, heads, INPUT_DIMENSION),
-        inputs,
+        context, r_eq_rfa_kernel.id, inputs, attention.RandomFeatureAttention
     )
-    return Evidence(
-        *estimate.against(exact),
-        note=f"{estimate.draws} heads; first pair: {estimate.mean[0]:.5f} ± "
-        f"{estimate.standard_error[0]:.5f} against {exact[0]:.5f}.",
-    )
+    return Evidence(*estimate.against(exact), note=estimate.note(exact, "heads"))
 
 
 def _measure(
     context: Context, name: str, mean_weights: Any, inputs: Inputs
 ) -> tuple[tuple[Measurement, ...], float]:
     """Measurements of one W₀, and how far the estimate is from the kernel without it."""
-    estimate = estimate_kernel(
-        context,
-        f"{r_eq_brfa_kernel.id}-{name}",
-        lambda key, heads: attention.RandomFeatureAttention(
-            key, heads, INPUT_DIMENSION, mean_weights=mean_weights
-        ),
-        inputs,
-    )
+    claim_id, kind = f"{r_eq_brfa_kernel.id}-{name}", attention.RandomFeatureAttention
+    estimate = estimate_kernel(context, claim_id, inputs, kind, mean_weights=mean_weights)
     exact = inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION, mean_weights))
     unbiased = estimate.distance(inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION)))
     return estimate.against(exact, f"{name} W₀, "), float(unbiased.max())
@@ -107,13 +95,9 @@ def r_eq_exp_kernel(context: Context) -> Evidence:
     for name, mean_weights, norm in (("zero", None, 1.0), ("identity", "identity", 0.5)):
         claim_id = f"{r_eq_exp_kernel.id}-{name}"
         inputs = draw_inputs(context.generator(claim_id), pairs=2, norm=norm)
+        kind, options = attention.RandomFeatureAttention, {"activation": "exponential"}
         estimate = estimate_kernel(
-            context,
-            claim_id,
-            lambda key, heads, mean=mean_weights: attention.RandomFeatureAttention(
-                key, heads, INPUT_DIMENSION, mean_weights=mean, activation="exponential"
-            ),
-            inputs,
+            context, claim_id, inputs, kind, mean_weights=mean_weights, **options
         )
         kernel = attention.InfiniteHeadKernel(INPUT_DIMENSION, mean_weights, "exponential")
         measurements.extend(estimate.against(inputs.exact(kernel), f"{name} W₀, "))
@@ -139,18 +123,9 @@ def r_eq_rfmlp_kernel(context: Context) -> Evidence:
     inputs = draw_inputs(context.generator(r_eq_rfmlp_kernel.id), pairs=3)
     exact = inputs.exact(attention.InfiniteMLPKernel(INPUT_DIMENSION, INPUT_LENGTH))
     estimate = estimate_kernel(
-        context,
-        r_eq_rfmlp_kernel.id,
-        lambda key, neurons: attention.RandomFeatureMLP(
-            key, neurons, INPUT_DIMENSION, INPUT_LENGTH
-        ),
-        inputs,
+        context, r_eq_rfmlp_kernel.id, inputs, attention.RandomFeatureMLP, INPUT_LENGTH
     )
-    return Evidence(
-        *estimate.against(exact),
-        note=f"{estimate.draws} neurons; first pair: {estimate.mean[0]:.5f} ± "
-        f"{estimate.standard_error[0]:.5f} against {exact[0]:.5f}.",
-    )
+    return Evidence(*estimate.against(exact), note=estimate.note(exact, "neurons"))
 
 
 _TERMS = 400

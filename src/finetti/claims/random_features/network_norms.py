@@ -1,12 +1,12 @@
 """The norm of a target for random neurons, and how it grows with the number of keys."""
 
 import math
-from collections.abc import Callable
 
-from finetti import attention, show
+from finetti import attention
 from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
-from finetti.claims.claim import Context, Control, Evidence, at_least, at_most, claim, close, within
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close, trend, within
 from finetti.claims.random_features.attention_norms import (
     DEGREES_OF,
     draw_contexts,
@@ -34,15 +34,10 @@ def _network_norm(target: "bounds.Target") -> float:
     "upper bounds.",
     label="comparison with RFMLP (stated; derived)",
     controls=(
-        Control(
-            "a norm without 1/N",
-            changes={"norm": lambda each: _LENGTH * _network_norm(each)},
-        ),
+        Control("a norm without 1/N", changes={"norm": lambda each: _LENGTH * _network_norm(each)}),
     ),
 )
-def r_norm_mlp(
-    context: Context, norm: "Callable[[bounds.Target], float]" = _network_norm
-) -> Evidence:
+def r_norm_mlp(context: Context, norm: Formula = _network_norm) -> Evidence:
     """Interpolation norms with two keys against B_MLP, recomputed; exponents of B_MLP/B_RFA in N.
 
     κ_k by Fourier sums over a circle, and the size of the tensors in all slots, pin the norm.
@@ -60,32 +55,29 @@ def r_norm_mlp(
         r, s = DEGREES_OF[name]
         size = tensors[name] / (_LENGTH * math.comb(r + s, r))
         errors.append(abs(bound * coefficients[r + s] / size - 1))
-    measurements = [
-        close("B_MLP by Fourier sums (relative)", max(errors), 1e-8),
-        at_most("largest interpolation norm / B_MLP", max(shares), 1.0),
-        at_least("largest of them (the bound is not idle)", max(shares), 0.3),
-    ]
-    records = []
+    powers, records = [], []
     for degree, power in _POWERS.items():
         bound = bounds.AttentionAdvantage(bounds.Target.key_power(degree))
         logs = [bound.evaluate(Sample(1, length)).log_value for length in _LENGTHS]
         slope = (logs[-1] - logs[-2]) / math.log(_LENGTHS[-1] / _LENGTHS[-2])
-        measurements.append(
-            within(f"power of N at degree {degree}", slope, power - 0.01, power + 0.01)
-        )
+        name = f"power of N at degree {degree}"
+        powers.append(within(name, slope, power - 0.01, power + 0.01))
         records += [
             {"keys": length, "ratio": math.exp(log), "degree": f"p = {degree}"}
             for length, log in zip(_LENGTHS, logs, strict=True)
         ]
-    chart = show.line_chart(
+    chart = trend(
         records,
-        x="keys",
-        y="ratio",
+        ("keys", "keys N"),
+        ("ratio", "B_MLP / B_RFA"),
         color="degree",
-        log_x=True,
         log_y=True,
         title="Samples of the network over samples of attention",
-        x_title="keys N",
-        y_title="B_MLP / B_RFA",
     )
-    return Evidence(*measurements, charts=(chart,))
+    return Evidence(
+        close("B_MLP by Fourier sums (relative)", max(errors), 1e-8),
+        at_most("largest interpolation norm / B_MLP", max(shares), 1.0),
+        at_least("largest of them (the bound is not idle)", max(shares), 0.3),
+        *powers,
+        charts=(chart,),
+    )

@@ -6,7 +6,8 @@ import numpy as np
 import scipy
 
 from finetti.bounds.covering.allocation import allocate
-from finetti.claims.claim import Context, Evidence, at_least, claim, close, within
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, at_least, close, within
 
 _DRAWS = 200
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from finetti import attention
-from finetti.claims.claim import Context, Evidence, claim, close
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, close
 
 _SAMPLES, _LENGTH, _DIMENSION, _HEADS, _WIDTH = 64, 50, 16, 4, 4
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from finetti import boolean
 from finetti.boolean.arguments import BASES
-from finetti.claims.claim import Context, Control, Evidence, Measurement, at_most, claim, close
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, Measurement, at_most, close
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables.boolean_cases import (
     head_error,

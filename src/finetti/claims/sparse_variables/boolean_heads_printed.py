@@ -12,7 +12,8 @@ from finetti.boolean.embeddings.printed import (
     printed_sign_heads,
 )
 from finetti.boolean.functions.base import all_bits
-from finetti.claims.claim import Context, Evidence, Measurement, at_least, at_most, claim
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, Measurement, at_least, at_most
 from finetti.claims.sparse_variables.boolean_cases import THREE, head_error
 from finetti.show.card import Table
 

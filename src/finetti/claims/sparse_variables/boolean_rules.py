@@ -10,7 +10,8 @@ from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.embeddings.base import attention_error
 from finetti.boolean.network.lookup import make_lookup
 from finetti.boolean.norms import lookup_norms
-from finetti.claims.claim import Context, Evidence, at_least, at_most, claim, close
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close
 from finetti.claims.sparse_variables.boolean_cases import (
     THREE,
     random_rule,

@@ -7,7 +7,8 @@ from finetti.boolean.embeddings import find_embedding
 from finetti.boolean.embeddings.printed import printed_bump
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
-from finetti.claims.claim import Context, Evidence, Measurement, at_most, claim, within
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, Measurement, at_most, within
 
 _LENGTH = 10
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import Measurement, at_most
+from finetti.claims.evidence import Measurement, at_most
 
 
 @dataclass(frozen=True)

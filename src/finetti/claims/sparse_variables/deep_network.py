@@ -11,7 +11,8 @@ from finetti import attention
 from finetti.attention import lipschitz
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
-from finetti.claims.claim import Context, Control, Evidence, at_most, claim, close, within
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.perturbations import RATIO_RTOL, attained, holds, nearby, over_draws
 from finetti.claims.sparse_variables import covers, draws
 from finetti.claims.sparse_variables.instances import (

@@ -9,17 +9,8 @@ import numpy as np
 from finetti.attention import lipschitz
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Formula,
-    at_least,
-    at_most,
-    claim,
-    close,
-    within,
-)
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.perturbations import RATIO_RTOL, holds, over_draws
 from finetti.claims.sparse_variables import covers, draws
 from finetti.claims.sparse_variables.instances import balanced, first_axis, layer, two_tokens

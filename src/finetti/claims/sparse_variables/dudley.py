@@ -10,17 +10,8 @@ from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
 from finetti.bounds.covering.dudley import dudley_closed, dudley_printed, dudley_quadrature
 from finetti.bounds.covering.generalization import log_confidence
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Formula,
-    at_least,
-    at_most,
-    claim,
-    close,
-    within,
-)
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 
 _RATES, _SIZES, _DELTAS = (0.02, 0.1, 0.3, 0.5), (10, 50, 400), (0.5, 0.1, 0.01)
 _DRAWN = 3  # samples of the enumeration

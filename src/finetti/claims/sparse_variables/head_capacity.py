@@ -7,22 +7,13 @@ import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Measurement,
-    at_most,
-    claim,
-    close,
-    within,
-)
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables import covers
 from finetti.claims.sparse_variables.instances import score_change
 from finetti.core.forms import Form
 from finetti.core.norms import max_column_norm, max_row_norm
-from finetti.show.charts import line_chart
 
 _LENGTHS = tuple(10**k for k in range(1, 9))
 _HEADS = 50
@@ -91,13 +82,10 @@ def s_cor_4_4(context: Context, make: Any = bounds.HeadClass) -> Evidence:
         {"T": length, "gap": bounds.HeadGap(head).evaluate(sample).value}
         for length, sample in zip(_LENGTHS, samples, strict=True)
     ]
-    chart = line_chart(
+    chart = trend(
         records,
-        x="T",
-        y="gap",
-        log_x=True,
-        x_title="context length",
-        y_title="bound on the generalization gap",
+        ("T", "context length"),
+        ("gap", "bound on the generalization gap"),
         title="One head of width 64, 10¹⁵ samples",
     )
     return Evidence(

@@ -10,16 +10,8 @@ from finetti import attention
 from finetti.attention import lipschitz
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Formula,
-    at_least,
-    at_most,
-    claim,
-    close,
-)
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios, unit_vectors
 from finetti.claims.sparse_variables import covers, draws
 from finetti.claims.sparse_variables.head_capacity import random_norms

@@ -4,7 +4,8 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.claim import Context, Evidence, claim
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios
 from finetti.claims.sparse_variables import draws
 from finetti.claims.sparse_variables.instances import AXES, balanced, first_axis, layer, two_tokens

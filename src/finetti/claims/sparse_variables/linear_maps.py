@@ -7,18 +7,8 @@ import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Formula,
-    Measurement,
-    at_least,
-    at_most,
-    claim,
-    close,
-    within,
-)
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.perturbations import unit_vectors
 from finetti.claims.sparse_variables import covers
 

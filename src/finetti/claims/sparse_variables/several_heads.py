@@ -8,7 +8,8 @@ import numpy as np
 from finetti import attention
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
-from finetti.claims.claim import Context, Control, Evidence, claim, close
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, close
 from finetti.claims.sparse_variables import covers
 from finetti.claims.sparse_variables.head_capacity import as_printed, random_norms, score_cost_used
 from finetti.claims.sparse_variables.head_split import (

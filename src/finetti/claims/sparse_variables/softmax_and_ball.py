@@ -7,17 +7,8 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Verdict,
-    at_least,
-    at_most,
-    claim,
-    close,
-    within,
-)
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, Verdict, at_least, at_most, close, within
 from finetti.claims.perturbations import DRAWS, RATIO_RTOL, attained, holds, over_draws, sizes
 
 
