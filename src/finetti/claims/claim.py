@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.evidence import Evidence, Verdict
+from finetti.core import keys
 from finetti.core.errors import bad_argument
 from finetti.show.card import Card
 from finetti.show.numbers import format_number
@@ -48,15 +49,11 @@ class Context:
 
     def generator(self, claim_id: str, *parts: Any) -> Any:
         """A NumPy generator for this claim, seed and ``parts`` (strings and integers)."""
-        from finetti.core.keys import generator
-
-        return generator(claim_id, self.seed, *parts)
+        return keys.generator(claim_id, self.seed, *parts)
 
     def random_key(self, claim_id: str, *parts: Any) -> Any:
         """A JAX random key for this claim, seed and ``parts``."""
-        from finetti.core.keys import random_key
-
-        return random_key(claim_id, self.seed, *parts)
+        return keys.random_key(claim_id, self.seed, *parts)
 
     def pick(self, *, quick: Value, paper: Value) -> Value:
         """The setting for the scale of this run.
@@ -157,17 +154,9 @@ class Claim(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        names = "id title statement paper label citation measured checked_by command erratum"
         return {
-            "id": self.id,
-            "title": self.title,
-            "statement": self.statement,
-            "paper": self.paper,
-            "label": self.label,
-            "citation": self.citation,
-            "measured": self.measured,
-            "checked_by": self.checked_by,
-            "command": self.command,
-            "erratum": self.erratum,
+            **{name: getattr(self, name) for name in names.split()},
             "expected": self.expected.value,
             "false_alarm": self.false_alarm,
             "controls": [control.name for control in self.controls],

@@ -40,20 +40,19 @@ def attained(name: str, lemma: Any) -> Measurement:
     return within(f"tight instance: {name}", lemma.ratio, 0.98, 1 + RATIO_RTOL)
 
 
-def all_attained(tight: dict[str, Any]) -> tuple[Measurement, ...]:
-    """`attained` for every instance."""
-    return tuple(attained(name, lemma) for name, lemma in tight.items())
-
-
 def sizes(rng: np.random.Generator, low: float, high: float, *shape: int) -> np.ndarray:
     """10^uniform(low, high), with two axes of one appended to multiply matrices."""
     return 10.0 ** rng.uniform(low, high, size=(*shape, 1, 1))
 
 
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Every vector, on the last axis, divided by its length."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
 def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """Random vectors of length 1, on the last axis."""
-    draws = rng.normal(size=shape)
-    return draws / np.linalg.norm(draws, axis=-1, keepdims=True)
+    return normalized(rng.normal(size=shape))
 
 
 def nearby(
@@ -70,8 +69,10 @@ def nearby(
     return moved
 
 
-def evidence(found: np.ndarray, tight: dict[str, Any], note: str = "") -> Evidence:
-    """Both kinds in one."""
-    measurements = (holds(found), *all_attained(tight))
+def evidence(tight: dict[str, Any], found: np.ndarray | None = None, note: str = "") -> Evidence:
+    """`attained` for every tight instance, after `holds` for many draws."""
+    instances = [attained(name, lemma) for name, lemma in tight.items()]
+    if found is None:
+        return Evidence(*instances)
     median = f"The median ratio of the random draws is {np.median(found):.2g}."
-    return Evidence(*measurements, note=f"{median} {note}".rstrip())
+    return Evidence(holds(found), *instances, note=f"{median} {note}".rstrip())

@@ -22,6 +22,22 @@ class Regression:
     noise: float
     prior: float
 
+    @property
+    def ridge(self) -> float:
+        """λ = noise / prior variance."""
+        return self.noise / self.prior
+
+    @property
+    def normal(self) -> np.ndarray:
+        """CᵀC + λI."""
+        return self.keys.T @ self.keys + self.ridge * np.eye(self.keys.shape[1])
+
+    def miss(self, ridge: float) -> float:
+        """How far attention with the linear kernel and this ridge is from the posterior mean."""
+        module = attention.ConditionalMean(kernels.Linear(), ridge=ridge)
+        mean, (exact, _) = module(self.query, self.keys, self.values), condition(self)
+        return np.abs(np.asarray(mean) - exact).max() / np.abs(exact).max()
+
 
 def draw_regression(rng: np.random.Generator) -> Regression:
     """A world of one of three sizes (each compiles once) and random variances."""
@@ -80,13 +96,9 @@ def e_eq_3_6(context: Context) -> Evidence:
     worst = primal = 0.0
     for trial in range(context.pick(quick=20, paper=200)):
         world = draw_regression(context.generator(e_eq_3_6.id, trial))
-        ridge = world.noise / world.prior
-        module = attention.ConditionalMean(kernels.Linear(), ridge=ridge)
-        mean = np.asarray(module(world.query, world.keys, world.values))
         exact, _ = condition(world)
-        worst = max(worst, np.abs(mean - exact).max() / np.abs(exact).max())
-        normal = world.keys.T @ world.keys + ridge * np.eye(world.keys.shape[1])
-        latent = world.values.T @ world.keys @ np.linalg.inv(normal)
+        worst = max(worst, world.miss(world.ridge))
+        latent = world.values.T @ world.keys @ np.linalg.inv(world.normal)
         primal = max(primal, np.abs(latent @ world.query - exact).max() / np.abs(exact).max())
     return Evidence(
         close("attention − Bayes posterior mean (relative)", worst, 1e-10),
@@ -108,9 +120,7 @@ def e_eq_3_7(context: Context) -> Evidence:
         world = draw_regression(context.generator(e_eq_3_7.id, trial))
         module = attention.ConditionalMean(world.prior * kernels.Linear(), ridge=world.noise)
         _, variance = module.posterior(world.query, world.keys, world.values, predictive=True)
-        ridge = world.noise / world.prior
-        normal = world.keys.T @ world.keys + ridge * np.eye(world.keys.shape[1])
-        formula = float(world.noise * (1 + world.query @ np.linalg.solve(normal, world.query)))
+        formula = world.noise * (1 + world.query @ np.linalg.solve(world.normal, world.query))
         _, exact = condition(world)
         closed = max(closed, abs(float(variance) / formula - 1))
         brute = max(brute, abs(float(variance) / exact - 1))
@@ -182,15 +192,8 @@ def e_erratum_2(context: Context) -> Evidence:
     for trial in range(20):
         world = draw_regression(context.generator(e_erratum_2.id, trial))
         world = replace(world, noise=0.25)
-        exact, _ = condition(world)
-
-        def error(ridge: float, world: Regression = world, exact: np.ndarray = exact) -> float:
-            module = attention.ConditionalMean(kernels.Linear(), ridge=ridge)
-            mean = np.asarray(module(world.query, world.keys, world.values))
-            return np.abs(mean - exact).max() / np.abs(exact).max()
-
-        printed = max(printed, error(world.prior))
-        derived = max(derived, error(world.noise / world.prior))
+        printed = max(printed, world.miss(world.prior))
+        derived = max(derived, world.miss(world.ridge))
     return Evidence(
         close("attention with ridge λ − Bayes mean under N(0, λI) (relative)", printed, 1e-10),
         derived=(close("attention with ridge σ²/λ − the same (relative)", derived, 1e-10),),

@@ -1,24 +1,30 @@
 """Proposition 4.2: what softmax attention tends to."""
 
+from typing import Any
+
 import numpy as np
 import scipy
 
 from finetti import attention, core, kernels
 from finetti.claims.claim import Context, claim
 from finetti.claims.evidence import Evidence, at_most, close, trend, within
-from finetti.claims.perturbations import unit_vectors
+from finetti.claims.perturbations import normalized, unit_vectors
 
 SPHERE_DIMENSION = 5
 
 
 def read_sphere(
-    rng: np.random.Generator, query: np.ndarray, harmonic: np.ndarray, length: int
+    context: Context, names: Any, query: np.ndarray, harmonic: np.ndarray, length: int, repeats: int
 ) -> np.ndarray:
     """Softmax attention over L uniform keys with E[V|K=k] = (Mk, (aᵀk)² − 1/5), noise ±0.3."""
-    keys = unit_vectors(rng, length, SPHERE_DIMENSION)
-    values = np.hstack([keys @ harmonic.T, quadratic(keys)])
-    values = values + 0.3 * rng.choice([-1.0, 1.0], size=values.shape)
-    return np.asarray(attention.Softmax()(query, keys, values))
+    outputs = []
+    for trial in range(repeats):
+        rng = context.generator(*names, trial)
+        keys = unit_vectors(rng, length, SPHERE_DIMENSION)
+        values = np.hstack([keys @ harmonic.T, quadratic(keys)])
+        values = values + 0.3 * rng.choice([-1.0, 1.0], size=values.shape)
+        outputs.append(attention.Softmax()(query, keys, values))
+    return np.array(outputs)
 
 
 def quadratic(tokens: np.ndarray) -> np.ndarray:
@@ -40,17 +46,15 @@ def e_eq_4_10(context: Context) -> Evidence:
     smoother = sphere = library = 0.0
     for trial in range(context.pick(quick=10, paper=100)):
         rng = context.generator(e_eq_4_10.id, trial)
-        query, keys = rng.normal(size=(6, 4)), rng.normal(size=(20, 4))
-        values = rng.normal(size=(20, 4))
+        query, (keys, values) = rng.normal(size=(6, 4)), rng.normal(size=(2, 20, 4))
         output = np.asarray(attention.Softmax()(query, keys, values))
         exponential = attention.KernelSmoother(kernels.Exponential())
         smoother = max(smoother, np.abs(output - exponential(query, keys, values)).max())
         heads = [tokens[None, :, None] for tokens in (query, keys, values)]
         theirs = jax.nn.dot_product_attention(heads[0], heads[1], heads[2], scale=1.0)
         library = max(library, np.abs(output - np.asarray(theirs)[0, :, 0]).max())
-        units = [tokens / np.linalg.norm(tokens, axis=1)[:, None] for tokens in (query, keys)]
-        rbf = attention.KernelSmoother(kernels.RBF())
-        gap = exponential(units[0], units[1], values) - rbf(units[0], units[1], values)
+        units, rbf = (normalized(query), normalized(keys)), attention.KernelSmoother(kernels.RBF())
+        gap = exponential(*units, values) - rbf(*units, values)
         sphere = max(sphere, np.abs(gap).max())
     return Evidence(
         close("softmax − exponential kernel smoother", smoother, 1e-12),
@@ -67,14 +71,8 @@ def density_mean_error(context: Context, claim_id: str, dimension: int, constant
     worst = 0.0
     for trial in range(context.pick(quick=5, paper=50)):
         rng = context.generator(claim_id, dimension, trial)
-        query, keys, values = (
-            tokens / np.linalg.norm(tokens, axis=1)[:, None]
-            for tokens in (
-                rng.normal(size=(4, 3)),
-                rng.normal(size=(15, 3)),
-                rng.normal(size=(15, dimension)),
-            )
-        )
+        query, keys = unit_vectors(rng, 4, 3), unit_vectors(rng, 15, 3)
+        values = unit_vectors(rng, 15, dimension)
         density = np.asarray(smoother.density(nodes, query, keys, values))
         mean = (density * weights) @ nodes
         output = np.asarray(attention.Softmax()(query, keys, values))
@@ -90,18 +88,12 @@ def density_mean_error(context: Context, claim_id: str, dimension: int, constant
 )
 def e_prop_4_2(context: Context) -> Evidence:
     """∫ v p̂(v|q) dv by quadrature on spheres in 2, 3 and 4 dimensions."""
-    return Evidence(
-        *(
-            close(
-                f"d = {dimension}: attn_SM − (1/C₁) ∫ v p̂(v|q) dv",
-                density_mean_error(
-                    context, e_prop_4_2.id, dimension, 1 / attention.sphere_constants(dimension).c1
-                ),
-                1e-10,
-            )
-            for dimension in (2, 3, 4)
-        )
-    )
+    errors = {
+        d: density_mean_error(context, e_prop_4_2.id, d, 1 / attention.sphere_constants(d).c1)
+        for d in (2, 3, 4)
+    }
+    name = "d = {}: attn_SM − (1/C₁) ∫ v p̂(v|q) dv"
+    return Evidence(*(close(name.format(d), error, 1e-10) for d, error in errors.items()))
 
 
 @claim(
@@ -122,25 +114,19 @@ def e_prop_4_2_limit(context: Context) -> Evidence:
     lengths = [100, 400, 1600, 6400, 25600]
     means, errors, records = [], [], []
     for length in lengths:
-        outputs = [
-            read_sphere(
-                context.generator(e_prop_4_2_limit.id, length, trial), query, harmonic, length
-            )[:, :SPHERE_DIMENSION]
-            for trial in range(repeats)
-        ]
-        sample = np.array(
-            [np.linalg.norm(out - shrinkage * target, axis=1).mean() for out in outputs]
-        )
+        names = e_prop_4_2_limit.id, length
+        outputs = read_sphere(context, names, query, harmonic, length, repeats)
+        misses = outputs[..., :SPHERE_DIMENSION] - shrinkage * target
+        sample = np.linalg.norm(misses, axis=2).mean(axis=1)
         means.append(sample.mean())
         errors.append(sample.std(ddof=1) / np.sqrt(repeats))
         records.append({"length": length, "distance": float(sample.mean())})
     slope = core.power_law_slope(lengths, means, errors)
-    ratios = []
-    for trial in range(context.pick(quick=20, paper=100)):
-        out = read_sphere(
-            context.generator(e_prop_4_2_limit.id, "ratio", trial), query, harmonic, 20_000
-        )
-        ratios.append(float(np.sum(out[:, :SPHERE_DIMENSION] * target) / np.sum(target**2)))
+    names, repeats = (e_prop_4_2_limit.id, "ratio"), context.pick(quick=20, paper=100)
+    outputs = read_sphere(context, names, query, harmonic, 20_000, repeats)
+    linear = outputs[..., :SPHERE_DIMENSION]
+    ratios = [np.sum(each * target) / np.sum(target**2) for each in linear]
+    low, high = shrinkage - 0.002, shrinkage + 0.002
     ratio, spread = np.mean(ratios), np.std(ratios, ddof=1) / np.sqrt(len(ratios))
     chart = trend(
         records,
@@ -151,9 +137,7 @@ def e_prop_4_2_limit(context: Context) -> Evidence:
     )
     return Evidence(
         within("slope in L of the distance to the limit", slope.value, -0.55, -0.45),
-        within(
-            "attention over E[V|K=q], linear E[V|K]", ratio, shrinkage - 0.002, shrinkage + 0.002
-        ),
+        within("attention over E[V|K=q], linear E[V|K]", ratio, low, high),
         note=f"A₅(1) = {shrinkage:.5f}; the ratio's standard error is {spread:.5f}.",
         charts=(chart,),
     )
@@ -196,13 +180,8 @@ def e_erratum_4_limit(context: Context) -> Evidence:
     harmonic = np.linalg.qr(rng.normal(size=(SPHERE_DIMENSION, SPHERE_DIMENSION)))[0]
     query = unit_vectors(rng, 200, SPHERE_DIMENSION)
     truth = np.hstack([query @ harmonic.T, quadratic(query)])
-    output = np.mean(
-        [
-            read_sphere(context.generator(e_erratum_4_limit.id, trial), query, harmonic, 20_000)
-            for trial in range(context.pick(quick=10, paper=100))
-        ],
-        axis=0,
-    )
+    names, repeats = (e_erratum_4_limit.id,), context.pick(quick=10, paper=100)
+    output = read_sphere(context, names, query, harmonic, 20_000, repeats).mean(axis=0)
     parts = (slice(0, SPHERE_DIMENSION), slice(SPHERE_DIMENSION, None))
     linear, second = (
         float(np.sum(output[:, part] * truth[:, part]) / np.sum(truth[:, part] ** 2))

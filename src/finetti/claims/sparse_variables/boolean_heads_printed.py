@@ -17,8 +17,6 @@ from finetti.claims.evidence import Evidence, Measurement, at_least, at_most
 from finetti.claims.sparse_variables.boolean_cases import THREE, head_error
 from finetti.show.card import Table
 
-_LENGTH_ERRATUM_3, _SPARSITY_ERRATUM_3 = 8, 3
-
 
 @claim(
     id="S-erratum-3",
@@ -31,15 +29,13 @@ _LENGTH_ERRATUM_3, _SPARSITY_ERRATUM_3 = 8, 3
 )
 def s_erratum_3(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .05 and .10 against γ/4, beside the repaired one."""
-    places, allowed = tuple(range(_SPARSITY_ERRATUM_3)), 2 / _SPARSITY_ERRATUM_3 / 4
+    length, places, allowed = 8, (0, 1, 2), 2 / 3 / 4
     rows, measurements, derived = [], [], []
     for coherence in (0.10, 0.05):
-        vectors = coherent_basis(_LENGTH_ERRATUM_3, coherence)
-        errors = []
-        for boost in (1.0, 2.0):
-            weights = printed_mean_head(vectors, _SPARSITY_ERRATUM_3, coherence, boost)
-            errors.append(head_error(weights, places, scalar=True))
-        repaired = boolean.compile(boolean.And(places), _LENGTH_ERRATUM_3, basis=vectors)
+        vectors = coherent_basis(length, coherence)
+        heads = [printed_mean_head(vectors, 3, coherence, boost) for boost in (1.0, 2.0)]
+        errors = [head_error(weights, places, scalar=True) for weights in heads]
+        repaired = boolean.compile(boolean.And(places), length, basis=vectors)
         error = head_error(repaired.head, places, scalar=True)
         rows.append((coherence, *errors, error, allowed))
         derived.append(at_most(f"dual vector at Δ = {coherence}", error, allowed))
@@ -50,19 +46,14 @@ def s_erratum_3(context: Context) -> Evidence:
         derived=tuple(derived),
         note="A larger R makes it worse: the three scores are not equal, so the mixture is not "
         "uniform. S-lemma-B.2 is the repair.",
-        tables=(
-            Table(f"Largest head error, T = {_LENGTH_ERRATUM_3}, s = 3", columns, tuple(rows)),
-        ),
+        tables=(Table(f"Largest head error, T = {length}, s = 3", columns, tuple(rows)),),
     )
 
 
-_LENGTH_ERRATUM_4 = 10
-
-
-def _injectivity(weights: Any) -> Measurement:
+def _injectivity(weights: Any, length: int) -> Measurement:
     """How far apart features of inputs with different b_I are; γ = 2, less γ/4 on both sides."""
     features = weights.tables.all_features
-    settings = all_bits(_LENGTH_ERRATUM_4)[:, list(THREE)] @ (1, 2, 4)
+    settings = all_bits(length)[:, list(THREE)] @ (1, 2, 4)
     low, high = (
         np.stack([extreme(features[settings == each], axis=0) for each in range(8)])
         for extreme in (np.min, np.max)
@@ -85,13 +76,10 @@ def s_erratum_4(context: Context) -> Evidence:
     """How far apart the features of different settings are, over all inputs of ten bits."""
     any_rule = boolean.TruthTable(THREE, [0, 1, 2, 3, 4, 5, 6, 7])
     return Evidence(
-        _injectivity(printed_sign_heads(_LENGTH_ERRATUM_4, THREE)),
-        derived=(_injectivity(boolean.compile(any_rule, _LENGTH_ERRATUM_4).head),),
+        _injectivity(printed_sign_heads(10, THREE), 10),
+        derived=(_injectivity(boolean.compile(any_rule, 10).head, 10),),
         note="W_V writes e_2 and W_C reads e_1. S-lemma-B.2 has e_1 in both.",
     )
-
-
-_LENGTH_ERRATUM_5, _SPARSITY_ERRATUM_5, _COHERENCE = 10, 3, 0.01
 
 
 @claim(
@@ -105,24 +93,19 @@ _LENGTH_ERRATUM_5, _SPARSITY_ERRATUM_5, _COHERENCE = 10, 3, 0.01
 )
 def s_erratum_5(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .01, where γ > 4sΔ, against γ/4."""
-    places, separation = tuple(range(_SPARSITY_ERRATUM_5)), 1 / _SPARSITY_ERRATUM_5
-    vectors = coherent_basis(_LENGTH_ERRATUM_5, _COHERENCE, (1, 1, 1))
-    printed = head_error(
-        printed_bag_head(vectors, _SPARSITY_ERRATUM_5, _COHERENCE), places, scalar=True
-    )
-    repaired = boolean.compile(boolean.And(places), _LENGTH_ERRATUM_5, "bag", vectors)
+    length, coherence, places, separation = 10, 0.01, (0, 1, 2), 1 / 3
+    vectors = coherent_basis(length, coherence, (1, 1, 1))
+    printed = head_error(printed_bag_head(vectors, 3, coherence), places, scalar=True)
+    repaired = boolean.compile(boolean.And(places), length, "bag", vectors)
     derived = head_error(repaired.head, places, scalar=True)
-    row = (separation, 4 * _SPARSITY_ERRATUM_5 * _COHERENCE, printed, derived, separation / 4)
+    row = (separation, 4 * 3 * coherence, printed, derived, separation / 4)
     columns = ("γ", "4sΔ", "printed", "dual vectors", "allowed")
     return Evidence(
         at_most("printed head at Δ = 0.01", printed, separation / 4),
         derived=(at_most("dual vectors at Δ = 0.01", derived, separation / 4),),
         note="Dual vectors on the key and on the value side need no condition (S-lemma-B.4).",
-        tables=(Table(f"Largest head error, T = {_LENGTH_ERRATUM_5}, s = 3", columns, (row,)),),
+        tables=(Table(f"Largest head error, T = {length}, s = 3", columns, (row,)),),
     )
-
-
-_LENGTH_ERRATUM_15, _SPARSITY_ERRATUM_15 = 10, 3
 
 
 @claim(
@@ -134,18 +117,14 @@ _LENGTH_ERRATUM_15, _SPARSITY_ERRATUM_15 = 10, 3
 )
 def s_erratum_15(context: Context) -> Evidence:
     """The least step of the compiled head's feature from r to r + 1 ones."""
-    compiled = boolean.compile(boolean.Majority(range(_SPARSITY_ERRATUM_15)), _LENGTH_ERRATUM_15)
-    settings = np.zeros((_SPARSITY_ERRATUM_15 + 1, _LENGTH_ERRATUM_15), dtype=np.uint8)
-    settings[:, :_SPARSITY_ERRATUM_15] = all_bits(_SPARSITY_ERRATUM_15)[
-        2 ** np.arange(_SPARSITY_ERRATUM_15 + 1) - 1
-    ]
-    features = compiled.head.tables.features(compiled.head.tables.sums(settings))[:, 0]
-    steps = np.diff(features)
+    sparsity, length = 3, 10
+    tables = boolean.compile(boolean.Majority(range(sparsity)), length).head.tables
+    settings = np.zeros((sparsity + 1, length), dtype=np.uint8)
+    settings[:, :sparsity] = all_bits(sparsity)[2 ** np.arange(sparsity + 1) - 1]
+    steps = np.diff(tables.features(tables.sums(settings))[:, 0])
     # Steps of −2/s, and a head that may be off by γ/4 = 1/2s at both ends.
     return Evidence(
         at_least("least step from r to r + 1 ones", steps.min(), 0.0),
-        derived=(
-            at_most("largest step from r to r + 1 ones", steps.max(), -1 / _SPARSITY_ERRATUM_15),
-        ),
+        derived=(at_most("largest step from r to r + 1 ones", steps.max(), -1 / sparsity),),
         note="(1/s)Σ_Iχ_i = 1 − 2r/s with χ_i = 1 − 2b_i. The lookup does not mind.",
     )

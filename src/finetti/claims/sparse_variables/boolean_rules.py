@@ -1,5 +1,6 @@
 """Proposition 4.7 and Lemmas B.5–B.8: exact rules, by a lookup after the head."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,8 @@ from finetti.boolean.network.lookup import make_lookup
 from finetti.boolean.norms import lookup_norms
 from finetti.claims.claim import Context, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
-from finetti.claims.sparse_variables.boolean_cases import (
-    THREE,
-    random_rule,
-    symmetric_rule,
-)
+from finetti.claims.sparse_variables.boolean_cases import THREE, random_rule, symmetric_rule
 from finetti.show.card import Table
-
-_LENGTH = 10
 
 
 @claim(
@@ -32,14 +27,12 @@ _LENGTH = 10
 def s_prop_4_7(context: Context) -> Evidence:
     """All 256 functions of three bits, every embedding, both bases, on all inputs; then growth."""
     error, n_inputs, too_many = 0.0, 0, 0
-    for number in range(256):
+    for number, embedding, basis in product(range(256), EMBEDDINGS, BASES):
         rule = boolean.TruthTable(THREE, [(number >> place) & 1 for place in range(8)])
-        for embedding in EMBEDDINGS:
-            for basis in BASES:
-                compiled = boolean.compile(rule, _LENGTH, embedding, basis)
-                error = max(error, compiled.check.error64)
-                n_inputs += compiled.check.n_inputs
-                too_many += compiled.head.n_heads > (1 if embedding == "bag" else len(THREE))
+        compiled = boolean.compile(rule, 10, embedding, basis)
+        error = max(error, compiled.check.error64)
+        n_inputs += compiled.check.n_inputs
+        too_many += compiled.head.n_heads > (1 if embedding == "bag" else len(THREE))
     rows, largest = [], 0.0
     lengths = context.pick(quick=(10**2, 10**3, 10**4, 10**5), paper=(10**2, 10**4, 10**6))
     for length in lengths:
@@ -63,16 +56,13 @@ def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bo
     rng = context.generator(claim_id)
     error = single = 0.0
     too_many = n_inputs = 0
-    for sparsity in (1, 2, 3, 5, 8):
-        for embedding in EMBEDDINGS:
-            for basis in BASES:
-                rule = draw(rng, length, sparsity)
-                compiled = boolean.compile(rule, length, embedding, basis)
-                error = max(error, compiled.check.error64)
-                single = max(single, compiled.check.error32)
-                n_inputs += compiled.check.n_inputs
-                allowed = sparsity if heads_per_bit and embedding != "bag" else 1
-                too_many += compiled.head.n_heads > allowed
+    for sparsity, embedding, basis in product((1, 2, 3, 5, 8), EMBEDDINGS, BASES):
+        compiled = boolean.compile(draw(rng, length, sparsity), length, embedding, basis)
+        error = max(error, compiled.check.error64)
+        single = max(single, compiled.check.error32)
+        n_inputs += compiled.check.n_inputs
+        allowed = sparsity if heads_per_bit and embedding != "bag" else 1
+        too_many += compiled.head.n_heads > allowed
     return Evidence(
         close(f"largest error on {n_inputs} inputs, float64", error, 1e-9),
         at_most("networks with more heads than the lemma says", too_many, 0),

@@ -66,16 +66,13 @@ def s_erratum_16(context: Context) -> Evidence:
     lookup = make_lookup(points, np.ones(2), tolerance)
     largest = max(np.abs(lookup.inner).max(), np.abs(lookup.inner_bias).max())
     radius = np.abs(points).max()
+    derived = max(1.0, radius + 2 * tolerance) / tolerance
     return Evidence(
         within("largest bump within δ of its point", np.abs(printed).max(), 1.0, 1.0),
         at_most("‖W_1‖_∞ against max(1, B)/δ", largest, max(1.0, radius) / tolerance),
         derived=(
             within("least bump within δ of its point", bump.min(), 1 - 1e-12, 1.0),
             within("largest bump within δ of its point", bump.max(), 1.0, 1 + 1e-12),
-            at_most(
-                "‖W_1‖_∞ against max(1, B + 2δ)/δ",
-                largest,
-                max(1.0, radius + 2 * tolerance) / tolerance,
-            ),
+            at_most("‖W_1‖_∞ against max(1, B + 2δ)/δ", largest, derived),
         ),
     )

@@ -14,14 +14,8 @@ from finetti.bounds import sparse_variables as bounds
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.perturbations import RATIO_RTOL, attained, holds, nearby, over_draws
-from finetti.claims.sparse_variables import covers, draws
-from finetti.claims.sparse_variables.instances import (
-    AXES,
-    first_axis,
-    layer,
-    two_layers,
-    two_tokens,
-)
+from finetti.claims.sparse_variables import covers, instances
+from finetti.claims.sparse_variables.instances import AXES, first_axis, layer, two_tokens
 from finetti.core.forms import Form
 
 _CLASSES, _NETWORKS, _SEQUENCES, _RESOLUTION = 60, 200, 3, 0.1
@@ -84,23 +78,25 @@ def s_thm_a_17(
         found = factor * bounds.ProjectedTransformerCovering(network, 0.1).evaluate(sample).value
         again = covers.composed(covers.network_parts(network, sample), 0.1)
         worst = max(worst, abs(found / again - 1))
-    first, second, readout, tokens = two_layers()
-    moved = lipschitz.network_perturbation(first, second, readout, readout, tokens)
     layers = (
         bounds.ProjectedLayerNorms(score_norm=0.0),
         bounds.ProjectedLayerNorms(value_norm=5.0, score_norm=0.0),
     )
     costs = make(layers=layers, width=3).composition(Sample(1, 2, input_norm=0.1), "derived")
     # W_C of the first layer moves by 0.05; its cost is d = 3 times what that is multiplied by.
-    used = float(moved.measured) / 0.05 / (math.exp(costs.matrices[1].log_cost) / 3)
+    used = (
+        float(instances.two_layers().measured) / 0.05 / (math.exp(costs.matrices[1].log_cost) / 3)
+    )
 
     rng = context.generator(s_thm_a_17.id)
-    tokens = draws.layer_tokens(rng, _SEQUENCES, radius=1.0)
-    layers = [draws.layer_weights(rng, _NETWORKS, spread=0.3) for _ in range(2)]
-    readouts = rng.normal(size=(_NETWORKS, draws.LAYER_DIMENSION))
+    tokens = instances.layer_tokens(rng, _SEQUENCES, radius=1.0)
+    layers = [instances.layer_weights(rng, _NETWORKS, spread=0.3) for _ in range(2)]
+    readouts = rng.normal(size=(_NETWORKS, instances.LAYER_DIMENSION))
 
     def outputs(weights, readout):
-        network = attention.ProjectedTransformer([draws.build_layer(*layer) for layer in weights])
+        network = attention.ProjectedTransformer(
+            [instances.build_layer(*layer) for layer in weights]
+        )
         return network(tokens)[:, 0] @ readout
 
     found = np.asarray(over_draws(outputs, layers, readouts))[..., None]
@@ -113,12 +109,12 @@ def s_thm_a_17(
         norms.append(_layer_norms((*spectral, *columns, rows)))
     network = bounds.TransformerClass(
         layers=tuple(norms),
-        width=draws.LAYER_DIMENSION,
-        head_dimension=draws.LAYER_WIDTH,
+        width=instances.LAYER_DIMENSION,
+        head_dimension=instances.LAYER_WIDTH,
         readout_norm=float(np.linalg.norm(readouts, axis=1).max()),
     )
     bound = bounds.ProjectedTransformerCovering(network, _RESOLUTION)
-    value = bound.evaluate(Sample(_SEQUENCES, draws.N_TOKENS - 1))
+    value = bound.evaluate(Sample(_SEQUENCES, instances.N_TOKENS - 1))
     packing = covers.log_packing(found, 2 * _RESOLUTION)
     values = [bound.evaluate(Sample(1000, 10**k - 1)).value for k in range(2, 9)]
     steps = np.diff(values)
@@ -141,7 +137,7 @@ def chain_ratios(context: Context) -> dict[Form, np.ndarray]:
 
     def lemma(tokens, read, other_read, weights, moved):
         network, other = (
-            attention.ProjectedTransformer([draws.build_layer(*layer) for layer in layers])
+            attention.ProjectedTransformer([instances.build_layer(*layer) for layer in layers])
             for layers in (weights, moved)
         )
         readouts = attention.TokenReadout(read), attention.TokenReadout(other_read)
@@ -152,7 +148,7 @@ def chain_ratios(context: Context) -> dict[Form, np.ndarray]:
     for depth in (1, 2, 3, 4):
         rng = context.generator(s_thm_a_17_chain.id, depth)
         count = 500
-        weights = [draws.layer_weights(rng, count, spread=0.5) for _ in range(depth)]
+        weights = [instances.layer_weights(rng, count, spread=0.5) for _ in range(depth)]
         # Half of the networks differ in their first layer only and hardly look at scores: there
         # the order matters most.
         first_only = (np.arange(count) % 2 == 0)[:, None, None]
@@ -162,9 +158,9 @@ def chain_ratios(context: Context) -> dict[Form, np.ndarray]:
         for each in weights[1:]:
             near = nearby(rng, each)
             moved.append([np.where(first_only, a, b) for a, b in zip(each, near, strict=True)])
-        read = rng.normal(size=(2, count, draws.LAYER_DIMENSION))
+        read = rng.normal(size=(2, count, instances.LAYER_DIMENSION))
         read[1] = np.where(first_only[:, 0], read[0], read[1])
-        tokens = draws.layer_tokens(rng, count, radius=0.5)
+        tokens = instances.layer_tokens(rng, count, radius=0.5)
         found.append(np.asarray(over_draws(lemma, tokens, *read, weights, moved)))
     return dict(zip(_FORMS, np.concatenate(found, axis=1), strict=True))
 
@@ -178,8 +174,7 @@ def chain_ratios(context: Context) -> dict[Form, np.ndarray]:
 def s_thm_a_17_chain(context: Context) -> Evidence:
     """Both sides on 2 000 random pairs of networks, and on two layers without scores."""
     found = chain_ratios(context)["derived"]
-    first, second, readout, tokens = two_layers()
-    tight = lipschitz.network_perturbation(first, second, readout, readout, tokens)
+    tight = instances.two_layers()
     return Evidence(
         holds(found, "networks"),
         attained("two layers", tight),
@@ -199,11 +194,7 @@ def s_thm_a_17_chain(context: Context) -> Evidence:
 )
 def s_erratum_2(context: Context) -> Evidence:
     """Both orders on two layers without scores, and on the networks of S-thm-A.17-chain."""
-    first, second, readout, tokens = two_layers()
-    printed, derived = (
-        lipschitz.network_perturbation(first, second, readout, readout, tokens, form)
-        for form in ("printed", "derived")
-    )
+    printed, derived = instances.two_layers("printed"), instances.two_layers()
     ratios = chain_ratios(context)
     found = ratios["printed"]
     return Evidence(

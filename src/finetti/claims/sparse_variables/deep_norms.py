@@ -12,7 +12,7 @@ from finetti.bounds import sparse_variables as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.perturbations import RATIO_RTOL, holds, over_draws
-from finetti.claims.sparse_variables import covers, draws
+from finetti.claims.sparse_variables import covers, instances
 from finetti.claims.sparse_variables.instances import balanced, first_axis, layer, two_tokens
 
 _DRAWS, _RESOLUTION = 200, 0.1
@@ -138,10 +138,6 @@ def _sharp(contract: Formula = _nearer) -> tuple[Any, ...]:
     )
 
 
-def _slower(context: Context) -> Evidence:
-    return Evidence(*_sharp(lambda diameter: diameter * math.tanh(diameter**2 / 2)))
-
-
 @claim(
     id="S-thm-4.6-depth",
     title="unit spectral norms avoid the exponential in the depth",
@@ -149,7 +145,9 @@ def _slower(context: Context) -> Evidence:
     "together, from D to at most D tanh(D²/4), and multiply a deviation of the tokens by less than "
     "11.7 in all, at any depth.",
     label="Theorem 4.6, the remark after it (the proof is ours)",
-    controls=(Control("tanh(D²/2)", _slower),),
+    controls=(
+        Control("tanh(D²/2)", lambda _: Evidence(*_sharp(lambda d: d * math.tanh(d**2 / 2)))),
+    ),
 )
 def s_thm_4_6_depth(context: Context) -> Evidence:
     """Distances between tokens and amplification of deviations, layer by layer, norms at most 1.
@@ -164,7 +162,7 @@ def s_thm_4_6_depth(context: Context) -> Evidence:
             states = [tokens]
             for each in weights:
                 unit = [w / jnp.maximum(1.0, jnp.linalg.norm(w, 2)) for w in each]
-                states.append(draws.build_layer(*unit)(states[-1]))
+                states.append(instances.build_layer(*unit)(states[-1]))
             return jnp.stack(states)
 
         states, slopes = jax.jvp(onward, (tokens,), (step,))
@@ -172,9 +170,9 @@ def s_thm_4_6_depth(context: Context) -> Evidence:
         return apart, jnp.linalg.norm(slopes, axis=-1).max(-1)
 
     rng = context.generator(s_thm_4_6_depth.id)
-    tokens = draws.layer_tokens(rng, _NETWORKS, radius=1.0)
-    steps = draws.layer_tokens(rng, _NETWORKS, radius=1.0)
-    weights = [draws.layer_weights(rng, _NETWORKS) for _ in range(_DEPTH)]
+    tokens = instances.layer_tokens(rng, _NETWORKS, radius=1.0)
+    steps = instances.layer_tokens(rng, _NETWORKS, radius=1.0)
+    weights = [instances.layer_weights(rng, _NETWORKS) for _ in range(_DEPTH)]
     apart, slopes = (np.asarray(each) for each in over_draws(moved, tokens, steps, weights))
     distance = apart[:, 1:] / np.maximum(apart[:, :-1] * np.tanh(apart[:, :-1] ** 2 / 4), 1e-12)
     limits = [_amplified(depth) for depth in range(1, _DEPTH + 1)]

@@ -13,7 +13,7 @@ from finetti.bounds import sparse_variables as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios, unit_vectors
-from finetti.claims.sparse_variables import covers, draws
+from finetti.claims.sparse_variables import covers, instances
 from finetti.claims.sparse_variables.head_capacity import random_norms
 from finetti.claims.sparse_variables.instances import AXES, first_axis, two_tokens
 
@@ -33,10 +33,10 @@ def s_lemma_4_3(context: Context) -> Evidence:
         return lipschitz.head_perturbation(head, other, tokens, query)
 
     rng = context.generator(s_lemma_4_3.id)
-    weights = draws.layer_weights(rng, DRAWS)
+    weights = instances.layer_weights(rng, DRAWS)
     moved = nearby(rng, weights[:3])
-    query = rng.normal(size=(DRAWS, draws.LAYER_DIMENSION))
-    found = ratios(lemma, *weights, *moved, draws.layer_tokens(rng, DRAWS), query)
+    query = rng.normal(size=(DRAWS, instances.LAYER_DIMENSION))
+    found = ratios(lemma, *weights, *moved, instances.layer_tokens(rng, DRAWS), query)
     still, scored, valued = (
         attention.Head.transformer(first_axis(score), AXES, value * AXES, AXES)
         for score, value in ((0.0, 1.0), (1e-3, 1.0), (0.0, 1.1))
@@ -46,7 +46,7 @@ def s_lemma_4_3(context: Context) -> Evidence:
         "two tokens, scores moved": lipschitz.head_perturbation(still, scored, two, two[0]),
         "one token, values moved": lipschitz.head_perturbation(still, valued, two[:1], two[0]),
     }
-    return evidence(found, tight)
+    return evidence(tight, found)
 
 
 N_SPLIT_HEADS, SAMPLE = 400, Sample(3, 4)
