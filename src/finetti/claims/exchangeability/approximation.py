@@ -171,16 +171,14 @@ def e_thm_6_4(context: Context, power: float = 1.0) -> Evidence:
     rng = context.generator(e_thm_6_4.id)
     problems = [_draw_transfer(rng) for _ in range(context.pick(quick=500, paper=5_000))]
     found = np.array([problem.ratio for problem in problems])
-    identity = max(
-        np.abs(p.matrix @ p.pretraining_weights.T - p.downstream_weights.T).max() for p in problems
-    )
+    misses = (p.matrix @ p.pretraining_weights.T - p.downstream_weights.T for p in problems)
+    identity = max(np.abs(miss).max() for miss in misses)
     # All four errors point one way: ε_agg = ε_g = 2t, and t for the two inside B.
     t, one = 0.1 * SIGNS, np.ones((1, 1))
     aligned = Transfer(revealed(), t, -2 * t, 0 * t, one, one, t, 2 * t)
     weights = problems[0].pretraining_weights
-    once, twice = (
-        bounds.transfer_condition_number(size * weights, weights) ** power for size in (1, 2)
-    )
+    condition = bounds.transfer_condition_number
+    once, twice = (condition(size * weights, weights) ** power for size in (1, 2))
     terms = bounds.TransferApproximation(0.1, 0.2, 0.1, 0.3, condition_number=2.0)
     # 3·0.3² + 6·2·(0.1 + 0.2²) + 3·0.1²
     explicit = terms.evaluate(Sample(1, 1)).value - 1.98

@@ -197,9 +197,8 @@ def e_prop_4_1_bias(context: Context, bound: Formula = _bias_bound) -> Evidence:
     means = support.gram @ (support.mass * source)
     truth = support.across.T @ (support.mass * source)
     ridges = np.geomspace(1e-3, 1e-5, 5)
-    biases = np.array(
-        [np.abs(support.regularized(support.mass, means, ridge) - truth).max() for ridge in ridges]
-    )
+    values = (support.regularized(support.mass, means, ridge) for ridge in ridges)
+    biases = np.array([np.abs(value - truth).max() for value in values])
     slope = core.power_law_slope(ridges, biases)
     limits = np.array([bound(float(ridge), norm) for ridge in ridges])
     # All keys at one point k and h = 3K(k, ·), so that E[V|K=k] is ‖h‖ = 3.

@@ -78,9 +78,8 @@ def e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> Eviden
     noise = np.sqrt(_RIDGE) * rng.normal(size=(count, _LENGTH + 1))
     values = np.einsum("nij,nj->ni", factor, rng.normal(size=(count, _LENGTH + 1))) + noise
     module = attention.ConditionalMean(kernels.RBF(), ridge=ridge_factor * _RIDGE)
-    mean, variance = module.posterior(
-        tokens[:, -1], tokens[:, :-1], values[:, :-1, None], predictive=True
-    )
+    given = tokens[:, -1], tokens[:, :-1], values[:, :-1, None]
+    mean, variance = module.posterior(*given, predictive=True)
     z = (values[:, -1] - np.asarray(mean)[:, 0]) / np.sqrt(np.asarray(variance))
     coverage = float(np.mean(np.abs(z) <= 1.959963984540054))
     # Both limits are 3.9 and 4.0 standard errors at 20 000 sequences.

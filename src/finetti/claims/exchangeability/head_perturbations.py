@@ -58,9 +58,8 @@ def _tight_lemma_c_11(form: Form = "derived") -> dict[str, Any]:
             instances.twice(one), instances.twice(other), 3 * tokens, form
         )
     axes = instances.AXES
-    before, after = (
-        instances.heads(0 * axes[None], 0 * axes[None], size * axes[None]) for size in (1.0, 1.2)
-    )
+    none, one = 0 * axes[None], axes[None]
+    before, after = (instances.heads(none, none, size * one) for size in (1.0, 1.2))
     found["values moved"] = lipschitz.heads_weight_perturbation(before, after, 3 * axes[:1], form)
     return found
 

@@ -91,9 +91,7 @@ def e_eq_a_3(context: Context) -> Evidence:
 )
 def e_erratum_1(context: Context) -> Evidence:
     """Attention with the ridge λ, and with L·λ, against the empirical embedding with λ."""
-    printed, derived = (
-        embedding_error(context, e_erratum_1.id, per_token=per_token) for per_token in (False, True)
-    )
+    printed, derived = (embedding_error(context, e_erratum_1.id, each) for each in (False, True))
     return Evidence(
         close("attention with ridge λ − empirical embedding (relative)", printed, 1e-9),
         derived=(close("attention with ridge Lλ − empirical embedding (relative)", derived, 1e-9),),

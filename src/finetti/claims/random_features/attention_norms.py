@@ -64,36 +64,25 @@ def network_coefficients(context_length: int) -> np.ndarray:
     return found / radius ** np.arange(DEGREE + 1)
 
 
-_DEGREES = 20
-
-
 def targets(
     query: np.ndarray, keys: np.ndarray, direction: np.ndarray
-) -> "dict[str, tuple[np.ndarray, bounds.Target]]":
-    """Averages over the keys, and their descriptions."""
+) -> list[tuple[str, np.ndarray, Any, tuple[int, int], float]]:
+    """Averages over the keys: name, values, description, degrees (r, s) and ‖Sym f_rs‖².
+
+    The last for a unit vector b: ⟨b, b⟩², the trace of I, and ‖(I⊗b + its transpose in the key's
+    slots)/2‖² = (d + d + 2‖b‖²)/4.
+    """
     correlation = np.einsum("nd,nid->ni", query, keys)
-    along, d = keys @ direction, query.shape[1]
-    return {
-        "⟨b,x⟩²": ((along**2).mean(axis=1), bounds.Target.key_power(2)),
-        "⟨x₀,x⟩": (correlation.mean(axis=1), bounds.Target.correlation_power(1, dimension=d)),
-        "⟨x₀,x⟩⟨b,x⟩": (
-            (correlation * along).mean(axis=1),
-            bounds.Target.correlation_times_power(1, 1, d),
-        ),
-    }
+    along, d, target = keys @ direction, query.shape[1], bounds.Target
+    power, both = target.correlation_power(1, dimension=d), target.correlation_times_power(1, 1, d)
+    return [
+        ("⟨b,x⟩²", (along**2).mean(axis=1), target.key_power(2), (0, 2), 1.0),
+        ("⟨x₀,x⟩", correlation.mean(axis=1), power, (1, 1), d),
+        ("⟨x₀,x⟩⟨b,x⟩", (correlation * along).mean(axis=1), both, (1, 2), (d + 1) / 2),
+    ]
 
 
-# The degrees of the three, and ‖Sym f_rs‖² for a unit vector b: ⟨b, b⟩², the trace of I, and
-# ‖(I⊗b + its transpose in the key's slots)/2‖² = (d + d + 2‖b‖²)/4.
-DEGREES_OF = {"⟨b,x⟩²": (0, 2), "⟨x₀,x⟩": (1, 1), "⟨x₀,x⟩⟨b,x⟩": (1, 2)}
-
-
-def tensor_norms(dimension: int) -> dict[str, float]:
-    """‖Sym f_rs‖² of the three targets."""
-    return {"⟨b,x⟩²": 1.0, "⟨x₀,x⟩": dimension, "⟨x₀,x⟩⟨b,x⟩": (dimension + 1) / 2}
-
-
-def _sharp_norm(target: "bounds.Target") -> float:
+def _sharp(target: "bounds.Target") -> float:
     """Σ‖Sym f_rs‖²/κ_rs, as the package has it."""
     return bounds.AttentionNorm(target).evaluate(Sample(1, 1)).value
 
@@ -105,11 +94,9 @@ def _sharp_norm(target: "bounds.Target") -> float:
     "E‖v(W)‖² ≤ Σ‖Sym f_rs‖²/κ_rs, which is at most 4.42 times the stated Σ C_k‖f_rs‖², "
     "C_k = max(k^4.5·4^k, 1), for all degrees up to 20.",
     label="expressivity theorem (stated; constants derived)",
-    controls=(
-        Control("a norm 20 % too large", changes={"norm": lambda each: 1.2 * _sharp_norm(each)}),
-    ),
+    controls=(Control("a norm 20 % too large", changes={"norm": lambda f: 1.2 * _sharp(f)}),),
 )
-def r_norm_rfa(context: Context, norm: Formula = _sharp_norm) -> Evidence:
+def r_norm_rfa(context: Context, norm: Formula = _sharp) -> Evidence:
     """Interpolation norms against Σ‖f_rs‖²/κ_rs, which is recomputed; C_k against 1/κ_rs, k ≤ 20.
 
     Interpolation comes within 28 % of the norm; κ_rs by Fourier sums over circles pins it.
@@ -117,25 +104,23 @@ def r_norm_rfa(context: Context, norm: Formula = _sharp_norm) -> Evidence:
     rng = context.generator(r_norm_rfa.id)
     contexts = draw_contexts(rng, context.pick(quick=600, paper=2_500), length=1)
     kernel = attention.InfiniteHeadKernel(contexts[0].shape[1])
-    coefficients, tensors = attention_coefficients(), tensor_norms(contexts[0].shape[1])
+    coefficients = attention_coefficients()
     shares, errors, rows = [], [], []
-    for name, (values, target) in targets(*contexts).items():
+    for name, values, target, degrees, size in targets(*contexts):
         bound = norm(target)
         found = interpolant_norm(kernel, *contexts[:2], values)
         shares.append(found / bound)
-        errors.append(abs(bound * coefficients[DEGREES_OF[name]] / tensors[name] - 1))
+        errors.append(abs(bound * coefficients[degrees] / size - 1))
         rows.append((name, found, bound))
     series = max(
         abs(math.exp(bounds.log_kernel_coefficient(r, s)) / coefficient - 1)
         for (r, s), coefficient in np.ndenumerate(coefficients)
     )
-    stated = max(
-        abs(math.exp(bounds.log_stated_constant(k)) / (k**4.5 * 4**k) - 1)
-        for k in range(1, _DEGREES + 1)
-    )
+    constants = {k: math.exp(bounds.log_stated_constant(k)) for k in range(1, 21)}
+    stated = max(abs(value / (k**4.5 * 4**k) - 1) for k, value in constants.items())
     worst = max(
         -bounds.log_kernel_coefficient(r, s) - bounds.log_stated_constant(max(r, s))
-        for r, s in product(range(_DEGREES + 1), repeat=2)
+        for r, s in product(range(21), repeat=2)
     )
     return Evidence(
         at_most("largest interpolation norm / sharp norm", max(shares), 1.0),

@@ -1,6 +1,7 @@
 """The kernels of infinitely many heads, by sampling and by series."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,8 @@ def r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
     """Φ(x)·Φ(x') of many random heads against the closed form, on three pairs of inputs."""
     inputs = draw_inputs(context.generator(r_eq_rfa_kernel.id), pairs=3)
     exact = factor * inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
-    estimate = estimate_kernel(
-        context, r_eq_rfa_kernel.id, inputs, attention.RandomFeatureAttention
-    )
+    kind = attention.RandomFeatureAttention
+    estimate = estimate_kernel(context, r_eq_rfa_kernel.id, inputs, kind)
     return Evidence(*estimate.against(exact), note=estimate.note(exact, "heads"))
 
 
@@ -95,10 +95,8 @@ def r_eq_exp_kernel(context: Context) -> Evidence:
     for name, mean_weights, norm in (("zero", None, 1.0), ("identity", "identity", 0.5)):
         claim_id = f"{r_eq_exp_kernel.id}-{name}"
         inputs = draw_inputs(context.generator(claim_id), pairs=2, norm=norm)
-        kind, options = attention.RandomFeatureAttention, {"activation": "exponential"}
-        estimate = estimate_kernel(
-            context, claim_id, inputs, kind, mean_weights=mean_weights, **options
-        )
+        kind = partial(attention.RandomFeatureAttention, activation="exponential")
+        estimate = estimate_kernel(context, claim_id, inputs, kind, mean_weights=mean_weights)
         kernel = attention.InfiniteHeadKernel(INPUT_DIMENSION, mean_weights, "exponential")
         measurements.extend(estimate.against(inputs.exact(kernel), f"{name} W₀, "))
     return Evidence(
@@ -122,9 +120,8 @@ def r_eq_rfmlp_kernel(context: Context) -> Evidence:
     """Φ(x)·Φ(x') of many random neurons against κ₁, on three pairs of inputs."""
     inputs = draw_inputs(context.generator(r_eq_rfmlp_kernel.id), pairs=3)
     exact = inputs.exact(attention.InfiniteMLPKernel(INPUT_DIMENSION, INPUT_LENGTH))
-    estimate = estimate_kernel(
-        context, r_eq_rfmlp_kernel.id, inputs, attention.RandomFeatureMLP, INPUT_LENGTH
-    )
+    kind = attention.RandomFeatureMLP
+    estimate = estimate_kernel(context, r_eq_rfmlp_kernel.id, inputs, kind, INPUT_LENGTH)
     return Evidence(*estimate.against(exact), note=estimate.note(exact, "neurons"))
 
 

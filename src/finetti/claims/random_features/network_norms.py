@@ -7,21 +7,14 @@ from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, trend, within
-from finetti.claims.random_features.attention_norms import (
-    DEGREES_OF,
-    draw_contexts,
-    interpolant_norm,
-    network_coefficients,
-    targets,
-    tensor_norms,
-)
+from finetti.claims.random_features import attention_norms as norms
 
 _LENGTH = 2
 _LENGTHS = (10**3, 10**4, 10**5, 10**6)
 _POWERS = {1: 0, 2: 1, 3: 3, 4: 3}  # degree p of the average → exponent of N
 
 
-def _network_norm(target: "bounds.Target") -> float:
+def _norm(target: "bounds.Target") -> float:
     """B_MLP with two keys, as the package has it."""
     return bounds.NetworkNorm(target).evaluate(Sample(1, _LENGTH)).value
 
@@ -33,27 +26,24 @@ def _network_norm(target: "bounds.Target") -> float:
     "attention by N^{p−1} for p = 1 and even p, and by N^p for odd p ≥ 3. Derived; a ratio of "
     "upper bounds.",
     label="comparison with RFMLP (stated; derived)",
-    controls=(
-        Control("a norm without 1/N", changes={"norm": lambda each: _LENGTH * _network_norm(each)}),
-    ),
+    controls=(Control("a norm without 1/N", changes={"norm": lambda f: _LENGTH * _norm(f)}),),
 )
-def r_norm_mlp(context: Context, norm: Formula = _network_norm) -> Evidence:
+def r_norm_mlp(context: Context, norm: Formula = _norm) -> Evidence:
     """Interpolation norms with two keys against B_MLP, recomputed; exponents of B_MLP/B_RFA in N.
 
     κ_k by Fourier sums over a circle, and the size of the tensors in all slots, pin the norm.
     """
     rng = context.generator(r_norm_mlp.id)
-    contexts = draw_contexts(rng, context.pick(quick=600, paper=2_500), _LENGTH)
+    contexts = norms.draw_contexts(rng, context.pick(quick=600, paper=2_500), _LENGTH)
     kernel = attention.InfiniteMLPKernel(contexts[0].shape[1], _LENGTH)
-    coefficients, tensors = network_coefficients(_LENGTH), tensor_norms(contexts[0].shape[1])
+    coefficients = norms.network_coefficients(_LENGTH)
     shares, errors = [], []
-    for name, (values, target) in targets(*contexts).items():
+    for _, values, target, (r, s), tensor in norms.targets(*contexts):
         bound = norm(target)
-        shares.append(interpolant_norm(kernel, *contexts[:2], values) / bound)
+        shares.append(norms.interpolant_norm(kernel, *contexts[:2], values) / bound)
         # An average has N orthogonal terms of weight 1/N²; symmetrized over all slots, C(r+s, r)
         # arrangements of query and key slots are orthogonal, too.
-        r, s = DEGREES_OF[name]
-        size = tensors[name] / (_LENGTH * math.comb(r + s, r))
+        size = tensor / (_LENGTH * math.comb(r + s, r))
         errors.append(abs(bound * coefficients[r + s] / size - 1))
     powers, records = [], []
     for degree, power in _POWERS.items():

@@ -84,9 +84,8 @@ def s_thm_a_17(
     )
     costs = make(layers=layers, width=3).composition(Sample(1, 2, input_norm=0.1), "derived")
     # W_C of the first layer moves by 0.05; its cost is d = 3 times what that is multiplied by.
-    used = (
-        float(instances.two_layers().measured) / 0.05 / (math.exp(costs.matrices[1].log_cost) / 3)
-    )
+    moved = float(instances.two_layers().measured)
+    used = moved / 0.05 / (math.exp(costs.matrices[1].log_cost) / 3)
 
     rng = context.generator(s_thm_a_17.id)
     tokens = instances.layer_tokens(rng, _SEQUENCES, radius=1.0)
@@ -94,10 +93,7 @@ def s_thm_a_17(
     readouts = rng.normal(size=(_NETWORKS, instances.LAYER_DIMENSION))
 
     def outputs(weights, readout):
-        network = attention.ProjectedTransformer(
-            [instances.build_layer(*layer) for layer in weights]
-        )
-        return network(tokens)[:, 0] @ readout
+        return instances.relu_network(weights)(tokens)[:, 0] @ readout
 
     found = np.asarray(over_draws(outputs, layers, readouts))[..., None]
     norms = []
@@ -136,12 +132,9 @@ def chain_ratios(context: Context) -> dict[Form, np.ndarray]:
     """measured / bound in both forms on random pairs of networks of 1 to 4 layers."""
 
     def lemma(tokens, read, other_read, weights, moved):
-        network, other = (
-            attention.ProjectedTransformer([instances.build_layer(*layer) for layer in layers])
-            for layers in (weights, moved)
-        )
+        networks = instances.relu_network(weights), instances.relu_network(moved)
         readouts = attention.TokenReadout(read), attention.TokenReadout(other_read)
-        arguments = (network, other, *readouts, tokens)
+        arguments = (*networks, *readouts, tokens)
         return [lipschitz.network_perturbation(*arguments, form).ratio for form in _FORMS]
 
     found = []

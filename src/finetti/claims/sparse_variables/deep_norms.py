@@ -116,19 +116,13 @@ def _amplified(depth: int, contract: Formula = _nearer) -> float:
     return total
 
 
-def _diameters(network: list[Any], tokens: np.ndarray) -> list[float]:
-    """The largest distance between two tokens, before and after every layer."""
-    found = []
-    for each in (None, *network):
-        tokens = tokens if each is None else np.asarray(each(tokens))
-        found.append(float(np.linalg.norm(tokens[:, None] - tokens[None], axis=2).max()))
-    return found
-
-
 def _sharp(contract: Formula = _nearer) -> tuple[Any, ...]:
     """``contract`` on the tokens ±e₁, where it is an equality, and the product that follows."""
-    found = _diameters([layer(first_axis(1.0))] * 4, two_tokens())
-    ratios = [after / contract(before) for before, after in pairwise(found)]
+    tokens, apart = two_tokens(), [2.0]
+    for _ in range(4):
+        tokens = np.asarray(layer(first_axis(1.0))(tokens))
+        apart.append(float(np.linalg.norm(tokens[0] - tokens[1])))
+    ratios = [after / contract(before) for before, after in pairwise(apart)]
     # 2 → 1.5232 → 0.7963 → 0.1252 → 0.0005: 3 · 2.3416 · 1.5567 · 1.0665 · 1.0002
     total = _amplified(1000, contract)
     return (
@@ -162,7 +156,7 @@ def s_thm_4_6_depth(context: Context) -> Evidence:
             states = [tokens]
             for each in weights:
                 unit = [w / jnp.maximum(1.0, jnp.linalg.norm(w, 2)) for w in each]
-                states.append(instances.build_layer(*unit)(states[-1]))
+                states.append(instances.relu_layer(*unit)(states[-1]))
             return jnp.stack(states)
 
         states, slopes = jax.jvp(onward, (tokens,), (step,))

@@ -114,16 +114,13 @@ def s_app_a_3(context: Context) -> Evidence:
     for _ in range(_DRAWS):
         log_constant, log_range, log_samples = rng.uniform((-5, -3, 0), (30, 3, 60))
         closed = dudley_closed(log_constant, log_range, log_samples)
-        found = dudley_quadrature(
-            lambda u, shift=log_constant: shift - 2 * u, log_range, log_samples
-        )
+        found = dudley_quadrature(lambda u, c=log_constant: c - 2 * u, log_range, log_samples)
         exact = max(exact, abs(found.log_value - closed))
         names = "value_norm", "value_column_norm", "score_row_norm"
         norms = dict(zip(names, 10.0 ** rng.uniform(-1, 1, size=3), strict=True))
         head, sample = bounds.HeadClass(width=8, readout_norm=1.0, **norms), Sample(10**14, 1000)
-        routes = [
-            bounds.HeadGap(head, route).complexity(sample) for route in ("closed", "quadrature")
-        ]
+        gaps = bounds.HeadGap(head, "closed"), bounds.HeadGap(head, "quadrature")
+        routes = [gap.complexity(sample) for gap in gaps]
         least = min(least, routes[0].log_value - routes[1].log_value)
     return Evidence(
         close("log N = C/ε²: log of closed / quadrature", exact, 1e-10),

@@ -91,6 +91,11 @@ def layer_weights(rng: np.random.Generator, count: int, spread: float = 1.0) -> 
     ]
 
 
-def build_layer(*weights: Any) -> Any:
+def relu_layer(*weights: Any) -> Any:
     """A layer with ReLU."""
     return attention.ProjectedLayer(*weights, activation="relu")
+
+
+def relu_network(layers: Any) -> Any:
+    """Such layers, one after the other."""
+    return attention.ProjectedTransformer([relu_layer(*weights) for weights in layers])

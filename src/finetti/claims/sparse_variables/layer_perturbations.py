@@ -21,7 +21,7 @@ def s_lemma_a_13(context: Context) -> Evidence:
     """Both sides on random layers, and on the two tokens ±e₁ while M leaves 0."""
 
     def lemma(tokens, *weights):
-        layers = instances.build_layer(*weights[:4]), instances.build_layer(*weights[4:])
+        layers = instances.relu_layer(*weights[:4]), instances.relu_layer(*weights[4:])
         return lipschitz.attention_weight_perturbation(*layers, tokens)
 
     rng = context.generator(s_lemma_a_13.id)
@@ -44,9 +44,8 @@ def s_lemma_a_14(context: Context) -> Evidence:
     """Both sides on random layers, and on a query that reads 200 tokens e₁ and 200 tokens −e₁."""
 
     def lemma(tokens, other, *weights):
-        return lipschitz.attention_token_perturbation(
-            instances.build_layer(*weights), tokens, other
-        )
+        same = instances.relu_layer(*weights)
+        return lipschitz.attention_token_perturbation(same, tokens, other)
 
     rng = context.generator(s_lemma_a_14.id)
     tokens = instances.layer_tokens(rng, DRAWS)
@@ -68,7 +67,7 @@ def s_lemma_a_15(context: Context) -> Evidence:
     """Both sides on random pairs of layers, and on the tight instance of Lemma A.14."""
 
     def lemma(tokens, other, *weights):
-        layers = instances.build_layer(*weights[:4]), instances.build_layer(*weights[4:])
+        layers = instances.relu_layer(*weights[:4]), instances.relu_layer(*weights[4:])
         return lipschitz.layer_perturbation(*layers, tokens, other)
 
     rng = context.generator(s_lemma_a_15.id)

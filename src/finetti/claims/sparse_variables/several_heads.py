@@ -1,6 +1,5 @@
 """A.5: heads that are added."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -85,9 +84,7 @@ def s_lemma_a_12(context: Context, make: Any = bounds.MultiHeadClass) -> Evidenc
 
     counts = range(1, 17)
     gammas = [layer(count, 1.0).composition(SAMPLE, "derived").log_gamma for count in counts]
-    cubes = max(
-        abs(3 * (g - gammas[0]) - 3 * math.log(h)) for g, h in zip(gammas, counts, strict=True)
-    )
+    cubes = np.abs(3 * (np.array(gammas) - gammas[0]) - 3 * np.log(counts)).max()
     rng = context.generator(s_lemma_a_12.id)
     tokens = random_tokens(rng)
     total = np.sum([random_heads(rng, tokens, 4.0) for _ in range(3)], axis=0)

@@ -35,9 +35,8 @@ def s_cor_a_7(context: Context) -> Evidence:
     largest = np.asarray(moved.bound)
     still = largest == 0
     tight = lipschitz.softmax_perturbation(np.zeros(2), np.array([1e-3, -1e-3]))
-    saturated = np.asarray(moved.measured) / np.where(
-        still, 1.0, lipschitz.softmax_distance(largest)
-    )
+    limit = np.where(still, 1.0, lipschitz.softmax_distance(largest))
+    saturated = np.asarray(moved.measured) / limit
     return Evidence(
         holds(np.asarray(moved.ratio)),
         attained("two equal scores moved apart", tight),
