@@ -192,9 +192,6 @@ def e_thm_6_4(context: Context, power: float = 1.0) -> Evidence:
     )
 
 
-_SEQUENCES, _LENGTH, _DIMENSION = 400, 8, 4
-
-
 @claim(
     id="E-erratum-7",
     title="printed: Proposition 5.6 compares with E[y|X]",
@@ -213,19 +210,20 @@ def e_erratum_7(context: Context) -> Evidence:
     """
     import jax
 
+    sequences, length, dimension = 400, 8, 4
     rng = context.generator(e_erratum_7.id)
-    tokens = rng.normal(size=(_SEQUENCES, _LENGTH, _DIMENSION))
-    query = rng.normal(size=(_SEQUENCES, _DIMENSION))
-    labels = rng.choice([-1.0, 1.0], size=_SEQUENCES)
+    tokens = rng.normal(size=(sequences, length, dimension))
+    query = rng.normal(size=(sequences, dimension))
+    labels = rng.choice([-1.0, 1.0], size=sequences)
 
     def predict(readout, value_weights):
         return attention.Softmax()(query, tokens, tokens @ value_weights) @ readout
 
-    saddle = np.zeros(_DIMENSION), np.zeros((_DIMENSION, _DIMENSION))
+    saddle = np.zeros(dimension), np.zeros((dimension, dimension))
     slopes = jax.tree.leaves(jax.jacobian(predict, argnums=(0, 1))(*saddle))
-    means = np.stack([predict(axis, np.eye(_DIMENSION)) for axis in np.eye(_DIMENSION)], axis=1)
+    means = np.stack([predict(axis, np.eye(dimension)) for axis in np.eye(dimension)], axis=1)
     readout = np.linalg.lstsq(means, labels, rcond=None)[0]
-    fitted = np.asarray(predict(readout, np.eye(_DIMENSION)))
+    fitted = np.asarray(predict(readout, np.eye(dimension)))
     at_saddle = np.asarray(predict(*saddle))
     excess = np.mean((labels - at_saddle) ** 2) - np.mean((labels - fitted) ** 2)
     printed, derived = (4 * np.mean(np.abs(at_saddle - g)) for g in (0.0, fitted))

@@ -55,9 +55,6 @@ def e_app_b_1(context: Context) -> Evidence:
     return Evidence(*measurements)
 
 
-_LENGTH, _RIDGE = 8, 0.3
-
-
 @claim(
     id="E-app-B.1-calibration",
     title="the error bars of attention are calibrated",
@@ -71,13 +68,14 @@ _LENGTH, _RIDGE = 8, 0.3
 )
 def e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> Evidence:
     """Coverage of 95 % intervals and mean squared z over sequences drawn from the process."""
+    length, ridge = 8, 0.3
     rng = context.generator(e_app_b_1_calibration.id)
     count = context.pick(quick=20_000, paper=100_000)
-    tokens = rng.normal(size=(count, _LENGTH + 1, 2))
-    factor = np.linalg.cholesky(rbf(tokens, tokens) + 1e-10 * np.eye(_LENGTH + 1))
-    noise = np.sqrt(_RIDGE) * rng.normal(size=(count, _LENGTH + 1))
-    values = np.einsum("nij,nj->ni", factor, rng.normal(size=(count, _LENGTH + 1))) + noise
-    module = attention.ConditionalMean(kernels.RBF(), ridge=ridge_factor * _RIDGE)
+    tokens = rng.normal(size=(count, length + 1, 2))
+    factor = np.linalg.cholesky(rbf(tokens, tokens) + 1e-10 * np.eye(length + 1))
+    noise = np.sqrt(ridge) * rng.normal(size=(count, length + 1))
+    values = np.einsum("nij,nj->ni", factor, rng.normal(size=(count, length + 1))) + noise
+    module = attention.ConditionalMean(kernels.RBF(), ridge=ridge_factor * ridge)
     given = tokens[:, -1], tokens[:, :-1], values[:, :-1, None]
     mean, variance = module.posterior(*given, predictive=True)
     z = (values[:, -1] - np.asarray(mean)[:, 0]) / np.sqrt(np.asarray(variance))
@@ -86,6 +84,6 @@ def e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> Eviden
     return Evidence(
         at_most("|coverage of 95 % intervals − 0.95|", abs(coverage - 0.95), 0.006),
         at_most("|mean z² − 1|", abs(float(np.mean(z**2)) - 1), 0.04),
-        note=f"{count} sequences of {_LENGTH} tokens; coverage {coverage:.4f}, mean z² "
+        note=f"{count} sequences of {length} tokens; coverage {coverage:.4f}, mean z² "
         f"{np.mean(z**2):.4f}. A ridge 20 % too small would give 1.16.",
     )

@@ -12,8 +12,6 @@ from finetti.claims.exchangeability import instances
 from finetti.claims.perturbations import DRAWS, attained, evidence, holds, nearby, ratios, sizes
 from finetti.core.forms import Form
 
-_EXPONENTS = (1.0, 2.0, 4.0, np.inf)
-
 
 @claim(
     id="E-lemma-F.1",
@@ -24,11 +22,12 @@ _EXPONENTS = (1.0, 2.0, 4.0, np.inf)
 )
 def e_lemma_f_1(context: Context) -> Evidence:
     """Both sides for four norms and any bandwidth, and on keys that move apart."""
+    exponents = (1.0, 2.0, 4.0, np.inf)
     measurements = []
-    for r in _EXPONENTS:
+    for r in exponents:
         lemma = partial(lipschitz.rbf_softmax_perturbation, r=r)
         rng = context.generator(e_lemma_f_1.id, str(r))
-        count = DRAWS // len(_EXPONENTS)
+        count = DRAWS // len(exponents)
         tokens = sizes(rng, -1, 1, count) * rng.normal(size=(count, 7, 4))
         moved = tokens + sizes(rng, -4, 0, count) * rng.normal(size=(count, 7, 4))
         width = 10.0 ** rng.uniform(-1, 2, size=count)

@@ -5,8 +5,6 @@ import numpy as np
 from finetti.claims.claim import Context, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
 
-_ATOMS, _OUTCOMES, _LETTERS, _LENGTH = 3, 5, 4, 6
-
 
 def _given_tokens(
     prior: np.ndarray, emission: np.ndarray, answers: np.ndarray, tokens: np.ndarray
@@ -28,18 +26,19 @@ def _given_tokens(
 )
 def e_erratum_11(context: Context) -> Evidence:
     """A world with 3 latent values and 5 answers: T is 5 × 3, injective and not invertible."""
+    atoms, outcomes, letters, length = 3, 5, 4, 6
     rng = context.generator(e_erratum_11.id)
     # Each latent value leans to an answer of its own, so the columns of T are far from dependent.
-    answers = (np.eye(_OUTCOMES, _ATOMS) + rng.dirichlet(np.ones(_OUTCOMES), size=_ATOMS).T) / 2
-    prior = rng.dirichlet(np.full(_ATOMS, 5.0))
-    emission = rng.dirichlet(np.ones(_LETTERS), size=_ATOMS)
+    answers = (np.eye(outcomes, atoms) + rng.dirichlet(np.ones(outcomes), size=atoms).T) / 2
+    prior = rng.dirichlet(np.full(atoms, 5.0))
+    emission = rng.dirichlet(np.ones(letters), size=atoms)
     inverse, worst = np.linalg.pinv(answers), 0.0
     for _ in range(100):
-        tokens = rng.integers(_LETTERS, size=_LENGTH)
+        tokens = rng.integers(letters, size=length)
         latent, answer = _given_tokens(prior, emission, answers, tokens)
         worst = max(worst, np.abs(inverse @ answer - latent).max())
     # An invertible T would reach every function of y, as the indicator of the last answer.
-    last = np.eye(_OUTCOMES)[-1]
+    last = np.eye(outcomes)[-1]
     missed = np.linalg.norm(answers @ (inverse @ last) - last)
     # Two latent values that answer alike: T is not injective, and p(y|X) leaves p(z|X) open.
     alike = answers[:, [0, 1, 1]]

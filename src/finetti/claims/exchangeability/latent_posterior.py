@@ -130,10 +130,6 @@ def e_eq_3_7(context: Context) -> Evidence:
     )
 
 
-_NOISE, _PRIOR = 0.5, 1.0
-_LENGTH, _KEY_DIMENSION, _VALUE_DIMENSION = 7, 4, 3
-
-
 @claim(
     id="E-eq-3.11",
     title="the training objective finds the Bayes ridge",
@@ -145,12 +141,13 @@ _LENGTH, _KEY_DIMENSION, _VALUE_DIMENSION = 7, 4, 3
 )
 def e_eq_3_11(context: Context, ridge_factor: float = 1.0) -> Evidence:
     """The argmin over λ of the mean squared error of attention on 20 000 sequences."""
+    noise, prior, length = 0.5, 1.0, 7
     rng = context.generator(e_eq_3_11.id)
     count = context.pick(quick=20_000, paper=100_000)
-    latents = np.sqrt(_PRIOR) * rng.normal(size=(count, _VALUE_DIMENSION, _KEY_DIMENSION))
-    tokens = rng.normal(size=(count, _LENGTH + 1, _KEY_DIMENSION))
+    latents = np.sqrt(prior) * rng.normal(size=(count, 3, 4))
+    tokens = rng.normal(size=(count, length + 1, 4))
     values = np.einsum("nij,nlj->nli", latents, tokens)
-    values = values + np.sqrt(_NOISE) * rng.normal(size=values.shape)
+    values = values + np.sqrt(noise) * rng.normal(size=values.shape)
     keys, query = tokens[:, :-1], tokens[:, -1]
 
     def risk(log_ridge: float) -> float:
@@ -170,10 +167,10 @@ def e_eq_3_11(context: Context, ridge_factor: float = 1.0) -> Evidence:
         ("risk", "mean squared error"),
         title="Risk (3.11) against the ridge",
     )
-    target = _NOISE / _PRIOR
+    target = noise / prior
     return Evidence(
         within("ridge that minimizes (3.11)", ridge, 0.9 * target, 1.1 * target),
-        note=f"{count} sequences of {_LENGTH} tokens; noise {_NOISE}, prior variance {_PRIOR}.",
+        note=f"{count} sequences of {length} tokens; noise {noise}, prior variance {prior}.",
         charts=(chart,),
     )
 

@@ -12,8 +12,6 @@ from finetti.claims.exchangeability import instances
 from finetti.claims.perturbations import DRAWS, attained, holds, nearby, ratios
 from finetti.core.forms import Form
 
-_DEPTHS = (1, 2, 3)
-
 
 def network(layers: Any) -> Any:
     """(A^x, A^σ, W_q, W_k, W_v) of each layer → the network with skips."""
@@ -86,14 +84,15 @@ def e_lemma_c_14(context: Context) -> Evidence:
     One token that everything lengthens attains the chain of α̃, ω̃ and R in three layers; keys that
     move attain Lemma C.11 in one; behind a feed-forward part that is a sixth of the bound.
     """
+    depths = (1, 2, 3)
 
     def lemma(tokens, layers, moved):
         return lipschitz.residual_perturbation(network(layers), network(moved), tokens)
 
     found = []
-    for depth in _DEPTHS:
+    for depth in depths:
         rng = context.generator(e_lemma_c_14.id, depth)
-        count = DRAWS // len(_DEPTHS) + 1
+        count = DRAWS // len(depths) + 1
         layers, moved = [], []
         for _ in range(depth):
             shapes = ((instances.DIMENSION, 6), (6, instances.DIMENSION))

@@ -59,9 +59,6 @@ def e_lemma_b_2(context: Context) -> Evidence:
     return Evidence(*measurements)
 
 
-_REACH = np.linspace(-0.9, 0.9, 19)[:, None]
-
-
 def _grid(side: int) -> np.ndarray:
     """side² tokens that fill the square [−1, 1]²."""
     axis = np.linspace(-1, 1, side)
@@ -112,6 +109,7 @@ def e_app_b_2_heads(context: Context, factor: float = 1.0) -> Evidence:
     The limits need a small ridge and cannot see how small; at a larger one the answers of both are
     recomputed.
     """
+    reach = np.linspace(-0.9, 0.9, 19)[:, None]
     module = attention.ConditionalMean(kernels.RBF(), ridge=1e-6)
     larger = attention.ConditionalMean(kernels.RBF(), ridge=factor * 0.1)
     weights = _full_head(context.generator(e_app_b_2_heads.id))
@@ -127,15 +125,15 @@ def e_app_b_2_heads(context: Context, factor: float = 1.0) -> Evidence:
     recomputed = [
         attention.MultiHead(*weights, attention=larger)(query, few)
         - _by_hand(query, few @ weights[1][0], few @ weights[2][0], 0.1),
-        attention.MultiHead(*_narrow_heads(), attention=larger)(_REACH, many)
-        - _by_hand(_REACH, many[:, :1], many, 0.1),
+        attention.MultiHead(*_narrow_heads(), attention=larger)(reach, many)
+        - _by_hand(reach, many[:, :1], many, 0.1),
     ]
-    up, down = (np.asarray(narrow(_REACH, _parabola(60, bend))) for bend in (1.0, -1.0))
+    up, down = (np.asarray(narrow(reach, _parabola(60, bend))) for bend in (1.0, -1.0))
     return Evidence(
         at_most("one head: distance to (W_k⁻¹W_v)ᵀq, 400 tokens", errors[1], 1e-3),
         at_most("one head: the same over another sequence", errors[2], 1e-3),
         at_least("one head: error with 9 tokens / error with 400", errors[0] / errors[1], 10),
-        at_least("two narrow heads: distance from linear in q", _nonlinearity(_REACH, up), 0.1),
+        at_least("two narrow heads: distance from linear in q", _nonlinearity(reach, up), 0.1),
         at_least("two narrow heads: change with the sequence", np.abs(up - down).max(), 0.1),
         close("one head recomputed, λ = 0.1", np.abs(recomputed[0]).max(), 1e-12),
         close("two narrow heads, the same", np.abs(recomputed[1]).max(), 1e-12),

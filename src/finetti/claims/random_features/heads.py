@@ -16,8 +16,6 @@ from finetti.claims.random_features.support import (
     draw_inputs,
 )
 
-_PORTION = 40_000
-
 
 @claim(
     id="R-def-factored",
@@ -32,6 +30,7 @@ _PORTION = 40_000
 )
 def r_def_factored(context: Context) -> Evidence:
     """Fourth moment of the scores against 3 + 6/D, and the way of the kernel from D = 1 to 32."""
+    portion = 40_000
     inputs = draw_inputs(context.generator(r_def_factored.id), pairs=4)
     exact = inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
     measurements, gaps = [], {}
@@ -40,9 +39,9 @@ def r_def_factored(context: Context) -> Evidence:
         for part in range(context.pick(quick=4, paper=40)):
             key = context.random_key(r_def_factored.id, rows, part)
             module = attention.RandomFeatureAttention(
-                key, _PORTION, INPUT_DIMENSION, sampling="factored", head_dimension=rows
+                key, portion, INPUT_DIMENSION, sampling="factored", head_dimension=rows
             )
-            contributions.append(inputs.contributions(module, _PORTION))
+            contributions.append(inputs.contributions(module, portion))
             scores.append(module.preactivations(inputs.query[0], inputs.keys[0, :1])[:, 0])
         gaps[rows] = abs(np.mean(np.concatenate(contributions).mean(axis=0) - exact))
         if rows > 1:  # at D = 1 the eighth moment, which the standard error needs, is out of reach
@@ -59,9 +58,6 @@ def r_def_factored(context: Context) -> Evidence:
     )
 
 
-_HEADS = 200
-
-
 @claim(
     id="R-def-order",
     title="random-feature attention reads a set",
@@ -72,6 +68,7 @@ _HEADS = 200
 )
 def r_def_order(context: Context) -> Evidence:
     """The change of the output and of the kernel when the keys are permuted."""
+    heads = 200
     settings: dict[str, Any] = {"RFA": {}, "BRFA": {"mean_weights": "identity"}}
     settings |= {name: {"activation": name} for name in ("exponential", "softmax")}
     rng = context.generator(r_def_order.id)
@@ -83,8 +80,8 @@ def r_def_order(context: Context) -> Evidence:
     measurements = []
     for name, options in settings.items():
         module = attention.RandomFeatureAttention(
-            context.random_key(r_def_order.id, name), _HEADS, INPUT_DIMENSION, **options
-        ).with_values(rng.normal(size=(_HEADS, INPUT_DIMENSION + 1)) / _HEADS)
+            context.random_key(r_def_order.id, name), heads, INPUT_DIMENSION, **options
+        ).with_values(rng.normal(size=(heads, INPUT_DIMENSION + 1)) / heads)
         change = np.abs(np.asarray(module(query, moved) - module(query, keys)))
         measurements.append(close(f"{name}: change under permutation", change.max(), 1e-12))
         spread = np.std(np.asarray(module(query, keys)))
@@ -94,8 +91,8 @@ def r_def_order(context: Context) -> Evidence:
             change = np.abs(np.asarray(kernel.gram(query, moved) - kernel.gram(query, keys)))
             measurements.append(close(f"{name}: change of the kernel", change.max(), 1e-12))
     network = attention.RandomFeatureMLP(
-        context.random_key(r_def_order.id, "RFMLP"), _HEADS, INPUT_DIMENSION, INPUT_LENGTH
-    ).with_values(rng.normal(size=_HEADS) / _HEADS)
+        context.random_key(r_def_order.id, "RFMLP"), heads, INPUT_DIMENSION, INPUT_LENGTH
+    ).with_values(rng.normal(size=heads) / heads)
     change = np.abs(np.asarray(network(query, moved) - network(query, keys)))
     return Evidence(*measurements, at_least("RFMLP: change under permutation", change.max(), 1e-3))
 
@@ -138,9 +135,6 @@ def r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
     )
 
 
-_COUNTS = (16, 64, 256, 1024)
-
-
 @claim(
     id="R-rate-heads",
     title="heads approach their kernel like M^(-1/2)",
@@ -152,7 +146,8 @@ _COUNTS = (16, 64, 256, 1024)
 )
 def r_rate_heads(context: Context) -> Evidence:
     """Slope in M of the root mean square of Φ(x)·Φ(x') − K(x, x') over independent draws."""
-    total = _COUNTS[-1] * context.pick(quick=200, paper=2_000)
+    counts = (16, 64, 256, 1024)
+    total = counts[-1] * context.pick(quick=200, paper=2_000)
     inputs = draw_inputs(context.generator(r_rate_heads.id), pairs=3)
     biased = partial(attention.RandomFeatureAttention, mean_weights="identity")
     network = partial(attention.RandomFeatureMLP, context_length=INPUT_LENGTH)
@@ -162,12 +157,12 @@ def r_rate_heads(context: Context) -> Evidence:
         module: Any = make(context.random_key(r_rate_heads.id, name), total, INPUT_DIMENSION)
         samples = inputs.contributions(module, total) - inputs.exact(module.infinite_kernel())
         errors = []
-        for count in _COUNTS:
+        for count in counts:
             # One draw of many heads, cut into independent models of ``count`` heads each.
             misses = samples.reshape(total // count, count, -1).mean(axis=1)
             errors.append(float(np.sqrt(np.mean(misses**2))))
             records.append({"heads": count, "error": errors[-1], "model": name})
-        slope = core.power_law_slope(_COUNTS, errors)
+        slope = core.power_law_slope(counts, errors)
         measurements.append(within(f"{name}: slope in M", slope.value, -0.55, -0.45))
     chart = trend(
         records,

@@ -9,8 +9,6 @@ from finetti.bounds.covering.allocation import allocate
 from finetti.claims.claim import Context, claim
 from finetti.claims.evidence import Evidence, at_least, close, within
 
-_DRAWS = 200
-
 
 @claim(
     id="S-lemma-A.8",
@@ -20,9 +18,10 @@ _DRAWS = 200
 )
 def s_lemma_a_8(context: Context) -> Evidence:
     """γ³/C² against the value at the printed point, a numerical minimum, and random points."""
+    draws = 200
     rng = context.generator(s_lemma_a_8.id)
     constraint, attained, numeric, least = 0.0, 0.0, 0.0, math.inf
-    for _ in range(_DRAWS):
+    for _ in range(draws):
         costs, weights = 10.0 ** rng.uniform(-2, 2, size=(2, 3))
         log_value, log_shares = allocate(np.log(costs), np.log(weights), math.log(0.7))
         value, shares = math.exp(log_value), np.exp(log_shares)
@@ -41,7 +40,7 @@ def s_lemma_a_8(context: Context) -> Evidence:
         close("γ³/C² against a numerical minimum", numeric, 1e-8),
         close("value at the printed point", attained, 1e-12),
         close("the point obeys Σ β_i x_i = C", constraint, 1e-12),
-        at_least(f"least of {50 * _DRAWS} other points / (γ³/C²)", least, 1.0),
+        at_least(f"least of {50 * draws} other points / (γ³/C²)", least, 1.0),
     )
 
 

@@ -51,9 +51,6 @@ def s_lemma_b_3(context: Context) -> Evidence:
     return embedding_evidence(context, s_lemma_b_3.id, "trained")
 
 
-_LENGTH = 50
-
-
 def _measure(eight: float = 8.0) -> Measurement:
     """The error of a head with R = log(``eight``·Ts/γ) at an orthonormal basis, written down.
 
@@ -61,10 +58,11 @@ def _measure(eight: float = 8.0) -> Measurement:
     whose value is 0 have the score 0. With γ = 1/s and e^R = 8Ts/γ = 8Ts² the head is then off by
     sT/(e^R + T) = s/(8s² + 1), nearly half of the γ/4 = 1/(4s) that the lemma allows.
     """
+    length = 50
     worst = 0.0
     for s in (1, 2, 3, 5):
-        weights = boolean.compile(boolean.And(range(s)), _LENGTH, "bag").head
-        scale = math.log(eight * _LENGTH * s**2) / math.log(8 * _LENGTH * s**2)
+        weights = boolean.compile(boolean.And(range(s)), length, "bag").head
+        scale = math.log(eight * length * s**2) / math.log(8 * length * s**2)
         head = replace(weights, query=weights.query * scale)
         found = cases.head_error(head, tuple(range(s)), scalar=True)
         worst = max(worst, abs(found / (s / (8 * s**2 + 1)) - 1))

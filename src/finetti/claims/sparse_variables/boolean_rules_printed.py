@@ -10,19 +10,18 @@ from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
 from finetti.claims.claim import Context, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, within
 
-_LENGTH = 10
-
 
 def wrong_inputs(rule: str, factor: float) -> int:
     """Inputs of all 2^10 at which the lookup with δ = γ·factor is wrong; values are ±1, so that
     every point has its unit."""
+    length = 10
     reduced = boolean.simplify(boolean.parse(rule))
     signs = boolean.TruthTable(reduced.indices, 2 * reduced.table() - 1)
-    compiled = boolean.compile(signs, _LENGTH)
+    compiled = boolean.compile(signs, length)
     points = find_embedding("deterministic").by_setting(all_bits(signs.sparsity))
     lookup = make_lookup(points, signs.table(), 2.0 * factor)
     outputs = lookup(compiled.head.tables.all_features)
-    return int((np.abs(outputs - signs(all_bits(_LENGTH))) > 1e-9).sum())
+    return int((np.abs(outputs - signs(all_bits(length))) > 1e-9).sum())
 
 
 @claim(

@@ -18,8 +18,6 @@ from finetti.claims.sparse_variables import covers, instances
 from finetti.claims.sparse_variables.instances import AXES, first_axis, layer, two_tokens
 from finetti.core.forms import Form
 
-_CLASSES, _NETWORKS, _SEQUENCES, _RESOLUTION = 60, 200, 3, 0.1
-
 
 def _layer_norms(norms: Iterable[float]) -> Any:
     """‖W_C‖, ‖W_V‖ and ‖W_QK‖, then their longest columns or rows."""
@@ -62,8 +60,9 @@ def s_thm_a_17(
     These are exact, but for the 36 of Lemma A.10, which is quoted. The packing of random networks
     is far below the bound, and only a floor; S-thm-A.17-chain has the inequality behind it.
     """
+    classes, networks, sequences, resolution = 60, 200, 3, 0.1
     rng, worst = context.generator(s_thm_a_17.id, "classes"), 0.0
-    for trial in range(_CLASSES):
+    for trial in range(classes):
         norms = 10.0 ** rng.uniform(-1, 1, size=(1 + trial % 4, 6))
         steep, readout, longest = (10.0 ** rng.uniform(-0.5, 0.5, size=3)).tolist()
         network = make(
@@ -88,9 +87,9 @@ def s_thm_a_17(
     used = moved / 0.05 / (math.exp(costs.matrices[1].log_cost) / 3)
 
     rng = context.generator(s_thm_a_17.id)
-    tokens = instances.layer_tokens(rng, _SEQUENCES, radius=1.0)
-    layers = [instances.layer_weights(rng, _NETWORKS, spread=0.3) for _ in range(2)]
-    readouts = rng.normal(size=(_NETWORKS, instances.LAYER_DIMENSION))
+    tokens = instances.layer_tokens(rng, sequences, radius=1.0)
+    layers = [instances.layer_weights(rng, networks, spread=0.3) for _ in range(2)]
+    readouts = rng.normal(size=(networks, instances.LAYER_DIMENSION))
 
     def outputs(weights, readout):
         return instances.relu_network(weights)(tokens)[:, 0] @ readout
@@ -109,16 +108,16 @@ def s_thm_a_17(
         head_dimension=instances.LAYER_WIDTH,
         readout_norm=float(np.linalg.norm(readouts, axis=1).max()),
     )
-    bound = bounds.ProjectedTransformerCovering(network, _RESOLUTION)
-    value = bound.evaluate(Sample(_SEQUENCES, instances.N_TOKENS - 1))
-    packing = covers.log_packing(found, 2 * _RESOLUTION)
+    bound = bounds.ProjectedTransformerCovering(network, resolution)
+    value = bound.evaluate(Sample(sequences, instances.N_TOKENS - 1))
+    packing = covers.log_packing(found, 2 * resolution)
     values = [bound.evaluate(Sample(1000, 10**k - 1)).value for k in range(2, 9)]
     steps = np.diff(values)
     shares = math.fsum(term.share or 0.0 for term in value.terms)
     return Evidence(
-        close(f"{_CLASSES} classes: relative error of log N_∞", worst, 1e-9),
+        close(f"{classes} classes: relative error of log N_∞", worst, 1e-9),
         within("two layers: change / what W_C of the first costs", used, 0.98, 1 + RATIO_RTOL),
-        covers.covered(f"{_NETWORKS} random networks", packing, value.value),
+        covers.covered(f"{networks} random networks", packing, value.value),
         close("spread of the steps per decade of T", np.ptp(steps) / steps.mean(), 1e-6),
         close("shares of all matrices add up to 1", shares - 1, 1e-12),
         note=f"{math.exp(packing):.0f} of the networks are pairwise farther apart than 2ε.",
@@ -198,18 +197,6 @@ def s_erratum_2(context: Context) -> Evidence:
     )
 
 
-_STEP, _LENGTH, _STEEPNESS = 0.05, 2.0, 3.0
-
-
-def _network_change(first: Any, second: Any, tokens: np.ndarray) -> float:
-    """How far two networks of one layer are apart, read along e₁, per unit of ``STEP``."""
-    readout = attention.TokenReadout(AXES[0])
-    outputs = [
-        float(readout(attention.ProjectedTransformer([each])(tokens))) for each in (first, second)
-    ]
-    return abs(outputs[1] - outputs[0]) / _STEP
-
-
 @claim(
     id="S-erratum-10",
     title="printed: Lemma A.13 for the first layer, W_C without L_σ",
@@ -221,15 +208,13 @@ def _network_change(first: Any, second: Any, tokens: np.ndarray) -> float:
 )
 def s_erratum_10(context: Context) -> Evidence:
     """One layer: tokens of length 2 while M leaves 0, and σ(x) = 3x while W_C does."""
-    scored = layer(first_axis(0.0)), layer(first_axis(_STEP))
-    of_scores = _network_change(*scored, two_tokens(_LENGTH))
-    lemma = lipschitz.attention_weight_perturbation(*scored, two_tokens(_LENGTH), "printed")
-    tripled = attention.Activation("tripled", lambda x: _STEEPNESS * x, _STEEPNESS)
-    flat, steep = (
-        attention.ProjectedLayer(first_axis(0.0), AXES, AXES, size * AXES, activation=tripled)
-        for size in (0.0, _STEP)
-    )
-    of_outputs = _network_change(flat, steep, AXES[:1])
+    step, longest, steep = 0.05, 2.0, 3.0
+
+    def change(layers: Any, tokens: np.ndarray) -> float:
+        """How far two networks of one layer are apart, read along e₁, per unit of ``step``."""
+        networks = [attention.ProjectedTransformer([each]) for each in layers]
+        outputs = [float(attention.TokenReadout(AXES[0])(each(tokens))) for each in networks]
+        return abs(outputs[1] - outputs[0]) / step
 
     def cost(matrix: int, form: Form, length: float, steepness: float) -> float:
         # W_C is the first matrix after w, W_QK the second; a cost is d times the multiplier.
@@ -239,14 +224,22 @@ def s_erratum_10(context: Context) -> Evidence:
         matrices = network.composition(Sample(1, 2, input_norm=length), form).matrices
         return math.exp(matrices[matrix].log_cost) / 3
 
-    printed = cost(1, "printed", 1.0, _STEEPNESS)
+    scored = layer(first_axis(0.0)), layer(first_axis(step))
+    of_scores = change(scored, two_tokens(longest))
+    lemma = lipschitz.attention_weight_perturbation(*scored, two_tokens(longest), "printed")
+    tripled = attention.Activation("tripled", lambda x: steep * x, steep)
+    weights = first_axis(0.0), AXES, AXES
+    steeper = [
+        attention.ProjectedLayer(*weights, size * AXES, activation=tripled) for size in (0.0, step)
+    ]
+    of_outputs = change(steeper, AXES[:1])
     uses = {
-        "M": of_scores / cost(2, "derived", _LENGTH, 1.0),
-        "W_C": of_outputs / cost(1, "derived", 1.0, _STEEPNESS),
+        "M": of_scores / cost(2, "derived", longest, 1.0),
+        "W_C": of_outputs / cost(1, "derived", 1.0, steep),
     }
     return Evidence(
-        at_most("B_X = 2: change / ‖M − M̂‖", of_scores, float(lemma.bound) / _STEP),
-        at_most("L_σ = 3: change / ‖W_C − Ŵ_C‖", of_outputs, printed),
+        at_most("B_X = 2: change / ‖M − M̂‖", of_scores, float(lemma.bound) / step),
+        at_most("L_σ = 3: change / ‖W_C − Ŵ_C‖", of_outputs, cost(1, "printed", 1.0, steep)),
         derived=tuple(
             within(f"{name}: change / derived cost", used, 0.98, 1 + RATIO_RTOL)
             for name, used in uses.items()

@@ -97,9 +97,6 @@ def s_lemma_2_2(context: Context, confidence: Formula = log_confidence) -> Evide
     )
 
 
-_DRAWS = 100
-
-
 @claim(
     id="S-app-A.3",
     title="Dudley's integral, by quadrature and in closed form",
@@ -109,9 +106,10 @@ _DRAWS = 100
 )
 def s_app_a_3(context: Context) -> Evidence:
     """The two routes where log N = C/ε² exactly, and on the covers of random heads."""
+    draws = 100
     rng = context.generator(s_app_a_3.id)
     exact, least = 0.0, math.inf
-    for _ in range(_DRAWS):
+    for _ in range(draws):
         log_constant, log_range, log_samples = rng.uniform((-5, -3, 0), (30, 3, 60))
         closed = dudley_closed(log_constant, log_range, log_samples)
         found = dudley_quadrature(lambda u, c=log_constant: c - 2 * u, log_range, log_samples)
@@ -124,11 +122,8 @@ def s_app_a_3(context: Context) -> Evidence:
         least = min(least, routes[0].log_value - routes[1].log_value)
     return Evidence(
         close("log N = C/ε²: log of closed / quadrature", exact, 1e-10),
-        at_least(f"{_DRAWS} heads: least log of closed / quadrature", least, -1e-12),
+        at_least(f"{draws} heads: least log of closed / quadrature", least, -1e-12),
     )
-
-
-_WIDTH, _LENGTH, _SAMPLES, _MANY = 64, 400, 200, 10**12
 
 
 @claim(
@@ -142,24 +137,21 @@ _WIDTH, _LENGTH, _SAMPLES, _MANY = 64, 400, 200, 10**12
 )
 def s_erratum_12(context: Context) -> Evidence:
     """The printed form for one head of width 64 with spectral norms 1, and how it moves with m."""
-
+    width, length, many = 64, 400, 10**12
     # Spread over all columns, a matrix of spectral norm 1 has columns of length 1/√d.
-    column = _WIDTH**-0.5
+    column = width**-0.5
     heads = (bounds.SoftmaxHeadNorms(value_column_norm=column, score_row_norm=column),)
-    layer = bounds.MultiHeadClass(heads=heads, width=_WIDTH)
+    layer = bounds.MultiHeadClass(heads=heads, width=width)
 
-    def constant(samples: int) -> float:
-        log_points = math.log(math.log(samples * _LENGTH))
-        sample = Sample(samples, _LENGTH)
-        return layer.composition(sample, "printed").log_scaling(0.0, log_points)
+    def constant(m: int) -> float:
+        scaling = layer.composition(Sample(m, length), "printed").log_scaling
+        return scaling(0.0, math.log(math.log(m * length)))
 
-    few, more = (dudley_printed(constant(m), 0.0, math.log(m)) for m in (_SAMPLES, 2 * _SAMPLES))
-    derived = [
-        math.exp(dudley_closed(constant(m), 0.0, math.log(m)))
-        for m in (_SAMPLES, 2 * _SAMPLES, _MANY)
-    ]
+    few, more = (dudley_printed(constant(m), 0.0, math.log(m)) for m in (200, 400))
+    logs = [dudley_closed(constant(m), 0.0, math.log(m)) for m in (200, 400, many)]
+    derived = [math.exp(log) for log in logs]
     # At m = 10¹² x = √(m/C_F) is large enough for the closed form itself.
-    x = math.exp((math.log(_MANY) - constant(_MANY)) / 2)
+    x = math.exp((math.log(many) - constant(many)) / 2)
     miss = derived[2] / (12 * (1 + math.log(x / 3)) / x) - 1
     return Evidence(
         at_least("complexity at T = 400, m = 200", few, 0.0),

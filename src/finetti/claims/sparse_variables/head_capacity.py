@@ -128,9 +128,6 @@ def s_erratum_1(context: Context) -> Evidence:
     )
 
 
-_DRAWS = 1000
-
-
 def _largest_outputs(matrices: np.ndarray) -> np.ndarray:
     """The largest coordinate of Wᵀx over unit x: some x lies along the longest column."""
     units = matrices / np.linalg.norm(matrices, axis=1, keepdims=True)
@@ -148,9 +145,10 @@ def _largest_outputs(matrices: np.ndarray) -> np.ndarray:
 )
 def s_erratum_9(context: Context) -> Evidence:
     """Each output of W_Vᵀx and of W_QK x for unit x, against the printed and the derived norm."""
+    draws = 1000
     rng = context.generator(s_erratum_9.id)
-    values, scores = rng.normal(size=(_DRAWS, 8, 3)), rng.normal(size=(_DRAWS, 8, 8))
-    scores *= 10.0 ** rng.uniform(-1, 1, size=(_DRAWS, 8, 1))  # rows of different lengths
+    values, scores = rng.normal(size=(draws, 8, 3)), rng.normal(size=(draws, 8, 8))
+    scores *= 10.0 ** rng.uniform(-1, 1, size=(draws, 8, 1))  # rows of different lengths
     outputs = {"W_V": _largest_outputs(values), "W_QK": _largest_outputs(scores.swapaxes(1, 2))}
     printed = {"W_V": max_row_norm(values), "W_QK": max_column_norm(scores)}
     derived = {"W_V": max_column_norm(values), "W_QK": max_row_norm(scores)}
@@ -164,6 +162,6 @@ def s_erratum_9(context: Context) -> Evidence:
             within(f"{name}: largest output / norm", (found / derived[name]).max(), 0.98, 1 + 1e-12)
             for name, found in outputs.items()
         ),
-        note=f"{broken:.0%} of {_DRAWS} random W_V have outputs beyond the printed norm. The norms "
+        note=f"{broken:.0%} of {draws} random W_V have outputs beyond the printed norm. The norms "
         "of `HeadClass.from_weights` are the derived ones.",
     )

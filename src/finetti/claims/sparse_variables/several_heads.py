@@ -47,9 +47,6 @@ def s_app_a_5(context: Context) -> Evidence:
     )
 
 
-_RESOLUTION, _LAYERS = 0.2, 50
-
-
 @claim(
     id="S-lemma-A.12",
     title="the capacity of several heads",
@@ -67,8 +64,9 @@ def s_lemma_a_12(context: Context, make: Any = bounds.MultiHeadClass) -> Evidenc
 
     The first two are exact; the packing number, which is far below the bound, is only a floor.
     """
+    resolution, layers = 0.2, 50
     rng, worst = context.generator(s_lemma_a_12.id, "layers"), 0.0
-    for _ in range(_LAYERS):
+    for _ in range(layers):
         heads = tuple(bounds.SoftmaxHeadNorms(**random_norms(rng)) for _ in range(3))
         query, longest = (10.0 ** rng.uniform(-1, 1, size=2)).tolist()
         several = make(heads=heads, width=6, head_dimension=3, query_norm=query)
@@ -88,10 +86,10 @@ def s_lemma_a_12(context: Context, make: Any = bounds.MultiHeadClass) -> Evidenc
     rng = context.generator(s_lemma_a_12.id)
     tokens = random_tokens(rng)
     total = np.sum([random_heads(rng, tokens, 4.0) for _ in range(3)], axis=0)
-    bound = bounds.MultiHeadCovering(layer(3, 4.0), _RESOLUTION).evaluate(SAMPLE).value
-    packing = covers.log_packing(total, 2 * _RESOLUTION)
+    bound = bounds.MultiHeadCovering(layer(3, 4.0), resolution).evaluate(SAMPLE).value
+    packing = covers.log_packing(total, 2 * resolution)
     return Evidence(
-        close(f"{_LAYERS} layers of three heads: relative error of log N_∞", worst, 1e-9),
+        close(f"{layers} layers of three heads: relative error of log N_∞", worst, 1e-9),
         score_cost_used(one, one.heads[0]),
         close("γ³ of H ≤ 16 equal heads: log of its ratio to H³", cubes, 1e-12),
         covers.covered(f"{N_SPLIT_HEADS} sums of heads", packing, bound),
