@@ -9,6 +9,7 @@ from finetti.claims.perturbations import sizes
 
 DIMENSION = 4
 AXES = np.eye(DIMENSION)
+FIRST = np.outer(AXES[0], AXES[0])  # e₁e₁ᵀ
 N_HEADS, TOKENS, WIDTH = 2, 5, 2
 
 
@@ -43,7 +44,7 @@ def even_reader(
 
     The same with W_q, where the ``moved`` are "queries".
     """
-    query, key = np.outer(AXES[1], AXES[0])[None], first()[None]
+    query, key = np.outer(AXES[1], AXES[0])[None], FIRST[None]
     value = value_norm * AXES[None]
     pair = (
         heads(query, size * key, value) if moved == "keys" else heads(size * query, key, value)
@@ -57,11 +58,6 @@ def twice(one: Any) -> Any:
     """The same head two times."""
     weights = (one.query_weights, one.key_weights, one.value_weights)
     return heads(*(np.repeat(np.asarray(each), 2, axis=0) for each in weights))
-
-
-def first() -> np.ndarray:
-    """e₁e₁ᵀ."""
-    return np.outer(AXES[0], AXES[0])
 
 
 def weights(rng: np.random.Generator, count: int) -> list[np.ndarray]:

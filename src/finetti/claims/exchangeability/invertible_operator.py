@@ -6,15 +6,6 @@ from finetti.claims.claim import Context, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
 
 
-def _given_tokens(
-    prior: np.ndarray, emission: np.ndarray, answers: np.ndarray, tokens: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """p(z|X) and p(y|X), both from the joint distribution of z, X and y."""
-    likelihood = prior * np.prod(emission[:, tokens], axis=1)
-    joint = answers * likelihood  # (y, z) for this X
-    return likelihood / likelihood.sum(), joint.sum(axis=1) / joint.sum()
-
-
 @claim(
     id="E-erratum-11",
     title="printed: Lemma 3.2(b) for an invertible operator",
@@ -35,7 +26,10 @@ def e_erratum_11(context: Context) -> Evidence:
     inverse, worst = np.linalg.pinv(answers), 0.0
     for _ in range(100):
         tokens = rng.integers(letters, size=length)
-        latent, answer = _given_tokens(prior, emission, answers, tokens)
+        # p(z|X) and p(y|X), both from the joint distribution of z, X and y
+        likelihood = prior * np.prod(emission[:, tokens], axis=1)
+        joint = answers * likelihood  # (y, z) for this X
+        latent, answer = likelihood / likelihood.sum(), joint.sum(axis=1) / joint.sum()
         worst = max(worst, np.abs(inverse @ answer - latent).max())
     # An invertible T would reach every function of y, as the indicator of the last answer.
     last = np.eye(outcomes)[-1]

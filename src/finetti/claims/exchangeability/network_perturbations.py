@@ -44,7 +44,7 @@ def _three_layers(step: float, form: Form = "derived") -> Any:
 
     With W_q = W_k = 0 nothing is lost: ρ̃_t = ω̃_t, and every summand of the chain is attained.
     """
-    axis, along = instances.AXES[:1], instances.first()[None]
+    axis, along = instances.AXES[:1], instances.FIRST[None]
     before, after = (
         network(
             [

@@ -71,29 +71,10 @@ def _parabola(length: int, bend: float) -> np.ndarray:
     return np.stack([u, bend * u**2], axis=1)
 
 
-def _nonlinearity(inputs: np.ndarray, outputs: np.ndarray) -> float:
-    """The largest distance of ``outputs`` from their best linear function of ``inputs``."""
-    fit = np.linalg.lstsq(inputs, outputs, rcond=None)[0]
-    return float(np.abs(outputs - inputs @ fit).max())
-
-
 def _by_hand(query: np.ndarray, keys: np.ndarray, values: np.ndarray, ridge: float) -> np.ndarray:
     """V^⊤(K + λI)⁻¹K(K, q) with the RBF kernel, in plain NumPy."""
     gram = rbf(keys, keys) + ridge * np.eye(len(keys))
     return rbf(query, keys) @ np.linalg.solve(gram, values)
-
-
-def _full_head(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """W_q, W_k and W_v of one head, all invertible."""
-    turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
-    key, value = turn * np.array([0.8, 1.25]), np.linalg.qr(rng.normal(size=(2, 2)))[0]
-    return np.eye(2)[None], key[None], value[None]
-
-
-def _narrow_heads() -> tuple[np.ndarray, ...]:
-    """Two heads of width 1 that read u; their values are the two coordinates of the token."""
-    keys, values = [[[1.0], [0.0]]] * 2, [np.diag([1.0, 0.0]), np.diag([0.0, 1.0])]
-    return np.ones((2, 1, 1)), np.array(keys), np.array(values)
 
 
 @claim(
@@ -112,28 +93,34 @@ def e_app_b_2_heads(context: Context, factor: float = 1.0) -> Evidence:
     reach = np.linspace(-0.9, 0.9, 19)[:, None]
     module = attention.ConditionalMean(kernels.RBF(), ridge=1e-6)
     larger = attention.ConditionalMean(kernels.RBF(), ridge=factor * 0.1)
-    weights = _full_head(context.generator(e_app_b_2_heads.id))
+    turn, value = np.linalg.qr(context.generator(e_app_b_2_heads.id).normal(size=(2, 2, 2)))[0]
+    key = turn * np.array([0.8, 1.25])
+    weights = np.eye(2)[None], key[None], value[None]
     one = attention.MultiHead(*weights, attention=module)
-    query = 0.7 * _grid(9) @ weights[1][0]
-    limit = query @ np.linalg.solve(weights[1][0], weights[2][0])
+    query = 0.7 * _grid(9) @ key
+    limit = query @ np.linalg.solve(key, value)
     errors = [
-        float(np.abs(np.asarray(one(query, tokens)) - limit).max())
+        np.abs(np.asarray(one(query, tokens)) - limit).max()
         for tokens in (_grid(3), _grid(20), np.sin(1.3 * _grid(20)) ** 3 + 0.05 * _grid(20))
     ]
-    narrow = attention.MultiHead(*_narrow_heads(), attention=module)
+    # Two heads of width 1 that read u; their values are the two coordinates of the token.
+    coordinates = np.array([np.diag(axis) for axis in np.eye(2)])
+    lower = np.ones((2, 1, 1)), np.array([[[1.0], [0.0]]] * 2), coordinates
+    narrow = attention.MultiHead(*lower, attention=module)
     few, many = _grid(3), _parabola(60, 1.0)
     recomputed = [
         attention.MultiHead(*weights, attention=larger)(query, few)
-        - _by_hand(query, few @ weights[1][0], few @ weights[2][0], 0.1),
-        attention.MultiHead(*_narrow_heads(), attention=larger)(reach, many)
+        - _by_hand(query, few @ key, few @ value, 0.1),
+        attention.MultiHead(*lower, attention=larger)(reach, many)
         - _by_hand(reach, many[:, :1], many, 0.1),
     ]
     up, down = (np.asarray(narrow(reach, _parabola(60, bend))) for bend in (1.0, -1.0))
+    fit = reach @ np.linalg.lstsq(reach, up, rcond=None)[0]
     return Evidence(
         at_most("one head: distance to (W_k⁻¹W_v)ᵀq, 400 tokens", errors[1], 1e-3),
         at_most("one head: the same over another sequence", errors[2], 1e-3),
         at_least("one head: error with 9 tokens / error with 400", errors[0] / errors[1], 10),
-        at_least("two narrow heads: distance from linear in q", _nonlinearity(reach, up), 0.1),
+        at_least("two narrow heads: distance from linear in q", np.abs(up - fit).max(), 0.1),
         at_least("two narrow heads: change with the sequence", np.abs(up - down).max(), 0.1),
         close("one head recomputed, λ = 0.1", np.abs(recomputed[0]).max(), 1e-12),
         close("two narrow heads, the same", np.abs(recomputed[1]).max(), 1e-12),
