@@ -10,11 +10,7 @@ from finetti import attention, core
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, trend, within
 from finetti.claims.perturbations import unit_vectors
-from finetti.claims.random_features.support import (
-    INPUT_DIMENSION,
-    INPUT_LENGTH,
-    draw_inputs,
-)
+from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_inputs
 
 
 @claim(
@@ -32,14 +28,14 @@ def r_def_factored(context: Context) -> Evidence:
     """Fourth moment of the scores against 3 + 6/D, and the way of the kernel from D = 1 to 32."""
     portion = 40_000
     inputs = draw_inputs(context.generator(r_def_factored.id), pairs=4)
-    exact = inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
+    exact = inputs.exact(attention.InfiniteHeadKernel(DIMENSION))
     measurements, gaps = [], {}
     for rows in (1, 4, 32):
         contributions, scores = [], []
         for part in range(context.pick(quick=4, paper=40)):
             key = context.random_key(r_def_factored.id, rows, part)
             module = attention.RandomFeatureAttention(
-                key, portion, INPUT_DIMENSION, sampling="factored", head_dimension=rows
+                key, portion, DIMENSION, sampling="factored", head_dimension=rows
             )
             contributions.append(inputs.contributions(module, portion))
             scores.append(module.preactivations(inputs.query[0], inputs.keys[0, :1])[:, 0])
@@ -73,15 +69,15 @@ def r_def_order(context: Context) -> Evidence:
     settings |= {name: {"activation": name} for name in ("exponential", "softmax")}
     rng = context.generator(r_def_order.id)
     trials = context.pick(quick=20, paper=200)
-    query = unit_vectors(rng, trials, INPUT_DIMENSION)
-    keys = unit_vectors(rng, trials, INPUT_LENGTH, INPUT_DIMENSION)
+    query = unit_vectors(rng, trials, DIMENSION)
+    keys = unit_vectors(rng, trials, LENGTH, DIMENSION)
     # A cyclic shift moves every key.
     moved = np.roll(keys, 1, axis=1)
     measurements = []
     for name, options in settings.items():
         module = attention.RandomFeatureAttention(
-            context.random_key(r_def_order.id, name), heads, INPUT_DIMENSION, **options
-        ).with_values(rng.normal(size=(heads, INPUT_DIMENSION + 1)) / heads)
+            context.random_key(r_def_order.id, name), heads, DIMENSION, **options
+        ).with_values(rng.normal(size=(heads, DIMENSION + 1)) / heads)
         change = np.abs(np.asarray(module(query, moved) - module(query, keys)))
         measurements.append(close(f"{name}: change under permutation", change.max(), 1e-12))
         spread = np.std(np.asarray(module(query, keys)))
@@ -91,7 +87,7 @@ def r_def_order(context: Context) -> Evidence:
             change = np.abs(np.asarray(kernel.gram(query, moved) - kernel.gram(query, keys)))
             measurements.append(close(f"{name}: change of the kernel", change.max(), 1e-12))
     network = attention.RandomFeatureMLP(
-        context.random_key(r_def_order.id, "RFMLP"), heads, INPUT_DIMENSION, INPUT_LENGTH
+        context.random_key(r_def_order.id, "RFMLP"), heads, DIMENSION, LENGTH
     ).with_values(rng.normal(size=heads) / heads)
     change = np.abs(np.asarray(network(query, moved) - network(query, keys)))
     return Evidence(*measurements, at_least("RFMLP: change under permutation", change.max(), 1e-3))
@@ -113,9 +109,9 @@ def r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
     count = context.pick(quick=200_000, paper=2_000_000)
     inputs = draw_inputs(context.generator(r_def_preactivation.id), pairs=1)
     key = context.random_key(r_def_preactivation.id)
-    module = attention.RandomFeatureAttention(key, count, INPUT_DIMENSION)
+    module = attention.RandomFeatureAttention(key, count, DIMENSION)
     key = context.random_key(r_def_preactivation.id, "biased")
-    biased = attention.RandomFeatureAttention(key, count, INPUT_DIMENSION, mean_weights="identity")
+    biased = attention.RandomFeatureAttention(key, count, DIMENSION, mean_weights="identity")
     sides = (inputs.query[0], inputs.keys[0]), (inputs.other_query[0], inputs.other_keys[0])
     scores, others = (
         factor * np.asarray(module.preactivations(query, keys[:1]))[:, 0] for query, keys in sides
@@ -150,11 +146,11 @@ def r_rate_heads(context: Context) -> Evidence:
     total = counts[-1] * context.pick(quick=200, paper=2_000)
     inputs = draw_inputs(context.generator(r_rate_heads.id), pairs=3)
     biased = partial(attention.RandomFeatureAttention, mean_weights="identity")
-    network = partial(attention.RandomFeatureMLP, context_length=INPUT_LENGTH)
+    network = partial(attention.RandomFeatureMLP, context_length=LENGTH)
     members = {"RFA": attention.RandomFeatureAttention, "BRFA": biased, "RFMLP": network}
     measurements, records = [], []
     for name, make in members.items():
-        module: Any = make(context.random_key(r_rate_heads.id, name), total, INPUT_DIMENSION)
+        module: Any = make(context.random_key(r_rate_heads.id, name), total, DIMENSION)
         samples = inputs.contributions(module, total) - inputs.exact(module.infinite_kernel())
         errors = []
         for count in counts:

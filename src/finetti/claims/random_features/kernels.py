@@ -9,12 +9,7 @@ import scipy
 from finetti import attention
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, close
-from finetti.claims.random_features.support import (
-    INPUT_DIMENSION,
-    INPUT_LENGTH,
-    draw_inputs,
-    estimate_kernel,
-)
+from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_inputs, estimate_kernel
 
 
 @claim(
@@ -32,7 +27,7 @@ from finetti.claims.random_features.support import (
 def r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
     """Φ(x)·Φ(x') of many random heads against the closed form, on three pairs of inputs."""
     inputs = draw_inputs(context.generator(r_eq_rfa_kernel.id), pairs=3)
-    exact = factor * inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
+    exact = factor * inputs.exact(attention.InfiniteHeadKernel(DIMENSION))
     kind = attention.RandomFeatureAttention
     estimate = estimate_kernel(context, r_eq_rfa_kernel.id, inputs, kind)
     return Evidence(*estimate.against(exact), note=estimate.note(exact, "heads"))
@@ -53,13 +48,13 @@ def r_eq_brfa_kernel(context: Context) -> Evidence:
     """Many biased heads against the bivariate-normal form, for the identity and a random W₀."""
     rng = context.generator(r_eq_brfa_kernel.id)
     inputs = draw_inputs(rng, pairs=2)
-    matrix = rng.normal(size=(INPUT_DIMENSION + 1, INPUT_DIMENSION + 1)) / 2
-    without = inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
+    matrix = rng.normal(size=(DIMENSION + 1, DIMENSION + 1)) / 2
+    without = inputs.exact(attention.InfiniteHeadKernel(DIMENSION))
     measurements, contrasts = [], []
     for name, weights in {"identity": "identity", "random": matrix}.items():
         claim_id, kind = f"{r_eq_brfa_kernel.id}-{name}", attention.RandomFeatureAttention
         estimate = estimate_kernel(context, claim_id, inputs, kind, mean_weights=weights)
-        exact = inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION, weights))
+        exact = inputs.exact(attention.InfiniteHeadKernel(DIMENSION, weights))
         measurements += estimate.against(exact, f"{name} W₀, ")
         contrasts.append(estimate.distance(without).max())
     return Evidence(
@@ -89,7 +84,7 @@ def r_eq_exp_kernel(context: Context) -> Evidence:
         inputs = draw_inputs(context.generator(claim_id), pairs=2, norm=norm)
         kind = partial(attention.RandomFeatureAttention, activation="exponential")
         estimate = estimate_kernel(context, claim_id, inputs, kind, mean_weights=mean_weights)
-        kernel = attention.InfiniteHeadKernel(INPUT_DIMENSION, mean_weights, "exponential")
+        kernel = attention.InfiniteHeadKernel(DIMENSION, mean_weights, "exponential")
         measurements.extend(estimate.against(inputs.exact(kernel), f"{name} W₀, "))
     return Evidence(
         *measurements,
@@ -111,9 +106,9 @@ def r_eq_exp_kernel(context: Context) -> Evidence:
 def r_eq_rfmlp_kernel(context: Context) -> Evidence:
     """Φ(x)·Φ(x') of many random neurons against κ₁, on three pairs of inputs."""
     inputs = draw_inputs(context.generator(r_eq_rfmlp_kernel.id), pairs=3)
-    exact = inputs.exact(attention.InfiniteMLPKernel(INPUT_DIMENSION, INPUT_LENGTH))
+    exact = inputs.exact(attention.InfiniteMLPKernel(DIMENSION, LENGTH))
     kind = attention.RandomFeatureMLP
-    estimate = estimate_kernel(context, r_eq_rfmlp_kernel.id, inputs, kind, INPUT_LENGTH)
+    estimate = estimate_kernel(context, r_eq_rfmlp_kernel.id, inputs, kind, LENGTH)
     return Evidence(*estimate.against(exact), note=estimate.note(exact, "neurons"))
 
 

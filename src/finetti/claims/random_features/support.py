@@ -9,7 +9,7 @@ from finetti.claims.claim import Context
 from finetti.claims.evidence import Measurement, at_most
 from finetti.claims.perturbations import unit_vectors
 
-INPUT_DIMENSION, INPUT_LENGTH = 4, 5
+DIMENSION, LENGTH = 4, 5
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Inputs:
 
 def draw_inputs(rng: np.random.Generator, pairs: int, norm: float = 1.0) -> Inputs:
     """Independent uniform directions, d = 4 and N = 5, all tokens of one norm."""
-    shapes = ((pairs,), (pairs, INPUT_LENGTH)) * 2
-    return Inputs(*(norm * unit_vectors(rng, *shape, INPUT_DIMENSION) for shape in shapes))
+    shapes = ((pairs,), (pairs, LENGTH)) * 2
+    return Inputs(*(norm * unit_vectors(rng, *shape, DIMENSION) for shape in shapes))
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ def estimate_kernel(
 ) -> KernelEstimate:
     """Φ(x)·Φ(x') with 4·10⁵ draws (4·10⁶ at paper scale), in portions that fit in memory.
 
-    ``make(key, draws, INPUT_DIMENSION, *sizes, **options)`` is a module with that many draws.
+    ``make(key, draws, DIMENSION, *sizes, **options)`` is a module with that many draws.
     """
     portion, parts = 50_000, []
     for part in range(context.pick(quick=8, paper=80)):
         key = context.random_key(claim_id, part)
-        module = make(key, portion, INPUT_DIMENSION, *sizes, **options)
+        module = make(key, portion, DIMENSION, *sizes, **options)
         parts.append(inputs.contributions(module, portion))
     samples = np.concatenate(parts)
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))

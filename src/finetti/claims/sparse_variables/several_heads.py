@@ -9,14 +9,8 @@ from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, close
-from finetti.claims.sparse_variables import covers
+from finetti.claims.sparse_variables import covers, head_split
 from finetti.claims.sparse_variables.head_capacity import as_printed, random_norms, score_cost_used
-from finetti.claims.sparse_variables.head_split import (
-    N_SPLIT_HEADS,
-    SAMPLE,
-    random_heads,
-    random_tokens,
-)
 
 
 @claim(
@@ -81,16 +75,18 @@ def s_lemma_a_12(context: Context, make: Any = bounds.MultiHeadClass) -> Evidenc
         return bounds.MultiHeadClass(heads=heads, width=2)
 
     counts = range(1, 17)
-    gammas = [layer(count, 1.0).composition(SAMPLE, "derived").log_gamma for count in counts]
+    gammas = [
+        layer(count, 1.0).composition(head_split.SAMPLE, "derived").log_gamma for count in counts
+    ]
     cubes = np.abs(3 * (np.array(gammas) - gammas[0]) - 3 * np.log(counts)).max()
     rng = context.generator(s_lemma_a_12.id)
-    tokens = random_tokens(rng)
-    total = np.sum([random_heads(rng, tokens, 4.0) for _ in range(3)], axis=0)
-    bound = bounds.MultiHeadCovering(layer(3, 4.0), resolution).evaluate(SAMPLE).value
+    tokens = head_split.random_tokens(rng)
+    total = np.sum([head_split.random_heads(rng, tokens, 4.0) for _ in range(3)], axis=0)
+    bound = bounds.MultiHeadCovering(layer(3, 4.0), resolution).evaluate(head_split.SAMPLE).value
     packing = covers.log_packing(total, 2 * resolution)
     return Evidence(
         close(f"{layers} layers of three heads: relative error of log N_∞", worst, 1e-9),
         score_cost_used(one, one.heads[0]),
         close("γ³ of H ≤ 16 equal heads: log of its ratio to H³", cubes, 1e-12),
-        covers.covered(f"{N_SPLIT_HEADS} sums of heads", packing, bound),
+        covers.covered(f"{head_split.N_SPLIT_HEADS} sums of heads", packing, bound),
     )
