@@ -117,6 +117,14 @@ def test_a_printed_form_fails_only_where_the_derived_one_holds(printed, derived,
     assert "Derived form" in str(evidence)
 
 
+@pytest.mark.parametrize("given", [((YES,),), (YES, 1.0)])
+def test_evidence_is_made_of_measurements_one_by_one(given):
+    with pytest.raises(InputError, match="one by one"):
+        Evidence(*given)
+    with pytest.raises(InputError, match="one by one"):
+        Evidence(YES, derived=given)
+
+
 def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
     def broken(context):
         raise RuntimeError("no luck")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, SupportsFloat
 
+from finetti.core.errors import bad_argument
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_interval, format_number
 from finetti.show.shown import Shown
@@ -150,10 +151,13 @@ class Evidence(Shown):
         charts: Iterable[dict[str, Any]] = (),
         tables: Iterable[Table] = (),
     ) -> None:
-        lists = {"measurements": measurements, "derived": derived, "charts": charts}
-        for name, each in {**lists, "tables": tables}.items():
-            object.__setattr__(self, name, tuple(each))
-        object.__setattr__(self, "note", note)
+        derived = tuple(derived)
+        for each in (*measurements, *derived):
+            if not isinstance(each, Measurement):
+                raise bad_argument("measurements", "Evidence", "Measurements, one by one", each)
+        values = (measurements, derived, note, tuple(charts), tuple(tables))
+        for name, value in zip(self.__dataclass_fields__, values, strict=True):
+            object.__setattr__(self, name, value)
 
     @property
     def verdict(self) -> Verdict:

@@ -67,6 +67,7 @@ def s_cor_4_4(context: Context, make: Any = bounds.HeadClass) -> Evidence:
         found = bounds.HeadCovering(head, 0.1).evaluate(sample).value
         again = covers.composed(covers.head_parts(head, head, sample), 0.1)
         worst = max(worst, abs(found / again - 1))
+    unit = make(width=3, query_norm=1.0)
     head = bounds.HeadClass(width=64, readout_norm=1.0)
     samples = [Sample(10**15, length) for length in _LENGTHS]
     uneven = []
@@ -90,7 +91,7 @@ def s_cor_4_4(context: Context, make: Any = bounds.HeadClass) -> Evidence:
     )
     return Evidence(
         close(f"{_HEADS} heads: relative error of log N_∞", worst, 1e-9),
-        score_cost_used(unit := make(width=3, query_norm=1.0), unit),
+        score_cost_used(unit, unit),
         close("printed: spread of the steps per decade of T", uneven[0], 1e-12),
         close("derived: spread of the steps per decade of T", uneven[1], 1e-6),
         at_most("complexity: log of its growth over that of √log T", faster, 0.0),
