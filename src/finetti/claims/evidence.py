@@ -224,9 +224,12 @@ class Evidence(Shown):
 
 
 def trend(
-    records: Iterable[Mapping[str, Any]], x: tuple[str, str], y: tuple[str, str], **options: Any
+    records: Iterable[Mapping[str, Any]], axes: Mapping[str, str], title: str, **options: Any
 ) -> dict[str, Any]:
-    """A chart for `Evidence` with a logarithmic axis; ``x`` and ``y`` are a field and its title."""
+    """A chart for `Evidence`: the second of two ``axes`` (fields and their titles) over log of the
+    first."""
     from finetti.show.charts import line_chart
 
-    return line_chart(records, x[0], y[0], log_x=True, x_title=x[1], y_title=y[1], **options)
+    (x, x_title), (y, y_title) = axes.items()
+    titles = {"title": title, "x_title": x_title, "y_title": y_title}
+    return line_chart(records, x, y, log_x=True, **titles, **options)

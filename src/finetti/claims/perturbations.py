@@ -14,7 +14,7 @@ DRAWS = 10_000
 RATIO_RTOL = 1e-9
 
 
-def over_draws(function: Callable[..., Any], *draws: Any) -> Any:
+def mapped(function: Callable[..., Any], *draws: Any) -> Any:
     """``function`` of every draw, the first axis of each argument."""
     import jax
     import jax.numpy as jnp
@@ -27,7 +27,7 @@ def over_draws(function: Callable[..., Any], *draws: Any) -> Any:
 
 def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
     """measured / bound of ``lemma`` on every draw."""
-    return np.asarray(over_draws(lambda *draw: lemma(*draw).ratio, *draws))
+    return np.asarray(mapped(lambda *draw: lemma(*draw).ratio, *draws))
 
 
 def holds(found: np.ndarray, what: str = "draws") -> Measurement:

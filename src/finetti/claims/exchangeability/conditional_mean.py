@@ -148,13 +148,9 @@ def e_prop_4_1(context: Context, limit: Formula = upper_bound) -> Evidence:
         slopes.append(within(f"slope in L at λ = {ridge:g}", slope.value, -0.56, -0.44))
     draws = len(_RIDGES) * len(lengths) * repeats
     identity = _shortcut_error(context.generator(e_prop_4_1.id, "identity"), support)
+    axes = {"length": "context length L", "error": "mean sup-error over queries"}
     chart = trend(
-        records,
-        ("length", "context length L"),
-        ("error", "mean sup-error over queries"),
-        color="ridge",
-        log_y=True,
-        title="CME attention approaches its population value",
+        records, axes, "CME attention approaches its population value", color="ridge", log_y=True
     )
     return Evidence(
         *slopes,
@@ -205,16 +201,13 @@ def e_prop_4_1_bias(context: Context, bound: Formula = _bias_bound) -> Evidence:
     point, size = np.zeros((1, 2)), np.array([3.0])
     tight = Support(point, np.ones(1), point).regularized(np.ones(1), size, 1e-3)
     single = abs(tight - size)[0] / bound(1e-3, 3.0)
+    records = [
+        {"ridge": float(r), "bias": float(b), "bound": float(limit)}
+        for r, b, limit in zip(ridges, biases, limits, strict=True)
+    ]
+    axes = {"ridge": "ridge per token λ", "bias": "sup-bias over queries"}
     chart = trend(
-        [
-            {"ridge": float(r), "bias": float(b), "bound": float(limit)}
-            for r, b, limit in zip(ridges, biases, limits, strict=True)
-        ],
-        ("ridge", "ridge per token λ"),
-        ("bias", "sup-bias over queries"),
-        reference="bound",
-        log_y=True,
-        title="The bias of the ridge, and its bound λ‖h‖",
+        records, axes, "The bias of the ridge, and its bound λ‖h‖", reference="bound", log_y=True
     )
     return Evidence(
         at_most("largest bias / (λ‖h‖)", np.max(biases / limits), 1.0),

@@ -178,9 +178,10 @@ def _packing(points: np.ndarray, separation: float) -> int:
     return count
 
 
-def _covering(network: Any, resolution: float, sample: Sample, form: Any = "sharp") -> float:
-    """log N as the package has it, head by head."""
-    bound = bounds.FullTransformerCovering(network, form, resolution=resolution)
+def _covering(network: Any, resolution: float, sample: Sample, **form: Any) -> float:
+    """log N as the package has it, head by head unless ``form`` says otherwise."""
+    form = form or {"constants": "sharp"}
+    bound = bounds.FullTransformerCovering(network, resolution=resolution, **form)
     return bound.evaluate(sample).value
 
 

@@ -161,12 +161,9 @@ def e_eq_3_11(context: Context, ridge_factor: float = 1.0) -> Evidence:
     )
     ridge = float(np.exp(found.x))
     grid = np.geomspace(0.1, 2.5, 9)
-    chart = trend(
-        [{"ridge": float(value), "risk": risk(np.log(value))} for value in grid],
-        ("ridge", "ridge λ"),
-        ("risk", "mean squared error"),
-        title="Risk (3.11) against the ridge",
-    )
+    records = [{"ridge": float(value), "risk": risk(np.log(value))} for value in grid]
+    axes = {"ridge": "ridge λ", "risk": "mean squared error"}
+    chart = trend(records, axes, "Risk (3.11) against the ridge")
     target = noise / prior
     return Evidence(
         within("ridge that minimizes (3.11)", ridge, 0.9 * target, 1.1 * target),

@@ -128,12 +128,9 @@ def e_prop_4_2_limit(context: Context) -> Evidence:
     ratios = [np.sum(each * target) / np.sum(target**2) for each in linear]
     low, high = shrinkage - 0.002, shrinkage + 0.002
     ratio, spread = np.mean(ratios), np.std(ratios, ddof=1) / np.sqrt(len(ratios))
+    axes = {"length": "context length L", "distance": "mean distance over queries"}
     chart = trend(
-        records,
-        ("length", "context length L"),
-        ("distance", "mean distance over queries"),
-        log_y=True,
-        title="Softmax attention approaches the Nadaraya–Watson limit",
+        records, axes, "Softmax attention approaches the Nadaraya–Watson limit", log_y=True
     )
     return Evidence(
         within("slope in L of the distance to the limit", slope.value, -0.55, -0.45),

@@ -160,12 +160,6 @@ def r_rate_heads(context: Context) -> Evidence:
             records.append({"heads": count, "error": errors[-1], "model": name})
         slope = core.power_law_slope(counts, errors)
         measurements.append(within(f"{name}: slope in M", slope.value, -0.55, -0.45))
-    chart = trend(
-        records,
-        ("heads", "heads or neurons M"),
-        ("error", "root mean square error"),
-        color="model",
-        log_y=True,
-        title="Random heads approach their kernel",
-    )
+    axes = {"heads": "heads or neurons M", "error": "root mean square error"}
+    chart = trend(records, axes, "Random heads approach their kernel", color="model", log_y=True)
     return Evidence(*measurements, charts=(chart,))

@@ -56,13 +56,13 @@ def r_norm_mlp(context: Context, norm: Formula = _norm) -> Evidence:
             {"keys": length, "ratio": math.exp(log), "degree": f"p = {degree}"}
             for length, log in zip(_LENGTHS, logs, strict=True)
         ]
+    axes = {"keys": "keys N", "ratio": "B_MLP / B_RFA"}
     chart = trend(
         records,
-        ("keys", "keys N"),
-        ("ratio", "B_MLP / B_RFA"),
+        axes,
+        "Samples of the network over samples of attention",
         color="degree",
         log_y=True,
-        title="Samples of the network over samples of attention",
     )
     return Evidence(
         close("B_MLP by Fourier sums (relative)", max(errors), 1e-8),

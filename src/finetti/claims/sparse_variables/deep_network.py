@@ -1,7 +1,6 @@
 """Theorem A.17: every matrix of a deep network."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +12,10 @@ from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
-from finetti.claims.perturbations import RATIO_RTOL, attained, holds, nearby, over_draws
+from finetti.claims.perturbations import RATIO_RTOL, attained, holds, mapped, nearby
 from finetti.claims.sparse_variables import covers, instances
 from finetti.claims.sparse_variables.instances import AXES, first_axis, layer, two_tokens
 from finetti.core.forms import Form
-
-
-def _layer_norms(norms: Iterable[float]) -> Any:
-    """‖W_C‖, ‖W_V‖ and ‖W_QK‖, then their longest columns or rows."""
-    names = bounds.ProjectedLayerNorms.__dataclass_fields__
-    return bounds.ProjectedLayerNorms(**dict(zip(names, norms, strict=True)))
 
 
 class _Before(bounds.TransformerClass):
@@ -66,11 +59,11 @@ def s_thm_a_17(
         norms = 10.0 ** rng.uniform(-1, 1, size=(1 + trial % 4, 6))
         steep, readout, longest = (10.0 ** rng.uniform(-0.5, 0.5, size=3)).tolist()
         network = make(
-            layers=tuple(map(_layer_norms, norms.tolist())),
-            width=6,
-            head_dimension=3,
+            layers=tuple(instances.layer_norms(*each) for each in norms.tolist()),
             activation_lipschitz=steep,
             readout_norm=readout,
+            width=6,
+            head_dimension=3,
             norm_lipschitz=1.0 + trial % 2,
         )
         sample = Sample(1000, 49, input_norm=longest)
@@ -94,14 +87,14 @@ def s_thm_a_17(
     def outputs(weights, readout):
         return instances.relu_network(weights)(tokens)[:, 0] @ readout
 
-    found = np.asarray(over_draws(outputs, layers, readouts))[..., None]
+    found = np.asarray(mapped(outputs, layers, readouts))[..., None]
     norms = []
     for query, key, value, output in layers:
         scores = query @ key.swapaxes(1, 2)
         spectral = [np.linalg.norm(each, 2, axis=(1, 2)).max() for each in (output, value, scores)]
         columns = [np.linalg.norm(each, axis=1).max() for each in (output, value)]
         rows = np.linalg.norm(scores, axis=2).max()
-        norms.append(_layer_norms((*spectral, *columns, rows)))
+        norms.append(instances.layer_norms(*spectral, *columns, rows))
     network = bounds.TransformerClass(
         layers=tuple(norms),
         width=instances.LAYER_DIMENSION,
@@ -153,7 +146,7 @@ def chain_ratios(context: Context) -> dict[Form, np.ndarray]:
         read = rng.normal(size=(2, count, instances.LAYER_DIMENSION))
         read[1] = np.where(first_only[:, 0], read[0], read[1])
         tokens = instances.layer_tokens(rng, count, radius=0.5)
-        found.append(np.asarray(over_draws(lemma, tokens, *read, weights, moved)))
+        found.append(np.asarray(mapped(lemma, tokens, *read, weights, moved)))
     return dict(zip(_FORMS, np.concatenate(found, axis=1), strict=True))
 
 

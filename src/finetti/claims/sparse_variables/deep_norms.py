@@ -11,7 +11,7 @@ from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
-from finetti.claims.perturbations import RATIO_RTOL, holds, over_draws
+from finetti.claims.perturbations import RATIO_RTOL, holds, mapped
 from finetti.claims.sparse_variables import covers, instances
 from finetti.claims.sparse_variables.instances import balanced, first_axis, layer, two_tokens
 
@@ -50,15 +50,9 @@ def s_thm_4_6(context: Context, value: Formula = _uniform_value) -> Evidence:
         depth, (size, column, steep) = int(rng.integers(1, 6)), 10.0 ** rng.uniform(-1, 1, size=3)
         # A spectral norm is at most √d times the longest column.
         longest = float(max(column, size))
-        columns = ("output_column_norm", "value_column_norm", "score_row_norm")
         layers = tuple(
-            bounds.ProjectedLayerNorms(
-                output_norm=output,
-                value_norm=values,
-                score_norm=scores,
-                **dict.fromkeys(columns, longest),
-            )
-            for output, values, scores in size * rng.uniform(size=(depth, 3))
+            instances.layer_norms(*norms, longest, longest, longest)
+            for norms in size * rng.uniform(size=(depth, 3))
         )
         readout, longest_token = float(rng.uniform(0.1, 3)), float(rng.uniform(0.01, 1))
         common = {"width": 8, "activation_lipschitz": steep, "readout_norm": readout}
@@ -167,7 +161,7 @@ def s_thm_4_6_depth(context: Context) -> Evidence:
     tokens = instances.layer_tokens(rng, _NETWORKS, radius=1.0)
     steps = instances.layer_tokens(rng, _NETWORKS, radius=1.0)
     weights = [instances.layer_weights(rng, _NETWORKS) for _ in range(_DEPTH)]
-    apart, slopes = (np.asarray(each) for each in over_draws(moved, tokens, steps, weights))
+    apart, slopes = (np.asarray(each) for each in mapped(moved, tokens, steps, weights))
     distance = apart[:, 1:] / np.maximum(apart[:, :-1] * np.tanh(apart[:, :-1] ** 2 / 4), 1e-12)
     limits = [_amplified(depth) for depth in range(1, _DEPTH + 1)]
     growth = slopes[:, 1:] / slopes[:, :1] / limits

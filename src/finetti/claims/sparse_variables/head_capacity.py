@@ -83,12 +83,8 @@ def s_cor_4_4(context: Context, make: Any = bounds.HeadClass) -> Evidence:
         {"T": length, "gap": bounds.HeadGap(head).evaluate(sample).value}
         for length, sample in zip(_LENGTHS, samples, strict=True)
     ]
-    chart = trend(
-        records,
-        ("T", "context length"),
-        ("gap", "bound on the generalization gap"),
-        title="One head of width 64, 10¹⁵ samples",
-    )
+    axes = {"T": "context length", "gap": "bound on the generalization gap"}
+    chart = trend(records, axes, "One head of width 64, 10¹⁵ samples")
     return Evidence(
         close(f"{_HEADS} heads: relative error of log N_∞", worst, 1e-9),
         score_cost_used(unit, unit),

@@ -6,6 +6,7 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
+from finetti.bounds import sparse_variables as bounds
 from finetti.claims.perturbations import sizes
 from finetti.core.forms import Form
 
@@ -99,3 +100,9 @@ def relu_layer(*weights: Any) -> Any:
 def relu_network(layers: Any) -> Any:
     """Such layers, one after the other."""
     return attention.ProjectedTransformer([relu_layer(*weights) for weights in layers])
+
+
+def layer_norms(*norms: float) -> Any:
+    """‖W_C‖, ‖W_V‖ and ‖W_QK‖, then their longest columns or rows, as `bounds` takes them."""
+    names = bounds.ProjectedLayerNorms.__dataclass_fields__
+    return bounds.ProjectedLayerNorms(**dict(zip(names, norms, strict=True)))

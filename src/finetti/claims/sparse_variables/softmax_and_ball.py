@@ -14,8 +14,8 @@ from finetti.claims.perturbations import (
     RATIO_RTOL,
     attained,
     holds,
+    mapped,
     normalized,
-    over_draws,
     sizes,
 )
 
@@ -31,7 +31,7 @@ def s_cor_a_7(context: Context) -> Evidence:
     rng = context.generator(s_cor_a_7.id)
     scores = sizes(rng, -1, 1, DRAWS)[..., 0] * rng.normal(size=(DRAWS, 6))
     other = scores + sizes(rng, -3, 1, DRAWS)[..., 0] * rng.choice([-1.0, 0, 1], size=(DRAWS, 6))
-    moved = over_draws(lipschitz.softmax_perturbation, scores, other)
+    moved = mapped(lipschitz.softmax_perturbation, scores, other)
     largest = np.asarray(moved.bound)
     still = largest == 0
     tight = lipschitz.softmax_perturbation(np.zeros(2), np.array([1e-3, -1e-3]))
