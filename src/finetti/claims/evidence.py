@@ -226,8 +226,7 @@ class Evidence(Shown):
 def trend(
     records: Iterable[Mapping[str, Any]], axes: Mapping[str, str], title: str, **options: Any
 ) -> dict[str, Any]:
-    """A chart for `Evidence`: the second of two ``axes`` (fields and their titles) over log of the
-    first."""
+    """A chart for `Evidence`, x logarithmic; ``axes`` are the fields x and y and their titles."""
     from finetti.show.charts import line_chart
 
     (x, x_title), (y, y_title) = axes.items()
