@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from finetti import core  # loads NumPy on use: `finetti --help` must start at once
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.evidence import Evidence, Verdict
-from finetti.core import keys
 from finetti.core.errors import bad_argument
 from finetti.show.card import Card
 from finetti.show.numbers import format_number
@@ -49,11 +49,11 @@ class Context:
 
     def generator(self, claim_id: str, *parts: Any) -> Any:
         """A NumPy generator for this claim, seed and ``parts`` (strings and integers)."""
-        return keys.generator(claim_id, self.seed, *parts)
+        return core.generator(claim_id, self.seed, *parts)
 
     def random_key(self, claim_id: str, *parts: Any) -> Any:
         """A JAX random key for this claim, seed and ``parts``."""
-        return keys.random_key(claim_id, self.seed, *parts)
+        return core.random_key(claim_id, self.seed, *parts)
 
     def pick(self, *, quick: Value, paper: Value) -> Value:
         """The setting for the scale of this run.
