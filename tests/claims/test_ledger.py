@@ -14,7 +14,7 @@ from finetti.core.errors import FinettiError, InputError
 
 def run(context):
     """Nothing but zero."""
-    return Evidence((close("zero", 0.0, 1.0),))
+    return Evidence(close("zero", 0.0, 1.0))
 
 
 def claim(claim_id, **fields):
@@ -113,12 +113,13 @@ def test_a_share_above_one_percent_is_refused():
 
 
 CLAIM_FILE = """
-from finetti.claims.claim import Claim, Evidence, close
+from finetti.claims.claim import Claim
+from finetti.claims.evidence import Evidence, close
 
 def run(context):
     "Zero."
     import jax
-    return Evidence((close("zero", 0.0, 1.0),))
+    return Evidence(close("zero", 0.0, 1.0))
 
 LABEL = Claim("{id}", "title", "Statement.", run, "Label")
 """

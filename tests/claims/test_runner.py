@@ -89,7 +89,7 @@ def test_nan_decides_nothing(measurement):
     ],
 )
 def test_verdict_and_the_reason_for_it(measurements, verdict, decisive):
-    evidence = Evidence(measurements)
+    evidence = Evidence(*measurements)
     assert evidence.verdict == verdict
     assert evidence.decisive is decisive
     assert (decisive.name if decisive else "Nothing") in evidence.reason
@@ -108,7 +108,7 @@ def test_verdict_and_the_reason_for_it(measurements, verdict, decisive):
     ],
 )
 def test_a_printed_form_fails_only_where_the_derived_one_holds(printed, derived, verdict, named):
-    evidence = Evidence(printed, derived)
+    evidence = Evidence(*printed, derived=derived)
     assert evidence.verdict == verdict
     assert re.search(named, evidence.reason)
     result = run_claim(claim(lambda context: evidence, expected=Verdict.FAILS), Context())
@@ -117,18 +117,26 @@ def test_a_printed_form_fails_only_where_the_derived_one_holds(printed, derived,
     assert "Derived form" in str(evidence)
 
 
+@pytest.mark.parametrize("given", [((YES,),), (YES, 1.0)])
+def test_evidence_is_made_of_measurements_one_by_one(given):
+    with pytest.raises(InputError, match="one by one"):
+        Evidence(*given)
+    with pytest.raises(InputError, match="one by one"):
+        Evidence(YES, derived=given)
+
+
 def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
     def broken(context):
         raise RuntimeError("no luck")
 
     wrong = {
-        "off": lambda context: Evidence((NO,)),
-        "unseen": lambda context: Evidence((YES,)),
-        "not a number": lambda context: Evidence((NO, close("nan", NAN, 1.0))),
+        "off": lambda context: Evidence(NO),
+        "unseen": lambda context: Evidence(YES),
+        "not a number": lambda context: Evidence(NO, close("nan", NAN, 1.0)),
         "raises": broken,
     }
     controls = tuple(Control(name, run) for name, run in wrong.items())
-    right = claim(lambda context: Evidence((YES,)), controls=controls)
+    right = claim(lambda context: Evidence(YES), controls=controls)
     found = {each.name: turns_red(run_control(right, each, Context())) for each in controls}
     assert found == {"off": True, "unseen": False, "not a number": False, "raises": False}
     assert right.to_dict()["controls"] == list(wrong)
@@ -152,18 +160,16 @@ def test_claims_run_in_float64_whatever_the_program():
 
     with jax.enable_x64(False):
         seen = []
-        run_claim(
-            claim(lambda context: seen.append(jnp.ones(2).dtype) or Evidence((YES,))), Context()
-        )
+        run_claim(claim(lambda context: seen.append(jnp.ones(2).dtype) or Evidence(YES)), Context())
         assert seen == [jnp.float64]
         assert jnp.ones(2).dtype == jnp.float32
 
 
 def test_an_expected_failure_is_as_expected_beside_its_derived_form_only():
-    failing = claim(lambda context: Evidence((NO,), (YES,)), expected=Verdict.FAILS)
+    failing = claim(lambda context: Evidence(NO, derived=(YES,)), expected=Verdict.FAILS)
     assert run_claim(failing, Context()).as_expected
     assert not run_claim(claim(failing.run), Context()).as_expected
-    alone = run_claim(claim(lambda context: Evidence((NO,)), expected=Verdict.FAILS), Context())
+    alone = run_claim(claim(lambda context: Evidence(NO), expected=Verdict.FAILS), Context())
     assert alone.verdict is Verdict.INCONCLUSIVE
     assert "derived" in alone.reason
 
@@ -190,7 +196,7 @@ def test_ctrl_c_goes_through_and_finished_results_stay():
     def interrupted(context):
         raise KeyboardInterrupt
 
-    claims = [claim(lambda context: Evidence((YES,))), claim(interrupted, "E-eq-2")]
+    claims = [claim(lambda context: Evidence(YES)), claim(interrupted, "E-eq-2")]
     started, finished, kept = [], [], []
 
     def consume():
@@ -206,10 +212,8 @@ def test_ctrl_c_goes_through_and_finished_results_stay():
 
 def test_the_document_is_strict_json_and_keeps_everything():
     evidence = Evidence(
-        (
-            at_most("a", np.float64(0.5), 1.0, interval=(0.4, 0.6), unit="bits"),
-            close("b", NAN, 1.0),
-        ),
+        at_most("a", np.float64(0.5), 1.0, interval=(0.4, 0.6), unit="bits"),
+        close("b", NAN, 1.0),
         note="n",
         charts=({"data": {"values": [{"x": np.int64(1)}]}},),
         tables=(Table("t", ("a", "b"), ((jnp.ones(()), math.inf),)),),

@@ -19,11 +19,11 @@ PATIENCE = 600  # seconds: only what hangs takes that long
 
 def yes(context):
     """Zero."""
-    return Evidence((close("the zero", 3e-16, 1e-10),))
+    return Evidence(close("the zero", 3e-16, 1e-10))
 
 
 def no(context):
-    return Evidence((close("the one", 1.0, 1e-10),), (close("the derived zero", 0.0, 1e-10),))
+    return Evidence(close("the one", 1.0, 1e-10), derived=(close("the derived zero", 0.0, 1e-10),))
 
 
 def breaks(context):
@@ -265,7 +265,7 @@ from finetti.claims import Claim, Evidence, Ledger, close
 from finetti.cli.main import main
 
 def fast(context):
-    return Evidence((close("zero", 0.0, 1.0),))
+    return Evidence(close("zero", 0.0, 1.0))
 
 def slow(context):
     time.sleep(3600)

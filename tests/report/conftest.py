@@ -28,11 +28,11 @@ def _curve(context):
     chart = line_chart(records, "T", "error", color="of", log_x=True, title=f"Error {EVIL}")
     table = Table(EVIL, (EVIL, "n"), ((EVIL, 1.23456),))
     slope = within("slope", -0.98, -1.1, -0.9, interval=(-1.02, -0.94))
-    return Evidence((slope,), note=EVIL, charts=(chart, chart), tables=(table,))
+    return Evidence(slope, note=EVIL, charts=(chart, chart), tables=(table,))
 
 
 def _fails(context):
-    return Evidence((at_most(EVIL, 1.73, 1.0, unit=EVIL),), (close(EVIL, 0.25, 1.0),))
+    return Evidence(at_most(EVIL, 1.73, 1.0, unit=EVIL), derived=(close(EVIL, 0.25, 1.0),))
 
 
 def _raises(context):
@@ -49,7 +49,7 @@ def results():
             "S-thm-4.2",
             "nan",
             "…",
-            lambda c: Evidence((close("a", 1e999 * 0, 1),)),
+            lambda c: Evidence(close("a", 1e999 * 0, 1)),
         ),
         Claim("R-table", "breaks", "…", _raises, "Table 1"),
     )

@@ -1,4 +1,4 @@
-"""The ledger: one small file per claim of a paper, with its statement, evidence and verdict."""
+"""The ledger: a file per group of sibling claims, each with statement, evidence and verdict."""
 
 import lazy_loader
 

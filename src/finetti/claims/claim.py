@@ -1,17 +1,18 @@
-"""A claim of a paper, what was measured for it, and the verdict. Imports without JAX."""
+"""A claim of a paper, and how it is run. Imports without JAX."""
 
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from finetti import core  # loads NumPy on use: `finetti --help` must start at once
 from finetti.claims.bibliography import PAPERS
+from finetti.claims.evidence import Evidence, Verdict
 from finetti.core.errors import bad_argument
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_interval, format_number
+from finetti.show.card import Card
+from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
 ID = re.compile(r"[ESR](-[a-z]+)(-[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*")
@@ -23,17 +24,8 @@ LABELS = {
     "app": "Appendix {}",
     "eq": "({})",
 }
-OUTCOMES = {True: "yes", False: "no", None: "undecided"}
 Value = TypeVar("Value")
-_Interval = tuple[float, float] | None
-
-
-class Verdict(StrEnum):
-    """What the evidence says about a claim."""
-
-    HOLDS = "holds"
-    FAILS = "fails"
-    INCONCLUSIVE = "inconclusive"
+Formula = Callable[..., float]  # what a control may change
 
 
 class Scale(StrEnum):
@@ -41,196 +33,6 @@ class Scale(StrEnum):
 
     QUICK = "quick"
     PAPER = "paper"
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One number, the rule it was held against, and whether it obeyed.
-
-    ``holds`` is None where the rule could not be decided; ``reason`` then says why. A value that is
-    not a number decides nothing, neither for a claim nor against it.
-    """
-
-    name: str
-    value: float
-    rule: str
-    holds: bool | None
-    interval: _Interval = None
-    unit: str = ""
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        set_field = object.__setattr__
-        set_field(self, "value", float(self.value))
-        set_field(self, "holds", None if self.holds is None else bool(self.holds))
-        if self.interval is not None:
-            low, high = self.interval
-            set_field(self, "interval", (float(low), float(high)))
-        if any(math.isnan(number) for number in (self.value, *(self.interval or ()))):
-            set_field(self, "holds", None)
-            set_field(self, "reason", "it is not a number")
-        elif self.holds is None and not self.reason:
-            set_field(self, "reason", "the measurement does not decide")
-
-    @property
-    def outcome(self) -> str:
-        """The number against its rule, as short as a table needs it.
-
-        >>> close("two routes", 0.2, 1e-10).outcome
-        '0.2, not ≤ 1e-10'
-        """
-        if self.holds is None:
-            return f"{self.number}, undecided: {self.rule}"
-        return f"{self.number}{'' if self.holds else ', not'} {self.rule}"
-
-    @property
-    def number(self) -> str:
-        """The value with its interval and unit, as people read it."""
-        return f"{format_interval(self.value, self.interval)} {self.unit}".rstrip()
-
-
-def _bounded(
-    name: str, value: float, low: float, high: float, rule: str, interval: _Interval, unit: str
-) -> Measurement:
-    """Without an interval the value decides; with one, only an interval on one side does."""
-    first, last = (value, value) if interval is None else interval
-    reason = ""
-    if low <= first and last <= high:
-        holds = True
-    elif last < low or first > high:
-        holds = False
-    else:
-        holds, reason = None, "its interval reaches over the limit"
-    return Measurement(name, value, rule, holds, interval, unit, reason)
-
-
-def at_most(
-    name: str, value: float, limit: float, *, interval: _Interval = None, unit: str = ""
-) -> Measurement:
-    """``value`` ≤ ``limit``. An interval that contains the limit leaves it undecided.
-
-    >>> at_most("error", 0.1, 0.2).holds, at_most("error", float("nan"), 0.2).holds
-    (True, None)
-    """
-    return _bounded(name, value, -math.inf, limit, f"≤ {format_number(limit)}", interval, unit)
-
-
-def at_least(
-    name: str, value: float, limit: float, *, interval: _Interval = None, unit: str = ""
-) -> Measurement:
-    """``value`` ≥ ``limit``. An interval that contains the limit leaves it undecided.
-
-    >>> at_least("slope", 0.9, 1.0).holds
-    False
-    >>> at_least("slope", 0.9, 1.0, interval=(0.8, 1.1)).reason
-    'its interval reaches over the limit'
-    """
-    return _bounded(name, value, limit, math.inf, f"≥ {format_number(limit)}", interval, unit)
-
-
-def within(
-    name: str, value: float, low: float, high: float, *, interval: _Interval = None, unit: str = ""
-) -> Measurement:
-    """``low`` ≤ ``value`` ≤ ``high``.
-
-    >>> within("exponent", -0.97, -1.1, -0.9).rule
-    'in [-1.1, -0.9]'
-    """
-    rule = f"in [{format_number(low)}, {format_number(high)}]"
-    return _bounded(name, value, low, high, rule, interval, unit)
-
-
-def close(name: str, error: float, tolerance: float, *, unit: str = "") -> Measurement:
-    """An identity: the largest absolute ``error`` is at most ``tolerance`` (its sign is ignored).
-
-    >>> close("two routes", 3e-16, 1e-10).holds
-    True
-    """
-    return at_most(name, abs(error), tolerance, unit=unit)
-
-
-@dataclass(frozen=True)
-class Evidence(Shown):
-    """What was measured for a claim. Give the measurement that matters most first.
-
-    ``derived`` is what the derived form gives on the instance at which the printed form
-    was measured: unless all of these hold, a failure may be the instance's, and decides nothing.
-    ``charts`` are Vega-Lite specifications (``finetti.show.line_chart``), ``tables`` are
-    ``finetti.show.Table``.
-    """
-
-    measurements: tuple[Measurement, ...]
-    derived: tuple[Measurement, ...] = ()
-    note: str = ""
-    charts: tuple[dict[str, Any], ...] = ()
-    tables: tuple[Table, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("measurements", "derived", "charts", "tables"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-
-    @property
-    def verdict(self) -> Verdict:
-        """Holds if all measurements hold, fails if any does; inconclusive where that is undecided.
-
-        Beside a derived form the printed one fails only if all its measurements do, and nothing is
-        decided unless every derived one holds.
-        """
-        outcomes = [measurement.holds for measurement in self.measurements]
-        if not outcomes or any(not measurement.holds for measurement in self.derived):
-            return Verdict.INCONCLUSIVE
-        if all(outcomes):
-            return Verdict.HOLDS
-        fails = outcomes.count(False) == len(outcomes) if self.derived else False in outcomes
-        return Verdict.FAILS if fails else Verdict.INCONCLUSIVE
-
-    @property
-    def decisive(self) -> Measurement | None:
-        """The measurement that decided, or that left it undecided."""
-        outcomes = [False, None, True]
-        if self.derived and self.verdict is Verdict.INCONCLUSIVE:
-            outcomes = [None, True]  # what fails as it should decides nothing
-        candidates = [each for each in self.derived if not each.holds]
-        for outcome in outcomes:
-            candidates += [each for each in self.measurements if each.holds is outcome]
-        return candidates[0] if candidates else None
-
-    @property
-    def reason(self) -> str:
-        """One sentence that names the measurement that decided.
-
-        >>> Evidence((close("two routes", 3e-16, 1e-10),)).reason
-        'two routes: 3e-16, which is ≤ 1e-10.'
-        """
-        decisive = self.decisive
-        if decisive is None:
-            return "Nothing was measured."
-        number = f"{decisive.name}: {decisive.number}"
-        if decisive in self.derived:
-            number = f"The derived form must hold for this to count; {number}"
-        if decisive.holds is None:
-            return f"{number}, undecided against {decisive.rule}: {decisive.reason}."
-        if not decisive.holds:
-            return f"{number}, which is not {decisive.rule}."
-        if self.verdict is Verdict.INCONCLUSIVE:
-            return f"{number}, which is {decisive.rule}, although another measurement fails."
-        others = len(self.measurements) - 1
-        more = f" ({others} more also {'hold' if others > 1 else 'holds'})" if others else ""
-        return f"{number}, which is {decisive.rule}{more}."
-
-    def __card__(self) -> Card:
-        tables = [
-            Table(
-                title,
-                ("measurement", "value", "rule", "obeyed"),
-                tuple((m.name, m.number, m.rule, OUTCOMES[m.holds]) for m in measurements),
-            )
-            for title, measurements in (("", self.measurements), ("Derived form", self.derived))
-            if measurements or not title
-        ]
-        fields = (("verdict", self.verdict.value), ("because", self.reason))
-        notes = (self.note,) if self.note else ()
-        return Card("Evidence", fields, (*tables, *self.tables), notes)
 
 
 @dataclass(frozen=True)
@@ -247,15 +49,11 @@ class Context:
 
     def generator(self, claim_id: str, *parts: Any) -> Any:
         """A NumPy generator for this claim, seed and ``parts`` (strings and integers)."""
-        from finetti.core.keys import generator
-
-        return generator(claim_id, self.seed, *parts)
+        return core.generator(claim_id, self.seed, *parts)
 
     def random_key(self, claim_id: str, *parts: Any) -> Any:
         """A JAX random key for this claim, seed and ``parts``."""
-        from finetti.core.keys import random_key
-
-        return random_key(claim_id, self.seed, *parts)
+        return core.random_key(claim_id, self.seed, *parts)
 
     def pick(self, *, quick: Value, paper: Value) -> Value:
         """The setting for the scale of this run.
@@ -356,17 +154,9 @@ class Claim(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        names = "id title statement paper label citation measured checked_by command erratum"
         return {
-            "id": self.id,
-            "title": self.title,
-            "statement": self.statement,
-            "paper": self.paper,
-            "label": self.label,
-            "citation": self.citation,
-            "measured": self.measured,
-            "checked_by": self.checked_by,
-            "command": self.command,
-            "erratum": self.erratum,
+            **{name: getattr(self, name) for name in names.split()},
             "expected": self.expected.value,
             "false_alarm": self.false_alarm,
             "controls": [control.name for control in self.controls],
@@ -391,5 +181,9 @@ class Claim(Shown):
 def claim(
     id: str, title: str, statement: str, **fields: Any
 ) -> Callable[[Callable[..., Evidence]], Claim]:
-    """Makes the function below it a `Claim` that it checks; ``fields`` are those of the class."""
+    """Makes the function below it a `Claim` that it checks; ``fields`` are those of the class.
+
+    With an ``erratum`` it is expected to fail, unless ``expected`` says otherwise.
+    """
+    fields.setdefault("expected", Verdict.FAILS if "erratum" in fields else Verdict.HOLDS)
     return lambda run: Claim(id, title, statement, run, **fields)

@@ -8,24 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import Evidence, Measurement, at_most, within
+from finetti.claims.evidence import Evidence, Measurement, at_most, within
 
 DRAWS = 10_000
 RATIO_RTOL = 1e-9
 
 
-def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
-    """measured / bound of ``lemma`` on every draw, the first axis of each argument."""
+def mapped(function: Callable[..., Any], *draws: Any) -> Any:
+    """``function`` of every draw, the first axis of each argument."""
     import jax
     import jax.numpy as jnp
 
-    def ratio(*draw):
-        return lemma(*draw).ratio
-
     arrays = jax.tree.map(jnp.asarray, draws)
-    # A module that is imported inside vmap cannot look at a ReLU, so let the lemma import before.
-    jax.eval_shape(ratio, *jax.tree.map(lambda array: array[0], arrays))
-    return np.asarray(jax.jit(jax.vmap(ratio))(*arrays))
+    # A module that is imported inside vmap cannot look at a ReLU, so let it be imported before.
+    jax.eval_shape(function, *jax.tree.map(lambda array: array[0], arrays))
+    return jax.jit(jax.vmap(function))(*arrays)
+
+
+def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
+    """measured / bound of ``lemma`` on every draw."""
+    return np.asarray(mapped(lambda *draw: lemma(*draw).ratio, *draws))
 
 
 def holds(found: np.ndarray, what: str = "draws") -> Measurement:
@@ -35,12 +37,7 @@ def holds(found: np.ndarray, what: str = "draws") -> Measurement:
 
 def attained(name: str, lemma: Any) -> Measurement:
     """The ratio of an instance that nearly attains the bound is in [0.98, 1]."""
-    return within(f"tight instance: {name}", float(lemma.ratio), 0.98, 1 + RATIO_RTOL)
-
-
-def all_attained(tight: dict[str, Any]) -> tuple[Measurement, ...]:
-    """`attained` for every instance."""
-    return tuple(attained(name, lemma) for name, lemma in tight.items())
+    return within(f"tight instance: {name}", lemma.ratio, 0.98, 1 + RATIO_RTOL)
 
 
 def sizes(rng: np.random.Generator, low: float, high: float, *shape: int) -> np.ndarray:
@@ -48,10 +45,14 @@ def sizes(rng: np.random.Generator, low: float, high: float, *shape: int) -> np.
     return 10.0 ** rng.uniform(low, high, size=(*shape, 1, 1))
 
 
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Every vector, on the last axis, divided by its length."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
 def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """Random vectors of length 1, on the last axis."""
-    draws = rng.normal(size=shape)
-    return draws / np.linalg.norm(draws, axis=-1, keepdims=True)
+    return normalized(rng.normal(size=shape))
 
 
 def nearby(
@@ -68,8 +69,10 @@ def nearby(
     return moved
 
 
-def evidence(found: np.ndarray, tight: dict[str, Any], note: str = "") -> Evidence:
-    """Both kinds in one."""
-    measurements = (holds(found), *all_attained(tight))
+def evidence(tight: dict[str, Any], found: np.ndarray | None = None, note: str = "") -> Evidence:
+    """`attained` for every tight instance, after `holds` for many draws."""
+    instances = [attained(name, lemma) for name, lemma in tight.items()]
+    if found is None:
+        return Evidence(*instances)
     median = f"The median ratio of the random draws is {np.median(found):.2g}."
-    return Evidence(measurements, note=f"{median} {note}".rstrip())
+    return Evidence(holds(found), *instances, note=f"{median} {note}".rstrip())

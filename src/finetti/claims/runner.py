@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from finetti.claims.bibliography import PAPERS
-from finetti.claims.claim import Claim, Context, Control, Evidence, Verdict
+from finetti.claims.claim import Claim, Context, Control
+from finetti.claims.evidence import Evidence, Verdict
 from finetti.core.provenance import jax_device, software
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
@@ -68,7 +69,7 @@ class ClaimResult(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with everything that a report needs."""
-        evidence = self.evidence or Evidence(())
+        evidence = self.evidence or Evidence()
         return {
             **self.claim.to_dict(),
             "verdict": self.verdict.value,

@@ -4,18 +4,19 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from finetti.bounds.exchangeability import FullLayerNorms, FullTransformer
+    from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTransformer
+
+
+def head_norms(head: "FullHeadNorms") -> tuple[float, float, float, float]:
+    """ω^v, ω^{qk}, R^v and R^{qk} of one head."""
+    scores, sizes = head.query_norm + head.key_norm, head.query_mixed_norm + head.key_mixed_norm
+    return head.value_norm, scores, head.value_mixed_norm, sizes
 
 
 def summed_norms(layer: "FullLayerNorms") -> tuple[float, float, float, float]:
-    """ω^v, ω^{qk}, R^v and R^{qk} of all heads of a layer, (C.5)."""
-    heads = layer.heads
-    return (
-        sum(head.value_norm for head in heads),
-        max(head.query_norm + head.key_norm for head in heads),
-        sum(head.value_mixed_norm for head in heads),
-        sum(head.query_mixed_norm + head.key_mixed_norm for head in heads),
-    )
+    """The same of all heads of a layer, (C.5)."""
+    values, scores, value_sizes, score_sizes = zip(*map(head_norms, layer.heads), strict=True)
+    return sum(values), max(scores), sum(value_sizes), sum(score_sizes)
 
 
 def feed_forward(layer: "FullLayerNorms") -> tuple[float, float]:
@@ -38,17 +39,7 @@ def moved(network: "FullTransformer", radius: float, *, sharp: bool) -> float:
         growth, own = feed_forward(layer)
         error = growth * error + own * radius
         radius *= growth
-        heads = [summed_norms(layer)]
-        if sharp:
-            heads = [
-                (
-                    head.value_norm,
-                    head.query_norm + head.key_norm,
-                    head.value_mixed_norm,
-                    head.query_mixed_norm + head.key_mixed_norm,
-                )
-                for head in layer.heads
-            ]
+        heads = [head_norms(head) for head in layer.heads] if sharp else [summed_norms(layer)]
         error *= layer.attention_skip + sum(v * (1 + c * (s * radius) ** 2) for v, s, _, _ in heads)
         error += sum(radius * dv + c * radius**3 * v * s * ds for v, s, dv, ds in heads)
         radius *= layer.attention_skip + summed_norms(layer)[0]

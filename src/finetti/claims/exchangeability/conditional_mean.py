@@ -1,43 +1,84 @@
 """Proposition 4.1: CME attention tends to the conditional mean."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from finetti import attention, core, kernels, show
-from finetti.claims.claim import Context, Control, Evidence, Verdict, at_most, claim, close, within
-from finetti.claims.exchangeability.support import Support, draw_context, draw_support
+from finetti import attention, core, kernels
+from finetti.bounds import Sample
+from finetti.bounds import exchangeability as bounds
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_most, close, trend, within
+from finetti.claims.exchangeability.instances import rbf
 
 _RIDGES = (0.1, 0.01, 0.001)
 DELTA = 0.05
-_Limit = Callable[[Support, float, int, float], float]
+
+
+@dataclass(frozen=True)
+class Support:
+    """Keys on finitely many points with probabilities; K is the RBF kernel, K ≤ 1."""
+
+    points: np.ndarray  # (P, d_k)
+    mass: np.ndarray  # (P,)
+    queries: np.ndarray  # (Q, d_k): the points themselves and a grid around them
+
+    @property
+    def gram(self) -> np.ndarray:
+        """K among the points."""
+        return rbf(self.points, self.points)
+
+    @property
+    def across(self) -> np.ndarray:
+        """K from the points to the queries."""
+        return rbf(self.points, self.queries)
+
+    def regularized(self, mass: np.ndarray, means: np.ndarray, ridge: float) -> np.ndarray:
+        """C_VK(C_KK + λI)⁻¹k(q,·) at the queries: Σ_j masses, one mean value per point.
+
+        With mass = counts / L it is attn_CME with the ridge Lλ on the L tokens themselves, because
+        tokens with equal keys act through their number and their mean value only.
+        """
+        seen = mass > 0
+        system = self.gram[np.ix_(seen, seen)] + np.diag(ridge / mass[seen])
+        return self.across[seen].T @ np.linalg.solve(system, means[seen])
+
+    def effective_dimension(self, ridge: float) -> float:
+        """Γ(λ) = tr((C_KK + λI)⁻¹C_KK)."""
+        root = np.sqrt(self.mass)
+        spectrum = np.linalg.eigvalsh(root[:, None] * self.gram * root).clip(min=0.0)
+        return float(np.sum(spectrum / (spectrum + ridge)))
+
+
+def draw_support(rng: np.random.Generator, points: int = 40) -> Support:
+    """Points in the plane with uneven masses."""
+    locations = rng.uniform(-2, 2, size=(points, 2))
+    mass = rng.dirichlet(np.full(points, 5.0))
+    axis = np.linspace(-2.5, 2.5, 15)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    return Support(locations, mass, np.vstack([locations, grid]))
 
 
 def deviations(
     rng: np.random.Generator, support: Support, ridge: float, length: int, repeats: int
 ) -> np.ndarray:
     """sup_q |attn_CME − population value| with ridge Lλ, over independent contexts."""
-    means = _true_means(support)
+    # E[V | K = point] is smooth, of size at most 0.9; V = ±1.
+    means = 0.9 * np.sin(1.5 * support.points[:, 0]) * np.cos(support.points[:, 1])
     population = support.regularized(support.mass, means, ridge)
     errors = []
     for _ in range(repeats):
-        counts, averages = draw_context(rng, support, means, length)
+        counts = rng.multinomial(length, support.mass)
+        ups = rng.binomial(counts, (1 + means) / 2)
+        averages = np.where(counts > 0, 2 * ups / np.maximum(counts, 1) - 1, 0.0)
         estimate = support.regularized(counts / length, averages, ridge)
         errors.append(np.abs(estimate - population).max())
     return np.array(errors)
 
 
-def _true_means(support: Support) -> np.ndarray:
-    """E[V | K = point]: smooth, of size at most 0.9."""
-    return 0.9 * np.sin(1.5 * support.points[:, 0]) * np.cos(support.points[:, 1])
-
-
 def upper_bound(support: Support, ridge: float, length: int, delta: float) -> float:
     """(B.10) with all constants for K ≤ 1, ‖v‖ ≤ 1: holds with probability 1 − δ."""
-    from finetti.bounds import Sample
-    from finetti.bounds.exchangeability import RegularizedDeviation
-
-    bound = RegularizedDeviation(ridge, support.effective_dimension(ridge))
+    bound = bounds.RegularizedDeviation(ridge, support.effective_dimension(ridge))
     return bound.evaluate(Sample(1, length, delta=delta)).value
 
 
@@ -83,7 +124,7 @@ def _without_dimension(support: Support, ridge: float, length: int, delta: float
     false_alarm=6e-4,
     controls=(Control("(B.10) without √Γ and log", changes={"limit": _without_dimension}),),
 )
-def e_prop_4_1(context: Context, limit: _Limit = upper_bound) -> Evidence:
+def e_prop_4_1(context: Context, limit: Formula = upper_bound) -> Evidence:
     """Slope of the mean sup-error in L at three ridges; (B.10) as a bound, and put together again.
 
     The errors stay far below (B.10), so its constants are checked against those of its proof.
@@ -91,7 +132,7 @@ def e_prop_4_1(context: Context, limit: _Limit = upper_bound) -> Evidence:
     support = draw_support(context.generator(e_prop_4_1.id, "support"))
     lengths = np.geomspace(1e2, 1e5, context.pick(quick=4, paper=7)).round().astype(int)
     repeats = context.pick(quick=100, paper=400)
-    measurements, records, exceeded, differences = [], [], 0, []
+    slopes, records, exceeded, differences = [], [], 0, []
     for ridge in _RIDGES:
         means, errors = [], []
         for length in lengths.tolist():
@@ -104,27 +145,18 @@ def e_prop_4_1(context: Context, limit: _Limit = upper_bound) -> Evidence:
             differences.append(abs(bound / _by_hand(support, ridge, length, DELTA) - 1))
             records.append({"length": length, "error": sample.mean(), "ridge": f"λ = {ridge:g}"})
         slope = core.power_law_slope(lengths, means, errors)
-        measurements.append(within(f"slope in L at λ = {ridge:g}", slope.value, -0.56, -0.44))
+        slopes.append(within(f"slope in L at λ = {ridge:g}", slope.value, -0.56, -0.44))
     draws = len(_RIDGES) * len(lengths) * repeats
-    measurements.append(
-        at_most(f"share of {draws} contexts beyond (B.10), δ = {DELTA}", exceeded / draws, DELTA)
-    )
-    measurements.append(close("(B.10) put together again (relative)", max(differences), 1e-9))
     identity = _shortcut_error(context.generator(e_prop_4_1.id, "identity"), support)
-    measurements.append(close("grouped formula − attention on the tokens", identity, 1e-9))
-    chart = show.line_chart(
-        records,
-        x="length",
-        y="error",
-        color="ridge",
-        log_x=True,
-        log_y=True,
-        title="CME attention approaches its population value",
-        x_title="context length L",
-        y_title="mean sup-error over queries",
+    axes = {"length": "context length L", "error": "mean sup-error over queries"}
+    chart = trend(
+        records, axes, "CME attention approaches its population value", color="ridge", log_y=True
     )
     return Evidence(
-        tuple(measurements),
+        *slopes,
+        at_most(f"share of {draws} contexts beyond (B.10), δ = {DELTA}", exceeded / draws, DELTA),
+        close("(B.10) put together again (relative)", max(differences), 1e-9),
+        close("grouped formula − attention on the tokens", identity, 1e-9),
         note="Distances are to the λ-regularized population value; to E[V|K] itself the error "
         "stalls at the bias, which E-prop-4.1-bias measures.",
         charts=(chart,),
@@ -133,17 +165,7 @@ def e_prop_4_1(context: Context, limit: _Limit = upper_bound) -> Evidence:
 
 def _bias_bound(ridge: float, source_norm: float) -> float:
     """λ‖h‖, as the package has it."""
-    from finetti.bounds import Sample
-    from finetti.bounds.exchangeability import RidgeBias
-
-    return RidgeBias(ridge, source_norm).evaluate(Sample(1, 1)).value
-
-
-def _single_point(ridge: float, scale: float) -> float:
-    """The bias where all keys are one point k and h = ``scale``·K(k, ·): E[V|K=k] is ‖h‖."""
-    point = np.zeros((1, 2))
-    support, truth = Support(point, np.ones(1), point), np.array([scale])
-    return float(np.abs(support.regularized(support.mass, truth, ridge) - truth)[0])
+    return bounds.RidgeBias(ridge, source_norm).evaluate(Sample(1, 1)).value
 
 
 @claim(
@@ -157,9 +179,7 @@ def _single_point(ridge: float, scale: float) -> float:
         Control("2λ‖h‖", changes={"bound": lambda ridge, norm: 2 * ridge * norm}),
     ),
 )
-def e_prop_4_1_bias(
-    context: Context, bound: Callable[[float, float], float] = _bias_bound
-) -> Evidence:
+def e_prop_4_1_bias(context: Context, bound: Formula = _bias_bound) -> Evidence:
     """sup_q of the population bias on a world where E[V|K] = C_KK h, against λ‖h‖; a tight world.
 
     With all keys at one point the bias is λ‖h‖/(1 + λ).
@@ -168,42 +188,31 @@ def e_prop_4_1_bias(
     support = draw_support(rng)
     # h is a smooth function of the kernel's space; applying C_KK once more makes E[V|K].
     weights = rng.normal(size=len(support.mass)) * support.mass
-    gram, across = support.gram, support.across
-    source = gram @ weights  # h at the points
+    source = support.gram @ weights  # h at the points
     norm = float(np.sqrt(weights @ source))
-    means = gram @ (support.mass * source)
-    truth = across.T @ (support.mass * source)
+    means = support.gram @ (support.mass * source)
+    truth = support.across.T @ (support.mass * source)
     ridges = np.geomspace(1e-3, 1e-5, 5)
-    biases = np.array(
-        [np.abs(support.regularized(support.mass, means, ridge) - truth).max() for ridge in ridges]
-    )
+    values = (support.regularized(support.mass, means, ridge) for ridge in ridges)
+    biases = np.array([np.abs(value - truth).max() for value in values])
     slope = core.power_law_slope(ridges, biases)
     limits = np.array([bound(float(ridge), norm) for ridge in ridges])
-    chart = show.line_chart(
-        [
-            {"ridge": float(r), "bias": float(b), "bound": float(limit)}
-            for r, b, limit in zip(ridges, biases, limits, strict=True)
-        ],
-        x="ridge",
-        y="bias",
-        reference="bound",
-        log_x=True,
-        log_y=True,
-        title="The bias of the ridge, and its bound λ‖h‖",
-        x_title="ridge per token λ",
-        y_title="sup-bias over queries",
+    # All keys at one point k and h = 3K(k, ·), so that E[V|K=k] is ‖h‖ = 3.
+    point, size = np.zeros((1, 2)), np.array([3.0])
+    tight = Support(point, np.ones(1), point).regularized(np.ones(1), size, 1e-3)
+    single = abs(tight - size)[0] / bound(1e-3, 3.0)
+    records = [
+        {"ridge": float(r), "bias": float(b), "bound": float(limit)}
+        for r, b, limit in zip(ridges, biases, limits, strict=True)
+    ]
+    axes = {"ridge": "ridge per token λ", "bias": "sup-bias over queries"}
+    chart = trend(
+        records, axes, "The bias of the ridge, and its bound λ‖h‖", reference="bound", log_y=True
     )
     return Evidence(
-        (
-            at_most("largest bias / (λ‖h‖)", float(np.max(biases / limits)), 1.0),
-            within(
-                "one key, λ = 0.001, ‖h‖ = 3",
-                _single_point(1e-3, 3.0) / bound(1e-3, 3.0),
-                0.998,
-                1.0,
-            ),
-            within("slope of the bias in λ", slope.value, 0.97, 1.03),
-        ),
+        at_most("largest bias / (λ‖h‖)", np.max(biases / limits), 1.0),
+        within("one key, λ = 0.001, ‖h‖ = 3", single, 0.998, 1.0),
+        within("slope of the bias in λ", slope.value, 0.97, 1.03),
         charts=(chart,),
     )
 
@@ -213,7 +222,6 @@ def e_prop_4_1_bias(
     title="printed: the L^(-1/2) term is free of λ",
     statement="The error is O(L^(-1/2) log(1/δ) + λ): its first part does not depend on λ.",
     label="Proposition 4.1",
-    expected=Verdict.FAILS,
     erratum="The statement hides λ^(-1)Γ(λ)^(1/2) in O(·) and leaves out the source condition that "
     "its second part needs.",
     false_alarm=1e-6,
@@ -222,17 +230,13 @@ def e_erratum_3(context: Context) -> Evidence:
     """How much the L^(-1/2) part of the error grows when λ falls from 0.1 to 0.001."""
     support = draw_support(context.generator(e_erratum_3.id, "support"))
     length, repeats, ridges = 10_000, context.pick(quick=200, paper=1000), (0.1, 0.001)
-    sizes = [
-        deviations(
-            context.generator(e_erratum_3.id, str(ridge)), support, ridge, length, repeats
-        ).mean()
-        for ridge in ridges
-    ]
+    rngs = {ridge: context.generator(e_erratum_3.id, str(ridge)) for ridge in ridges}
+    sizes = [deviations(rngs[r], support, r, length, repeats).mean() for r in ridges]
     factors = [support.effective_dimension(ridge) ** 0.5 / ridge for ridge in ridges]
     growth, allowed = sizes[1] / sizes[0], factors[1] / factors[0]
     return Evidence(
-        (at_most("error at λ = 0.001 over error at λ = 0.1, L = 10 000", growth, 1.5),),
-        (
+        at_most("error at λ = 0.001 over error at λ = 0.1, L = 10 000", growth, 1.5),
+        derived=(
             at_most("the same, over the growth of λ^(-1)Γ(λ)^(1/2)", growth / allowed, 1.0),
             *(
                 at_most(f"error over (B.10), λ = {ridge:g}", size / limit, 1.0)

@@ -1,22 +1,40 @@
-"""Heads at which paper E's perturbation lemmas are nearly equalities, and random ones."""
+"""Heads at which paper E's perturbation lemmas are nearly equalities, random ones, and kernels."""
 
 from typing import Any
 
 import numpy as np
 
+from finetti import attention, kernels
 from finetti.claims.perturbations import sizes
 
 DIMENSION = 4
 AXES = np.eye(DIMENSION)
+FIRST = np.outer(AXES[0], AXES[0])  # e₁e₁ᵀ
 N_HEADS, TOKENS, WIDTH = 2, 5, 2
+
+
+def squared(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """‖x − y‖² of all rows."""
+    return np.sum((x[..., :, None, :] - y[..., None, :, :]) ** 2, axis=-1)
+
+
+def rbf(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """exp(−‖x − y‖²/2) of all rows, in plain NumPy."""
+    return np.exp(-squared(x, y) / 2)
+
+
+def attentions(ridge: float) -> dict[str, Any]:
+    """One member of each family of attention, by name."""
+    return {
+        "softmax": attention.Softmax(),
+        "RBF smoother": attention.KernelSmoother(kernels.RBF()),
+        "conditional mean": attention.ConditionalMean(kernels.RBF(), ridge=ridge),
+    }
 
 
 def heads(query: Any, key: Any, value: Any) -> Any:
     """Heads with RBF-form softmax attention, σ² = 2√d_p."""
-    from finetti.attention.networks.multihead import MultiHead
-    from finetti.attention.networks.residual_transformer import rbf_attention
-
-    return MultiHead(query, key, value, attention=rbf_attention(key.shape[-1]))
+    return attention.MultiHead(query, key, value, attention=attention.rbf_attention(key.shape[-1]))
 
 
 def even_reader(
@@ -26,7 +44,7 @@ def even_reader(
 
     The same with W_q, where the ``moved`` are "queries".
     """
-    query, key = np.outer(AXES[1], AXES[0])[None], first()[None]
+    query, key = np.outer(AXES[1], AXES[0])[None], FIRST[None]
     value = value_norm * AXES[None]
     pair = (
         heads(query, size * key, value) if moved == "keys" else heads(size * query, key, value)
@@ -40,11 +58,6 @@ def twice(one: Any) -> Any:
     """The same head two times."""
     weights = (one.query_weights, one.key_weights, one.value_weights)
     return heads(*(np.repeat(np.asarray(each), 2, axis=0) for each in weights))
-
-
-def first() -> np.ndarray:
-    """e₁e₁ᵀ."""
-    return np.outer(AXES[0], AXES[0])
 
 
 def weights(rng: np.random.Generator, count: int) -> list[np.ndarray]:

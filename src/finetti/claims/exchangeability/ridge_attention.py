@@ -3,7 +3,9 @@
 import numpy as np
 
 from finetti import attention, kernels
-from finetti.claims.claim import Context, Evidence, Verdict, at_least, claim, close
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, at_least, close
+from finetti.claims.exchangeability.instances import rbf
 
 
 def _objective(gram: np.ndarray, values: np.ndarray, ridge: float, alpha: np.ndarray) -> float:
@@ -26,7 +28,7 @@ def e_eq_4_5(context: Context) -> Evidence:
         rng = context.generator(e_eq_4_5.id, trial)
         keys, values, ridge = rng.normal(size=(20, 3)), rng.normal(size=(20, 2)), 0.2
         module = attention.ConditionalMean(kernels.RBF(), ridge=ridge)
-        gram = np.exp(-np.sum((keys[:, None] - keys[None]) ** 2, axis=-1) / 2)
+        gram = rbf(keys, keys)
         # At the keys attention is Kα; the coefficients follow from the residual, α = (V − Kα)/λ.
         fitted = np.asarray(module(keys, keys, values))
         alpha = (values - fitted) / ridge
@@ -36,10 +38,8 @@ def e_eq_4_5(context: Context) -> Evidence:
             moved = alpha + size * rng.normal(size=alpha.shape)
             least_rise = min(least_rise, _objective(gram, values, ridge, moved) - best)
     return Evidence(
-        (
-            close("attention − the function with coefficients (V − fit)/λ", gradient, 1e-10),
-            at_least("smallest rise of the objective under perturbation", least_rise, 0.0),
-        )
+        close("attention − the function with coefficients (V − fit)/λ", gradient, 1e-10),
+        at_least("smallest rise of the objective under perturbation", least_rise, 0.0),
     )
 
 
@@ -57,11 +57,8 @@ def embedding_error(context: Context, claim_id: str, per_token: bool) -> float:
         cross = values.T @ features / len(keys)
         regularized = covariance + ridge * np.eye(len(covariance))
         embedding = cross @ np.linalg.solve(regularized, query_features.T)
-        module = (
-            attention.ConditionalMean(kernel, ridge_per_token=ridge)
-            if per_token
-            else attention.ConditionalMean(kernel, ridge=ridge)
-        )
+        name = "ridge_per_token" if per_token else "ridge"
+        module = attention.ConditionalMean(kernel, **{name: ridge})
         output = np.asarray(module(query, keys, values))
         worst = max(worst, np.abs(output - embedding.T).max() / np.abs(embedding).max())
     return worst
@@ -81,9 +78,7 @@ def _quadratic(tokens: np.ndarray) -> np.ndarray:
 def e_eq_a_3(context: Context) -> Evidence:
     """Attention with `ridge_per_token` against the operators of (A.3) in feature space."""
     error = embedding_error(context, e_eq_a_3.id, per_token=True)
-    return Evidence(
-        (close("attention with ridge Lλ − empirical embedding (relative)", error, 1e-9),)
-    )
+    return Evidence(close("attention with ridge Lλ − empirical embedding (relative)", error, 1e-9))
 
 
 @claim(
@@ -91,16 +86,13 @@ def e_eq_a_3(context: Context) -> Evidence:
     title="printed: one λ serves (4.5) and (A.3)",
     statement="attn_CME with the ridge λ is the empirical conditional mean embedding with that λ.",
     label="(4.5), (A.3)",
-    expected=Verdict.FAILS,
     erratum="(4.5) adds λ to the Gram matrix, (A.3) adds L·λ. Bayes statements need λ = noise / "
     "prior variance, Proposition 4.1 needs L·λ.",
 )
 def e_erratum_1(context: Context) -> Evidence:
     """Attention with the ridge λ, and with L·λ, against the empirical embedding with λ."""
-    printed, derived = (
-        embedding_error(context, e_erratum_1.id, per_token=per_token) for per_token in (False, True)
-    )
+    printed, derived = (embedding_error(context, e_erratum_1.id, each) for each in (False, True))
     return Evidence(
-        (close("attention with ridge λ − empirical embedding (relative)", printed, 1e-9),),
-        (close("attention with ridge Lλ − empirical embedding (relative)", derived, 1e-9),),
+        close("attention with ridge λ − empirical embedding (relative)", printed, 1e-9),
+        derived=(close("attention with ridge Lλ − empirical embedding (relative)", derived, 1e-9),),
     )

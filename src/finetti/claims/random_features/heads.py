@@ -1,35 +1,16 @@
 """The model of paper R: how its heads are drawn, what they read, and how fast they average."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
+import scipy
 
-from finetti import attention, core, show
-from finetti.claims.claim import Context, Control, Evidence, at_least, at_most, claim, close, within
+from finetti import attention, core
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close, trend, within
 from finetti.claims.perturbations import unit_vectors
-from finetti.claims.random_features.support import (
-    INPUT_DIMENSION,
-    INPUT_LENGTH,
-    Inputs,
-    draw_inputs,
-)
-
-_HEAD_DIMENSIONS = (1, 4, 32)
-_PORTION = 40_000
-
-
-def _sample(context: Context, inputs: Inputs, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Contributions to the kernel (M, P) and the score of the first pair (M,), D = ``rows``."""
-    contributions, scores = [], []
-    for part in range(context.pick(quick=4, paper=40)):
-        module = attention.RandomFeatureAttention(
-            context.random_key(r_def_factored.id, rows, part),
-            _PORTION,
-            INPUT_DIMENSION,
-            sampling="factored",
-            head_dimension=rows,
-        )
-        contributions.append(inputs.contributions(module, _PORTION))
-        scores.append(module.preactivations(inputs.query[0], inputs.keys[0, :1])[:, 0])
-    return np.concatenate(contributions), np.concatenate(scores)
+from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_inputs
 
 
 @claim(
@@ -45,34 +26,32 @@ def _sample(context: Context, inputs: Inputs, rows: int) -> tuple[np.ndarray, np
 )
 def r_def_factored(context: Context) -> Evidence:
     """Fourth moment of the scores against 3 + 6/D, and the way of the kernel from D = 1 to 32."""
+    portion = 40_000
     inputs = draw_inputs(context.generator(r_def_factored.id), pairs=4)
-    exact = inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
+    exact = inputs.exact(attention.InfiniteHeadKernel(DIMENSION))
     measurements, gaps = [], {}
-    for rows in _HEAD_DIMENSIONS:
-        contributions, scores = _sample(context, inputs, rows)
-        gaps[rows] = abs(float(np.mean(contributions.mean(axis=0) - exact)))
-        if rows > 1:  # at D = 1 the eighth moment, which the standard error needs, is out of reach
-            fourth = scores**4
-            error = fourth.std(ddof=1) / np.sqrt(len(fourth))
-            measurements.append(
-                at_most(
-                    f"D = {rows}: |mean score⁴ − (3 + 6/D)| in standard errors",
-                    abs(fourth.mean() - 3 - 6 / rows) / error,
-                    4.0,
-                )
+    for rows in (1, 4, 32):
+        contributions, scores = [], []
+        for part in range(context.pick(quick=4, paper=40)):
+            key = context.random_key(r_def_factored.id, rows, part)
+            module = attention.RandomFeatureAttention(
+                key, portion, DIMENSION, sampling="factored", head_dimension=rows
             )
-    measurements.append(
-        at_most("distance to the kernel at D = 32, over that at D = 1", gaps[32] / gaps[1], 0.25)
-    )
+            contributions.append(inputs.contributions(module, portion))
+            scores.append(module.preactivations(inputs.query[0], inputs.keys[0, :1])[:, 0])
+        gaps[rows] = abs(np.mean(np.concatenate(contributions).mean(axis=0) - exact))
+        if rows > 1:  # at D = 1 the eighth moment, which the standard error needs, is out of reach
+            fourth = np.concatenate(scores) ** 4
+            miss = abs(fourth.mean() - 3 - 6 / rows)
+            error = miss / (fourth.std(ddof=1) / np.sqrt(len(fourth)))
+            name = f"D = {rows}: |mean score⁴ − (3 + 6/D)| in standard errors"
+            measurements.append(at_most(name, error, 4.0))
+    distances = ", ".join(f"{gap:.4f} at D = {rows}" for rows, gap in gaps.items())
     return Evidence(
-        tuple(measurements),
-        note="Mean distance to the kernel of direct sampling over four pairs: "
-        + ", ".join(f"{gap:.4f} at D = {rows}" for rows, gap in gaps.items())
-        + ".",
+        *measurements,
+        at_most("distance to the kernel at D = 32, over that at D = 1", gaps[32] / gaps[1], 0.25),
+        note=f"Mean distance to the kernel of direct sampling over four pairs: {distances}.",
     )
-
-
-_HEADS = 200
 
 
 @claim(
@@ -85,37 +64,33 @@ _HEADS = 200
 )
 def r_def_order(context: Context) -> Evidence:
     """The change of the output and of the kernel when the keys are permuted."""
-    settings = {
-        "RFA": {},
-        "BRFA": {"mean_weights": "identity"},
-        "exponential": {"activation": "exponential"},
-        "softmax": {"activation": "softmax"},
-    }
+    heads = 200
+    settings: dict[str, Any] = {"RFA": {}, "BRFA": {"mean_weights": "identity"}}
+    settings |= {name: {"activation": name} for name in ("exponential", "softmax")}
     rng = context.generator(r_def_order.id)
     trials = context.pick(quick=20, paper=200)
-    query = unit_vectors(rng, trials, INPUT_DIMENSION)
-    keys = unit_vectors(rng, trials, INPUT_LENGTH, INPUT_DIMENSION)
+    query = unit_vectors(rng, trials, DIMENSION)
+    keys = unit_vectors(rng, trials, LENGTH, DIMENSION)
     # A cyclic shift moves every key.
     moved = np.roll(keys, 1, axis=1)
     measurements = []
     for name, options in settings.items():
         module = attention.RandomFeatureAttention(
-            context.random_key(r_def_order.id, name), _HEADS, INPUT_DIMENSION, **options
-        ).with_values(rng.normal(size=(_HEADS, INPUT_DIMENSION + 1)) / _HEADS)
+            context.random_key(r_def_order.id, name), heads, DIMENSION, **options
+        ).with_values(rng.normal(size=(heads, DIMENSION + 1)) / heads)
         change = np.abs(np.asarray(module(query, moved) - module(query, keys)))
         measurements.append(close(f"{name}: change under permutation", change.max(), 1e-12))
-        spread = float(np.std(np.asarray(module(query, keys))))
+        spread = np.std(np.asarray(module(query, keys)))
         measurements.append(at_least(f"{name}: spread over the inputs", spread, 1e-3))
         if name != "softmax":
             kernel = module.infinite_kernel()
             change = np.abs(np.asarray(kernel.gram(query, moved) - kernel.gram(query, keys)))
             measurements.append(close(f"{name}: change of the kernel", change.max(), 1e-12))
     network = attention.RandomFeatureMLP(
-        context.random_key(r_def_order.id, "RFMLP"), _HEADS, INPUT_DIMENSION, INPUT_LENGTH
-    ).with_values(rng.normal(size=_HEADS) / _HEADS)
+        context.random_key(r_def_order.id, "RFMLP"), heads, DIMENSION, LENGTH
+    ).with_values(rng.normal(size=heads) / heads)
     change = np.abs(np.asarray(network(query, moved) - network(query, keys)))
-    measurements.append(at_least("RFMLP: change under permutation", change.max(), 1e-3))
-    return Evidence(tuple(measurements))
+    return Evidence(*measurements, at_least("RFMLP: change under permutation", change.max(), 1e-3))
 
 
 @claim(
@@ -127,61 +102,33 @@ def r_def_order(context: Context) -> Evidence:
     label="sampling of the heads (stated from knowledge)",
     # Two p-values at 1e-4 and 4 standard errors once.
     false_alarm=2.7e-4,
-    controls=(
-        Control(
-            "entries of variance 0.27",
-            changes={"factor": (0.27 / 0.25) ** 0.5},
-        ),
-    ),
+    controls=(Control("entries of variance 0.27", changes={"factor": (0.27 / 0.25) ** 0.5}),),
 )
 def r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
     """Kolmogorov–Smirnov against N(0, 1) over heads, and the covariance of two scores."""
-    from scipy.stats import kstest
-
     count = context.pick(quick=200_000, paper=2_000_000)
     inputs = draw_inputs(context.generator(r_def_preactivation.id), pairs=1)
-    module = attention.RandomFeatureAttention(
-        context.random_key(r_def_preactivation.id), count, INPUT_DIMENSION
-    )
+    key = context.random_key(r_def_preactivation.id)
+    module = attention.RandomFeatureAttention(key, count, DIMENSION)
+    key = context.random_key(r_def_preactivation.id, "biased")
+    biased = attention.RandomFeatureAttention(key, count, DIMENSION, mean_weights="identity")
+    sides = (inputs.query[0], inputs.keys[0]), (inputs.other_query[0], inputs.other_keys[0])
     scores, others = (
-        factor * np.asarray(module.preactivations(query[0], keys[0, :1]))[:, 0]
-        for query, keys in (
-            (inputs.query, inputs.keys),
-            (inputs.other_query, inputs.other_keys),
-        )
+        factor * np.asarray(module.preactivations(query, keys[:1]))[:, 0] for query, keys in sides
     )
-    predicted = (
-        (1 + inputs.query[0] @ inputs.other_query[0])
-        * (1 + inputs.keys[0, 0] @ inputs.other_keys[0, 0])
-        / 4
-    )
+    (query, keys), (other_query, other_keys) = sides
+    predicted = (1 + query @ other_query) * (1 + keys[0] @ other_keys[0]) / 4
     products = scores * others
-    error = products.std(ddof=1) / np.sqrt(count)
-    biased = attention.RandomFeatureAttention(
-        context.random_key(r_def_preactivation.id, "biased"),
-        count,
-        INPUT_DIMENSION,
-        mean_weights="identity",
-    )
-    shifted = np.asarray(biased.preactivations(inputs.query[0], inputs.keys[0, :1]))[:, 0]
-    mean = float(inputs.query[0] @ inputs.keys[0, 0])
+    error = abs(products.mean() - predicted) / (products.std(ddof=1) / np.sqrt(count))
+    shifted = np.asarray(biased.preactivations(query, keys[:1]))[:, 0]
+    mean = query @ keys[0]
+    chances = [scipy.stats.kstest(each, "norm").pvalue for each in (scores, shifted - mean)]
     return Evidence(
-        (
-            at_least("p-value of N(0, 1)", kstest(scores, "norm").pvalue, 1e-4),
-            at_least(
-                "W₀ = I: p-value of N(⟨x₀, x₁⟩, 1)", kstest(shifted - mean, "norm").pvalue, 1e-4
-            ),
-            at_most(
-                "|mean of the product of two scores − u| in standard errors",
-                abs(products.mean() - predicted) / error,
-                4.0,
-            ),
-        ),
+        at_least("p-value of N(0, 1)", chances[0], 1e-4),
+        at_least("W₀ = I: p-value of N(⟨x₀, x₁⟩, 1)", chances[1], 1e-4),
+        at_most("|mean of the product of two scores − u| in standard errors", error, 4.0),
         note=f"{count} heads.",
     )
-
-
-_COUNTS = (16, 64, 256, 1024)
 
 
 @claim(
@@ -195,36 +142,24 @@ _COUNTS = (16, 64, 256, 1024)
 )
 def r_rate_heads(context: Context) -> Evidence:
     """Slope in M of the root mean square of Φ(x)·Φ(x') − K(x, x') over independent draws."""
-    total = _COUNTS[-1] * context.pick(quick=200, paper=2_000)
+    counts = (16, 64, 256, 1024)
+    total = counts[-1] * context.pick(quick=200, paper=2_000)
     inputs = draw_inputs(context.generator(r_rate_heads.id), pairs=3)
-    members = {
-        "RFA": lambda key: attention.RandomFeatureAttention(key, total, INPUT_DIMENSION),
-        "BRFA": lambda key: attention.RandomFeatureAttention(
-            key, total, INPUT_DIMENSION, mean_weights="identity"
-        ),
-        "RFMLP": lambda key: attention.RandomFeatureMLP(key, total, INPUT_DIMENSION, INPUT_LENGTH),
-    }
+    biased = partial(attention.RandomFeatureAttention, mean_weights="identity")
+    network = partial(attention.RandomFeatureMLP, context_length=LENGTH)
+    members = {"RFA": attention.RandomFeatureAttention, "BRFA": biased, "RFMLP": network}
     measurements, records = [], []
     for name, make in members.items():
-        module = make(context.random_key(r_rate_heads.id, name))
+        module: Any = make(context.random_key(r_rate_heads.id, name), total, DIMENSION)
         samples = inputs.contributions(module, total) - inputs.exact(module.infinite_kernel())
         errors = []
-        for count in _COUNTS:
+        for count in counts:
             # One draw of many heads, cut into independent models of ``count`` heads each.
             misses = samples.reshape(total // count, count, -1).mean(axis=1)
             errors.append(float(np.sqrt(np.mean(misses**2))))
             records.append({"heads": count, "error": errors[-1], "model": name})
-        slope = core.power_law_slope(_COUNTS, errors)
+        slope = core.power_law_slope(counts, errors)
         measurements.append(within(f"{name}: slope in M", slope.value, -0.55, -0.45))
-    chart = show.line_chart(
-        records,
-        x="heads",
-        y="error",
-        color="model",
-        log_x=True,
-        log_y=True,
-        title="Random heads approach their kernel",
-        x_title="heads or neurons M",
-        y_title="root mean square error",
-    )
-    return Evidence(tuple(measurements), charts=(chart,))
+    axes = {"heads": "heads or neurons M", "error": "root mean square error"}
+    chart = trend(records, axes, "Random heads approach their kernel", color="model", log_y=True)
+    return Evidence(*measurements, charts=(chart,))

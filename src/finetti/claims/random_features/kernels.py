@@ -1,19 +1,15 @@
 """The kernels of infinitely many heads, by sampling and by series."""
 
 import math
-from typing import Any
+from functools import partial
 
 import numpy as np
+import scipy
 
 from finetti import attention
-from finetti.claims.claim import Context, Control, Evidence, Measurement, at_least, claim, close
-from finetti.claims.random_features.support import (
-    INPUT_DIMENSION,
-    INPUT_LENGTH,
-    Inputs,
-    draw_inputs,
-    estimate_kernel,
-)
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_least, close
+from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_inputs, estimate_kernel
 
 
 @claim(
@@ -31,35 +27,10 @@ from finetti.claims.random_features.support import (
 def r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
     """Φ(x)·Φ(x') of many random heads against the closed form, on three pairs of inputs."""
     inputs = draw_inputs(context.generator(r_eq_rfa_kernel.id), pairs=3)
-    exact = factor * inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION))
-    estimate = estimate_kernel(
-        context,
-        r_eq_rfa_kernel.id,
-        lambda key, heads: attention.RandomFeatureAttention(key, heads, INPUT_DIMENSION),
-        inputs,
-    )
-    return Evidence(
-        estimate.against(exact),
-        note=f"{estimate.draws} heads; first pair: {estimate.mean[0]:.5f} ± "
-        f"{estimate.standard_error[0]:.5f} against {exact[0]:.5f}.",
-    )
-
-
-def _measure(
-    context: Context, name: str, mean_weights: Any, inputs: Inputs
-) -> tuple[tuple[Measurement, ...], float]:
-    """Measurements of one W₀, and how far the estimate is from the kernel without it."""
-    estimate = estimate_kernel(
-        context,
-        f"{r_eq_brfa_kernel.id}-{name}",
-        lambda key, heads: attention.RandomFeatureAttention(
-            key, heads, INPUT_DIMENSION, mean_weights=mean_weights
-        ),
-        inputs,
-    )
-    exact = inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION, mean_weights))
-    unbiased = estimate.distance(inputs.exact(attention.InfiniteHeadKernel(INPUT_DIMENSION)))
-    return estimate.against(exact, f"{name} W₀, "), float(unbiased.max())
+    exact = factor * inputs.exact(attention.InfiniteHeadKernel(DIMENSION))
+    kind = attention.RandomFeatureAttention
+    estimate = estimate_kernel(context, r_eq_rfa_kernel.id, inputs, kind)
+    return Evidence(*estimate.against(exact), note=estimate.note(exact, "heads"))
 
 
 @claim(
@@ -77,15 +48,18 @@ def r_eq_brfa_kernel(context: Context) -> Evidence:
     """Many biased heads against the bivariate-normal form, for the identity and a random W₀."""
     rng = context.generator(r_eq_brfa_kernel.id)
     inputs = draw_inputs(rng, pairs=2)
-    matrix = rng.normal(size=(INPUT_DIMENSION + 1, INPUT_DIMENSION + 1)) / 2
-    identity, contrast = _measure(context, "identity", "identity", inputs)
-    random, _ = _measure(context, "random", matrix, inputs)
+    matrix = rng.normal(size=(DIMENSION + 1, DIMENSION + 1)) / 2
+    without = inputs.exact(attention.InfiniteHeadKernel(DIMENSION))
+    measurements, contrasts = [], []
+    for name, weights in {"identity": "identity", "random": matrix}.items():
+        claim_id, kind = f"{r_eq_brfa_kernel.id}-{name}", attention.RandomFeatureAttention
+        estimate = estimate_kernel(context, claim_id, inputs, kind, mean_weights=weights)
+        exact = inputs.exact(attention.InfiniteHeadKernel(DIMENSION, weights))
+        measurements += estimate.against(exact, f"{name} W₀, ")
+        contrasts.append(estimate.distance(without).max())
     return Evidence(
-        (
-            *identity,
-            *random,
-            at_least("W₀ = I against the kernel without W₀, in standard errors", contrast, 20.0),
-        ),
+        *measurements,
+        at_least("W₀ = I against the kernel without W₀, in standard errors", contrasts[0], 20.0),
         note="The identity is [[I, 0], [0, 0]]; the random W₀ has norm "
         f"{np.linalg.norm(matrix):.2f}.",
     )
@@ -108,18 +82,12 @@ def r_eq_exp_kernel(context: Context) -> Evidence:
     for name, mean_weights, norm in (("zero", None, 1.0), ("identity", "identity", 0.5)):
         claim_id = f"{r_eq_exp_kernel.id}-{name}"
         inputs = draw_inputs(context.generator(claim_id), pairs=2, norm=norm)
-        estimate = estimate_kernel(
-            context,
-            claim_id,
-            lambda key, heads, mean=mean_weights: attention.RandomFeatureAttention(
-                key, heads, INPUT_DIMENSION, mean_weights=mean, activation="exponential"
-            ),
-            inputs,
-        )
-        kernel = attention.InfiniteHeadKernel(INPUT_DIMENSION, mean_weights, "exponential")
+        kind = partial(attention.RandomFeatureAttention, activation="exponential")
+        estimate = estimate_kernel(context, claim_id, inputs, kind, mean_weights=mean_weights)
+        kernel = attention.InfiniteHeadKernel(DIMENSION, mean_weights, "exponential")
         measurements.extend(estimate.against(inputs.exact(kernel), f"{name} W₀, "))
     return Evidence(
-        tuple(measurements),
+        *measurements,
         note="The tokens have norm 1 without W₀ and 1/2 with it: there the tails of unit tokens "
         "are too heavy for a standard error. With the softmax there is no closed form.",
     )
@@ -138,20 +106,10 @@ def r_eq_exp_kernel(context: Context) -> Evidence:
 def r_eq_rfmlp_kernel(context: Context) -> Evidence:
     """Φ(x)·Φ(x') of many random neurons against κ₁, on three pairs of inputs."""
     inputs = draw_inputs(context.generator(r_eq_rfmlp_kernel.id), pairs=3)
-    exact = inputs.exact(attention.InfiniteMLPKernel(INPUT_DIMENSION, INPUT_LENGTH))
-    estimate = estimate_kernel(
-        context,
-        r_eq_rfmlp_kernel.id,
-        lambda key, neurons: attention.RandomFeatureMLP(
-            key, neurons, INPUT_DIMENSION, INPUT_LENGTH
-        ),
-        inputs,
-    )
-    return Evidence(
-        estimate.against(exact),
-        note=f"{estimate.draws} neurons; first pair: {estimate.mean[0]:.5f} ± "
-        f"{estimate.standard_error[0]:.5f} against {exact[0]:.5f}.",
-    )
+    exact = inputs.exact(attention.InfiniteMLPKernel(DIMENSION, LENGTH))
+    kind = attention.RandomFeatureMLP
+    estimate = estimate_kernel(context, r_eq_rfmlp_kernel.id, inputs, kind, LENGTH)
+    return Evidence(*estimate.against(exact), note=estimate.note(exact, "neurons"))
 
 
 _TERMS = 400
@@ -162,10 +120,9 @@ def _hermite_coefficients(t: np.ndarray, terms: int = _TERMS) -> np.ndarray:
 
     μ₀ = tΦ(t) + φ(t), μ₁ = Φ(t), μ_l = (−1)^l He_{l−2}(t) φ(t)/√l!
     """
-    from scipy.special import ndtr
-
     density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
-    result = [t * ndtr(t) + density, ndtr(t)]
+    below = scipy.special.ndtr(t)
+    result = [t * below + density, below]
     before, hermite = np.zeros_like(t), np.ones_like(t)  # He_n/√n!, which does not overflow
     for order in range(2, terms):
         result.append((-1) ** order * hermite * density / math.sqrt(order * (order - 1)))
@@ -211,10 +168,8 @@ def r_eq_series(context: Context) -> Evidence:
     plain = series(zero, zero, u) - np.asarray(attention.arc_cosine(u))
     centered = attention.rectified_product(zero, zero, u) - attention.arc_cosine(u)
     return Evidence(
-        (
-            close("BRFA: series − bivariate-normal form", np.abs(biased).max(), 1e-10),
-            close("RFA: series − κ₁", np.abs(plain).max(), 1e-10),
-            close("bivariate-normal form at t = t' = 0 − κ₁", np.abs(centered).max(), 1e-12),
-            close("coefficients of κ₁, l ≤ 60", np.abs(coefficients - stated).max(), 1e-14),
-        )
+        close("BRFA: series − bivariate-normal form", np.abs(biased).max(), 1e-10),
+        close("RFA: series − κ₁", np.abs(plain).max(), 1e-10),
+        close("bivariate-normal form at t = t' = 0 − κ₁", np.abs(centered).max(), 1e-12),
+        close("coefficients of κ₁, l ≤ 60", np.abs(coefficients - stated).max(), 1e-14),
     )

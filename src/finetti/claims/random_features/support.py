@@ -1,15 +1,15 @@
 """Inputs on the unit sphere, and what each random head contributes to a kernel."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import Context, Measurement, at_most
+from finetti.claims.claim import Context
+from finetti.claims.evidence import Measurement, at_most
 from finetti.claims.perturbations import unit_vectors
 
-INPUT_DIMENSION, INPUT_LENGTH = 4, 5
+DIMENSION, LENGTH = 4, 5
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,8 @@ class Inputs:
 
 def draw_inputs(rng: np.random.Generator, pairs: int, norm: float = 1.0) -> Inputs:
     """Independent uniform directions, d = 4 and N = 5, all tokens of one norm."""
-    shapes = ((pairs,), (pairs, INPUT_LENGTH)) * 2
-    return Inputs(*(norm * unit_vectors(rng, *shape, INPUT_DIMENSION) for shape in shapes))
-
-
-Maker = Callable[[Any, int], Any]  # from a random key and a number of draws to a module
+    shapes = ((pairs,), (pairs, LENGTH)) * 2
+    return Inputs(*(norm * unit_vectors(rng, *shape, DIMENSION) for shape in shapes))
 
 
 @dataclass(frozen=True)
@@ -58,21 +55,30 @@ class KernelEstimate:
     def against(self, exact: np.ndarray, name: str = "") -> tuple[Measurement, ...]:
         """One measurement for each pair: at most 4 standard errors."""
         return tuple(
-            at_most(
-                f"{name}pair {pair}: |estimate − kernel| in standard errors", float(distance), 4.0
-            )
+            at_most(f"{name}pair {pair}: |estimate − kernel| in standard errors", distance, 4.0)
             for pair, distance in enumerate(self.distance(exact), start=1)
         )
 
+    def note(self, exact: np.ndarray, draws: str) -> str:
+        """The first pair, in words."""
+        return (
+            f"{self.draws} {draws}; first pair: {self.mean[0]:.5f} ± "
+            f"{self.standard_error[0]:.5f} against {exact[0]:.5f}."
+        )
 
-def estimate_kernel(context: Context, claim_id: str, make: Maker, inputs: Inputs) -> KernelEstimate:
-    """Φ(x)·Φ(x') with 4·10⁵ draws (4·10⁶ at paper scale), in portions that fit in memory."""
-    portion, portions = 50_000, context.pick(quick=8, paper=80)
-    samples = np.concatenate(
-        [
-            inputs.contributions(make(context.random_key(claim_id, part), portion), portion)
-            for part in range(portions)
-        ]
-    )
+
+def estimate_kernel(
+    context: Context, claim_id: str, inputs: Inputs, make: Any, *sizes: int, **options: Any
+) -> KernelEstimate:
+    """Φ(x)·Φ(x') with 4·10⁵ draws (4·10⁶ at paper scale), in portions that fit in memory.
+
+    ``make(key, draws, DIMENSION, *sizes, **options)`` is a module with that many draws.
+    """
+    portion, parts = 50_000, []
+    for part in range(context.pick(quick=8, paper=80)):
+        key = context.random_key(claim_id, part)
+        module = make(key, portion, DIMENSION, *sizes, **options)
+        parts.append(inputs.contributions(module, portion))
+    samples = np.concatenate(parts)
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
     return KernelEstimate(samples.mean(axis=0), error, len(samples))

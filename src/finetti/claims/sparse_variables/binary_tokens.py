@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from finetti.claims.claim import Context, Evidence, claim, close
-
-_SAMPLES, _LENGTH, _DIMENSION, _HEADS, _WIDTH = 64, 50, 16, 4, 4
+from finetti import attention
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, close
 
 
 @claim(
@@ -19,22 +19,19 @@ def s_sec_5_tables(context: Context) -> Evidence:
     import jax
     import jax.numpy as jnp
 
-    from finetti.attention.binary.binary_tables import binary_tables
-    from finetti.attention.binary.binary_tokens import binary_attention
-    from finetti.attention.networks.multihead import MultiHead
-
+    samples, length, dimension, heads, width = 64, 50, 16, 4, 4
     rng = context.generator(s_sec_5_tables.id)
-    bits = rng.integers(0, 2, size=(_SAMPLES, _LENGTH))
-    target = rng.normal(size=(_SAMPLES, _HEADS, _WIDTH))
+    bits = rng.integers(0, 2, size=(samples, length))
+    target = rng.normal(size=(samples, heads, width))
 
     def textbook(tokens: Any, cls: Any, weights: Any) -> Any:
         chosen = jnp.where((bits == 1)[:, :, None], tokens[1], tokens[0])
-        first = jnp.broadcast_to(cls, (_SAMPLES, 1, _DIMENSION))
+        first = jnp.broadcast_to(cls, (samples, 1, dimension))
         sequences = jnp.concatenate([first, chosen], axis=1)
-        return MultiHead(*weights).heads(sequences, sequences)[:, :, 0]
+        return attention.MultiHead(*weights).heads(sequences, sequences)[:, :, 0]
 
     def tables(tokens: Any, cls: Any, weights: Any) -> Any:
-        return binary_attention(bits, binary_tables(tokens, cls, *weights))
+        return attention.binary_attention(bits, attention.binary_tables(tokens, cls, *weights))
 
     def both(function: Any) -> Any:
         def loss(*arguments: Any) -> Any:
@@ -48,9 +45,9 @@ def s_sec_5_tables(context: Context) -> Evidence:
     for trial in range(context.pick(quick=3, paper=30)):
         rng = context.generator(s_sec_5_tables.id, trial)
         arguments = (
-            rng.normal(size=(2, _LENGTH, _DIMENSION)),
-            rng.normal(size=_DIMENSION),
-            rng.normal(size=(3, _HEADS, _DIMENSION, _WIDTH)) / _DIMENSION**0.5,
+            rng.normal(size=(2, length, dimension)),
+            rng.normal(size=dimension),
+            rng.normal(size=(3, heads, dimension, width)) / dimension**0.5,
         )
         (_, mine), my_slopes = by_tables(*map(jnp.asarray, arguments))
         (_, theirs), their_slopes = by_textbook(*map(jnp.asarray, arguments))
@@ -58,10 +55,8 @@ def s_sec_5_tables(context: Context) -> Evidence:
         for a, b in zip(my_slopes, their_slopes, strict=True):
             gradients = max(gradients, float(jnp.abs(a - b).max() / jnp.abs(b).max()))
     return Evidence(
-        (
-            close("outputs: tables − textbook layer", outputs, 1e-10),
-            close("gradients: tables − textbook layer (relative)", gradients, 1e-10),
-        ),
-        note=f"{_SAMPLES} bit strings of length {_LENGTH}; one matrix product replaces "
-        f"{_SAMPLES}·{_HEADS} attention matrices of {_LENGTH + 1}².",
+        close("outputs: tables − textbook layer", outputs, 1e-10),
+        close("gradients: tables − textbook layer (relative)", gradients, 1e-10),
+        note=f"{samples} bit strings of length {length}; one matrix product replaces "
+        f"{samples}·{heads} attention matrices of {length + 1}².",
     )

@@ -2,16 +2,14 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
+from finetti import boolean
 from finetti.boolean.arguments import BASES
-from finetti.claims.claim import Context, Control, Evidence, Measurement, at_most, claim, close
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, Measurement, at_most, close
 from finetti.claims.perturbations import RATIO_RTOL
-from finetti.claims.sparse_variables.boolean_cases import (
-    head_error,
-    random_rule,
-    symmetric_rule,
-    worst_certificate,
-)
+from finetti.claims.sparse_variables import boolean_cases as cases
 
 
 def embedding_evidence(context: Context, claim_id: str, embedding: str) -> Evidence:
@@ -19,15 +17,15 @@ def embedding_evidence(context: Context, claim_id: str, embedding: str) -> Evide
     rng = context.generator(claim_id)
     length = context.pick(quick=200, paper=2000)
     measurements = []
-    for basis in BASES:
-        for name, draw in (("symmetric", symmetric_rule), ("any", random_rule)):
-            rules = [draw(rng, length, sparsity) for sparsity in (1, 2, 3, 5)]
-            error, ratio, count = worst_certificate(rules, length, embedding=embedding, basis=basis)
-            case = f"{name} rule, {basis} basis, {count} rules"
-            measurements.append(at_most(f"head error / (γ/4): {case}", error, 1.0))
-            measurements.append(at_most(f"norm / bound: {case}", ratio, 1 + RATIO_RTOL))
+    kinds = {"symmetric": cases.symmetric_rule, "any": cases.random_rule}
+    for basis, (name, draw) in product(BASES, kinds.items()):
+        rules = [draw(rng, length, sparsity) for sparsity in (1, 2, 3, 5)]
+        error, ratio = cases.worst_certificate(rules, length, embedding=embedding, basis=basis)
+        case = f"{name} rule, {basis} basis, {len(rules)} rules"
+        measurements.append(at_most(f"head error / (γ/4): {case}", error, 1.0))
+        measurements.append(at_most(f"norm / bound: {case}", ratio, 1 + RATIO_RTOL))
     note = f"T = {length}. The error is the largest over all 2^T inputs, by the worst outside bits."
-    return Evidence(tuple(measurements), note=note)
+    return Evidence(*measurements, note=note)
 
 
 @claim(
@@ -53,9 +51,6 @@ def s_lemma_b_3(context: Context) -> Evidence:
     return embedding_evidence(context, s_lemma_b_3.id, "trained")
 
 
-_LENGTH = 50
-
-
 def _measure(eight: float = 8.0) -> Measurement:
     """The error of a head with R = log(``eight``·Ts/γ) at an orthonormal basis, written down.
 
@@ -63,20 +58,15 @@ def _measure(eight: float = 8.0) -> Measurement:
     whose value is 0 have the score 0. With γ = 1/s and e^R = 8Ts/γ = 8Ts² the head is then off by
     sT/(e^R + T) = s/(8s² + 1), nearly half of the γ/4 = 1/(4s) that the lemma allows.
     """
-    from finetti.boolean import And, compile
-
+    length = 50
     worst = 0.0
     for s in (1, 2, 3, 5):
-        weights = compile(And(range(s)), _LENGTH, "bag").head
-        scale = math.log(eight * _LENGTH * s**2) / math.log(8 * _LENGTH * s**2)
+        weights = boolean.compile(boolean.And(range(s)), length, "bag").head
+        scale = math.log(eight * length * s**2) / math.log(8 * length * s**2)
         head = replace(weights, query=weights.query * scale)
-        found = head_error(head, tuple(range(s)), scalar=True)
+        found = cases.head_error(head, tuple(range(s)), scalar=True)
         worst = max(worst, abs(found / (s / (8 * s**2 + 1)) - 1))
     return close("error where it can be written down, relative", worst, 1e-9)
-
-
-def _smaller(context: Context) -> Evidence:
-    return Evidence((_measure(4.0),))
 
 
 @claim(
@@ -85,7 +75,7 @@ def _smaller(context: Context) -> Evidence:
     statement="Over X = diag(b)V one head with keys u + v_[CLS] and dual vectors on the value side "
     "is within γ/4, γ = 1/s, of (r − s)/(r + 1), or of the vector of (b_i − 1)/(r + 1), with no "
     "condition between γ and Δ; ‖W_V‖ ≤ 2s, ‖W_C‖ ≤ s.",
-    controls=(Control("R = log(4Ts/γ)", _smaller),),
+    controls=(Control("R = log(4Ts/γ)", lambda context: Evidence(_measure(4.0))),),
 )
 def s_lemma_b_4(context: Context) -> Evidence:
     """The head's error against γ/4, every norm against its bound, and the error by hand.
@@ -93,4 +83,4 @@ def s_lemma_b_4(context: Context) -> Evidence:
     The lemma allows twice the error of the last, so that only this can tell R from a smaller one.
     """
     found = embedding_evidence(context, s_lemma_b_4.id, "bag")
-    return replace(found, measurements=(*found.measurements, _measure()))
+    return Evidence(*found.measurements, _measure(), note=found.note)

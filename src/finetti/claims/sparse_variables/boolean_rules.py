@@ -1,19 +1,20 @@
 """Proposition 4.7 and Lemmas B.5–B.8: exact rules, by a lookup after the head."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from finetti import boolean
 from finetti.boolean.arguments import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.claims.claim import Context, Evidence, at_least, at_most, claim, close
-from finetti.claims.sparse_variables.boolean_cases import (
-    THREE,
-    random_rule,
-    symmetric_rule,
-)
-
-_LENGTH = 10
+from finetti.boolean.embeddings.base import attention_error
+from finetti.boolean.network.lookup import make_lookup
+from finetti.boolean.norms import lookup_norms
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close
+from finetti.claims.sparse_variables.boolean_cases import THREE, random_rule, symmetric_rule
+from finetti.show.card import Table
 
 
 @claim(
@@ -25,32 +26,25 @@ _LENGTH = 10
 )
 def s_prop_4_7(context: Context) -> Evidence:
     """All 256 functions of three bits, every embedding, both bases, on all inputs; then growth."""
-    from finetti.boolean import And, TruthTable, compile
-    from finetti.show.card import Table
-
     error, n_inputs, too_many = 0.0, 0, 0
-    for number in range(256):
-        rule = TruthTable(THREE, [(number >> place) & 1 for place in range(8)])
-        for embedding in EMBEDDINGS:
-            for basis in BASES:
-                compiled = compile(rule, _LENGTH, embedding, basis)
-                error = max(error, compiled.check.error64)
-                n_inputs += compiled.check.n_inputs
-                too_many += compiled.head.n_heads > (1 if embedding == "bag" else len(THREE))
+    for number, embedding, basis in product(range(256), EMBEDDINGS, BASES):
+        rule = boolean.TruthTable(THREE, [(number >> place) & 1 for place in range(8)])
+        compiled = boolean.compile(rule, 10, embedding, basis)
+        error = max(error, compiled.check.error64)
+        n_inputs += compiled.check.n_inputs
+        too_many += compiled.head.n_heads > (1 if embedding == "bag" else len(THREE))
     rows, largest = [], 0.0
     lengths = context.pick(quick=(10**2, 10**3, 10**4, 10**5), paper=(10**2, 10**4, 10**6))
     for length in lengths:
-        compiled = compile(And(THREE), length, basis="random")
+        compiled = boolean.compile(boolean.And(THREE), length, basis="random")
         norms = {norm.name: norm for norm in compiled.certificate.norms}
         query = norms["‖W_Q‖_F"]
         largest = max(largest, *(norm.value / norm.bound for norm in norms.values()))
         rows.append((length, compiled.head.width, query.value, query.bound))
     return Evidence(
-        (
-            close(f"largest error on all {n_inputs} inputs", error, 1e-9),
-            at_most("networks with more heads than the proposition says", too_many, 0),
-            at_most("norm / bound at any T", largest, 1 + 1e-9),
-        ),
+        close(f"largest error on all {n_inputs} inputs", error, 1e-9),
+        at_most("networks with more heads than the proposition says", too_many, 0),
+        at_most("norm / bound at any T", largest, 1 + 1e-9),
         note="Width and ‖W_Q‖ of the 3-bit AND on a random basis grow like log T.",
         tables=(Table("AND of 3 bits", ("T", "width", "‖W_Q‖_F", "bound"), tuple(rows)),),
     )
@@ -58,27 +52,20 @@ def s_prop_4_7(context: Context) -> Evidence:
 
 def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bool) -> Evidence:
     """Random rules of up to 8 bits: the largest error of the network, and its number of heads."""
-    from finetti.boolean import compile
-
     length = context.pick(quick=200, paper=1000)
     rng = context.generator(claim_id)
     error = single = 0.0
     too_many = n_inputs = 0
-    for sparsity in (1, 2, 3, 5, 8):
-        for embedding in EMBEDDINGS:
-            for basis in BASES:
-                rule = draw(rng, length, sparsity)
-                compiled = compile(rule, length, embedding, basis)
-                error = max(error, compiled.check.error64)
-                single = max(single, compiled.check.error32)
-                n_inputs += compiled.check.n_inputs
-                allowed = sparsity if heads_per_bit and embedding != "bag" else 1
-                too_many += compiled.head.n_heads > allowed
+    for sparsity, embedding, basis in product((1, 2, 3, 5, 8), EMBEDDINGS, BASES):
+        compiled = boolean.compile(draw(rng, length, sparsity), length, embedding, basis)
+        error = max(error, compiled.check.error64)
+        single = max(single, compiled.check.error32)
+        n_inputs += compiled.check.n_inputs
+        allowed = sparsity if heads_per_bit and embedding != "bag" else 1
+        too_many += compiled.head.n_heads > allowed
     return Evidence(
-        (
-            close(f"largest error on {n_inputs} inputs, float64", error, 1e-9),
-            at_most("networks with more heads than the lemma says", too_many, 0),
-        ),
+        close(f"largest error on {n_inputs} inputs, float64", error, 1e-9),
+        at_most("networks with more heads than the lemma says", too_many, 0),
         note=f"T = {length}: all settings of the relevant bits, each with the worst outside bits. "
         f"In float32 the largest error is {single:.1g}, relative to the value itself.",
     )
@@ -114,8 +101,6 @@ def s_lemma_b_6(context: Context) -> Evidence:
 )
 def s_lemma_b_7(context: Context) -> Evidence:
     """The ℓ1 distance to the uniform mixture over its bound, for random and for tight scores."""
-    from finetti.boolean.embeddings.base import attention_error
-
     rng = context.generator(s_lemma_b_7.id)
     largest = tightest = 0.0
     for _ in range(context.pick(quick=2000, paper=20000)):
@@ -134,10 +119,8 @@ def s_lemma_b_7(context: Context) -> Evidence:
             if bound < 1e-3:
                 tightest = max(tightest, ratio)
     return Evidence(
-        (
-            at_most("largest ℓ1 error over 2(T − s)/(s e^R)", largest, 1 + 1e-9),
-            at_least("the same where the bound is small: it is sharp", tightest, 0.99),
-        )
+        at_most("largest ℓ1 error over 2(T − s)/(s e^R)", largest, 1 + 1e-9),
+        at_least("the same where the bound is small: it is sharp", tightest, 0.99),
     )
 
 
@@ -150,9 +133,6 @@ def s_lemma_b_7(context: Context) -> Evidence:
 )
 def s_lemma_b_8(context: Context) -> Evidence:
     """Outputs at points with noise up to δ, in the corners of the noise and inside, and norms."""
-    from finetti.boolean.network.lookup import make_lookup
-    from finetti.boolean.norms import lookup_norms
-
     rng = context.generator(s_lemma_b_8.id)
     error = ratio = 0.0
     for _ in range(context.pick(quick=60, paper=600)):
@@ -168,8 +148,6 @@ def s_lemma_b_8(context: Context) -> Evidence:
         norms = lookup_norms(lookup, radius, tolerance, largest)
         ratio = max(ratio, *(norm.value / norm.bound for norm in norms))
     return Evidence(
-        (
-            close("values at points with noise δ", error, 1e-10),
-            at_most("norm / bound", ratio, 1 + 1e-12),
-        )
+        close("values at points with noise δ", error, 1e-10),
+        at_most("norm / bound", ratio, 1 + 1e-12),
     )

@@ -1,23 +1,17 @@
 """Lemma 2.2 and A.2–A.4: from covering numbers to the generalization gap."""
 
 import math
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import numpy as np
+import scipy
 
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Verdict,
-    at_least,
-    at_most,
-    claim,
-    close,
-    within,
-)
+from finetti.bounds import Sample
+from finetti.bounds import sparse_variables as bounds
+from finetti.bounds.covering.dudley import dudley_closed, dudley_printed, dudley_quadrature
+from finetti.bounds.covering.generalization import log_confidence
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 
 _RATES, _SIZES, _DELTAS = (0.02, 0.1, 0.3, 0.5), (10, 50, 400), (0.5, 0.1, 0.01)
 _DRAWN = 3  # samples of the enumeration
@@ -48,37 +42,8 @@ def _bounded_differences() -> tuple[float, float]:
     )
 
 
-def _measure(confidence: Callable[..., float]) -> tuple[Any, ...]:
-    """``confidence`` (a logarithm) against a value by hand and against McDiarmid's inequality."""
-    from finetti.bounds import Sample
-
-    complexity, gap = _bounded_differences()
-    # sup gap − 2·Rad changes by c/m with one sample, so that it exceeds its mean, which is at most
-    # 0, by c√(log(1/δ)/2m) with probability at most δ; both sides at once: log(2/δ).
-    change = gap + 2 * complexity
-    least = math.inf
-    for delta in _DELTAS:
-        sample = Sample(200, 1, delta=delta)
-        for two_sided in (True, False):
-            needed = change * math.sqrt(math.log((1 + two_sided) / delta) / 400)
-            found = math.exp(confidence(sample, two_sided=two_sided))
-            least = min(least, found / needed)
-    value = math.exp(confidence(Sample(200, 1, delta=0.05), two_sided=True))
-    by_hand = 0.30351730  # 3√(log 60 / 400), log 60 = 4.09434456
-    return (
-        close("3√(log 60 / 400) = 0.30351730, relative", value / by_hand - 1, 1e-7),
-        close("change of the complexity by one sample, minus 1/2m", complexity - 0.5, 1e-12),
-        close("change of the largest gap by one sample, minus 1/m", gap - 1, 1e-12),
-        at_least("least confidence term / McDiarmid's with these", least, 1.0),
-    )
-
-
-def _a_third(context: Context) -> Evidence:
-    from finetti.bounds.covering.generalization import log_confidence
-
-    return Evidence(
-        _measure(lambda *args, **options: log_confidence(*args, **options) - math.log(3))
-    )
+def _a_third(sample: Sample, *, two_sided: bool) -> float:
+    return log_confidence(sample, two_sided=two_sided) - math.log(3)
 
 
 @claim(
@@ -88,9 +53,9 @@ def _a_third(context: Context) -> Evidence:
     "functions of a class, for an L-Lipschitz loss in an interval of length b; one-sided with "
     "log(2/δ).",
     label="Lemma 2.2, A.4",
-    controls=(Control("a third of the confidence term", _a_third),),
+    controls=(Control("a third of the confidence term", changes={"confidence": _a_third}),),
 )
-def s_lemma_2_2(context: Context) -> Evidence:
+def s_lemma_2_2(context: Context, confidence: Formula = log_confidence) -> Evidence:
     """The confidence term by hand and through McDiarmid's inequality, and exact probabilities.
 
     One sample changes the complexity by b/2m and the gap by b/m, found by enumeration: both are
@@ -98,35 +63,38 @@ def s_lemma_2_2(context: Context) -> Evidence:
     larger. The probabilities are those of one function, for which the complexity is 0: they cannot
     see the factor.
     """
-    from scipy import stats
-
-    from finetti.bounds import Sample
-    from finetti.bounds.covering.generalization import log_confidence
-
+    complexity, gap = _bounded_differences()
+    # sup gap − 2·Rad changes by c/m with one sample, so that it exceeds its mean, which is at most
+    # 0, by c√(log(1/δ)/2m) with probability at most δ; both sides at once: log(2/δ).
+    change = gap + 2 * complexity
+    least = min(
+        math.exp(confidence(Sample(200, 1, delta=delta), two_sided=two_sided))
+        / (change * math.sqrt(math.log((1 + two_sided) / delta) / 400))
+        for delta in _DELTAS
+        for two_sided in (True, False)
+    )
+    value = math.exp(confidence(Sample(200, 1, delta=0.05), two_sided=True))
+    by_hand = 0.30351730  # 3√(log 60 / 400), log 60 = 4.09434456
     worst = {True: 0.0, False: 0.0}
     for m in _SIZES:
         counts = np.arange(m + 1)
         for rate in _RATES:
-            chance = stats.binom.pmf(counts, m, rate)
+            chance = scipy.stats.binom.pmf(counts, m, rate)
             excess = rate - counts / m  # test minus training error
             for delta in _DELTAS:
                 for two_sided in worst:
-                    sample = Sample(m, 1, delta=delta)
-                    allowed = np.exp(log_confidence(sample, two_sided=two_sided))
-                    gap = np.abs(excess) if two_sided else excess
-                    failed = chance[gap > allowed].sum()
-                    worst[two_sided] = max(worst[two_sided], float(failed) / delta)
+                    log_allowed = log_confidence(Sample(m, 1, delta=delta), two_sided=two_sided)
+                    beyond = (np.abs(excess) if two_sided else excess) > np.exp(log_allowed)
+                    worst[two_sided] = max(worst[two_sided], chance[beyond].sum() / delta)
     return Evidence(
-        (
-            *_measure(log_confidence),
-            at_most("two-sided: largest P(gap > bound) / δ", worst[True], 1.0),
-            at_most("one-sided: largest P(gap > bound) / δ", worst[False], 1.0),
-        ),
+        close("3√(log 60 / 400) = 0.30351730, relative", value / by_hand - 1, 1e-7),
+        close("change of the complexity by one sample, minus 1/2m", complexity - 0.5, 1e-12),
+        close("change of the largest gap by one sample, minus 1/m", gap - 1, 1e-12),
+        at_least("least confidence term / McDiarmid's with these", least, 1.0),
+        at_most("two-sided: largest P(gap > bound) / δ", worst[True], 1.0),
+        at_most("one-sided: largest P(gap > bound) / δ", worst[False], 1.0),
         note=f"{len(_RATES) * len(_SIZES) * len(_DELTAS)} cases, probabilities exact.",
     )
-
-
-_DRAWS = 100
 
 
 @claim(
@@ -138,39 +106,24 @@ _DRAWS = 100
 )
 def s_app_a_3(context: Context) -> Evidence:
     """The two routes where log N = C/ε² exactly, and on the covers of random heads."""
-    from finetti.bounds import Sample
-    from finetti.bounds.covering.dudley import dudley_closed, dudley_quadrature
-    from finetti.bounds.sparse_variables import HeadClass, HeadGap
-
+    draws = 100
     rng = context.generator(s_app_a_3.id)
     exact, least = 0.0, math.inf
-    for _ in range(_DRAWS):
+    for _ in range(draws):
         log_constant, log_range, log_samples = rng.uniform((-5, -3, 0), (30, 3, 60))
         closed = dudley_closed(log_constant, log_range, log_samples)
-        found = dudley_quadrature(
-            lambda u, shift=log_constant: shift - 2 * u, log_range, log_samples
-        )
+        found = dudley_quadrature(lambda u, c=log_constant: c - 2 * u, log_range, log_samples)
         exact = max(exact, abs(found.log_value - closed))
-        norms = 10.0 ** rng.uniform(-1, 1, size=3)
-        head = HeadClass(
-            width=8,
-            value_norm=norms[0],
-            value_column_norm=norms[1],
-            score_row_norm=norms[2],
-            readout_norm=1.0,
-        )
-        sample = Sample(10**14, 1000)
-        routes = [HeadGap(head, route).complexity(sample) for route in ("closed", "quadrature")]
+        names = "value_norm", "value_column_norm", "score_row_norm"
+        norms = dict(zip(names, 10.0 ** rng.uniform(-1, 1, size=3), strict=True))
+        head, sample = bounds.HeadClass(width=8, readout_norm=1.0, **norms), Sample(10**14, 1000)
+        gaps = bounds.HeadGap(head, "closed"), bounds.HeadGap(head, "quadrature")
+        routes = [gap.complexity(sample) for gap in gaps]
         least = min(least, routes[0].log_value - routes[1].log_value)
     return Evidence(
-        (
-            close("log N = C/ε²: log of closed / quadrature", exact, 1e-10),
-            at_least(f"{_DRAWS} heads: least log of closed / quadrature", least, -1e-12),
-        )
+        close("log N = C/ε²: log of closed / quadrature", exact, 1e-10),
+        at_least(f"{draws} heads: least log of closed / quadrature", least, -1e-12),
     )
-
-
-_WIDTH, _LENGTH, _SAMPLES, _MANY = 64, 400, 200, 10**12
 
 
 @claim(
@@ -179,47 +132,34 @@ _WIDTH, _LENGTH, _SAMPLES, _MANY = 64, 400, 200, 10**12
     statement="A class with log N_∞(ε) ≤ C_F/ε² has a Rademacher complexity of at most "
     "c√(C_F/m)(1 + log(A√(m/C_F))), which is positive and falls with m.",
     label="A.3",
-    expected=Verdict.FAILS,
     erratum="With x = A√(m/C_F) the printed form is negative for x < 1/e and grows with m for "
     "x < 1. Derived: A·min(1, 12(1 + log(x/3))/x) for x ≥ 3, else A.",
 )
 def s_erratum_12(context: Context) -> Evidence:
     """The printed form for one head of width 64 with spectral norms 1, and how it moves with m."""
-    from finetti.bounds import Sample
-    from finetti.bounds.covering.dudley import dudley_closed, dudley_printed
-    from finetti.bounds.sparse_variables import MultiHeadClass, SoftmaxHeadNorms
-
+    width, length, many = 64, 400, 10**12
     # Spread over all columns, a matrix of spectral norm 1 has columns of length 1/√d.
-    column = _WIDTH**-0.5
-    heads = (SoftmaxHeadNorms(value_column_norm=column, score_row_norm=column),)
-    layer = MultiHeadClass(heads=heads, width=_WIDTH)
+    column = width**-0.5
+    heads = (bounds.SoftmaxHeadNorms(value_column_norm=column, score_row_norm=column),)
+    layer = bounds.MultiHeadClass(heads=heads, width=width)
 
-    def constant(samples: int) -> float:
-        log_points = math.log(math.log(samples * _LENGTH))
-        sample = Sample(samples, _LENGTH)
-        return layer.composition(sample, "printed").log_scaling(0.0, log_points)
+    def constant(m: int) -> float:
+        scaling = layer.composition(Sample(m, length), "printed").log_scaling
+        return scaling(0.0, math.log(math.log(m * length)))
 
-    few, more = (dudley_printed(constant(m), 0.0, math.log(m)) for m in (_SAMPLES, 2 * _SAMPLES))
-    derived = [
-        math.exp(dudley_closed(constant(m), 0.0, math.log(m)))
-        for m in (_SAMPLES, 2 * _SAMPLES, _MANY)
-    ]
+    few, more = (dudley_printed(constant(m), 0.0, math.log(m)) for m in (200, 400))
+    logs = [dudley_closed(constant(m), 0.0, math.log(m)) for m in (200, 400, many)]
+    derived = [math.exp(log) for log in logs]
     # At m = 10¹² x = √(m/C_F) is large enough for the closed form itself.
-    x = math.exp((math.log(_MANY) - constant(_MANY)) / 2)
-    by_hand = 12 * (1 + math.log(x / 3)) / x
+    x = math.exp((math.log(many) - constant(many)) / 2)
+    miss = derived[2] / (12 * (1 + math.log(x / 3)) / x) - 1
     return Evidence(
-        (
-            at_least("complexity at T = 400, m = 200", few, 0.0),
-            at_most("complexity at m = 400 minus that at m = 200", more - few, 0.0),
-        ),
+        at_least("complexity at T = 400, m = 200", few, 0.0),
+        at_most("complexity at m = 400 minus that at m = 200", more - few, 0.0),
         derived=(
             close("complexity at m = 200, minus the largest output", derived[0] - 1, 1e-12),
             at_most("complexity at m = 400 minus that at m = 200", derived[1] - derived[0], 0.0),
-            close(
-                "complexity at m = 10¹², relative to 12(1 + log(x/3))/x",
-                derived[2] / by_hand - 1,
-                1e-12,
-            ),
+            close("complexity at m = 10¹², relative to 12(1 + log(x/3))/x", miss, 1e-12),
             within("the same", derived[2], 0.0, 1.0),
         ),
         note="The derived form gives the largest output: 200 and 400 samples are too few.",

@@ -1,19 +1,26 @@
-"""Layers at which paper S's perturbation lemmas are nearly equalities."""
+"""Layers at which paper S's perturbation lemmas are nearly equalities, and random ones."""
 
 from typing import Any
 
 import numpy as np
 
+from finetti import attention
+from finetti.attention import lipschitz
+from finetti.bounds import sparse_variables as bounds
+from finetti.claims.perturbations import sizes
+from finetti.core.forms import Form
+
 AXES = np.eye(3)
+N_TOKENS, LAYER_DIMENSION, LAYER_WIDTH = 5, 4, 3
+INWARD = (LAYER_DIMENSION, LAYER_WIDTH)
+WEIGHT_SHAPES = (INWARD, INWARD, INWARD, INWARD[::-1])
 
 
 def layer(scores: Any, values: Any = None, outputs: Any = None) -> Any:
     """A layer of tokens in R³ with M = ``scores`` and the identity elsewhere; σ = identity."""
-    from finetti.attention.networks.projected_transformer import ProjectedLayer
-
     values = AXES if values is None else values
     outputs = AXES if outputs is None else outputs
-    return ProjectedLayer(scores, AXES, values, outputs, activation="identity")
+    return attention.ProjectedLayer(scores, AXES, values, outputs, activation="identity")
 
 
 def two_tokens(size: float = 1.0) -> np.ndarray:
@@ -31,13 +38,11 @@ def score_change(size: float, step: float = 1e-4) -> float:
 
     Its scores are ±size·t and its values ±size: size²·t to first order.
     """
-    from finetti.attention import lipschitz
-    from finetti.attention.networks.head import Head
-
-    still, moved = (Head.transformer(first_axis(each), AXES, AXES, AXES) for each in (0.0, step))
-    return (
-        float(lipschitz.head_perturbation(still, moved, two_tokens(size), AXES[0]).measured) / step
+    still, moved = (
+        attention.Head.transformer(first_axis(each), AXES, AXES, AXES) for each in (0.0, step)
     )
+    moved_by = lipschitz.head_perturbation(still, moved, two_tokens(size), AXES[0])
+    return float(moved_by.measured) / step
 
 
 def balanced(
@@ -57,15 +62,47 @@ def balanced(
     return matrix, tokens, tokens + step * move
 
 
-def two_layers() -> tuple[Any, Any, Any, np.ndarray]:
-    """Two networks of two layers without scores that differ in W_C of the first; W_V of the second
-    is 5I, so that the difference is multiplied by 5 after it was made."""
-    from finetti.attention.networks.projected_transformer import ProjectedTransformer
-    from finetti.attention.networks.self_attention import TokenReadout
+def two_layers(form: Form = "derived") -> Any:
+    """How far apart networks of two layers without scores are that differ in W_C of the first.
 
+    W_V of the second is 5I, so that the difference is multiplied by 5 after it was made.
+    """
     none = np.zeros((3, 3))
     second = layer(none, values=5 * AXES)
     first, moved = (
-        ProjectedTransformer([layer(none, outputs=size * AXES), second]) for size in (1.0, 1.05)
+        attention.ProjectedTransformer([layer(none, outputs=size * AXES), second])
+        for size in (1.0, 1.05)
     )
-    return first, moved, TokenReadout(AXES[0]), 0.1 * np.tile(AXES[0], (3, 1))
+    readout = attention.TokenReadout(AXES[0])
+    tokens = 0.1 * np.tile(AXES[0], (3, 1))
+    return lipschitz.network_perturbation(first, moved, readout, readout, tokens, form)
+
+
+def layer_tokens(rng: np.random.Generator, count: int, radius: float = 2.0) -> np.ndarray:
+    """Sequences whose longest token has a length up to ``radius``."""
+    draws = rng.normal(size=(count, N_TOKENS, LAYER_DIMENSION))
+    longest = np.linalg.norm(draws, axis=2).max(axis=1)
+    return draws / longest[:, None, None] * rng.uniform(0.05, radius, size=(count, 1, 1))
+
+
+def layer_weights(rng: np.random.Generator, count: int, spread: float = 1.0) -> list[np.ndarray]:
+    """W_Q, W_K, W_V, W_C with sizes over 2·``spread`` decades."""
+    return [
+        sizes(rng, -spread, spread / 2, count) * rng.normal(size=(count, *s)) for s in WEIGHT_SHAPES
+    ]
+
+
+def relu_layer(*weights: Any) -> Any:
+    """A layer with ReLU."""
+    return attention.ProjectedLayer(*weights, activation="relu")
+
+
+def relu_network(layers: Any) -> Any:
+    """Such layers, one after the other."""
+    return attention.ProjectedTransformer([relu_layer(*weights) for weights in layers])
+
+
+def layer_norms(*norms: float) -> Any:
+    """‖W_C‖, ‖W_V‖ and ‖W_QK‖, then their longest columns or rows, as `bounds` takes them."""
+    names = bounds.ProjectedLayerNorms.__dataclass_fields__
+    return bounds.ProjectedLayerNorms(**dict(zip(names, norms, strict=True)))

@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.claim import Context, Evidence, claim
+from finetti.claims.claim import Context, claim
+from finetti.claims.evidence import Evidence
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios
-from finetti.claims.sparse_variables import draws
+from finetti.claims.sparse_variables import instances
 from finetti.claims.sparse_variables.instances import AXES, balanced, first_axis, layer, two_tokens
 
 
@@ -19,21 +21,17 @@ def s_lemma_a_13(context: Context) -> Evidence:
     """Both sides on random layers, and on the two tokens ±e₁ while M leaves 0."""
 
     def lemma(tokens, *weights):
-        layers = draws.build_layer(*weights[:4]), draws.build_layer(*weights[4:])
+        layers = instances.relu_layer(*weights[:4]), instances.relu_layer(*weights[4:])
         return lipschitz.attention_weight_perturbation(*layers, tokens)
 
     rng = context.generator(s_lemma_a_13.id)
-    weights = draws.layer_weights(rng, DRAWS)
+    weights = instances.layer_weights(rng, DRAWS)
     moved = nearby(rng, weights)
-    found = ratios(lemma, draws.layer_tokens(rng, DRAWS), *weights, *moved)
+    found = ratios(lemma, instances.layer_tokens(rng, DRAWS), *weights, *moved)
     pair = layer(first_axis(0.0)), layer(first_axis(1e-3))
-    tight = {
-        f"tokens of length {size:g}": lipschitz.attention_weight_perturbation(
-            *pair, two_tokens(size)
-        )
-        for size in (1.0, 2.0)
-    }
-    return evidence(found, tight, "With C = 2, as printed, both instances would reach 0.5.")
+    moved_by = lipschitz.attention_weight_perturbation
+    tight = {f"tokens of length {r:g}": moved_by(*pair, two_tokens(r)) for r in (1.0, 2.0)}
+    return evidence(tight, found, "With C = 2, as printed, both instances would reach 0.5.")
 
 
 @claim(
@@ -46,17 +44,17 @@ def s_lemma_a_14(context: Context) -> Evidence:
     """Both sides on random layers, and on a query that reads 200 tokens e₁ and 200 tokens −e₁."""
 
     def lemma(tokens, other, *weights):
-        return lipschitz.attention_token_perturbation(draws.build_layer(*weights), tokens, other)
+        same = instances.relu_layer(*weights)
+        return lipschitz.attention_token_perturbation(same, tokens, other)
 
     rng = context.generator(s_lemma_a_14.id)
-    tokens = draws.layer_tokens(rng, DRAWS)
+    tokens = instances.layer_tokens(rng, DRAWS)
     (other,) = nearby(rng, [tokens])
-    found = ratios(lemma, tokens, other, *draws.layer_weights(rng, DRAWS))
+    found = ratios(lemma, tokens, other, *instances.layer_weights(rng, DRAWS))
     matrix, before, after = balanced(score_norm=50.0, step=1e-6)
     tight = lipschitz.attention_token_perturbation(layer(matrix), before, after)
-    return evidence(
-        found, {"‖M‖ = 50": tight}, "With C = 2, as printed, the instance would reach 0.5."
-    )
+    note = "With C = 2, as printed, the instance would reach 0.5."
+    return evidence({"‖M‖ = 50": tight}, found, note)
 
 
 @claim(
@@ -69,18 +67,18 @@ def s_lemma_a_15(context: Context) -> Evidence:
     """Both sides on random pairs of layers, and on the tight instance of Lemma A.14."""
 
     def lemma(tokens, other, *weights):
-        layers = draws.build_layer(*weights[:4]), draws.build_layer(*weights[4:])
+        layers = instances.relu_layer(*weights[:4]), instances.relu_layer(*weights[4:])
         return lipschitz.layer_perturbation(*layers, tokens, other)
 
     rng = context.generator(s_lemma_a_15.id)
-    weights = draws.layer_weights(rng, DRAWS)
-    tokens = draws.layer_tokens(rng, DRAWS)
+    weights = instances.layer_weights(rng, DRAWS)
+    tokens = instances.layer_tokens(rng, DRAWS)
     (other,) = nearby(rng, [tokens])
     found = ratios(lemma, tokens, other, *weights, *nearby(rng, weights))
     matrix, before, after = balanced(score_norm=50.0, step=1e-6)
     # Values a tenth as long: no row reaches the ball, so that the projections change nothing.
     same = layer(matrix, values=0.1 * AXES)
-    return evidence(found, {"‖M‖ = 50": lipschitz.layer_perturbation(same, same, before, after)})
+    return evidence({"‖M‖ = 50": lipschitz.layer_perturbation(same, same, before, after)}, found)
 
 
 @claim(
@@ -90,17 +88,16 @@ def s_lemma_a_15(context: Context) -> Evidence:
 )
 def s_lemma_a_16(context: Context) -> Evidence:
     """Both sides on random read-outs, and on a token that moves along w."""
-    from finetti.attention.networks.self_attention import TokenReadout
 
     def lemma(weights, other_weights, tokens, other):
-        readouts = TokenReadout(weights), TokenReadout(other_weights)
+        readouts = attention.TokenReadout(weights), attention.TokenReadout(other_weights)
         return lipschitz.readout_perturbation(*readouts, tokens, other)
 
     rng = context.generator(s_lemma_a_16.id)
-    weights = rng.normal(size=(2, DRAWS, draws.LAYER_DIMENSION))
-    tokens = draws.layer_tokens(rng, DRAWS)
+    weights = rng.normal(size=(2, DRAWS, instances.LAYER_DIMENSION))
+    tokens = instances.layer_tokens(rng, DRAWS)
     (other,) = nearby(rng, [tokens])
     found = ratios(lemma, *weights, tokens, other)
     along = rng.normal(size=4)
     tight = lemma(along, along, np.zeros((2, 4)), np.stack([along, along]))
-    return evidence(found, {"the token moves along w": tight})
+    return evidence({"the token moves along w": tight}, found)

@@ -2,27 +2,15 @@
 
 import math
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from finetti.claims.claim import (
-    Context,
-    Control,
-    Evidence,
-    Measurement,
-    Verdict,
-    at_least,
-    at_most,
-    claim,
-    close,
-    within,
-)
+from finetti.bounds import Sample
+from finetti.bounds import sparse_variables as bounds
+from finetti.claims.claim import Context, Control, Formula, claim
+from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.perturbations import unit_vectors
-from finetti.claims.sparse_variables.packing import covered, disk, log_packing
-from finetti.claims.sparse_variables.recomputed import Part, functional, matrix
-
-_POINTS_LEMMA_A_10 = 8
+from finetti.claims.sparse_variables import covers
 
 
 @claim(
@@ -33,109 +21,61 @@ _POINTS_LEMMA_A_10 = 8
 )
 def s_lemma_a_10(context: Context) -> Evidence:
     """The bound against packings of all functionals of the plane, and its printed test value."""
-    from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import VectorCovering
-
-    points = unit_vectors(context.generator(s_lemma_a_10.id), _POINTS_LEMMA_A_10, 2)
-    outputs = (disk(61) @ points.T)[:, :, None]
+    points = unit_vectors(context.generator(s_lemma_a_10.id), 8, 2)
+    outputs = (covers.disk(61) @ points.T)[:, :, None]
     measurements = []
     for resolution in (0.05, 0.1, 0.3):
-        bound = VectorCovering(1.0, resolution).evaluate(Sample(1, _POINTS_LEMMA_A_10)).value
-        packing = log_packing(outputs, 2 * resolution)
-        measurements.append(covered(f"ε = {resolution}", packing, bound))
-    value = VectorCovering(1.0, 0.1).evaluate(Sample(100, 100)).value
+        bound = bounds.VectorCovering(1.0, resolution).evaluate(Sample(1, len(points))).value
+        packing = covers.log_packing(outputs, 2 * resolution)
+        measurements.append(covers.covered(f"ε = {resolution}", packing, bound))
+    value = bounds.VectorCovering(1.0, 0.1).evaluate(Sample(100, 100)).value
     exact = 3600 * np.log(2 * 42 * 1e4 + 1)
     measurements.append(close("36·100·log(84·10⁴ + 1), relative", value / exact - 1, 1e-12))
-    return Evidence(tuple(measurements))
+    return Evidence(*measurements)
 
 
-_POINTS_LEMMA_4_5, MATRICES, _COLUMNS_LEMMA_4_5 = 5, 2000, 6
+_MATRICES, _COLUMNS = 2000, 6
 _NORM, _LENGTH, _RESOLUTION, _SAMPLES = 0.7, 1.5, 0.1, 50_000
-
-
-def _random_columns(rng: np.random.Generator, columns: int = _COLUMNS_LEMMA_4_5) -> np.ndarray:
-    """The column lengths of random matrices, some much longer than others."""
-    sizes = rng.exponential(size=(MATRICES, 1, columns)) ** 2
-    return np.linalg.norm(rng.normal(size=(MATRICES, 4, columns)) * sizes, axis=1)
 
 
 def _budget_ratios(rng: np.random.Generator, budget: int) -> tuple[np.ndarray, ...]:
     """For random W: how full the budgets are, how long the columns, how large the cost, all ≤ 1.
 
-    Columns get K_i = ⌊n‖v_i‖/B₁⌋ + 1 units of B₁/n.
+    Columns, some much longer than others, get K_i = ⌊n‖v_i‖/B₁⌋ + 1 units of B₁/n.
     """
-    lengths = _random_columns(rng)
+    sizes = rng.exponential(size=(_MATRICES, 1, _COLUMNS)) ** 2
+    lengths = np.linalg.norm(rng.normal(size=(_MATRICES, 4, _COLUMNS)) * sizes, axis=1)
     total = lengths.sum(axis=1, keepdims=True)
     units = np.floor(budget * lengths / total) + 1
-    filled = units.sum(axis=1) / (budget + _COLUMNS_LEMMA_4_5)
+    filled = units.sum(axis=1) / (budget + _COLUMNS)
     covered_part = (lengths * budget / (total * units)).max(axis=1)
-    cost = (
-        (units / budget**2).sum(axis=1)
-        * (budget + _COLUMNS_LEMMA_4_5)
-        / (1 + _COLUMNS_LEMMA_4_5 / budget) ** 2
-    )
+    cost = (units / budget**2).sum(axis=1) * (budget + _COLUMNS) / (1 + _COLUMNS / budget) ** 2
     return filled, covered_part, cost
 
 
 def _enumerated(outputs: int, budget: int) -> float:
     """The refined cover, counted: all tuples k with Σ k_i ≤ n, and the dearest of them."""
     tuples = [k for k in product(range(budget + 1), repeat=outputs) if sum(k) <= budget]
-    costs = [
-        sum(
-            functional(
-                _NORM * (each + 1) / budget,
-                _LENGTH,
-                _RESOLUTION * math.sqrt((each + 1) / (budget + outputs)),
-                _SAMPLES,
-            )
-            for each in k
-        )
-        for k in tuples
-    ]
+    whole = budget + outputs
+
+    def column(units: int) -> float:
+        resolution = _RESOLUTION * math.sqrt((units + 1) / whole)
+        return covers.functional(_NORM * (units + 1) / budget, _LENGTH, resolution, _SAMPLES)
+
+    costs = [sum(column(each) for each in k) for k in tuples]
     return math.log(len(tuples)) + max(costs)
 
 
-def _matrix_value(outputs: int) -> float:
+def _value(outputs: int) -> float:
     """The bound as the package has it."""
-    from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import LinearMapCovering
-
-    sample = Sample(1000, 50, input_norm=_LENGTH)
-    return LinearMapCovering(_NORM, _RESOLUTION, outputs=outputs).evaluate(sample).value
+    bound = bounds.LinearMapCovering(_NORM, _RESOLUTION, outputs=outputs)
+    return bound.evaluate(Sample(1000, 50, input_norm=_LENGTH)).value
 
 
-def _refined_value(outputs: int, budget: int) -> float:
+def _refined(outputs: int, budget: int) -> float:
     """The refined bound as the package has it."""
-    from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import RefinedMatrixCovering
-
-    sample = Sample(1000, 50, input_norm=_LENGTH)
-    bound = RefinedMatrixCovering(_NORM, _RESOLUTION, outputs=outputs, budget=budget)
-    return bound.evaluate(sample).value
-
-
-def _measure(value: Any = _matrix_value, refined: Any = _refined_value) -> tuple[Any, ...]:
-    """Both formulas against the proof's count of columns and of tuples."""
-    part = {d: Part(1.0, d, _NORM, _LENGTH, _SAMPLES) for d in (1, 2, 8, 64)}
-    errors = [abs(value(d) / matrix(part[d], _RESOLUTION) - 1) for d in part]
-    # d₂B_∞B_X/ε = 8·0.7·1.5/0.1 = 84, and 4·0.7·1.5·√8/0.1 + 2 = 120.8 is rounded up.
-    printed = value(8) / (36 * 84**2 * math.log(2 * 121 * 50_000 + 1)) - 1
-    single = max(abs(_enumerated(1, n) / refined(1, n) - 1) for n in (1, 2, 5, 9))
-    several = max(_enumerated(d, n) / refined(d, n) for d in (2, 3) for n in (1, 2, 4, 8))
-    return (
-        close("36·84² log(242·50 000 + 1), relative", printed, 1e-12),
-        close("d₂ columns at ε/√d₂: relative error", max(errors), 1e-12),
-        close("refined, one column: relative error to all tuples", single, 1e-12),
-        within("refined, 2 and 3 columns: dearest tuple / bound", several, 0.98, 1 + 1e-12),
-    )
-
-
-def _fewer_columns(context: Context) -> Evidence:
-    return Evidence(_measure(value=lambda d: _matrix_value(d) / d))
-
-
-def _fewer_units(context: Context) -> Evidence:
-    return Evidence(_measure(refined=lambda d, n: _refined_value(d, n) / (1 + d / n)))
+    bound = bounds.RefinedMatrixCovering(_NORM, _RESOLUTION, outputs=outputs, budget=budget)
+    return bound.evaluate(Sample(1000, 50, input_norm=_LENGTH)).value
 
 
 @claim(
@@ -145,41 +85,46 @@ def _fewer_units(context: Context) -> Evidence:
     "log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1). If the lengths add up to B₁, the columns can share whole "
     "budgets K_i = ⌊n‖v_i‖/B₁⌋ + 1 for any n, and d₂² becomes (1 + d₂/n)².",
     controls=(
-        Control("d₂ in the place of d₂²", _fewer_columns),
-        Control("refined: 1 + d₂/n in the place of its square", _fewer_units),
+        Control("d₂ in the place of d₂²", changes={"value": lambda d: _value(d) / d}),
+        Control(
+            "refined: 1 + d₂/n in the place of its square",
+            changes={"refined": lambda d, n: _refined(d, n) / (1 + d / n)},
+        ),
     ),
 )
-def s_lemma_4_5(context: Context) -> Evidence:
+def s_lemma_4_5(context: Context, value: Formula = _value, refined: Formula = _refined) -> Evidence:
     """Both formulas counted again column by column, the refined proof on random W, and packings.
 
     The counts are exact; the packings of maps of the plane, far below the bounds, are only a floor.
     """
-    from finetti.bounds import Sample
-    from finetti.bounds.sparse_variables import LinearMapCovering, RefinedMatrixCovering
-
     rng = context.generator(s_lemma_4_5.id)
-    points, columns = unit_vectors(rng, _POINTS_LEMMA_4_5, 2), disk(9)
+    points, columns = unit_vectors(rng, 5, 2), covers.disk(9)
     first, second = np.broadcast_arrays(columns[:, None], columns[None, :])
     pairs = np.stack([first, second], axis=-1).reshape(-1, 2, 2)
     inside = pairs[np.linalg.norm(pairs, axis=1).sum(axis=1) <= 1]
-    measurements, sample, resolution = [*_measure()], Sample(1, _POINTS_LEMMA_4_5), 0.25
+    part = {d: covers.Part(1.0, d, _NORM, _LENGTH, _SAMPLES) for d in (1, 2, 8, 64)}
+    errors = [abs(value(d) / covers.matrix(part[d], _RESOLUTION) - 1) for d in part]
+    # d₂B_∞B_X/ε = 8·0.7·1.5/0.1 = 84, and 4·0.7·1.5·√8/0.1 + 2 = 120.8 is rounded up.
+    printed = value(8) / (36 * 84**2 * math.log(2 * 121 * 50_000 + 1)) - 1
+    single = max(abs(_enumerated(1, n) / refined(1, n) - 1) for n in (1, 2, 5, 9))
+    several = max(_enumerated(d, n) / refined(d, n) for d in (2, 3) for n in (1, 2, 4, 8))
+    measurements = [
+        close("36·84² log(242·50 000 + 1), relative", printed, 1e-12),
+        close("d₂ columns at ε/√d₂: relative error", max(errors), 1e-12),
+        close("refined, one column: relative error to all tuples", single, 1e-12),
+        within("refined, 2 and 3 columns: dearest tuple / bound", several, 0.98, 1 + 1e-12),
+    ]
     for name, kind, members in (
-        ("columns of length ≤ 1", LinearMapCovering, pairs),
-        ("columns of lengths that add up to ≤ 1", RefinedMatrixCovering, inside),
+        ("columns of length ≤ 1", bounds.LinearMapCovering, pairs),
+        ("columns of lengths that add up to ≤ 1", bounds.RefinedMatrixCovering, inside),
     ):
-        bound = kind(1.0, resolution, outputs=2).evaluate(sample).value
-        measurements.append(covered(name, log_packing(points @ members, 2 * resolution), bound))
-    for budget in (1, _COLUMNS_LEMMA_4_5, 8 * _COLUMNS_LEMMA_4_5):
-        for what, found in zip(
-            ("units used / (n + d₂)", "column / its radius", "cost / (1 + d₂/n)²"),
-            _budget_ratios(rng, budget),
-            strict=True,
-        ):
+        bound = kind(1.0, 0.25, outputs=2).evaluate(Sample(1, len(points))).value
+        measurements.append(covers.covered(name, covers.log_packing(points @ members, 0.5), bound))
+    names = "units used / (n + d₂)", "column / its radius", "cost / (1 + d₂/n)²"
+    for budget in (1, _COLUMNS, 8 * _COLUMNS):
+        for what, found in zip(names, _budget_ratios(rng, budget), strict=True):
             measurements.append(at_most(f"n = {budget}: {what}", found.max(), 1 + 1e-12))
-    return Evidence(tuple(measurements))
-
-
-_COLUMNS_ERRATUM_8 = 32
+    return Evidence(*measurements)
 
 
 def _budgets(lengths: np.ndarray, bound: np.ndarray) -> tuple[Measurement, Measurement]:
@@ -187,11 +132,11 @@ def _budgets(lengths: np.ndarray, bound: np.ndarray) -> tuple[Measurement, Measu
 
     Column i is covered at ε√((k_i + 1)/2d₂), so that all of them are √((d₂ + Σ k_i)/2d₂)·ε apart.
     """
-    total = np.floor(_COLUMNS_ERRATUM_8 * lengths / bound[:, None]).sum(axis=1)
-    radius = np.sqrt((_COLUMNS_ERRATUM_8 + total) / (2 * _COLUMNS_ERRATUM_8))
+    count, columns = lengths.shape
+    total = np.floor(columns * lengths / bound[:, None]).sum(axis=1)
     return (
-        at_least(f"part of {MATRICES} matrices in S", np.mean(total <= _COLUMNS_ERRATUM_8), 1.0),
-        at_most("largest radius / ε", radius.max(), 1.0),
+        at_least(f"part of {count} matrices in S", np.mean(total <= columns), 1.0),
+        at_most("largest radius / ε", np.sqrt((columns + total) / (2 * columns)).max(), 1.0),
     )
 
 
@@ -201,7 +146,6 @@ def _budgets(lengths: np.ndarray, bound: np.ndarray) -> tuple[Measurement, Measu
     statement="For every W with columns of length ≤ B_∞ the tuple k_i = ⌊d₂‖v_i‖/B_∞⌋ lies in "
     "S = {Σ k_i ≤ d₂}, so that columns covered at ε√((k_i + 1)/2d₂) are within ε together.",
     label="Lemma 4.5, proof",
-    expected=Verdict.FAILS,
     erratum="By B_∞ every long column takes nearly the whole budget. It must be shared by B₁, the "
     "sum of the lengths, which bounds ‖W‖_{2,1} and not ‖W‖_{2,∞}: S-lemma-4.5-refined.",
 )
@@ -211,9 +155,9 @@ def s_erratum_8(context: Context) -> Evidence:
     The printed proof rounds by B_∞, the length of the longest column; derived: by their sum B₁.
     """
     rng = context.generator(s_erratum_8.id)
-    lengths = np.linalg.norm(rng.normal(size=(MATRICES, 16, _COLUMNS_ERRATUM_8)), axis=1)
+    lengths = np.linalg.norm(rng.normal(size=(_MATRICES, 16, 32)), axis=1)
     return Evidence(
-        _budgets(lengths, lengths.max(axis=1)),
+        *_budgets(lengths, lengths.max(axis=1)),
         derived=_budgets(lengths, lengths.sum(axis=1)),
         note="S-lemma-4.5 has the proof with B₁ and n units for the columns in the place of d₂.",
     )
