@@ -17,7 +17,7 @@ import pandas as pd
 
 from finetti.attention import Attention, ConditionalMean, Softmax
 from finetti.kernels import RBF
-from finetti.show import save_chart
+from finetti.show import Chart
 from finetti.show.theme import INK, PALETTE, chart_config
 
 ATTENTIONS = {"CME attention": ConditionalMean(RBF(), ridge=0.1), "softmax attention": Softmax()}
@@ -122,4 +122,4 @@ if __name__ == "__main__":
     title = "One new context, read with an error bar (± 2 s.d.)"
     dots = alt.Chart(context).mark_point(color=INK, opacity=1).encode(x="x:Q", y="y:Q")
     right = panel(lines, title, "x", "x", "y") + dots
-    save_chart({**(left | right).to_dict(), "config": chart_config()}, options.out)
+    Chart((left | right).to_dict(), config=chart_config()).save(options.out)

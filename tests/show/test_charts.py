@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.show import line_chart, save_chart
+from finetti.show import line_chart
 
 RECORDS = [
     {
@@ -85,7 +85,7 @@ def test_bad_input_names_the_argument(change, message):
 )
 def test_files_by_suffix(tmp_path, suffix, start):
     spec = line_chart(RECORDS, "T", "error", color="of", low="low", high="high", log_y=True)
-    content = save_chart(spec, tmp_path / f"chart.{suffix}").read_bytes()
+    content = spec.save(tmp_path / f"chart.{suffix}").read_bytes()
     assert content.lstrip().startswith(start)
     if suffix == "svg":
         text = "".join(ElementTree.fromstring(content).itertext())
@@ -94,9 +94,13 @@ def test_files_by_suffix(tmp_path, suffix, start):
         assert b'src="http' not in content  # scripts are inside the file
 
 
+def test_a_chart_shows_itself_in_a_notebook():
+    assert line_chart(RECORDS, "T", "error")._repr_svg_().startswith("<svg")
+
+
 def test_an_unknown_suffix_says_which_there_are(tmp_path):
     with pytest.raises(InputError, match=r"\.svg, \.png, \.pdf, \.html"):
-        save_chart(line_chart(RECORDS, "T", "error"), tmp_path / "chart.gif")
+        line_chart(RECORDS, "T", "error").save(tmp_path / "chart.gif")
 
 
 def test_altair_is_loaded_only_when_a_chart_is_made():

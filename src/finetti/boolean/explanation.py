@@ -13,7 +13,7 @@ from finetti.boolean.network.base import Network
 from finetti.boolean.words import counted, short_text
 from finetti.core.errors import bad_argument
 from finetti.show.card import Card, Table
-from finetti.show.charts import save_chart
+from finetti.show.charts import Chart
 from finetti.show.shown import Shown
 from finetti.show.theme import chart_config
 
@@ -76,7 +76,7 @@ class Explanation(Shown):
         return found
 
     @property
-    def chart(self) -> dict[str, Any]:
+    def chart(self) -> Chart:
         """A Vega-Lite specification: for every block, readers by what they read."""
         import altair as alt
 
@@ -87,12 +87,11 @@ class Explanation(Shown):
             title = _title(block, readings)
             layers.append(_attention_layer(names, self.columns(block), title))
         spec = alt.vconcat(*layers, title=f"{self.rule} = {self.value:.4g}").to_dict()
-        spec["config"] = chart_config()
-        return spec
+        return Chart(spec, config=chart_config())
 
     def save(self, path: str | Path) -> Path:
         """Write the picture as SVG, PNG, PDF or HTML, by the suffix of ``path``."""
-        return save_chart(self.chart, path)
+        return self.chart.save(path)
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.rule!r}, which is {self.value:.4g}>"

@@ -14,6 +14,7 @@ from finetti.bounds.value import BoundValue
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.core.forms import Form
 from finetti.show.card import Card, Table
+from finetti.show.charts import Chart, line_chart
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
@@ -160,13 +161,11 @@ class Sweep(Shown):
             count = f"{len(refused)} of {len(points)} values"
             yield f"{label} gives nothing at {count}, as at {first}: {refused[0].refused}"
 
-    def chart(self) -> dict[str, Any]:
+    def chart(self) -> Chart:
         """Values, or their powers of ten where no float holds them; dashed: the largest loss.
 
         The axis is logarithmic unless some value is not positive, as a printed one may be.
         """
-        from finetti.show import line_chart
-
         found = [point.value for point in self.points if point.value is not None]
         huge = any(math.isinf(value.value) for value in found)
         judged = any(value.vacuous is not None for value in found)

@@ -44,7 +44,6 @@ def write_sweep(
 ) -> None:
     """Print the table, or JSON; draw the chart."""
     from finetti.cli.table_formats import format_table
-    from finetti.show import save_chart
 
     option = found.variable.option
     if as_json:
@@ -62,5 +61,5 @@ def write_sweep(
             each["sign"] == -1 for each in records
         ):
             typer.echo("Negative values have no logarithm: they are gaps in the chart.", err=True)
-        saved = save_chart(found.chart(), plot)
+        saved = found.chart().save(plot)
         make_console(stderr=True).print(f"Chart: {saved}", soft_wrap=True)

@@ -1,7 +1,7 @@
 from .card import Card as Card
 from .card import Table as Table
+from .charts import Chart as Chart
 from .charts import line_chart as line_chart
-from .charts import save_chart as save_chart
 from .numbers import format_duration as format_duration
 from .numbers import format_interval as format_interval
 from .numbers import format_number as format_number

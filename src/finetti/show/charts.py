@@ -12,6 +12,39 @@ from finetti.show.theme import chart_config
 SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
+class Chart(dict[str, Any]):
+    """A Vega-Lite specification that holds its own data: plain, ready for JSON, and shown in
+    notebooks."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as SVG, PNG, PDF, or HTML that works offline, by the suffix of ``path``."""
+        path = Path(path)
+        suffix = path.suffix.lower()
+        if suffix not in SUFFIXES:
+            raise InputError(
+                f"A chart cannot be written to {path.name!r}. End the name with "
+                f"{', '.join(SUFFIXES)}."
+            )
+        import vl_convert
+
+        # Files leave the page they were made for, so they carry their own paper.
+        chart = {**self, "background": "white"}
+        if suffix == ".svg":
+            path.write_text(vl_convert.vegalite_to_svg(chart), encoding="utf-8")
+        elif suffix == ".png":
+            path.write_bytes(vl_convert.vegalite_to_png(chart, scale=2))
+        elif suffix == ".pdf":
+            path.write_bytes(vl_convert.vegalite_to_pdf(chart))
+        else:
+            path.write_text(vl_convert.vegalite_to_html(chart, bundle=True), encoding="utf-8")
+        return path
+
+    def _repr_svg_(self) -> str:
+        import vl_convert
+
+        return vl_convert.vegalite_to_svg({**self, "background": "white"})
+
+
 def _plain(value: Any, positive: bool) -> Any:
     """A Python value; numbers that the axis cannot show become gaps."""
     value = value.item() if hasattr(value, "item") else value
@@ -55,7 +88,7 @@ def line_chart(
     title: str = "",
     x_title: str | None = None,
     y_title: str | None = None,
-) -> dict[str, Any]:
+) -> Chart:
     """Lines with points of ``y`` against ``x``, one per value of ``color``.
 
     Args:
@@ -72,9 +105,6 @@ def line_chart(
         title: of the chart.
         x_title: of the horizontal axis; the field's name by default.
         y_title: of the vertical axis; the field's name by default.
-
-    Returns:
-        A Vega-Lite specification that holds its own data: plain, and ready for JSON.
     """
     import altair as alt
 
@@ -116,28 +146,4 @@ def line_chart(
     tips = [alt.Tooltip(field=f, format=".4~g" if f in (x, *vertical) else "") for f in fields]
     layers.append(drawn(y).mark_point(filled=True, opacity=1).encode(tooltip=tips, **channels))
     spec = alt.layer(*layers, **({"title": title} if title else {})).to_dict()
-    spec["config"] = chart_config()
-    return spec
-
-
-def save_chart(spec: Mapping[str, Any], path: str | Path) -> Path:
-    """Write a chart as SVG, PNG, PDF, or HTML that works offline, by the suffix of ``path``."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(
-            f"A chart cannot be written to {path.name!r}. End the name with {', '.join(SUFFIXES)}."
-        )
-    import vl_convert
-
-    # Files leave the page they were made for, so they carry their own paper.
-    chart = {**spec, "background": "white"}
-    if suffix == ".svg":
-        path.write_text(vl_convert.vegalite_to_svg(chart), encoding="utf-8")
-    elif suffix == ".png":
-        path.write_bytes(vl_convert.vegalite_to_png(chart, scale=2))
-    elif suffix == ".pdf":
-        path.write_bytes(vl_convert.vegalite_to_pdf(chart))
-    else:
-        path.write_text(vl_convert.vegalite_to_html(chart, bundle=True), encoding="utf-8")
-    return path
+    return Chart(spec, config=chart_config())

@@ -19,7 +19,7 @@ from finetti.core.precision import float64
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
 from finetti.show.card import Card, Table
-from finetti.show.charts import line_chart
+from finetti.show.charts import Chart, line_chart
 from finetti.show.shown import Shown
 
 PROFILE_POINTS = 21
@@ -62,7 +62,7 @@ class KernelFit(Shown):
         )
         return float(np.exp(low)), float(np.exp(high))
 
-    def plot(self, name: str | None = None) -> dict[str, Any]:
+    def plot(self, name: str | None = None) -> Chart:
         """The profile of a parameter (by default the first) as a Vega-Lite chart."""
         name = self._search.names[0] if name is None else name
         values, curve = self.profile(name)
