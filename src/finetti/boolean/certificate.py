@@ -139,7 +139,8 @@ class Certificate(Shown):
             ("head's error", error),
             ("attention", f"≥ {format_number(100 * self.attention_mass)} % on what it should read"),
             ("scores", scores),
-            ("float64, float32 error", (self.check.error64, self.check.error32)),
+            ("error in float64", self.check.error64),
+            ("error in float32", self.check.error32),
             *([] if self.check.usable32 else unusable),
             (
                 "capacity",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import fields
-from finetti.bounds.assumptions import NO_RESIDUALS, UNIT_BALL
+from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE, NO_RESIDUALS, UNIT_BALL
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.dudley import dudley_quadrature
 from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
@@ -55,7 +55,7 @@ class ParameterCount(Bound):
             if getattr(self, name) is None and self.functions.normalization != "ball":
                 raise self.refuse(
                     f"a projection onto the unit ball where it has to find `{name}` itself",
-                    f"{self.name} with a `{name}` of your own.",
+                    f"{self.name} with a `{name}` of your own (on the command line: in --norms).",
                 )
 
     def n_parameters(self, sample: Sample) -> int:
@@ -148,6 +148,7 @@ class ParameterCountGap(ParameterCount):
     statement = "training and test error differ by order √(p/n) for p parameters"
     citation = "covering of a ball, folklore, with Lemma 2.2, edelman2022"
     quantity = "generalization gap"
+    assumes = (*ParameterCount.assumes, *ASSUMED_OF_A_SAMPLE)
     needs_bounded_loss = True
 
     def _evaluate(self, sample: Sample) -> BoundValue:

@@ -60,7 +60,7 @@ class Registry(Shown):
 
     def search(self, words: Sequence[str]) -> "Registry":
         """The bounds with all ``words`` in their name, title, statement or quantity."""
-        wanted = [word.strip().lower() for word in words]
+        wanted = " ".join(words).lower().split()
 
         def text(bound: type[Bound]) -> str:
             return f"{bound.name} {bound.title} {bound.statement} {bound.quantity}".lower()

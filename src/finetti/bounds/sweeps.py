@@ -137,7 +137,9 @@ class Sweep(Shown):
             (at, *(cells[at, label] for label in self.labels))
             for at in dict.fromkeys(point.at for point in self.points)
         )
-        return Table(self.quantity, (self.variable.option, *self.labels), rows)
+        solved = self.quantity != self.points[0].theorem.quantity  # which a file would not tell
+        columns = (label + f": {self.quantity}" * solved for label in self.labels)
+        return Table(self.quantity, (self.variable.option, *columns), rows)
 
     def notes(self) -> tuple[str, ...]:
         """Where each bound is vacuous, and where it does not apply."""

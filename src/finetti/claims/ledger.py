@@ -77,7 +77,7 @@ class Ledger(Shown):
         named = [self._with_id(word) for word in words]
         if all(named):
             return Ledger(tuple({claim.id: claim for found in named for claim in found}.values()))
-        wanted = [word.lower() for word in words]
+        wanted = " ".join(words).lower().split()
         found = []
         for claim in self:
             text = f"{claim.id} {claim.title} {claim.statement}".lower()
