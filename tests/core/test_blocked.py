@@ -43,7 +43,9 @@ def test_solves_and_their_gradients_are_those_of_lapack(matrix, transpose):
     np.testing.assert_allclose(fast(factor, right), slow(factor, right), atol=1e-11)
     for one, other in zip(
         *(
-            jax.grad(lambda *args, f=f: jnp.sum(jnp.sin(f(*args))), argnums=(0, 1))(factor, right)
+            jax.jit(jax.grad(lambda *args, f=f: jnp.sum(jnp.sin(f(*args))), argnums=(0, 1)))(
+                factor, right
+            )
             for f in (fast, slow)
         ),
         strict=True,
@@ -81,9 +83,9 @@ def test_the_real_sizes_are_accurate():
         points = np.random.default_rng(3).normal(size=(600, 2))
         squared = np.sum((points[:, None] - points[None]) ** 2, axis=-1)
         gram = jnp.asarray(np.exp(-squared / 2) + 1e-6 * np.eye(600))
-        factor = blocked.cholesky(gram)
+        factor = jax.jit(lambda gram: blocked.cholesky(gram))(gram)
         right = jnp.asarray(np.random.default_rng(4).normal(size=(600, 2)))
-        solution = blocked.solve_factored(factor, right)
+        solution = jax.jit(lambda *args: blocked.solve_factored(*args))(factor, right)
     assert np.abs(factor @ factor.T - gram).max() < 1e-13
     residual = np.abs(gram @ solution - right).max()
     assert residual < 1e-15 * 600 * np.abs(solution).max()

@@ -178,7 +178,7 @@ class Similarity(eqx.Module):
 
     @abc.abstractmethod
     def _features(self, xs: Array) -> Array:
-        """φ(x_i), or `no_features`."""
+        """φ(x_i), or an error that says what to use instead."""
 
     @property
     @abc.abstractmethod
