@@ -208,10 +208,8 @@ def test_bfloat16_in_safe_solve_inside():
     )
 
 
-def test_the_default_route_for_long_contexts_at_a_small_ridge(monkeypatch):
+def test_the_default_route_for_long_contexts_at_a_small_ridge():
     """Too small for float32: float64 iterations answer. V = (K + λI)α says what: K(q, ·)α."""
-    # Keys on a line need no more, and the time would go into products of 2048 columns.
-    monkeypatch.setattr(iterative, "RANK_64", 512)
     rng = np.random.default_rng(0)
     keys, query = (np.float32(rng.normal(size=(count, 1))) for count in (16_500, 20))
     few, alpha = keys[:5], 1e3 * rng.normal(size=(5, 1))
