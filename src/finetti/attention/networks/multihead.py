@@ -36,7 +36,7 @@ class MultiHead(eqx.Module):
     True
     """
 
-    query_weights: Float[Array, "H d k"]
+    query_weights: Float[Array, "H d_q k"]
     key_weights: Float[Array, "H d k"]
     value_weights: Float[Array, "H d v"]
     output_weights: Float[Array, "H v d_out"] | None
@@ -275,7 +275,7 @@ def _arrange(
     queries: ArrayLike,
     tokens: ArrayLike,
     mask: ArrayLike | None,
-    query_weights: Float[Array, "H d k"],
+    query_weights: Float[Array, "H d_q k"],
     key_weights: Float[Array, "H d k"],
     value_weights: Float[Array, "H d v"],
 ) -> tuple[Array, Array, Array, Array | None]:
