@@ -44,6 +44,12 @@ def test_kernel_must_be_a_kernel(make, kernel):
         make(kernel)
 
 
+def test_jit_of_a_module_says_what_to_do():
+    with pytest.raises(TypeError, match=r"equinox.filter_jit\(attention\), or jax.jit\(lambda"):
+        jax.jit(ConditionalMean())(jnp.ones(1), jnp.ones((2, 1)), jnp.ones((2, 1)))
+    assert hash(Softmax()) == hash(Softmax())
+
+
 def test_defaults_and_leaves():
     module = ConditionalMean()
     assert float(module.ridge) == pytest.approx(0.1)

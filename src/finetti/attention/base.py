@@ -3,6 +3,7 @@
 import abc
 
 import equinox as eqx
+import jax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
@@ -21,6 +22,16 @@ class Attention(eqx.Module):
     - with ``is_causal`` the query at position t of the last query axis reads the keys 0…t.
     - the output is (\\*batch, \\*queries, d_v), the weights (\\*batch, \\*queries, L).
     """
+
+    def __hash__(self) -> int:
+        try:
+            return hash(tuple(jax.tree.leaves(self)))
+        except TypeError as error:
+            name = type(self).__name__
+            raise TypeError(
+                f"{name} holds arrays and cannot be hashed, as jax.jit asks of a function. Use "
+                f"equinox.filter_jit(attention), or jax.jit(lambda *tokens: attention(*tokens))."
+            ) from error
 
     @abc.abstractmethod
     def __call__(

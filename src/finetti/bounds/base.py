@@ -66,6 +66,13 @@ class Bound(Description, Shown, abc.ABC):
         return super().from_settings(settings, bound)
 
     @classmethod
+    def norm_names(cls) -> tuple[str, ...]:
+        """What it reads of the norms of a `BoundSettings`."""
+        settings = BoundSettings(width=64, n_heads=1)
+        cls.from_settings(settings)
+        return settings.read
+
+    @classmethod
     def check_sizes(cls, settings: BoundSettings) -> None:
         """Refuse layers and heads that the theorem does not have; name an upper bound that does."""
         deep, wide = settings.n_layers > 1, settings.n_heads > 1

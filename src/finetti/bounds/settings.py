@@ -108,6 +108,11 @@ class BoundSettings(Checked):
         return tuple(found)
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """The norms that were asked for so far, by name."""
+        return tuple(sorted(self._used - {_SHARED}))
+
+    @property
     def unread(self) -> frozenset[str]:
         """The norms that nobody has read so far."""
         return (frozenset(self.norms) if self._own is None else self._own) - self._used
@@ -115,5 +120,5 @@ class BoundSettings(Checked):
     def check_used(self, owner: str) -> None:
         """Refuse norms that ``owner`` did not read."""
         if self.unread:
-            known = ", ".join(sorted(self._used - {_SHARED})) or "none"
+            known = ", ".join(self.read) or "none"
             raise InputError(f"{owner} has no norm called {min(self.unread)!r}. It reads: {known}.")

@@ -265,6 +265,7 @@ def describe_bound(each: "type[Bound]") -> dict[str, Any]:
         "kind": each.derived_kind,
         "printed_kind": each.printed_kind,
         "assumes": list(each.assumes),
+        "norms": list(each.norm_names()),
     }
 
 
@@ -337,5 +338,6 @@ def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
             ("kind", each.derived_kind),
             ("kind as printed", each.printed_kind),
             *(("assumes", words) for words in each.assumes),
+            ("reads of --norms", ", ".join(each.norm_names()) or "nothing"),
         )
         make_console().print(renderable(Card(f"{each.name}: {each.title}", rows)))
