@@ -42,9 +42,9 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install --constraint constraints.txt --editable .
+	$(PIP) install --no-compile --constraint constraints.txt --editable .
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	$(PIP) install --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch .venv/.runtime $@
