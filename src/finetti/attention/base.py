@@ -27,10 +27,10 @@ class Attention(eqx.Module):
         try:
             return hash(tuple(jax.tree.leaves(self)))
         except TypeError as error:
-            name = type(self).__name__
             raise TypeError(
-                f"{name} holds arrays and cannot be hashed, as jax.jit asks of a function. Use "
-                f"equinox.filter_jit(attention), or jax.jit(lambda *tokens: attention(*tokens))."
+                f"{type(self).__name__} holds arrays and cannot be hashed, as jax.jit asks of a "
+                "function. Use equinox.filter_jit(attention), or jax.jit(lambda *tokens: "
+                "attention(*tokens))."
             ) from error
 
     @abc.abstractmethod

@@ -90,6 +90,8 @@ def _say_what_is_stored(study: "Study") -> None:
     """Before hours are spent: trials of an earlier version of the code, and how to keep them."""
     from finetti.studies.lock import StoreBusyError
 
+    if not study.store.exists():
+        return  # a first run need not load the kind for this
     try:
         with private_stdout():
             earlier = study.status().earlier
