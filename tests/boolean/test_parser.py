@@ -35,6 +35,22 @@ def test_what_is_written_reads_back_as_the_same_tree(tree):
     assert parse(str(ExpressionRule(tree))).tree == tree
 
 
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("2 <= x0 + x1", "atleast(2; x0, x1)"),
+        ("x0+x1  > x2\n", "atleast(2; x0, x1, ~x2)"),
+        ("((x1 & (x2)))", "x1 & x2"),
+        ("x1 ^ 1", "x1 ^ 1"),
+    ],
+)
+def test_a_rule_is_shown_as_it_was_written(text, normal):
+    rule = parse(text)
+    assert str(rule) == " ".join(text.split())
+    assert rule.normal_form == normal
+    assert parse(normal).tree == parse(str(rule)).tree == rule.tree
+
+
 @given(st.text(alphabet="x01234&|^~() ", max_size=24))
 def test_operators_and_precedence_are_those_of_python(text):
     try:
@@ -100,7 +116,7 @@ def test_comparisons_are_those_of_the_sums(left, sign, right, number):
     sums = bits[:, left].sum(axis=1), bits[:, right].sum(axis=1) + number
     wanted = eval(f"a {sign} b", {"a": sums[0], "b": sums[1]})
     assert (rule(bits) == wanted).all()
-    assert (parse(str(rule))(bits) == wanted).all()
+    assert (parse(rule.normal_form)(bits) == wanted).all()
 
 
 @pytest.mark.parametrize(
@@ -117,6 +133,9 @@ def test_comparisons_are_those_of_the_sums(left, sign, right, number):
         ("x1 + x2", 7, "what the sum is compared with"),
         ("x1 + x2 & x3", 8, "compared with, after one of >="),
         ("x1 = x2", 3, "'equal' is written '=='"),
+        ("x1 => x2", 3, r"'a implies b' is written '~a \| b', and 'at least' '>='"),
+        ("x1 -> x2", 3, r"'a implies b' is written '~a \| b'"),
+        ("x1 <=> x2", 3, r"'a if and only if b' is written '~\(a \^ b\)'"),
         ("x1 >= x2 >= x3", 9, "operator or the end"),
         ("x1 & 3", 5, "constant 0 or 1"),
         ("x1 >=", 5, "the end"),

@@ -27,7 +27,8 @@ from finetti.boolean.functions.symmetric import Kind
 from finetti.core.errors import InputError, bad_argument
 
 TOKEN = re.compile(
-    r"(?P<name>[A-Za-z_]+)(?P<index>[0-9]*)|(?P<number>[0-9]+)|(?P<sign>[<>=!]=|[~&^|(),;+<>])|\S"
+    r"(?P<name>[A-Za-z_]+)(?P<index>[0-9]*)|(?P<number>[0-9]+)|<?[-=]>|"
+    r"(?P<sign>[<>=!]=|[~&^|(),;+<>])|\S"
 )
 CALLS: dict[str, Kind] = {NAMES.get(str(kind), str(kind)): kind for kind in get_args(Kind)}
 SIGNS: tuple[tuple[str, Kind], ...] = (("|", "or"), ("^", "parity"), ("&", "and"))
@@ -35,11 +36,17 @@ COMPARISONS = (">=", ">", "<=", "<", "==", "!=")
 OPERAND = "a variable, a constant 0 or 1, '~' or '('"
 MAX_PARENTHESES = 100
 MAX_DIGITS = 12  # of an index or a count: more bits than any context has
+IMPLIES = "'a implies b' is written '~a | b'"
+EQUIVALENT = "'a if and only if b' is written '~(a ^ b)'"
 HINTS = {  # how others write what is written differently here
     "&&": "'and' is written '&'",
     "||": "'or' is written '|'",
     "!": "'not' is written '~'",
     "=": "'equal' is written '=='",
+    "->": IMPLIES,
+    "=>": f"{IMPLIES}, and 'at least' '>='",
+    "<->": EQUIVALENT,
+    "<=>": EQUIVALENT,
     "not": "'not' is written '~'",
     "xor": "'xor' is written '^', or parity(…)",
     "majority": "write maj(…)",
@@ -207,18 +214,19 @@ class _Parser:
 
 def _compared(left: "list[Node | int]", sign: str, right: "list[Node | int]") -> Node:
     """Σa ≥ Σb + k is Σa + Σ(1 − b) ≥ k + (the number of b): one gate, in which b is negated."""
+    if sign in ("<", "<="):
+        left, sign, right = right, sign.replace("<", ">"), left
     ones = [node for node in left if not isinstance(node, int)]
     others = [node for node in right if not isinstance(node, int)]
     count = sum(n for n in right if isinstance(n, int)) - sum(n for n in left if isinstance(n, int))
-    count += len(others) + (sign in (">", "<="))
+    count += len(others) + (sign == ">")
     children = (*ones, *(n.child if isinstance(n, Negation) else Negation(n) for n in others))
     kind: Kind = "exactly" if sign in ("==", "!=") else "atleast"
-    negated = sign in ("<", "<=", "!=")
     if not children or count < 0 or (count == 0 and kind == "atleast"):
         always = count == 0 if kind == "exactly" else count <= 0
-        return Constant(always ^ negated)
+        return Constant(always ^ (sign == "!="))
     gate = Gate(kind, children, count)
-    return Negation(gate) if negated else gate
+    return Negation(gate) if sign == "!=" else gate
 
 
 def parse(text: str) -> ExpressionRule:
@@ -235,8 +243,8 @@ def parse(text: str) -> ExpressionRule:
     ((3, 7, 9), [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0])
     >>> print(parse("atleast(2; x1, x2, x3) ^ 1"))
     atleast(2; x1, x2, x3) ^ 1
-    >>> print(parse("x0 + x1 > x2 + x3"))
-    atleast(3; x0, x1, ~x2, ~x3)
+    >>> parse("x0 + x1 > x2 + x3").normal_form
+    'atleast(3; x0, x1, ~x2, ~x3)'
     """
     if not isinstance(text, str):
         raise bad_argument("text", "parse", "an expression such as 'x3 & x7'", repr(text))
@@ -244,7 +252,7 @@ def parse(text: str) -> ExpressionRule:
     tree = parser.chain()
     if parser.token.kind != "end":
         parser.fail("an operator or the end of the rule")
-    return ExpressionRule(tree)
+    return ExpressionRule(tree, " ".join(text.split()))
 
 
 def as_function(function: Any, owner: str) -> BooleanFunction:

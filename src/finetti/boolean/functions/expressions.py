@@ -115,10 +115,12 @@ class ExpressionRule(BooleanFunction):
 
     Args:
         tree: its tree.
+        text: as it was written, if not in normal form.
     """
 
-    def __init__(self, tree: Node):
+    def __init__(self, tree: Node, text: str = ""):
         self.tree = tree
+        self.text = text or self.normal_form
         self.indices = tuple(sorted(set(variables(tree))))
 
     def evaluate(self, bits: NDArray[Any]) -> NDArray[np.float64]:
@@ -137,10 +139,15 @@ class ExpressionRule(BooleanFunction):
         values = gate.of_counts(np.arange(self.sparsity + 1))
         return (values ^ isinstance(tree, Negation)).astype(np.float64)
 
-    def __str__(self) -> str:
+    @property
+    def normal_form(self) -> str:
+        """The tree as text: comparisons as atleast(…) and exactly(…)."""
         text = str(self.tree)
         top = isinstance(self.tree, Gate) and self.tree.kind in SIGNS
         return text[1:-1] if top else text
 
+    def __str__(self) -> str:
+        return self.text
+
     def __repr__(self) -> str:
-        return f"parse({str(self)!r})"
+        return f"parse({self.text!r})"
