@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from finetti.boolean import compile
+from finetti.boolean import compile, compose
 from finetti.bounds import Sample
 from finetti.bounds.sparse_variables import (
     HeadClass,
@@ -81,6 +81,14 @@ def test_capacity_grows_with_log_T_for_a_random_basis():
         compile("x1 & x4", 10**k, "trained").certificate.capacities[0].log_value for k in (2, 4, 6)
     ]
     assert values[2] - values[1] < values[1] - values[0] < 3
+
+
+@pytest.mark.parametrize(("build", "length"), [(compile, 12), (compile, 30), (compose, 30)])
+def test_progress_is_the_share_of_the_inputs_that_have_been_run(build, length):
+    shares = []
+    build("(x1 | x2) & x4", length, on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
 
 
 def test_explanation_shows_what_is_read(tmp_path):

@@ -133,6 +133,10 @@ def test_the_short_way_through_a_lookup_is_the_lookup():
     long_way = np.maximum(hidden @ lookup.middle + lookup.middle_bias, 0) @ lookup.outer
     found = lookup(compiled.head.tables.all_features)
     np.testing.assert_allclose(found, long_way, atol=1e-12)
+    plain = replace(lookup)
+    plain.__dict__["selected"] = None
+    features = compiled.head.tables.all_features
+    np.testing.assert_allclose(lookup.resolution(features), plain.resolution(features), rtol=1e-12)
     middle = lookup.middle.copy()
     middle[0, 0] += 0.5
     other = replace(lookup, middle=middle)

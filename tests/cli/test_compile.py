@@ -24,6 +24,13 @@ def test_the_certificate_is_shown():
         assert words in done.stdout
 
 
+def test_progress_is_shown_where_it_takes_long(monkeypatch):
+    assert command(RULE, "--context-length", 30).stderr == ""
+    monkeypatch.setattr("finetti.show.progress.MIN_SILENCE_SECONDS", 0.0)
+    done = command(RULE, "--context-length", 30)
+    assert "compile: 50 of 100 % of the inputs, about" in done.stderr
+
+
 @pytest.mark.parametrize("embedding", ["deterministic", "trained", "bag"])
 def test_json_is_one_document_and_people_read_stderr(embedding):
     options = ("--embedding", embedding, "--basis", "random", "--seed", 3, "--json")

@@ -16,7 +16,7 @@ from finetti.boolean.network.base import Network
 from finetti.boolean.parser import as_function
 from finetti.boolean.refusals import readable_bytes
 from finetti.boolean.saving import save
-from finetti.boolean.verification import verify
+from finetti.boolean.verification import OnProgress, verify
 from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.show.card import Card
@@ -86,19 +86,23 @@ class Compiled(Network, ABC):
         return verify(self, self.function)
 
     def verify(
-        self, function: BooleanFunction | str | None = None, tolerance: float = EXACT_RTOL
+        self,
+        function: BooleanFunction | str | None = None,
+        tolerance: float = EXACT_RTOL,
+        on_progress: OnProgress = lambda share: None,
     ) -> Check:
         """Compare the network with a rule, its own by default, up to ``tolerance`` of the rule's
-        largest value."""
+        largest value; ``on_progress`` is told the share of the inputs that have been run."""
         rule = self.function if function is None else as_function(function, "verify")
         top = max(rule.indices, default=-1)
         if function is not None and top >= self.context_length:
             has = bits_of(self.context_length)
             raise InputError(f"The rule uses x{top}, and the network has {has}.")
-        return verify(self, rule, tolerance)
+        return verify(self, rule, tolerance, on_progress)
 
-    def raise_if_wrong(self) -> None:
+    def raise_if_wrong(self, on_progress: OnProgress) -> None:
         """Raise an error if an input shows that the network is wrong."""
+        self.__dict__["check"] = verify(self, self.function, on_progress=on_progress)
         wrong = self.check.counterexample
         if wrong is not None:
             raise FinettiError(f"The compiled network is wrong {wrong}: choose a larger width.")

@@ -26,6 +26,7 @@ from finetti.boolean.planning import (
 )
 from finetti.boolean.refusals import GATES_ADVICE, Refusals, readable_bytes
 from finetti.boolean.simplification import simplify
+from finetti.boolean.verification import OnProgress
 from finetti.boolean.words import counted
 
 BYTES_PER_ENTRY = 48  # of every column at every position: two tables and more, in two precisions
@@ -42,6 +43,7 @@ def compile(
     margin: float = 1.0,
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
+    on_progress: OnProgress = lambda share: None,
 ) -> LayerNetwork:
     """A one-layer Transformer that computes ``function`` exactly on all inputs of its context.
 
@@ -61,6 +63,7 @@ def compile(
             tolerates.
         seed: of the random basis.
         max_bytes: refuse a lookup (or a random basis) larger than this.
+        on_progress: is told the share of the inputs that have been run against the rule.
 
     Raises:
         InputError: with every reason why the rule cannot be compiled so.
@@ -86,7 +89,7 @@ def compile(
     assert reduced is not None
     lookup = _lookup(arguments.embedding, reduced)
     compiled = LayerNetwork(rule, head, lookup, arguments.settings)
-    compiled.raise_if_wrong()
+    compiled.raise_if_wrong(on_progress)
     return compiled
 
 

@@ -15,6 +15,7 @@ from finetti.boolean.network.recognition import recognition_bytes
 from finetti.boolean.parser import parse
 from finetti.boolean.planning import MAX_TABLE_BYTES, Attempt, PositionRequest, choose_positions
 from finetti.boolean.refusals import Refusals, readable_bytes
+from finetti.boolean.verification import OnProgress
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
 
@@ -31,6 +32,7 @@ def compose(
     margin: float = 1.0,
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
+    on_progress: OnProgress = lambda share: None,
 ) -> GateNetwork:
     """A network with one block per level of gates, so that sparsity counts per gate.
 
@@ -40,8 +42,8 @@ def compose(
 
     Args:
         rule: an expression, whose parentheses make the gates; or a family such as `And`, one gate.
-        context_length, embedding, basis, coherence, seed, max_bytes: as in `compile`; a bag has no
-            gates.
+        context_length, embedding, basis, coherence, seed, max_bytes, on_progress: as in `compile`;
+            a bag has no gates.
         width: dimensions of bits and positions, chosen by default; gates and features add theirs.
         margin: at least 1; what a gate reads errs by at most δ/margin, where δ is what its lookup
             tolerates.
@@ -65,7 +67,7 @@ def compose(
     assert keys is not None  # or there was a reason
     blocks, settings = make_blocks(gates, keys, float(arguments.margin)), arguments.settings
     network = GateNetwork(arguments.embedding, keys.positions, gates, blocks, tree, settings)
-    network.raise_if_wrong()
+    network.raise_if_wrong(on_progress)
     return network
 
 

@@ -18,11 +18,17 @@ from finetti.core.errors import InputError, bad_argument
 
 MAX_RUN_BITS = 20  # of a context whose inputs are all run
 MAX_RUN_WORK = 5 * 10**10  # multiplications that running all inputs may cost
+OnProgress = Callable[[float], None]  # is told the share of the inputs that have been run
 MIN_WORSE_RATIO = 1.01  # of a new counterexample to the last: the first ones are the simplest
 
 
 @np.errstate(all="ignore")  # float32 may fail, which is reported
-def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT_RTOL) -> Check:
+def verify(
+    network: Network,
+    function: BooleanFunction,
+    tolerance: float = EXACT_RTOL,
+    on_progress: OnProgress = lambda share: None,
+) -> Check:
     """Compare the network with ``function``, up to ``tolerance`` of its largest value.
 
     Up to 20 bits: all 2^T inputs. Beyond: settings of the relevant bits, with the worst choices of
@@ -44,11 +50,11 @@ def verify(network: Network, function: BooleanFunction, tolerance: float = EXACT
     complete = length <= MAX_RUN_BITS and network.work << length <= MAX_RUN_WORK
     if complete:
         method, n_inputs, tried = f"all 2^{length} = {2**length} inputs", 2**length, None
-        _run_all(judges, function, length)
+        _run_all(judges, function, length, on_progress)
     else:
         trials = network.trials(function)
         method, tried = trials.method, trials.tried
-        n_inputs = _run_trials(judges, function, trials)
+        n_inputs = _run_trials(judges, function, trials, on_progress)
     bound = network.bound(function, tried)
     binary = isinstance(function, ExpressionRule) or np.isin(all_values(function), (0, 1)).all()
     # What is proven holds however sums are taken; what that does beyond "exact" is said apart.
@@ -126,20 +132,26 @@ class _Judge:
             self.found = Counterexample(bits, output, float(values[peak]))
 
 
-def _run_all(judges: tuple[_Judge, ...], function: BooleanFunction, length: int) -> None:
+def _run_all(
+    judges: tuple[_Judge, ...], function: BooleanFunction, length: int, on_progress: OnProgress
+) -> None:
     bits = all_bits(length)
     values = function(bits)
-    for judge, own in zip(judges, _value_scales(function, values), strict=True):
+    scales = _value_scales(function, values)
+    for turn, (judge, own) in enumerate(zip(judges, scales, strict=True)):
         for first, sums in judge.runner.tables.enumerate_sums():
             here = slice(first, first + len(sums))
             judge.look(sums, values[here], own[here], lambda row, at=first: bits[at + row])
+            on_progress((turn + here.stop / len(bits)) / len(judges))
 
 
-def _run_trials(judges: tuple[_Judge, ...], function: BooleanFunction, trials: Trials) -> int:
+def _run_trials(
+    judges: tuple[_Judge, ...], function: BooleanFunction, trials: Trials, on_progress: OnProgress
+) -> int:
     """How many inputs were run, in each precision."""
     settings, tried = trials.settings, list(trials.tried)
     values = function.evaluate(settings[:, [tried.index(each) for each in function.indices]])
-    n_inputs = 0
+    n_run, n_batches = 0, judges[0].runner.n_batches(trials)
     for judge, own in zip(judges, _value_scales(function, values), strict=True):
         for sums, outside in judge.runner.batches(trials):
 
@@ -149,5 +161,6 @@ def _run_trials(judges: tuple[_Judge, ...], function: BooleanFunction, trials: T
                 return bits
 
             judge.look(sums, values, own, bits_of)
-            n_inputs += len(settings) * judge.searching
-    return n_inputs
+            n_run += 1
+            on_progress(n_run / (len(judges) * n_batches))
+    return n_batches * len(settings)

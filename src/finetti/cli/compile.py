@@ -1,6 +1,8 @@
 """``finetti compile``: a rule as Transformer weights, with a certificate; or a file, checked."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,7 @@ from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json, Seed
 from finetti.core.errors import InputError
+from finetti.show.progress import Progress, progress_bar
 
 
 def compile_rule(
@@ -93,16 +96,18 @@ def compile_rule(
     from finetti.boolean.refusals import GATES_ADVICE
 
     build: Any = compose if gates else compile
-    made = build(
-        _parse(rule),
-        context_length,
-        embedding,
-        basis,
-        width=width,
-        coherence=coherence,
-        margin=margin,
-        seed=seed,
-    )
+    with _progress("compile") as on_progress:
+        made = build(
+            _parse(rule),
+            context_length,
+            embedding,
+            basis,
+            width=width,
+            coherence=coherence,
+            margin=margin,
+            seed=seed,
+            on_progress=on_progress,
+        )
     certificate = made.certificate
     people = make_console(stderr=as_json)
     people.print(certificate)
@@ -115,6 +120,13 @@ def compile_rule(
     if as_json:
         typer.echo(json.dumps(certificate.to_dict(), indent=1, allow_nan=False))
     raise typer.Exit(0 if certificate.holds else 1)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[float], None]]:
+    """A bar of the share of the inputs that have been run: wide rules take a minute."""
+    with progress_bar(name, 100, True, "% of the inputs") as on_change:
+        yield lambda share: on_change(Progress(int(100 * share), 0, "running the network"))
 
 
 def _refuse_folders(*paths: Path | None) -> None:
@@ -153,7 +165,8 @@ def _check(path: Path, rule: str | None, tolerance: float | None, as_json: bool)
     loaded = load(path)
     function = loaded.function if rule is None else _parse(rule)
     tolerance = EXACT_RTOL if tolerance is None else tolerance
-    found = loaded.verify(function, tolerance)
+    with _progress("check") as on_progress:
+        found = loaded.verify(function, tolerance, on_progress)
     wrong, text = found.counterexample, short_text(str(function))
     people = make_console(stderr=as_json)
     if wrong is not None:

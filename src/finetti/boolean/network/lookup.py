@@ -73,13 +73,24 @@ class Lookup:
         sums = rows @ self.inner + self.inner_bias
         error = np.where(sums > -error, error, 0.0)  # units that are off stay off
         hidden = np.maximum(sums, 0)
-        if self.middle is not None and self.middle_bias is not None:
-            size = np.abs(self.middle)
-            sums = hidden @ self.middle + self.middle_bias
-            error = error @ size + 4 * eps * (hidden @ size + np.abs(self.middle_bias))
-            error = np.where(sums > -error, error, 0.0)
-            hidden = np.maximum(sums, 0)
-        return (error + 4 * eps * hidden) @ np.abs(self.outer)
+        if self.middle is None or self.middle_bias is None:
+            return (error + 4 * eps * hidden) @ np.abs(self.outer)
+        if self.selected is None:
+            size, halves = np.abs(self.middle), (slice(None),)
+            sums, error = hidden @ self.middle, (error + 4 * eps * hidden) @ size
+        else:  # by fours and pairs, as in `_values`
+            ramps, errors = (each.reshape(len(rows), -1, len(SIGNS)) for each in (hidden, error))
+            size, halves = np.abs(self.selected), (slice(0, None, 2), slice(1, None, 2))
+            sums = (ramps @ SIGNS.astype(hidden.dtype)) @ self.selected
+            error = (errors + 4 * eps * ramps).sum(axis=2) @ size
+        out = np.zeros(len(rows))
+        for half in halves:
+            bias = self.middle_bias[half]
+            units, wrong = sums + bias, error + 4 * eps * np.abs(bias)
+            np.copyto(wrong, 0.0, where=units <= -wrong)
+            wrong += 4 * eps * np.maximum(units, 0, out=units)
+            out += wrong @ np.abs(self.outer[half])
+        return out
 
     def most_resolution(self, largest: float) -> float:
         """More than `resolution` at any features up to ``largest``: as if every unit were on."""

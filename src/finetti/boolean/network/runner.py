@@ -47,6 +47,10 @@ class Runner(ABC):
         for row, sums in zip(trials.patterns, outside, strict=True):
             yield inside + sums, lambda _, row=row: row
 
+    def n_batches(self, trials: Trials) -> int:
+        """How many of them there are."""
+        return len(trials.patterns)
+
     def most_rounding(self) -> float:
         """No value moves by more when its sums are taken in another order."""
         return 0.0
@@ -98,6 +102,10 @@ class LayerRunner(Runner):
                 return whole
 
             yield sums.astype(tables.zero.dtype), bits
+
+    def n_batches(self, trials: Trials) -> int:
+        """With those of the adversaries."""
+        return len(trials.patterns) + len(adversaries(self.tables, trials.tried))
 
     def most_rounding(self) -> float:
         """As if every unit of the lookup were on."""
