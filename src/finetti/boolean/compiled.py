@@ -102,7 +102,7 @@ class Compiled(Network, ABC):
 
     def raise_if_wrong(self, on_progress: OnProgress) -> None:
         """Raise an error if an input shows that the network is wrong."""
-        self.__dict__["check"] = verify(self, self.function, on_progress=on_progress)
+        vars(self)["check"] = verify(self, self.function, on_progress=on_progress)
         wrong = self.check.counterexample
         if wrong is not None:
             raise FinettiError(f"The compiled network is wrong {wrong}: choose a larger width.")

@@ -6,19 +6,18 @@ the block's lookup (`network.proof`) then bound what the gate writes; if that is
 rounding, the gate looks like a bit to the gates above, and the rounding is carried on.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
 from finetti.boolean.findings import InputBound, ReaderProof
 from finetti.boolean.gates import SparseGate
 from finetti.boolean.network.block import Block
 from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.mixture import sign_values
-from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
+from finetti.boolean.network.proof import distance, output_bounds, proof_fits, proof_work
 from finetti.boolean.trials import MAX_WORK
 from finetti.boolean.words import short_text
 
@@ -86,17 +85,14 @@ def gate_bound(network: GateWeights, found: ReadErrors) -> InputBound:
         # First what the block writes into a token that is none of its gates, whatever it has read.
         low = np.full((1, block.n_heads), -largest)
         silent = _with_marks(block, np.zeros(len(block.lookup.inner_bias)))
-        written = [_distance(silent, low, -low, np.zeros((2, 1)))]
+        written = [_distance(silent, low, -low, np.zeros((1, 2)))]
         for gate, marks, tolerances in _classes(network, block, found.errors[columns] + noise):
-            lookups = _with_marks(block, marks)
-            if not all(
-                proof_fits(each) and proof_work(each, gate.grid.size) <= MAX_WORK
-                for each in lookups
-            ):
+            lookup = _with_marks(block, marks)
+            if not (proof_fits(lookup) and proof_work(lookup, gate.grid.size) <= MAX_WORK):
                 text = short_text(gate.text, 48)
                 reason = f"the lookup of {text} is too large to be followed by intervals"
                 return InputBound(None, reason)
-            written.append(_written_error(block, gate, lookups, tolerances, largest))
+            written.append(_written_error(block, gate, lookup, tolerances, largest))
         if not np.isfinite(written).all():
             return InputBound(None, "its numbers are not finite")
         errors, sums = zip(*written, strict=True)
@@ -119,20 +115,17 @@ def _classes(
     return list(found.values())
 
 
-def _with_marks(block: Block, marks: NDArray[np.float64]) -> tuple[Lookup, Lookup]:
-    """What a token with these marks has written into e_0 and e_1, as functions of its features."""
-    lookup, inner = block.lookup, block.lookup.inner[: block.n_heads]
-    zero, one = (
-        Lookup(inner, lookup.inner_bias + marks, lookup.middle, lookup.middle_bias, outer)
-        for outer in (lookup.outer[:, ZERO_BIT], lookup.outer[:, ONE_BIT])
-    )
-    return zero, one
+def _with_marks(block: Block, marks: NDArray[np.float64]) -> Lookup:
+    """What a token with these marks has written into e_0 and e_1, as a function of its features."""
+    lookup = block.lookup
+    inner, bias = lookup.inner[: block.n_heads], lookup.inner_bias + marks
+    return replace(lookup, inner=inner, inner_bias=bias)
 
 
 def _written_error(
     block: Block,
     gate: SparseGate,
-    lookups: tuple[Lookup, Lookup],
+    lookup: Lookup,
     errors: NDArray[np.float64],
     largest: float,
 ) -> tuple[float, float]:
@@ -146,23 +139,19 @@ def _written_error(
     used = slice(0, len(gate.groups))
     low[:, used], high[:, used] = points - errors, points + errors
     ones = gate.grid.ravel().astype(np.float64)
-    return _distance(lookups, low, high, np.stack([1 - ones, ones]))
+    return _distance(lookup, low, high, np.stack([1 - ones, ones], axis=1))
 
 
 def _distance(
-    lookups: tuple[Lookup, Lookup],
+    lookup: Lookup,
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     wanted: NDArray[np.float64],
 ) -> tuple[float, float]:
     """The largest error of e_0 and e_1, rounding in the sums of the lookup included, and that
     rounding."""
-    worst, most = 0.0, 0.0
-    for lookup, values in zip(lookups, wanted, strict=True):
-        bounds = output_bounds(lookup, low, high)
-        if bounds is None:
-            return float("inf"), 0.0
-        rounding = lookup.resolution((low + high) / 2)
-        errors = np.maximum(*(np.abs(bound - values) for bound in bounds)) + rounding
-        worst, most = max(worst, float(errors.max())), max(most, float(rounding.max()))
-    return worst, most
+    bounds = output_bounds(lookup, low, high)
+    if bounds is None:
+        return float("inf"), 0.0
+    rounding = lookup.resolution((low + high) / 2)
+    return float((distance(bounds, wanted) + rounding).max()), float(rounding.max())

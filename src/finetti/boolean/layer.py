@@ -18,7 +18,7 @@ from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.network.head_weights import HeadWeights
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
+from finetti.boolean.network.proof import distance, output_bounds, proof_fits, proof_work
 from finetti.boolean.network.runner import LayerRunner, Trials
 from finetti.boolean.network.worst_case import feature_ranges
 from finetti.boolean.norms import head_norm_bounds, lookup_norms
@@ -132,8 +132,8 @@ class LayerNetwork(Compiled):
                 return InputBound(None, "its sums lose too many digits in float64")
             places = [indices.index(each) for each in function.indices]
             values = function.evaluate(settings[:, places])
-            errors = np.maximum(*(np.abs(bound - values) for bound in bounds))
-            return InputBound(float(errors.max() / value_sizes(function)[1]))
+            worst = float(distance(bounds, values).max())
+            return InputBound(worst / value_sizes(function)[1])
         reason = f"2^{function.sparsity} settings of the relevant bits are too many to be followed"
         return InputBound(None, reason)
 

@@ -38,7 +38,7 @@ class Lookup:
         return self._by_blocks(self._values, features, features.dtype)
 
     def _by_blocks(self, function: Any, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        out = np.empty(len(features), dtype=dtype)
+        out = np.empty((len(features), *self.outer.shape[1:]), dtype=dtype)
         step = max(1, BLOCK_UNITS // max(len(self.inner_bias), len(self.outer)))
         for start in range(0, len(features), step):
             out[start : start + step] = function(features[start : start + step])
@@ -54,7 +54,7 @@ class Lookup:
             return np.maximum(hidden, 0, out=hidden) @ self.outer
         bumps = hidden.reshape(len(hidden), -1, len(SIGNS)) @ SIGNS.astype(hidden.dtype)
         totals = bumps @ self.selected
-        out = np.zeros(len(hidden), dtype=hidden.dtype)
+        out = np.zeros((len(hidden), *self.outer.shape[1:]), dtype=hidden.dtype)
         for half in (slice(0, None, 2), slice(1, None, 2)):
             units = totals + self.middle_bias[half]
             out += np.maximum(units, 0, out=units) @ self.outer[half]
@@ -83,7 +83,7 @@ class Lookup:
             size, halves = np.abs(self.selected), (slice(0, None, 2), slice(1, None, 2))
             sums = (ramps @ SIGNS.astype(hidden.dtype)) @ self.selected
             error = (errors + 4 * eps * ramps).sum(axis=2) @ size
-        out = np.zeros(len(rows))
+        out = np.zeros((len(rows), *self.outer.shape[1:]))
         for half in halves:
             bias = self.middle_bias[half]
             units, wrong = sums + bias, error + 4 * eps * np.abs(bias)

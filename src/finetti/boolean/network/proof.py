@@ -58,7 +58,8 @@ def output_bounds(
     high: NDArray[np.float64],
     rounding: float = RANGE_ATOL,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Bounds on the output for features between ``low`` and ``high``, shape (settings, features).
+    """Bounds on the output for features between ``low`` and ``high``, shape (settings, features);
+    a row for each setting if a gate writes two.
 
     None if a range is not known (NaN), or if the arrays of one setting are too large.
 
@@ -86,6 +87,13 @@ def output_bounds(
     ]
     least, most = (np.concatenate(each) for each in zip(*parts, strict=True))
     return least, most
+
+
+def distance(
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How far what lies between two bounds may be from ``values``."""
+    return np.maximum(*(np.abs(bound - values) for bound in bounds))
 
 
 def _main(lookup: Lookup) -> Lookup:
