@@ -128,7 +128,7 @@ import pathlib
 import numpy as np
 from finetti.boolean import compile
 rng = np.random.default_rng(0)
-bits = rng.integers(0, 2, size=(2000, 100_000), dtype=np.uint8)
+bits = rng.integers(0, 2, size=(1000, 100_000), dtype=np.uint8)
 for rule, embedding, basis in (
     ("x3 & (x70000 | ~x99999)", "deterministic", "random"),
     ("maj(x1, x50000, x99998)", "bag", "random"),
@@ -150,7 +150,7 @@ def test_a_hundred_thousand_bits_in_little_memory():
         [sys.executable, "-c", LARGE], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 2  # GB
+    assert float(done.stdout) < 0.7  # GB: the bits as float64 would take 0.75
 
 
 def test_a_million_bits():
