@@ -85,10 +85,10 @@ class LayerNetwork(Compiled):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Every matrix but the positions, by its name in a file."""
-        tokens = {f"embedding.{name}": getattr(self.head, name) for name in ("tokens", "cls")}
-        heads = {name: getattr(self.head, name) for name in ("query", "key", "value", "output")}
-        blocks = heads | self.lookup.arrays
-        return tokens | {f"blocks.0.{name}": array for name, array in blocks.items()}
+        return {
+            f"{'embedding' if name in ('tokens', 'cls') else 'blocks.0'}.{name}": array
+            for name, array in (self.head.arrays | self.lookup.arrays).items()
+        }
 
     def written(self) -> dict[str, NDArray[Any]]:
         """All arrays, and the positions."""

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import seal
+from finetti.boolean.domain import refuse_scores, seal
 from finetti.boolean.embeddings.base import CLS, Embedding, HeadMatrices, unit
 from finetti.boolean.embeddings.positions import BitPositions
-from finetti.boolean.network.tables import Tables, make_tables
+from finetti.boolean.network.tables import Tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,35 @@ class HeadWeights:
         """What [CLS] sees of every position, in float64."""
         return self.tables_in(np.float64)
 
+    @np.errstate(all="ignore")  # what float32 cannot hold is reported, not warned of
     def tables_in(self, dtype: Any) -> Tables:
         """The same in another precision, from weights in that precision."""
-        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
-        with np.errstate(all="ignore"):  # what float32 cannot hold is reported, not warned of
-            return make_tables(self.positions, self.embedding, **arrays)
+        tokens, cls, query, key, value, output = (
+            each.astype(dtype) for each in self.arrays.values()
+        )
+        if output.shape[2] < output.shape[1]:
+            # Fewer features than values: W_C goes into the tables, which then have fewer columns.
+            narrow = np.eye(output.shape[2], dtype=output.dtype)
+            value, output = value @ output, np.tile(narrow, (len(output), 1, 1))
+        heads, _, values = value.shape
+        absorbed = np.matmul(key, (cls @ query)[:, :, None])[:, :, 0].T  # score = x · absorbed
+        read = value.transpose(1, 0, 2).reshape(-1, heads * values)
+        matrix = np.concatenate([absorbed, read], axis=1)
+        own = cls @ matrix
+        zero, one = self.embedding.both(self.positions.project(matrix), tokens @ matrix)
+        scores = np.stack([zero[:, :heads], one[:, :heads]])
+        # Every input has a score of at least this, so that its denominator is at least 1.
+        shift = np.maximum(scores.min(axis=0).max(axis=0), own[:heads])
+        if dtype == np.float64:  # scores that float32 loses are float32's own failure
+            refuse_scores(float((scores.max(axis=(0, 1)) - shift).max()))
+
+        def exponentials(table: NDArray[Any]) -> NDArray[Any]:
+            weights = np.exp(table[..., :heads] - shift)
+            split = table[..., heads:].reshape(*table.shape[:-1], heads, values)
+            numerators = (weights[..., None] * split).reshape(*table.shape[:-1], heads * values)
+            return np.concatenate([weights, numerators], axis=-1)
+
+        seen = max(float(np.abs(each[..., heads:]).max()) for each in (zero, one, own))
+        largest = seen * max(1.0, float(np.abs(output).sum(axis=1).max()))
+        tables = exponentials(zero), exponentials(own), exponentials(one)
+        return Tables(*tables, output, largest)

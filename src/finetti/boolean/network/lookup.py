@@ -5,7 +5,7 @@ With z = (x − a)/δ the bump ψ(z) = r(z+2) − r(z+1) − r(z−1) + r(z−2)
 bumps are 1, 0 if any of them is 0. Points whose coordinate j is the same share that bump.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -94,14 +94,9 @@ class Lookup:
 
     def most_resolution(self, largest: float) -> float:
         """More than `resolution` at any features up to ``largest``: as if every unit were on."""
-        eps = float(np.finfo(np.float64).eps)
-        hidden = largest * np.abs(self.inner).sum(axis=0) + np.abs(self.inner_bias)
-        error = 2 * eps * hidden
-        if self.middle is not None and self.middle_bias is not None:
-            size = np.abs(self.middle)
-            hidden = hidden @ size + np.abs(self.middle_bias)
-            error = error @ size + 4 * eps * hidden
-        return float((error + 4 * eps * hidden) @ np.abs(self.outer))
+        sizes = {name: np.abs(array) for name, array in self.arrays.items()}
+        every = replace(self, **sizes)  # with weights and features that are all positive
+        return float(every.resolution(np.full((1, len(self.inner)), largest))[0])
 
     @cached_property
     def selected(self) -> NDArray[Any] | None:
@@ -158,8 +153,8 @@ class Lookup:
 
     def astype(self, dtype: Any) -> "Lookup":
         """The same network in another precision."""
-        arrays = {name: array.astype(dtype) for name, array in self.arrays.items()}
-        return Lookup(**{"middle": None, "middle_bias": None, **arrays})
+        arrays: dict[str, Any] = {n: array.astype(dtype) for n, array in self.arrays.items()}
+        return replace(self, **arrays)
 
 
 def make_lookup(

@@ -125,14 +125,3 @@ def levels(
             drift = drift + new[:, -1, ZERO_BIT] - new[:, -1, ONE_BIT]
         written[:, block.gates] += new[:, :-1]
         yield features, written
-
-
-def run_blocks(blocks: tuple[Block, ...], mixture: Mixture, sums: NDArray[Any]) -> NDArray[Any]:
-    """The value of the last gate, from the sums over the bits."""
-    out = np.empty(len(sums), dtype=sums.dtype)
-    largest = max(len(block.gates) + 1 for block in blocks) * max(b.n_heads for b in blocks)
-    step = max(1, BLOCK_UNITS // (4 * max(largest, 2 * len(mixture.gates))))
-    for start in range(0, len(sums), step):
-        *_, (_, written) = levels(blocks, mixture, sums[start : start + step])
-        out[start : start + step] = written[:, -1, ONE_BIT]
-    return out

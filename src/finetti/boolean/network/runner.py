@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.embeddings.base import ONE_BIT
 from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.mixture import Mixture, run_blocks
+from finetti.boolean.network.mixture import BLOCK_UNITS, Mixture, levels
 from finetti.boolean.network.tables import BitSums, Tables
 from finetti.boolean.network.worst_case import adversaries
 
@@ -74,7 +75,13 @@ class GateRunner(Runner):
 
     def outputs(self, sums: NDArray[Any]) -> NDArray[Any]:
         """The value of the last gate."""
-        return run_blocks(self.blocks, self.tables, sums)
+        out = np.empty(len(sums), dtype=sums.dtype)
+        largest = max(len(b.gates) + 1 for b in self.blocks) * max(b.n_heads for b in self.blocks)
+        step = max(1, BLOCK_UNITS // (4 * max(largest, 2 * len(self.tables.gates))))
+        for start in range(0, len(sums), step):
+            *_, (_, written) = levels(self.blocks, self.tables, sums[start : start + step])
+            out[start : start + step] = written[:, -1, ONE_BIT]
+        return out
 
 
 @dataclass(frozen=True, eq=False)

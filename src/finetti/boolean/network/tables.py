@@ -17,9 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import refuse_scores
-from finetti.boolean.embeddings.base import Embedding
-from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.functions.base import all_bits
 
 BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB
@@ -159,45 +156,3 @@ class Tables(BitSums):
     def all_features(self) -> NDArray[Any]:
         """Features of all 2^T inputs, in order."""
         return np.concatenate([self.features(sums) for _, sums in self.enumerate_sums()])
-
-
-def make_tables(
-    positions: BitPositions,
-    embedding: Embedding,
-    tokens: NDArray[Any],
-    cls: NDArray[Any],
-    query: NDArray[Any],
-    key: NDArray[Any],
-    value: NDArray[Any],
-    output: NDArray[Any],
-) -> Tables:
-    """Tables in the precision of the weights."""
-    if output.shape[2] < output.shape[1]:
-        # Fewer features than values: W_C goes into the tables, which then have fewer columns.
-        value, output = (
-            value @ output,
-            np.tile(np.eye(output.shape[2], dtype=output.dtype), (len(output), 1, 1)),
-        )
-    heads, _, values = value.shape
-    absorbed = np.matmul(key, (cls @ query)[:, :, None])[:, :, 0].T  # score = x · absorbed
-    read = value.transpose(1, 0, 2).reshape(-1, heads * values)
-    matrix = np.concatenate([absorbed, read], axis=1)
-    places = positions.project(matrix)  # (T, H + Hv)
-    own = cls @ matrix
-    zero, one = embedding.both(places, tokens @ matrix)
-    scores = np.stack([zero[:, :heads], one[:, :heads]])
-    # Every input has a score of at least this, so that its denominator is at least 1.
-    shift = np.maximum(scores.min(axis=0).max(axis=0), own[:heads])
-    if places.dtype == np.float64:  # scores that float32 loses are float32's own failure
-        refuse_scores(float((scores.max(axis=(0, 1)) - shift).max()))
-
-    def exponentials(table: NDArray[Any]) -> NDArray[Any]:
-        weights = np.exp(table[..., :heads] - shift)
-        split = table[..., heads:].reshape(*table.shape[:-1], heads, values)
-        numerators = (weights[..., None] * split).reshape(*table.shape[:-1], heads * values)
-        return np.concatenate([weights, numerators], axis=-1)
-
-    seen = max(float(np.abs(each[..., heads:]).max()) for each in (zero, one, own))
-    largest = seen * max(1.0, float(np.abs(output).sum(axis=1).max()))
-    tables = exponentials(zero), exponentials(own), exponentials(one)
-    return Tables(*tables, output, largest)
