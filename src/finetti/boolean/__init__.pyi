@@ -1,5 +1,4 @@
 from .certificate import Certificate as Certificate
-from .certificate import certify as certify
 from .check import Check as Check
 from .check import Counterexample as Counterexample
 from .compiled import Compiled as Compiled

@@ -5,7 +5,6 @@ from typing import Any
 
 from finetti.boolean.check import Check, finite_or_none, format_bound
 from finetti.boolean.findings import NormBound, ReaderProof
-from finetti.boolean.network.base import Network
 from finetti.boolean.words import counted, counted_heads, short_text
 from finetti.bounds.value import BoundValue
 from finetti.show.card import Card, Table
@@ -199,21 +198,3 @@ class Certificate(Shown):
         title = "Gates" + (f" ({left} of {len(self.gates)} are not listed)" if left else "")
         columns = ("block", "gate", "reads", "error", "δ", "R", "lead", "attention")
         return (Table(title, columns, tuple(rows)),)
-
-
-def certify(network: Network, check: Check) -> Certificate:
-    """Measure a network that was built by this room's lemmas, and was checked."""
-    margin = float(network.settings.get("margin", 1.0))
-    return Certificate(
-        rule=network.rule,
-        indices=network.comparable(network.function).indices,
-        context_length=network.context_length,
-        embedding=network.embedding.name,
-        basis=str(network.settings.get("basis", "given")),
-        heads_per_block=network.heads_per_block,
-        width=network.width,
-        n_parameters=network.n_parameters,
-        asked_margin=margin,
-        check=check,
-        **network.evidence(margin)._asdict(),
-    )

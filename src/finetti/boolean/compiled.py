@@ -1,6 +1,6 @@
 """A compiled rule: weights that run, save, explain themselves, and carry their certificate."""
 
-from abc import ABC
+from abc import abstractmethod
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.certificate import Certificate, certify
+from finetti.boolean.certificate import Certificate
 from finetti.boolean.check import EXACT_RTOL, Check
-from finetti.boolean.explanation import Explanation, explain
-from finetti.boolean.functions.base import BooleanFunction, as_rows
-from finetti.boolean.network.base import Network
+from finetti.boolean.embeddings.base import Embedding
+from finetti.boolean.explanation import Explanation
+from finetti.boolean.findings import NetworkEvidence, Reading
+from finetti.boolean.functions.base import BooleanFunction, as_rows, binary_array
 from finetti.boolean.parser import as_function
 from finetti.boolean.refusals import readable_bytes
 from finetti.boolean.saving import save
-from finetti.boolean.verification import OnProgress, verify
+from finetti.boolean.verification import OnProgress, Verifiable, verify
 from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.show.card import Card
+from finetti.show.shown import Shown
 
 if TYPE_CHECKING:
     from finetti.boolean.network.module import BooleanTransformer
@@ -27,9 +29,65 @@ if TYPE_CHECKING:
 MAX_WRITTEN_BYTES = 2**31  # of all matrices in float64
 
 
-class Compiled(Network, ABC):
-    """What `compile`, `compose` and `load` give: a network that runs, and that shows what is known
-    of it."""
+class Compiled(Verifiable, Shown):
+    """What `compile`, `compose` and `load` give: a Transformer that computes a rule, and that shows
+    what is known of it. Its blocks read with the tokens of readers, [CLS] or one per gate.
+
+    Attributes:
+        function: the rule.
+        settings: how it was made: embedding, basis, width, coherence, margin, seed.
+        embedding: how bits become tokens.
+        positions: of the bits.
+    """
+
+    function: BooleanFunction
+    settings: dict[str, Any]
+    embedding: Embedding
+
+    @property
+    @abstractmethod
+    def heads_per_block(self) -> tuple[int, ...]:
+        """H of every block."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """d."""
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """Numbers in all matrices, written out."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a file has of it beside the positions, by name."""
+
+    @abstractmethod
+    def written(self) -> dict[str, NDArray[Any]]:
+        """Every matrix by name, over all d coordinates."""
+
+    @abstractmethod
+    def evidence(self, margin: float) -> NetworkEvidence:
+        """What is measured of its weights, which were built for a margin."""
+
+    @abstractmethod
+    def readings(
+        self, bits: NDArray[np.uint8]
+    ) -> tuple[tuple[tuple[Reading, ...], ...], dict[str, float]]:
+        """What is read on one input, block by block; and the readers with their values, the last
+        of which is the network's."""
+
+    @property
+    def depth(self) -> int:
+        """L, the number of blocks."""
+        return len(self.heads_per_block)
+
+    @property
+    def rule(self) -> str:
+        """The rule as text."""
+        return str(self.function)
 
     def predict(self, bits: Any, dtype: Any = np.float64) -> NDArray[Any]:
         """The network's value at every row of ``bits``, shape (m, T) or (T,), or sparse (SciPy).
@@ -69,7 +127,7 @@ class Compiled(Network, ABC):
 
         self._refuse_written("module")
         warn_of_single(dtype, self.check)
-        return BooleanTransformer(self, dtype)
+        return BooleanTransformer(self.written(), self.embedding, dtype)
 
     def _refuse_written(self, what: str) -> None:
         size = 8 * self.n_parameters
@@ -110,15 +168,48 @@ class Compiled(Network, ABC):
     @cached_property
     def certificate(self) -> Certificate:
         """Everything that is known of the network, measured on its weights."""
-        return certify(self, self.check)
+        margin = float(self.settings.get("margin", 1.0))
+        return Certificate(
+            rule=self.rule,
+            indices=self.comparable(self.function).indices,
+            context_length=self.context_length,
+            embedding=self.embedding.name,
+            basis=str(self.settings.get("basis", "given")),
+            heads_per_block=self.heads_per_block,
+            width=self.width,
+            n_parameters=self.n_parameters,
+            asked_margin=margin,
+            check=self.check,
+            **self.evidence(margin)._asdict(),
+        )
 
     def explain(self, bits: Any = None) -> Explanation:
-        """What every reader attends to on one input: all relevant bits 1 by default."""
-        return explain(self, bits)
+        """What every reader attends to on one input, by default that whose relevant bits alone are
+        1.
+
+        >>> from finetti.boolean import compile, compose
+        >>> compile("x1 & x4", 6).explain().attention[0].round(2).tolist()  # x0, …, x5, [CLS]
+        [[0.01, 0.48, 0.01, 0.01, 0.48, 0.01, 0.01]]
+        >>> compose("(x1 | x2) & x3", 8).explain().readings[1][0].rest < 0.05
+        True
+        """
+        length = self.context_length
+        if bits is None:
+            bits = np.zeros(length, dtype=np.uint8)
+            bits[list(self.comparable(self.function).indices)] = 1
+        requirement = f"{length} zeros and ones"
+        bits = binary_array(bits, "explain", requirement)
+        if bits.shape != (length,):
+            raise bad_argument("bits", "explain", requirement, f"shape {bits.shape}")
+        bits = bits.astype(np.uint8)
+        readings, values = self.readings(bits)
+        names = tuple(f"{name} = {value:.4g}" for name, value in values.items())
+        return Explanation(short_text(self.rule), bits, names, readings, list(values.values())[-1])
 
     def save(self, path: str | Path) -> Path:
         """Write the weights as safetensors, with the rule and the settings as metadata."""
-        return save(self, path)
+        parts = self.function, self.embedding, self.positions, self.arrays, self.settings
+        return save(path, *parts)
 
     def __repr__(self) -> str:
         what, bits = short_text(self.rule, 60), counted(self.context_length, "bit")

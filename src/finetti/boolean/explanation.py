@@ -8,10 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.findings import Reading
-from finetti.boolean.functions.base import binary_array
-from finetti.boolean.network.base import Network
 from finetti.boolean.words import counted, short_text
-from finetti.core.errors import bad_argument
 from finetti.show.card import Card, Table
 from finetti.show.charts import Chart
 from finetti.show.shown import Shown
@@ -155,26 +152,3 @@ def _attention_layer(names: list[str], columns: Columns, title: str) -> Any:
     numbers = base.mark_text(fontSize=11).encode(text=text, color=white)
     size = {"width": {"step": 64}, "height": {"step": 34}}
     return alt.layer(tiles, numbers, title=title).properties(**size)
-
-
-def explain(network: Network, bits: Any = None) -> Explanation:
-    """What every reader attends to on ``bits``, or on the input whose relevant bits alone are 1.
-
-    >>> from finetti.boolean import compile, compose
-    >>> explain(compile("x1 & x4", 6)).attention[0].round(2).tolist()  # x0, …, x5, [CLS]
-    [[0.01, 0.48, 0.01, 0.01, 0.48, 0.01, 0.01]]
-    >>> explain(compose("(x1 | x2) & x3", 8)).readings[1][0].rest < 0.05
-    True
-    """
-    length = network.context_length
-    if bits is None:
-        bits = np.zeros(length, dtype=np.uint8)
-        bits[list(network.comparable(network.function).indices)] = 1
-    requirement = f"{length} zeros and ones"
-    bits = binary_array(bits, "explain", requirement)
-    if bits.shape != (length,):
-        raise bad_argument("bits", "explain", requirement, f"shape {bits.shape}")
-    bits = bits.astype(np.uint8)
-    readings, values = network.readings(bits)
-    names = tuple(f"{name} = {value:.4g}" for name, value in values.items())
-    return Explanation(short_text(network.rule), bits, names, readings, list(values.values())[-1])

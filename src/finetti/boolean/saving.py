@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings import positions as kinds
+from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.network.base import Network
 from finetti.core.files import write_file
 
 FORMAT = "finetti-boolean-1"
@@ -41,20 +41,26 @@ def _position_tensors(positions: kinds.BitPositions) -> tuple[str, dict[str, NDA
     return "standard", {}
 
 
-def save(network: Network, path: str | Path) -> Path:
-    """Write ``network`` to ``path``; see `load`."""
+def save(
+    path: str | Path,
+    function: BooleanFunction,
+    embedding: Embedding,
+    positions: kinds.BitPositions,
+    arrays: dict[str, NDArray[Any]],
+    settings: dict[str, Any],
+) -> Path:
+    """Write a network to ``path``; see `load`."""
     import safetensors.numpy
 
-    form, vectors = _position_tensors(network.positions)
+    form, vectors = _position_tensors(positions)
     metadata = {
         "format": FORMAT,
-        "function": json.dumps(describe_function(network.function)),
-        "context_length": str(network.context_length),
-        "width": str(network.positions.width),
-        "embedding": network.embedding.name,
+        "function": json.dumps(describe_function(function)),
+        "context_length": str(positions.count),
+        "width": str(positions.width),
+        "embedding": embedding.name,
         "positions": form,
-        "settings": json.dumps(network.settings),
+        "settings": json.dumps(settings),
     }
-    tensors = network.arrays | vectors
-    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    tensors = {name: np.ascontiguousarray(each) for name, each in (arrays | vectors).items()}
     return write_file(safetensors.numpy.save(tensors, metadata), path)

@@ -1,5 +1,6 @@
 """Runs a network against a rule: on all inputs where they can be counted, else on the worst."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL, Check, Counterexample
 from finetti.boolean.domain import all_values, value_sizes, values_reason
+from finetti.boolean.embeddings.positions import BitPositions
+from finetti.boolean.findings import InputBound
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.network.base import Network
 from finetti.boolean.network.runner import Runner, Trials
 from finetti.core.errors import InputError, bad_argument
 
@@ -22,9 +24,51 @@ OnProgress = Callable[[float], None]  # is told the share of the inputs that hav
 MIN_WORSE_RATIO = 1.01  # of a new counterexample to the last: the first ones are the simplest
 
 
+class Verifiable(ABC):
+    """What is asked of a network to compare it with a rule."""
+
+    positions: BitPositions
+
+    @property
+    def context_length(self) -> int:
+        """T."""
+        return self.positions.count
+
+    @property
+    @abstractmethod
+    def work(self) -> int:
+        """Multiplications that one input takes after the sums over its bits."""
+
+    @abstractmethod
+    def runner(self, dtype: Any) -> Runner:
+        """It in float64 or float32."""
+
+    @cached_property
+    def double(self) -> Runner:
+        """It in float64."""
+        return self.runner(np.float64)
+
+    @cached_property
+    def single(self) -> Runner:
+        """It in float32."""
+        return self.runner(np.float32)
+
+    @abstractmethod
+    def comparable(self, function: BooleanFunction) -> BooleanFunction:
+        """A rule in the form that it is compared with."""
+
+    @abstractmethod
+    def trials(self, function: BooleanFunction) -> Trials:
+        """What is run against a rule, where not all inputs can be."""
+
+    @abstractmethod
+    def bound(self, function: BooleanFunction, tried: tuple[int, ...] | None) -> InputBound:
+        """The error against a rule on all inputs; ``tried`` bits were set in trials, if any."""
+
+
 @np.errstate(all="ignore")  # float32 may fail, which is reported
 def verify(
-    network: Network,
+    network: Verifiable,
     function: BooleanFunction,
     tolerance: float = EXACT_RTOL,
     on_progress: OnProgress = lambda share: None,
@@ -32,7 +76,7 @@ def verify(
     """Compare the network with ``function``, up to ``tolerance`` of its largest value.
 
     Up to 20 bits: all 2^T inputs. Beyond: settings of the relevant bits, with the worst choices of
-    the others that there are (`Network.trials`), and a bound on all inputs (`Network.bound`).
+    the others that there are (`trials`), and a bound on all inputs (`bound`).
     """
     if not 0 < tolerance < 0.5:
         requirement = "between 0 and 1/2, beyond which 0 and 1 cannot be told apart"

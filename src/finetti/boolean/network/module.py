@@ -14,7 +14,6 @@ from finetti.attention.networks.self_attention import Positions
 from finetti.boolean.check import Check
 from finetti.boolean.embeddings.base import ONE_BIT, Embedding
 from finetti.boolean.functions.base import binary_array
-from finetti.boolean.network.base import Network
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
 
@@ -91,7 +90,8 @@ class BooleanTransformer(eqx.Module):
     can be looked at, changed and trained. It writes all tokens out; `Compiled.predict` does not.
 
     Args:
-        network: the network.
+        written: every matrix by name (`Compiled.weights`).
+        embedding: how bits become tokens.
         dtype: of the leaves; JAX's default precision if None.
     """
 
@@ -102,19 +102,19 @@ class BooleanTransformer(eqx.Module):
     embedding: Embedding = eqx.field(static=True)
     residual: bool = eqx.field(static=True)
 
-    def __init__(self, network: Network, dtype: Any = None):
+    def __init__(self, written: dict[str, Any], embedding: Embedding, dtype: Any = None):
         dtype = jnp.zeros(()).dtype if dtype is None else jnp.dtype(dtype)
-        weights = {name: jnp.asarray(each, dtype) for name, each in network.written().items()}
-        self.tokens, self.embedding = weights["embedding.tokens"], network.embedding
+        weights = {name: jnp.asarray(each, dtype) for name, each in written.items()}
+        self.tokens, self.embedding = weights["embedding.tokens"], embedding
         self.positions = Positions(weights["embedding.positions"])
         self.residual = "embedding.gates" in weights
         self.readers = jnp.atleast_2d(weights[f"embedding.{'gates' if self.residual else 'cls'}"])
-        blocks = [dict[str, Array]() for _ in range(network.depth)]
+        blocks: dict[int, dict[str, Array]] = {}
         for name, each in weights.items():
             kind, *rest = name.split(".")
             if kind == "blocks":
-                blocks[int(rest[0])][rest[1]] = each
-        self.blocks = tuple(map(BooleanBlock, blocks))
+                blocks.setdefault(int(rest[0]), {})[rest[1]] = each
+        self.blocks = tuple(BooleanBlock(blocks[number]) for number in sorted(blocks))
 
     def embed(self, bits: ArrayLike) -> Float[Array, "*batch N d"]:
         """The readers, then X(b)."""
