@@ -59,7 +59,14 @@ def check_arguments(
     refusals: Refusals, rule: BooleanFunction, context_length: Any, *options: Any
 ) -> CompilerArguments:
     """Refuse arguments by name, and indices outside the context; ``options`` are those after it."""
-    _check_context(refusals, rule, context_length)
+    if not _is_whole(context_length) or context_length < 1:
+        refusals.add(f"its context has {context_length} bits; give a whole number of at least 1")
+        refusals.raise_if_any()
+    outside = [index for index in rule.indices if index >= context_length]
+    if outside:
+        names = ", ".join(f"x{index}" for index in outside[:8])
+        more = f" and {len(outside) - 8} more" if len(outside) > 8 else ""
+        refusals.add(f"it uses {names}{more}, outside the context of {bits_of(context_length)}")
     given: dict[str, Any] = dict(zip(OPTIONS, options, strict=True))
     embedding, basis, width, coherence, margin, seed, max_bytes = options
     whole = "is not a whole number of at least 0"
@@ -77,18 +84,6 @@ def check_arguments(
             given[name] = default
     given["embedding"] = find_embedding(given["embedding"])
     return CompilerArguments(int(context_length), **given)
-
-
-def _check_context(refusals: Refusals, rule: BooleanFunction, context_length: Any) -> None:
-    """Refuse indices outside the context."""
-    if not _is_whole(context_length) or context_length < 1:
-        refusals.add(f"its context has {context_length} bits; give a whole number of at least 1")
-        refusals.raise_if_any()
-    outside = [index for index in rule.indices if index >= context_length]
-    if outside:
-        names = ", ".join(f"x{index}" for index in outside[:8])
-        more = f" and {len(outside) - 8} more" if len(outside) > 8 else ""
-        refusals.add(f"it uses {names}{more}, outside the context of {bits_of(context_length)}")
 
 
 def _is_whole(number: Any) -> bool:

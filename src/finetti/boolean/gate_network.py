@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.capacity import block_capacities
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings.base import ONE_BIT
 from finetti.boolean.findings import InputBound, NetworkEvidence, Reading
@@ -17,7 +16,7 @@ from finetti.boolean.gates import same_rule
 from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.mixture import levels, make_mixture
 from finetti.boolean.network.runner import GateRunner, Trials
-from finetti.boolean.norms import gate_norm_bounds
+from finetti.boolean.norms import block_capacities, gate_norm_bounds
 from finetti.boolean.trials import gate_trials
 from finetti.boolean.words import counted
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.capacity import head_capacity
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.domain import all_values, value_sizes
 from finetti.boolean.embeddings.base import Embedding
@@ -21,7 +20,7 @@ from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.proof import distance, output_bounds, proof_fits, proof_work
 from finetti.boolean.network.runner import LayerRunner, Trials
 from finetti.boolean.network.worst_case import feature_ranges
-from finetti.boolean.norms import head_norm_bounds, lookup_norms
+from finetti.boolean.norms import head_capacity, head_norm_bounds, lookup_norms
 from finetti.boolean.simplification import simplify
 from finetti.boolean.trials import (
     MAX_SETTINGS_BYTES,
