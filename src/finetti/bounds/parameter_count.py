@@ -33,30 +33,34 @@ class ParameterCount(Bound):
             from the norms, by the chain of Theorem A.17.
         output_range: A, the largest output; None: B_w r_{L+1}.
         n_heads: H, heads that are added in each layer, all with the layer's norms.
+        skips: whether the real network has residual connections.
     """
 
     assumes = (
-        NO_RESIDUALS,
-        UNIT_BALL,
-        "in place of both: a `lipschitz` and an `output_range` that hold for the real network",
+        f"{NO_RESIDUALS}, or a `lipschitz` and an `output_range` that hold for the real network",
+        f"{UNIT_BALL}, or the same",
     )
 
     functions: TransformerClass = fields.part(TransformerClass)
     lipschitz: float | None = fields.norm(None)
     output_range: float | None = fields.norm(None)
     n_heads: int = fields.size("n_heads", 1)
+    skips: bool = fields.flag(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.functions.positions == "trained" and not self.functions.position_norm:
             requirement = "the length of the longest trained position, > 0"
             raise bad_argument("position_norm", self.name, requirement, 0)
-        for name in ("lipschitz", "output_range"):
-            if getattr(self, name) is None and self.functions.normalization != "ball":
-                raise self.refuse(
-                    f"a projection onto the unit ball where it has to find `{name}` itself",
-                    f"{self.name} with a `{name}` of your own (on the command line: in --norms).",
-                )
+        failed = ["no residual connections"] * self.skips
+        failed += ["a projection onto the unit ball"] * (self.functions.normalization != "ball")
+        given = {"a `lipschitz`": self.lipschitz, "an `output_range`": self.output_range}
+        unknown = " and ".join(name for name, value in given.items() if value is None)
+        if failed and unknown:
+            raise self.refuse(
+                f"{' and '.join(failed)} where it has to find {unknown} itself",
+                f"{self.name} with {unknown} of your own.",
+            )
 
     def n_parameters(self, sample: Sample) -> int:
         """p: W_QK (d²), W_V and W_C (dk each) of every layer, w, and a table of positions."""

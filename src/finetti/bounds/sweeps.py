@@ -235,6 +235,7 @@ def sweep(
         for theorem in bounds:
             read, bound, value, refused = replace(here), None, None, ""
             try:
+                theorem.check_loss(there)
                 bound = theorem.from_settings(read)
                 unread.append(read.unread)
                 value = bound.evaluate(there) if goal is None else goal.needed(bound, there)

@@ -36,7 +36,7 @@ class ComposedCovering(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.functions.check(self)
+        self.check_network(self.functions.shape, self.form)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         composition = self.functions.composition(sample, self.form)
@@ -67,7 +67,7 @@ class ComposedGap(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.functions.check(self)
+        self.check_network(self.functions.shape, self.form)
         if not self.functions.scalar:
             raise bad_argument(
                 "functions",

@@ -56,7 +56,7 @@ class HeadSplit(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.functions.check(self)
+        self.check_network(self.functions.shape, self.form)
         if self.functions.scalar:
             advice = "S-cor-4.4 has the readout."
             raise bad_argument("functions", "HeadSplit", "without readout_norm", "one", advice)

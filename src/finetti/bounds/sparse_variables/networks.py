@@ -13,6 +13,7 @@ from finetti.bounds.assumptions import (
     ONE_HEAD,
     ONE_LAYER,
     UNIT_BALL,
+    NetworkShape,
 )
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.composition import Composition, Matrix
@@ -97,7 +98,7 @@ class PositionCovering(ComposedCovering):
     @classmethod
     def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
         """One head; ``position_norm`` is 1 by default here."""
-        cls.check_sizes(settings)
+        cls.check_network(NetworkShape.of(settings, cls.assumes), settings.form)
         length = settings.norm("position_norm", 1.0)
         head = HeadClass.from_settings(settings, cls)
         if head.positions != "trained":  # which is refused below

@@ -5,8 +5,7 @@ from typing import Any
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import fields
-from finetti.bounds.assumptions import PositionKind
-from finetti.bounds.base import Bound, same_quantity
+from finetti.bounds.assumptions import NetworkShape, PositionKind
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
@@ -71,15 +70,10 @@ class SizedClass(fields.Description, abc.ABC, kw_only=True):
         """B_X + B_P."""
         return sample.input_norm + self.position_norm
 
-    def check(self, bound: Bound) -> None:
-        """Refuse, by name, what ``bound`` does not cover; trained positions, for one."""
-        if self.positions == "trained":
-            raise bound.refuse(
-                "positions that are not trained, and `positions` is 'trained': a trained table has "
-                "T·d parameters, a factor linear in T (A.4, edelman2022)",
-                f"{same_quantity(bound, 'parameter-count', 'parameter-count-gap')}, which counts "
-                "the table; or 'fixed' positions.",
-            )
+    @property
+    def shape(self) -> NetworkShape:
+        """What a bound may not cover; trained positions, for one."""
+        return NetworkShape(positions=self.positions, position_norm=self.position_norm)
 
     def notes(self) -> tuple[str, ...]:
         """That positions make the tokens longer."""

@@ -9,8 +9,7 @@ from typing import Any
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import fields
-from finetti.bounds.assumptions import NormalizationKind
-from finetti.bounds.base import Bound, same_quantity
+from finetti.bounds.assumptions import NetworkShape, NormalizationKind
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
@@ -89,21 +88,11 @@ class TransformerClass(SizedClass, kw_only=True):
     readout_norm: float = fields.norm(1.0)
     normalization: NormalizationKind = fields.choice("ball", "layer_norm", "none")
 
-    def check(self, bound: Bound) -> None:
-        """Projections onto the ball, no trained positions."""
-        if self.normalization == "layer_norm":
-            raise bound.refuse(
-                "a projection of the tokens onto the unit ball, and `normalization` is "
-                "'layer_norm', which is only max|gain|/√ε-Lipschitz",
-                same_quantity(bound, "parameter-count", "parameter-count-gap")
-                + ", with `lipschitz` and `output_range` of your own.",
-            )
-        if self.normalization == "none":
-            raise bound.refuse(
-                "a projection of the tokens onto the unit ball, and `normalization` is 'none'",
-                f"{same_quantity(bound, 'E-lemma-C.8', 'E-thm-C.5')}, for any depth.",
-            )
-        super().check(bound)
+    @property
+    def shape(self) -> NetworkShape:
+        """Its layers, positions and normalization."""
+        said = {"positions": self.positions, "normalization": self.normalization}
+        return NetworkShape(len(self.layers), position_norm=self.position_norm, **said)
 
     @property
     def scalar(self) -> bool:
