@@ -1,5 +1,3 @@
-import re
-
 import pytest
 
 from finetti.bounds import BoundSettings, Goal, Sample, SweepVariable, load_bounds
@@ -34,12 +32,6 @@ def test_a_goal_is_reached_at_every_point():
 def test_a_sweep_that_applies_nowhere_is_an_error():
     with pytest.raises(InputError, match="assumes H > 1/δ"):
         swept([REGISTRY.get("R-thm-risk")], "n", [100, 200])
-
-
-def test_a_letter_means_one_thing_on_screen():
-    """T is the context length and L the layers, whatever the paper calls them."""
-    others = re.compile(r"\b[MNm]\b(?!\(|_∞)|free of L|λL|D²T|[√)]T√|R_T")
-    assert not [bound.statement for bound in REGISTRY if others.search(bound.statement)]
 
 
 def test_every_bound_says_what_a_usual_transformer_leaves():

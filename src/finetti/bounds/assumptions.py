@@ -22,7 +22,7 @@ UNIT_BALL = (
 )
 FIXED_POSITIONS = "positions are fixed vectors, not trained (a usual Transformer may train them)"
 IN_THE_TOKENS = "positions are part of the tokens, and of the length of the longest"
-RBF_SCORES = "attention is softmax over −‖q − k‖²/(2σ²) (a usual Transformer has q·k/√d)"
+RBF_SCORES = "attention is softmax over −‖q − k‖²/(2σ²) (a usual Transformer has q·k/√d_k)"
 ASSUMED_OF_A_SAMPLE = (
     "the n sequences are independent of each other",
     "the loss is Lipschitz in the prediction, and bounded",

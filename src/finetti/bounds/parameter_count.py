@@ -131,7 +131,7 @@ class ParameterCountCovering(ParameterCount):
 
     name = "parameter-count"
     title = "the capacity by the number of parameters"
-    statement = "log N_∞ ≤ p log(1 + 2ΛR/ε) for p parameters in a ball of radius R"
+    statement = "log N_∞ ≤ P·log(1 + 2ΛR/ε) for P parameters in a ball of radius R"
     citation = "covering of a ball, folklore"
     quantity = "log covering number"
 
@@ -149,7 +149,7 @@ class ParameterCountGap(ParameterCount):
 
     name = "parameter-count-gap"
     title = "the generalization gap by the number of parameters"
-    statement = "training and test error differ by order √(p/n) for p parameters"
+    statement = "training and test error differ by order √(P/n) for P parameters"
     citation = "covering of a ball, folklore, with Lemma 2.2, edelman2022"
     quantity = "generalization gap"
     assumes = (*ParameterCount.assumes, *ASSUMED_OF_A_SAMPLE)

@@ -74,7 +74,7 @@ VARIABLES = (
     SweepVariable("layers", "n_layers", "L", "settings", whole=True),
     SweepVariable("heads", "n_heads", "H", "settings", whole=True),
     SweepVariable("width", "width", "d", "settings", whole=True),
-    SweepVariable("head-dimension", "head_dimension", "k", "settings", whole=True),
+    SweepVariable("head-dimension", "head_dimension", "d_k", "settings", whole=True),
     SweepVariable("samples", "n_samples", "n", "sample", whole=True),
     SweepVariable("input-norm", "input_norm", "B_X", "sample"),
     SweepVariable("loss-bound", "loss_bound", "b", "sample"),

@@ -255,11 +255,14 @@ def _write(
 
 def describe_bound(each: "type[Bound]") -> dict[str, Any]:
     """A bound as plain data."""
+    from finetti.bounds.symbols import explain_symbols
+
     return {
         "name": each.name,
         "paper": each.paper or None,
         "title": each.title,
         "statement": each.statement,
+        "symbols": explain_symbols(each.statement),
         "citation": each.citation,
         "quantity": each.quantity,
         "kind": each.derived_kind,
@@ -324,6 +327,7 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
 
 def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
     """What the bounds say and assume, without a value."""
+    from finetti.bounds.symbols import explain_symbols
     from finetti.show.card import Card
     from finetti.show.terminal import renderable
 
@@ -331,8 +335,10 @@ def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
         typer.echo(json.dumps([describe_bound(each) for each in chosen], indent=1))
         return
     for each in chosen:
+        symbols = explain_symbols(each.statement)
         rows = (
             ("statement", each.statement),
+            *(("where", f"{letter}: {words}") for letter, words in symbols.items()),
             ("source", each.citation),
             ("quantity", each.quantity),
             ("kind", each.derived_kind),

@@ -83,9 +83,7 @@ def test_other_refusals():
         network(normalization="batch_norm")
     with pytest.raises(InputError, match="value_norm"):
         HeadClass(width=4, value_norm=math.nan)
-    with pytest.raises(
-        UnsupportedError, match="with a `lipschitz` and an `output_range`"
-    ):
+    with pytest.raises(UnsupportedError, match="with a `lipschitz` and an `output_range`"):
         ParameterCountCovering(network(normalization="layer_norm"))
     free = ParameterCountCovering(
         network(normalization="layer_norm"), lipschitz=1e3, output_range=10.0

@@ -121,7 +121,7 @@ class TransformerRate(NetworkBound):
 
     name = "E-thm-C.4"
     title = "how the full Transformer generalizes"
-    statement = "E_gen = O(D√(HL/n)·[L√log(2+γ) + √L√log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
+    statement = "E_gen = O(D√(H·L/n)·[L√log(2+γ) + √L√log(1+ζB_X²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))"
     citation = "Theorem C.4, zhang2022"
     quantity = "generalization error"
     derived_kind = "scaling"

@@ -125,7 +125,7 @@ class SingleRate(SingleBound):
     name = "E-thm-5.3"
     title = "how a single attention generalizes"
     statement = (
-        "E_gen = O((D/√n)·[√log(1+γ) + √log(1+ζR²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of T"
+        "E_gen = O((D/√n)·[√log(1+γ) + √log(1+ζB_X²) + √log(1+κ/√ζ)] + √(log(1/δ)/n)), free of T"
     )
     citation = "Theorem 5.3, zhang2022"
     derived_kind = "scaling"

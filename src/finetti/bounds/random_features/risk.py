@@ -9,7 +9,7 @@ import numpy as np
 from finetti.bounds import fields
 from finetti.bounds.random_features.correlations import CorrelationTarget
 from finetti.bounds.random_features.heads import STATED_THEOREM, HeadsBound, log_rates
-from finetti.bounds.random_features.norms import attention_terms
+from finetti.bounds.random_features.norms import BIASED_HEADS, attention_terms
 from finetti.bounds.random_features.targets import Target
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
@@ -102,7 +102,7 @@ class RandomFeatureRisk(HeadsBound):
     name = "R-thm-risk"
     title = "excess risk of random-feature attention"
     statement = (
-        "risk(f̂) − risk(f*) ≲ √B·[√((log(dH)·log(nTH) + log(1/δ))/n) + √((d² + log H)/(δH))]"
+        "risk(f̂) − risk(f*) ≲ √B_RFA·[√((log(d·H)·log(n·T·H) + log(1/δ))/n) + √((d² + log H)/(δH))]"
     )
     citation = "excess-risk theorem, fu2023"
     printed_kind = "scaling"
@@ -145,10 +145,11 @@ class BiasedRisk(HeadsBound):
     name = "R-thm-biased-risk"
     title = "excess risk of biased random-feature attention"
     statement = (
-        "risk(f̂) − risk(f*) ≲ inf_J √B(f*,J)·[samples + heads] + ε_J‖F‖_∞, free of d but for heads"
+        "risk(f̂) − risk(f*) ≲ √B_BRFA·[samples + heads] + ε_J‖F‖_∞ for the best J, "
+        "free of d but for heads"
     )
     citation = "theorem on biased attention, fu2023"
-    assumes = (*HeadsBound.assumes, "the heads have the mean [[S,0],[0,0]]")
+    assumes = (*HeadsBound.assumes, BIASED_HEADS)
 
     dimension: int = fields.size("width")
     n_heads: int = fields.size("n_heads")

@@ -45,7 +45,7 @@ class HeadSplit(Bound):
 
     name = "S-thm-4.2"
     title = "the capacity of a head from those of its scores and values"
-    statement = "log N_∞ of a head ≤ min over α of those of its scores and its values"
+    statement = "log N_∞ of a head ≤ those of its scores and its values, which share ε at best"
     citation = "Theorem 4.2, edelman2022"
     quantity = "log covering number"
     assumes = ASSUMED_OF_A_HEAD
@@ -154,5 +154,5 @@ class HeadSplit(Bound):
             Term("log covering number", None, "W_QK", score),
             Term("log covering number", None, "W_V", value),
         )
-        note = f"The scores get the part α = {math.exp(shares[0]):.4g} of the error."
+        note = f"The scores get the part {math.exp(shares[0]):.4g} of the error."
         return self.value(sample, *summed(terms), notes=(note, *self.functions.notes()))

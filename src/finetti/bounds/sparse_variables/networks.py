@@ -212,7 +212,7 @@ class UniformTransformer(Bound):
 
     name = "S-thm-4.6"
     title = "the capacity of a deep Transformer, by two norms"
-    statement = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(nT)"
+    statement = "log N_∞ of L layers ≤ (C_2·L_act)^O(L)·B_X²·B_w²·d²·C_∞²/ε²·log(n·T)"
     citation = "Theorem 4.6, edelman2022"
     quantity = "log covering number"
     assumes = (*ASSUMED_OF_THE_LAYERS, "tokens of length at most 1, and heads no wider than they")
