@@ -181,6 +181,11 @@ def test_sweeps_are_parsed():
         (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "Solve for tokens"),
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
         (("E-thm-C.5", "--width", "7", "--sweep", "heads=2:6"), "divides the width 7"),
+        (("E-thm-C.4", "--solve", "samples", "--gap", "0.1"), "Give the --constant yourself"),
+        (
+            ("S-thm-A.17-gap", "--layers", "6", "--heads", "8", "--loss-bound", "inf"),
+            "Nearest bound: none with constants",
+        ),
     ],
 )
 def test_wrong_use_is_one_sentence(arguments, sentence):
@@ -304,6 +309,8 @@ def test_norms_file_is_checked(tmp_path):
         ("[1]", "must hold names and numbers"),
         ('{"valeu_norm": 1}', "no norm called 'valeu_norm'"),
         ('{"positions": "trained"}', "linear in T"),
+        ('{"positions": "trained"}', "`positions` (of --norms) is 'trained'"),
+        ('{"value_norm": -1}', "`value_norm` (of --norms) must be a finite number"),
     ):
         path.write_text(content)
         result = run("S-cor-4.4", "--norms", path)

@@ -263,7 +263,7 @@ def head_counts(
     found: list[float] = [n for n in divisors if low <= n <= high]
     if not found:
         raise InputError(
-            f"No number of heads from {low} to {high} divides the width {width}. Give a head "
-            "dimension, or other limits."
+            f"No number of heads from {low} to {high} divides the width {width}. Give a "
+            "`head_dimension`, or other limits."
         )
     return found

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -57,36 +57,18 @@ class Ledger(Shown):
                 return claim
         raise FinettiError(f"There is no claim {claim_id!r}. {self._advice(claim_id)}")
 
-    def select(self, pattern: str) -> tuple[Claim, ...]:
-        """The claims that match any part of a comma-separated ``pattern``, in the ledger's order.
+    def select(self, pattern: str) -> "Ledger":
+        """The claims that match any part of a comma-separated ``pattern``.
 
-        A part is a glob (``E-*``), an id, or the beginning or a piece of one; the first of these
-        that matches anything counts, so that ``E-prop-4.1`` does not also mean ``E-prop-4.10``.
+        A part names claims, each by an id, a glob (``E-*``) or the beginning of an id; the first of
+        these that matches counts, so that ``E-prop-4.1`` does not also mean ``E-prop-4.10``.
+        Otherwise it means those with all its words in their id, title or statement.
         """
-        parts = [part.strip() for part in pattern.split(",") if part.strip()]
+        parts = [part.split() for part in pattern.split(",") if part.strip()]
         if not parts:
             raise FinettiError(f"The pattern names no claim. {self._advice('')}")
-        chosen = {claim.id for part in parts for claim in self._matching(part)}
-        return tuple(claim for claim in self.claims if claim.id in chosen)
-
-    def find(self, words: Sequence[str]) -> "Ledger":
-        """The claims that ``words`` name, each by an id, a glob or the beginning of an id.
-
-        Otherwise those with all ``words`` in their id, title or statement.
-        """
-        named = [self._with_id(word) for word in words]
-        if all(named):
-            return Ledger(tuple({claim.id: claim for found in named for claim in found}.values()))
-        wanted = " ".join(words).lower().split()
-        found = []
-        for claim in self:
-            text = f"{claim.id} {claim.title} {claim.statement}".lower()
-            if all(word in text for word in wanted):
-                found.append(claim)
-        if not found:
-            text = " ".join(words)
-            raise FinettiError(f"There is no claim {text!r}, by id or words. {self._advice(text)}")
-        return Ledger(tuple(found))
+        chosen = {claim.id: claim for words in parts for claim in self._matching(words)}
+        return Ledger(tuple(chosen.values()))
 
     def _with_id(self, part: str) -> list[Claim]:
         """By glob, by the whole id, or else by its beginning."""
@@ -98,11 +80,16 @@ class Ledger(Shown):
             return [names[wanted]]
         return [claim for name, claim in names.items() if name.startswith(wanted)]
 
-    def _matching(self, part: str) -> list[Claim]:
-        found = self._with_id(part) or [each for each in self if part.lower() in each.id.lower()]
-        if found:
-            return found
-        raise FinettiError(f"No claim matches {part!r}. {self._advice(part)}")
+    def _matching(self, words: list[str]) -> list[Claim]:
+        named = [self._with_id(word) for word in words]
+        if all(named):
+            return [claim for found in named for claim in found]
+        texts = {c.id: f"{c.id} {c.title} {c.statement}".lower() for c in self}
+        found = [c for c in self if all(word.lower() in texts[c.id] for word in words)]
+        if not found:
+            text = " ".join(words)
+            raise FinettiError(f"There is no claim {text!r}, by id or words. {self._advice(text)}")
+        return found
 
     def _advice(self, wanted: str) -> str:
         if not self.claims:

@@ -1,6 +1,7 @@
 """``finetti bound``: what a theorem gives for a network and a sample, and what it asks for."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,18 +35,33 @@ def parse_count(text: str, option: str) -> int:
 
 @contextmanager
 def _options_named() -> Iterator[None]:
-    """Errors about an argument name the option that gave it."""
+    """Errors name arguments as the command line does."""
+    try:
+        yield
+    except FinettiError as error:
+        raise type(error)(name_options(error)) from error
+
+
+def name_options(error: FinettiError) -> str:
+    """The sentence with the options for Python's arguments; other names are those of --norms.
+
+    >>> from finetti.core.errors import bad_argument
+    >>> name_options(bad_argument("n_samples", "Sample", "a whole number ≥ 1", 0))
+    '--samples must be a whole number ≥ 1. Got 0 instead.'
+    >>> name_options(InputError("Give a `lipschitz` and an `output_range`."))
+    'Give a `lipschitz` (of --norms) and an `output_range`.'
+    """
     from finetti.bounds.sweeps import VARIABLES
 
     options = {name: each.option for each in VARIABLES for name in (each.option, each.field)}
-    options |= {name: name for name in ("form", "solve", "gap", "constant", "measured")}
+    options |= {name: name for name in ("form", "solve", "gap", "constant", "measured", "norms")}
     options["error"] = "gap"  # of `tokens_needed`
-    try:
-        yield
-    except InputError as error:
-        if error.argument not in options:
-            raise
-        raise InputError(f"--{options[error.argument]} {error.problem}") from error
+    text = str(error)
+    if isinstance(error, InputError) and error.argument:
+        text = f"`{error.argument}` {error.problem}"
+    for name, option in options.items():
+        text = text.replace(f"`{name}`", f"--{option}")
+    return re.sub(r"`\w+`", r"\g<0> (of --norms)", text, count=1)
 
 
 def _count(option: str, help: str) -> Any:
@@ -212,6 +228,8 @@ def _answers(
 ) -> "list[tuple[type[Bound], dict[str, Any]]]":
     """For every bound what was asked of it, by name."""
     answers = []
+    for each in chosen:
+        each.check_loss(sample)  # before another bound is offered that refuses it, too
     for bound in _say_unread(chosen, settings):
         # The sizes given may be too small for the theorem: they are what is asked for.
         asked: dict[str, Any] = {}

@@ -77,7 +77,7 @@ def test_other_refusals():
         UniformTransformer(n_layers=2, width=4).evaluate(Sample(10, 10, input_norm=1.5))
     with pytest.raises(UnsupportedError, match="no printed form"):
         ParameterCountGap(network(), form="printed")
-    with pytest.raises(InputError, match="'fixed' where there is a position_norm"):
+    with pytest.raises(InputError, match="'fixed' where there is a `position_norm`"):
         HeadClass(width=4, position_norm=1.0)
     with pytest.raises(InputError, match="normalization"):
         network(normalization="batch_norm")

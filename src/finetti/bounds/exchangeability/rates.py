@@ -41,8 +41,11 @@ def _layer_scales(layer: FullLayerNorms, form: Form) -> tuple[Positive, Positive
     value_size = total(head.value_mixed_norm for head in layer.heads)
     score_norm = max(Positive.of(head.query_norm) + head.key_norm for head in layer.heads)
     score_size = total(Positive.of(h.query_mixed_norm) + h.key_mixed_norm for h in layer.heads)
-    if min(inner, outer, value_norm, score_norm).log == -math.inf:
-        raise bad_argument("layers", "Theorem C.4", "layers with norms > 0", "a norm of 0")
+    sizes = {"inner_norm": inner, "outer_norm": outer}
+    sizes |= {"value_norm": value_norm, "query_norm": score_norm}
+    for name, size in sizes.items():
+        if size.log == -math.inf:
+            raise bad_argument(name, "Theorem C.4", "a number: it has layers with norms > 0", 0)
     feed_forward = inner * outer + float(layer.feed_forward_skip)
     heads = value_norm + float(layer.attention_skip)
     sizes = inner * (layer.outer_mixed_norm or 0.0) + outer * layer.inner_mixed_norm

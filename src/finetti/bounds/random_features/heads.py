@@ -130,7 +130,7 @@ class HeadsBound(Bound):
         if constant is None:
             raise UnsupportedError(
                 f"{self.name} is a scaling quantity: its constant is unknown, so it asks for no "
-                "definite number. Give the constant that multiplies it yourself."
+                "definite number. Give the `constant` that multiplies it yourself."
             )
         gap = as_positive(gap, "gap", "HeadsBound")
         return math.log(gap) - math.log(as_positive(constant, "constant", "HeadsBound"))

@@ -69,13 +69,8 @@ class ComposedGap(Bound):
         super().__post_init__()
         self.check_network(self.functions.shape, self.form)
         if not self.functions.scalar:
-            raise bad_argument(
-                "functions",
-                type(self).__name__,
-                "a class with one number per sequence as output",
-                "vectors",
-                "Give its `readout_norm`.",
-            )
+            wanted = "a number: a loss needs one output per sequence"
+            raise bad_argument("readout_norm", type(self).__name__, wanted, None)
 
     def complexity(self, sample: Sample, composition: Composition | None = None) -> Dudley:
         """The Rademacher complexity, derived."""

@@ -58,8 +58,8 @@ class HeadSplit(Bound):
         super().__post_init__()
         self.check_network(self.functions.shape, self.form)
         if self.functions.scalar:
-            advice = "S-cor-4.4 has the readout."
-            raise bad_argument("functions", "HeadSplit", "without readout_norm", "one", advice)
+            got, advice = self.functions.readout_norm, "S-cor-4.4 has the readout."
+            raise bad_argument("readout_norm", "HeadSplit", "left out", got, advice)
 
     def _covers(self, sample: Sample) -> tuple[tuple[float, int, float], ...]:
         """Scores and values: log norm, outputs, and the log of the resolution for all of ε."""

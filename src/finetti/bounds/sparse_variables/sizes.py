@@ -40,7 +40,7 @@ class SizedClass(fields.Description, abc.ABC, kw_only=True):
         object.__setattr__(self, "head_dimension", self.columns)
         if self.positions == "none" and self.position_norm:
             raise bad_argument(
-                "positions", type(self).__name__, "'fixed' where there is a position_norm", "none"
+                "positions", type(self).__name__, "'fixed' where there is a `position_norm`", "none"
             )
 
     @abc.abstractmethod
