@@ -25,7 +25,7 @@ def log_unit_cover(log_ratio: Any) -> Any:
 
 
 class ParameterCount(Bound):
-    """log N_∞ ≤ p log(1 + 2ΛR/ε): what both bounds of this file share.
+    """What both bounds of this file share.
 
     Args:
         functions: the same networks as in Theorem A.17; trained positions count T·d parameters.

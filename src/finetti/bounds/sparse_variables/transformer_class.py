@@ -13,7 +13,7 @@ from finetti.bounds.assumptions import NetworkShape, NormalizationKind
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.sizes import SizedClass
+from finetti.bounds.sparse_variables.composed import SizedClass
 from finetti.bounds.value import log_of
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add
@@ -117,10 +117,8 @@ class TransformerClass(SizedClass, kw_only=True):
         return log_of(self.readout_norm) + log_of(self.radii(sample)[-1])
 
     def composition(self, sample: Sample, form: Form) -> Composition:
-        """W_C, W_QK and W_V of every layer, and w (Theorem A.17, edelman2022).
+        """W_C, W_QK and W_V of every layer, and w, as in `ProjectedTransformerCovering`.
 
-        c_C = B_wA_i d L_σ q_i B_C^∞, c_QK = B_wA_i C d L_σB_CB_VB_QK^∞ r_i³,
-        c_V = B_wA_i k L_σB_CB_V^∞ r_i, c_w = B_w r_{L+1}.
         Printed: α_i for A_i, no B_w (erratum 2), r = q = 1 and no L_σ in c_C (erratum 10), C = 2.
         """
         printed = form == "printed"
