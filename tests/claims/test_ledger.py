@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import finetti
-from finetti.claims import PAPERS, Claim, Evidence, Ledger, bibtex, close, load_ledger
+from finetti.claims import PAPERS, Claim, Evidence, Ledger, close, load_ledger
 from finetti.core.errors import FinettiError, InputError
 
 
@@ -187,15 +187,12 @@ def test_a_claim_shows_everything_there_is_to_know():
         assert part in shown
 
 
-def test_bibtex_of_one_and_of_all():
-    entries = bibtex().split("\n\n")
+def test_the_papers_as_bibtex():
+    entries = [paper.bibtex for paper in PAPERS.values()]
     assert [entry.splitlines()[0] for entry in entries] == [
         "@misc{zhang2022,",
         "@inproceedings{edelman2022,",
         "@inproceedings{fu2023,",
     ]
-    assert bibtex("S") == entries[1]
     assert all(entry.count("{") == entry.count("}") for entry in entries)
     assert [paper.arxiv for paper in PAPERS.values()] == ["2212.14852", "2110.10090", "2307.11353"]
-    with pytest.raises(InputError, match="E, S or R"):
-        bibtex("X")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -71,7 +71,7 @@ def _count(option: str, help: str) -> Any:
 def bound(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Bounds, as S-thm-A.17, or words to find some."),
+        typer.Argument(metavar="[NAME]...", help="As S-thm-A.17; 'S-thm*' or words list some."),
     ] = None,
     layers: Annotated[str, _count("layers", "Layers.")] = "1",
     width: Annotated[str, _count("width", "Dimension of a token.")] = "64",
@@ -137,8 +137,8 @@ def bound(
             "bounds, as `finetti bound transformer gap`."
         )
     words = [name for name in names or () if name not in registry]
-    if show_list or (len(words) == len(names or ()) and len(registry.search(words))):
-        _write_list(registry.search(words), as_json)
+    if show_list or len(words) == len(names or ()):
+        _write_list(registry.select(" ".join(words)) if words else registry, as_json)
         return
     chosen = [registry.get(name) for name in names or ()]
     if explain:
@@ -202,20 +202,17 @@ def _sweep(
             shown = f"{len(taken)} from {taken[0]} to {taken[-1]}"
             typer.echo(f"Heads divide the width {settings.width}: {shown}.", err=True)
         values = taken
-    _say_unread(chosen, variable.set(settings, sample, values[0])[0])
-    return sweep(chosen, variable, values, settings, sample, goal)
+    found = sweep(chosen, variable, values, settings, sample, goal)
+    _say_unread(found.unread)
+    return found
 
 
-def _say_unread(chosen: "list[type[Bound]]", settings: "BoundSettings") -> "list[Bound]":
-    """The bounds; tell which of several does not have a norm that another one reads."""
-    from finetti.bounds import build_bounds
-
-    built = build_bounds(chosen, settings)
-    for bound, read in built:
-        if read.unread:
-            what = f"{bound.name} has no norm called {', '.join(map(repr, sorted(read.unread)))}"
+def _say_unread(unread: Mapping[str, frozenset[str]]) -> None:
+    """Tell which of several bounds does not have a norm that another one reads."""
+    for name, norms in unread.items():
+        if norms:
+            what = f"{name} has no norm called {', '.join(map(repr, sorted(norms)))}"
             typer.echo(f"{what}, and is the same without.", err=True)
-    return [bound for bound, _ in built]
 
 
 def _answers(
@@ -227,10 +224,14 @@ def _answers(
     measured: float | None,
 ) -> "list[tuple[type[Bound], dict[str, Any]]]":
     """For every bound what was asked of it, by name."""
+    from finetti.bounds import build_bounds
+
     answers = []
     for each in chosen:
         each.check_loss(sample)  # before another bound is offered that refuses it, too
-    for bound in _say_unread(chosen, settings):
+    built = build_bounds(chosen, settings)
+    _say_unread({bound.name: read.unread for bound, read in built})
+    for bound, _ in built:
         # The sizes given may be too small for the theorem: they are what is asked for.
         asked: dict[str, Any] = {}
         if goal is None:

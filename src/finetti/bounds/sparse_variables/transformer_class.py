@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
@@ -91,8 +92,7 @@ class TransformerClass(SizedClass, kw_only=True):
     @property
     def shape(self) -> NetworkShape:
         """Its layers, positions and normalization."""
-        said = {"positions": self.positions, "normalization": self.normalization}
-        return NetworkShape(len(self.layers), position_norm=self.position_norm, **said)
+        return replace(super().shape, n_layers=len(self.layers), normalization=self.normalization)
 
     @property
     def scalar(self) -> bool:
