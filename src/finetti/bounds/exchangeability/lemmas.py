@@ -41,8 +41,8 @@ class HeadsTokenConstant(NetworkBound):
         link = self.first_heads(sample)
         scores = log_subtract(link.constant.log, min(link.value_norm, link.constant).log)
         parts = (
-            Term("values", 1, "W_v", link.value_norm.log),
-            Term("scores", 1, "W_q, W_k", float(scores)),
+            Term("values", 1, "W_V", link.value_norm.log),
+            Term("scores", 1, "W_Q, W_K", float(scores)),
         )
         return self.value(sample, link.constant.log, summed(parts)[1])
 
@@ -75,7 +75,7 @@ class HeadsDeviation(MovedBound):
     def _evaluate(self, sample: Sample) -> BoundValue:
         link = self.first_heads(sample)
         moved = link.reach * self.change
-        sizes = (("W_v", link.values), ("W_q, W_k", link.scores))
+        sizes = (("W_V", link.values), ("W_Q, W_K", link.scores))
         terms = [Term(self.quantity, 1, matrix, (size * moved).log) for matrix, size in sizes]
         return self.value(sample, *summed(terms))
 
@@ -184,8 +184,8 @@ class FeedForwardCovering(CoveringBound):
         d = network.dimension
         count = d * d if single else 2 * d * network.hidden_dimension
         parts = [
-            Term("S", 1, "A^x", (first.inner * first.radius).log),
-            Term("S", 1, "A^σ", (first.outer * first.radius).log),
+            Term("Δ", 1, "W_in", (first.inner * first.radius).log),
+            Term("Δ", 1, "W_out", (first.outer * first.radius).log),
         ]
         return self._covered(sample, count, parts)
 
@@ -216,8 +216,8 @@ class HeadsCovering(CoveringBound):
         printed = (2 + n_heads) * network.largest_dimension**2
         count = exact if self.sharp else printed if self.form == "printed" else max(printed, exact)
         parts = [
-            Term("S", 1, "W_v", (heads.reach * heads.values).log),
-            Term("S", 1, "W_q, W_k", (heads.reach * heads.scores).log),
+            Term("Δ", 1, "W_V", (heads.reach * heads.values).log),
+            Term("Δ", 1, "W_Q, W_K", (heads.reach * heads.scores).log),
         ]
         return self._covered(sample, count, parts)
 

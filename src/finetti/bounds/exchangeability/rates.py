@@ -8,10 +8,11 @@ from finetti.bounds import fields
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.base import Constants, NetworkBound
+from finetti.bounds.exchangeability.chain import summed_norms
 from finetti.bounds.exchangeability.generalization import ComplexityBound, TransformerRisk
 from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
-from finetti.bounds.exchangeability.positive import Positive, total
+from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import UnsupportedError, bad_argument
@@ -43,14 +44,11 @@ def _layer_scales(layer: FullLayerNorms, form: Form) -> tuple[Positive, Positive
     """
     inner = Positive.of(layer.inner_norm)
     outer = Positive.of(1.0 if layer.outer_norm is None else layer.outer_norm)
-    value_norm = total(head.value_norm for head in layer.heads)
-    value_size = total(head.value_mixed_norm for head in layer.heads)
-    score_norm = max(Positive.of(head.query_norm) + head.key_norm for head in layer.heads)
-    score_size = total(Positive.of(h.query_mixed_norm) + h.key_mixed_norm for h in layer.heads)
-    sizes = {"inner_norm": inner, "outer_norm": outer}
-    sizes |= {"value_norm": value_norm, "query_norm": score_norm}
-    for name, size in sizes.items():
-        if size.log == -math.inf:
+    value_norm, score_norm, value_size, score_size = summed_norms(layer)
+    norms = {"inner_norm": inner, "outer_norm": outer}
+    norms |= {"value_norm": value_norm, "query_norm": score_norm}
+    for name, norm in norms.items():
+        if norm.log == -math.inf:
             raise bad_argument(name, "Theorem C.4", "a number: it has layers with norms > 0", 0)
     feed_forward = inner * outer + float(layer.feed_forward_skip)
     heads = value_norm + float(layer.attention_skip)
