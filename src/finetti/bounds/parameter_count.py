@@ -9,8 +9,7 @@ import numpy as np
 from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE, NO_RESIDUALS, UNIT_BALL
 from finetti.bounds.base import Bound
-from finetti.bounds.covering.dudley import dudley_quadrature
-from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
+from finetti.bounds.covering.dudley import TOO_RICH, dudley_quadrature, gap_terms
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.transformer_class import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.value import BoundValue, Term, log_of

@@ -8,7 +8,7 @@ from scipy import integrate
 
 from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.covering.generalization import log_confidence
+from finetti.bounds.covering.dudley import log_confidence
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed

@@ -11,12 +11,14 @@ from finetti.bounds.base import Bound
 from finetti.bounds.checks import checked, one_of
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
+    TOO_RICH,
     Dudley,
     dudley_at_best,
     dudley_quadrature,
+    gap_terms,
+    printed_gap,
     signed_dudley_printed,
 )
-from finetti.bounds.covering.generalization import TOO_RICH, gap_terms, printed_gap
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, log_of

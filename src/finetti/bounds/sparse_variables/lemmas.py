@@ -7,8 +7,12 @@ from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
 from finetti.bounds.checks import checked
-from finetti.bounds.covering.dudley import dudley_closed, signed_dudley_printed
-from finetti.bounds.covering.generalization import gap_terms, printed_gap
+from finetti.bounds.covering.dudley import (
+    dudley_closed,
+    gap_terms,
+    printed_gap,
+    signed_dudley_printed,
+)
 from finetti.bounds.covering.linear import (
     best_refined_cover,
     log_log_matrix_cover,
