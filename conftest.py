@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 from jaxtyping import install_import_hook
 
@@ -15,8 +16,16 @@ os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
 # A sixth of the rest went into noting for every operation which line it comes from.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
-# Before the package is imported: what its signatures say of shapes is checked at every call.
-install_import_hook(["finetti.attention", "finetti.core", "finetti.kernels"], "shapes.check_shapes")
+# Before the package is imported: what its signatures say of shapes is checked at every call. Only
+# of modules that have shapes: the hook wraps every function, and calls of the others are slow too.
+SOURCE = Path(__file__).parent / "src"
+SHAPED = [
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    for room in ("attention", "core", "kernels")
+    for path in (SOURCE / "finetti" / room).rglob("*.py")
+    if "from jaxtyping import" in path.read_text("utf-8")
+]
+install_import_hook(SHAPED, "shapes.check_shapes")
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them all that they
 # start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

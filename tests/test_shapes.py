@@ -1,12 +1,20 @@
 """Signatures are held to their shapes in every test, and refusals stay the package's own."""
 
+import importlib
+import inspect
+import pkgutil
+
 import jax.numpy as jnp
 import jaxtyping
 import pytest
 
+import finetti.attention
+import finetti.core
+import finetti.kernels
 from finetti.attention.cme.primal import primal_weights
 from finetti.core.errors import InputError
 from finetti.kernels import RBF
+from shapes import has_shape
 
 
 def test_a_shape_that_a_signature_excludes_is_seen():
@@ -19,3 +27,18 @@ def test_a_shape_that_a_signature_excludes_is_seen():
 def test_what_the_package_refuses_it_refuses_in_its_own_words():
     with pytest.raises(InputError, match="shape"):
         RBF().gram(jnp.ones(3))
+
+
+def test_modules_without_the_hook_have_no_shapes():
+    """The hook is for the modules that import jaxtyping; a type of theirs may go elsewhere."""
+    for room in (finetti.attention, finetti.core, finetti.kernels):
+        for info in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            module = importlib.import_module(info.name)
+            if "from jaxtyping import" in inspect.getsource(module):
+                continue
+            classes = [each for each in vars(module).values() if inspect.isclass(each)]
+            for holder in (module, *classes):
+                for function in vars(holder).values():
+                    if getattr(function, "__module__", "") == info.name:
+                        hints = getattr(function, "__annotations__", {})
+                        assert not any(map(has_shape, hints.values())), function

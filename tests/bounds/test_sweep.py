@@ -1,10 +1,8 @@
-import re
-
 import pytest
 
 from finetti.bounds import BoundSettings, Goal, Sample, SweepVariable, load_bounds
 from finetti.bounds import sweep as swept
-from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.errors import InputError
 
 REGISTRY = load_bounds()
 
@@ -34,37 +32,6 @@ def test_a_goal_is_reached_at_every_point():
 def test_a_sweep_that_applies_nowhere_is_an_error():
     with pytest.raises(InputError, match="assumes H > 1/δ"):
         swept([REGISTRY.get("R-thm-risk")], "n", [100, 200])
-
-
-def test_a_letter_means_one_thing_on_screen():
-    """T is the context length and L the layers, whatever the paper calls them."""
-    others = re.compile(r"\b[MNm]\b(?!\(|_∞)|free of L|λL|D²T|[√)]T√|R_T")
-    assert not [bound.statement for bound in REGISTRY if others.search(bound.statement)]
-
-
-@pytest.mark.parametrize("sizes", [(6, 8), (6, 1), (1, 8)])
-@pytest.mark.parametrize(
-    "norms",
-    [{}, {"positions": "trained", "position_norm": 1.0}, {"normalization": "layer_norm"}],
-    ids=["plain", "positions", "layer_norm"],
-)
-def test_the_nearest_bound_of_an_upper_bound_is_one(sizes, norms):
-    offered = {}
-    for bound in REGISTRY:
-        if bound.paper == "R":  # of other models altogether
-            continue
-        settings = BoundSettings(sizes[0], 64, sizes[1], norms=norms)
-        try:
-            bound.from_settings(settings).evaluate(Sample(10**6, 10))
-        except UnsupportedError as error:
-            text = str(error).partition("Nearest bound: ")[2]
-            names = re.findall(r"[ESR]-[a-z]+-[A-Z0-9.]*[0-9](?:-gap)?|parameter-count\S*\b", text)
-            offered[bound] = [REGISTRY.get(name) for name in names]
-    assert offered or not norms
-    for bound, nearest in offered.items():
-        for each in nearest:
-            assert each.quantity == bound.quantity or bound.paper == "E"
-            assert each.derived_kind in ("upper_bound", bound.derived_kind)
 
 
 def test_every_bound_says_what_a_usual_transformer_leaves():

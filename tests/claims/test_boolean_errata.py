@@ -15,7 +15,7 @@ from finetti.boolean.printed import (
 )
 from finetti.claims import Context, load_ledger, run_claim
 from finetti.claims.sparse_variables.boolean_cases import head_error
-from finetti.claims.sparse_variables.boolean_rules_printed import wrong_inputs
+from finetti.claims.sparse_variables.boolean_rules import wrong_inputs
 
 IDS = (
     "S-lemma-B.7",

@@ -181,6 +181,11 @@ def test_sweeps_are_parsed():
         (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "Solve for tokens"),
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
         (("E-thm-C.5", "--width", "7", "--sweep", "heads=2:6"), "divides the width 7"),
+        (("E-thm-C.4", "--solve", "samples", "--gap", "0.1"), "Give the --constant yourself"),
+        (
+            ("S-thm-A.17-gap", "--layers", "6", "--heads", "8", "--loss-bound", "inf"),
+            "Nearest bound: none with constants",
+        ),
     ],
 )
 def test_wrong_use_is_one_sentence(arguments, sentence):
@@ -304,6 +309,8 @@ def test_norms_file_is_checked(tmp_path):
         ("[1]", "must hold names and numbers"),
         ('{"valeu_norm": 1}', "no norm called 'valeu_norm'"),
         ('{"positions": "trained"}', "linear in T"),
+        ('{"positions": "trained"}', "`positions` (of --norms) is 'trained'"),
+        ('{"value_norm": -1}', "`value_norm` (of --norms) must be a finite number"),
     ):
         path.write_text(content)
         result = run("S-cor-4.4", "--norms", path)
@@ -320,6 +327,13 @@ def test_words_find_bounds():
         "S-thm-A.17-gap",
     ]
     assert "T context-length, L layers, H heads" in found.stderr
+    starting = run_json("E-thm-5*,parameter-count")
+    assert [each["name"] for each in starting] == [
+        "E-thm-5.3",
+        "E-thm-5.3-constants",
+        "E-thm-5.5",
+        "parameter-count",
+    ]
     assert [each["name"] for each in run_json("TRANSFORMER", "gap")][-1] == "S-thm-A.17-gap"
 
 
@@ -344,6 +358,13 @@ def test_a_point_without_an_answer_says_why():
         "R-thm-risk (scaling) gives nothing at 1 of 3 values, as at heads = 10" in found["notes"][0]
     )
     assert run(*arguments).exit_code == 0
+
+
+def test_a_bound_that_applies_nowhere_leaves_the_sweep_to_the_others():
+    names = ("S-thm-A.17-gap", "E-thm-C.5")
+    found = run_json(*names, "--layers", 2, "--width", 8, "--sweep", "heads=2:4")
+    assert [record["value"] is None for record in found["records"]] == [True, False] * 2
+    assert "S-thm-A.17-gap gives nothing at 2 of 2 values" in found["notes"][0]
 
 
 def test_the_notes_of_a_sweep_are_shown():

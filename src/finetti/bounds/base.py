@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
-from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER
+from finetti.bounds.assumptions import NetworkShape, nearest_bound
 from finetti.bounds.fields import READ, Description
 from finetti.bounds.inversion import samples_needed
 from finetti.bounds.sample import Sample
@@ -18,8 +18,6 @@ from finetti.core.forms import Form, check_form
 from finetti.show.card import Card
 from finetti.show.numbers import format_value
 from finetti.show.shown import Shown
-
-_SEVERAL_HEADS = ("S-lemma-A.12", "S-lemma-A.12-gap")
 
 
 class Bound(Description, Shown, abc.ABC):
@@ -61,8 +59,8 @@ class Bound(Description, Shown, abc.ABC):
 
     @classmethod
     def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
-        """The bound of what ``settings`` describe, with as many layers and heads as it has."""
-        cls.check_sizes(settings)
+        """The bound of what ``settings`` describe, if the theorem covers such a network."""
+        cls.check_network(NetworkShape.of(settings, cls.assumes), settings.form)
         return super().from_settings(settings, bound)
 
     @classmethod
@@ -73,22 +71,11 @@ class Bound(Description, Shown, abc.ABC):
         return settings.read
 
     @classmethod
-    def check_sizes(cls, settings: BoundSettings) -> None:
-        """Refuse layers and heads that the theorem does not have; name an upper bound that does."""
-        deep, wide = settings.n_layers > 1, settings.n_heads > 1
-        failed = []
-        if ONE_LAYER in cls.assumes and deep:
-            failed.append(f"a single layer, and here are {settings.n_layers}")
-        if ONE_HEAD in cls.assumes and wide:
-            failed.append(f"a single head per layer, and here are {settings.n_heads}")
+    def check_network(cls, shape: NetworkShape, form: Form = "derived") -> None:
+        """Refuse, by name, what the theorem does not have; name an upper bound that does."""
+        failed = shape.failed(cls.assumes)
         if failed:
-            nearest = ("S-thm-A.17", "S-thm-A.17-gap") if deep else _SEVERAL_HEADS
-            if cls.paper == "E" or (deep and wide):
-                nearest = ("E-lemma-C.8", "E-thm-C.5")
-            raise UnsupportedError(
-                f"{cls.name} assumes {'; '.join(failed)}. Nearest bound: "
-                f"{same_quantity(cls, *nearest)}."
-            )
+            raise cls.refuse("; ".join(failed), nearest_bound(cls, shape, form))
 
     @property
     def kind(self) -> BoundKind:
@@ -108,9 +95,13 @@ class Bound(Description, Shown, abc.ABC):
 
     def check(self, sample: Sample) -> None:
         """Refuse, by name, what the theorem does not cover; a loss without a bound, for one."""
-        # Only the risks of paper R do without one.
-        if self.needs_bounded_loss and not sample.bounded_loss:
-            raise self.refuse(
+        self.check_loss(sample)
+
+    @classmethod
+    def check_loss(cls, sample: Sample) -> None:
+        """Refuse a loss without a bound; only the risks of paper R do without one."""
+        if cls.needs_bounded_loss and not sample.bounded_loss:
+            raise cls.refuse(
                 "a bounded loss, and this one has no bound: clip it and give its range",
                 "none with constants; R-thm-risk, for random heads, is a scaling quantity.",
             )
@@ -180,9 +171,10 @@ class Bound(Description, Shown, abc.ABC):
         known |= {"quantity": self.quantity, "assumptions": self.assumes}
         return BoundValue(**{**parts, **known, **others})
 
-    def refuse(self, assumption: str, nearest: str) -> UnsupportedError:
+    @classmethod
+    def refuse(cls, assumption: str, nearest: str) -> UnsupportedError:
         """The error for a class that the theorem does not cover: what fails, what applies."""
-        return UnsupportedError(f"{self.name} assumes {assumption}. Nearest bound: {nearest}")
+        return UnsupportedError(f"{cls.name} assumes {assumption}. Nearest bound: {nearest}")
 
     def __card__(self) -> Card:
         rows = [
@@ -210,8 +202,3 @@ def _described(described: Any) -> Iterator[tuple[str, str]]:
             yield each.name, f"{len(value)}, {rest}: {first}"
         else:
             yield each.name, format_value(value)
-
-
-def same_quantity(bound: Bound | type[Bound], covering: str, gap: str) -> str:
-    """Of two names, the one of the kind of quantity that ``bound`` is about."""
-    return gap if bound.quantity in OF_THE_LOSS else covering

@@ -70,7 +70,7 @@ def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
     while not small_enough(whole_exp(high)):
         low, high = high, 2 * high
         if high > _MAX_LOG_COUNT:
-            raise InputError(f"No {what} is large enough. Ask for a larger gap, or lower norms.")
+            raise InputError(f"No {what} is large enough. Ask for a larger `gap`, or lower norms.")
     while high - low > 1e-12 * high and whole_exp(high) > _MAX_EXACT_COUNT:
         middle = (low + high) / 2
         low, high = (low, middle) if small_enough(whole_exp(middle)) else (middle, high)
@@ -102,7 +102,7 @@ def samples_needed(
     if bound.kind == "scaling" and constant is None:
         raise UnsupportedError(
             f"{bound.name} ({bound.form}) is a scaling quantity: its constants are unknown, so it "
-            "asks for no definite number of samples. Give the constant yourself, or take an "
+            "asks for no definite number of samples. Give the `constant` yourself, or take an "
             "upper bound."
         )
     factor = 1.0 if constant is None else as_positive(constant, "constant", "samples_needed")

@@ -9,8 +9,7 @@ import numpy as np
 from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE, NO_RESIDUALS, UNIT_BALL
 from finetti.bounds.base import Bound
-from finetti.bounds.covering.dudley import dudley_quadrature
-from finetti.bounds.covering.generalization import TOO_RICH, gap_terms
+from finetti.bounds.covering.dudley import TOO_RICH, dudley_quadrature, gap_terms
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.transformer_class import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.value import BoundValue, Term, log_of
@@ -25,7 +24,7 @@ def log_unit_cover(log_ratio: Any) -> Any:
 
 
 class ParameterCount(Bound):
-    """log N_∞ ≤ p log(1 + 2ΛR/ε): what both bounds of this file share.
+    """What both bounds of this file share.
 
     Args:
         functions: the same networks as in Theorem A.17; trained positions count T·d parameters.
@@ -33,30 +32,34 @@ class ParameterCount(Bound):
             from the norms, by the chain of Theorem A.17.
         output_range: A, the largest output; None: B_w r_{L+1}.
         n_heads: H, heads that are added in each layer, all with the layer's norms.
+        skips: whether the real network has residual connections.
     """
 
     assumes = (
-        NO_RESIDUALS,
-        UNIT_BALL,
-        "in place of both: a `lipschitz` and an `output_range` that hold for the real network",
+        f"{NO_RESIDUALS}, or a `lipschitz` and an `output_range` that hold for the real network",
+        f"{UNIT_BALL}, or the same",
     )
 
     functions: TransformerClass = fields.part(TransformerClass)
     lipschitz: float | None = fields.norm(None)
     output_range: float | None = fields.norm(None)
     n_heads: int = fields.size("n_heads", 1)
+    skips: bool = fields.flag(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.functions.positions == "trained" and not self.functions.position_norm:
             requirement = "the length of the longest trained position, > 0"
             raise bad_argument("position_norm", self.name, requirement, 0)
-        for name in ("lipschitz", "output_range"):
-            if getattr(self, name) is None and self.functions.normalization != "ball":
-                raise self.refuse(
-                    f"a projection onto the unit ball where it has to find `{name}` itself",
-                    f"{self.name} with a `{name}` of your own (on the command line: in --norms).",
-                )
+        failed = ["no residual connections"] * self.skips
+        failed += ["a projection onto the unit ball"] * (self.functions.normalization != "ball")
+        given = {"a `lipschitz`": self.lipschitz, "an `output_range`": self.output_range}
+        unknown = " and ".join(name for name, value in given.items() if value is None)
+        if failed and unknown:
+            raise self.refuse(
+                f"{' and '.join(failed)} where it has to find {unknown} itself",
+                f"{self.name} with {unknown} of your own.",
+            )
 
     def n_parameters(self, sample: Sample) -> int:
         """p: W_QK (d²), W_V and W_C (dk each) of every layer, w, and a table of positions."""
@@ -127,7 +130,7 @@ class ParameterCountCovering(ParameterCount):
 
     name = "parameter-count"
     title = "the capacity by the number of parameters"
-    statement = "log N_∞ ≤ p log(1 + 2ΛR/ε) for p parameters in a ball of radius R"
+    statement = "log N_∞ ≤ P·log(1 + 2ΛR/ε) for P parameters in a ball of radius R"
     citation = "covering of a ball, folklore"
     quantity = "log covering number"
 
@@ -145,7 +148,7 @@ class ParameterCountGap(ParameterCount):
 
     name = "parameter-count-gap"
     title = "the generalization gap by the number of parameters"
-    statement = "training and test error differ by order √(p/n) for p parameters"
+    statement = "training and test error differ by order √(P/n) for P parameters"
     citation = "covering of a ball, folklore, with Lemma 2.2, edelman2022"
     quantity = "generalization gap"
     assumes = (*ParameterCount.assumes, *ASSUMED_OF_A_SAMPLE)

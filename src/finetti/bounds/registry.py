@@ -3,74 +3,23 @@
 import importlib
 import inspect
 import pkgutil
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 from finetti.bounds.base import Bound
 from finetti.bounds.settings import BoundSettings
-from finetti.core.errors import FinettiError, InputError
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
-
-_PAPERS = ("E", "S", "R", "")
+from finetti.core.errors import InputError
+from finetti.show.catalog import Catalog
 
 
-def _order(bound: type[Bound]) -> tuple[int, list[str | int]]:
-    parts = re.split(r"(\d+)", bound.name.lower())
-    return _PAPERS.index(bound.paper), [int(p) if p.isdigit() else p for p in parts]
+class Registry(Catalog[type[Bound]]):
+    """All bounds."""
 
-
-@dataclass(frozen=True)
-class Registry(Shown):
-    """All bounds, in the order of the papers."""
-
-    bounds: tuple[type[Bound], ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bounds", tuple(sorted(self.bounds, key=_order)))
-        names = [bound.name.lower() for bound in self.bounds]
-        for name in names:
-            if names.count(name) > 1:
-                raise FinettiError(f"Two bounds are called {name}. Rename one of them.")
-
-    def __iter__(self) -> Iterator[type[Bound]]:
-        return iter(self.bounds)
-
-    def __len__(self) -> int:
-        return len(self.bounds)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.strip().lower() in self._by_name
-
-    @property
-    def _by_name(self) -> dict[str, type[Bound]]:
-        return {bound.name.lower(): bound for bound in self.bounds}
-
-    def get(self, name: str) -> type[Bound]:
-        """The bound of this name; upper and lower case do not matter."""
-        known = self._by_name
-        wanted = name.strip().lower()
-        if wanted in known:
-            return known[wanted]
-        near = [known[each].name for each in get_close_matches(wanted, known, n=3, cutoff=0.5)]
-        advice = f"The nearest: {', '.join(near)}." if near else "See `finetti bound --list`."
-        raise FinettiError(f"There is no bound {name!r}. {advice}")
-
-    def search(self, words: Sequence[str]) -> "Registry":
-        """The bounds with all ``words`` in their name, title, statement or quantity."""
-        wanted = " ".join(words).lower().split()
-
-        def text(bound: type[Bound]) -> str:
-            return f"{bound.name} {bound.title} {bound.statement} {bound.quantity}".lower()
-
-        return Registry(tuple(b for b in self.bounds if all(word in text(b) for word in wanted)))
-
-    def __card__(self) -> Card:
-        columns = ("name", "statement", "kind")
-        rows = tuple((b.name, b.statement, b.derived_kind) for b in self)
-        return Card(f"{len(self)} bounds", tables=(Table("", columns, rows),))
+    noun, key, command = "bound", "name", "finetti bound --list"
+    texts = ("name", "title", "statement", "quantity")
+    columns: ClassVar = {"name": "name", "statement": "statement", "kind": "derived_kind"}
+    papers = ("E", "S", "R", "")
 
 
 def load_bounds(package: str = "finetti.bounds") -> Registry:

@@ -97,9 +97,10 @@ class BoundSettings(Checked):
             given = [{}] * count
         entries = given if isinstance(given, list | tuple) else None
         if entries is None or not all(isinstance(entry, Mapping) for entry in entries):
-            raise bad_argument(name, "the norms", "a list of mappings", given)
+            raise bad_argument("norms", "BoundSettings", f"{name} as a list of mappings", given)
         if len(entries) != count:
-            raise bad_argument(name, "the norms", f"a list of {count} mappings", len(entries))
+            wanted = f"{name} as a list of {count} mappings"
+            raise bad_argument("norms", "BoundSettings", wanted, len(entries))
         found = []
         for entry in entries:
             part = replace(self, norms={**common, **entry}, _parent=self, _own=frozenset(entry))

@@ -1,8 +1,8 @@
 """Bounds along one variable: their values or the sizes they ask for, and where they say nothing."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from finetti.bounds.base import Bound
@@ -74,7 +74,7 @@ VARIABLES = (
     SweepVariable("layers", "n_layers", "L", "settings", whole=True),
     SweepVariable("heads", "n_heads", "H", "settings", whole=True),
     SweepVariable("width", "width", "d", "settings", whole=True),
-    SweepVariable("head-dimension", "head_dimension", "k", "settings", whole=True),
+    SweepVariable("head-dimension", "head_dimension", "d_k", "settings", whole=True),
     SweepVariable("samples", "n_samples", "n", "sample", whole=True),
     SweepVariable("input-norm", "input_norm", "B_X", "sample"),
     SweepVariable("loss-bound", "loss_bound", "b", "sample"),
@@ -106,11 +106,15 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep(Shown):
-    """Comparable bounds along one variable; ``quantity`` is what the values are."""
+    """Comparable bounds along one variable; ``quantity`` is what the values are.
+
+    ``unread`` are the norms that a bound does not have, by its name.
+    """
 
     variable: SweepVariable
     quantity: str
     points: tuple[SweepPoint, ...]
+    unread: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -229,14 +233,17 @@ def sweep(
         raise InputError(f"{goal.count} cannot be swept and solved for. Sweep something else.")
     if not len(values):
         raise bad_argument("values", "sweep", "at least one value", "none")
-    points, errors, unread = [], [], []
+    points, errors, unread = [], [], {}
     for at in values:
         here, there = variable.set(settings, sample, at)
         for theorem in bounds:
             read, bound, value, refused = replace(here), None, None, ""
             try:
+                theorem.check_loss(there)
                 bound = theorem.from_settings(read)
-                unread.append(read.unread)
+                unread[theorem.name] = read.unread
+                if len(bounds) == 1:
+                    read.check_used(theorem.name)
                 value = bound.evaluate(there) if goal is None else goal.needed(bound, there)
             except FinettiError as error:
                 errors.append(error)
@@ -245,8 +252,8 @@ def sweep(
             points.append(point)
     if len(errors) == len(points):
         raise errors[0]
-    refuse_unread(unread)
-    return Sweep(variable, quantities[0] if goal is None else goal.count, tuple(points))
+    refuse_unread(list(unread.values()))
+    return Sweep(variable, quantities[0] if goal is None else goal.count, tuple(points), unread)
 
 
 def head_counts(
@@ -262,7 +269,7 @@ def head_counts(
     found: list[float] = [n for n in divisors if low <= n <= high]
     if not found:
         raise InputError(
-            f"No number of heads from {low} to {high} divides the width {width}. Give a head "
-            "dimension, or other limits."
+            f"No number of heads from {low} to {high} divides the width {width}. Give a "
+            "`head_dimension`, or other limits."
         )
     return found

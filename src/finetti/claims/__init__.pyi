@@ -1,6 +1,5 @@
 from .bibliography import PAPERS as PAPERS
 from .bibliography import Paper as Paper
-from .bibliography import bibtex as bibtex
 from .claim import Claim as Claim
 from .claim import Context as Context
 from .claim import Control as Control

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from finetti.core.errors import bad_argument
-
 
 @dataclass(frozen=True)
 class Paper:
@@ -77,16 +75,3 @@ PAPERS = {
         ),
     )
 }
-
-
-def bibtex(paper: str | None = None) -> str:
-    """The BibTeX entry of one paper (E, S or R), or of all three.
-
-    >>> print(bibtex("E").splitlines()[0])
-    @misc{zhang2022,
-    """
-    if paper is None:
-        return "\n\n".join(entry.bibtex for entry in PAPERS.values())
-    if paper not in PAPERS:
-        raise bad_argument("paper", "bibtex", "E, S or R", paper)
-    return PAPERS[paper].bibtex

@@ -2,122 +2,36 @@
 
 import importlib
 import pkgutil
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
+from collections.abc import Iterator
 from types import ModuleType
+from typing import ClassVar
 
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.claim import Claim
-from finetti.core.errors import FinettiError
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.show.catalog import Catalog
 
 
-def _order(claim: Claim) -> tuple[int, list[str | int]]:
-    """Papers in the order of the bibliography, then ids with 4.2 before 4.10."""
-    parts = re.split(r"(\d+)", claim.id.lower())
-    return list(PAPERS).index(claim.paper), [int(p) if p.isdigit() else p for p in parts]
+class Ledger(Catalog[Claim]):
+    """All claims."""
 
-
-@dataclass(frozen=True)
-class Ledger(Shown):
-    """All claims, in the order of the papers."""
-
-    claims: tuple[Claim, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "claims", tuple(sorted(self.claims, key=_order)))
-        ids = [claim.id.lower() for claim in self.claims]
-        for claim in self.claims:
-            if ids.count(claim.id.lower()) > 1:
-                raise FinettiError(f"Two claims have the id {claim.id}. Rename one of them.")
-
-    def __iter__(self) -> Iterator[Claim]:
-        return iter(self.claims)
-
-    def __len__(self) -> int:
-        return len(self.claims)
+    noun, key, command = "claim", "id", "finetti claims"
+    texts = ("id", "title", "statement")
+    columns: ClassVar = {
+        "id": "id",
+        "claim": "title",
+        "source": "citation",
+        "expected": "expected",
+    }
+    papers = tuple(PAPERS)
 
     @property
     def false_alarm(self) -> float:
         """An upper bound on the probability that any true claim turns red by chance."""
-        return sum(claim.false_alarm for claim in self.claims)
+        return sum(claim.false_alarm for claim in self)
 
     def of_paper(self, paper: str) -> "Ledger":
         """The claims of one paper: E, S or R."""
-        return Ledger(tuple(claim for claim in self.claims if claim.paper == paper))
-
-    def get(self, claim_id: str) -> Claim:
-        """The claim with this id; upper and lower case do not matter."""
-        for claim in self.claims:
-            if claim.id.lower() == claim_id.strip().lower():
-                return claim
-        raise FinettiError(f"There is no claim {claim_id!r}. {self._advice(claim_id)}")
-
-    def select(self, pattern: str) -> tuple[Claim, ...]:
-        """The claims that match any part of a comma-separated ``pattern``, in the ledger's order.
-
-        A part is a glob (``E-*``), an id, or the beginning or a piece of one; the first of these
-        that matches anything counts, so that ``E-prop-4.1`` does not also mean ``E-prop-4.10``.
-        """
-        parts = [part.strip() for part in pattern.split(",") if part.strip()]
-        if not parts:
-            raise FinettiError(f"The pattern names no claim. {self._advice('')}")
-        chosen = {claim.id for part in parts for claim in self._matching(part)}
-        return tuple(claim for claim in self.claims if claim.id in chosen)
-
-    def find(self, words: Sequence[str]) -> "Ledger":
-        """The claims that ``words`` name, each by an id, a glob or the beginning of an id.
-
-        Otherwise those with all ``words`` in their id, title or statement.
-        """
-        named = [self._with_id(word) for word in words]
-        if all(named):
-            return Ledger(tuple({claim.id: claim for found in named for claim in found}.values()))
-        wanted = " ".join(words).lower().split()
-        found = []
-        for claim in self:
-            text = f"{claim.id} {claim.title} {claim.statement}".lower()
-            if all(word in text for word in wanted):
-                found.append(claim)
-        if not found:
-            text = " ".join(words)
-            raise FinettiError(f"There is no claim {text!r}, by id or words. {self._advice(text)}")
-        return Ledger(tuple(found))
-
-    def _with_id(self, part: str) -> list[Claim]:
-        """By glob, by the whole id, or else by its beginning."""
-        wanted = part.lower()
-        names = {claim.id.lower(): claim for claim in self.claims}
-        if any(sign in wanted for sign in "*?["):
-            return [claim for name, claim in names.items() if fnmatchcase(name, wanted)]
-        if wanted in names:
-            return [names[wanted]]
-        return [claim for name, claim in names.items() if name.startswith(wanted)]
-
-    def _matching(self, part: str) -> list[Claim]:
-        found = self._with_id(part) or [each for each in self if part.lower() in each.id.lower()]
-        if found:
-            return found
-        raise FinettiError(f"No claim matches {part!r}. {self._advice(part)}")
-
-    def _advice(self, wanted: str) -> str:
-        if not self.claims:
-            return "The ledger is empty here."
-        ids = {claim.id.lower(): claim.id for claim in self.claims}
-        near = get_close_matches(wanted.strip("*").lower(), ids, n=3, cutoff=0.5)
-        if not near:
-            return "See all of them with `finetti claims`."
-        return f"The nearest: {', '.join(ids[name] for name in near)}."
-
-    def __card__(self) -> Card:
-        columns = ("id", "claim", "source", "expected")
-        rows = tuple((c.id, c.title, c.citation, c.expected.value) for c in self.claims)
-        noun = "claim" if len(self) == 1 else "claims"
-        return Card(f"{len(self)} {noun}", tables=(Table("", columns, rows),))
+        return Ledger(tuple(claim for claim in self if claim.paper == paper))
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:

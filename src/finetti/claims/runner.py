@@ -153,7 +153,6 @@ def run_claims(
     claims: Iterable[Claim],
     context: Context | None = None,
     on_start: Callable[[Claim], Any] | None = None,
-    on_finish: Callable[[ClaimResult], Any] | None = None,
 ) -> Iterator[ClaimResult]:
     """Run ``claims`` in turn and yield each result as it is there.
 
@@ -163,10 +162,7 @@ def run_claims(
     for claim in claims:
         if on_start:
             on_start(claim)
-        result = run_claim(claim, context)
-        if on_finish:
-            on_finish(result)
-        yield result
+        yield run_claim(claim, context)
 
 
 def run_control(claim: Claim, control: Control, context: Context) -> ClaimResult:

@@ -1,7 +1,8 @@
 """``finetti bound``: what a theorem gives for a network and a sample, and what it asks for."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -34,18 +35,33 @@ def parse_count(text: str, option: str) -> int:
 
 @contextmanager
 def _options_named() -> Iterator[None]:
-    """Errors about an argument name the option that gave it."""
+    """Errors name arguments as the command line does."""
+    try:
+        yield
+    except FinettiError as error:
+        raise type(error)(name_options(error)) from error
+
+
+def name_options(error: FinettiError) -> str:
+    """The sentence with the options for Python's arguments; other names are those of --norms.
+
+    >>> from finetti.core.errors import bad_argument
+    >>> name_options(bad_argument("n_samples", "Sample", "a whole number ≥ 1", 0))
+    '--samples must be a whole number ≥ 1. Got 0 instead.'
+    >>> name_options(InputError("Give a `lipschitz` and an `output_range`."))
+    'Give a `lipschitz` (of --norms) and an `output_range`.'
+    """
     from finetti.bounds.sweeps import VARIABLES
 
     options = {name: each.option for each in VARIABLES for name in (each.option, each.field)}
-    options |= {name: name for name in ("form", "solve", "gap", "constant", "measured")}
+    options |= {name: name for name in ("form", "solve", "gap", "constant", "measured", "norms")}
     options["error"] = "gap"  # of `tokens_needed`
-    try:
-        yield
-    except InputError as error:
-        if error.argument not in options:
-            raise
-        raise InputError(f"--{options[error.argument]} {error.problem}") from error
+    text = str(error)
+    if isinstance(error, InputError) and error.argument:
+        text = f"`{error.argument}` {error.problem}"
+    for name, option in options.items():
+        text = text.replace(f"`{name}`", f"--{option}")
+    return re.sub(r"`\w+`", r"\g<0> (of --norms)", text, count=1)
 
 
 def _count(option: str, help: str) -> Any:
@@ -55,7 +71,7 @@ def _count(option: str, help: str) -> Any:
 def bound(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Bounds, as S-thm-A.17, or words to find some."),
+        typer.Argument(metavar="[NAME]...", help="As S-thm-A.17; 'S-thm*' or words list some."),
     ] = None,
     layers: Annotated[str, _count("layers", "Layers.")] = "1",
     width: Annotated[str, _count("width", "Dimension of a token.")] = "64",
@@ -121,8 +137,8 @@ def bound(
             "bounds, as `finetti bound transformer gap`."
         )
     words = [name for name in names or () if name not in registry]
-    if show_list or (len(words) == len(names or ()) and len(registry.search(words))):
-        _write_list(registry.search(words), as_json)
+    if show_list or len(words) == len(names or ()):
+        _write_list(registry.select(" ".join(words)) if words else registry, as_json)
         return
     chosen = [registry.get(name) for name in names or ()]
     if explain:
@@ -186,20 +202,17 @@ def _sweep(
             shown = f"{len(taken)} from {taken[0]} to {taken[-1]}"
             typer.echo(f"Heads divide the width {settings.width}: {shown}.", err=True)
         values = taken
-    _say_unread(chosen, variable.set(settings, sample, values[0])[0])
-    return sweep(chosen, variable, values, settings, sample, goal)
+    found = sweep(chosen, variable, values, settings, sample, goal)
+    _say_unread(found.unread)
+    return found
 
 
-def _say_unread(chosen: "list[type[Bound]]", settings: "BoundSettings") -> "list[Bound]":
-    """The bounds; tell which of several does not have a norm that another one reads."""
-    from finetti.bounds import build_bounds
-
-    built = build_bounds(chosen, settings)
-    for bound, read in built:
-        if read.unread:
-            what = f"{bound.name} has no norm called {', '.join(map(repr, sorted(read.unread)))}"
+def _say_unread(unread: Mapping[str, frozenset[str]]) -> None:
+    """Tell which of several bounds does not have a norm that another one reads."""
+    for name, norms in unread.items():
+        if norms:
+            what = f"{name} has no norm called {', '.join(map(repr, sorted(norms)))}"
             typer.echo(f"{what}, and is the same without.", err=True)
-    return [bound for bound, _ in built]
 
 
 def _answers(
@@ -211,8 +224,14 @@ def _answers(
     measured: float | None,
 ) -> "list[tuple[type[Bound], dict[str, Any]]]":
     """For every bound what was asked of it, by name."""
+    from finetti.bounds import build_bounds
+
     answers = []
-    for bound in _say_unread(chosen, settings):
+    for each in chosen:
+        each.check_loss(sample)  # before another bound is offered that refuses it, too
+    built = build_bounds(chosen, settings)
+    _say_unread({bound.name: read.unread for bound, read in built})
+    for bound, _ in built:
         # The sizes given may be too small for the theorem: they are what is asked for.
         asked: dict[str, Any] = {}
         if goal is None:
@@ -255,11 +274,14 @@ def _write(
 
 def describe_bound(each: "type[Bound]") -> dict[str, Any]:
     """A bound as plain data."""
+    from finetti.bounds.symbols import explain_symbols
+
     return {
         "name": each.name,
         "paper": each.paper or None,
         "title": each.title,
         "statement": each.statement,
+        "symbols": explain_symbols(each.statement),
         "citation": each.citation,
         "quantity": each.quantity,
         "kind": each.derived_kind,
@@ -324,6 +346,7 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
 
 def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
     """What the bounds say and assume, without a value."""
+    from finetti.bounds.symbols import explain_symbols
     from finetti.show.card import Card
     from finetti.show.terminal import renderable
 
@@ -331,8 +354,10 @@ def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
         typer.echo(json.dumps([describe_bound(each) for each in chosen], indent=1))
         return
     for each in chosen:
+        symbols = explain_symbols(each.statement)
         rows = (
             ("statement", each.statement),
+            *(("where", f"{letter}: {words}") for letter, words in symbols.items()),
             ("source", each.citation),
             ("quantity", each.quantity),
             ("kind", each.derived_kind),

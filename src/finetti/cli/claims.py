@@ -36,7 +36,7 @@ def claims(
 
     ledger = load_ledger() if paper is None else load_ledger().of_paper(paper)
     if words:
-        ledger = ledger.find(words)
+        ledger = ledger.select(" ".join(words))
     claims = list(ledger)
     alone = words and len(words) == len(claims) == 1 and words[0].lower() == claims[0].id.lower()
     claim = claims[0] if alone else None

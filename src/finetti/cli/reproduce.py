@@ -27,7 +27,7 @@ def reproduce(
         typer.Option(
             "--only",
             metavar="PATTERN",
-            help="Ids, their beginnings or globs, as E-prop*,S-thm-4.2; may be repeated.",
+            help="Ids, globs or words, as E-prop*,softmax limit; may be repeated.",
         ),
     ] = None,
     scale: Annotated[
@@ -51,7 +51,7 @@ def reproduce(
     ledger = load_ledger()
     if not len(ledger):
         raise FinettiError("There are no claims in this installation. Install Finetti again.")
-    chosen = ledger.select(",".join(only)) if only else ledger.claims
+    chosen = (ledger.select(",".join(only)) if only else ledger).entries
     directory = check_directory(out) if out is not None else None
 
     run = _Run(chosen, Context(scale, seed), directory)

@@ -1,5 +1,6 @@
 from .card import Card as Card
 from .card import Table as Table
+from .catalog import Catalog as Catalog
 from .charts import Chart as Chart
 from .charts import line_chart as line_chart
 from .numbers import format_duration as format_duration

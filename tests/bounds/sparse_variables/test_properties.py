@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from finetti.bounds import Sample
 from finetti.bounds.checks import NORM
-from finetti.bounds.covering.generalization import log_confidence
+from finetti.bounds.covering.dudley import log_confidence
 from finetti.bounds.parameter_count import ParameterCountCovering, ParameterCountGap
 from finetti.bounds.sparse_variables import (
     CoveringConstantGap,

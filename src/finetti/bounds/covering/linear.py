@@ -44,14 +44,7 @@ def log_log_vector_cover(
     log_points: float,
     smooth: bool = False,
 ) -> float:
-    """log log N_∞ ≤ log[ 36 (B₁B₂/ε)² log(2⌈4B₁B₂/ε + 2⌉N + 1) ]    Lemma A.10, edelman2022
-
-    The class {x ↦ vᵀx, ‖v‖ ≤ B₁} on N points with ‖x‖ ≤ B₂ (Theorem 4 of Zhang, 2002).
-
-    >>> value = log_log_vector_cover(0.0, 0.0, math.log(0.1), math.log(1e4))
-    >>> round(math.exp(value), 6)
-    49108.170101
-    """
+    """log log N_∞ of linear functionals: `VectorCovering`."""
     log_ratio = log_norm + log_input - log_resolution
     return float(LOG_36 + 2 * log_ratio + log_points_factor(LOG_4 + log_ratio, log_points, smooth))
 
@@ -64,14 +57,7 @@ def log_log_matrix_cover(
     log_points: float,
     smooth: bool = False,
 ) -> float:
-    """log[ 36 (d₂B_∞B_X/ε)² log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1) ]           Lemma 4.5, edelman2022
-
-    The class {x ↦ Wᵀx, ‖W‖_{2,∞} ≤ B_∞} with d₂ outputs: each column at resolution ε/√d₂.
-
-    >>> logs = [math.log(each) for each in (0.7, 8, 1.5, 0.1, 5e4)]
-    >>> round(math.exp(log_log_matrix_cover(*logs)), 5)
-    4142674.82713
-    """
+    """log log N_∞ of linear maps, each column at resolution ε/√d₂: `LinearMapCovering`."""
     column = log_resolution - log_outputs / 2
     return log_outputs + log_log_vector_cover(
         log_column_norm, log_input, column, log_points, smooth
@@ -90,11 +76,7 @@ def log_log_refined_cover(
 
     The class {x ↦ Wᵀx, ‖W‖_{2,1} ≤ B₁} for any whole n = ``budget``: the columns get budgets
     K_i = ⌊n‖v_i‖/B₁⌋ + 1, radii B₁K_i/n and resolutions ε√(K_i/(n+d₂)). The repair of Lemma 4.5,
-    edelman2022 (erratum 8).
-
-    >>> logs = [math.log(each) for each in (1.5, 0.1, 5e4)]
-    >>> round(math.exp(log_log_refined_cover(math.log(2), 8, *logs, budget=8)), 5)
-    2166523.87668
+    edelman2022 (erratum 8): `RefinedMatrixCovering`.
     """
     n, d = float(budget), float(outputs)
     log_ratio = log_total_norm + log_input - log_resolution

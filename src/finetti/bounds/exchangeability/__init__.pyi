@@ -22,8 +22,8 @@ from .measure import measure_network as measure_network
 from .network import FullHeadNorms as FullHeadNorms
 from .network import FullLayerNorms as FullLayerNorms
 from .network import FullTransformer as FullTransformer
+from .rates import SingleAttention as SingleAttention
+from .rates import SingleRate as SingleRate
+from .rates import SingleRisk as SingleRisk
 from .rates import TransformerRate as TransformerRate
 from .rates import log_product_limit as log_product_limit
-from .single_attention import SingleAttention as SingleAttention
-from .single_attention import SingleRate as SingleRate
-from .single_attention import SingleRisk as SingleRisk

@@ -12,6 +12,7 @@ from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 
+SQUARED_LOSS = "the loss is ‖y − f‖²"
 _ROUNDING = 1e-8  # relative: what float64 weights leave outside a range they are in
 
 
@@ -90,7 +91,7 @@ class SurrogateApproximation(ApproximationBound):
     statement = "E_approx ≤ 2ε_g² + 2ε_attn²"
     citation = "Theorem 5.5, zhang2022"
     printed_kind = "upper_bound"
-    assumes = ("the loss is ‖y − f(X)‖²",)
+    assumes = (SQUARED_LOSS,)
 
     latent_error: float = fields.norm(1.0, unset=0.0)
     attention_error: float = fields.norm(1.0, unset=0.0)
@@ -124,10 +125,13 @@ class TransferApproximation(ApproximationBound):
 
     name = "E-thm-6.4"
     title = "what pretraining carries over"
-    statement = "E_approx ≤ 3ε_agg²(B) + 6μ(E_approx^PT + ε_SSL²) + 3ε_g²"
+    statement = "E_approx ≤ 3ε_agg² + 6μ(E_pre + ε_SSL²) + 3ε_g²"
     citation = "Theorem 6.4, zhang2022"
     printed_kind = "scaling"
-    assumes = ("the loss is ‖y − f(X)‖²", "μ ≥ ‖B‖²")
+    assumes = (
+        SQUARED_LOSS,
+        "μ is at least the squared norm of the matrix from pretrained to downstream weights",
+    )
 
     pretraining_excess: float = fields.norm(1.0, unset=0.0)
     transfer_error: float = fields.norm(1.0, unset=0.0)

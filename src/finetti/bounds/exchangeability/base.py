@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from finetti.bounds import fields
-from finetti.bounds.assumptions import FIXED_POSITIONS, NO_LAYER_NORM, RBF_SCORES
-from finetti.bounds.base import Bound, same_quantity
+from finetti.bounds.assumptions import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, RBF_SCORES
+from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.chain import ChainForm, HeadsLink, heads_link, log_deviation
 from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullTransformer
@@ -31,7 +31,7 @@ class NetworkBound(Bound):
             integral of √log(1/ε). "sharp" does not, and is smaller.
     """
 
-    assumes = (RBF_SCORES, NO_LAYER_NORM, FIXED_POSITIONS)
+    assumes = (RBF_SCORES, NO_LAYER_NORM, FIXED_POSITIONS, IN_THE_TOKENS)
 
     network: FullTransformer = fields.part(FullTransformer)
     constants: Constants = fields.choice("paper", "sharp")
@@ -85,23 +85,7 @@ class NetworkBound(Bound):
     def check(self, sample: Sample) -> None:
         """Refuse what the paper's network does not have, by name."""
         super().check(sample)
-        if self.network.positions == "trained":
-            raise self.refuse(
-                "that positions are part of the tokens, and a trained positional table has "
-                "parameters for each of the T positions",
-                same_quantity(self, "parameter-count", "parameter-count-gap")
-                + ", which is linear in the table; or fix the table.",
-            )
-        if self.network.normalization != "none":
-            nearest = same_quantity(self, "parameter-count", "parameter-count-gap")
-            nearest += ", with `lipschitz` and `output_range` of your own."
-            if self.network.normalization == "ball":
-                nearest = same_quantity(self, "S-thm-A.17", "S-thm-A.17-gap")
-                nearest += ", which projects tokens onto a ball."
-            raise self.refuse(
-                f"layers without normalization, and this network has {self.network.normalization}",
-                nearest,
-            )
+        self.check_network(self.network.shape, self.form)
 
 
 def shared(name: str, log_value: float, parts: Sequence[Term]) -> list[Term]:

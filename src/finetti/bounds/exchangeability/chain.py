@@ -61,22 +61,33 @@ class Link:
     heads: HeadsLink  # what follows, at tokens as long as α̃_tR_t; printed R_t (erratum 6)
 
 
+def head_norms(layer: FullLayerNorms) -> tuple[list[Positive], ...]:
+    """ω^v, ω^{qk} = ω^q + ω^k, R^v and R^{qk} = R^q + R^k of every head."""
+    return (
+        [Positive.of(head.value_norm) for head in layer.heads],
+        [Positive.of(head.query_norm) + head.key_norm for head in layer.heads],
+        [Positive.of(head.value_mixed_norm) for head in layer.heads],
+        [Positive.of(head.query_mixed_norm) + head.key_mixed_norm for head in layer.heads],
+    )
+
+
+def summed_norms(layer: FullLayerNorms) -> tuple[Positive, Positive, Positive, Positive]:
+    """The same summed over the heads, but the largest ω^{qk}                    (C.5), zhang2022"""
+    value_norms, score_norms, value_sizes, score_sizes = head_norms(layer)
+    return total(value_norms), max(score_norms), total(value_sizes), total(score_sizes)
+
+
 def heads_link(layer: FullLayerNorms, reach: Positive, rule: ChainForm) -> HeadsLink:
     """The heads of a layer at tokens as long as ``reach``.
 
     R^mha = R^v + cω^vω^{qk}R^{qk}R²,   ρ̃ = ω̃^v + cω^v(ω^{qk})²R²           (C.10), zhang2022
 
-    with ω^v, R^v, R^{qk} summed over the heads and the largest ω^{qk} (C.5). Printed: R^mha without
-    ω^v (erratum 5). Sharp: the same products head by head, as Lemmas C.11 to C.13 have them.
+    with `summed_norms`. Printed: R^mha without ω^v (erratum 5). Sharp: the same products head by
+    head, as Lemmas C.11 to C.13 have them.
     """
     bandwidth, form = 1.0 / rule.constant, rule.form
-    value_norms = [Positive.of(head.value_norm) for head in layer.heads]
-    score_norms = [Positive.of(head.query_norm) + head.key_norm for head in layer.heads]
-    value_sizes = [Positive.of(head.value_mixed_norm) for head in layer.heads]
-    score_sizes = [Positive.of(head.query_mixed_norm) + head.key_mixed_norm for head in layer.heads]
-    if not rule.sharp:
-        value_norms, score_norms = [total(value_norms)], [max(score_norms)]
-        value_sizes, score_sizes = [total(value_sizes)], [total(score_sizes)]
+    norms = head_norms(layer) if rule.sharp else [[each] for each in summed_norms(layer)]
+    value_norms, score_norms, value_sizes, score_sizes = norms
     nothing = [Positive.of(0.0)] * len(value_norms)
     values, scores = (
         heads_weight_bound(sizes, score_norms, changes, value_norms, reach, bandwidth, form) / reach
@@ -131,9 +142,9 @@ def _parts(chain: list[Link], printed: bool) -> Iterator[Term]:
             of_feed_forward, of_heads = steep * link.radius * after, heads.reach * after
             after = after * steep * link.feed_forward
         for matrix, size, factor in (
-            ("A^x", link.inner, of_feed_forward),
-            ("A^σ", link.outer, of_feed_forward),
-            ("W_v", heads.values, of_heads),
-            ("W_q, W_k", heads.scores, of_heads),
+            ("W_in", link.inner, of_feed_forward),
+            ("W_out", link.outer, of_feed_forward),
+            ("W_V", heads.values, of_heads),
+            ("W_Q, W_K", heads.scores, of_heads),
         ):
             yield Term("deviation of the output", number, matrix, (size * factor).log)

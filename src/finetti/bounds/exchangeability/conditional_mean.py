@@ -134,7 +134,7 @@ class RegularizedDeviation(DeviationBound):
 
     name = "E-eq-B.10"
     title = "CME attention and its population value"
-    statement = "‖attn_CME − population‖ ≤ (2 + λ^(−1/2))·(2/(λT) + √(Γ(λ)/(λT)))·log(4/δ)"
+    statement = "‖CME attention − population value‖ ≤ (2 + λ^(−1/2))·(2/(λT) + √(Γ/(λT)))·log(4/δ)"
     citation = "(B.10), zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
@@ -152,9 +152,9 @@ class RidgeBias(ConditionalMeanBound):
 
     name = "E-eq-B.11"
     title = "the bias that a ridge costs"
-    statement = "‖population value − E[V|K=q]‖ ≤ λ‖h‖√K(q,q) if E[V|K=·] = C_KK h"
+    statement = "‖population value − E[v|q]‖ ≤ λ‖h‖√K(q,q) if E[v|·] = C_K·h"
     citation = "(B.11), zhang2022"
-    assumes = (*ConditionalMeanBound.assumes, "the source condition E[V|K=·] = C_KK h")
+    assumes = (*ConditionalMeanBound.assumes, "the source condition E[v|·] = C_K·h")
 
     source_norm: float = fields.norm(1.0)
 
@@ -178,7 +178,7 @@ class ConditionalMeanError(RidgeBias, DeviationBound):
 
     name = "E-prop-4.1"
     title = "CME attention and the conditional mean"
-    statement = "‖attn_CME − E[V|K=q]‖ ≤ (2 + λ^(−1/2))(2/(λT) + √(Γ/(λT)))·log(4/δ) + λ‖h‖"
+    statement = "‖CME attention − E[v|q]‖ ≤ (2 + λ^(−1/2))(2/(λT) + √(Γ/(λT)))·log(4/δ) + λ‖h‖"
     citation = "Proposition 4.1, zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:

@@ -8,14 +8,14 @@ from scipy import integrate
 
 from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.covering.generalization import log_confidence
+from finetti.bounds.covering.dudley import log_confidence
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.logspace import log1pexp, log_add, log_expm1
 
 Integral = Literal["closed", "quadrature"]
-AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in ‖·‖_{r,∞}"
+AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in the longest token"
 _LOG_12, _LOG_4, _LOG_2 = math.log(12), math.log(4), math.log(2)
 ROOT_INTEGRAL = math.sqrt(math.pi) / 2  # ∫₀¹ √log(1/ε) dε
 
@@ -98,7 +98,7 @@ class ComplexityBound(NetworkBound):
         rest = ROOT_INTEGRAL if self.sharp else 2.0
         fine, coarse = log_closed(self.n_dimensions, log_ratio, sample.log_samples, rest)
         every = Term("complexity: √log(1/ε)", log_value=shift + fine)
-        return [every, *shared("complexity: √log(1 + 2S)", shift + coarse, parts)]
+        return [every, *shared("complexity: √log(1 + 2Δ)", shift + coarse, parts)]
 
 
 class TransformerComplexity(ComplexityBound):
@@ -113,7 +113,7 @@ class TransformerComplexity(ComplexityBound):
 
     name = "E-lemma-C.7"
     title = "Rademacher complexity of the full Transformer"
-    statement = "R̂ ≤ 12D√((4+H)L)·(2 + √log(1 + 2R_L^trans·R_L))/√n, free of T"
+    statement = "Rad ≤ 12D√((4+H)L)·(2 + √log(1 + 2Δ))/√n, free of T"
     citation = "Lemma C.7, zhang2022"
     quantity = "Rademacher complexity"
     printed_kind = "unproven"
@@ -134,7 +134,7 @@ class FullTransformerGap(ComplexityBound):
 
     name = "E-thm-C.5"
     title = "generalization gap of the full Transformer"
-    statement = "sup_f (Eℓ − Êℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), free of T"
+    statement = "Eℓ − Êℓ ≤ b(2·Rad + 3√(log(2/δ)/(2n))) for all networks, free of T"
     citation = "Theorem C.5, zhang2022"
     quantity = "generalization gap"
     printed_kind = "unproven"
@@ -160,7 +160,7 @@ class TransformerRisk(ComplexityBound):
 
     name = "E-thm-C.4-constants"
     title = "generalization error of the full Transformer, with constants"
-    statement = "E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))), R̂ of Lemma C.7"
+    statement = "E_gen ≤ b(2·Rad + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))), Rad of Lemma C.7"
     citation = "Theorem C.4, zhang2022"
     quantity = "generalization error"
 

@@ -30,7 +30,7 @@ class HeadsTokenConstant(NetworkBound):
 
     name = "E-lemma-C.13"
     title = "Lipschitz constant of the heads in their tokens"
-    statement = "‖MHA(X) − MHA(X̂)‖ ≤ ρ‖X − X̂‖, ρ = Σω^v + cR²Σ(ω^q+ω^k)²ω^v"
+    statement = "heads move ≤ ρ times as far as their tokens, ρ = ΣB_V + c·B_X²·Σ(B_Q+B_K)²·B_V"
     citation = "Lemma C.13, zhang2022"
     quantity = "Lipschitz constant"
     printed_kind = "upper_bound"
@@ -41,8 +41,8 @@ class HeadsTokenConstant(NetworkBound):
         link = self.first_heads(sample)
         scores = log_subtract(link.constant.log, min(link.value_norm, link.constant).log)
         parts = (
-            Term("values", 1, "W_v", link.value_norm.log),
-            Term("scores", 1, "W_q, W_k", float(scores)),
+            Term("values", 1, "W_V", link.value_norm.log),
+            Term("scores", 1, "W_Q, W_K", float(scores)),
         )
         return self.value(sample, link.constant.log, summed(parts)[1])
 
@@ -69,13 +69,13 @@ class HeadsDeviation(MovedBound):
 
     name = "E-lemma-C.11"
     title = "how far the heads move with their weights"
-    statement = "‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε^v + cR³Σω^v(ω^q+ω^k)(ε^q+ε^k)"
+    statement = "heads move ≤ B_X·Ση_V + c·B_X³·ΣB_V(B_Q+B_K)(η_Q+η_K) with their weights"
     citation = "Lemma C.11, zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         link = self.first_heads(sample)
         moved = link.reach * self.change
-        sizes = (("W_v", link.values), ("W_q, W_k", link.scores))
+        sizes = (("W_V", link.values), ("W_Q, W_K", link.scores))
         terms = [Term(self.quantity, 1, matrix, (size * moved).log) for matrix, size in sizes]
         return self.value(sample, *summed(terms))
 
@@ -94,7 +94,7 @@ class TransformerDeviation(MovedBound):
 
     name = "E-lemma-C.14"
     title = "how far the full Transformer moves with its weights"
-    statement = "‖X_L − X̂_L‖ ≤ Σ_l (ρ̃_lε_{l,a} + ε_{l,w})·Π_{j>l} ρ̃_jα̃_j"
+    statement = "the output moves ≤ Σ over layers of (ρ̃·η_F + η_H)·Π over later layers of ρ̃·α̃"
     citation = "Lemma C.14, zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
@@ -124,7 +124,7 @@ class MatrixBallCovering(Bound):
 
     name = "E-lemma-C.9"
     title = "covering a ball of matrices"
-    statement = "log N(‖W‖_{r,s} ≤ R, ε) ≤ d₁d₂·log(1 + 2R/ε)"
+    statement = "log N ≤ d·d_k·log(1 + 2R_W/ε) for d×d_k matrices with mixed norms ≤ R_W"
     citation = "Lemma C.9, zhang2022"
     quantity = "log covering number"
     printed_kind = "upper_bound"
@@ -139,7 +139,7 @@ class MatrixBallCovering(Bound):
         count = self.rows * self.columns
         terms = (
             Term("number of entries", log_value=math.log(count)),
-            Term("log(1 + 2R/ε)", log_value=log_volume(1, log_radius, log_resolution)),
+            Term("log(1 + 2R_W/ε)", log_value=log_volume(1, log_radius, log_resolution)),
         )
         return self.value(sample, log_volume(count, log_radius, log_resolution), terms)
 
@@ -158,7 +158,7 @@ class CoveringBound(NetworkBound):
         log_size = float(log_sum([part.log_value for part in parts]))
         log_value = log_volume(count, log_size, log_resolution)
         terms = summed(shared("log covering number", log_value, parts))[1]
-        note = f"{count} dimensions, and log S = {log_size:.6g} in log(1 + 2S/ε)."
+        note = f"{count} dimensions, and log Δ = {log_size:.6g} in log(1 + 2Δ/ε)."
         return self.value(sample, log_value, terms, notes=(note,))
 
 
@@ -174,7 +174,7 @@ class FeedForwardCovering(CoveringBound):
 
     name = "E-lemma-C.10"
     title = "covering a feed-forward part"
-    statement = "log N(FFN, ε) ≤ 2dd_σ·log(1 + 2(α^xR^σ + α^σR^x)‖X‖/ε)"
+    statement = "log N_∞ of a feed-forward part ≤ 2d·d_ff·log(1 + 2(B_in·R_out + B_out·R_in)·B_X/ε)"
     citation = "Lemma C.10, zhang2022"
     printed_kind = "upper_bound"
 
@@ -184,8 +184,8 @@ class FeedForwardCovering(CoveringBound):
         d = network.dimension
         count = d * d if single else 2 * d * network.hidden_dimension
         parts = [
-            Term("S", 1, "A^x", (first.inner * first.radius).log),
-            Term("S", 1, "A^σ", (first.outer * first.radius).log),
+            Term("Δ", 1, "W_in", (first.inner * first.radius).log),
+            Term("Δ", 1, "W_out", (first.outer * first.radius).log),
         ]
         return self._covered(sample, count, parts)
 
@@ -206,7 +206,7 @@ class HeadsCovering(CoveringBound):
 
     name = "E-lemma-C.12"
     title = "covering the heads of a layer"
-    statement = "log N(MHA, ε) ≤ (2 + H)D²·log(1 + 2R·R^mha/ε)"
+    statement = "log N_∞ of the heads of a layer ≤ (2 + H)D²·log(1 + 2Δ/ε)"
     citation = "Lemma C.12, zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
@@ -216,8 +216,8 @@ class HeadsCovering(CoveringBound):
         printed = (2 + n_heads) * network.largest_dimension**2
         count = exact if self.sharp else printed if self.form == "printed" else max(printed, exact)
         parts = [
-            Term("S", 1, "W_v", (heads.reach * heads.values).log),
-            Term("S", 1, "W_q, W_k", (heads.reach * heads.scores).log),
+            Term("Δ", 1, "W_V", (heads.reach * heads.values).log),
+            Term("Δ", 1, "W_Q, W_K", (heads.reach * heads.scores).log),
         ]
         return self._covered(sample, count, parts)
 
@@ -236,7 +236,7 @@ class FullTransformerCovering(CoveringBound):
 
     name = "E-lemma-C.8"
     title = "covering the full Transformer"
-    statement = "log N(F, ε) ≤ (4 + H)D²L·log(1 + 2R_L^trans·R_L/ε), free of T"
+    statement = "log N_∞ ≤ (4 + H)D²L·log(1 + 2Δ/ε), free of T"
     citation = "Lemma C.8, zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:

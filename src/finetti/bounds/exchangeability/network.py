@@ -5,7 +5,7 @@ from typing import Any
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds import fields
-from finetti.bounds.assumptions import NormalizationKind, PositionKind
+from finetti.bounds.assumptions import NetworkShape, NormalizationKind, PositionKind
 from finetti.bounds.checks import one_of, real
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
@@ -133,6 +133,12 @@ class FullTransformer(fields.Description):
             (layer,) * n_layers,
             **options,
         )
+
+    @property
+    def shape(self) -> NetworkShape:
+        """Its sizes, positions, normalization and skips."""
+        said = self.positions, self.normalization, self.skips
+        return NetworkShape(self.n_layers, self.n_heads, *said)
 
     @property
     def n_layers(self) -> int:

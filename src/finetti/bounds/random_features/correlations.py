@@ -12,6 +12,7 @@ from finetti.bounds import fields
 from finetti.bounds.base import Bound
 from finetti.bounds.random_features.norms import (
     ASSUMED_OF_RANDOM_HEADS,
+    BIASED_HEADS,
     NONZERO_TARGET,
     attention_terms,
 )
@@ -118,7 +119,7 @@ class CorrelationTarget(fields.Description):
 class BiasedBound(Bound):
     """A number that belongs to a function of correlations f* and to L ≥ 1 terms of e^{t²/2}."""
 
-    assumes = (*ASSUMED_OF_RANDOM_HEADS, "the heads have the mean W₀ = [[S, 0], [0, 0]]")
+    assumes = (*ASSUMED_OF_RANDOM_HEADS, BIASED_HEADS)
 
     target: CorrelationTarget = fields.part(CorrelationTarget)
     terms: int = fields.setting(1, partial(as_degree, least=1))
@@ -138,7 +139,7 @@ class BiasedNorm(BiasedBound):
 
     name = "R-norm-brfa"
     title = "norm of a function of correlations for biased heads"
-    statement = "‖F_J(⟨x₀,x⟩)⟨β,x⟩‖² ≤ ‖β‖²·Σ_j G_j²·(j+2)!·4^(j+2)/(j+3), free of d"
+    statement = "B_BRFA ≤ ‖β‖²·Σ G_j²·(j+2)!·4^(j+2)/(j+3), free of d"
     citation = "biased random-feature attention (derived), fu2023"
     quantity = "squared norm"
 

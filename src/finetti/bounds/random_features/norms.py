@@ -29,6 +29,7 @@ ASSUMED_OF_RANDOM_HEADS = (
     NO_RESIDUALS,
     NO_LAYER_NORM,
 )
+BIASED_HEADS = "the heads have the mean W_0 = [[S, 0], [0, 0]]"
 NONZERO_TARGET = "a target that is not zero: no samples over no samples is no ratio"
 STATED_NORM = "The norm is stated from knowledge of fu2023, not quoted."
 
@@ -102,7 +103,7 @@ class AttentionNorm(TargetBound):
 
     name = "R-norm-rfa"
     title = "norm of a target for random-feature attention"
-    statement = "min E‖v(W)‖² ≤ Σ ‖Sym f_rs‖²/κ_rs; printed Σ C_k‖f_rs‖², C_k = k^4.5·4^k"
+    statement = "B_RFA ≤ Σ ‖Sym f_rs‖²/κ_rs; printed Σ p^4.5·4^p·‖f_rs‖², p = max(r, s)"
     citation = "expressivity theorem, fu2023"
     printed_kind = "scaling"
 
@@ -122,7 +123,7 @@ class NetworkNorm(TargetBound):
 
     name = "R-norm-mlp"
     title = "norm of a target for a random-feature network"
-    statement = "B_MLP ≤ Σ ‖Sym f_rs‖²/(C(r+s, r)·T·κ_{r+s}^MLP)"
+    statement = "B_MLP ≤ Σ ‖Sym f_rs‖²/(binom(r+s, r)·T·ν_rs)"
     citation = "comparison with RFMLP (derived), fu2023"
     assumes = (
         ASSUMED_OF_RANDOM_HEADS[0],

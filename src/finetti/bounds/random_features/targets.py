@@ -130,7 +130,7 @@ class Target(fields.Description):
             ),
         }
         family = number("target", "key_power")
-        if family not in families:
+        if family not in [*families]:  # which may be anything that JSON has
             wanted = f"one of {', '.join(families)}"
             raise bad_argument("target", "the norms", wanted, repr(family))
         return families[family]()
@@ -192,7 +192,7 @@ class Target(fields.Description):
 
     @classmethod
     def correlation_times_power(
-        cls, correlation_degree: int, key_degree: int, dimension: int, norm: float = 1.0
+        cls, correlation_degree: int, degree: int, dimension: int, norm: float = 1.0
     ) -> "Target":
         """(1/N) Σ_i ⟨x₀, x_i⟩^q ⟨b, x_i⟩^p with ‖b‖ = ``norm``.
 
@@ -200,7 +200,7 @@ class Target(fields.Description):
         """
         owner = "Target.correlation_times_power"
         q = as_degree(correlation_degree, "correlation_degree", owner)
-        p = as_degree(key_degree, "key_degree", owner)
+        p = as_degree(degree, "degree", owner)
         return cls((_identity_component(q, p, dimension, _log_power(norm, p, owner), p),))
 
     @classmethod

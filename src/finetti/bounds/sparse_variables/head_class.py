@@ -10,7 +10,7 @@ from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.sizes import SizedClass
+from finetti.bounds.sparse_variables.composed import SizedClass
 from finetti.bounds.value import OF_THE_LOSS, log_of
 from finetti.core.forms import Form
 from finetti.core.numbers import as_norm
@@ -76,10 +76,10 @@ class AttentionClass(SizedClass, kw_only=True):
         return log_of(total) + log_of(self.token_norm(sample)) + log_of(readout)
 
     def log_costs(self, head: SoftmaxHeadNorms, sample: Sample, form: Form) -> tuple[float, float]:
-        """log c_V and log c_QK of Corollary 4.4.
+        """log c_V and log c_QK of `HeadCovering`.
 
-        c_V = k L_σ B_V^∞ B_X,  c_QK = C d L_σ B_V B_QK^∞ B_X² B_τ; printed: c_QK lacks B_X B_τ, and
-        the constant is 1, or 2 in A.12 (erratum 1). With positions A.4 prints 2·B_X in their place.
+        Printed: c_QK lacks B_X B_τ, and the constant is 1, or 2 in A.12 (erratum 1). With positions
+        A.4 prints 2·B_X in their place.
         """
         token = log_of(self.token_norm(sample))
         common = log_of(head.out_lipschitz) + token

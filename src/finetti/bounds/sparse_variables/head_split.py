@@ -45,7 +45,7 @@ class HeadSplit(Bound):
 
     name = "S-thm-4.2"
     title = "the capacity of a head from those of its scores and values"
-    statement = "log N_∞ of a head ≤ min over α of those of its scores and its values"
+    statement = "log N_∞ of a head ≤ those of its scores and its values, which share ε at best"
     citation = "Theorem 4.2, edelman2022"
     quantity = "log covering number"
     assumes = ASSUMED_OF_A_HEAD
@@ -56,10 +56,10 @@ class HeadSplit(Bound):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.functions.check(self)
+        self.check_network(self.functions.shape, self.form)
         if self.functions.scalar:
-            advice = "S-cor-4.4 has the readout."
-            raise bad_argument("functions", "HeadSplit", "without readout_norm", "one", advice)
+            got, advice = self.functions.readout_norm, "S-cor-4.4 has the readout."
+            raise bad_argument("readout_norm", "HeadSplit", "left out", got, advice)
 
     def _covers(self, sample: Sample) -> tuple[tuple[float, int, float], ...]:
         """Scores and values: log norm, outputs, and the log of the resolution for all of ε."""
@@ -154,5 +154,5 @@ class HeadSplit(Bound):
             Term("log covering number", None, "W_QK", score),
             Term("log covering number", None, "W_V", value),
         )
-        note = f"The scores get the part α = {math.exp(shares[0]):.4g} of the error."
+        note = f"The scores get the part {math.exp(shares[0]):.4g} of the error."
         return self.value(sample, *summed(terms), notes=(note, *self.functions.notes()))

@@ -7,8 +7,12 @@ from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
 from finetti.bounds.checks import checked
-from finetti.bounds.covering.dudley import dudley_closed, signed_dudley_printed
-from finetti.bounds.covering.generalization import gap_terms, printed_gap
+from finetti.bounds.covering.dudley import (
+    dudley_closed,
+    gap_terms,
+    printed_gap,
+    signed_dudley_printed,
+)
 from finetti.bounds.covering.linear import (
     best_refined_cover,
     log_log_matrix_cover,
@@ -50,7 +54,7 @@ class VectorCovering(LinearCovering):
 
     name = "S-lemma-A.10"
     title = "the capacity of a linear functional"
-    statement = "log N_∞ of x ↦ vᵀx: 36(B₁B_X/ε)² and a logarithm of the points"
+    statement = "log N_∞ of x ↦ uᵀx: 36(‖u‖B_X/ε)² and a logarithm of the points"
     citation = "Lemma A.10, edelman2022"
     printed_kind = "upper_bound"
 
@@ -72,7 +76,7 @@ class LinearMapCovering(LinearCovering):
 
     name = "S-lemma-4.5"
     title = "the capacity of a linear map, by its columns"
-    statement = "log N_∞ of x ↦ Wᵀx with columns of length ≤ B_∞: 36(d₂B_∞B_X/ε)²"
+    statement = "log N_∞ of x ↦ Wᵀx with columns of length ≤ B_col: 36(d_out·B_col·B_X/ε)²"
     citation = "Lemma 4.5, edelman2022"
     printed_kind = "scaling"
 
@@ -109,7 +113,7 @@ class RefinedMatrixCovering(LinearCovering):
 
     name = "S-lemma-4.5-refined"
     title = "the capacity of a linear map, by the sum of its columns"
-    statement = "log N_∞ of x ↦ Wᵀx with ‖W‖_{2,1} ≤ B₁: about 36(B₁B_X/ε)²"
+    statement = "log N_∞ of x ↦ Wᵀx with columns of length ≤ B_sum together: about 36(B_sum·B_X/ε)²"
     citation = "Lemma 4.5 refined, edelman2022"
 
     outputs: int = fields.size("width", 1)
@@ -119,7 +123,7 @@ class RefinedMatrixCovering(LinearCovering):
         log_norm = log_of(self.weight_norm)
         budgets = None if self.budget is None else (self.budget,)
         log_value, best = best_refined_cover(log_norm, self.outputs, *self.logs(sample), budgets)
-        return self.covered(sample, log_value, "W", f"The columns share n = {best} units.")
+        return self.covered(sample, log_value, "W", f"The columns share {best} units.")
 
 
 class CoveringConstantGap(Bound):
@@ -136,7 +140,7 @@ class CoveringConstantGap(Bound):
 
     name = "S-lemma-2.2"
     title = "from a covering number to the generalization gap"
-    statement = "log N_∞ ≤ C_F/ε² gives a gap of order √(C_F/n) log n"
+    statement = "log N_∞ ≤ C_N/ε² gives a gap of order √(C_N/n)·log n"
     citation = "Lemma 2.2, edelman2022"
     quantity = "generalization gap"
     printed_kind = "scaling"

@@ -13,14 +13,19 @@ from finetti.bounds.assumptions import (
     ONE_HEAD,
     ONE_LAYER,
     UNIT_BALL,
+    NetworkShape,
 )
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
-from finetti.bounds.sparse_variables.composed import ComposedCovering, ComposedGap, log_log_points
+from finetti.bounds.sparse_variables.composed import (
+    ComposedCovering,
+    ComposedGap,
+    SizedClass,
+    log_log_points,
+)
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass
-from finetti.bounds.sparse_variables.sizes import SizedClass
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass, log_layer_constant
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
@@ -97,7 +102,7 @@ class PositionCovering(ComposedCovering):
     @classmethod
     def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
         """One head; ``position_norm`` is 1 by default here."""
-        cls.check_sizes(settings)
+        cls.check_network(NetworkShape.of(settings, cls.assumes), settings.form)
         length = settings.norm("position_norm", 1.0)
         head = HeadClass.from_settings(settings, cls)
         if head.positions != "trained":  # which is refused below
@@ -147,8 +152,8 @@ class ProjectedTransformerCovering(ComposedCovering):
         c_C(i) = B_wA_i d L_σ q_i B_C^∞,  c_QK(i) = B_wA_i C d L_σB_CB_VB_QK^∞ r_i³,
         c_V(i) = B_wA_i k L_σB_CB_V^∞ r_i,  c_w = B_w r_{L+1},  A_i = Π_{j>i} p_j
 
-    composed as in Corollary 4.4, on N = m(T+1) points. Printed: a scaling quantity with the
-    product over the layers before i and without B_w (errata 2 and 10).
+    composed as in Corollary 4.4, on N = m(T+1) points. Printed: a scaling quantity with α_i, the
+    product over the layers before i, for A_i, and without B_w (errata 2 and 10).
 
     >>> from finetti.bounds.sparse_variables import ProjectedLayerNorms
     >>> names = ("output_norm", "value_norm", "score_norm",
@@ -211,7 +216,7 @@ class UniformTransformer(Bound):
 
     name = "S-thm-4.6"
     title = "the capacity of a deep Transformer, by two norms"
-    statement = "log N_∞ of L layers ≤ (C₂L_σ)^O(L) B_X²B_w²d²C_∞²/ε² · log(nT)"
+    statement = "log N_∞ of L layers ≤ (C_2·L_act)^O(L)·B_X²·B_w²·d²·C_∞²/ε²·log(n·T)"
     citation = "Theorem 4.6, edelman2022"
     quantity = "log covering number"
     assumes = (*ASSUMED_OF_THE_LAYERS, "tokens of length at most 1, and heads no wider than they")

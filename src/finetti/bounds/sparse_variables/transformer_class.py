@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
@@ -9,12 +10,11 @@ from typing import Any
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import fields
-from finetti.bounds.assumptions import NormalizationKind
-from finetti.bounds.base import Bound, same_quantity
+from finetti.bounds.assumptions import NetworkShape, NormalizationKind
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.sizes import SizedClass
+from finetti.bounds.sparse_variables.composed import SizedClass
 from finetti.bounds.value import log_of
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add
@@ -89,21 +89,10 @@ class TransformerClass(SizedClass, kw_only=True):
     readout_norm: float = fields.norm(1.0)
     normalization: NormalizationKind = fields.choice("ball", "layer_norm", "none")
 
-    def check(self, bound: Bound) -> None:
-        """Projections onto the ball, no trained positions."""
-        if self.normalization == "layer_norm":
-            raise bound.refuse(
-                "a projection of the tokens onto the unit ball, and `normalization` is "
-                "'layer_norm', which is only max|gain|/√ε-Lipschitz",
-                same_quantity(bound, "parameter-count", "parameter-count-gap")
-                + ", with `lipschitz` and `output_range` of your own.",
-            )
-        if self.normalization == "none":
-            raise bound.refuse(
-                "a projection of the tokens onto the unit ball, and `normalization` is 'none'",
-                f"{same_quantity(bound, 'E-lemma-C.8', 'E-thm-C.5')}, for any depth.",
-            )
-        super().check(bound)
+    @property
+    def shape(self) -> NetworkShape:
+        """Its layers, positions and normalization."""
+        return replace(super().shape, n_layers=len(self.layers), normalization=self.normalization)
 
     @property
     def scalar(self) -> bool:
@@ -128,10 +117,8 @@ class TransformerClass(SizedClass, kw_only=True):
         return log_of(self.readout_norm) + log_of(self.radii(sample)[-1])
 
     def composition(self, sample: Sample, form: Form) -> Composition:
-        """W_C, W_QK and W_V of every layer, and w (Theorem A.17, edelman2022).
+        """W_C, W_QK and W_V of every layer, and w, as in `ProjectedTransformerCovering`.
 
-        c_C = B_wA_i d L_σ q_i B_C^∞, c_QK = B_wA_i C d L_σB_CB_VB_QK^∞ r_i³,
-        c_V = B_wA_i k L_σB_CB_V^∞ r_i, c_w = B_w r_{L+1}.
         Printed: α_i for A_i, no B_w (erratum 2), r = q = 1 and no L_σ in c_C (erratum 10), C = 2.
         """
         printed = form == "printed"

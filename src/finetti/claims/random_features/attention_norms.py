@@ -1,4 +1,4 @@
-"""Norms of targets for random heads, without and with a bias."""
+"""Norms of targets for random heads, without and with a bias, and for random neurons."""
 
 import math
 from itertools import product
@@ -10,7 +10,7 @@ from finetti import attention, show
 from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
-from finetti.claims.evidence import Evidence, at_least, at_most, close, within
+from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, trend, within
 from finetti.claims.perturbations import unit_vectors
 
 
@@ -174,24 +174,34 @@ def _by_hand(degree: int, terms: int, dimension: int) -> float:
     )
 
 
+def _attained(divisor: float = 1.0) -> tuple[dict[tuple[int, int], float], list[Measurement]]:
+    """The norms, over ``divisor``, and that they are attained in high dimension."""
+    norms = {case: _biased_norm(*case) / divisor for case in _CASES}
+    exact = [_by_hand(*case, dimension=10**6) / norm for case, norm in norms.items()]
+    # p = L = 1: √(2π)(t + t³/2) = √(2π)(2.5 He₁ + 0.5 He₃), and 6·64/4 = 96, 120·1024/6 = 20 480.
+    explicit = norms[1, 1] / (2 * math.pi * (2.5**2 * 96 + 0.5**2 * 20_480)) - 1
+    return norms, [
+        within("smallest sum of exact norms / norm, d = 10⁶", min(exact), 0.999, 1.0),
+        within("largest sum of exact norms / norm, d = 10⁶", max(exact), 0.999, 1.0),
+        close("p = L = 1: norm / (2π·5720) − 1", explicit, 1e-12),
+    ]
+
+
 @claim(
     id="R-norm-brfa",
     title="biased heads: a norm that is free of d",
     statement="With the mean W₀ = [[I,0],[0,0]], F(⟨x₀,x⟩)⟨β,x⟩ is within ε_L‖F‖_∞ of a function "
     "with E‖v(W)‖² ≤ ‖β‖²Σ_m G_m²(m+2)!4^{m+2}/(m+3), whatever the dimension.",
     label="biased random-feature attention (ε_L stated; norm derived)",
-    controls=(Control("the norm divided by 500", changes={"divisor": 500.0}),),
+    controls=(Control("the norm divided by 500", lambda _: Evidence(*_attained(500.0)[1])),),
 )
-def r_norm_brfa(context: Context, divisor: float = 1.0) -> Evidence:
+def r_norm_brfa(context: Context) -> Evidence:
     """The norm against exact norms of its parts in high dimension, and interpolation norms.
 
     In few dimensions no function comes near the norm. Each summand of it is attained as d grows,
     which pins all constants; that parts are merely added is Cauchy–Schwarz.
     """
-    norms = {case: _biased_norm(*case) / divisor for case in _CASES}
-    exact = [_by_hand(*case, dimension=10**6) / norm for case, norm in norms.items()]
-    # p = L = 1: √(2π)(t + t³/2) = √(2π)(2.5 He₁ + 0.5 He₃), and 6·64/4 = 96, 120·1024/6 = 20 480.
-    explicit = norms[1, 1] / (2 * math.pi * (2.5**2 * 96 + 0.5**2 * 20_480)) - 1
+    norms, attained = _attained()
     rng = context.generator(r_norm_brfa.id)
     shares, misses = [], []
     for dimension in (3, 12):
@@ -211,9 +221,7 @@ def r_norm_brfa(context: Context, divisor: float = 1.0) -> Evidence:
     ratio = bounds.BiasedAdvantage(high, dimension=10**4).evaluate(Sample(1, 1)).value
     edge = 1 - 1.5 * math.exp(-0.5)
     return Evidence(
-        within("smallest sum of exact norms / norm, d = 10⁶", min(exact), 0.999, 1.0),
-        within("largest sum of exact norms / norm, d = 10⁶", max(exact), 0.999, 1.0),
-        close("p = L = 1: norm / (2π·5720) − 1", explicit, 1e-12),
+        *attained,
         at_most("largest interpolation norm / d-free norm", max(shares), 1.0),
         at_most("largest miss / ε_L, ε_L = 1/(2^{L+1}(L+1)!)", max(misses), 1.0),
         # At t = 1 the miss is what Poisson(1/2) has above L, largest there.
@@ -221,4 +229,68 @@ def r_norm_brfa(context: Context, divisor: float = 1.0) -> Evidence:
         at_least("B_RFA/B_BRFA for t⁴, L = 1, d = 10⁴", ratio, 1.0),
         note="At small d and degree the two upper bounds do not cross; the simulation favors the "
         "bias there.",
+    )
+
+
+_LENGTH = 2
+_LENGTHS = (10**3, 10**4, 10**5, 10**6)
+_POWERS = {1: 0, 2: 1, 3: 3, 4: 3}  # degree p of the average → exponent of N
+
+
+def _norm(target: "bounds.Target") -> float:
+    """B_MLP with two keys, as the package has it."""
+    return bounds.NetworkNorm(target).evaluate(Sample(1, _LENGTH)).value
+
+
+@claim(
+    id="R-norm-mlp",
+    title="averages cost a network powers of N",
+    statement="For (1/N)Σ_i⟨b,x_i⟩^p the norm for random neurons on all tokens exceeds that for "
+    "attention by N^{p−1} for p = 1 and even p, and by N^p for odd p ≥ 3. Derived; a ratio of "
+    "upper bounds.",
+    label="comparison with RFMLP (stated; derived)",
+    controls=(Control("a norm without 1/N", changes={"norm": lambda f: _LENGTH * _norm(f)}),),
+)
+def r_norm_mlp(context: Context, norm: Formula = _norm) -> Evidence:
+    """Interpolation norms with two keys against B_MLP, recomputed; exponents of B_MLP/B_RFA in N.
+
+    κ_k by Fourier sums over a circle, and the size of the tensors in all slots, pin the norm.
+    """
+    rng = context.generator(r_norm_mlp.id)
+    contexts = draw_contexts(rng, context.pick(quick=600, paper=2_500), _LENGTH)
+    kernel = attention.InfiniteMLPKernel(contexts[0].shape[1], _LENGTH)
+    coefficients = network_coefficients(_LENGTH)
+    shares, errors = [], []
+    for _, values, target, (r, s), tensor in targets(*contexts):
+        bound = norm(target)
+        shares.append(interpolant_norm(kernel, *contexts[:2], values) / bound)
+        # An average has N orthogonal terms of weight 1/N²; symmetrized over all slots, C(r+s, r)
+        # arrangements of query and key slots are orthogonal, too.
+        size = tensor / (_LENGTH * math.comb(r + s, r))
+        errors.append(abs(bound * coefficients[r + s] / size - 1))
+    powers, records = [], []
+    for degree, power in _POWERS.items():
+        bound = bounds.AttentionAdvantage(bounds.Target.key_power(degree))
+        logs = [bound.evaluate(Sample(1, length)).log_value for length in _LENGTHS]
+        slope = (logs[-1] - logs[-2]) / math.log(_LENGTHS[-1] / _LENGTHS[-2])
+        name = f"power of N at degree {degree}"
+        powers.append(within(name, slope, power - 0.01, power + 0.01))
+        records += [
+            {"keys": length, "ratio": math.exp(log), "degree": f"p = {degree}"}
+            for length, log in zip(_LENGTHS, logs, strict=True)
+        ]
+    axes = {"keys": "keys N", "ratio": "B_MLP / B_RFA"}
+    chart = trend(
+        records,
+        axes,
+        "Samples of the network over samples of attention",
+        color="degree",
+        log_y=True,
+    )
+    return Evidence(
+        close("B_MLP by Fourier sums (relative)", max(errors), 1e-8),
+        at_most("largest interpolation norm / B_MLP", max(shares), 1.0),
+        at_least("largest of them (the bound is not idle)", max(shares), 0.3),
+        *powers,
+        charts=(chart,),
     )

@@ -8,8 +8,12 @@ import scipy
 
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
-from finetti.bounds.covering.dudley import dudley_closed, dudley_printed, dudley_quadrature
-from finetti.bounds.covering.generalization import log_confidence
+from finetti.bounds.covering.dudley import (
+    dudley_closed,
+    dudley_printed,
+    dudley_quadrature,
+    log_confidence,
+)
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 
