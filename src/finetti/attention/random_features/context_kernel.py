@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from finetti.attention.blocks import map_blocks
 from finetti.attention.contexts import arrange
-from finetti.attention.random_features.blocks import map_blocks
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import widest_float
 

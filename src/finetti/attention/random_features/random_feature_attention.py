@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finetti.attention.blocks import block_size, map_blocks
 from finetti.attention.contexts import Contexts, arrange
-from finetti.attention.random_features.blocks import block_size, map_blocks
 from finetti.attention.random_features.head_draws import draw_heads, resolve_mean, with_bias
 from finetti.attention.random_features.head_weights import (
     Activation,
