@@ -27,6 +27,9 @@ ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng
 
 
+LENGTH = 300  # of most contexts here, which so share their programs
+
+
 def single(*arrays):
     return [np.asarray(array, np.float32) for array in arrays]
 
@@ -44,20 +47,21 @@ def is_right(route, keys, values, ridge, query=None):
 
 @pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 1e5])
 def test_keys_of_any_spread(spread):
-    keys = spread * RNG(0).normal(size=(300, 3))
-    is_right("auto", keys, np.ones((300, 1)), 0.1)
-    is_right("auto", keys + 1e4, np.ones((300, 1)), 0.1)
+    keys = spread * RNG(0).normal(size=(LENGTH, 3))
+    is_right("auto", keys, np.ones((LENGTH, 1)), 0.1)
+    is_right("auto", keys + 1e4, np.ones((LENGTH, 1)), 0.1)
 
 
 def test_keys_of_many_dimensions():
-    is_right("auto", 10 * RNG(0).normal(size=(300, 64)), RNG(1).normal(size=(300, 2)), 0.1)
+    keys, values = 10 * RNG(0).normal(size=(LENGTH, 64)), RNG(1).normal(size=(LENGTH, 2))
+    is_right("auto", keys, values, 0.1)
 
 
 @pytest.mark.parametrize("route", ["conjugate_gradients", "auto"])
 def test_keys_in_clusters_far_apart(route):
     rng = RNG(0)
-    keys = rng.normal(size=(1000, 3)) + 300.0 * rng.integers(0, 3, size=(1000, 1))
-    is_right(route, keys, np.ones((1000, 1)), 0.1)
+    keys = rng.normal(size=(LENGTH, 3)) + 300.0 * rng.integers(0, 3, size=(LENGTH, 1))
+    is_right(route, keys, np.ones((LENGTH, 1)), 0.1)
 
 
 def test_many_keys_in_clusters_at_a_small_ridge():
@@ -114,11 +118,9 @@ def test_what_did_not_converge_is_no_answer(impatient):
 
 
 def test_conjugate_gradients_at_small_ridges():
-    keys = RNG(0).normal(size=(500, 3))
+    keys, query = RNG(0).normal(size=(2, LENGTH, 3))
     for ridge in (1e-3, 1e-5, 1e-7):
-        is_right(
-            "conjugate_gradients", keys, np.sin(keys[:, :1]), ridge, RNG(1).normal(size=(9, 3))
-        )
+        is_right("conjugate_gradients", keys, np.sin(keys[:, :1]), ridge, query)
 
 
 @pytest.mark.parametrize("attend", ["smoother", "functional"])

@@ -42,8 +42,10 @@ def by_prefixes(module, query, keys, values, mask=None):
     return np.array(means), np.array(variances)
 
 
-@pytest.mark.parametrize("route", ["auto", "cholesky"])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "route"),
+    [*((name, "cholesky") for name in KERNELS), ("polynomial", "auto"), ("linear", "auto")],
+)
 def test_causal_is_the_loop_over_prefixes(tokens, name, route):
     module = ConditionalMean(KERNELS[name], ridge=0.3, route=route)
     mean, variance = module.posterior(*tokens, is_causal=True)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.random_features import blocks
+from finetti.attention import blocks
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
 

@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from finetti.attention.networks.feed_forward import FeedForward
 from finetti.attention.networks.multihead import MultiHead
-from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
-from finetti.attention.networks.projection import project_ball
+from finetti.attention.networks.projected_transformer import (
+    ProjectedLayer,
+    ProjectedTransformer,
+    project_ball,
+)
 from finetti.attention.networks.residual_transformer import (
+    FeedForward,
     ResidualLayer,
     ResidualTransformer,
     rbf_attention,

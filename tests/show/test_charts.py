@@ -5,10 +5,11 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.show import line_chart
+from finetti.show import line_chart, side_by_side
 
 RECORDS = [
     {
@@ -47,6 +48,42 @@ def test_layers_follow_what_is_asked_for():
     assert layers(curve) == ["line", "line", "point"]
 
 
+def test_a_table_is_drawn_as_its_records_are():
+    assert line_chart(pd.DataFrame(RECORDS), "T", "error") == line_chart(RECORDS, "T", "error")
+
+
+def test_repeats_are_their_median_and_range():
+    shown = {"x": 1, "of": "a"}
+    seeds = [{**shown, "y": y} for y in (5.0, 1.0, 2.0)] + [{"x": 1, "of": "b", "y": 7.0}]
+    failed = [{"x": 2, "of": "a", "y": y} for y in (1.0, math.nan)]
+    spec = line_chart(seeds + failed, "x", "y", "of", repeats=True)
+    assert rows(spec) == [
+        {**shown, "y": 2.0, "least y": 1.0, "largest y": 5.0},
+        {"x": 1, "of": "b", "y": 7.0, "least y": 7.0, "largest y": 7.0},
+        {"x": 2, "of": "a", "y": None, "least y": None, "largest y": None},
+    ]
+    assert layers(spec) == ["area", "line", "point"]
+
+
+def test_data_are_dots_and_long_lines_have_no_marks():
+    curve = [{"x": x, "y": x**2} for x in range(51)]
+    *_, marks, dots = line_chart(curve, "x", "y", data=[{"x": 3.0, "y": 8.0}])["layer"]
+    assert marks["mark"]["opacity"] == 0 < dots["mark"]["opacity"]
+    assert dots["data"]["values"] == [{"x": 3.0, "y": 8.0}]
+    assert line_chart(curve[:50], "x", "y")["layer"][-1]["mark"]["opacity"] == 1
+
+
+def test_charts_side_by_side_keep_their_layers_and_share_one_look():
+    chart = line_chart(RECORDS, "T", "error", color="of")
+    both = side_by_side(chart, chart)
+    assert [part["layer"] for part in both["hconcat"]] == [chart["layer"]] * 2
+    assert all("config" not in part for part in both["hconcat"])
+    assert both["config"]["range"] == chart["config"]["range"]
+    svg = both._repr_svg_()
+    assert svg.count("Symbol legend") == 1
+    assert svg.count("Y-axis") == 2
+
+
 def test_lines_are_told_apart_by_color_and_by_shape():
     points = line_chart(RECORDS, "T", "error", color="of")["layer"][-1]["encoding"]
     assert points["color"]["field"] == points["shape"]["field"] == "of"
@@ -72,6 +109,7 @@ def test_an_interval_down_to_zero_ends_at_the_lowest_mark_of_a_log_axis():
         ({"y": "loss"}, "'loss'"),
         ({"low": "low"}, "together with high"),
         ({"reference": 0.0, "log_y": True}, "reference"),
+        ({"repeats": True, "reference": "high"}, "repeats"),
         ({"records": [{"a.b": 1}], "x": "a.b", "y": "a.b"}, "a.b"),
     ],
 )

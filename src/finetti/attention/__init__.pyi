@@ -21,7 +21,6 @@ from .functional import cme_attention as cme_attention
 from .functional import kernel_attention as kernel_attention
 from .functional import softmax_attention as softmax_attention
 from .networks.activations import Activation as Activation
-from .networks.feed_forward import FeedForward as FeedForward
 from .networks.head import Head as Head
 from .networks.head_parts import BilinearScore as BilinearScore
 from .networks.head_parts import LinearMap as LinearMap
@@ -33,7 +32,8 @@ from .networks.multihead import ConcatenatedHeads as ConcatenatedHeads
 from .networks.multihead import MultiHead as MultiHead
 from .networks.projected_transformer import ProjectedLayer as ProjectedLayer
 from .networks.projected_transformer import ProjectedTransformer as ProjectedTransformer
-from .networks.projection import project_ball as project_ball
+from .networks.projected_transformer import project_ball as project_ball
+from .networks.residual_transformer import FeedForward as FeedForward
 from .networks.residual_transformer import ResidualLayer as ResidualLayer
 from .networks.residual_transformer import ResidualTransformer as ResidualTransformer
 from .networks.residual_transformer import rbf_attention as rbf_attention

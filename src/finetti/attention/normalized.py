@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.base import Attention
-from finetti.attention.contexts import Contexts, arrange
+from finetti.attention.blocks import over_queries
+from finetti.attention.contexts import ContextArrays, Contexts, arrange
 
 # The mask value of jax.nn.dot_product_attention, so that fully masked queries agree with it.
 _MASKED = -0.7
@@ -39,6 +41,10 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "Q L"]:
         """log s(q, k_ℓ)."""
 
+    @abc.abstractmethod
+    def _in_precision(self, run: Callable[..., Array], contexts: Contexts, given: Any) -> Array:
+        """``run(self, arrays, given)`` in the precision that the scores need."""
+
     def __call__(
         self,
         query: ArrayLike,
@@ -50,8 +56,7 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "..."]:
         """Σ_ℓ w_ℓ v_ℓ with the weights of `weights`."""
         contexts = arrange(type(self).__name__, query, keys, values, mask)
-        contexts = contexts.causal(type(self).__name__) if is_causal else contexts
-        return contexts.restore_values(self._over(contexts, jnp.matmul))
+        return contexts.restore_values(self._read(contexts, jnp.matmul, is_causal))
 
     def weights(
         self,
@@ -63,18 +68,19 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "..."]:
         """Score over sum of scores; they sum to 1."""
         contexts = arrange(type(self).__name__, query, keys, None, mask)
-        contexts = contexts.causal(type(self).__name__) if is_causal else contexts
-        return contexts.restore(self._over(contexts, lambda weights, _: weights))
+        return contexts.restore(self._read(contexts, lambda weights, _: weights, is_causal))
 
-    @abc.abstractmethod
-    def _over(self, contexts: Contexts, read: Callable[[Array, Array], Array]) -> Array:
-        """``read(weights, values)`` for every context, in the precision that the scores need."""
+    def _read(
+        self, contexts: Contexts, read: Callable[..., Array], is_causal: bool, *given: Any
+    ) -> Array:
+        """``read(weights, values, *given)`` for every context."""
+        positions = contexts.positions(type(self).__name__) if is_causal else None
 
-    def _normalized(
-        self,
-        query: Float[Array, "Q d_k"],
-        keys: Float[Array, "L d_k"],
-        mask: Bool[Array, "L"] | None,
-    ) -> Float[Array, "Q L"]:
-        logits = self._log_scores(query, keys)
-        return masked_softmax(logits, None if mask is None else mask[None, :])
+        def run(module: NormalizedAttention, arrays: ContextArrays, given: Any) -> Array:
+            def rows(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
+                weights = masked_softmax(module._log_scores(query, keys), mask)
+                return read(weights, values, *given)
+
+            return over_queries(rows, arrays, positions)
+
+        return self._in_precision(run, contexts, given)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
+from finetti.attention.contexts import Contexts, arrange
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_finite
 from finetti.core.errors import UnsupportedError, bad_argument
@@ -76,19 +76,12 @@ class KernelSmoother(NormalizedAttention):
         def read(weights: Array, values: Array, kernel: Kernel, points: Array) -> Array:
             return weights @ kernel.gram(values, points)
 
-        return contexts.restore(self._over(contexts, read, kernel, points))
+        return contexts.restore(self._read(contexts, read, False, kernel, points))
 
-    def _over(self, contexts: Contexts, read: Callable[..., Array], *given: Any) -> Array:
+    def _in_precision(self, run: Callable[..., Array], contexts: Contexts, given: Any) -> Array:
         # In float32 the logarithms of scores far from a query do not differ where they should, and
         # a weight near 1 has lost the digits that its gradient is made of.
-        @float64_inside
-        def run(module: KernelSmoother, given: Any, arrays: ContextArrays) -> Array:
-            def one(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-                return read(module._normalized(query, keys, mask), values, *given)
-
-            return over_contexts(one, arrays)
-
-        return run(self, given, contexts.arrays)
+        return float64_inside(run)(self, contexts.arrays, given)
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]

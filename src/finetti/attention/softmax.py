@@ -1,12 +1,13 @@
 """Softmax attention."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import Contexts, over_contexts
+from finetti.attention.contexts import Contexts
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_positive
 
@@ -28,12 +29,9 @@ class Softmax(NormalizedAttention):
         check_positive(scale, "scale", "Softmax")
         self.scale = float(scale)
 
-    def _over(self, contexts: Contexts, read: Callable[[Array, Array], Array]) -> Array:
-        def one(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-            return read(self._normalized(query, keys, mask), values)
-
+    def _in_precision(self, run: Callable[..., Array], contexts: Contexts, given: Any) -> Array:
         # As JAX's own attention: in the precision of the data.
-        return over_contexts(one, contexts.at_least_float32().arrays)
+        return run(self, contexts.at_least_float32().arrays, given)
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]

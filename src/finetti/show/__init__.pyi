@@ -3,6 +3,7 @@ from .card import Table as Table
 from .catalog import Catalog as Catalog
 from .charts import Chart as Chart
 from .charts import line_chart as line_chart
+from .charts import side_by_side as side_by_side
 from .numbers import format_duration as format_duration
 from .numbers import format_interval as format_interval
 from .numbers import format_number as format_number

@@ -35,7 +35,7 @@ def _log_ticks(shown: list[float]) -> list[float]:
     return [step * 10.0**power for power in range(first, last + 1, stride) for step in steps]
 
 
-def color_channels(rows: list[dict[str, Any]], color: str) -> dict[str, Any]:
+def color_channels(rows: list[dict[str, Any]], color: str, shapes: bool = True) -> dict[str, Any]:
     """Color, and shape as well for those who do not see color, while there are enough shapes."""
     import altair as alt
 
@@ -51,6 +51,6 @@ def color_channels(rows: list[dict[str, Any]], color: str) -> dict[str, Any]:
         colors["scheme"] = {"name": "viridis", "extent": [0.15, 0.85]}
         kind["type"] = "ordinal"
     channels: dict[str, Any] = {"color": alt.Color(scale=alt.Scale.from_dict(colors), **kind)}
-    if len(values) <= MAX_SHAPES:
+    if shapes and len(values) <= MAX_SHAPES:
         channels["shape"] = alt.Shape(scale=alt.Scale(domain=values), **kind)
     return channels

@@ -1,15 +1,20 @@
 """Charts as plain Vega-Lite specifications, and their files. Altair is loaded when first used."""
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.show.channels import axis_channel, color_channels
-from finetti.show.theme import chart_config
+from finetti.show.theme import GRAY, chart_config
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUFFIXES = (".svg", ".png", ".pdf", ".html")
+MAX_MARKS = 50  # points of a line that are marked: more of them would hide it
 
 
 class Chart(dict[str, Any]):
@@ -53,9 +58,36 @@ def _plain(value: Any, positive: bool) -> Any:
     return value if math.isfinite(value) and (value > 0 or not positive) else None
 
 
-def _rows(
-    records: Iterable[Mapping[str, Any]], fields: list[str], positive: dict[str, bool]
+def side_by_side(*charts: Chart) -> Chart:
+    """Charts in a row, each with its axes; lines of one name have one color, and one legend."""
+    parts = [{k: v for k, v in chart.items() if k not in ("$schema", "config")} for chart in charts]
+    if not parts:
+        raise bad_argument("charts", "side_by_side", "at least one chart", "none")
+    config = chart_config()
+    config["view"] = {**config["view"], "continuousWidth": 340, "continuousHeight": 260}
+    config["legend"] = {**config["legend"], "orient": "top", "title": None}
+    return Chart({"$schema": charts[0]["$schema"], "hconcat": parts}, config=config)
+
+
+def _gather(
+    records: Any, x: str, y: str, color: str | None, ends: tuple[str, str]
 ) -> list[dict[str, Any]]:
+    """One record for all with the same x and color: the median of y, and its range as ``ends``."""
+    by = (x, color) if color else (x,)
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for record in _rows(records, [*by, y], {}):
+        # What is not finite, and shown as a gap, must not leave a median of the others.
+        value = math.nan if record[y] is None else record[y]
+        groups.setdefault(tuple(record[field] for field in by), []).append(value)
+    gathered = []
+    for group, values in groups.items():
+        whole = values if all(map(math.isfinite, values)) else [math.nan]
+        spread = {y: statistics.median(whole), ends[0]: min(whole), ends[1]: max(whole)}
+        gathered.append({**dict(zip(by, group, strict=True)), **spread})
+    return gathered
+
+
+def _rows(records: Any, fields: list[str], positive: dict[str, bool]) -> list[dict[str, Any]]:
     for field in fields:
         if any(sign in field for sign in ".[]\\'\""):
             # Vega reads these as paths into nested records, and would show an empty chart.
@@ -64,7 +96,7 @@ def _rows(
                 "records", "line_chart", "named without . [ ] or quotes", field, advice
             )
     rows = []
-    for record in records:
+    for record in records.to_dict("records") if hasattr(records, "to_dict") else records:
         missing = [field for field in fields if field not in record]
         if missing:
             got = f"a record with {', '.join(record) or 'nothing'}"
@@ -76,13 +108,15 @@ def _rows(
 
 
 def line_chart(
-    records: Iterable[Mapping[str, Any]],
+    records: "Iterable[Mapping[str, Any]] | pd.DataFrame",
     x: str,
     y: str,
     color: str | None = None,
     low: str | None = None,
     high: str | None = None,
     reference: str | float | None = None,
+    data: "Iterable[Mapping[str, Any]] | pd.DataFrame | None" = None,
+    repeats: bool = False,
     log_x: bool = False,
     log_y: bool = False,
     title: str = "",
@@ -92,14 +126,17 @@ def line_chart(
     """Lines with points of ``y`` against ``x``, one per value of ``color``.
 
     Args:
-        records: one mapping per point. NaN, infinity, and what a logarithmic axis cannot show,
-            are gaps.
+        records: one mapping per point, or a table with one row per point. NaN, infinity, and what
+            a logarithmic axis cannot show, are gaps.
         x: field on the horizontal axis.
         y: field on the vertical axis.
         color: field that tells the lines apart, by color and by shape.
         low: lower end of the interval of each point, drawn as a band with ``high``.
         high: upper end of the interval.
         reference: what theory says, drawn dashed: a number (a horizontal line) or a field.
+        data: records of what was observed, drawn as dots: ``x`` and ``y`` only.
+        repeats: whether records of one ``x`` and ``color`` are repetitions (seeds): their median
+            is drawn, and a band from the least to the largest; a gap where one is not finite.
         log_x: logarithmic horizontal axis.
         log_y: logarithmic vertical axis.
         title: of the chart.
@@ -110,6 +147,12 @@ def line_chart(
 
     if (low is None) != (high is None):
         raise bad_argument("low", "line_chart", "given together with high", f"{low}, {high}")
+    if repeats:
+        if low is not None or isinstance(reference, str):
+            requirement = "False with the fields low, high or reference, which belong to one record"
+            raise bad_argument("repeats", "line_chart", requirement, repeats)
+        low, high = f"least {y}", f"largest {y}"
+        records = _gather(records, x, y, color, (low, high))
     curve = reference if isinstance(reference, str) else None
     level = None if reference is None or isinstance(reference, str) else float(reference)
     if level is not None and not (math.isfinite(level) and (level > 0 or not log_y)):
@@ -123,15 +166,18 @@ def line_chart(
         floor = min((row[f] for row in rows for f in vertical if row[f] is not None), default=None)
         rows = [{**row, low: floor if row[low] is None else row[low]} for row in rows]
 
-    across = [row[x] for row in rows]
-    upward = [row[field] for row in rows for field in vertical]
+    dots = [] if data is None else _rows(data, [x, y], {x: log_x, y: log_y})
+    across = [row[x] for row in rows + dots]
+    upward = [row[field] for row in rows for field in vertical] + [row[y] for row in dots]
     x_axis = axis_channel(alt.X, x, x_title or x, log_x, across)
     base = alt.Chart(alt.Data(values=rows)).encode(x=x_axis)
 
     def drawn(field: str, chart: Any = base) -> Any:
         return chart.encode(y=axis_channel(alt.Y, field, y_title or y, log_y, upward))
 
-    channels = color_channels(rows, color) if color else {}
+    n_lines = len({row[color] for row in rows}) if color else 1
+    crowded = len(rows) > MAX_MARKS * n_lines
+    channels = color_channels(rows, color, shapes=not crowded) if color else {}
     colored = {name: channel for name, channel in channels.items() if name == "color"}
     layers: list[Any] = []
     if low and high:
@@ -144,6 +190,11 @@ def line_chart(
         flat = alt.Chart(alt.Data(values=[{"level": level}]))
         layers.append(drawn("level", flat).mark_rule(style="reference"))
     tips = [alt.Tooltip(field=f, format=".4~g" if f in (x, *vertical) else "") for f in fields]
-    layers.append(drawn(y).mark_point(filled=True, opacity=1).encode(tooltip=tips, **channels))
+    # Invisible points still tell their numbers to the mouse.
+    points = drawn(y).mark_point(filled=True, opacity=0 if crowded else 1)
+    layers.append(points.encode(tooltip=tips, **channels))
+    if dots:
+        seen = alt.Chart(alt.Data(values=dots)).encode(x=x_axis)
+        layers.append(drawn(y, seen).mark_point(filled=True, opacity=1, color=GRAY))
     spec = alt.layer(*layers, **({"title": title} if title else {})).to_dict()
     return Chart(spec, config=chart_config())

@@ -6,6 +6,7 @@ from typing import Any
 # also by lightness. Their yellow is left out: it vanishes on white paper.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B5B5B")
 INK = "#333333"
+GRAY = "#7a7a7a"  # seen on white and on black
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 
 
@@ -45,11 +46,11 @@ def chart_config() -> dict[str, Any]:
         "mark": {"color": PALETTE[0]},
         "line": {"strokeWidth": 2},
         "point": {"size": 46, "filled": True},
-        # What theory says: dashed, and of a gray that is seen on white and on black.
+        # What theory says: dashed.
         "style": {
             "reference": {
-                "color": "#7a7a7a",
-                "stroke": "#7a7a7a",
+                "color": GRAY,
+                "stroke": GRAY,
                 "strokeDash": [6, 4],
                 "strokeWidth": 1.5,
             }

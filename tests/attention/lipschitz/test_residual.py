@@ -9,9 +9,9 @@ from finetti.attention.lipschitz import (
     rbf_softmax_perturbation,
     residual_perturbation,
 )
-from finetti.attention.networks.feed_forward import FeedForward
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.residual_transformer import (
+    FeedForward,
     ResidualLayer,
     ResidualTransformer,
     rbf_attention,

@@ -12,9 +12,9 @@ import pytest
 
 from finetti import attention
 from finetti.attention.lipschitz import heads_token_perturbation, residual_perturbation
-from finetti.attention.networks.feed_forward import FeedForward
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.residual_transformer import (
+    FeedForward,
     ResidualLayer,
     ResidualTransformer,
     rbf_attention,

@@ -11,8 +11,6 @@ from jaxtyping import Array, Float
 from finetti.attention.networks.weights import as_projections, as_weights, promote
 from finetti.core.errors import bad_argument
 
-HEAD_AXES = ("(H, d, k)", "(H, d, v)")
-
 
 def absorbed_attention(
     tokens: ArrayLike,
@@ -48,11 +46,8 @@ def absorbed_attention(
     tokens = as_weights(tokens, "tokens", owner, "(m, T, d)", (None, None, None))
     samples, length, dimension = tokens.shape
     cls = as_weights(cls, "cls", owner, "(m, d)", (samples, dimension))
-    *weights, _ = as_projections(
-        owner, HEAD_AXES, query_weights, key_weights, value_weights, dimension=dimension
-    )
-    biases = as_biases(owner, weights, query_bias, None, value_bias)
-    tokens, cls, *rest = promote(tokens, cls, *weights, *biases)
+    weights, biases = (query_weights, key_weights, value_weights), (query_bias, None, value_bias)
+    tokens, cls, *rest = promote(tokens, cls, *as_heads(owner, dimension, weights, biases))
     query_weights, key_weights, value_weights, query_bias, _, value_bias = rest
     heads = len(query_weights)
     dropout = as_multiplier(dropout, "dropout", owner, (samples, heads, length), tokens.dtype)
@@ -87,23 +82,19 @@ def cls_part(
     return e_cls[..., None] * cls_values[None]
 
 
-def as_biases(
-    owner: str,
-    weights: Sequence[Array],
-    query_bias: ArrayLike | None,
-    key_bias: ArrayLike | None,
-    value_bias: ArrayLike | None,
-) -> tuple[Float[Array, "H k"], Float[Array, "H k"], Float[Array, "H v"]]:
-    """The biases of W_Q, W_K, W_V, one row per head; None is zero."""
-    given = (query_bias, key_bias, value_bias)
-    names = ("query_bias", "key_bias", "value_bias")
-    query, key, value = (
+def as_heads(
+    owner: str, dimension: int, weights: Sequence[ArrayLike], biases: Sequence[ArrayLike | None]
+) -> list[Array]:
+    """W_Q, W_K, W_V, (H, d, width), and the bias of each, (H, width); None is zero."""
+    axes = "(H, d, k)", "(H, d, v)"
+    *heads, _ = as_projections(owner, axes, *weights, dimension=dimension)
+    names = "query_bias", "key_bias", "value_bias"
+    return heads + [
         jnp.zeros_like(weight[:, 0])
         if bias is None
         else as_weights(bias, name, owner, "(H, width)", weight.shape[::2])
-        for bias, name, weight in zip(given, names, weights, strict=True)
-    )
-    return query, key, value
+        for bias, name, weight in zip(biases, names, heads, strict=True)
+    ]
 
 
 def as_multiplier(

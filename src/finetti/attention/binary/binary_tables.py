@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.binary.absorbed import HEAD_AXES, as_biases
-from finetti.attention.networks.weights import as_projections, as_weights, promote
+from finetti.attention.binary.absorbed import as_heads
+from finetti.attention.networks.weights import as_weights, promote
 
 
 class BinaryTables(NamedTuple):
@@ -48,11 +48,11 @@ def binary_tables(
     tokens = as_weights(tokens, "tokens", owner, "(2, T, d)", (2, None, None))
     dimension = tokens.shape[2]
     cls = as_weights(cls, "cls", owner, "(d,)", (dimension,))
-    *weights, _ = as_projections(
-        owner, HEAD_AXES, query_weights, key_weights, value_weights, dimension=dimension
+    weights, biases = (
+        (query_weights, key_weights, value_weights),
+        (query_bias, key_bias, value_bias),
     )
-    biases = as_biases(owner, weights, query_bias, key_bias, value_bias)
-    tokens, cls, *rest = promote(tokens, cls, *weights, *biases)
+    tokens, cls, *rest = promote(tokens, cls, *as_heads(owner, dimension, weights, biases))
     query_weights, key_weights, value_weights, query_bias, key_bias, value_bias = rest
     query = jnp.einsum("d,hdk->hk", cls, query_weights)
     query = scale * (query + query_bias)

@@ -13,9 +13,8 @@ from jaxtyping import Array, Float
 
 from finetti.attention.lipschitz import exchangeability as constants
 from finetti.attention.lipschitz.perturbation import Perturbation, as_tokens, layer_pairs
-from finetti.attention.networks.feed_forward import FeedForward
 from finetti.attention.networks.multihead import MultiHead
-from finetti.attention.networks.residual_transformer import ResidualTransformer
+from finetti.attention.networks.residual_transformer import FeedForward, ResidualTransformer
 from finetti.attention.networks.weights import as_weights, promote
 from finetti.attention.smoother import KernelSmoother
 from finetti.core.arrays import check_positive

@@ -1,5 +1,7 @@
 """Several heads, added, and the same function in the layout of practice."""
 
+import abc
+
 import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -14,7 +16,73 @@ from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole
 
 
-class MultiHead(eqx.Module):
+class SeveralHeads(eqx.Module):
+    """H heads attn(QW_q^h, XW_k^h, XW_v^h), in either layout of their weights."""
+
+    attention: eqx.AbstractVar[Attention]
+    activation: eqx.AbstractVar[Activation]
+
+    def __call__(
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
+    ) -> Float[Array, "*batch Q d_out"]:
+        """The layer's output.
+
+        Args:
+            queries: (\\*batch, Q, d), before the heads' query weights.
+            tokens: (\\*batch, T, d).
+            mask: boolean (\\*batch, T) or (\\*batch, Q, T), shared by the heads.
+            is_causal: whether query t reads the tokens 0…t only.
+        """
+        reading = _arrange(queries, tokens, mask, *self._by_head())
+        return self._join(self.attention(*reading, is_causal=is_causal))
+
+    def posterior(
+        self,
+        queries: ArrayLike,
+        tokens: ArrayLike,
+        mask: ArrayLike | None = None,
+        predictive: bool = False,
+        *,
+        is_causal: bool = False,
+    ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
+        """The layer's output and the variance of each coordinate, heads independent.
+
+        Head h knows its value with variance s_h in every coordinate, so that output coordinate o
+        has the variance Σ_h s_h‖W_o^h[:, o]‖². Needs `ConditionalMean` and no activation.
+        """
+        heads = self.summed()
+        whole = heads.absorbed()
+        if not isinstance(self.attention, ConditionalMean):
+            raise UnsupportedError(
+                f"{type(self.attention).__name__} attention has no variance. Use ConditionalMean, "
+                "whose answer is a posterior."
+            )
+        reading = _arrange(queries, tokens, mask, *whole._by_head())
+        mean, variance = self.attention.posterior(*reading, predictive, is_causal=is_causal)
+        squares = jnp.ones((whole.n_heads, mean.shape[-1]), variance.dtype)
+        if heads.output_weights is not None:
+            squares = jnp.sum(heads.output_weights.astype(variance.dtype) ** 2, axis=1)
+        return jnp.sum(mean, axis=-3), jnp.einsum("...hq,ho->...qo", variance, squares)
+
+    @abc.abstractmethod
+    def summed(self) -> "MultiHead":
+        """The same function as a sum of heads."""
+
+    @abc.abstractmethod
+    def _by_head(self) -> tuple[Array, Array, Array]:
+        """W_q, W_k and W_v with a leading axis of heads."""
+
+    @abc.abstractmethod
+    def _join(self, read: Float[Array, "*batch H Q v"]) -> Float[Array, "*batch Q d_out"]:
+        """The output from what each head has read."""
+
+
+class MultiHead(SeveralHeads):
     """The sum of H heads, Σ_h σ(attn(QW_q^h, XW_k^h, XW_v^h))W_o^h    (B.2), zhang2022
 
     With ``output_weights=None`` the heads are added as they are, as paper E prints it; with W_o
@@ -52,14 +120,13 @@ class MultiHead(eqx.Module):
         attention: Attention | None = None,
         activation: str | Activation = "identity",
     ):
-        owner = "MultiHead"
         weights = query_weights, key_weights, value_weights, output_weights
         axes = "(H, d, k)", "(H, d, v)", "(H, v, d_out)"
         self.query_weights, self.key_weights, self.value_weights, self.output_weights = (
-            as_projections(owner, axes, *weights, own_queries=True)
+            as_projections("MultiHead", axes, *weights, own_queries=True)
         )
         self.attention = Softmax() if attention is None else attention
-        self.activation = as_activation(activation, owner)
+        self.activation = as_activation(activation, "MultiHead")
 
     @classmethod
     def init(
@@ -85,25 +152,6 @@ class MultiHead(eqx.Module):
         """H."""
         return self.query_weights.shape[0]
 
-    def __call__(
-        self,
-        queries: ArrayLike,
-        tokens: ArrayLike,
-        mask: ArrayLike | None = None,
-        *,
-        is_causal: bool = False,
-    ) -> Float[Array, "*batch Q d_out"]:
-        """The sum over the heads.
-
-        Args:
-            queries: (\\*batch, Q, d), before the heads' query weights.
-            tokens: (\\*batch, T, d).
-            mask: boolean (\\*batch, T) or (\\*batch, Q, T), shared by the heads.
-            is_causal: whether query t reads the tokens 0…t only.
-        """
-        heads = self.heads(queries, tokens, mask, is_causal=is_causal)
-        return jnp.sum(heads, axis=-3)
-
     def heads(
         self,
         queries: ArrayLike,
@@ -113,45 +161,8 @@ class MultiHead(eqx.Module):
         is_causal: bool = False,
     ) -> Float[Array, "*batch H Q d_out"]:
         """What each head adds."""
-        read = self.attention(*self._reading(queries, tokens, mask), is_causal=is_causal)
-        if self.output_weights is None:
-            return self.activation(read)
-        read, output_weights = promote(read, self.output_weights)
-        return jnp.einsum("...hqv,hvo->...hqo", self.activation(read), output_weights)
-
-    def posterior(
-        self,
-        queries: ArrayLike,
-        tokens: ArrayLike,
-        mask: ArrayLike | None = None,
-        predictive: bool = False,
-        *,
-        is_causal: bool = False,
-    ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
-        """The sum over the heads and the variance of each coordinate, heads independent.
-
-        Head h knows its value with variance s_h in every coordinate, so that output coordinate o
-        has the variance Σ_h s_h‖W_o^h[:, o]‖². Needs `ConditionalMean` and no activation.
-        """
-        whole = self.absorbed()
-        if not isinstance(self.attention, ConditionalMean):
-            raise UnsupportedError(
-                f"{type(self.attention).__name__} attention has no variance. Use ConditionalMean, "
-                "whose answer is a posterior."
-            )
-        mean, variance = self.attention.posterior(
-            *whole._reading(queries, tokens, mask), predictive, is_causal=is_causal
-        )
-        squares = jnp.ones((self.n_heads, mean.shape[-1]), variance.dtype)
-        if self.output_weights is not None:
-            squares = jnp.sum(self.output_weights.astype(variance.dtype) ** 2, axis=1)
-        return jnp.sum(mean, axis=-3), jnp.einsum("...hq,ho->...qo", variance, squares)
-
-    def _reading(
-        self, queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None
-    ) -> tuple[Array, Array, Array, Array | None]:
-        weights = self.query_weights, self.key_weights, self.value_weights
-        return _arrange(queries, tokens, mask, *weights)
+        reading = _arrange(queries, tokens, mask, *self._by_head())
+        return self._each(self.attention(*reading, is_causal=is_causal))
 
     def absorbed(self) -> "MultiHead":
         """The same function without output weights: W_v^h W_o^h for W_v^h, paper E's form."""
@@ -176,13 +187,28 @@ class MultiHead(eqx.Module):
             output_weights = jnp.tile(identity, (n_heads, 1))
         else:
             output_weights = self.output_weights.reshape(n_heads * width, -1)
-        heads = self.query_weights, self.key_weights, self.value_weights
-        query, keys, values = (jnp.concatenate(list(weights), axis=1) for weights in heads)
+        query, keys, values = (jnp.concatenate(list(each), axis=1) for each in self._by_head())
         settings = n_heads, self.attention, self.activation
         return ConcatenatedHeads(query, keys, values, output_weights, *settings)
 
+    def summed(self) -> "MultiHead":
+        """This one."""
+        return self
 
-class ConcatenatedHeads(eqx.Module):
+    def _by_head(self) -> tuple[Array, Array, Array]:
+        return self.query_weights, self.key_weights, self.value_weights
+
+    def _each(self, read: Float[Array, "*batch H Q v"]) -> Float[Array, "*batch H Q d_out"]:
+        if self.output_weights is None:
+            return self.activation(read)
+        read, output_weights = promote(read, self.output_weights)
+        return jnp.einsum("...hqv,hvo->...hqo", self.activation(read), output_weights)
+
+    def _join(self, read: Float[Array, "*batch H Q v"]) -> Float[Array, "*batch Q d_out"]:
+        return jnp.sum(self._each(read), axis=-3)
+
+
+class ConcatenatedHeads(SeveralHeads):
     """σ([head_1 … head_H])W_o with head_h = attn(QW_q^h, XW_k^h, XW_v^h): the usual layer.
 
     Block h of each wide matrix belongs to head h. `summed` gives the same function as the sum of
@@ -229,84 +255,48 @@ class ConcatenatedHeads(eqx.Module):
         self.attention = Softmax() if attention is None else attention
         self.activation = as_activation(activation, owner)
 
-    def __call__(
-        self,
-        queries: ArrayLike,
-        tokens: ArrayLike,
-        mask: ArrayLike | None = None,
-        *,
-        is_causal: bool = False,
-    ) -> Float[Array, "*batch Q d_out"]:
-        """The layer's output; arguments as in `MultiHead`."""
-        reading = _arrange(queries, tokens, mask, *self._by_head())
-        read = self.attention(*reading, is_causal=is_causal)
-        wide = jnp.moveaxis(read, -3, -2)  # (…, Q, H, v)
-        wide = wide.reshape(*wide.shape[:-2], -1)
-        wide, output_weights = promote(wide, self.output_weights)
-        return self.activation(wide) @ output_weights
-
-    def posterior(
-        self,
-        queries: ArrayLike,
-        tokens: ArrayLike,
-        mask: ArrayLike | None = None,
-        predictive: bool = False,
-        *,
-        is_causal: bool = False,
-    ) -> tuple[Float[Array, "*batch Q d_out"], Float[Array, "*batch Q d_out"]]:
-        """As `MultiHead.posterior`."""
-        return self.summed().posterior(queries, tokens, mask, predictive, is_causal=is_causal)
-
     def summed(self) -> MultiHead:
         """The same function as a sum of heads."""
         outputs = self.output_weights.reshape(self.n_heads, -1, self.output_weights.shape[1])
         return MultiHead(*self._by_head(), outputs, self.attention, self.activation)
 
     def _by_head(self) -> tuple[Array, Array, Array]:
-        """W_q, W_k and W_v with a leading axis of heads."""
         query, keys, values = (
             wide.reshape(wide.shape[0], self.n_heads, -1).swapaxes(0, 1)
             for wide in (self.query_weights, self.key_weights, self.value_weights)
         )
         return query, keys, values
 
+    def _join(self, read: Float[Array, "*batch H Q v"]) -> Float[Array, "*batch Q d_out"]:
+        wide = jnp.moveaxis(read, -3, -2)  # (…, Q, H, v)
+        wide = wide.reshape(*wide.shape[:-2], -1)
+        wide, output_weights = promote(wide, self.output_weights)
+        return self.activation(wide) @ output_weights
+
 
 def _arrange(
-    queries: ArrayLike,
-    tokens: ArrayLike,
-    mask: ArrayLike | None,
-    query_weights: Float[Array, "H d_q k"],
-    key_weights: Float[Array, "H d k"],
-    value_weights: Float[Array, "H d v"],
+    queries: ArrayLike, tokens: ArrayLike, mask: ArrayLike | None, *by_head: Array
 ) -> tuple[Array, Array, Array, Array | None]:
     """QW_q^h, XW_k^h, XW_v^h and the mask, for every head: the heads are one more batch axis."""
-    owner, dimension = "MultiHead", query_weights.shape[1]
+    owner, (n_heads, d_query, _), d = "MultiHead", by_head[0].shape, by_head[1].shape[1]
     queries, tokens = jnp.asarray(queries), jnp.asarray(tokens)
-    if tokens.ndim < 2 or tokens.shape[-1] != key_weights.shape[1]:
-        requirement = f"of shape (..., T, {key_weights.shape[1]})"
-        raise bad_argument("tokens", owner, requirement, f"shape {tokens.shape}")
-    batch = tokens.shape[:-2]
-    if queries.shape[:-2] != batch or queries.ndim < 2 or queries.shape[-1] != dimension:
-        requirement = f"of shape {(*batch, 'Q', dimension)}, with the batch axes of the tokens"
+    if tokens.ndim < 2 or tokens.shape[-1] != d:
+        raise bad_argument("tokens", owner, f"of shape (..., T, {d})", f"shape {tokens.shape}")
+    *batch, length, _ = tokens.shape
+    if list(queries.shape[:-2]) != batch or queries.ndim < 2 or queries.shape[-1] != d_query:
+        requirement = f"of shape {(*batch, 'Q', d_query)}, with the batch axes of the tokens"
         raise bad_argument("queries", owner, requirement, f"shape {queries.shape}")
-    mask = _for_heads(mask, queries, tokens, len(query_weights))
-    queries, tokens, *weights = promote(queries, tokens, query_weights, key_weights, value_weights)
+    if mask is not None:
+        mask = jnp.asarray(mask)
+        one, each = (*batch, length), (*batch, queries.shape[-2], length)
+        if mask.shape not in (one, each):
+            requirement = f"of shape {one} or {each}"
+            raise bad_argument("mask", owner, requirement, f"shape {mask.shape}")
+        shape = *batch, n_heads, *mask.shape[len(batch) :]
+        mask = jnp.broadcast_to(jnp.expand_dims(mask, len(batch)), shape)
+    queries, tokens, *weights = promote(queries, tokens, *by_head)
     query, keys, values = (
         jnp.einsum("...td,hdk->...htk", array, weight)
         for array, weight in zip((queries, tokens, tokens), weights, strict=True)
     )
     return query, keys, values, mask
-
-
-def _for_heads(mask: ArrayLike | None, queries: Array, tokens: Array, n_heads: int) -> Array | None:
-    """The caller's mask, (…, T) or (…, Q, T), repeated for every head."""
-    if mask is None:
-        return None
-    mask = jnp.asarray(mask)
-    batch, length = tokens.shape[:-2], tokens.shape[-2]
-    for own in ((length,), (queries.shape[-2], length)):
-        if mask.shape == batch + own:
-            expanded = jnp.expand_dims(mask, len(batch))
-            return jnp.broadcast_to(expanded, (*batch, n_heads, *own))
-    requirement = f"of shape {(*batch, length)} or {(*batch, queries.shape[-2], length)}"
-    raise bad_argument("mask", "MultiHead", requirement, f"shape {mask.shape}")

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from finetti.attention.blocks import map_blocks
 from finetti.attention.contexts import arrange
-from finetti.attention.random_features.blocks import map_blocks
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import widest_float
 
@@ -44,7 +44,8 @@ class ContextKernel(eqx.Module):
         owner = type(self).__name__
         x = self._input(owner, 0, "", query, keys, mask)
         y = self._input(owner, 0, "other_", other_query, other_keys, other_mask)
-        return _pair(self, *_same_dtype(x, y))
+        x, y = jax.tree.map(lambda array: array[None], _same_dtype(x, y))
+        return _gram(self, x, y)[0, 0]
 
     def gram(
         self,
@@ -105,11 +106,6 @@ def _same_dtype(x: Input, y: Input) -> tuple[Input, Input]:
     dtype = widest_float(x.query, y.query)
     x, y = jax.tree.map(lambda array: array.astype(dtype), (x, y))
     return x, y
-
-
-@jax.jit
-def _pair(kernel: ContextKernel, x: Input, y: Input) -> Float[Array, ""]:
-    return kernel._value(x, y)
 
 
 @jax.jit

@@ -7,8 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.random_features.context_kernel import ContextKernel, Input
-from finetti.attention.random_features.head_draws import resolve_mean, with_bias
-from finetti.attention.random_features.head_weights import Activation, check_activation
+from finetti.attention.random_features.random_heads import (
+    Activation,
+    check_activation,
+    resolve_mean,
+    with_bias,
+)
 from finetti.attention.random_features.rectified import arc_cosine, rectified_product
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole

@@ -44,7 +44,7 @@ class RandomFeatureModel(eqx.Module):
     ) -> Float[Array, "..."]:
         """f(query, keys), of shape (\\*batch, \\*queries) or (\\*batch, \\*queries, d_out)."""
         contexts = self._arrange("", query, keys, mask)
-        return contexts.restore(self._read(*parts(contexts)))
+        return contexts.restore(_read(self, *parts(contexts)))
 
     @abc.abstractmethod
     def features(
@@ -66,6 +66,11 @@ class RandomFeatureModel(eqx.Module):
     @abc.abstractmethod
     def _read(self, query: Array, keys: Array, mask: Array | None) -> Array:
         """f in the layout of the contexts."""
+
+
+@jax.jit
+def _read(model: RandomFeatureModel, query: Array, keys: Array, mask: Array | None) -> Array:
+    return model._read(query, keys, mask)
 
 
 def parts(contexts: Contexts) -> tuple[Array, Array, Array | None]:

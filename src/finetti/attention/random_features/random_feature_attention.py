@@ -8,16 +8,18 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finetti.attention.blocks import block_size, map_blocks
 from finetti.attention.contexts import Contexts, arrange
-from finetti.attention.random_features.blocks import block_size, map_blocks
-from finetti.attention.random_features.head_draws import draw_heads, resolve_mean, with_bias
-from finetti.attention.random_features.head_weights import (
-    Activation,
-    check_activation,
-    head_weights,
-)
 from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
 from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
+from finetti.attention.random_features.random_heads import (
+    Activation,
+    check_activation,
+    draw_heads,
+    head_weights,
+    resolve_mean,
+    with_bias,
+)
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole
 
@@ -110,13 +112,13 @@ class RandomFeatureAttention(RandomFeatureModel):
         ``(beta / M**0.5).reshape(M, d + 1)``.
         """
         contexts = self._arrange(".features", query, keys, mask)
-        return contexts.restore(_features(self, *parts(contexts)))
+        return contexts.restore(self._features(*parts(contexts)))
 
     def preactivations(self, query: ArrayLike, keys: ArrayLike) -> Float[Array, "... M N"]:
         """⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩ of every head and key; all in memory at once."""
         contexts = self._arrange(".preactivations", query, keys, None)
         tokens, others, _ = parts(contexts)
-        factors = with_bias(tokens), _weights(self, tokens), with_bias(others)
+        factors = with_bias(tokens), self._head_matrices(tokens), with_bias(others)
         return contexts.restore(jnp.einsum("bqi,mij,bnj->bqmn", *factors))
 
     def infinite_kernel(self) -> InfiniteHeadKernel:
@@ -140,65 +142,50 @@ class RandomFeatureAttention(RandomFeatureModel):
         return contexts
 
     def _read(self, query: Array, keys: Array, mask: Array | None) -> Array:
-        return _read(self, query, keys, mask)
+        def per_head(weights: Array, keys: Array, value: Array) -> Float[Array, "Q d_out"]:
+            return weights @ (keys @ value)
 
+        output = self._over_heads(query, keys, mask, per_head, lambda heads: jnp.sum(heads, axis=0))
+        return output[..., 0] if self.values.ndim == 2 else output
 
-def _weights(module: RandomFeatureAttention, like: Array) -> Float[Array, "M D D"]:
-    """W₀ + W_m, without gradient."""
-    weights = module.draws.astype(like.dtype)
-    if module.mean_weights is not None:
-        weights = weights + module.mean_weights.astype(like.dtype)[None]
-    return jax.lax.stop_gradient(weights)
+    @jax.jit
+    def _features(self, query: Array, keys: Array, mask: Array | None) -> Array:
+        def line_up(heads: Float[Array, "M Q D"]) -> Float[Array, "Q M*D"]:
+            return jnp.swapaxes(heads, 0, 1).reshape(query.shape[1], -1) * self.n_heads**-0.5
 
+        return self._over_heads(query, keys, mask, lambda weights, keys, _: weights @ keys, line_up)
 
-def _over_heads(
-    module: RandomFeatureAttention,
-    query: Array,
-    keys: Array,
-    mask: Array | None,
-    per_head: Any,
-    finish: Any,
-) -> Array:
-    """``finish`` of what ``per_head(weights (Q, N), keys (N, d+1), v_m)`` gives for all heads.
+    def _head_matrices(self, like: Array) -> Float[Array, "M D D"]:
+        """W₀ + W_m, without gradient."""
+        weights = self.draws.astype(like.dtype)
+        if self.mean_weights is not None:
+            weights = weights + self.mean_weights.astype(like.dtype)[None]
+        return jax.lax.stop_gradient(weights)
 
-    Both loops run in blocks: contexts outside, heads inside.
-    """
-    matrices = _weights(module, query)
-    values = module.values.reshape(*module.values.shape[:2], -1).astype(query.dtype)
-    n_queries, length = query.shape[1], keys.shape[1]
+    def _over_heads(
+        self, query: Array, keys: Array, mask: Array | None, per_head: Any, finish: Any
+    ) -> Array:
+        """``finish`` of what ``per_head(weights (Q, N), keys (N, d+1), v_m)`` gives for all heads.
 
-    def one_context(context: Any) -> Array:
-        tokens, others, readable = context
-        tokens, others = with_bias(tokens), with_bias(others)
+        Both loops run in blocks: contexts outside, heads inside.
+        """
+        matrices = self._head_matrices(query)
+        values = self.values.reshape(*self.values.shape[:2], -1).astype(query.dtype)
+        n_queries, length = query.shape[1], keys.shape[1]
 
-        def one_head(head: Any) -> Array:
-            matrix, value = head
-            # Three factors; the shorter of query and keys first is cheaper.
-            few = n_queries <= length
-            scores = (tokens @ matrix) @ others.T if few else tokens @ (matrix @ others.T)
-            weights = head_weights(scores, readable, module.activation)
-            return per_head(weights, others, value)
+        def one_context(context: Any) -> Array:
+            tokens, others, readable = context
+            tokens, others = with_bias(tokens), with_bias(others)
 
-        return finish(map_blocks(one_head, (matrices, values), n_queries * length))
+            def one_head(head: Any) -> Array:
+                matrix, value = head
+                # Three factors; the shorter of query and keys first is cheaper.
+                few = n_queries <= length
+                scores = (tokens @ matrix) @ others.T if few else tokens @ (matrix @ others.T)
+                weights = head_weights(scores, readable, self.activation)
+                return per_head(weights, others, value)
 
-    scores_at_once = min(module.n_heads, block_size(n_queries * length)) * n_queries * length
-    return map_blocks(one_context, (query, keys, mask), scores_at_once)
+            return finish(map_blocks(one_head, (matrices, values), n_queries * length))
 
-
-@jax.jit
-def _read(module: RandomFeatureAttention, query: Array, keys: Array, mask: Array | None) -> Array:
-    def per_head(weights: Array, keys: Array, value: Array) -> Float[Array, "Q d_out"]:
-        return weights @ (keys @ value)
-
-    output = _over_heads(module, query, keys, mask, per_head, lambda heads: jnp.sum(heads, axis=0))
-    return output[..., 0] if module.values.ndim == 2 else output
-
-
-@jax.jit
-def _features(
-    module: RandomFeatureAttention, query: Array, keys: Array, mask: Array | None
-) -> Array:
-    def line_up(heads: Float[Array, "M Q D"]) -> Float[Array, "Q M*D"]:
-        return jnp.swapaxes(heads, 0, 1).reshape(query.shape[1], -1) * module.n_heads**-0.5
-
-    return _over_heads(module, query, keys, mask, lambda weights, keys, _: weights @ keys, line_up)
+        scores_at_once = min(self.n_heads, block_size(n_queries * length)) * n_queries * length
+        return map_blocks(one_context, (query, keys, mask), scores_at_once)

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finetti.attention.blocks import map_blocks
 from finetti.attention.contexts import Contexts, arrange
-from finetti.attention.random_features.blocks import map_blocks
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
 from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
 from finetti.core.numbers import as_whole
@@ -70,7 +70,7 @@ class RandomFeatureMLP(RandomFeatureModel):
         """Φ(x) = M^(−1/2) [σ(⟨w_m, vec⟩)]_m, so that f(x) = √M · Φ(x)·v."""
         contexts = self._arrange(".features", query, keys, mask)
         tokens, others, _ = parts(contexts)
-        return contexts.restore(_neurons(self, tokens, others) * self.n_neurons**-0.5)
+        return contexts.restore(self._neurons(tokens, others) * self.n_neurons**-0.5)
 
     def infinite_kernel(self) -> InfiniteMLPKernel:
         """The exact limit of Φ(x)·Φ(x') as M → ∞."""
@@ -85,28 +85,20 @@ class RandomFeatureMLP(RandomFeatureModel):
         return contexts
 
     def _read(self, query: Array, keys: Array, mask: Array | None) -> Array:
-        return _read(self, query, keys)
+        values = self.values.astype(query.dtype)
 
+        def one_context(context: tuple[Array, Array]) -> Array:
+            tokens, others = context
+            return self._neurons(tokens[None], others[None])[0] @ values
 
-@jax.jit
-def _neurons(
-    module: RandomFeatureMLP, query: Float[Array, "B Q d"], keys: Float[Array, "B N d"]
-) -> Float[Array, "B Q M"]:
-    """σ(⟨w_m, vec⟩); the part of the keys is shared by their queries."""
-    draws = jax.lax.stop_gradient(module.draws).astype(query.dtype)
-    of_query, of_keys, of_one = jnp.split(draws, [module.dimension, draws.shape[1] - 1], axis=1)
-    shared = keys.reshape(len(keys), -1) @ of_keys.T + of_one.T
-    return jax.nn.relu(query @ of_query.T + shared[:, None, :])
+        return map_blocks(one_context, (query, keys), query.shape[1] * self.n_neurons)
 
-
-@jax.jit
-def _read(
-    module: RandomFeatureMLP, query: Float[Array, "B Q d"], keys: Float[Array, "B N d"]
-) -> Float[Array, "B Q ..."]:
-    values = module.values.astype(query.dtype)
-
-    def one_context(context: tuple[Array, Array]) -> Array:
-        tokens, others = context
-        return _neurons(module, tokens[None], others[None])[0] @ values
-
-    return map_blocks(one_context, (query, keys), query.shape[1] * module.n_neurons)
+    @jax.jit
+    def _neurons(
+        self, query: Float[Array, "B Q d"], keys: Float[Array, "B N d"]
+    ) -> Float[Array, "B Q M"]:
+        """σ(⟨w_m, vec⟩); the part of the keys is shared by their queries."""
+        draws = jax.lax.stop_gradient(self.draws).astype(query.dtype)
+        of_query, of_keys, of_one = jnp.split(draws, [self.dimension, draws.shape[1] - 1], axis=1)
+        shared = keys.reshape(len(keys), -1) @ of_keys.T + of_one.T
+        return jax.nn.relu(query @ of_query.T + shared[:, None, :])

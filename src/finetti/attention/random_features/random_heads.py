@@ -1,15 +1,18 @@
-"""The frozen weights of random heads: how they are drawn, and their mean."""
+"""Random heads: how their frozen weights are drawn, and what they make of scores."""
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from finetti.attention.normalized import masked_softmax
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.precision import widest_float
+
+Activation = Literal["relu", "exponential", "softmax"]
 
 
 def with_bias(tokens: Float[Array, "*lead d"]) -> Float[Array, "*lead d+1"]:
@@ -62,3 +65,31 @@ def resolve_mean(mean_weights: Any, dimension: int, owner: str) -> Float[Array, 
     check_finite(matrix, "mean_weights", owner)
     missing = dimension + 1 - len(matrix)
     return jnp.pad(matrix, ((0, missing), (0, missing)))
+
+
+def check_activation(activation: str, owner: str) -> None:
+    """Refuse unknown names."""
+    if activation not in get_args(Activation):
+        known = '"relu", "exponential" or "softmax"'
+        raise bad_argument("activation", owner, known, repr(activation))
+
+
+def head_weights(
+    scores: Float[Array, "Q L"], mask: Bool[Array, "#Q L"] | None, activation: str
+) -> Float[Array, "Q L"]:
+    """σ(scores)/N with N the number of unmasked keys, or the softmax over them; 0 on masked keys.
+
+    A query that may read nothing gets no weight at all, whatever the activation.
+    """
+    count: Any = scores.shape[-1]
+    if mask is not None:
+        mask = jnp.broadcast_to(mask, scores.shape)
+        # At least 1, so that it can divide.
+        count = jnp.maximum(jnp.sum(mask, axis=-1, keepdims=True), 1).astype(scores.dtype)
+        # Before the exponential: what it makes of a masked score must not reach the gradient.
+        scores = jnp.where(mask, scores, 0)
+    if activation == "softmax":
+        weights = masked_softmax(scores, mask)
+    else:
+        weights = (jax.nn.relu if activation == "relu" else jnp.exp)(scores) / count
+    return weights if mask is None else jnp.where(mask, weights, 0)
