@@ -355,8 +355,8 @@ def test_the_notes_of_a_sweep_are_shown():
     ("form", "lines"),
     [
         ("csv", ["context-length,parameter-count", "100,"]),
-        ("markdown", ["| context-length | parameter-count |", "|---|---|", "| 100 |"]),
-        ("latex", [r"\begin{tabular}{ll}", r"\toprule", "context-length & parameter-count"]),
+        ("markdown", ["| context-length | parameter-count |", "|--:|--:|", "| 100 |"]),
+        ("latex", [r"\begin{tabular}{rr}", r"\toprule", "context-length & parameter-count"]),
     ],
 )
 def test_tables_for_files(form, lines):

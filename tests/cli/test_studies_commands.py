@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from finetti.cli.main import app
+from finetti.studies.records import Records
 
 SPEC = """
 kind = "finetti.studies.examples:estimate_pi"
@@ -155,6 +156,20 @@ def test_after_an_edit_the_earlier_trials_are_told(failing):
     failing.write_text(f"{version}\n{failing.read_text()}")
     assert len(finetti("export", failing).stdout.splitlines()) == 3
     assert finetti("status", failing).exit_code == 0
+
+
+def test_export_reads_the_store_once_and_tells_of_another_seeding(spec, monkeypatch):
+    text = spec.read_text()
+    spec.write_text(f'seed_by = "replicate"\n{text}')
+    run(spec)
+    reads, rows = [], Records.rows
+    monkeypatch.setattr(Records, "rows", lambda self: reads.append(self) or rows(self))
+    assert finetti("export", spec).exit_code == 0
+    assert len(reads) == 1
+    spec.write_text(text)
+    found = finetti("export", spec)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "6 trials seeded by replicate are stored; keep them with seed_by = " in found.stderr
 
 
 def test_the_version_in_the_table_keeps_the_trials(failing):
