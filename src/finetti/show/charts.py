@@ -124,7 +124,7 @@ def line_chart(
         rows = [{**row, low: floor if row[low] is None else row[low]} for row in rows]
 
     across = [row[x] for row in rows]
-    upward = [row[field] for row in rows for field in vertical]
+    upward = [*(row[field] for row in rows for field in vertical), level]
     x_axis = axis_channel(alt.X, x, x_title or x, log_x, across)
     base = alt.Chart(alt.Data(values=rows)).encode(x=x_axis)
 
