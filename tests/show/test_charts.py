@@ -91,8 +91,8 @@ def test_sizes_that_somebody_chose_are_ticks_while_there_is_room():
 def test_ticks_are_within_the_data_and_their_labels_differ(low, decades, count):
     values = [low * 10 ** (decades * i / (count - 1)) for i in range(count)]
     for channel in (alt.X, alt.Y):
-        axis = axis_channel(channel, "x", "x", True, values).axis
-        ticks, digits = axis.values, axis.format.replace("~", "")
+        axis = axis_channel(channel, "x", "x", True, values)["axis"]
+        ticks, digits = axis["values"], axis["format"].replace("~", "")
         assert min(values) <= min(ticks) <= max(ticks) <= max(values)
         assert len({f"{tick:{digits}}" for tick in ticks}) == len(ticks)
         if max(values) > min(values) * (1 + 1e-12):
