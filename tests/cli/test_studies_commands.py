@@ -280,21 +280,19 @@ def test_wrong_use_is_one_sentence(spec, tmp_path):
 MAIN = """
 import sys
 from finetti.cli.main import main
-for arguments in (["run", "--help"], ["export", "--help"], ["run", sys.argv[1]]):
-    sys.argv[1:] = arguments
-    try:
-        main()
-    except SystemExit as ended:
-        print("ENDED", ended.code)
+try:
+    main()
+except SystemExit as ended:
+    print("ENDED", ended.code)
 print("LOADED", *sys.modules)
 """
 
 
-def test_help_and_finished_studies_load_nothing_heavy(spec):
+def test_finished_studies_load_nothing_heavy(spec):
     run(spec)
-    command = [sys.executable, "-c", MAIN, str(spec)]
+    command = [sys.executable, "-c", MAIN, "run", str(spec)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.count("ENDED 0") == 3
+    assert "ENDED 0" in done.stdout
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "finetti.cli.run" in loaded
     assert not loaded & {"jax", "pandas", "distributed", "scipy", "altair"}
