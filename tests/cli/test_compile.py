@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -216,16 +214,3 @@ def test_a_syntax_error_shows_its_place():
     line, caret, sentence = done.stderr.splitlines()
     assert line[caret.index("^")] == "&"
     assert sentence.startswith("Error: The rule cannot be read at position 5")
-
-
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys\n"
-        "from finetti.cli.main import main\n"
-        "sys.argv = ['finetti', 'compile', '--help']\n"
-        "try:\n    main()\n"
-        "except SystemExit:\n"
-        "    sys.exit(len({'jax', 'numpy', 'safetensors', 'altair'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == 0

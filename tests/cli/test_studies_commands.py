@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from finetti.cli.main import app
+from finetti.studies.records import Records
 
 SPEC = """
 kind = "finetti.studies.examples:estimate_pi"
@@ -157,6 +158,20 @@ def test_after_an_edit_the_earlier_trials_are_told(failing):
     assert finetti("status", failing).exit_code == 0
 
 
+def test_export_reads_the_store_once_and_tells_of_another_seeding(spec, monkeypatch):
+    text = spec.read_text()
+    spec.write_text(f'seed_by = "replicate"\n{text}')
+    run(spec)
+    reads, rows = [], Records.rows
+    monkeypatch.setattr(Records, "rows", lambda self: reads.append(self) or rows(self))
+    assert finetti("export", spec).exit_code == 0
+    assert len(reads) == 1
+    spec.write_text(text)
+    found = finetti("export", spec)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "6 trials seeded by replicate are stored; keep them with seed_by = " in found.stderr
+
+
 def test_the_version_in_the_table_keeps_the_trials(failing):
     failing.with_name("mine.py").write_text("def f(seed, n): return {'loss': 1.0}\n")
     run(failing)
@@ -265,21 +280,19 @@ def test_wrong_use_is_one_sentence(spec, tmp_path):
 MAIN = """
 import sys
 from finetti.cli.main import main
-for arguments in (["run", "--help"], ["export", "--help"], ["run", sys.argv[1]]):
-    sys.argv[1:] = arguments
-    try:
-        main()
-    except SystemExit as ended:
-        print("ENDED", ended.code)
+try:
+    main()
+except SystemExit as ended:
+    print("ENDED", ended.code)
 print("LOADED", *sys.modules)
 """
 
 
-def test_help_and_finished_studies_load_nothing_heavy(spec):
+def test_finished_studies_load_nothing_heavy(spec):
     run(spec)
-    command = [sys.executable, "-c", MAIN, str(spec)]
+    command = [sys.executable, "-c", MAIN, "run", str(spec)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.count("ENDED 0") == 3
+    assert "ENDED 0" in done.stdout
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "finetti.cli.run" in loaded
     assert not loaded & {"jax", "pandas", "distributed", "scipy", "altair"}

@@ -4,12 +4,16 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from finetti.core.errors import InputError
 from finetti.show import line_chart, side_by_side
+from finetti.show.channels import axis_channel
 
 RECORDS = [
     {
@@ -88,6 +92,48 @@ def test_lines_are_told_apart_by_color_and_by_shape():
     points = line_chart(RECORDS, "T", "error", color="of")["layer"][-1]["encoding"]
     assert points["color"]["field"] == points["shape"]["field"] == "of"
     assert points["color"]["scale"]["domain"] == ["softmax", "CME"]
+
+
+def axes(xs, ys, **options):
+    records = [{"x": x, "y": y} for x, y in zip(xs, ys, strict=True)]
+    spec = line_chart(records, "x", "y", log_x=True, log_y=True, **options)
+    return [spec["layer"][0]["encoding"][name]["axis"] for name in "xy"]
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([3.1, 0.0042], [0.01, 0.1, 1]),
+        ([0.31, 0.29], [0.29, 0.295, 0.3, 0.305, 0.31]),
+        ([3, 30], [5, 10, 20]),
+        ([0.31], [0.31]),
+        ([1, 1e-300, 1e300], [10.0**power for power in range(-300, 301, 75)]),
+    ],
+)
+def test_logarithmic_axes_have_round_ticks(values, ticks):
+    assert axes(values, values)[1]["values"] == pytest.approx(ticks)
+
+
+def test_sizes_that_somebody_chose_are_ticks_while_there_is_room():
+    for sizes in ([16, 32, 64, 128], [100, 10000], [0.01, 0.3], [1000, 1500, 2000, 3000]):
+        assert axes(sizes, sizes)[0]["values"] == sizes
+    assert axes([1, 2, 3, 1000], [1, 2, 3, 4])[0]["values"] == [1, 10, 100, 1000]
+    measured = [123.456789, 234.56789, 987.654321]
+    assert axes(measured, measured)[0]["values"] == [200, 400, 600, 800]
+    # What theory says is on the axis as well.
+    assert axes([1, 2], [3.0, 2.0], reference=500.0)[1]["values"][-1] == 500.0
+
+
+@given(st.floats(1e-30, 1e30), st.floats(0, 12), st.integers(2, 12))
+def test_ticks_are_within_the_data_and_their_labels_differ(low, decades, count):
+    values = [low * 10 ** (decades * i / (count - 1)) for i in range(count)]
+    for channel in (alt.X, alt.Y):
+        axis = axis_channel(channel, "x", "x", True, values)["axis"]
+        ticks, digits = axis["values"], axis["format"].replace("~", "")
+        assert min(values) <= min(ticks) <= max(ticks) <= max(values)
+        assert len({f"{tick:{digits}}" for tick in ticks}) == len(ticks)
+        if max(values) > min(values) * (1 + 1e-12):
+            assert 2 <= len(ticks) <= 12
 
 
 def test_what_an_axis_cannot_show_is_a_gap():

@@ -8,13 +8,10 @@ from pathlib import Path
 import psutil
 
 from finetti.core.errors import FinettiError
+from finetti.studies.disk import plain_errors
 from finetti.studies.records import open_records
 
-MAX_WAIT_SECONDS = (
-    600  # seconds: no machine is that slow, and nobody waits for it unless something hangs
-)
-
-
+MAX_WAIT_SECONDS = 600  # no machine is that slow, and nobody waits for it unless something hangs
 STARTED: list[subprocess.Popen[str]] = []
 
 
@@ -42,14 +39,23 @@ def finish(*arguments, **options):
 
 def stored(path):
     """Id → time of storing, for all that is in the store now."""
+    return dict(_ask(path, "SELECT id, finished FROM trials"))
+
+
+def count(path):
+    """How many trials are in the store now."""
+    return sum(found for (found,) in _ask(path, "SELECT count(*) FROM trials"))
+
+
+def _ask(path, question):
     if not Path(path).exists():
-        return {}
+        return []
     try:
-        with open_records(path) as records:
-            return {row.outcome.trial_id: row.outcome.finished for row in records.rows()}
+        with open_records(path) as records, plain_errors(records.path):
+            return records.connection.execute(question).fetchall()
     except FinettiError as error:
         if "no such table" in str(error) or "being written" in str(error):
-            return {}  # being made just now
+            return []  # being made just now
         raise
 
 

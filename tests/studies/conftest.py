@@ -4,6 +4,7 @@ import logging
 import shutil
 from pathlib import Path
 
+import dask
 import distributed
 import pytest
 
@@ -12,6 +13,12 @@ from finetti.studies import Study
 from .commands import end_started
 
 MATERIAL = Path(__file__).parent / "material"
+# Dask looks at itself a hundred times a second; a cluster that waits for tests need not.
+CALM = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "10s",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +32,7 @@ def address():
     """Where the scheduler of two Dask workers is, for all tests that need some."""
     fields = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": 0}
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with distributed.LocalCluster(**fields, **quiet) as cluster:
+    with dask.config.set(CALM), distributed.LocalCluster(**fields, **quiet) as cluster:
         yield cluster.scheduler_address
 
 

@@ -17,7 +17,8 @@ from finetti.core.errors import FinettiError, InputError
 from finetti.studies import Study
 from finetti.studies.executors.dask import DaskExecutor
 
-from .commands import MAX_WAIT_SECONDS, ended, family, start, stored, wait_for
+from .commands import MAX_WAIT_SECONDS, count, ended, family, start, wait_for
+from .conftest import CALM
 
 
 @contextlib.contextmanager
@@ -29,7 +30,8 @@ def dask_processes(folder, workers, *options, **environment):
     def dask(*arguments):
         command = [sys.executable, "-m", "dask", *map(str, arguments)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        quiet["env"] = {**os.environ, **environment}
+        calm = {f"DASK_{k.replace('.', '__').replace('-', '_')}": str(v) for k, v in CALM.items()}
+        quiet["env"] = {**os.environ, **calm, **environment}
         processes.append(subprocess.Popen(command, cwd=folder, **quiet))
 
     try:
@@ -126,7 +128,7 @@ def test_losing_a_worker_loses_nothing(cluster, folder):
         f'[grid]\nn = [1, 2, 3, 4]\n[fixed]\ngate = "{gate}"\n'
     )
     run = start("run", spec, "--cluster", file, "--quiet")
-    wait_for(lambda: len(stored(spec.with_suffix(".sqlite"))) >= 10)
+    wait_for(lambda: count(spec.with_suffix(".sqlite")) >= 10)
     children = [child for worker in workers for child in psutil.Process(worker.pid).children()]
     assert len(children) == 2
     workers[0].kill()
@@ -165,7 +167,7 @@ def test_losing_the_scheduler_loses_nothing(cluster, make_study, folder):
     executor = DaskExecutor(str(file))
 
     def kill_in_the_middle():
-        wait_for(lambda: stored(study.store))
+        wait_for(lambda: count(study.store))
         executor.client._timeout = 0.5  # connected as it is, it need not be patient any more
         scheduler.kill()
 

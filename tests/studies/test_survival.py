@@ -16,7 +16,7 @@ from finetti.studies.limits import usable_cores
 from finetti.studies.lock import read_holder
 from finetti.studies.store import Store
 
-from .commands import MAX_WAIT_SECONDS, ended, family, finish, start, stored, wait_for
+from .commands import MAX_WAIT_SECONDS, count, ended, family, finish, start, stored, wait_for
 
 SPEC = """
 kind = "learner.py:{kind}"
@@ -57,7 +57,7 @@ def started(request):
             options = ("--cluster", request.getfixturevalue("address"))
         before = family()
         process = start("run", path, *options)
-        wait_for(lambda: stored(store))
+        wait_for(lambda: count(store))
         return process, [each for each in family() if each not in before]
 
     return started
@@ -78,7 +78,7 @@ def test_twenty_times_kill_minus_nine(spec, monkeypatch):
         children = []
 
         def has_stored(process=process, before=before):
-            return process.poll() is not None or len(stored(store)) > len(before)
+            return process.poll() is not None or count(store) > len(before)
 
         if turn % 2:  # in the middle of the trials, however slow the machine is
             wait_for(has_stored)

@@ -11,8 +11,8 @@ import typer
 
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json
-from finetti.cli.table_formats import TableFormat, format_table
 from finetti.core.errors import FinettiError, InputError
+from finetti.show.table_formats import TableFormat, format_table
 
 if TYPE_CHECKING:
     from finetti.bounds import Bound, BoundSettings, Goal, Registry, Sample, Sweep

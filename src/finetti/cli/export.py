@@ -14,7 +14,8 @@ from finetti.core.errors import InputError
 def export(
     place: Place,
     form: Annotated[
-        str, typer.Option("--format", metavar="csv|parquet|json|latex", help="What to write.")
+        str,
+        typer.Option("--format", metavar="csv|parquet|json|latex|markdown", help="What to write."),
     ] = "csv",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where to; stdout by default.")
@@ -36,7 +37,8 @@ def export(
     """
     from finetti.core.files import write_file
     from finetti.studies.export import Format, export_table, too_large
-    from finetti.studies.table import store_table
+    from finetti.studies.status import study_status
+    from finetti.studies.table import plan_table, store_table
 
     if form not in tuple(Format):
         raise InputError(f"--format must be one of {', '.join(Format)}. Got {form!r} instead.")
@@ -47,7 +49,9 @@ def export(
         if study is None:
             table, earlier, pending = store_table(place, details, summary), None, 0
         else:
-            table, status = study.table(details, summary), study.status()
+            plan, rows = study.read()
+            table = plan_table(plan, rows, details, summary)
+            status = study_status(study.store, plan, rows)
             earlier, pending = status.earlier, status.studies[0].pending
     if table.empty:
         typer.echo(earlier or "No trials are stored. `finetti run` runs them.", err=True)

@@ -23,7 +23,7 @@ def status(
 ) -> None:
     """Trials done, failed and pending, the rate and the time left, and why some failed.
 
-    Exit code 1 if all that is stored are trials of an earlier version of the code.
+    Exit code 1 if all that is stored are trials of an earlier version of the code or seeding.
     """
     from finetti.studies.status import store_status
 

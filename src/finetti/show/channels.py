@@ -1,9 +1,14 @@
 """How fields become axes, colors and shapes (Altair's encoding channels)."""
 
 import math
+from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 MAX_SHAPES = 7  # as many as there are colors; more are told apart by color alone
+MAX_SIZES = 8  # of a grid, that are ticks themselves
+MIN_GAP = 1 / 12  # of an axis, between two ticks
+MIN_TICKS = 3
 
 
 def axis_channel(channel: Any, field: str, title: str, log: bool, values: list[Any]) -> Any:
@@ -14,7 +19,12 @@ def axis_channel(channel: Any, field: str, title: str, log: bool, values: list[A
     axis: dict[str, Any] = {"format": ".6~g"}
     shown = sorted({value for value in values if value is not None})
     if log and shown:
-        axis["values"] = _log_ticks(shown)
+        ticks = shown if channel is alt.X and _are_few_sizes(shown) else _round_ticks(shown)
+        axis["values"] = ticks
+        # As many digits as tell them apart; 1e+6 is easier to read than seven of them.
+        labels = {digits: {f"{tick:.{digits}g}" for tick in ticks} for digits in range(6, 18)}
+        digits = next(each for each, texts in labels.items() if len(texts) == len(ticks))
+        axis["format"] = f".{digits}~g"
     return channel(
         field=field,
         type="quantitative",
@@ -24,15 +34,37 @@ def axis_channel(channel: Any, field: str, title: str, log: bool, values: list[A
     )
 
 
-def _log_ticks(shown: list[float]) -> list[float]:
-    """The values themselves if they are few (a grid of sizes), else 1, 2, 5 or powers of ten."""
-    decades = math.log10(shown[-1] / shown[0])
-    if len(shown) <= 8 and decades / len(shown) > 0.1:
-        return shown
-    steps = (1, 2, 5) if decades < 2.5 else (1,)
-    stride = max(1, round(decades / 6))
-    first, last = math.floor(math.log10(shown[0])), math.ceil(math.log10(shown[-1]))
-    return [step * 10.0**power for power in range(first, last + 1, stride) for step in steps]
+def _are_few_sizes(shown: list[float]) -> bool:
+    """Whether the values are a grid that somebody chose, and far enough apart to be ticks."""
+    chosen = all(value == float(f"{value:.3g}") or value % 1 == 0 for value in shown)
+    gaps = [high - low for low, high in pairwise(map(math.log, shown))]
+    return chosen and len(shown) <= MAX_SIZES and all(g >= MIN_GAP * sum(gaps) for g in gaps)
+
+
+def _round_ticks(shown: list[float]) -> list[float]:
+    """Powers of ten; 1, 2 and 5 where these are fewer than three; or even steps, as on a ruler.
+
+    >>> _round_ticks([0.004, 3.1]), _round_ticks([0.26, 0.31])
+    ([0.01, 0.1, 1.0], [0.26, 0.27, 0.28, 0.29, 0.3, 0.31])
+    """
+    low, high = shown[0], shown[-1]
+    bottom, top = math.log10(low), math.log10(high)
+    first, last = math.floor(bottom), math.ceil(top)
+    stride = max(1, round((top - bottom) / MAX_SIZES))
+    for apart, steps in ((stride, (1,)), (1, (1, 2, 5))):
+        powers = range(first, last + 1, apart)
+        ticks = [float(f"{step}e{power}") for power in powers for step in steps]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= MIN_TICKS:
+            return ticks
+    # Whole multiples of 1, 2 or 5 times a power of ten, the coarsest with enough of them.
+    start, end = (Decimal(repr(value)) for value in (low, high))  # 0.3 as it is written
+    sizes = (f"{step}e{power}" for power in range(last, first - 16, -1) for step in (5, 2, 1))
+    for size in map(Decimal, sizes):
+        multiples = range(math.ceil(start / size), math.floor(end / size) + 1)
+        if len(multiples) > MIN_TICKS:
+            return [float(number * size) for number in multiples]
+    return shown[:: max(1, len(shown) - 1)]  # one value, or as good as one
 
 
 def color_channels(rows: list[dict[str, Any]], color: str, shapes: bool = True) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def line_chart(
 
     dots = [] if data is None else _rows(data, [x, y], {x: log_x, y: log_y})
     across = [row[x] for row in rows + dots]
-    upward = [row[field] for row in rows for field in vertical] + [row[y] for row in dots]
+    upward = [row[field] for row in rows for field in vertical] + [row[y] for row in dots] + [level]
     x_axis = axis_channel(alt.X, x, x_title or x, log_x, across)
     base = alt.Chart(alt.Data(values=rows)).encode(x=x_axis)
 

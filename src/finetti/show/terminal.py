@@ -7,11 +7,15 @@ from finetti.show.card import Card, Table
 from finetti.show.numbers import format_value
 
 
+def is_number(cell: Any) -> bool:
+    """Whether a cell holds a number of any kind."""
+    return not isinstance(cell, bool | str) and hasattr(cell, "__float__")
+
+
 def is_numeric(table: Table, column: int) -> bool:
     """Whether a column holds numbers (and perhaps gaps), and so is aligned at the right."""
     cells = [row[column] for row in table.rows if row[column] is not None]
-    numbers = [not isinstance(cell, bool | str) and hasattr(cell, "__float__") for cell in cells]
-    return bool(cells) and all(numbers)
+    return bool(cells) and all(map(is_number, cells))
 
 
 def renderable_table(table: Table) -> Any:

@@ -19,13 +19,13 @@ def file_system(path: Path) -> str:
     """The type of the file system that holds ``path``, in lower case; empty if unknown."""
     import psutil
 
-    best, kind = -1, ""
     place = path.resolve()
-    for partition in psutil.disk_partitions(all=True):
-        mount = Path(partition.mountpoint)
-        if (place == mount or mount in place.parents) and len(mount.parts) >= best:
-            best, kind = len(mount.parts), partition.fstype.lower()
-    return kind
+    mounts = [
+        each for each in psutil.disk_partitions(all=True) if place.is_relative_to(each.mountpoint)
+    ]
+    # The deepest one; where several are mounted on one folder, the last hides the others.
+    deepest = max(reversed(mounts), key=lambda each: len(Path(each.mountpoint).parts), default=None)
+    return deepest.fstype.lower() if deepest else ""
 
 
 def on_network(path: Path) -> bool:

@@ -127,19 +127,16 @@ class _Pilot:
     def _once(self, cohort: Cohort) -> list[Outcome]:
         self.executor.submit(cohort)
         outcomes: list[Outcome] = []
-        while True:
+        failure, ended = None, False
+        while not ended:
             for report in self.executor.reports(0.5):
                 outcomes += report.outcomes
-                if not report.ended:
-                    continue
-                reason = report.failure and report.failure.reason
-                if report.failure and reason == "broken":
-                    kind = self.plan.source.reference
-                    raise FinettiError(
-                        f"The kind {kind} cannot be loaded: {report.failure.message}."
-                    )
-                self.cut = self.cut or reason == "time"
-                return outcomes
+                failure, ended = report.failure, report.ended
+        if failure is not None and failure.reason == "broken":
+            kind = self.plan.source.reference
+            raise FinettiError(f"The kind {kind} cannot be loaded: {failure.message}.")
+        self.cut = self.cut or (failure is not None and failure.reason == "time")
+        return outcomes
 
 
 def _total(outcomes: Sequence[Outcome]) -> float:

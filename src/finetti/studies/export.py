@@ -1,4 +1,4 @@
-"""Tables of trials as files: CSV, Parquet, JSON, LaTeX."""
+"""Tables of trials as files: CSV, Parquet and JSON with all digits, LaTeX and Markdown to read."""
 
 import io
 import json
@@ -6,24 +6,15 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from finetti.studies.table import is_large
+from finetti.show import Table
+from finetti.show.table_formats import TableFormat, format_table
+from finetti.studies.table import ERROR_SUFFIX, is_large
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LAYOUT = 1
-LATEX = str.maketrans(
-    {
-        **{each: f"\\{each}" for each in "&%$#_{}"},
-        **{each: f"{{{each}}}" for each in "[*"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-    }
-)
+ERROR_DIGITS = 2  # that a standard error is shown with
 
 
 class Format(StrEnum):
@@ -33,10 +24,11 @@ class Format(StrEnum):
     PARQUET = "parquet"
     JSON = "json"
     LATEX = "latex"
+    MARKDOWN = "markdown"
 
 
 def export_table(table: "pd.DataFrame", form: Format) -> bytes:
-    """``table`` in the format ``form``; LaTeX without replicates and empty columns."""
+    """``table`` in the format ``form``; tables to read have no replicates and empty columns."""
     if form is Format.JSON:
         rows = [{name: _word(v) for name, v in row.items()} for row in table.to_dict("records")]
         document = {"format": LAYOUT, "columns": list(table.columns), "rows": rows}
@@ -48,28 +40,23 @@ def export_table(table: "pd.DataFrame", form: Format) -> bytes:
         buffer = io.BytesIO()
         table.to_parquet(buffer, index=False)
         return buffer.getvalue()
-    if form is Format.LATEX:
-        table = table.dropna(axis="columns", how="all") if len(table) else table
-        table = table.drop(columns="replicate", errors="ignore")
-        for name in table.select_dtypes(exclude="number"):
-            pairs = zip(table[name], table[name].isna(), strict=True)
-            table[name] = ["" if gap else latex_text(str(value)) for value, gap in pairs]
-        table.columns = [latex_text(name) for name in table.columns]
-        shown = {"na_rep": "", "float_format": "{:.6g}".format}
-        return table.to_latex(index=False, escape=False, **shown).encode()
-    return table.to_csv(index=False).encode()
+    if form is Format.CSV:
+        return table.to_csv(index=False).encode()
+    return f"{format_table(_shown(table), TableFormat(form))}\n".encode()
 
 
-def latex_text(text: str) -> str:
-    r"""``text`` as LaTeX prints it: on one line, without commands, whatever it begins with.
-
-    A row that begins with ``[`` would be an option of the ``\midrule`` or the row before it.
-
-    >>> print(latex_text("[a_b] 50 %\n<x>"))
-    {[}a\_b] 50 \% \textless{}x\textgreater{}
-    """
-    printable = "".join(each if each.isprintable() else " " for each in text)
-    return " ".join(printable.split()).translate(LATEX)
+def _shown(table: "pd.DataFrame") -> Table:
+    """For people: without replicates and empty columns, errors with two digits."""
+    table = table.dropna(axis="columns", how="all") if len(table) else table
+    table = table.drop(columns="replicate", errors="ignore")
+    columns = []
+    for name in map(str, table.columns):
+        gaps = zip(table[name].tolist(), table[name].isna(), strict=True)
+        values = [None if gap else value for value, gap in gaps]
+        if name.endswith(ERROR_SUFFIX):
+            values = [each and float(f"{each:.{ERROR_DIGITS}g}") for each in values]
+        columns.append(values)
+    return Table("", tuple(map(str, table.columns)), tuple(zip(*columns, strict=True)))
 
 
 def _word(value: Any) -> Any:

@@ -60,16 +60,26 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class EarlierTrials:
-    """Stored trials of other code than that of now; ``code_version`` in the spec keeps them."""
+    """Stored trials of other code, or of other seeding, than that of now.
+
+    ``code_version`` and ``seed_by``, where they are given, keep them if written into the spec.
+    """
 
     kind: str
     trials: int
-    code_version: str | None
+    code_version: str | None = None
+    seed_by: str | None = None
 
     def __str__(self) -> str:
-        keep = f'keep them with code_version = "{self.code_version}", or ' * bool(self.code_version)
         place = self.kind.rpartition(":")[0]
-        return f"{self.trials} trials of an earlier version of {place} are stored; {keep}run again."
+        if self.seed_by and not self.code_version:
+            what = f"seeded by {self.seed_by}"
+        else:
+            what = f"of an earlier version of {place}"
+        fields = {"code_version": self.code_version, "seed_by": self.seed_by}
+        given = " and ".join(f'{name} = "{value}"' for name, value in fields.items() if value)
+        keep = f"keep them with {given}, or " if given else ""
+        return f"{self.trials} trials {what} are stored; {keep}run again."
 
 
 @dataclass(frozen=True)
@@ -218,16 +228,31 @@ def _failures(rows: Sequence[Row], plans: Sequence[WorkPlan]) -> tuple[FailureGr
 
 
 def _earlier(cells: Sequence[Cell], others: Sequence[Row]) -> EarlierTrials | None:
-    """The last version before that of ``cells``, among the rows of other trials."""
+    """The trials of the code, or of the seeding, before that of ``cells``, among other rows."""
     now = cells[0]
-    old = [row for row in others if row.cell.kind == now.kind and row.cell.code != now.code]
+    own = {cell.content for cell in cells}
+
+    def is_kept(cell: Cell) -> bool:
+        """Whether it would be one of ours under its own version and seeding."""
+        ours = replace(cell, fingerprint=now.fingerprint, seed_by=now.seed_by)
+        return ours.content in own
+
+    old = [
+        row
+        for row in others
+        if row.cell.kind == now.kind
+        # Under the same code, other parameters are those of another study.
+        and (row.cell.code != now.code or (row.cell.seed_by != now.seed_by and is_kept(row.cell)))
+    ]
     if not old:
         return None
-    last = max(old, key=lambda row: row.outcome.finished).cell
-    alike = [row for row in old if row.cell.code == last.code]
-    own = {cell.content for cell in cells}
-    kept = any(replace(r.cell, fingerprint=now.fingerprint).content in own for r in alike)
-    return EarlierTrials(now.kind, len(alike), last.fingerprint if kept else None)
+    then = max(old, key=lambda row: row.outcome.finished).cell
+    alike = [row for row in old if (row.cell.code, row.cell.seed_by) == (then.code, then.seed_by)]
+    if not any(is_kept(row.cell) for row in alike):
+        return EarlierTrials(now.kind, len(alike))
+    version = then.fingerprint if then.code != now.code else None
+    seeding = then.seed_by if then.seed_by != now.seed_by else None
+    return EarlierTrials(now.kind, len(alike), version, seeding)
 
 
 @dataclass(frozen=True)

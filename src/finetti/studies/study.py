@@ -31,6 +31,7 @@ from finetti.studies.status import (
     study_status,
 )
 from finetti.studies.store import Store
+from finetti.studies.table import plan_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -238,18 +239,14 @@ class Study(Shown):
 
     def table(self, details: bool = False, summary: bool = False) -> "pd.DataFrame":
         """The stored trials of this study, in the order of its grid; see ``make_table``."""
-        from finetti.studies.table import make_table
-
-        plan, rows = self._read()
-        own = {row.outcome.trial_id: row for row in rows if row.outcome.trial_id in plan.places}
-        return make_table((own[each] for each in plan.places if each in own), details, summary)
+        return plan_table(*self.read(), details, summary)
 
     def status(self) -> StudyStatus:
         """How the study stands, also while it is running."""
-        return study_status(self.store, *self._read())
+        return study_status(self.store, *self.read())
 
-    def _read(self) -> tuple[WorkPlan, list[Row]]:
-        """The plan, and all that is in the store."""
+    def read(self) -> tuple[WorkPlan, list[Row]]:
+        """The plan, and all that is in the store now."""
         with open_records(self.store, or_empty=True) as records:
             return self._plan(records), list(records.rows())
 

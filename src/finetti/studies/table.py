@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
 from finetti.studies.outcome import DONE
+from finetti.studies.plan import WorkPlan
 from finetti.studies.records import Row, open_records
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 MADE_BY = ("finetti", "commit", "jax", "device", "host")
 OWN = ("version", "replicate", "state", "failure")
 OF_CELLS = ("version", "done", "failed")
+ERROR_SUFFIX = ".standard_error"
 DETAILS: dict[str, Callable[[Row], Any]] = {
     "id": lambda row: row.outcome.trial_id,
     "kind": lambda row: row.cell.kind,
@@ -91,13 +93,13 @@ def _summary(
             continue
         found = [[measured[i] for i in group if measured[i] is not None] for group in groups]
         parts: dict[str, list[Any]] = {
-            "mean": list(map(_mean, found)),
-            "standard_error": list(map(_error, found)),
+            ".mean": list(map(_mean, found)),
+            ERROR_SUFFIX: list(map(_error, found)),
         }
         if (counts := list(map(len, found))) != done:
-            parts["count"] = counts
+            parts[".count"] = counts
         for part, column in parts.items():
-            columns[_free(f"{name}.{part}", "metric", taken)] = column
+            columns[_free(f"{name}{part}", "metric", taken)] = column
     return columns
 
 
@@ -151,6 +153,14 @@ def _column(values: list[Any]) -> Any:
 def is_large(value: Any) -> bool:
     """Whether a value is a whole number of more than 64 bits."""
     return isinstance(value, int) and not -(2**63) <= value < 2**63
+
+
+def plan_table(
+    plan: WorkPlan, rows: Iterable[Row], details: bool = False, summary: bool = False
+) -> "pd.DataFrame":
+    """Those of ``rows`` that are trials of the plan, in the order of its grid."""
+    found = {row.outcome.trial_id: row for row in rows}
+    return make_table((found[each] for each in plan.places if each in found), details, summary)
 
 
 def store_table(path: str | Path, details: bool = False, summary: bool = False) -> "pd.DataFrame":

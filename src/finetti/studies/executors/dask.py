@@ -27,6 +27,7 @@ from finetti.studies.sources import KindSource
 
 CONNECT_SECONDS = 15
 COUNT_SECONDS = 2.0  # between two looks at the workers of the cluster
+ALIVE = ("running", "connecting")  # states of a client
 GONE = "The Dask scheduler is gone. What is stored so far is safe: run again to continue."
 
 
@@ -136,13 +137,13 @@ class DaskExecutor(Executor):
         try:
             yield
         except Exception as error:
-            if isinstance(error, OSError | CancelledError) or self.client.status == "closed":
+            if isinstance(error, OSError | CancelledError) or self.client.status not in ALIVE:
                 raise FinettiError(GONE) from error
             raise
 
     def reports(self, timeout: float) -> list[Report]:
         """Cohorts that ended."""
-        if self.client.status not in ("running", "connecting"):
+        if self.client.status not in ALIVE:
             raise FinettiError(GONE)
         if time.monotonic() - self.counted > COUNT_SECONDS:
             self._count()
