@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from finetti.estimators.ridge import RidgePath, decompose, ridge_grid
+from finetti.estimators.ridge import RidgePath, decompose, decompose_gram, ridge_grid
 from finetti.estimators.sums import GramSums, TriangularSums
 
 SHAPES = [(30, 7), (12, 40), (9, 9), (10, 9)]
@@ -150,3 +150,21 @@ def test_the_triangle_resolves_what_squares_cannot():
     wanted = whole.coefficients(1e-14)
     np.testing.assert_allclose(triangle.system().coefficients(1e-14), wanted, atol=1e-8)
     assert np.abs(squares.system().coefficients(1e-14) - wanted).max() > 1e-5
+
+
+@pytest.mark.parametrize("has_intercept", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_alone_are_enough(shape, has_intercept):
+    features, targets, weights = problem(*shape)
+    weights[2] = 0.0
+    gram = features @ features.T
+    system, rows = decompose_gram(gram, targets, weights, has_intercept=has_intercept)
+    whole, whole_rows = decompose(features, targets, weights, has_intercept=has_intercept)
+    for ridge in RIDGES[1:]:
+        dual = system.coefficients(ridge)
+        wanted = whole.coefficients(ridge)
+        np.testing.assert_allclose(features.T @ dual, wanted, atol=1e-8)
+        np.testing.assert_allclose(system.intercept(dual), whole.intercept(wanted), atol=1e-8)
+    found, wanted = system.loo(RIDGES, [rows]), whole.loo(RIDGES, [whole_rows])
+    np.testing.assert_allclose(found[1:], wanted[1:], rtol=1e-6)
+    np.testing.assert_allclose(system.gcv(RIDGES[1:]), whole.gcv(RIDGES[1:]), rtol=1e-6)

@@ -245,6 +245,37 @@ def _singular(matrix: Floats, least_ridge: float) -> tuple[Floats, Floats, Float
     return matrix @ basis / scale, values, basis
 
 
+def decompose_gram(
+    gram: Floats, targets: Floats, weights: Any = None, *, has_intercept: bool = True
+) -> tuple[RidgeSystem, Rows]:
+    """The system of features that are known by their products K = ΦΦᵀ only.
+
+    Its coefficients are dual, α with f(x) = c + Σ_i α_i K(x, x_i): Σα = 0 with an intercept, so
+    that nothing has to be taken away from K(x, x_i).
+
+    >>> phi = np.array([[0.0], [1.0], [2.0]])
+    >>> system, _ = decompose_gram(phi @ phi.T, phi)
+    >>> float((phi.T @ system.coefficients(2.0))[0, 0].round(9))  # 2/(2 + λ)
+    0.5
+    """
+    gram, targets = np.asarray(gram, np.float64), np.asarray(targets, np.float64)
+    weights = np.ones(len(gram)) if weights is None else np.asarray(weights, np.float64)
+    share = weights / weights.sum() if has_intercept else np.zeros(len(weights))
+    mean, target_mean = gram @ share, share @ targets
+    counted = weights > 0
+    roots = np.sqrt(weights[counted])[:, None]
+    centered = (gram - mean[:, None] - mean + share @ mean)[np.ix_(counted, counted)]
+    values, left = gram_eigen(roots * centered * roots.T)
+    right = roots * (targets[counted] - target_mean)
+    scores = left.T @ right
+    rest = np.sum((right - left @ scores) ** 2, axis=0)
+    vectors = np.zeros((len(gram), len(values)))
+    vectors[counted] = roots * left / np.where(values > 0, values, np.inf)
+    means = Means(len(roots), has_intercept, mean, target_mean)
+    system, kept = system_of(values, vectors, scores, rest, means)
+    return system, Rows(left[:, kept], right, share[counted], float(weights.sum()))
+
+
 def gram_eigen(gram: Floats) -> tuple[Floats, Floats]:
     """Roots of the eigenvalues in decreasing order, 0 where they are rounding; eigenvectors."""
     squares, basis = scipy.linalg.eigh(gram, check_finite=False)
