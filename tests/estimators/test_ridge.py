@@ -145,7 +145,9 @@ def test_the_triangle_resolves_what_squares_cannot():
     features = np.vander(np.linspace(-1, 1, 200), 18)
     targets = np.sin(4 * features[:, -2:-1])
     whole, _ = decompose(features, targets)
-    triangle = TriangularSums(18, 1).add(features[:80], targets[:80]).add(features[80:], targets[80:])
+    triangle = (
+        TriangularSums(18, 1).add(features[:80], targets[:80]).add(features[80:], targets[80:])
+    )
     squares = GramSums(18, 1).add(features, targets)
     wanted = whole.coefficients(1e-14)
     np.testing.assert_allclose(triangle.system().coefficients(1e-14), wanted, atol=1e-8)

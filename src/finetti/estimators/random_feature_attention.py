@@ -1,16 +1,10 @@
 """Random-feature attention as scikit-learn estimators."""
 
-from typing import Any, Literal, Self
-
-import jax.numpy as jnp
-import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.preprocessing import LabelBinarizer
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, check_consistent_length, column_or_1d
+from typing import Any, Literal
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
-from finetti.estimators.random_features import FeatureRidge, read_targets
+from finetti.estimators.random_features import FeatureRidge
+from finetti.estimators.set_models import SetRegressor, SignClassifier
 from finetti.estimators.sets import TokenSets
 
 
@@ -49,7 +43,7 @@ class _RandomHeads(FeatureRidge):
         )
 
 
-class RandomFeatureAttentionRegressor(RegressorMixin, _RandomHeads):
+class RandomFeatureAttentionRegressor(SetRegressor, _RandomHeads):
     """Attention with M frozen random heads whose values are fitted by ridge regression.
 
     f(x₀, x_{1:N}) = c + Σ_m (1/N) Σ_i σ(⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩) ⟨v_m, x̃ᵢ⟩,   x̃ = [x; 1]
@@ -80,54 +74,22 @@ class RandomFeatureAttentionRegressor(RegressorMixin, _RandomHeads):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 5, 3)) / 3**0.5
     >>> y = np.mean(X[:, 1:, 0] ** 2, axis=1)
-    >>> RandomFeatureAttentionRegressor(random_state=0).fit(X[:150], y[:150]).score(X[150:], y[150:]) > 0.8
+    >>> model = RandomFeatureAttentionRegressor(random_state=0).fit(X[:150], y[:150])
+    >>> model.score(X[150:], y[150:]) > 0.8
     True
 
     Reference: fu2023, stated from knowledge of the paper.
     """
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
-    ) -> Self:
-        """Draw the heads and fit their values."""
-        return self._fit(X, read_targets(self, X, y), sample_weight, query, mask)
 
-    def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> np.ndarray:
-        """f of every set, (n,) or (n, targets)."""
-        return self._outputs(X, query, mask)
+class RandomFeatureAttentionClassifier(SignClassifier, _RandomHeads):
+    """`RandomFeatureAttentionRegressor` on ±1: one output for two classes, else one for each.
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-
-class RandomFeatureAttentionClassifier(ClassifierMixin, _RandomHeads):
-    """`RandomFeatureAttentionRegressor` on ±1, one output for each class (one for two)."""
-
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
-    ) -> Self:
-        """Draw the heads and fit their values."""
-        check_consistent_length(X, y)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self._binarizer = LabelBinarizer(pos_label=1, neg_label=-1)
-        targets = self._binarizer.fit_transform(y).astype(np.float64)
-        self.classes_ = self._binarizer.classes_
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the "
-                f"data contains only one class: {self.classes_[0]!r}"
-            )
-        return self._fit(X, targets[:, 0] if targets.shape[1] == 1 else targets, sample_weight, query, mask)
-
-    def decision_function(self, X: Any, *, query: Any = None, mask: Any = None) -> np.ndarray:
-        """Of the second class, (n,), or of every class, (n, classes)."""
-        return self._outputs(X, query, mask)
-
-    def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> np.ndarray:
-        """The class of the largest output."""
-        scores = self.decision_function(X, query=query, mask=mask)
-        best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[best]
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 5, 3)) / 3**0.5
+    >>> y = np.where(np.mean(X[:, 1:, 0] ** 2, axis=1) > 0.3, "wide", "narrow")
+    >>> model = RandomFeatureAttentionClassifier(random_state=0).fit(X[:200], y[:200])
+    >>> model.score(X[200:], y[200:]) > 0.8
+    True
+    """

@@ -3,25 +3,16 @@
 import abc
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
 
 from finetti.core.precision import float64
 from finetti.estimators.ridge import (
     Floats,
-    RidgePath,
     RidgeSystem,
     Rows,
     check_ridge,
@@ -30,13 +21,14 @@ from finetti.estimators.ridge import (
     ridge_grid,
     squares_serve,
 )
-from finetti.estimators.sets import TokenSets, read_sets
+from finetti.estimators.set_models import SetModel
+from finetti.estimators.sets import TokenSets
 from finetti.estimators.sums import GramSums, RowSums, TriangularSums
 
 CHUNK_ROWS = 1024  # whose features are in memory at once, where there are more rows than features
 
 
-class FeatureRidge(BaseEstimator, abc.ABC):
+class FeatureRidge(SetModel):
     """f(x) = c + Φ(x)·β, Φ drawn once in `fit` and β by ridge regression.
 
     As many coefficients as features: the primal form where there are more rows, one pass in chunks,
@@ -45,27 +37,19 @@ class FeatureRidge(BaseEstimator, abc.ABC):
 
     ridge: Any
     ridges: Any
-    n_tokens: int
     fit_intercept: bool
     random_state: Any
 
     model_: Any
     coef_: Floats
-    intercept_: Any
-    ridge_: float
-    ridge_path_: RidgePath | None
 
     @abc.abstractmethod
     def _draw(self, key: Any, sets: TokenSets) -> Any:
         """The model before it is fitted."""
 
-    def _fit(self, X: Any, targets: Floats, sample_weight: Any, query: Any, mask: Any) -> Self:
+    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
         owner = type(self).__name__
-        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=True)
         method = check_ridge(self.ridge, owner)
-        weights = np.ones(len(targets))
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, sets.query, ensure_non_negative=True)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         with _precision_of(sets):
             self.model_ = self._draw(jax.random.key(seed), sets)
@@ -86,7 +70,6 @@ class FeatureRidge(BaseEstimator, abc.ABC):
             model = self.model_.with_values(values.astype(sets.keys.dtype))
             # As NumPy arrays: those of JAX lose float64 in a pickle.
             self.model_ = jax.tree.map(np.asarray, model)
-        return self
 
     def _system(
         self, sets: TokenSets, targets: Floats, weights: Floats, owner: str
@@ -128,16 +111,11 @@ class FeatureRidge(BaseEstimator, abc.ABC):
         """Φ of some rows after the other, and which they are."""
         return self._over_chunks(self.model_.features, sets)
 
-    def _outputs(self, X: Any, query: Any, mask: Any) -> NDArray[Any]:
-        """f of every set."""
-        check_is_fitted(self)
-        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=False)
+    def _predict(self, sets: TokenSets) -> NDArray[Any]:
         parts = [part for _, part in self._over_chunks(self.model_, sets)]
         return np.concatenate(parts) + self.intercept_
 
-    def _over_chunks(
-        self, function: Any, sets: TokenSets
-    ) -> Iterator[tuple[slice, NDArray[Any]]]:
+    def _over_chunks(self, function: Any, sets: TokenSets) -> Iterator[tuple[slice, NDArray[Any]]]:
         """In chunks of few sizes, so that few programs are compiled."""
         count = len(sets.query)
         size = min(CHUNK_ROWS, 1 << (count - 1).bit_length())
@@ -148,24 +126,7 @@ class FeatureRidge(BaseEstimator, abc.ABC):
                 found = np.asarray(function(*part))
             yield rows, found[: rows.stop - rows.start].astype(np.float64)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        return tags
-
 
 def _precision_of(sets: TokenSets) -> AbstractContextManager[Any]:
     """JAX in the precision of the tokens."""
     return float64() if sets.keys.dtype == np.float64 else nullcontext()
-
-
-def read_targets(estimator: BaseEstimator, X: Any, y: Any) -> Floats:
-    """Targets (n,) or (n, t), finite numbers."""
-    if y is None:
-        raise ValueError(
-            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
-            "is None."
-        )
-    check_consistent_length(X, y)
-    y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=estimator)
-    return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)

@@ -233,9 +233,7 @@ def decompose(
 def _singular(matrix: Floats, least_ridge: float) -> tuple[Floats, Floats, Floats]:
     """U (n, r), S in decreasing order, W (p, r)."""
     if not squares_serve(float(np.sum(matrix**2)), least_ridge):
-        left, values, transposed = scipy.linalg.svd(
-            matrix, full_matrices=False, check_finite=False
-        )
+        left, values, transposed = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
         return left, values, transposed.T
     wide = matrix.shape[1] > matrix.shape[0]
     values, basis = gram_eigen(matrix @ matrix.T if wide else matrix.T @ matrix)

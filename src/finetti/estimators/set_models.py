@@ -1,0 +1,118 @@
+"""Regressors and classifiers of sets: what scikit-learn sees of them, whatever the model."""
+
+import abc
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from finetti.estimators.ridge import Floats, RidgePath
+from finetti.estimators.sets import TokenSets, read_sets
+
+
+class SetModel(BaseEstimator, abc.ABC):
+    """Fitted to sets of tokens, see `read_sets`, with targets (n,) or (n, t)."""
+
+    n_tokens: int
+    ridge_: float
+    ridge_path_: RidgePath | None
+    intercept_: Any
+
+    @abc.abstractmethod
+    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
+        """Fit to targets (n,) or (n, t)."""
+
+    @abc.abstractmethod
+    def _predict(self, sets: TokenSets) -> NDArray[Any]:
+        """(n,) or (n, t), as the targets were."""
+
+    def _fit_checked(
+        self, X: Any, targets: Floats, sample_weight: Any, query: Any, mask: Any
+    ) -> Self:
+        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=True)
+        weights = np.ones(len(targets))
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, sets.query, ensure_non_negative=True)
+        self._fit(sets, targets, weights)
+        return self
+
+    def _outputs(self, X: Any, query: Any, mask: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        return self._predict(read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=False))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+class SetRegressor(RegressorMixin, SetModel):
+    """Numbers as targets, one or several."""
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
+    ) -> Self:
+        """Fit to sets ``X`` and targets ``y``, (n,) or (n, t)."""
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None."
+            )
+        check_consistent_length(X, y)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=self)
+        if y.ndim != 2 or y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        return self._fit_checked(X, y, sample_weight, query, mask)
+
+    def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
+        """(n,) or (n, t)."""
+        return self._outputs(X, query, mask)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class SignClassifier(ClassifierMixin, SetModel):
+    """Classes as targets ±1: one for two classes, else one for each."""
+
+    classes_: NDArray[Any]
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
+    ) -> Self:
+        """Fit to sets ``X`` and classes ``y``, (n,)."""
+        check_consistent_length(X, y)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        binarizer = LabelBinarizer(pos_label=1, neg_label=-1)
+        targets = binarizer.fit_transform(y).astype(np.float64)
+        self.classes_ = binarizer.classes_
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the "
+                f"data contains only one class: {self.classes_[0]!r}"
+            )
+        targets = targets[:, 0] if len(self.classes_) == 2 else targets
+        return self._fit_checked(X, targets, sample_weight, query, mask)
+
+    def decision_function(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
+        """Of the second class, (n,), or of every class, (n, classes)."""
+        return self._outputs(X, query, mask)
+
+    def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
+        """The class of the largest output, (n,)."""
+        outputs = self.decision_function(X, query=query, mask=mask)
+        best = (outputs > 0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)
+        return self.classes_[best]
