@@ -5,7 +5,7 @@ from typing import Any, Literal
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.estimators.random_features import FeatureRidge
 from finetti.estimators.set_models import SetRegressor, SignClassifier
-from finetti.estimators.sets import TokenSets
+from finetti.estimators.sets import TokenSets, mean_weights
 
 
 class _RandomHeads(FeatureRidge):
@@ -33,12 +33,11 @@ class _RandomHeads(FeatureRidge):
         self.random_state = random_state
 
     def _draw(self, key: Any, sets: TokenSets) -> RandomFeatureAttention:
-        mean = None if isinstance(self.mean, str) and self.mean == "zero" else self.mean
         return RandomFeatureAttention(
             key,
             self.n_heads,
             sets.keys.shape[2],
-            mean_weights=mean,
+            mean_weights=mean_weights(self.mean),
             activation=self.activation,
         )
 

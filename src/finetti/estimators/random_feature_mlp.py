@@ -14,8 +14,8 @@ class RandomFeatureMLPRegressor(SetRegressor, FeatureRidge):
 
     f(x₀, x_{1:N}) = c + Σ_m σ(⟨w_m, [x₀; x₁; …; x_N; 1]⟩) v_m,   w_m ∼ N(0, I/(N + 2))
 
-    It sees the order of the tokens, and takes the number of them that it was fitted with. Inputs and
-    the other arguments are those of `RandomFeatureAttentionRegressor`.
+    It sees the order of the tokens, and takes the number of them that it was fitted with. Inputs
+    and the other arguments are those of `RandomFeatureAttentionRegressor`.
 
     Args:
         n_neurons: M; random-feature attention with H heads has as many parameters as H·(d + 1).

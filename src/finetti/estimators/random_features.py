@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from finetti.core.precision import float64
 from finetti.estimators.ridge import (
     Floats,
     RidgeSystem,
@@ -22,7 +20,7 @@ from finetti.estimators.ridge import (
     squares_serve,
 )
 from finetti.estimators.set_models import SetModel
-from finetti.estimators.sets import TokenSets
+from finetti.estimators.sets import TokenSets, in_precision_of
 from finetti.estimators.sums import GramSums, RowSums, TriangularSums
 
 CHUNK_ROWS = 1024  # whose features are in memory at once, where there are more rows than features
@@ -51,7 +49,7 @@ class FeatureRidge(SetModel):
         owner = type(self).__name__
         method = check_ridge(self.ridge, owner)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        with _precision_of(sets):
+        with in_precision_of(sets):
             self.model_ = self._draw(jax.random.key(seed), sets)
         system, rows, grid = self._system(sets, targets.reshape(len(targets), -1), weights, owner)
         self.ridge_path_, self.ridge_ = None, method
@@ -66,7 +64,7 @@ class FeatureRidge(SetModel):
         units = self.model_.values.shape
         # f has no 1/M in front, Φ has M^(−1/2).
         values = coefficients.reshape(*units, *coefficients.shape[1:]) / units[0] ** 0.5
-        with _precision_of(sets):
+        with in_precision_of(sets):
             model = self.model_.with_values(values.astype(sets.keys.dtype))
             # As NumPy arrays: those of JAX lose float64 in a pickle.
             self.model_ = jax.tree.map(np.asarray, model)
@@ -122,11 +120,6 @@ class FeatureRidge(SetModel):
         for start in range(0, count, size):
             rows = slice(start, min(start + size, count))
             part = sets.take(np.arange(start, start + size) % count)
-            with _precision_of(sets):
+            with in_precision_of(sets):
                 found = np.asarray(function(*part))
             yield rows, found[: rows.stop - rows.start].astype(np.float64)
-
-
-def _precision_of(sets: TokenSets) -> AbstractContextManager[Any]:
-    """JAX in the precision of the tokens."""
-    return float64() if sets.keys.dtype == np.float64 else nullcontext()

@@ -1,5 +1,6 @@
 """Sets of tokens as people give them: arrays, lists of arrays, or rows of a table."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from finetti.core.errors import InputError, bad_argument
+from finetti.core.precision import float64
 
 FLOATS = [np.float64, np.float32]
 
@@ -28,6 +30,16 @@ class TokenSets(NamedTuple):
     def take(self, rows: Any) -> "TokenSets":
         """Some of them."""
         return TokenSets(*(None if part is None else part[rows] for part in self))
+
+
+def in_precision_of(sets: TokenSets) -> AbstractContextManager[Any]:
+    """JAX in the precision of the tokens."""
+    return float64() if sets.keys.dtype == np.float64 else nullcontext()
+
+
+def mean_weights(mean: Any) -> Any:
+    """W₀ as the attention room has it: None for "zero"."""
+    return None if isinstance(mean, str) and mean == "zero" else mean
 
 
 def read_sets(
@@ -90,7 +102,7 @@ def _rank(X: Any) -> int:
 
 def _lengths(X: Any) -> list[int] | None:
     """The lengths of sets of different sizes; None for anything else."""
-    if not isinstance(X, list | tuple) and getattr(X, "dtype", None) != object:
+    if not isinstance(X, list | tuple) and getattr(X, "dtype", None) != np.dtype(object):
         return None
     if hasattr(X, "columns") or not all(_rank(each) == 2 for each in X):
         return None
