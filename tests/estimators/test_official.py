@@ -1,0 +1,39 @@
+"""scikit-learn's own checks on every class, in the flat form."""
+
+import collections
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from finetti.estimators import (
+    AttentionKernelRegressor,
+    RandomFeatureAttentionClassifier,
+    RandomFeatureAttentionRegressor,
+    RandomFeatureMLPRegressor,
+)
+
+ESTIMATORS = [
+    RandomFeatureAttentionRegressor(5),
+    RandomFeatureAttentionClassifier(5),
+    RandomFeatureMLPRegressor(20),
+    AttentionKernelRegressor(),
+]
+# A row twice is not a row of weight 2 where one row at a time is left out.
+FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": "leave-one-out leaves out one of two copies",
+}
+RUN: collections.Counter[str] = collections.Counter()
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda _: FAILURES)
+def test_what_scikit_learn_asks(estimator, check):
+    check(estimator)
+    RUN[type(estimator).__name__] += 1
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
+def test_the_checks_have_content(estimator):
+    """More than 40 checks exist for every class (that they pass is above)."""
+    from sklearn.utils.estimator_checks import estimator_checks_generator
+
+    assert len(list(estimator_checks_generator(estimator))) > 40
