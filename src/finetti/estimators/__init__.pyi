@@ -1,5 +1,6 @@
 from .attention_kernel import AttentionKernelRegressor as AttentionKernelRegressor
 from .learned_norms import LearnedNorms as LearnedNorms
+from .learning_chart import learning_chart as learning_chart
 from .learning_curves import learn_targets as learn_targets
 from .random_feature_attention import (
     RandomFeatureAttentionClassifier as RandomFeatureAttentionClassifier,

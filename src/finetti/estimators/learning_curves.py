@@ -71,18 +71,18 @@ def learn_targets(
     system, _ = decompose_gram(gram, _values(targets, train), has_intercept=False)
     ridges = ridge_grid(float(np.trace(gram)) / len(gram), None, "learn_targets")
     dual = np.stack([system.coefficients(ridge) for ridge in ridges], axis=1)  # (n, ridges, t)
-    weights = features.T @ dual.reshape(len(dual), -1)
+    weights = features.T @ dual.reshape(len(dual), -1)  # (features, ridges · t)
+    wanted = np.tile(_values(targets, validation), len(ridges))
+    scores = np.mean((_predict(module, validation, weights) - wanted) ** 2, axis=0)
+    chosen = scores.reshape(len(ridges), -1).argmin(axis=0)
+    weights = weights.reshape(-1, *dual.shape[1:])[:, chosen, np.arange(len(targets))]
+    wanted = _values(targets, test)
+    errors = np.mean((_predict(module, test, weights) - wanted) ** 2, axis=0) / wanted.var(axis=0)
+    return dict(zip(targets, errors.tolist(), strict=True))
 
-    def errors(sets: Floats) -> Floats:
-        """MSE/variance of every ridge and target."""
-        wanted = _values(targets, sets)[:, None]
-        found = np.concatenate([part @ weights for part in _features(module, sets)])
-        misses = found.reshape(len(sets), len(ridges), -1) - wanted
-        return np.mean(misses**2, axis=0) / wanted.var(axis=0)
 
-    chosen = errors(validation).argmin(axis=0)
-    found = np.take_along_axis(errors(test), chosen[None], axis=0)[0]
-    return dict(zip(targets, found.tolist(), strict=True))
+def _predict(module: Any, sets: Floats, weights: Floats) -> Floats:
+    return np.concatenate([part @ weights for part in _features(module, sets)])
 
 
 def _values(targets: dict[str, TokenTarget], sets: Floats) -> Floats:
