@@ -9,6 +9,7 @@ from finetti.attention.random_features.context_kernel import ContextKernel
 from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel
 from finetti.core.errors import bad_argument
+from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.ridge import Floats, check_ridge, choose, decompose_gram, ridge_grid
 from finetti.estimators.set_models import SetRegressor
 from finetti.estimators.sets import TokenSets, in_precision_of, mean_weights
@@ -31,7 +32,7 @@ class AttentionKernelRegressor(SetRegressor):
 
     Attributes:
         dual_coef_, intercept_: α and c.
-        norm_: ‖f‖²_K, the E‖v(W)‖² that a target needs at least (`finetti bound R-norm-rfa`).
+        norms_: ‖f‖²_K = E‖v(W)‖², see `LearnedNorms`.
         ridge_, ridge_path_: the ridge, and the curve it was chosen by.
 
     >>> import numpy as np
@@ -79,7 +80,7 @@ class AttentionKernelRegressor(SetRegressor):
         intercept, norm = system.intercept(dual), np.sum(dual * (gram @ dual), axis=0)
         if targets.ndim == 1:
             dual, intercept, norm = dual[:, 0], float(intercept[0]), float(norm[0])
-        self.dual_coef_, self.intercept_, self.norm_ = dual, intercept, norm
+        self.dual_coef_, self.intercept_, self.norms_ = dual, intercept, LearnedNorms(norm)
 
     def _predict(self, sets: TokenSets) -> NDArray[Any]:
         return self._gram(sets, self._sets) @ self.dual_coef_ + self.intercept_

@@ -67,6 +67,7 @@ class RandomFeatureAttentionRegressor(SetRegressor, _RandomHeads):
     Attributes:
         model_: the fitted `finetti.attention.RandomFeatureAttention`; `predict` is it plus c.
         coef_, intercept_: β on its features, and c.
+        norms_: M Σ‖v_m‖² and Σ‖v_m‖, what the theorem bounds (`LearnedNorms`).
         ridge_, ridge_path_: the ridge, and the curve it was chosen by.
 
     >>> import numpy as np

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.ridge import (
     Floats,
     RidgeSystem,
@@ -68,6 +69,8 @@ class FeatureRidge(SetModel):
             model = self.model_.with_values(values.astype(sets.keys.dtype))
             # As NumPy arrays: those of JAX lose float64 in a pickle.
             self.model_ = jax.tree.map(np.asarray, model)
+        n_targets = None if targets.ndim == 1 else targets.shape[1]
+        self.norms_ = LearnedNorms.of_values(values, n_targets)
 
     def _system(
         self, sets: TokenSets, targets: Floats, weights: Floats, owner: str
