@@ -1,4 +1,10 @@
 from .attention_kernel import AttentionKernelRegressor as AttentionKernelRegressor
+from .constrained_attention import (
+    ConstrainedAttentionClassifier as ConstrainedAttentionClassifier,
+)
+from .constrained_attention import (
+    ConstrainedAttentionRegressor as ConstrainedAttentionRegressor,
+)
 from .random_feature_attention import (
     RandomFeatureAttentionClassifier as RandomFeatureAttentionClassifier,
 )
