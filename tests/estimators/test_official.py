@@ -3,10 +3,16 @@
 import collections
 
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_estimators_partial_fit_n_features,
+    check_n_features_in_after_fitting,
+    parametrize_with_checks,
+)
 
 from finetti.estimators import (
     AttentionKernelRegressor,
+    ConstrainedAttentionClassifier,
+    ConstrainedAttentionRegressor,
     RandomFeatureAttentionClassifier,
     RandomFeatureAttentionRegressor,
     RandomFeatureMLPRegressor,
@@ -17,6 +23,13 @@ ESTIMATORS = [
     RandomFeatureAttentionClassifier(5),
     RandomFeatureMLPRegressor(20),
     AttentionKernelRegressor(),
+    ConstrainedAttentionRegressor(5),
+    ConstrainedAttentionClassifier(5),
+]
+# With a ridge that one pass over the rows can serve there is `partial_fit`, too.
+IN_PARTS = [
+    RandomFeatureAttentionRegressor(5, ridge=0.1),
+    RandomFeatureAttentionClassifier(5, ridge="gcv"),
 ]
 # A row twice is not a row of weight 2 where one row at a time is left out.
 FAILURES = {
@@ -25,10 +38,23 @@ FAILURES = {
 RUN: collections.Counter[str] = collections.Counter()
 
 
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda _: FAILURES)
+def expected_failures(estimator):
+    return FAILURES if getattr(estimator, "ridge", None) == "loo" else {}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_what_scikit_learn_asks(estimator, check):
     check(estimator)
     RUN[type(estimator).__name__] += 1
+
+
+@pytest.mark.parametrize("estimator", IN_PARTS)
+@pytest.mark.parametrize(
+    "check", [check_estimators_partial_fit_n_features, check_n_features_in_after_fitting]
+)
+def test_what_scikit_learn_asks_of_parts(estimator, check):
+    assert hasattr(estimator, "partial_fit")
+    check(type(estimator).__name__, estimator)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)

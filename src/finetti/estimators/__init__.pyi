@@ -1,4 +1,10 @@
 from .attention_kernel import AttentionKernelRegressor as AttentionKernelRegressor
+from .constrained_attention import (
+    ConstrainedAttentionClassifier as ConstrainedAttentionClassifier,
+)
+from .constrained_attention import (
+    ConstrainedAttentionRegressor as ConstrainedAttentionRegressor,
+)
 from .learned_norms import LearnedNorms as LearnedNorms
 from .learning_chart import learning_chart as learning_chart
 from .learning_curves import learn_targets as learn_targets

@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
+from finetti.estimators.chunked_models import ChunkedClassifier, ChunkedRegressor
 from finetti.estimators.random_features import FeatureRidge
-from finetti.estimators.set_models import SetRegressor, SignClassifier
 from finetti.estimators.sets import TokenSets, mean_weights
 
 
@@ -42,7 +42,7 @@ class _RandomHeads(FeatureRidge):
         )
 
 
-class RandomFeatureAttentionRegressor(SetRegressor, _RandomHeads):
+class RandomFeatureAttentionRegressor(ChunkedRegressor, _RandomHeads):
     """Attention with M frozen random heads whose values are fitted by ridge regression.
 
     f(x₀, x_{1:N}) = c + Σ_m (1/N) Σ_i σ(⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩) ⟨v_m, x̃ᵢ⟩,   x̃ = [x; 1]
@@ -82,7 +82,7 @@ class RandomFeatureAttentionRegressor(SetRegressor, _RandomHeads):
     """
 
 
-class RandomFeatureAttentionClassifier(SignClassifier, _RandomHeads):
+class RandomFeatureAttentionClassifier(ChunkedClassifier, _RandomHeads):
     """`RandomFeatureAttentionRegressor` on ±1: one output for two classes, else one for each.
 
     >>> import numpy as np

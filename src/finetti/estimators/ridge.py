@@ -31,9 +31,10 @@ GRID_SIZE = 19
 GRID_RANGE = 1e-7, 1e2  # times the mean squared length of a centered row
 # Singular values below this times the largest are rounding of zero.
 RANK_RTOL = 4 * np.finfo(np.float64).eps
-# Relative error of the answers up to which the eigenvalues of AᵀA or AAᵀ serve, squares of
-# singular values: rounding moves them by 2⁻⁵³ of the largest.
-SQUARED_RTOL = 1e-10
+# How far rounding may move an eigenvalue of AᵀA or AAᵀ, in units of the least ridge, if all of it
+# fell on one direction; in fact it is spread over all, and answers are some hundred times better.
+SQUARED_RTOL = 1e-3
+DOUBLE_UNIT, SINGLE_UNIT = 2.0**-53, 2.0**-24
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,11 @@ class RidgeSystem:
 
         Rows of one context may come in parts. ∞ where a row alone decides a coefficient.
         """
+        total, weight = self.loo_sums(ridges, rows)
+        return total / weight
+
+    def loo_sums(self, ridges: Floats, rows: "Iterable[Rows]") -> tuple[Floats, float]:
+        """The numerator of `loo` over some of the rows, and their weight."""
         shrink = _shrinkage(self.eigenvalues, ridges)
         total, weight = np.zeros(len(ridges)), 0.0
         for part in rows:
@@ -167,7 +173,7 @@ class RidgeSystem:
                     errors = np.where(residual == 0, 0.0, residual / left)
                 total += np.sum(errors**2, axis=0) / part.targets.shape[1]
             weight += part.weight
-        return total / weight
+        return total, weight
 
 
 @dataclass(frozen=True)
@@ -236,7 +242,7 @@ def _singular(matrix: Floats, least_ridge: float) -> tuple[Floats, Floats, Float
         left, values, transposed = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
         return left, values, transposed.T
     wide = matrix.shape[1] > matrix.shape[0]
-    values, basis = gram_eigen(matrix @ matrix.T if wide else matrix.T @ matrix)
+    values, basis = gram_eigen(matrix @ matrix.T if wide else matrix.T @ matrix, rtol=0.0)
     scale = np.where(values > 0, values, np.inf)
     if wide:
         return basis, values, matrix.T @ basis / scale
@@ -274,17 +280,21 @@ def decompose_gram(
     return system, Rows(left[:, kept], right, share[counted], float(weights.sum()))
 
 
-def gram_eigen(gram: Floats) -> tuple[Floats, Floats]:
-    """Roots of the eigenvalues in decreasing order, 0 where they are rounding; eigenvectors."""
+def gram_eigen(gram: Floats, rtol: float | None = None) -> tuple[Floats, Floats]:
+    """Roots of the eigenvalues in decreasing order, 0 where they are rounding; eigenvectors.
+
+    Beside a ridge that squares serve, rounding is harmless: ``rtol=0`` keeps all that is positive.
+    """
+    rtol = RANK_RTOL * len(gram) if rtol is None else rtol
     squares, basis = scipy.linalg.eigh(gram, check_finite=False)
     squares, basis = squares[::-1], basis[:, ::-1]
-    known = squares > RANK_RTOL * len(gram) * max(squares.max(initial=0.0), 0.0)
+    known = squares > rtol * max(squares.max(initial=0.0), 0.0)
     return np.sqrt(np.where(known, squares, 0.0)), basis
 
 
-def squares_serve(trace: float, least_ridge: float) -> bool:
-    """Whether rounding of AᵀA, 2⁻⁵³ of its trace at most, is small beside every ridge."""
-    return 2.0**-53 * trace <= SQUARED_RTOL * least_ridge
+def squares_serve(trace: float, least_ridge: float, unit: float = DOUBLE_UNIT) -> bool:
+    """Whether rounding of AᵀA, a unit of its trace at most, is small beside every ridge."""
+    return unit * trace <= SQUARED_RTOL * least_ridge
 
 
 def system_of(
@@ -318,6 +328,21 @@ def ridge_grid(mean_square: float, ridges: Any, owner: str) -> Floats:
     if grid.ndim != 1 or not grid.size or not (np.isfinite(grid) & (grid > 0)).all():
         raise bad_argument("ridges", owner, "a list of finite numbers > 0", repr(ridges))
     return grid
+
+
+@dataclass(frozen=True)
+class RidgeRule:
+    """How the ridge is found: a number, or the best of a grid by a criterion."""
+
+    method: float | RidgeMethod
+    ridges: Any
+    owner: str
+
+    def grid(self, mean_square: float) -> Floats:
+        """All ridges in question, where centered rows have this mean squared length."""
+        if isinstance(self.method, str):
+            return ridge_grid(mean_square, self.ridges, self.owner)
+        return np.array([self.method])
 
 
 def check_ridge(ridge: Any, owner: str) -> float | RidgeMethod:

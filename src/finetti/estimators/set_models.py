@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
+    assert_all_finite,
     check_array,
     check_consistent_length,
     check_is_fitted,
@@ -31,6 +31,10 @@ class SetModel(BaseEstimator, abc.ABC):
     @abc.abstractmethod
     def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
         """Fit to targets (n,) or (n, t)."""
+
+    @abc.abstractmethod
+    def _as_targets(self, y: Any) -> Floats:
+        """What is fitted, checked: (n,) or (n, t)."""
 
     @abc.abstractmethod
     def _predict(self, sets: TokenSets) -> NDArray[Any]:
@@ -56,6 +60,15 @@ class SetModel(BaseEstimator, abc.ABC):
         return tags
 
 
+def distinct_classes(y: Any) -> NDArray[Any]:
+    """The classes in ``y``, sorted."""
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    return np.unique(y)
+
+
 class SetRegressor(RegressorMixin, SetModel):
     """Numbers as targets, one or several."""
 
@@ -69,10 +82,11 @@ class SetRegressor(RegressorMixin, SetModel):
                 "is None."
             )
         check_consistent_length(X, y)
+        return self._fit_checked(X, self._as_targets(y), sample_weight, query, mask)
+
+    def _as_targets(self, y: Any) -> Floats:
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=self)
-        if y.ndim != 2 or y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        return self._fit_checked(X, y, sample_weight, query, mask)
+        return column_or_1d(y, warn=True) if y.ndim != 2 or y.shape[1] == 1 else y
 
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """(n,) or (n, t)."""
@@ -94,18 +108,28 @@ class SignClassifier(ClassifierMixin, SetModel):
     ) -> Self:
         """Fit to sets ``X`` and classes ``y``, (n,)."""
         check_consistent_length(X, y)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        binarizer = LabelBinarizer(pos_label=1, neg_label=-1)
-        targets = binarizer.fit_transform(y).astype(np.float64)
-        self.classes_ = binarizer.classes_
-        if len(self.classes_) < 2:
+        self._set_classes(distinct_classes(y))
+        return self._fit_checked(X, self._as_targets(y), sample_weight, query, mask)
+
+    def _set_classes(self, classes: NDArray[Any]) -> None:
+        if len(classes) < 2:
+            only = f"only one class: {classes[0]!r}" if len(classes) else "0 sample(s)"
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes in the data, but the "
-                f"data contains only one class: {self.classes_[0]!r}"
+                f"data contains {only}"
             )
-        targets = targets[:, 0] if len(self.classes_) == 2 else targets
-        return self._fit_checked(X, targets, sample_weight, query, mask)
+        self.classes_ = classes
+
+    def _as_targets(self, y: Any) -> Floats:
+        """±1, (n,) for two classes, else (n, classes)."""
+        y = column_or_1d(y, warn=True)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            known = ", ".join(map(str, self.classes_))
+            raise ValueError(f"y contains the class {unknown[0]!r}, which is none of {known}.")
+        if len(self.classes_) == 2:
+            return np.where(y == self.classes_[1], 1.0, -1.0)
+        return np.where(y[:, None] == self.classes_, 1.0, -1.0)
 
     def decision_function(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """Of the second class, (n,), or of every class, (n, classes)."""

@@ -31,10 +31,20 @@ class TokenSets(NamedTuple):
         """Some of them."""
         return TokenSets(*(None if part is None else part[rows] for part in self))
 
+    def astype(self, dtype: Any) -> "TokenSets":
+        """The same tokens in this precision."""
+        query, keys = (part.astype(dtype, copy=False) for part in (self.query, self.keys))
+        return TokenSets(query, keys, self.mask)
+
 
 def in_precision_of(sets: TokenSets) -> AbstractContextManager[Any]:
     """JAX in the precision of the tokens."""
-    return float64() if sets.keys.dtype == np.float64 else nullcontext()
+    return in_precision(sets.keys.dtype)
+
+
+def in_precision(dtype: Any) -> AbstractContextManager[Any]:
+    """JAX in a precision."""
+    return float64() if dtype == np.float64 else nullcontext()
 
 
 def mean_weights(mean: Any) -> Any:
