@@ -1,4 +1,9 @@
 from .attention_kernel import AttentionKernelRegressor as AttentionKernelRegressor
+from .conditional_mean import ConditionalMeanClassifier as ConditionalMeanClassifier
+from .conditional_mean import ConditionalMeanRegressor as ConditionalMeanRegressor
+from .instrumental import InstrumentalRegressor as InstrumentalRegressor
+from .kernel_smoother import BandwidthPath as BandwidthPath
+from .kernel_smoother import KernelSmootherRegressor as KernelSmootherRegressor
 from .random_feature_attention import (
     RandomFeatureAttentionClassifier as RandomFeatureAttentionClassifier,
 )

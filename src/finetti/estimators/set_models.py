@@ -6,18 +6,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.preprocessing import LabelBinarizer
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from finetti.estimators.ridge import Floats, RidgePath
 from finetti.estimators.sets import TokenSets, read_sets
+from finetti.estimators.targets import classes_of, numbers, signs
 
 
 class SetModel(BaseEstimator, abc.ABC):
@@ -63,15 +56,7 @@ class SetRegressor(RegressorMixin, SetModel):
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:
         """Fit to sets ``X`` and targets ``y``, (n,) or (n, t)."""
-        if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None."
-            )
-        check_consistent_length(X, y)
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=self)
-        if y.ndim != 2 or y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
+        y = numbers(self, X, y)
         return self._fit_checked(X, y, sample_weight, query, mask)
 
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
@@ -93,18 +78,7 @@ class SignClassifier(ClassifierMixin, SetModel):
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:
         """Fit to sets ``X`` and classes ``y``, (n,)."""
-        check_consistent_length(X, y)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        binarizer = LabelBinarizer(pos_label=1, neg_label=-1)
-        targets = binarizer.fit_transform(y).astype(np.float64)
-        self.classes_ = binarizer.classes_
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the "
-                f"data contains only one class: {self.classes_[0]!r}"
-            )
-        targets = targets[:, 0] if len(self.classes_) == 2 else targets
+        targets, self.classes_ = signs(self, X, y)
         return self._fit_checked(X, targets, sample_weight, query, mask)
 
     def decision_function(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
@@ -114,5 +88,4 @@ class SignClassifier(ClassifierMixin, SetModel):
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """The class of the largest output, (n,)."""
         outputs = self.decision_function(X, query=query, mask=mask)
-        best = (outputs > 0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)
-        return self.classes_[best]
+        return classes_of(outputs, self.classes_)

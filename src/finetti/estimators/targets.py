@@ -1,0 +1,48 @@
+"""Targets as scikit-learn's users give them: numbers, or classes as ±1."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from finetti.estimators.ridge import Floats
+
+
+def numbers(estimator: BaseEstimator, X: Any, y: Any) -> Floats:
+    """Targets of regression, (n,) or (n, t)."""
+    if y is None:
+        raise ValueError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
+            "is None."
+        )
+    check_consistent_length(X, y)
+    y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=estimator)
+    return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+
+
+def signs(estimator: BaseEstimator, X: Any, y: Any) -> tuple[Floats, NDArray[Any]]:
+    """Classes as ±1, (n,) for two of them, else (n, classes); and the classes."""
+    check_consistent_length(X, y)
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y", estimator_name=type(estimator).__name__)
+    check_classification_targets(y)
+    binarizer = LabelBinarizer(pos_label=1, neg_label=-1)
+    targets = binarizer.fit_transform(y).astype(np.float64)
+    classes = binarizer.classes_
+    if len(classes) < 2:
+        raise ValueError(
+            f"{type(estimator).__name__} needs samples of at least 2 classes in the data, but the "
+            f"data contains only one class: {classes[0]!r}"
+        )
+    return targets[:, 0] if len(classes) == 2 else targets, classes
+
+
+def classes_of(outputs: Floats, classes: NDArray[Any]) -> NDArray[Any]:
+    """The class of the largest output, (n,)."""
+    best = (outputs > 0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)
+    return classes[best]
