@@ -152,16 +152,20 @@ def test_without_instruments_it_is_ordinary_regression():
     np.testing.assert_allclose(kernel.predict(x), wanted, atol=1e-8)
 
 
-def test_a_row_of_weight_2_is_two_rows():
-    x, y, z = world(0, n=60)
-    repeated = np.arange(60) % 3 == 0
-    weights = 1.0 + repeated
-    model = InstrumentalRegressor(n_folds=60, weakest_f=0)
-    weighted = model.fit(x, y, weights, instruments=z)
-    zero = clone(model).fit(
-        np.r_[x, 9 + x], np.r_[y, -y], np.r_[weights, 0 * weights], instruments=np.r_[z, -z]
-    )
-    np.testing.assert_allclose(zero.coef_, weighted.coef_, rtol=1e-8)
+def test_weights_count():
+    """Weight 0 is no row; weights move the answer; only their ratios do."""
+    x, y, z = world(0)
+    weights = np.random.default_rng(0).uniform(0.2, 2, size=len(y))
+    model = InstrumentalRegressor(random_state=0)
+    weighted = clone(model).fit(x, y, weights, instruments=z)
+    more = np.r_[weights, 0 * weights]
+    same = clone(model).fit(np.r_[x, 9 + x], np.r_[y, -y], more, instruments=np.r_[z, -z])
+    np.testing.assert_allclose(same.coef_, weighted.coef_, rtol=1e-8)
+    np.testing.assert_allclose(same.standard_errors_, weighted.standard_errors_, rtol=1e-8)
+    scaled = clone(model).fit(x, y, 3 * weights, instruments=z)
+    np.testing.assert_allclose(scaled.coef_, weighted.coef_, rtol=1e-8)
+    np.testing.assert_allclose(scaled.standard_errors_, weighted.standard_errors_, rtol=1e-8)
+    assert scaled.first_stage_f_ == pytest.approx(weighted.first_stage_f_, rel=1e-8)
     plain = clone(model).fit(x, y, instruments=z)
     assert np.abs(plain.coef_ - weighted.coef_).max() > 1e-3
 

@@ -79,7 +79,7 @@ class _ConditionalMean(TableModel):
                 "positive definite on these rows. Raise `ridge`."
             ) from error
         white = self._whitened(roots[:, None] * values)
-        dual = solve_triangular(self._factor, white, lower=True, trans="T", check_finite=False)
+        dual = solve_triangular(self._factor, white, lower=True, trans=1, check_finite=False)
         log_scales = np.log(roots / self._factor.diagonal()) - 0.5 * np.log(2 * np.pi)
         self.log_marginal_likelihood_ = float(
             values.shape[1] * log_scales.sum() - 0.5 * np.sum(white**2)
@@ -178,8 +178,8 @@ class ConditionalMeanRegressor(RegressorMixin, _ConditionalMean):
     >>> mean, std = model.predict([[1.0], [30.0]], return_std=True)
     >>> bool(abs(mean[0] - 5 - np.sin(2)) < 3 * std[0] < 0.3)
     True
-    >>> round(float(std[1] / y.std()), 1), bool(abs(mean[1] - y.mean()) < 1e-8)  # the prior
-    (1.0, True)
+    >>> bool(abs(mean[1] - y.mean()) < 1e-8 and std[1] > 0.9 * y.std())  # far away: the prior
+    True
 
     Reference: (4.5) and B.1, zhang2022.
     """

@@ -46,7 +46,7 @@ def out_of_fold(regressors: Floats, instruments: Floats, weights: Floats, parts:
     found = np.empty_like(regressors)
     for fitted, predicted in parts:
         roots = np.sqrt(weights[fitted])[:, None]
-        coefficients = scipy.linalg.lstsq(roots * design[fitted], roots * regressors[fitted])[0]
+        coefficients = np.linalg.lstsq(roots * design[fitted], roots * regressors[fitted])[0]
         found[predicted] = design[predicted] @ coefficients
     return found
 

@@ -98,6 +98,12 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
     out-of-fold instruments; Singh, Sahani and Gretton (2019) for kernels.
     """
 
+    intercept_: Any
+    coef_: Floats
+    standard_errors_: Floats
+    dual_coef_: Floats
+    ridge_path_: RidgePath | None
+
     def __init__(
         self,
         model: Literal["linear", "kernel"] = "linear",
@@ -135,10 +141,10 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
         else:
             self._fit_kernel(table, values, weights, z)
         if targets.ndim == 1:
-            for name in {"coef_", "standard_errors_"} & vars(self).keys():
-                setattr(self, name, getattr(self, name)[0])
             self.intercept_ = float(self.intercept_[0])
-            if self.model == "kernel":
+            if self.model == "linear":
+                self.coef_, self.standard_errors_ = self.coef_[0], self.standard_errors_[0]
+            else:
                 self.dual_coef_ = self.dual_coef_[:, 0]
         return self
 
@@ -152,7 +158,7 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
 
     def _instruments(self, instruments: Any, table: Floats) -> Floats:
         z = check_array(
-            instruments, dtype=np.float64, ensure_2d=False, input_name="instruments", estimator=self
+            instruments, dtype="float64", ensure_2d=False, input_name="instruments", estimator=self
         )
         check_consistent_length(table, z)
         return z.reshape(len(z), -1)
@@ -172,10 +178,10 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
             # What is an instrument itself is known, not guessed.
             predicted = np.where(found.is_exogenous, x, guesses)
         if predicted is x:
-            inverse = scipy.linalg.pinv(x, rtol=RANK_TOL)
+            inverse = np.linalg.pinv(x, rcond=RANK_TOL)
             bread = inverse @ inverse.T
         else:
-            bread = scipy.linalg.pinv(predicted.T @ x, rtol=RANK_TOL**2)
+            bread = np.linalg.pinv(predicted.T @ x, rcond=RANK_TOL**2)
             inverse = bread @ predicted.T
         coefficients = inverse @ y
         errors = np.full(coefficients.shape, np.nan)
@@ -203,7 +209,7 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
         else:
             reading = self._reading(x, matrix, z, weights)
         system, _ = decompose_gram(reading @ matrix @ reading.T, y, weights)
-        self.ridge_path_: RidgePath | None = None
+        self.ridge_path_ = None
         if isinstance(self.ridge, str):
             mean_square = float(system.eigenvalues.sum()) / len(x)
             self.ridge_path_ = by_likelihood(system, ridge_grid(mean_square, self.ridges, owner))

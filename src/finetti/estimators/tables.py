@@ -17,14 +17,14 @@ class TableModel(BaseEstimator):
 
     def _table(self, X: Any) -> Floats:
         """The table of `fit`."""
-        return self._bounded(validate_data(self, X, dtype=np.float64))
+        return self._bounded(validate_data(self, X, dtype="float64"))
 
     def _again(self, X: Any) -> Floats:
         """A table after `fit`."""
         check_is_fitted(self)
-        return self._bounded(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._bounded(validate_data(self, X, dtype="float64", reset=False))
 
-    def _bounded(self, table: Floats) -> Floats:
+    def _bounded(self, table: Any) -> Floats:
         if np.abs(table).max() > LARGEST:
             raise InputError(
                 f"{type(self).__name__} squares entries, which beyond {LARGEST:g} overflow. Got "

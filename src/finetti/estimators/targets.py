@@ -21,7 +21,7 @@ def numbers(estimator: BaseEstimator, X: Any, y: Any) -> Floats:
             "is None."
         )
     check_consistent_length(X, y)
-    y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=estimator)
+    y = check_array(y, dtype="float64", ensure_2d=False, input_name="y", estimator=estimator)
     return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
 
 
