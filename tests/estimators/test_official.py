@@ -1,22 +1,26 @@
 """scikit-learn's own checks on every class, in the flat form."""
 
-import collections
-
 import pytest
 from sklearn.utils.estimator_checks import (
     check_estimators_partial_fit_n_features,
     check_n_features_in_after_fitting,
+    estimator_checks_generator,
     parametrize_with_checks,
 )
 
 from finetti.estimators import (
     AttentionKernelRegressor,
+    ConditionalMeanClassifier,
+    ConditionalMeanRegressor,
     ConstrainedAttentionClassifier,
     ConstrainedAttentionRegressor,
+    InstrumentalRegressor,
+    KernelSmootherRegressor,
     RandomFeatureAttentionClassifier,
     RandomFeatureAttentionRegressor,
     RandomFeatureMLPRegressor,
 )
+from finetti.kernels import RBF
 
 ESTIMATORS = [
     RandomFeatureAttentionRegressor(5),
@@ -25,27 +29,38 @@ ESTIMATORS = [
     AttentionKernelRegressor(),
     ConstrainedAttentionRegressor(5),
     ConstrainedAttentionClassifier(5),
+    ConditionalMeanRegressor(n_starts=1),
+    ConditionalMeanClassifier(n_starts=1),
+    ConditionalMeanRegressor(RBF(), fit_kernel=False, ridge=0.1),
+    KernelSmootherRegressor(),
+    InstrumentalRegressor(),
+    InstrumentalRegressor("kernel"),
 ]
 # With a ridge that one pass over the rows can serve there is `partial_fit`, too.
 IN_PARTS = [
     RandomFeatureAttentionRegressor(5, ridge=0.1),
     RandomFeatureAttentionClassifier(5, ridge="gcv"),
 ]
-# A row twice is not a row of weight 2 where one row at a time is left out.
-FAILURES = {
-    "check_sample_weight_equivalence_on_dense_data": "leave-one-out leaves out one of two copies",
-}
-RUN: collections.Counter[str] = collections.Counter()
+REPEATS = "check_sample_weight_equivalence_on_dense_data"  # a row twice is a row of weight 2
 
 
-def expected_failures(estimator):
-    return FAILURES if getattr(estimator, "ridge", None) == "loo" else {}
+def failures(estimator):
+    """What is expected to fail, and why."""
+    if isinstance(estimator, ConditionalMeanRegressor | ConditionalMeanClassifier):
+        reason = "two equal rows also say that the noise is small; a weight does not"
+        return {REPEATS: reason} if estimator.fit_kernel else {}
+    if isinstance(estimator, InstrumentalRegressor):
+        reason = "the default lengthscale is the median distance of the rows"
+        return {REPEATS: reason} if estimator.model == "kernel" else {}
+    left_out = {"loo"} & {getattr(estimator, name, None) for name in ("ridge", "bandwidth")}
+    return {REPEATS: "leave-one-out leaves out one of two copies"} if left_out else {}
 
 
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+# Some of the tables say nothing about a kernel.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=failures)
 def test_what_scikit_learn_asks(estimator, check):
     check(estimator)
-    RUN[type(estimator).__name__] += 1
 
 
 @pytest.mark.parametrize("estimator", IN_PARTS)
@@ -59,7 +74,7 @@ def test_what_scikit_learn_asks_of_parts(estimator, check):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
 def test_the_checks_have_content(estimator):
-    """More than 40 checks exist for every class (that they pass is above)."""
-    from sklearn.utils.estimator_checks import estimator_checks_generator
-
-    assert len(list(estimator_checks_generator(estimator))) > 40
+    """Each of these is one test above: more than 40 for every class, and what fails is among them."""
+    names = {check.func.__name__ for _, check in estimator_checks_generator(estimator)}
+    assert len(names - set(failures(estimator))) > 40
+    assert set(failures(estimator)) <= names

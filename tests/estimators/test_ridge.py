@@ -170,3 +170,16 @@ def test_products_alone_are_enough(shape, has_intercept):
     found, wanted = system.loo(RIDGES, [rows]), whole.loo(RIDGES, [whole_rows])
     np.testing.assert_allclose(found[1:], wanted[1:], rtol=1e-6)
     np.testing.assert_allclose(system.gcv(RIDGES[1:]), whole.gcv(RIDGES[1:]), rtol=1e-6)
+
+
+def test_a_gram_matrix_of_no_certain_rank():
+    """Small eigenvalues do not mix with the intercept's 0: dual coefficients sum to 0."""
+    x = np.linspace(-3, 3, 25)[:, None]
+    gram, targets = np.exp(-((x - x.T) ** 2) / 2), np.cos(5 * x) + 3
+    system, _ = decompose_gram(gram, targets)
+    center = np.eye(25) - 1 / 25
+    for ridge in (1e-3, 1.0):
+        wanted = np.linalg.solve(center @ gram @ center + ridge * np.eye(25), center @ targets)
+        found = system.coefficients(ridge)
+        np.testing.assert_allclose(gram @ found, gram @ wanted, atol=1e-8)
+        assert abs(found.sum()) < 1e-10 * np.abs(found).sum()

@@ -1,10 +1,15 @@
 from .attention_kernel import AttentionKernelRegressor as AttentionKernelRegressor
+from .conditional_mean import ConditionalMeanClassifier as ConditionalMeanClassifier
+from .conditional_mean import ConditionalMeanRegressor as ConditionalMeanRegressor
 from .constrained_attention import (
     ConstrainedAttentionClassifier as ConstrainedAttentionClassifier,
 )
 from .constrained_attention import (
     ConstrainedAttentionRegressor as ConstrainedAttentionRegressor,
 )
+from .instrumental import InstrumentalRegressor as InstrumentalRegressor
+from .kernel_smoother import BandwidthPath as BandwidthPath
+from .kernel_smoother import KernelSmootherRegressor as KernelSmootherRegressor
 from .learned_norms import LearnedNorms as LearnedNorms
 from .learning_chart import learning_chart as learning_chart
 from .learning_curves import learn_targets as learn_targets

@@ -1,15 +1,18 @@
 """Fitting to rows that do not fit in memory: what scikit-learn sees of it."""
 
+import functools
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
 from finetti.core.errors import InputError
 from finetti.estimators.chunks import Chunk, Chunks, as_chunks
 from finetti.estimators.random_features import ONCE, FeatureRidge
-from finetti.estimators.set_models import SetRegressor, SignClassifier, distinct_classes
+from finetti.estimators.set_models import SetRegressor, SignClassifier
+from finetti.estimators.targets import at_least_two, classes_in
 
 
 def _has_one_pass(model: FeatureRidge) -> bool:
@@ -80,7 +83,7 @@ class ChunkedClassifier(SignClassifier, FeatureRidge):
                 f"{owner} must know all classes before the first chunk of an iterator, which is "
                 "read once. Give a list of chunks, or each to partial_fit(X, y, classes=…)."
             )
-        self._set_classes(_classes(chunks))
+        self.classes_ = at_least_two(self, self._classes(chunks))
         self._fit_chunks(chunks)
         return self
 
@@ -99,7 +102,7 @@ class ChunkedClassifier(SignClassifier, FeatureRidge):
         if getattr(self, "_sums", None) is None:
             if classes is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
-            self._set_classes(np.unique(classes))
+            self.classes_ = at_least_two(self, np.unique(classes))
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
                 f"`classes={classes!r}` is not the same as on the first call to partial_fit, "
@@ -108,11 +111,10 @@ class ChunkedClassifier(SignClassifier, FeatureRidge):
         self._add(Chunk(X, y, sample_weight, query, mask))
         return self
 
+    def _classes(self, chunks: Chunks) -> NDArray[Any]:
+        return chunks.fold(functools.partial(_add_classes, self), np.union1d)
 
-def _classes(chunks: Chunks) -> NDArray[Any]:
-    return chunks.fold(_add_classes, np.union1d)
 
-
-def _add_classes(known: NDArray[Any] | None, chunk: Chunk) -> NDArray[Any]:
-    classes = distinct_classes(chunk.y)
+def _add_classes(model: BaseEstimator, known: NDArray[Any] | None, chunk: Chunk) -> NDArray[Any]:
+    classes = classes_in(model, chunk.y)
     return classes if known is None else np.union1d(known, classes)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length
+from sklearn.utils.validation import _check_sample_weight
 
 from finetti.core.errors import InputError
 from finetti.estimators.chunks import Chunk, Chunks, LocalChunks
@@ -168,8 +168,7 @@ class FeatureRidge(SetModel):
         X, y, sample_weight, query, mask = chunk
         if isinstance(X, TokenSets):
             return X, y, sample_weight
-        check_consistent_length(X, y)
-        targets = self._as_targets(y)
+        targets = self._as_targets(X, y)
         sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=reset)
         if not reset:
             if targets.shape[1:] != self._outputs_shape:

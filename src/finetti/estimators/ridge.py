@@ -26,6 +26,7 @@ from finetti.show.shown import Shown
 
 Floats = NDArray[np.float64]
 RidgeMethod = Literal["loo", "gcv"]
+TITLES = {"loo": "LOO", "gcv": "GCV", "marginal_likelihood": "marginal likelihood"}
 
 GRID_SIZE = 19
 GRID_RANGE = 1e-7, 1e2  # times the mean squared length of a centered row
@@ -41,7 +42,7 @@ DOUBLE_UNIT, SINGLE_UNIT = 2.0**-53, 2.0**-24
 class RidgePath(Shown):
     """The criterion (smaller is better) at every ridge of the grid, and which one was chosen."""
 
-    method: RidgeMethod
+    method: RidgeMethod | Literal["marginal_likelihood"]
     ridges: Floats
     criterion: Floats
 
@@ -67,13 +68,13 @@ class RidgePath(Shown):
             for ridge, value in zip(self.ridges.tolist(), self.criterion.tolist(), strict=True)
         ]
         return line_chart(
-            records, "ridge", "criterion", log_x=True, title=f"Ridge by {self.method.upper()}"
+            records, "ridge", "criterion", log_x=True, title=f"Ridge by {TITLES[self.method]}"
         )
 
     def __card__(self) -> Card:
         edge = "The best ridge lies at the edge of the grid: give `ridges` that reach further."
         return Card(
-            title=f"Ridge by {self.method.upper()}",
+            title=f"Ridge by {TITLES[self.method]}",
             fields=(("ridge", self.ridge), ("criterion", float(self.criterion[self.best]))),
             notes=(edge,) if self.at_edge else (),
         )
@@ -269,7 +270,14 @@ def decompose_gram(
     counted = weights > 0
     roots = np.sqrt(weights[counted])[:, None]
     centered = (gram - mean[:, None] - mean + share @ mean)[np.ix_(counted, counted)]
-    values, left = gram_eigen(roots * centered * roots.T)
+    matrix = roots * centered * roots.T
+    if has_intercept:
+        # The direction of the intercept has eigenvalue 0 and, left there, mixes with those of small
+        # ones: it is made the largest, and dropped.
+        own = roots / np.linalg.norm(roots)
+        matrix += (2 * np.linalg.norm(matrix) or 1.0) * own * own.T
+    values, left = gram_eigen(matrix)
+    values, left = values[has_intercept:], left[:, has_intercept:]
     right = roots * (targets[counted] - target_mean)
     scores = left.T @ right
     rest = np.sum((right - left @ scores) ** 2, axis=0)

@@ -6,18 +6,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    assert_all_finite,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from finetti.estimators.ridge import Floats, RidgePath
 from finetti.estimators.sets import TokenSets, read_sets
+from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
 
 
 class SetModel(BaseEstimator, abc.ABC):
@@ -33,7 +26,7 @@ class SetModel(BaseEstimator, abc.ABC):
         """Fit to targets (n,) or (n, t)."""
 
     @abc.abstractmethod
-    def _as_targets(self, y: Any) -> Floats:
+    def _as_targets(self, X: Any, y: Any) -> Floats:
         """What is fitted, checked: (n,) or (n, t)."""
 
     @abc.abstractmethod
@@ -60,15 +53,6 @@ class SetModel(BaseEstimator, abc.ABC):
         return tags
 
 
-def distinct_classes(y: Any) -> NDArray[Any]:
-    """The classes in ``y``, sorted."""
-    y = column_or_1d(y, warn=True)
-    if y.dtype.kind == "f":
-        assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
-    return np.unique(y)
-
-
 class SetRegressor(RegressorMixin, SetModel):
     """Numbers as targets, one or several."""
 
@@ -76,17 +60,10 @@ class SetRegressor(RegressorMixin, SetModel):
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:
         """Fit to sets ``X`` and targets ``y``, (n,) or (n, t)."""
-        if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None."
-            )
-        check_consistent_length(X, y)
-        return self._fit_checked(X, self._as_targets(y), sample_weight, query, mask)
+        return self._fit_checked(X, self._as_targets(X, y), sample_weight, query, mask)
 
-    def _as_targets(self, y: Any) -> Floats:
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=self)
-        return column_or_1d(y, warn=True) if y.ndim != 2 or y.shape[1] == 1 else y
+    def _as_targets(self, X: Any, y: Any) -> Floats:
+        return numbers(self, X, y)
 
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """(n,) or (n, t)."""
@@ -107,29 +84,12 @@ class SignClassifier(ClassifierMixin, SetModel):
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:
         """Fit to sets ``X`` and classes ``y``, (n,)."""
+        self.classes_ = at_least_two(self, classes_in(self, y))
+        return self._fit_checked(X, self._as_targets(X, y), sample_weight, query, mask)
+
+    def _as_targets(self, X: Any, y: Any) -> Floats:
         check_consistent_length(X, y)
-        self._set_classes(distinct_classes(y))
-        return self._fit_checked(X, self._as_targets(y), sample_weight, query, mask)
-
-    def _set_classes(self, classes: NDArray[Any]) -> None:
-        if len(classes) < 2:
-            only = f"only one class: {classes[0]!r}" if len(classes) else "0 sample(s)"
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the "
-                f"data contains {only}"
-            )
-        self.classes_ = classes
-
-    def _as_targets(self, y: Any) -> Floats:
-        """±1, (n,) for two classes, else (n, classes)."""
-        y = column_or_1d(y, warn=True)
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            known = ", ".join(map(str, self.classes_))
-            raise ValueError(f"y contains the class {unknown[0]!r}, which is none of {known}.")
-        if len(self.classes_) == 2:
-            return np.where(y == self.classes_[1], 1.0, -1.0)
-        return np.where(y[:, None] == self.classes_, 1.0, -1.0)
+        return signs(y, self.classes_)
 
     def decision_function(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """Of the second class, (n,), or of every class, (n, classes)."""
@@ -138,5 +98,4 @@ class SignClassifier(ClassifierMixin, SetModel):
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """The class of the largest output, (n,)."""
         outputs = self.decision_function(X, query=query, mask=mask)
-        best = (outputs > 0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)
-        return self.classes_[best]
+        return classes_of(outputs, self.classes_)
