@@ -74,7 +74,7 @@ def test_what_scikit_learn_asks_of_parts(estimator, check):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
 def test_the_checks_have_content(estimator):
-    """Each of these is one test above: more than 40 for every class, and what fails is among them."""
+    """Each is a test above: more than 40 for every class, and what fails is among them."""
     names = {check.func.__name__ for _, check in estimator_checks_generator(estimator)}
     assert len(names - set(failures(estimator))) > 40
     assert set(failures(estimator)) <= names
