@@ -113,8 +113,10 @@ def r_learn_correlation(
     title="where the order of the models fails",
     statement="With d = N = 16 and n = 1024: on (1/N)Σ⟨β,x_i⟩ the bias hurts (BRFA has at least "
     "twice the error of RFA), on (1/N)Σ⟨β,x_i⟩³ all three models learn the linear part and no "
-    "more (errors of 0.3 to 0.55), and on (1/N)Σ⟨x₀,x_i⟩^q⟨β,x_i⟩ with even q the bias changes nothing.",
+    "more (errors of 0.3 to 0.55), and on (1/N)Σ⟨x₀,x_i⟩^q⟨β,x_i⟩ with even q the bias changes "
+    "nothing.",
     label=LABEL,
+    # Over 20 seeds p = 3 has 0.37, 0.40 and 0.47 ± 0.02, and RFA − BRFA 0 ± 0.014 for even q.
     false_alarm=1e-4,
     controls=(
         Control("an odd power, q = 1", changes={"even": ("correlation_power_1",), "repeats": 1}),
