@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.ridge import (
@@ -69,8 +70,6 @@ class FeatureRidge(SetModel):
             model = self.model_.with_values(values.astype(sets.keys.dtype))
             # As NumPy arrays: those of JAX lose float64 in a pickle.
             self.model_ = jax.tree.map(np.asarray, model)
-        n_targets = None if targets.ndim == 1 else targets.shape[1]
-        self.norms_ = LearnedNorms.of_values(values, n_targets)
 
     def _system(
         self, sets: TokenSets, targets: Floats, weights: Floats, owner: str
@@ -102,6 +101,12 @@ class FeatureRidge(SetModel):
             for rows, part in self._features(sets)
         )
         return system, again, grid
+
+    @property
+    def norms_(self) -> LearnedNorms:
+        """M Σ‖v_m‖² and Σ‖v_m‖ of the fitted values."""
+        check_is_fitted(self)
+        return LearnedNorms.of_values(self.model_.values, len(self.model_._values_shape))
 
     def _grid(self, mean_square: float, owner: str) -> Floats:
         if isinstance(self.ridge, str):
