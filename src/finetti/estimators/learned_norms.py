@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from finetti.show.card import Card
 from finetti.show.shown import Shown
@@ -42,3 +43,15 @@ class LearnedNorms(Shown):
     def __card__(self) -> Card:
         fields = ("M Σ‖v‖² or ‖f‖²", self.squared_norm), ("Σ‖v‖", self.sum_of_norms)
         return Card("Learned norms", fields)
+
+
+class WithLearnedNorms:
+    """For an estimator whose ``model_`` is a fitted random-feature model."""
+
+    model_: Any
+
+    @property
+    def norms_(self) -> LearnedNorms:
+        """M Σ‖v_m‖² and Σ‖v_m‖ of the fitted values."""
+        check_is_fitted(self)
+        return LearnedNorms.of_values(self.model_.values, len(self.model_._values_shape))

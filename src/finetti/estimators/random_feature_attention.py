@@ -3,12 +3,13 @@
 from typing import Any, Literal
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
+from finetti.estimators.learned_norms import WithLearnedNorms
 from finetti.estimators.random_features import FeatureRidge
 from finetti.estimators.set_models import SetRegressor, SignClassifier
 from finetti.estimators.sets import TokenSets, mean_weights
 
 
-class _RandomHeads(FeatureRidge):
+class _RandomHeads(WithLearnedNorms, FeatureRidge):
     """M random heads; see `RandomFeatureAttentionRegressor`."""
 
     def __init__(

@@ -4,12 +4,13 @@ from typing import Any
 
 from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
 from finetti.core.errors import InputError
+from finetti.estimators.learned_norms import WithLearnedNorms
 from finetti.estimators.random_features import FeatureRidge
 from finetti.estimators.set_models import SetRegressor
 from finetti.estimators.sets import TokenSets
 
 
-class RandomFeatureMLPRegressor(SetRegressor, FeatureRidge):
+class RandomFeatureMLPRegressor(SetRegressor, WithLearnedNorms, FeatureRidge):
     """M random ReLU neurons on all tokens of a set at once, with fitted values (RFMLP).
 
     f(x₀, x_{1:N}) = c + Σ_m σ(⟨w_m, [x₀; x₁; …; x_N; 1]⟩) v_m,   w_m ∼ N(0, I/(N + 2))

@@ -8,9 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.ridge import (
     Floats,
     RidgeSystem,
@@ -101,12 +99,6 @@ class FeatureRidge(SetModel):
             for rows, part in self._features(sets)
         )
         return system, again, grid
-
-    @property
-    def norms_(self) -> LearnedNorms:
-        """M Σ‖v_m‖² and Σ‖v_m‖ of the fitted values."""
-        check_is_fitted(self)
-        return LearnedNorms.of_values(self.model_.values, len(self.model_._values_shape))
 
     def _grid(self, mean_square: float, owner: str) -> Floats:
         if isinstance(self.ridge, str):
