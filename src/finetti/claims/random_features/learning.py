@@ -237,8 +237,8 @@ def r_rate_approximation(context: Context, factor: float = 1.0) -> Evidence:
     id="R-table",
     title="errors of five models on eight targets",
     statement="With d = N = 16, 1000 heads (17 000 neurons), the ridge by validation and centered "
-    "targets, the test errors of RFA, BRFA, RFMLP, softmax and exponential heads are those measured "
-    "once with 3 seeds (learning_table.py): at most 2 % of the cells differ by more than "
+    "targets, the test errors of RFA, BRFA, RFMLP, softmax and exponential heads are those "
+    "measured once with 3 seeds (learning_table.py): at most 2 % of the cells differ by more than "
     "4·sd·√(1/3 + 1/repeats). At quick scale a few of the cells.",
     label=LABEL,
     # 16 cells at quick scale, each at 4 standard deviations of a row's noisiest cell.
