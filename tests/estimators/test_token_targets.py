@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from finetti.bounds.random_features import Target
 from finetti.bounds.sample import Sample
@@ -12,6 +13,7 @@ from finetti.estimators import (
     AttentionKernelRegressor,
     CorrelationPowerTarget,
     KeyPowerTarget,
+    RandomFeatureAttentionClassifier,
     RandomFeatureAttentionRegressor,
     RandomFeatureMLPRegressor,
     TensorTarget,
@@ -165,3 +167,11 @@ def test_norms_by_hand_and_of_every_target():
     np.testing.assert_allclose(both.norms_.squared_norm, [1, 9] * np.array(one.norms_.squared_norm))
     np.testing.assert_allclose(both.norms_.sum_of_norms, [1, 3] * np.array(one.norms_.sum_of_norms))
     assert one.norms_.squared_norm == pytest.approx(np.sum(one.coef_**2))
+
+
+def test_norms_are_those_of_a_fitted_model():
+    with pytest.raises(NotFittedError):
+        _ = RandomFeatureAttentionRegressor(3).norms_
+    X, y = make_token_regression(30, 3, 2, random_state=0)
+    classes = RandomFeatureAttentionClassifier(3, random_state=0).fit(X, np.digitize(y, [0.3, 0.6]))
+    assert classes.norms_.squared_norm.shape == (3,)

@@ -14,6 +14,7 @@ from finetti.attention.random_features.random_feature_attention import RandomFea
 from finetti.core.errors import warn_user
 from finetti.core.numbers import as_positive, as_whole
 from finetti.estimators.constrained import minimize_constrained
+from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.losses import check_loss
 from finetti.estimators.norm_limits import NormLimits
 from finetti.estimators.random_features import over_chunks
@@ -130,6 +131,7 @@ class _Constrained(SetModel):
             )
         values = np.stack([each.blocks for each in found], axis=2)
         values = values[:, :, 0] if targets.ndim == 1 else values
+        self.norms_ = LearnedNorms.of_values(values, 2)
         with in_precision_of(sets):
             # As NumPy arrays: those of JAX lose float64 in a pickle.
             self.model_ = jax.tree.map(
@@ -169,6 +171,7 @@ class ConstrainedAttentionRegressor(SetRegressor, _Constrained):
         objective_: the mean loss, averaged over outputs.
         gap_: by how much it lies above the least one at most (the largest of several outputs).
         constraints_: both norms and their limits.
+        norms_: as of `RandomFeatureAttentionRegressor`.
         n_iter_: iterations.
 
     >>> import numpy as np

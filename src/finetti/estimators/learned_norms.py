@@ -19,7 +19,7 @@ class LearnedNorms(Shown):
         sum_of_norms: Σ_m ‖v_m‖, at most a multiple of √B(f*); never above √squared_norm. None of
             the limit, where it is E‖v(W)‖.
 
-    >>> norms = LearnedNorms.of_values(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    >>> norms = LearnedNorms.of_values(np.array([[3.0, 4.0], [0.0, 0.0]]), 2)
     >>> norms.squared_norm, norms.sum_of_norms
     (50.0, 5.0)
     """
@@ -28,13 +28,16 @@ class LearnedNorms(Shown):
     sum_of_norms: Any = None
 
     @classmethod
-    def of_values(cls, values: Any, n_targets: int | None = None) -> "LearnedNorms":
-        """Of values v, (M,) or (M, d + 1), with a last axis for ``n_targets`` if there are any."""
+    def of_values(cls, values: Any, unit_axes: int) -> "LearnedNorms":
+        """Of values v, (M,) or (M, d + 1) in ``unit_axes`` axes, and a last one for targets if any.
+
+        A number of each, or one per target.
+        """
         values = np.asarray(values, np.float64)
-        per_head = values.reshape(len(values), -1, n_targets or 1)
-        lengths = np.linalg.norm(per_head, axis=1)  # (M, targets)
+        per_head = values.reshape(len(values), -1, *values.shape[unit_axes:])
+        lengths = np.linalg.norm(per_head, axis=1)  # (M,) or (M, targets)
         found = len(values) * np.sum(lengths**2, axis=0), np.sum(lengths, axis=0)
-        return cls(*(each if n_targets else float(each[0]) for each in found))
+        return cls(*(float(each) if np.ndim(each) == 0 else each for each in found))
 
     def __card__(self) -> Card:
         fields = ("M Σ‖v‖² or ‖f‖²", self.squared_norm), ("Σ‖v‖", self.sum_of_norms)

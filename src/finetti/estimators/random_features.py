@@ -159,7 +159,7 @@ class FeatureRidge(SetModel):
         with in_precision(self._dtype):
             model = self.model_.with_values(values.astype(self._dtype))
             self.model_ = jax.tree.map(np.asarray, model)
-        self.norms_ = LearnedNorms.of_values(values, *self._outputs_shape)
+        self.norms_ = LearnedNorms.of_values(values, len(self._units))
 
     def _read(
         self, chunk: Chunk, *, reset: bool = False

@@ -1,16 +1,15 @@
 """Sets of tokens with a known target, to try an estimator on."""
 
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole
+from finetti.estimators.ridge import Floats
 from finetti.estimators.token_targets import (
     CorrelationPowerTarget,
-    Floats,
     KeyPowerTarget,
     TokenTarget,
 )
@@ -24,32 +23,6 @@ def random_directions(random: Any, *shape: int) -> Floats:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-@overload
-def make_token_regression(
-    n_samples: int = ...,
-    n_tokens: int = ...,
-    n_features: int = ...,
-    *,
-    target: Any = ...,
-    degree: int = ...,
-    noise: float = ...,
-    centered: bool = ...,
-    return_target: Literal[False] = False,
-    random_state: Any = ...,
-) -> tuple[NDArray[Any], Floats]: ...
-@overload
-def make_token_regression(
-    n_samples: int = ...,
-    n_tokens: int = ...,
-    n_features: int = ...,
-    *,
-    target: Any = ...,
-    degree: int = ...,
-    noise: float = ...,
-    centered: bool = ...,
-    return_target: Literal[True],
-    random_state: Any = ...,
-) -> tuple[NDArray[Any], Floats, TokenTarget]: ...
 def make_token_regression(
     n_samples: int = 100,
     n_tokens: int = 17,
@@ -61,7 +34,7 @@ def make_token_regression(
     centered: bool = False,
     return_target: bool = False,
     random_state: Any = None,
-) -> Any:
+) -> tuple[Any, ...]:
     """Sets of random tokens and a target of paper R: ``X`` (n, tokens, d) and ``y`` (n,).
 
     Tokens are independent and uniform on the unit sphere; token 0 is the query and the others are

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from finetti.bounds.random_features.correlations import BiasedNorm, CorrelationTarget
 from finetti.bounds.random_features.norms import AttentionNorm, NetworkNorm
@@ -17,8 +16,7 @@ from finetti.bounds.sample import Sample
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.forms import Form
 from finetti.core.numbers import as_whole
-
-Floats = NDArray[np.float64]
+from finetti.estimators.ridge import Floats
 
 
 class TokenTarget(abc.ABC):
