@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from finetti.core.errors import InputError
 from finetti.estimators import ConstrainedAttentionClassifier, ConstrainedAttentionRegressor
 from finetti.estimators.constrained import minimize_constrained
+from finetti.estimators.constrained_risk import ConstrainedRisk
 from finetti.estimators.losses import Loss
 from finetti.estimators.norm_limits import NormLimits
 
@@ -76,6 +77,9 @@ def test_slopes_are_at_most_one_and_are_the_derivative(loss, targets):
     slopes = loss.slopes(outputs, targets)
     np.testing.assert_allclose((ahead - behind) / (2 * step), slopes, atol=1e-5)
     assert np.abs(slopes).max() <= 1
+    ahead, behind = (loss.slopes(outputs + sign * step, targets) for sign in (1, -1))
+    found = (ahead - behind) / (2 * step)
+    np.testing.assert_allclose(loss.curvatures(outputs, targets), found, atol=1e-5)
     if loss.name != "huber":
         assert loss.values(np.zeros(1), np.ones(1))[0] <= 1
 
@@ -97,8 +101,8 @@ def test_the_gap_is_a_certificate(loss, targets, limits):
     features = RNG.normal(size=(len(targets), 8))
     shares = RNG.uniform(0.5, 2.0, size=len(targets))
     shares /= shares.sum()
-    fields = {"tol": 1e-7, "max_iter": 5000, "name": "fit"}
-    found = minimize_constrained(features, targets, shares, loss, limits, (4, 2), **fields)
+    risk = ConstrainedRisk(features, targets, shares, loss, limits, 4)
+    found = minimize_constrained(risk, tol=1e-7, max_iter=5000)
     assert found.gap <= 1e-7
     assert limits.contain(np.linalg.norm(found.blocks, axis=1) * (1 - 1e-12))
     slopes = loss.slopes(features @ found.blocks.ravel(), targets)
@@ -121,6 +125,25 @@ def test_the_gap_is_a_certificate(loss, targets, limits):
     )
     assert peer.fun >= found.objective - found.gap - 1e-6
     assert peer.fun == pytest.approx(found.objective, abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.parametrize(("loss", "targets"), LOSSES)
+def test_newton_finds_what_gradients_find(loss, targets, scale, monkeypatch):
+    """And what they would not find, where features are badly scaled."""
+    features = RNG.normal(size=(len(targets), 8)) * np.geomspace(1.0, scale, 8)
+    shares = np.full(len(targets), 1 / len(targets))
+    risk = ConstrainedRisk(features, targets, shares, loss, NormLimits(2.0, 1.5), 4)
+    monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 2)
+    newton = minimize_constrained(risk, tol=1e-7, max_iter=400)
+    assert newton.gap <= 1e-7
+    assert risk.limits.contain(np.linalg.norm(newton.blocks, axis=1))
+    monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 10**9)
+    gradients = minimize_constrained(risk, tol=1e-7, max_iter=2000)
+    assert newton.objective <= gradients.objective + 1e-7
+    assert gradients.objective - gradients.gap <= newton.objective + 1e-7
+    if scale == 1.0:
+        assert gradients.gap <= 1e-7
 
 
 MODELS = [

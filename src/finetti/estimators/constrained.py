@@ -1,14 +1,4 @@
-"""Constrained empirical risk minimization with a certificate.
-
-Minimize P(V) = Σ_j p_j l(⟨φ_j, V⟩, y_j) over V with limited norms, p_j the shares of the rows. For
-any slopes α_j = ∂l(f_j, y_j)/∂f, wherever the f_j come from, Fenchel's duality gives
-
-    P(V) ≥ Σ_j p_j (l(f_j, y_j) − α_j f_j) − h(−Σ_j p_j α_j φ_j)
-
-(the bracket is −l*(α_j)) with h the support function of the limits. The best such bound so far is
-below the minimum, and what P(V) lies above it is the duality gap: how far from optimal V is at
-most.
-"""
+"""Constrained empirical risk minimization with a certificate of optimality."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finetti.estimators.losses import Loss
-from finetti.estimators.norm_limits import NormLimits
+from finetti.estimators.barrier import newton_steps
+from finetti.estimators.constrained_risk import Best, ConstrainedRisk
 from finetti.estimators.ridge import Floats
 from finetti.show.progress import Progress, progress_bar
 
 SILENT_SECONDS = 5.0
 GROWTH = 1.1  # of the step, tried at every iteration; halved where it is too long
+# A Newton step costs as much as p/100 gradient steps and more memory, and some fifty do. They take
+# over after this many of the others, up to this many features.
+NEWTON_AFTER = 200
+NEWTON_FEATURES = 8192
 
 
 @dataclass(frozen=True)
@@ -44,75 +38,60 @@ class Minimum:
 
 
 def minimize_constrained(
-    features: Floats,
-    targets: Floats,
-    shares: Floats,
-    loss: Loss,
-    limits: NormLimits,
-    shape: tuple[int, int],
-    *,
-    tol: float,
-    max_iter: int,
-    name: str,
+    risk: ConstrainedRisk, *, tol: float, max_iter: int, name: str = "fit"
 ) -> Minimum:
-    """V by accelerated projected gradients, until the gap is at most ``tol``.
+    """V by accelerated projected gradients, and by Newton's method where these take long.
 
     Args:
-        features: φ_j, (n, M·k), block after block.
-        targets: y_j, (n,).
-        shares: p_j, (n,), of sum 1.
-        loss: l.
-        limits: of the norms.
-        shape: (M, k).
-        tol: of the gap.
+        risk: P and its limits.
+        tol: the duality gap at which to stop.
         max_iter: iterations at most; the gap says what was reached.
-        name: of the fit, on the progress line.
+        name: on the progress line.
+    """
+    best, done = Best(risk), 0
+    steps = accelerated_steps(best)
+    with _late_progress(name, max_iter) as report:
+        for done in range(1, max_iter + 1):
+            if done == NEWTON_AFTER and risk.features.shape[1] <= NEWTON_FEATURES:
+                steps = newton_steps(best)
+            if next(steps, None) is None or best.gap <= tol:
+                break
+            report(Progress(done, 0, f"gap {best.gap:.1e}, goal {tol:.0e}"))
+    return Minimum(risk.blocks(best.values), best.objective, best.gap, done)
+
+
+def accelerated_steps(best: Best) -> Iterator[Floats]:
+    """V after every step; gradients are taken ahead of it, with a momentum.
 
     Reference: Beck and Teboulle (2009), restarted as in O'Donoghue and Candès (2015).
     """
-
-    def risk(outputs: Floats) -> float:
-        return float(shares @ loss.values(outputs, targets))
-
-    def is_short_enough(step: float, move: Floats, risk_there: float, linear: float) -> bool:
-        # The last digits of risks are rounding, and shall not shorten the step.
-        bound = linear + float(move @ move) / (2 * step)
-        return risk_there <= bound + 4 * np.finfo(float).eps * max(abs(linear), 1e-300)
-
-    here = ahead = np.zeros(features.shape[1])
-    outputs_here = outputs_ahead = np.zeros(len(features))
-    best, objective = here, risk(outputs_here)
-    lower, momentum, step, iteration = -np.inf, 1.0, 1.0, 0
-    with _late_progress(name, max_iter) as report:
+    risk, features = best.risk, best.risk.features
+    here = ahead = best.values
+    outputs_here = outputs_ahead = features @ here
+    momentum, step = 1.0, 1.0
+    while True:
+        gradient, risk_ahead = best.gradient(outputs_ahead), risk.value(outputs_ahead)
+        step *= GROWTH
         while True:
-            slopes = shares * loss.slopes(outputs_ahead, targets)
-            gradient = slopes @ features
-            risk_ahead = risk(outputs_ahead)
-            bound = risk_ahead - float(slopes @ outputs_ahead)
-            lower = max(lower, bound - limits.support(gradient.reshape(shape)))
-            gap = max(objective - lower, 0.0)
-            if gap <= tol or iteration == max_iter:
+            there = risk.project(ahead - step * gradient)
+            outputs_there = features @ there
+            objective, move = risk.value(outputs_there), there - ahead
+            linear = float(gradient @ move)
+            # The last digits are rounding, and shall not shorten the step.
+            rounding = 8 * np.finfo(float).eps * (abs(risk_ahead) + abs(linear))
+            bound = risk_ahead + linear + float(move @ move) / (2 * step) + rounding
+            if objective <= bound or step < 1e-100:
                 break
-            iteration += 1
-            report(Progress(iteration, 0, f"gap {gap:.1e}, goal {tol:.0e}"))
-            step *= GROWTH
-            while True:
-                there = limits.project((ahead - step * gradient).reshape(shape)).ravel()
-                outputs_there = features @ there
-                risk_there, move = risk(outputs_there), there - ahead
-                if is_short_enough(step, move, risk_there, risk_ahead + float(gradient @ move)):
-                    break
-                step /= 2
-            if risk_there < objective:
-                best, objective = there, risk_there
-            if float(move @ (there - here)) < 0:
-                momentum = 1.0  # it pointed uphill
-            following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
-            weight = (momentum - 1) / following
-            ahead = there + weight * (there - here)
-            outputs_ahead = outputs_there + weight * (outputs_there - outputs_here)
-            here, outputs_here, momentum = there, outputs_there, following
-    return Minimum(best.reshape(shape), objective, gap, iteration)
+            step /= 2
+        best.see(there, objective)
+        if float(move @ (there - here)) < 0:
+            momentum = 1.0  # it pointed uphill
+        following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
+        weight = (momentum - 1) / following
+        ahead = there + weight * (there - here)
+        outputs_ahead = outputs_there + weight * (outputs_there - outputs_here)
+        here, outputs_here, momentum = there, outputs_there, following
+        yield here
 
 
 @contextmanager

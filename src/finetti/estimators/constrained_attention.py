@@ -14,7 +14,11 @@ from finetti.attention.random_features.random_feature_attention import RandomFea
 from finetti.core.errors import warn_user
 from finetti.core.numbers import as_positive, as_whole
 from finetti.estimators.constrained import minimize_constrained
+<<<<<<< HEAD
 from finetti.estimators.learned_norms import LearnedNorms
+=======
+from finetti.estimators.constrained_risk import ConstrainedRisk
+>>>>>>> origin/est-big
 from finetti.estimators.losses import check_loss
 from finetti.estimators.norm_limits import NormLimits
 from finetti.estimators.random_features import over_chunks
@@ -98,16 +102,16 @@ class _Constrained(SetModel):
         # f has no 1/M in front, Φ has M^(−1/2).
         features = np.concatenate(parts) * self.n_heads**0.5
         columns = targets.reshape(len(targets), -1)
+        shares = weights / weights.sum()
+        tol, max_iter = (
+            as_positive(self.tol, "tol", owner),
+            as_whole(self.max_iter, "max_iter", owner),
+        )
         found = [
             minimize_constrained(
-                features,
-                column,
-                weights / weights.sum(),
-                loss,
-                limits,
-                model.values.shape,
-                tol=as_positive(self.tol, "tol", owner),
-                max_iter=as_whole(self.max_iter, "max_iter", owner),
+                ConstrainedRisk(features, column, shares, loss, limits, self.n_heads),
+                tol=tol,
+                max_iter=max_iter,
                 name=owner,
             )
             for column in columns.T
@@ -124,7 +128,7 @@ class _Constrained(SetModel):
         )
         if self.gap_ > self.tol:
             warn_user(
-                f"{owner} stopped after {self.max_iter} iterations with a duality gap of "
+                f"{owner} stopped after {self.n_iter_} iterations with a duality gap of "
                 f"{self.gap_:.1e}, more than tol = {self.tol:g}: the mean loss is at most that "
                 "much above the least one. Raise `max_iter`, or lower `norm_sum`.",
                 ConvergenceWarning,
