@@ -14,11 +14,8 @@ from finetti.attention.random_features.random_feature_attention import RandomFea
 from finetti.core.errors import warn_user
 from finetti.core.numbers import as_positive, as_whole
 from finetti.estimators.constrained import minimize_constrained
-<<<<<<< HEAD
-from finetti.estimators.learned_norms import LearnedNorms
-=======
 from finetti.estimators.constrained_risk import ConstrainedRisk
->>>>>>> origin/est-big
+from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.losses import check_loss
 from finetti.estimators.norm_limits import NormLimits
 from finetti.estimators.random_features import over_chunks
