@@ -46,7 +46,9 @@ def test_the_nearest_point_and_the_largest_product(lengths, norm_sum, root_squar
     target = np.array(lengths)
     limits = NormLimits(norm_sum, root_square_sum)
     options = {"ftol": 1e-14, "maxiter": 500}
-    common = {"method": "SLSQP", "bounds": [(0, None)] * len(target), "options": options}
+    # No length can be more than either limit; without this it may wander off.
+    bounds = [(0, min(norm_sum, root_square_sum))] * len(target)
+    common = {"method": "SLSQP", "bounds": bounds, "options": options}
     start = np.full(len(target), 0.01)
     nearest = minimize(
         lambda t: np.sum((t - target) ** 2) / 2, start, constraints=limited(limits), **common
