@@ -71,13 +71,13 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
 
     Attributes:
         first_stage_f_: the F statistic of stage 1 (Cragg and Donald's for several regressors), of z
-            for "linear", of the out-of-fold prediction for "kernel". ∞ without instruments.
+            for "linear", of the out-of-fold E[x | z] for "kernel". ∞ without instruments.
         first_stage_f_each_: F of every regressor alone; ∞ for those among the instruments.
         coef_, intercept_, standard_errors_: β, c and the standard errors of β, of "linear".
         dual_coef_, intercept_, ridge_, ridge_path_: α, c, λ and its curve, of "kernel".
         instrument_kernel_, first_stage_path_: the kernel of stage 1, and the curve of its ridge.
 
-    Columns of X that are not endogenous belong to the instruments, too. ``instruments=None`` says
+    Columns of X that noise does not move belong to the instruments, too. ``instruments=None`` says
     that X is its own instrument, which is ordinary regression: least squares, or kernel ridge.
 
     >>> import numpy as np
