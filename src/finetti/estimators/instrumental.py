@@ -55,7 +55,9 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
     - "linear": g(x) = c + βᵀx. Stage 1 is least squares of x on z, x̂ its out-of-fold prediction,
       and β = (x̂ᵀx)⁻¹x̂ᵀy, centered. Standard errors are robust to unequal noise (HC1).
     - "kernel": g(x) = c + Σ_j α_j K(x, x_j). Stage 1 is CME attention, E[g(x) | z_i] = Σ_j W_ij
-      g(x_j) with W_ij = 0 inside a fold, and stage 2 is ridge regression on that.
+      g(x_j) with W_ij = 0 inside a fold, and stage 2 is ridge regression on that. Instruments blur
+      g: what is fast in it is lost, and where noise moves x little, or g is fast, ordinary kernel
+      ridge may be nearer to g in spite of its bias.
 
     Args:
         model: "linear" or "kernel".
