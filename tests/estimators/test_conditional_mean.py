@@ -20,6 +20,7 @@ from finetti.attention import ConditionalMean
 from finetti.core.errors import InputError
 from finetti.core.precision import float64
 from finetti.estimators import ConditionalMeanClassifier, ConditionalMeanRegressor
+from finetti.estimators.grams import padding
 from finetti.estimators.weighted_kernel import WeightedKernel
 from finetti.kernels import RBF, Linear, Matern
 
@@ -150,6 +151,15 @@ def test_one_row_at_a_time(fitted):
         one = fitted.predict(QUERIES[row : row + 1], return_std=True)
         np.testing.assert_allclose(one[0][0], mean[row], rtol=1e-10)
         np.testing.assert_allclose(one[1][0], std[row], rtol=1e-8)
+
+
+def test_padding_is_at_least_all_rows_and_little_more():
+    for n_rows in (1, 16, 17, 200, 256, 257, 300, 1000, 1025, 5000):
+        places = padding(n_rows)
+        assert list(places[:n_rows]) == list(range(n_rows))
+        assert places.max() == n_rows - 1
+        assert len(places) <= (max(32, 2 * n_rows) if n_rows <= 256 else 1.07 * n_rows)
+    assert len({len(padding(n_rows)) for n_rows in range(1, 2000)}) < 60
 
 
 def test_many_rows_in_chunks(monkeypatch):

@@ -12,7 +12,7 @@ from finetti.estimators.ridge import Floats
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
 
-LEAST_ROWS, MOST_PADDED = 16, 256
+LEAST_BITS, MOST_BITS = 5, 8  # tables of 32, 64, 128, 256 rows
 CHUNK_ROWS = 1024
 DISTANCE_ROWS = 500
 
@@ -25,10 +25,11 @@ def in_float64(kernel: Kernel) -> Kernel:
 def padding(n_rows: int) -> np.ndarray:
     """Which rows stand in a table of a size that many tables share: all, then some again.
 
-    Above 256 rows the work is worth a program of its own.
+    A power of two for few rows, whose work is small beside compilation; else at most 7 % more.
     """
-    size = max(LEAST_ROWS, 1 << (n_rows - 1).bit_length())
-    return np.arange(size if n_rows <= MOST_PADDED else n_rows) % n_rows
+    bits = max((n_rows - 1).bit_length(), LEAST_BITS)
+    step = 1 << (bits if bits <= MOST_BITS else bits - 5)
+    return np.arange(-(-n_rows // step) * step) % n_rows
 
 
 def chunks(n_rows: int) -> Iterator[tuple[slice, np.ndarray]]:

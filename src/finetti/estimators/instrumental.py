@@ -55,7 +55,9 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
     - "linear": g(x) = c + βᵀx. Stage 1 is least squares of x on z, x̂ its out-of-fold prediction,
       and β = (x̂ᵀx)⁻¹x̂ᵀy, centered. Standard errors are robust to unequal noise (HC1).
     - "kernel": g(x) = c + Σ_j α_j K(x, x_j). Stage 1 is CME attention, E[g(x) | z_i] = Σ_j W_ij
-      g(x_j) with W_ij = 0 inside a fold, and stage 2 is ridge regression on that.
+      g(x_j) with W_ij = 0 inside a fold, and stage 2 is ridge regression on that. Instruments blur
+      g: what is fast in it is lost, and where noise moves x little, or g is fast, ordinary kernel
+      ridge may be nearer to g in spite of its bias.
 
     Args:
         model: "linear" or "kernel".
@@ -71,13 +73,13 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
 
     Attributes:
         first_stage_f_: the F statistic of stage 1 (Cragg and Donald's for several regressors), of z
-            for "linear", of the out-of-fold prediction for "kernel". ∞ without instruments.
+            for "linear", of the out-of-fold E[x | z] for "kernel". ∞ without instruments.
         first_stage_f_each_: F of every regressor alone; ∞ for those among the instruments.
         coef_, intercept_, standard_errors_: β, c and the standard errors of β, of "linear".
         dual_coef_, intercept_, ridge_, ridge_path_: α, c, λ and its curve, of "kernel".
         instrument_kernel_, first_stage_path_: the kernel of stage 1, and the curve of its ridge.
 
-    Columns of X that are not endogenous belong to the instruments, too. ``instruments=None`` says
+    Columns of X that noise does not move belong to the instruments, too. ``instruments=None`` says
     that X is its own instrument, which is ordinary regression: least squares, or kernel ridge.
 
     >>> import numpy as np
