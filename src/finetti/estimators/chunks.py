@@ -102,9 +102,11 @@ class DaskChunks(Chunks):
         """By the scheduler in use: that of a distributed client, or threads."""
         import dask
 
-        # As nodes of the graph: the model is sent once, and not with every chunk.
-        step_node, merge_node = dask.delayed(step), dask.delayed(merge)
-        parts = [step_node(None, dask.delayed(_as_chunk)(chunk)) for chunk in self._chunks]
+        # As an argument and not as the function: the model, or all eigenvectors, is one node of the
+        # graph and sent once, not with every chunk.
+        call, step_node, merge_node = dask.delayed(_call), dask.delayed(step), dask.delayed(merge)
+        chunks = [dask.delayed(_as_chunk)(chunk) for chunk in self._chunks]
+        parts = [call(step_node, None, chunk) for chunk in chunks]
         while len(parts) > 1:
             pairs = itertools.zip_longest(parts[::2], parts[1::2])
             parts = [one if other is None else merge_node(one, other) for one, other in pairs]
@@ -149,6 +151,10 @@ def _as_chunk(value: Any) -> Chunk:
         got = f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
         raise InputError(f"A chunk must be (X, y) or (X, y, sample_weight). Got {got} instead.")
     return Chunk(*value)
+
+
+def _call(function: Any, *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _first_row(value: Any) -> Chunk:

@@ -126,7 +126,8 @@ class _Constrained(SetModel):
             warn_user(
                 f"{owner} stopped after {self.n_iter_} iterations with a duality gap of "
                 f"{self.gap_:.1e}, more than tol = {self.tol:g}: the mean loss is at most that "
-                "much above the least one. Raise `max_iter`, or lower `norm_sum`.",
+                "much above the least one. Bring the tokens to a size of about 1, lower "
+                "`norm_sum`, or raise `max_iter`.",
                 ConvergenceWarning,
             )
         values = np.stack([each.blocks for each in found], axis=2)

@@ -221,16 +221,18 @@ class GramSums(RowSums):
         return sums.rotate(np.concatenate([top[None], below]))
 
     def about(self, origin: Floats) -> tuple[Floats, Floats, Floats]:
-        """Σs(φ − o)(φ − o)ᵀ, Σs(φ − o)(y − o)ᵀ and Σs(y − o)(y − o)ᵀ."""
+        """Σs(φ − o)(φ − o)ᵀ, of it the upper triangle, Σs(φ − o)(y − o)ᵀ and Σs(y − o)(y − o)ᵀ."""
         self._settle()
         n_features = self.shape[0]
         step = self.origin - origin
         x, y = step[:n_features], step[n_features:]
         sum_x, sum_y = self.first[:n_features], self.first[n_features:]
-        whole = np.triu(self.upper) + np.triu(self.upper, 1).T
+        upper = self.upper.copy(order="F")
+        scipy.linalg.blas.dsyr2(1.0, x, sum_x, a=upper, overwrite_a=1)
+        scipy.linalg.blas.dsyr(self.weight, x, a=upper, overwrite_a=1)
         moved_y = np.outer(y, sum_y)
         return (
-            whole + np.outer(x, sum_x) + np.outer(sum_x, x) + self.weight * np.outer(x, x),
+            upper,
             self.cross + np.outer(x, sum_y) + np.outer(sum_x, y) + self.weight * np.outer(x, y),
             self.squares + moved_y + moved_y.T + self.weight * np.outer(y, y),
         )
