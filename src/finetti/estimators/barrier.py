@@ -11,10 +11,10 @@ The minimum of P/μ + B tends to that of P within the limits as μ falls, with a
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.linalg.blas
 
 from finetti.estimators.constrained_risk import Best, ConstrainedRisk
 from finetti.estimators.ridge import Floats
@@ -24,6 +24,8 @@ LEAST = 1e-20  # of it, in units of the first: below, rounding leaves nothing to
 STEPS_TO_CENTER = 200
 EXTRAS = 0.0, 1e-14, 1e-12, 1e-10, 1e-8
 DECREMENT = 1e-2  # squared length of a Newton step at which a center is reached
+
+_square: Any = scipy.linalg.get_blas_funcs("syrk", dtype="d")
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class _Point:
         curvatures = risk.shares * risk.loss.curvatures(self.outputs, risk.targets)
         curved = curvatures > 0
         rows = np.sqrt(curvatures[curved] / share)[:, None] * risk.features[curved]
-        return scipy.linalg.blas.dsyrk(1.0, rows.T) if len(rows) else np.zeros(1)
+        return _square(1.0, rows.T) if len(rows) else np.zeros(1)
 
 
 def _solve(hessian: Floats, right: Floats) -> Floats:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from finetti.attention.random_features.head_weights import Activation
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.core.errors import warn_user
 from finetti.core.numbers import as_positive, as_whole
@@ -44,6 +45,7 @@ class _Constrained(SetModel):
     """The constrained fit; see `ConstrainedAttentionRegressor`."""
 
     losses: ClassVar[tuple[str, ...]]
+    activation: Activation
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class _Constrained(SetModel):
         norm_sum: float = 10.0,
         square_sum: float | None = None,
         mean: Any = "zero",
-        activation: Literal["relu", "exponential", "softmax"] = "relu",
+        activation: Activation = "relu",
         width: float = 1.0,
         tol: float = 1e-6,
         max_iter: int = 10_000,
@@ -219,7 +221,7 @@ class ConstrainedAttentionClassifier(SignClassifier, _Constrained):
         norm_sum: float = 10.0,
         square_sum: float | None = None,
         mean: Any = "zero",
-        activation: Literal["relu", "exponential", "softmax"] = "relu",
+        activation: Activation = "relu",
         width: float = 1.0,
         tol: float = 1e-6,
         max_iter: int = 10_000,

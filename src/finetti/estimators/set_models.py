@@ -19,6 +19,8 @@ from sklearn.utils.validation import (
 from finetti.estimators.ridge import Floats, RidgePath
 from finetti.estimators.sets import TokenSets, read_sets
 
+FLOAT: Any = np.float64  # scikit-learn's stubs know a dtype as text only
+
 
 class SetModel(BaseEstimator, abc.ABC):
     """Fitted to sets of tokens, see `read_sets`, with targets (n,) or (n, t)."""
@@ -85,7 +87,7 @@ class SetRegressor(RegressorMixin, SetModel):
         return self._fit_checked(X, self._as_targets(y), sample_weight, query, mask)
 
     def _as_targets(self, y: Any) -> Floats:
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=self)
+        y = check_array(y, dtype=FLOAT, ensure_2d=False, input_name="y", estimator=self)
         return column_or_1d(y, warn=True) if y.ndim != 2 or y.shape[1] == 1 else y
 
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
