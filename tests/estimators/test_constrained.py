@@ -188,7 +188,9 @@ def test_a_wider_limit_costs_less():
 
 def test_what_was_not_reached_is_said():
     model = ConstrainedAttentionRegressor(12, max_iter=3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"3 iterations with a duality gap of \d.*max_iter"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"3 iterations with a duality gap of \d.*`max_iter`"
+    ):
         model.fit(X, Y)
     assert model.gap_ > 1e-6
     assert model.n_iter_ == 3

@@ -45,6 +45,8 @@ class AttentionKernelRegressor(SetRegressor):
     Reference: derived from the models of fu2023.
     """
 
+    activation: Literal["relu", "exponential"]
+
     def __init__(
         self,
         model: Literal["attention", "mlp"] = "attention",
@@ -71,11 +73,12 @@ class AttentionKernelRegressor(SetRegressor):
         gram = self._gram(sets, None)
         flat = targets.reshape(len(targets), -1)
         system, rows = decompose_gram(gram, flat, weights, has_intercept=bool(self.fit_intercept))
-        self.ridge_path_, self.ridge_ = None, method
         if isinstance(method, str):
             grid = ridge_grid(float(system.eigenvalues.sum()) / len(flat), self.ridges, owner)
             self.ridge_path_ = choose(system, method, [rows], grid)
             self.ridge_ = self.ridge_path_.ridge
+        else:
+            self.ridge_path_, self.ridge_ = None, method
         dual = system.coefficients(self.ridge_)
         intercept, norm = system.intercept(dual), np.sum(dual * (gram @ dual), axis=0)
         if targets.ndim == 1:

@@ -11,10 +11,10 @@ The minimum of P/μ + B tends to that of P within the limits as μ falls, with a
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.linalg.blas
 
 from finetti.estimators.constrained_risk import Best, ConstrainedRisk
 from finetti.estimators.ridge import Floats
@@ -22,7 +22,10 @@ from finetti.estimators.ridge import Floats
 FALL = 20.0  # of μ, from one center to the next
 LEAST = 1e-20  # of it, in units of the first: below, rounding leaves nothing to gain
 STEPS_TO_CENTER = 200
+EXTRAS = 0.0, 1e-14, 1e-12, 1e-10, 1e-8
 DECREMENT = 1e-2  # squared length of a Newton step at which a center is reached
+
+_square: Any = scipy.linalg.get_blas_funcs("syrk", dtype="d")
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,7 @@ class _Point:
                 2 * (self.lengths**2 + self.norms**2) / slack**2,
             ]
         )
-        factor = scipy.linalg.cho_factor(hessian, overwrite_a=True, check_finite=False)
-        step = scipy.linalg.cho_solve(factor, downhill, check_finite=False)
+        step = _solve(hessian, downhill)
         return step, float(downhill @ step)
 
     def _curvature(self, share: float) -> Floats:
@@ -105,7 +107,21 @@ class _Point:
         curvatures = risk.shares * risk.loss.curvatures(self.outputs, risk.targets)
         curved = curvatures > 0
         rows = np.sqrt(curvatures[curved] / share)[:, None] * risk.features[curved]
-        return scipy.linalg.blas.dsyrk(1.0, rows.T) if len(rows) else np.zeros(1)
+        return _square(1.0, rows.T) if len(rows) else np.zeros(1)
+
+
+def _solve(hessian: Floats, right: Floats) -> Floats:
+    """H⁻¹ of the right side; where rounding has made H indefinite, of H with a little more."""
+    scale = np.sqrt(np.diag(hessian))
+    scaled = hessian / scale / scale[:, None]
+    for extra in EXTRAS:
+        scaled[np.diag_indices_from(scaled)] = 1 + extra
+        try:
+            factor = scipy.linalg.cho_factor(scaled, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            continue
+        return scipy.linalg.cho_solve(factor, right / scale, check_finite=False) / scale
+    raise scipy.linalg.LinAlgError
 
 
 def newton_steps(best: Best) -> Iterator[Floats]:

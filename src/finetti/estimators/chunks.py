@@ -94,17 +94,19 @@ class DaskChunks(Chunks):
 
     def first(self) -> Chunk:
         """Its first row."""
-        import dask
+        from dask.delayed import delayed
 
-        return dask.delayed(_first_row)(self._chunks[0]).compute()
+        return delayed(_first_row)(self._chunks[0]).compute()
 
     def fold(self, step: Step, merge: Merge) -> Any:
         """By the scheduler in use: that of a distributed client, or threads."""
-        import dask
+        from dask.delayed import delayed
 
-        # As nodes of the graph: the model is sent once, and not with every chunk.
-        step_node, merge_node = dask.delayed(step), dask.delayed(merge)
-        parts = [step_node(None, dask.delayed(_as_chunk)(chunk)) for chunk in self._chunks]
+        # As an argument and not as the function: the model, or all eigenvectors, is one node of the
+        # graph and sent once, not with every chunk.
+        call, step_node, merge_node = delayed(_call), delayed(step), delayed(merge)
+        chunks = [delayed(_as_chunk)(chunk) for chunk in self._chunks]
+        parts = [call(step_node, None, chunk) for chunk in chunks]
         while len(parts) > 1:
             pairs = itertools.zip_longest(parts[::2], parts[1::2])
             parts = [one if other is None else merge_node(one, other) for one, other in pairs]
@@ -151,6 +153,10 @@ def _as_chunk(value: Any) -> Chunk:
     return Chunk(*value)
 
 
+def _call(function: Any, *arguments: Any) -> Any:
+    return function(*arguments)
+
+
 def _first_row(value: Any) -> Chunk:
     chunk = _as_chunk(value)
     return Chunk(*(None if each is None else each[:1] for each in chunk))
@@ -158,8 +164,8 @@ def _first_row(value: Any) -> Chunk:
 
 def _dask_array(chunk: Chunk, owner: str) -> DaskChunks:
     """Blocks of rows; the others cut as X is."""
-    import dask
     import dask.array
+    from dask.delayed import delayed
 
     X, rest = chunk.X, chunk[1:]
     if chunk.y is None:
@@ -176,7 +182,7 @@ def _dask_array(chunk: Chunk, owner: str) -> DaskChunks:
             columns.append([None] * len(columns[0]))
             continue
         if not _is_dask(each, "dask.array", "Array"):
-            each = dask.array.from_array(np.asarray(each), chunks=-1)
+            each = dask.array.asarray(np.asarray(each))
         if each.shape[0] != X.shape[0]:
             raise ValueError(
                 "Found input variables with inconsistent numbers of samples: "
@@ -184,5 +190,5 @@ def _dask_array(chunk: Chunk, owner: str) -> DaskChunks:
             )
         cut = each.rechunk({0: X.chunks[0]} | dict.fromkeys(range(1, each.ndim), -1))
         columns.append(cut.to_delayed().ravel())
-    make = dask.delayed(Chunk)
+    make = delayed(Chunk)
     return DaskChunks([make(*parts) for parts in zip(*columns, strict=True)])

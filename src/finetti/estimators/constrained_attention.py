@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from finetti.attention.random_features.head_weights import Activation
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.core.errors import warn_user
 from finetti.core.numbers import as_positive, as_whole
@@ -45,6 +46,7 @@ class _Constrained(SetModel):
     """The constrained fit; see `ConstrainedAttentionRegressor`."""
 
     losses: ClassVar[tuple[str, ...]]
+    activation: Activation
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class _Constrained(SetModel):
         norm_sum: float = 10.0,
         square_sum: float | None = None,
         mean: Any = "zero",
-        activation: Literal["relu", "exponential", "softmax"] = "relu",
+        activation: Activation = "relu",
         width: float = 1.0,
         tol: float = 1e-6,
         max_iter: int = 10_000,
@@ -127,7 +129,8 @@ class _Constrained(SetModel):
             warn_user(
                 f"{owner} stopped after {self.n_iter_} iterations with a duality gap of "
                 f"{self.gap_:.1e}, more than tol = {self.tol:g}: the mean loss is at most that "
-                "much above the least one. Raise `max_iter`, or lower `norm_sum`.",
+                "much above the least one. Bring the tokens to a size of about 1, lower "
+                "`norm_sum`, or raise `max_iter`.",
                 ConvergenceWarning,
             )
         values = np.stack([each.blocks for each in found], axis=2)
@@ -221,7 +224,7 @@ class ConstrainedAttentionClassifier(SignClassifier, _Constrained):
         norm_sum: float = 10.0,
         square_sum: float | None = None,
         mean: Any = "zero",
-        activation: Literal["relu", "exponential", "softmax"] = "relu",
+        activation: Activation = "relu",
         width: float = 1.0,
         tol: float = 1e-6,
         max_iter: int = 10_000,

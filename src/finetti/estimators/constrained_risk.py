@@ -64,7 +64,8 @@ class Best:
     def __init__(self, risk: ConstrainedRisk):
         self.risk = risk
         self.values = np.zeros(risk.features.shape[1])
-        self.objective, self.lower = risk.value(np.zeros(len(risk.targets))), -np.inf
+        # Losses are at least 0.
+        self.objective, self.lower = risk.value(np.zeros(len(risk.targets))), 0.0
 
     @property
     def gap(self) -> float:

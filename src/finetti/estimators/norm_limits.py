@@ -47,14 +47,14 @@ class NormLimits:
     def _shrink(self, lengths: Floats) -> Floats:
         """The nearest allowed lengths, where these are not allowed."""
         sum_limit, root_limit = self.norm_sum, self.root_square_sum
-        on_ball = lengths * min(1.0, root_limit / np.linalg.norm(lengths))
+        on_ball = lengths * min(1.0, root_limit / float(np.linalg.norm(lengths)))
         if on_ball.sum() <= sum_limit:
             return on_ball
         on_simplex = np.maximum(lengths - _simplex_threshold(lengths, sum_limit), 0.0)
         if np.linalg.norm(on_simplex) <= root_limit:
             return on_simplex
         both = np.maximum(lengths - _ratio_threshold(lengths, sum_limit / root_limit), 0.0)
-        return both * (root_limit / np.linalg.norm(both))
+        return both * (root_limit / float(np.linalg.norm(both)))
 
     def support(self, blocks: Floats) -> float:
         """max of ⟨u, v⟩ over V, = min over τ ≥ 0 of aτ + b‖(c − τ)₊‖; never below, for any τ.

@@ -1,7 +1,8 @@
 """Random-feature attention as scikit-learn estimators."""
 
-from typing import Any, Literal
+from typing import Any
 
+from finetti.attention.random_features.head_weights import Activation
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.estimators.chunked_models import ChunkedClassifier, ChunkedRegressor
 from finetti.estimators.random_features import FeatureRidge
@@ -11,12 +12,14 @@ from finetti.estimators.sets import TokenSets, mean_weights
 class _RandomHeads(FeatureRidge):
     """M random heads; see `RandomFeatureAttentionRegressor`."""
 
+    activation: Activation
+
     def __init__(
         self,
         n_heads: int = 100,
         *,
         mean: Any = "zero",
-        activation: Literal["relu", "exponential", "softmax"] = "relu",
+        activation: Activation = "relu",
         ridge: Any = "loo",
         ridges: Any = None,
         fit_intercept: bool = True,
@@ -51,7 +54,8 @@ class RandomFeatureAttentionRegressor(ChunkedRegressor, _RandomHeads):
     (n, N·d) with ``n_tokens=N``. Token 0 is the query x₀ and the others are the keys, in any order;
     a token alone is both. `fit` and `predict` take the ``query`` (n, d) apart, too, and a ``mask``
     (n, N) of the tokens that there are. The paper has tokens on the unit sphere; any are accepted,
-    of a size of about 1.
+    of a size of about 1. Rows that do not fit in memory come as a Dask array, a mapped file or
+    chunks, see `fit`, or one part after the other, see `partial_fit`.
 
     Args:
         n_heads: M.

@@ -123,8 +123,12 @@ class FeatureRidge(SetModel):
             least_ridge=float(grid.min()),
         )
         method = self._rule.method
-        path = choose(system, method, [rows], grid) if isinstance(method, str) else None
-        self._keep_best(system, path)
+        if isinstance(method, str):
+            self.ridge_path_ = choose(system, method, [rows], grid)
+            self.ridge_ = self.ridge_path_.ridge
+        else:
+            self.ridge_path_, self.ridge_ = None, method
+        self._keep_solved(system)
 
     def _finish(self, sums: RowSums, chunks: Chunks | None) -> None:
         """From the sums of all rows; and from these once more for leave-one-out."""
@@ -141,11 +145,10 @@ class FeatureRidge(SetModel):
             step = functools.partial(_add_left_out, self, system, grid, sums.weight)
             total, weight = chunks.fold(step, _join_sums)
             path = RidgePath(method, grid, total / weight)
-        self._keep_best(system, path)
+        self.ridge_path_, self.ridge_ = path, path.ridge
+        self._keep_solved(system)
 
-    def _keep_best(self, system: RidgeSystem, path: RidgePath | None) -> None:
-        self.ridge_path_ = path
-        self.ridge_ = self._rule.method if path is None else path.ridge
+    def _keep_solved(self, system: RidgeSystem) -> None:
         coefficients = system.coefficients(self.ridge_)
         self._keep(coefficients, system.intercept(coefficients))
 

@@ -291,10 +291,12 @@ def decompose_gram(
 def gram_eigen(gram: Floats, rtol: float | None = None) -> tuple[Floats, Floats]:
     """Roots of the eigenvalues in decreasing order, 0 where they are rounding; eigenvectors.
 
+    Of the matrix the upper triangle is read.
+
     Beside a ridge that squares serve, rounding is harmless: ``rtol=0`` keeps all that is positive.
     """
     rtol = RANK_RTOL * len(gram) if rtol is None else rtol
-    squares, basis = scipy.linalg.eigh(gram, check_finite=False)
+    squares, basis = scipy.linalg.eigh(gram, lower=False, check_finite=False)
     squares, basis = squares[::-1], basis[:, ::-1]
     known = squares > rtol * max(squares.max(initial=0.0), 0.0)
     return np.sqrt(np.where(known, squares, 0.0)), basis

@@ -11,7 +11,9 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import float64
 
-FLOATS = [np.float64, np.float32]
+# Of scikit-learn's stubs, that know a dtype as text only.
+FLOATS: Any = [np.float64, np.float32]
+BOOLEAN: Any = bool
 
 
 class TokenSets(NamedTuple):
@@ -29,7 +31,8 @@ class TokenSets(NamedTuple):
 
     def take(self, rows: Any) -> "TokenSets":
         """Some of them."""
-        return TokenSets(*(None if part is None else part[rows] for part in self))
+        mask = None if self.mask is None else self.mask[rows]
+        return TokenSets(self.query[rows], self.keys[rows], mask)
 
     def astype(self, dtype: Any) -> "TokenSets":
         """The same tokens in this precision."""
@@ -77,7 +80,7 @@ def read_sets(
     if _rank(X) == 3:
         tokens = _tokens(estimator, np.asarray(X), mask, reset)
     else:
-        table = validate_data(estimator, X, dtype=FLOATS, reset=reset)
+        table: Any = validate_data(estimator, X, dtype=FLOATS, reset=reset)
         n_columns = table.shape[1]
         if n_columns % n_tokens:
             raise bad_argument(
@@ -88,12 +91,13 @@ def read_sets(
             )
         tokens = table.reshape(len(table), n_tokens, n_columns // n_tokens)
     if mask is not None:
-        mask = check_array(mask, dtype=bool, ensure_2d=True)
+        mask = check_array(mask, dtype=BOOLEAN, ensure_2d=True)
         if mask.shape != tokens.shape[:2]:
             raise bad_argument("mask", owner, f"of shape {tokens.shape[:2]}", f"shape {mask.shape}")
         tokens = np.where(mask[..., None], tokens, 0.0).astype(tokens.dtype)
     if query is not None:
-        query = check_array(query, dtype=tokens.dtype)
+        dtype: Any = tokens.dtype
+        query = check_array(query, dtype=dtype)
         check_consistent_length(query, tokens)
         if query.shape[1] != tokens.shape[2]:
             wanted = f"of the dimension of the tokens, {tokens.shape[2]}"

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
-import scipy.linalg.blas
 
 from finetti.estimators.ridge import (
     SINGLE_UNIT,
@@ -25,6 +24,18 @@ from finetti.estimators.ridge import (
 )
 
 SINGLE_ROWS = 4096  # added up in float32 before they are added to the others in float64
+
+
+# In place: C + AᵀA in both precisions, C + xyᵀ + yxᵀ and C + a·xxᵀ, of which the upper triangle.
+_add_square: Any = scipy.linalg.get_blas_funcs("syrk", dtype="d")
+_add_single_square: Any = scipy.linalg.get_blas_funcs("syrk", dtype="f")
+_add_product: Any = scipy.linalg.get_blas_funcs("syr2", dtype="d")
+_add_outer: Any = scipy.linalg.get_blas_funcs("syr", dtype="d")
+
+
+def _triangle(rows: Floats) -> Any:
+    """R of the rows."""
+    return scipy.linalg.qr(rows, mode="r", check_finite=False)[0]
 
 
 class RowSums(abc.ABC):
@@ -79,8 +90,7 @@ class TriangularSums(RowSums):
     def rotate(self, rows: Floats) -> Self:
         """Rows [√s, √sφ, √sy] more, which are counted elsewhere."""
         stacked = np.concatenate([self.triangle, rows])
-        (self.triangle,) = scipy.linalg.qr(stacked, mode="r", check_finite=False, overwrite_a=True)
-        self.triangle = self.triangle[: stacked.shape[1]]
+        self.triangle = _triangle(stacked)[: stacked.shape[1]]
         return self
 
     def system(self, has_intercept: bool = True) -> RidgeSystem:
@@ -88,7 +98,7 @@ class TriangularSums(RowSums):
         n_features, n_targets = self.shape
         triangle = self.triangle
         if not has_intercept:
-            (triangle,) = scipy.linalg.qr(triangle[:, 1:], mode="r", check_finite=False)
+            triangle = _triangle(triangle[:, 1:])
             means = Means(self.n_rows, False, np.zeros(n_features), np.zeros(n_targets))
         else:
             row = triangle[0, 1:] / triangle[0, 0]
@@ -142,16 +152,15 @@ class GramSums(RowSums):
         rows = features - self.origin[:n_features].astype(features.dtype)
         if weights is not None:
             rows *= roots.astype(rows.dtype)
-        spread = float(np.vdot(rows, rows))
+        spread, in_single = float(np.vdot(rows, rows)), False
         if self.rule is not None:
             n_rows = self.n_rows + int(np.count_nonzero(counts))
             trace = self.trace + spread
             least = float(self.rule.grid(trace / max(n_rows, 1)).min())
             if not squares_serve(trace, least):
                 return self.triangular().add(features, targets, weights)
-        if rows.dtype != np.float64 and (
-            self.rule is None or not squares_serve(trace, least, SINGLE_UNIT)
-        ):
+            in_single = squares_serve(trace, least, SINGLE_UNIT)
+        if rows.dtype != np.float64 and not in_single:
             rows = roots * (features.astype(np.float64) - self.origin[:n_features])
         right = roots * (targets - self.origin[n_features:])
         self.n_rows += int(np.count_nonzero(counts))
@@ -161,17 +170,17 @@ class GramSums(RowSums):
         self.cross += rows.T @ right.astype(rows.dtype)
         self.squares += right.T @ right
         self.spread += spread
-        self._add_product(rows)
+        self._add_rows(rows)
         return self
 
-    def _add_product(self, rows: Any) -> None:
+    def _add_rows(self, rows: Any) -> None:
         if rows.dtype == np.float64:
-            scipy.linalg.blas.dsyrk(1.0, rows.T, beta=1.0, c=self.upper, overwrite_c=1)
+            _add_square(1.0, rows.T, beta=1.0, c=self.upper, overwrite_c=1)
             return
         if self.single is None:
             self.single = np.zeros(self.upper.shape, np.float32, order="F")
         beta = 1.0 if self.single_rows else 0.0
-        scipy.linalg.blas.ssyrk(1.0, rows.T, beta=beta, c=self.single, overwrite_c=1)
+        _add_single_square(1.0, rows.T, beta=beta, c=self.single, overwrite_c=1)
         self.single_rows += len(rows)
         if self.single_rows >= SINGLE_ROWS:
             self._settle()
@@ -221,16 +230,18 @@ class GramSums(RowSums):
         return sums.rotate(np.concatenate([top[None], below]))
 
     def about(self, origin: Floats) -> tuple[Floats, Floats, Floats]:
-        """Σs(φ − o)(φ − o)ᵀ, Σs(φ − o)(y − o)ᵀ and Σs(y − o)(y − o)ᵀ."""
+        """Σs(φ − o)(φ − o)ᵀ, of it the upper triangle, Σs(φ − o)(y − o)ᵀ and Σs(y − o)(y − o)ᵀ."""
         self._settle()
         n_features = self.shape[0]
         step = self.origin - origin
         x, y = step[:n_features], step[n_features:]
         sum_x, sum_y = self.first[:n_features], self.first[n_features:]
-        whole = np.triu(self.upper) + np.triu(self.upper, 1).T
+        upper = self.upper.copy(order="F")
+        _add_product(1.0, x, sum_x, a=upper, overwrite_a=1)
+        _add_outer(self.weight, x, a=upper, overwrite_a=1)
         moved_y = np.outer(y, sum_y)
         return (
-            whole + np.outer(x, sum_x) + np.outer(sum_x, x) + self.weight * np.outer(x, x),
+            upper,
             self.cross + np.outer(x, sum_y) + np.outer(sum_x, y) + self.weight * np.outer(x, y),
             self.squares + moved_y + moved_y.T + self.weight * np.outer(y, y),
         )
