@@ -56,7 +56,7 @@ def failures(estimator):
     return {REPEATS: "leave-one-out leaves out one of two copies"} if left_out else {}
 
 
-# Some tables say nothing about a kernel; tokens of length 100 leave a constrained fit a gap of 10⁻⁴.
+# Some tables say nothing about a kernel, and tokens of length 100 leave a constrained fit a gap.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=failures)
 def test_what_scikit_learn_asks(estimator, check):
