@@ -3,6 +3,7 @@ from . import boolean as boolean
 from . import bounds as bounds
 from . import claims as claims
 from . import core as core
+from . import estimators as estimators
 from . import kernels as kernels
 from . import report as report
 from . import show as show

@@ -83,7 +83,20 @@ def test_bounds_are_kept(data):
     assert float(fit.module.kernel.lengthscale) == pytest.approx(2.0)
     assert fit.at_bound == ("lengthscale",)
     assert fit.converged.all()
+    kept = fit_kernel(*data, kernel=RBF(), starts=1, bounds={"ridge": (0.3, 0.3)})
+    assert float(kept.module.ridge) == pytest.approx(0.3, rel=1e-12)
+    assert kept.at_bound == ()
     with pytest.raises(InputError, match=r"`bounds`.*'lengthscale', 'ridge'"):
         fit_kernel(*data, kernel=RBF(), bounds={"scale": (1.0, 2.0)})
-    with pytest.raises(InputError, match="0 < low < high"):
+    with pytest.raises(InputError, match="0 < low ≤ high"):
         fit_kernel(*data, kernel=RBF(), bounds={"ridge": (2.0, 1.0)})
+
+
+def test_masked_keys_do_not_count(data):
+    """Neither for the start (the ridge alone) nor for the search."""
+    keys, values = data
+    fit = fit_kernel(keys[:32], values[:32], kernel=RBF(), starts=1)
+    mask = np.arange(len(keys)) < 32
+    padded = fit_kernel(np.where(mask[:, None], keys, 1e9), values, mask, kernel=RBF(), starts=1)
+    assert padded.log_likelihood == pytest.approx(fit.log_likelihood, abs=1e-6)
+    assert float(padded.module.ridge) == pytest.approx(float(fit.module.ridge), rel=1e-3)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    spec: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study.")],
+    spec: Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml, or its name.")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count trials and cohorts, estimate the time.")
     ] = False,

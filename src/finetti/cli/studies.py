@@ -14,9 +14,7 @@ from finetti.core.errors import InputError
 if TYPE_CHECKING:
     from finetti.studies.study import Study
 
-Place = Annotated[
-    Path, typer.Argument(metavar="STUDY", help="A study.toml, or a store (study.sqlite).")
-]
+Place = Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml, its name, or a store.")]
 StoreFile = Annotated[
     Path | None,
     typer.Option("--store", metavar="FILE", help="The results; beside the study by default."),
@@ -36,9 +34,10 @@ def study_at(
     place: Path, scale: str | None, seed: int | None, store: Path | None
 ) -> "Study | None":
     """The study in ``place``; None if it is a store."""
+    from finetti.studies.shipped import is_shipped
     from finetti.studies.study import Study
 
-    if place.suffix.lower() == ".toml":
+    if place.suffix.lower() == ".toml" or is_shipped(place):
         return Study.from_toml(place, scale=scale, seed=seed, store=store)
     if (scale, seed, store) != (None, None, None):
         raise InputError("--scale, --seed and --store go with a study.toml, not with a store.")

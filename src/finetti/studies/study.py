@@ -21,6 +21,7 @@ from finetti.studies.lock import StoreBusyError
 from finetti.studies.outcome import DONE, FAILED
 from finetti.studies.plan import WorkPlan, make_work_plan, plan_digest
 from finetti.studies.records import Records, Row, open_records
+from finetti.studies.shipped import spec_file
 from finetti.studies.sources import KindSource, find_source
 from finetti.studies.spec import make_spec, read_spec
 from finetti.studies.status import (
@@ -91,9 +92,12 @@ class Study(Shown):
         seed: int | None = None,
         store: str | Path | None = None,
     ) -> "Study":
-        """The study in a TOML file; its store stands beside the file unless given."""
+        """The study in a TOML file, or the shipped one of that name (`shipped_studies`).
+
+        Its store stands beside the file unless given, that of a shipped one in the current folder.
+        """
         path = Path(path)
-        spec = read_spec(path)
+        spec = read_spec(spec_file(path))
         place = path.with_suffix(".sqlite") if store is None else store
         fields = {name: getattr(spec, name) for name in spec.model_fields_set}
         fields["name"] = spec.name or unicode_text(path.stem)

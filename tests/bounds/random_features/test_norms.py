@@ -26,6 +26,7 @@ from finetti.bounds.random_features import (
     truncation_error,
 )
 from finetti.bounds.random_features.correlations import largest_value
+from finetti.bounds.random_features.series import log_arc_cosine_coefficients
 from finetti.bounds.random_features.targets import log_complete_symmetric
 from finetti.bounds.sample import Sample
 
@@ -40,6 +41,16 @@ def coefficient(order):
     if order % 2:
         return mp.mpf(0)
     return mp.fac2(order - 3) ** 2 / (2 * mp.pi * mp.factorial(order))
+
+
+@pytest.mark.parametrize("order", range(7))
+def test_coefficients_of_the_arc_cosine_kernel_by_quadrature(order):
+    """c_l = E[σ(g)He_l(g)]²/l!, the integral over the half line where σ(g) = g."""
+    polynomial = np.polynomial.hermite_e.herme2poly([0] * order + [1])
+    integral = mp.quad(lambda x: x * mp.polyval(list(polynomial[::-1]), x) * mp.npdf(x), [0, 4, 30])
+    expected = integral**2 / mp.factorial(order)
+    assert abs(expected - coefficient(order)) < 1e-25
+    assert abs(math.exp(log_arc_cosine_coefficients(7)[order]) - expected) < 1e-15
 
 
 def kappa(r, s):

@@ -1,5 +1,6 @@
 """Fitting the kernel's parameters together with the ridge, by marginal likelihood."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 from scipy.optimize import minimize
 
@@ -121,7 +121,8 @@ def fit_kernel(
         kernel: the family, and where to start; by default ``1.0 * RBF()``.
         starts: how many searches.
         factor: each parameter stays within this factor of its start,
-        bounds: or between these, by its name in the result: ``{"lengthscale": (0.1, 10)}``.
+        bounds: or between these, by its name in the result: ``{"lengthscale": (0.1, 10)}``; two
+            equal ones keep it there.
         seed: of the random starts.
 
     >>> import numpy as np
@@ -150,15 +151,26 @@ def fit_kernel(
         heights = np.array([climb.height for climb in found])
         search.best = found[int(np.argmax(heights))].point
         low, high = search.limits.T
-        near = np.minimum(search.best - low, high - search.best) < 1e-3
+        near = (np.minimum(search.best - low, high - search.best) < 1e-3) & (low < high)
         return KernelFit(
-            search.module_at(jnp.asarray(search.best)),
+            jax.tree.map(jnp.asarray, search.module_at(search.best)),
             float(heights.max()),
             heights,
             np.array([climb.converged for climb in found]),
             tuple(name for name, hits in zip(search.names, near, strict=True) if hits),
             search,
         )
+
+
+# Compiled once for contexts and kernels of one shape, not once for each search.
+@jax.jit
+@jax.value_and_grad
+def _loss(module: ConditionalMean, keys: Any, values: Any, mask: Any) -> Any:
+    return -jnp.sum(module.log_marginal_likelihood(keys, values, mask))
+
+
+def _flat(leaves: list[Any]) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in leaves]).astype(np.float64)
 
 
 class _Climb(NamedTuple):
@@ -179,7 +191,10 @@ class _Search:
         reach: float,
         bounds: Mapping[str, tuple[float, float]],
     ) -> None:
-        flat, self.module_at = ravel_pytree(module)
+        self.contexts = keys, values, mask
+        leaves, self.structure = jax.tree.flatten(module)
+        self.shapes = [np.shape(leaf) for leaf in leaves]
+        flat = _flat(leaves)
         paths = jax.tree_util.tree_leaves_with_path(module)
         self.names = [
             "".join(map(str, path)).removeprefix(".kernel").removeprefix(".").replace("log_", "")
@@ -190,18 +205,19 @@ class _Search:
 
         self.limits = np.stack([flat - reach, flat + reach], axis=1)  # (parameters, 2)
         for name, (low, high) in bounds.items():
-            if not 0 < low < high < np.inf:
-                raise bad_argument("bounds", "fit_kernel", "pairs 0 < low < high", (low, high))
+            if not 0 < low <= high < np.inf:
+                raise bad_argument("bounds", "fit_kernel", "pairs 0 < low ≤ high", (low, high))
             self.limits[self.index(name, "bounds", "fit_kernel")] = np.log([low, high])
-        self.origin = self.best = np.clip(np.asarray(flat), *self.limits.T)
+        self.origin = self.best = np.clip(flat, *self.limits.T)
 
-        @jax.jit
-        @jax.value_and_grad
-        def loss(parameters: Any) -> Any:
-            module = self.module_at(parameters)
-            return -jnp.sum(module.log_marginal_likelihood(keys, values, mask))
+    def module_at(self, parameters: np.ndarray) -> ConditionalMean:
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        parts = zip(np.split(parameters, ends), self.shapes, strict=True)
+        return self.structure.unflatten([part.reshape(shape) for part, shape in parts])
 
-        self.loss = loss
+    def loss(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _loss(self.module_at(parameters), *self.contexts)
+        return float(value), _flat(jax.tree.leaves(gradient))
 
     def index(self, name: str, argument: str = "name", owner: str = "KernelFit") -> int:
         if name not in self.names:
@@ -215,11 +231,11 @@ class _Search:
             limits[fixed] = start[fixed]
 
         # The first step is as long as the gradient: of length 1 it stays where it was measured.
-        scale = max(1.0, float(np.abs(self.loss(jnp.asarray(start))[1]).max()))
+        scale = max(1.0, float(np.abs(self.loss(start)[1]).max()))
 
         def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = self.loss(jnp.asarray(parameters))
-            return float(value) / scale, np.asarray(gradient) / scale
+            value, gradient = self.loss(parameters)
+            return value / scale, gradient / scale
 
         found: Any = minimize(loss, start, jac=True, bounds=limits, method="L-BFGS-B")
         return _Climb(found.x, -scale * float(found.fun), bool(found.success))
@@ -227,7 +243,7 @@ class _Search:
     def profile(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Outward from the best point in both directions, each fit starting at the last one."""
         with float64():
-            top = -float(self.loss(jnp.asarray(self.best))[0])
+            top = -self.loss(self.best)[0]
             points = [(self.best[index], top)]
             for direction in (-1.0, 1.0):
                 point, step = self.best, 0.05

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jax.typing import ArrayLike
 from scipy.optimize import minimize_scalar
@@ -166,12 +166,12 @@ def _spectra(
         spectra = []
         for index in range(len(contexts.keys)):
             kept = slice(None) if contexts.mask is None else np.asarray(contexts.mask[index])
-            context_keys = np.asarray(contexts.keys[index])[kept]
             context_values = np.asarray(contexts.values[index])[kept]
-            if len(context_keys) == 0:
+            if len(context_values) == 0:
                 spectra.append(GramSpectrum(np.zeros(0), np.zeros(0), context_values.shape[1]))
                 continue
-            gram = np.asarray(kernel.gram(jnp.asarray(context_keys)), dtype=np.float64)
+            # Of all keys, also masked ones, which are clean: contexts of one shape compile once.
+            gram = np.asarray(_gram(kernel, contexts.keys[index]), dtype=np.float64)[kept][:, kept]
             check_finite(gram, "kernel", f"{owner} (its Gram matrix)")
             eigenvalues, basis = np.linalg.eigh(gram)
             power = np.sum((basis.T @ context_values) ** 2, axis=1)
@@ -179,6 +179,11 @@ def _spectra(
                 GramSpectrum(np.maximum(eigenvalues, 0.0), power, context_values.shape[1])
             )
     return spectra
+
+
+@jax.jit
+def _gram(kernel: Kernel, keys: Any) -> Any:
+    return kernel.gram(keys)
 
 
 def _negative_log_likelihood(spectra: list[GramSpectrum], ridges: list[float]) -> float:

@@ -1,0 +1,120 @@
+"""Fitting to rows that do not fit in memory: what scikit-learn sees of it."""
+
+import functools
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
+
+from finetti.core.errors import InputError
+from finetti.estimators.chunks import Chunk, Chunks, as_chunks
+from finetti.estimators.random_features import ONCE, FeatureRidge
+from finetti.estimators.set_models import SetRegressor, SignClassifier
+from finetti.estimators.targets import at_least_two, classes_in
+
+
+def _has_one_pass(model: FeatureRidge) -> bool:
+    if model.ridge == "loo":
+        raise AttributeError(f'{type(model).__name__} has no partial_fit at ridge="loo": {ONCE}')
+    return True
+
+
+class ChunkedRegressor(SetRegressor, FeatureRidge):
+    """`fit` and `partial_fit` of regressors whose sums are enough."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        query: Any = None,
+        mask: Any = None,
+    ) -> Self:
+        """Fit to sets ``X`` and targets ``y``, (n,) or (n, t).
+
+        Beyond memory: ``X`` and ``y`` Dask arrays (the work is done where their chunks lie) or
+        mapped files (`numpy.memmap`, ``np.load(path, mmap_mode="r")``); or ``X`` alone, an iterable
+        of chunks ``(X, y)`` or ``(X, y, sample_weight)`` or a list of `dask.delayed` ones. An
+        iterator is read once, which leaves out ridge="loo". All give the same fit.
+        """
+        chunks = as_chunks(Chunk(X, y, sample_weight, query, mask), type(self).__name__)
+        if chunks is None:
+            return super().fit(X, y, sample_weight, query=query, mask=mask)
+        self._fit_chunks(chunks)
+        return self
+
+    @available_if(_has_one_pass)
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
+    ) -> Self:
+        """Fit to these rows and to all those of earlier calls; p² numbers are kept."""
+        self._add(Chunk(X, y, sample_weight, query, mask))
+        return self
+
+
+class ChunkedClassifier(SignClassifier, FeatureRidge):
+    """`fit` and `partial_fit` of classifiers whose sums are enough."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        query: Any = None,
+        mask: Any = None,
+    ) -> Self:
+        """Fit to sets ``X`` and classes ``y``, (n,).
+
+        Beyond memory as `RandomFeatureAttentionRegressor.fit`; the classes are collected in a pass
+        of their own, so that chunks that are read once need `partial_fit` with ``classes``.
+        """
+        owner = type(self).__name__
+        chunks = as_chunks(Chunk(X, y, sample_weight, query, mask), owner)
+        if chunks is None:
+            if y is None:
+                raise ValueError(f"{owner} requires y to be passed, but the target y is None.")
+            return super().fit(X, y, sample_weight, query=query, mask=mask)
+        if chunks.is_read_once:
+            raise InputError(
+                f"{owner} must know all classes before the first chunk of an iterator, which is "
+                "read once. Give a list of chunks, or each to partial_fit(X, y, classes=…)."
+            )
+        self.classes_ = at_least_two(self, self._classes(chunks))
+        self._fit_chunks(chunks)
+        return self
+
+    @available_if(_has_one_pass)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        query: Any = None,
+        mask: Any = None,
+    ) -> Self:
+        """Fit to these rows and to all those of earlier calls; ``classes`` in the first one."""
+        if getattr(self, "_sums", None) is None:
+            if classes is None:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+            self.classes_ = at_least_two(self, np.unique(classes))
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"`classes={classes!r}` is not the same as on the first call to partial_fit, "
+                f"{self.classes_!r}."
+            )
+        self._add(Chunk(X, y, sample_weight, query, mask))
+        return self
+
+    def _classes(self, chunks: Chunks) -> NDArray[Any]:
+        return chunks.fold(functools.partial(_add_classes, self), np.union1d)
+
+
+def _add_classes(model: BaseEstimator, known: NDArray[Any] | None, chunk: Chunk) -> NDArray[Any]:
+    classes = classes_in(model, chunk.y)
+    return classes if known is None else np.union1d(known, classes)

@@ -1,0 +1,258 @@
+"""Ridge regression on random features of sets: what the models of paper R have in common."""
+
+import abc
+import functools
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight
+
+from finetti.core.errors import InputError
+from finetti.estimators.chunks import Chunk, Chunks, LocalChunks
+from finetti.estimators.learned_norms import LearnedNorms
+from finetti.estimators.ridge import (
+    Floats,
+    RidgePath,
+    RidgeRule,
+    RidgeSystem,
+    Rows,
+    check_ridge,
+    choose,
+    decompose,
+)
+from finetti.estimators.set_models import SetModel
+from finetti.estimators.sets import TokenSets, in_precision, in_precision_of, read_sets
+from finetti.estimators.sums import GramSums, RowSums
+
+CHUNK_ROWS = 1024  # whose features are in memory at once, where there are more rows than features
+ONCE = (
+    "exact leave-one-out reads all rows again when all are known, and these are gone after one "
+    'pass. Use ridge="gcv" or a number, or rows that can be read again: a list, an object with an '
+    "__iter__ of its own, a Dask array or a mapped file."
+)
+
+
+class FeatureRidge(SetModel):
+    """f(x) = c + Φ(x)·β, Φ drawn once in `fit` and β by ridge regression.
+
+    As many coefficients as features: the primal form where there are more rows or where they come
+    in chunks, one pass, in memory that does not grow with them; the dual form where there are
+    fewer.
+    """
+
+    ridge: Any
+    ridges: Any
+    fit_intercept: bool
+    random_state: Any
+
+    model_: Any
+    coef_: Floats
+    _sums: RowSums | None
+
+    @abc.abstractmethod
+    def _draw(self, key: Any, sets: TokenSets) -> Any:
+        """The model before it is fitted."""
+
+    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
+        self._start(sets, targets)
+        self._solve(LocalChunks([Chunk(sets, targets, weights)], len(targets)))
+
+    def _fit_chunks(self, chunks: Chunks) -> None:
+        if self._rule.method == "loo" and chunks.is_read_once:
+            raise InputError(f'{type(self).__name__} cannot fit ridge="loo" to an iterator: {ONCE}')
+        self._start(*self._read(chunks.first(), reset=True)[:2])
+        self._solve(chunks)
+
+    def _add(self, chunk: Chunk) -> None:
+        """Of `partial_fit`: the rows so far are kept as sums."""
+        if getattr(self, "_sums", None) is None:
+            if hasattr(self, "coef_"):
+                raise InputError(
+                    f"This {type(self).__name__} was fitted by `fit`, which keeps no sums to add "
+                    "rows to. Start with `partial_fit` on a new one (sklearn.base.clone)."
+                )
+            sets, targets, _ = self._read(chunk, reset=True)
+            self._start(sets, targets)
+        self._sums = _add_chunk(self, self._rule, self._sums, chunk)
+        self._finish(self._sums, None)
+
+    @property
+    def _rule(self) -> RidgeRule:
+        owner = type(self).__name__
+        return RidgeRule(check_ridge(self.ridge, owner), self.ridges, owner)
+
+    @property
+    def _n_coefficients(self) -> int:
+        return int(np.prod(self._units))
+
+    def _start(self, sets: TokenSets, targets: Floats) -> None:
+        _ = self._rule  # refused before any work is done
+        self._sums, self._outputs_shape = None, targets.shape[1:]
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        with in_precision_of(sets):
+            # As NumPy arrays: those of JAX lose float64 in a pickle.
+            self.model_ = jax.tree.map(np.asarray, self._draw(jax.random.key(seed), sets))
+        self._units, self._dtype = self.model_.values.shape, sets.keys.dtype
+
+    def _solve(self, chunks: Chunks) -> None:
+        if chunks.n_rows is not None and chunks.n_rows <= self._n_coefficients:
+            self._solve_dual(chunks)
+        else:
+            step = functools.partial(_add_chunk, self, self._rule)
+            self._finish(chunks.fold(step, _merge_sums), chunks)
+
+    def _solve_dual(self, chunks: Chunks) -> None:
+        """With the features of all rows in memory, no more numbers than their products are."""
+        step = functools.partial(_add_features, self)
+        features, targets, weights = map(
+            np.concatenate, zip(*chunks.fold(step, operator.add), strict=True)
+        )
+        center = weights @ features / weights.sum() if self.fit_intercept else 0.0
+        square = float(np.sum(weights @ (features - center) ** 2))
+        grid = self._rule.grid(square / np.count_nonzero(weights))
+        system, rows = decompose(
+            features,
+            targets,
+            weights,
+            has_intercept=bool(self.fit_intercept),
+            least_ridge=float(grid.min()),
+        )
+        method = self._rule.method
+        if isinstance(method, str):
+            self.ridge_path_ = choose(system, method, [rows], grid)
+            self.ridge_ = self.ridge_path_.ridge
+        else:
+            self.ridge_path_, self.ridge_ = None, method
+        self._keep_solved(system)
+
+    def _finish(self, sums: RowSums, chunks: Chunks | None) -> None:
+        """From the sums of all rows; and from these once more for leave-one-out."""
+        method, intercept = self._rule.method, bool(self.fit_intercept)
+        if not isinstance(method, str):
+            self.ridge_, self.ridge_path_ = method, None
+            self._keep(*sums.solve(method, intercept))
+            return
+        system = sums.system(intercept)
+        grid = self._rule.grid(float(system.eigenvalues.sum()) / sums.n_rows)
+        if method == "gcv" or chunks is None:
+            path = choose(system, "gcv", (), grid)
+        else:
+            step = functools.partial(_add_left_out, self, system, grid, sums.weight)
+            total, weight = chunks.fold(step, _join_sums)
+            path = RidgePath(method, grid, total / weight)
+        self.ridge_path_, self.ridge_ = path, path.ridge
+        self._keep_solved(system)
+
+    def _keep_solved(self, system: RidgeSystem) -> None:
+        coefficients = system.coefficients(self.ridge_)
+        self._keep(coefficients, system.intercept(coefficients))
+
+    def _keep(self, coefficients: Floats, intercept: Any) -> None:
+        if not self._outputs_shape:
+            coefficients, intercept = coefficients[:, 0], float(intercept[0])
+        self.coef_, self.intercept_ = coefficients.T, intercept
+        shape = *self._units, *coefficients.shape[1:]
+        # f has no 1/M in front, Φ has M^(−1/2).
+        values = coefficients.reshape(shape) / self._units[0] ** 0.5
+        with in_precision(self._dtype):
+            model = self.model_.with_values(values.astype(self._dtype))
+            self.model_ = jax.tree.map(np.asarray, model)
+        self.norms_ = LearnedNorms.of_values(values, len(self._units))
+
+    def _read(
+        self, chunk: Chunk, *, reset: bool = False
+    ) -> tuple[TokenSets, Floats, Floats | None]:
+        """Sets, targets and weights of a chunk, checked."""
+        X, y, sample_weight, query, mask = chunk
+        if isinstance(X, TokenSets):
+            return X, y, sample_weight
+        targets = self._as_targets(X, y)
+        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=reset)
+        if not reset:
+            if targets.shape[1:] != self._outputs_shape:
+                raise InputError(
+                    f"All chunks must have targets of one shape. Got {targets.shape[1:]} after "
+                    f"{self._outputs_shape} for a row."
+                )
+            sets = sets.astype(self._dtype)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, sets.query, ensure_non_negative=True)
+        return sets, targets, weights
+
+    def _predict(self, sets: TokenSets) -> NDArray[Any]:
+        parts = [part.astype(np.float64) for _, part in over_chunks(self.model_, sets)]
+        return np.concatenate(parts) + self.intercept_
+
+
+def over_chunks(function: Any, sets: TokenSets) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """``function(query, keys, mask)`` of some rows after the other, and which they are.
+
+    In chunks of few sizes, so that few programs are compiled.
+    """
+    count = len(sets.query)
+    size = min(CHUNK_ROWS, 1 << (count - 1).bit_length())
+    for start in range(0, count, size):
+        rows = slice(start, min(start + size, count))
+        part = sets.take(rows)
+        if rows.stop - rows.start < size:
+            part = sets.take(np.arange(start, start + size) % count)
+        with in_precision_of(sets):
+            found = np.asarray(function(*part))
+        yield rows, found[: rows.stop - rows.start]
+
+
+# What happens to one chunk, wherever it lies.
+
+
+def _add_chunk(
+    model: FeatureRidge, rule: RidgeRule, total: RowSums | None, chunk: Chunk
+) -> RowSums:
+    sets, targets, weights = model._read(chunk)
+    targets = targets.reshape(len(targets), -1)
+    sums = GramSums(model._n_coefficients, targets.shape[1], rule) if total is None else total
+    for rows, part in over_chunks(model.model_.features, sets):
+        sums = sums.add(part, targets[rows], None if weights is None else weights[rows])
+    return sums
+
+
+def _merge_sums(one: RowSums, other: RowSums) -> RowSums:
+    return one.merge(other)
+
+
+def _add_features(model: FeatureRidge, total: list[Any] | None, chunk: Chunk) -> list[Any]:
+    sets, targets, weights = model._read(chunk)
+    features = np.concatenate(
+        [part for _, part in over_chunks(model.model_.features, sets)]
+    ).astype(np.float64)
+    weights = np.ones(len(targets)) if weights is None else weights
+    return [*(total or []), (features, targets.reshape(len(targets), -1), weights)]
+
+
+def _add_left_out(
+    model: FeatureRidge,
+    system: RidgeSystem,
+    grid: Floats,
+    weight: float,
+    total: tuple[Floats, float] | None,
+    chunk: Chunk,
+) -> tuple[Floats, float]:
+    sets, targets, weights = model._read(chunk)
+    targets = targets.reshape(len(targets), -1)
+    counts = np.ones(len(targets)) if weights is None else weights
+
+    def parts() -> Iterator[Rows]:
+        for rows, part in over_chunks(model.model_.features, sets):
+            yield system.rows(part.astype(np.float64), targets[rows], counts[rows], weight)
+
+    found = system.loo_sums(grid, parts())
+    return found if total is None else _join_sums(total, found)
+
+
+def _join_sums(one: tuple[Floats, float], other: tuple[Floats, float]) -> tuple[Floats, float]:
+    return one[0] + other[0], one[1] + other[1]

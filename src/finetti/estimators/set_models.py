@@ -1,0 +1,101 @@
+"""Regressors and classifiers of sets: what scikit-learn sees of them, whatever the model."""
+
+import abc
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+
+from finetti.estimators.ridge import Floats, RidgePath
+from finetti.estimators.sets import TokenSets, read_sets
+from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
+
+
+class SetModel(BaseEstimator, abc.ABC):
+    """Fitted to sets of tokens, see `read_sets`, with targets (n,) or (n, t)."""
+
+    n_tokens: int
+    ridge_: float
+    ridge_path_: RidgePath | None
+    intercept_: Any
+
+    @abc.abstractmethod
+    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
+        """Fit to targets (n,) or (n, t)."""
+
+    @abc.abstractmethod
+    def _as_targets(self, X: Any, y: Any) -> Floats:
+        """What is fitted, checked: (n,) or (n, t)."""
+
+    @abc.abstractmethod
+    def _predict(self, sets: TokenSets) -> NDArray[Any]:
+        """(n,) or (n, t), as the targets were."""
+
+    def _fit_checked(
+        self, X: Any, targets: Floats, sample_weight: Any, query: Any, mask: Any
+    ) -> Self:
+        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=True)
+        weights = np.ones(len(targets))
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, sets.query, ensure_non_negative=True)
+        self._fit(sets, targets, weights)
+        return self
+
+    def _outputs(self, X: Any, query: Any, mask: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        return self._predict(read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=False))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+class SetRegressor(RegressorMixin, SetModel):
+    """Numbers as targets, one or several."""
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
+    ) -> Self:
+        """Fit to sets ``X`` and targets ``y``, (n,) or (n, t)."""
+        return self._fit_checked(X, self._as_targets(X, y), sample_weight, query, mask)
+
+    def _as_targets(self, X: Any, y: Any) -> Floats:
+        return numbers(self, X, y)
+
+    def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
+        """(n,) or (n, t)."""
+        return self._outputs(X, query, mask)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class SignClassifier(ClassifierMixin, SetModel):
+    """Classes as targets ±1: one for two classes, else one for each."""
+
+    classes_: NDArray[Any]
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
+    ) -> Self:
+        """Fit to sets ``X`` and classes ``y``, (n,)."""
+        self.classes_ = at_least_two(self, classes_in(self, y))
+        return self._fit_checked(X, self._as_targets(X, y), sample_weight, query, mask)
+
+    def _as_targets(self, X: Any, y: Any) -> Floats:
+        check_consistent_length(X, y)
+        return signs(y, self.classes_)
+
+    def decision_function(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
+        """Of the second class, (n,), or of every class, (n, classes)."""
+        return self._outputs(X, query, mask)
+
+    def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
+        """The class of the largest output, (n,)."""
+        outputs = self.decision_function(X, query=query, mask=mask)
+        return classes_of(outputs, self.classes_)

@@ -1,0 +1,209 @@
+"""The constrained fit of the theorem: exact maps on its limits, and a certificate that is one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from finetti.core.errors import InputError
+from finetti.estimators import ConstrainedAttentionClassifier, ConstrainedAttentionRegressor
+from finetti.estimators.constrained import minimize_constrained
+from finetti.estimators.constrained_risk import ConstrainedRisk
+from finetti.estimators.losses import Loss
+from finetti.estimators.norm_limits import NormLimits
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(64, 4, 3))
+X /= np.linalg.norm(X, axis=2, keepdims=True)
+Y = np.mean(X[:, 1:, 0] ** 2, axis=1) + 0.3 * X[:, 0, 1]
+SIGNS = np.where(np.median(Y) < Y, 1.0, -1.0)
+LOSSES = [
+    (Loss("huber", 0.1), Y),
+    (Loss("huber"), 50 * Y),
+    (Loss("logistic"), SIGNS),
+    (Loss("smoothed hinge", 0.5), SIGNS),
+]
+
+
+def limited(limits):
+    """The limits on lengths, as scipy takes them."""
+    return [
+        {"type": "ineq", "fun": lambda t: limits.norm_sum - t.sum()},
+        {"type": "ineq", "fun": lambda t: limits.root_square_sum**2 - t @ t},
+    ]
+
+
+lengths = st.lists(st.sampled_from([0.0, 0.2, 1.0, 1.5, 4.0]), min_size=1, max_size=6)
+limit = st.floats(0.2, 4.0)
+
+
+@given(lengths, limit, limit)
+def test_the_nearest_point_and_the_largest_product(lengths, norm_sum, root_square_sum):
+    """Against a general convex solver; ties, zeros, either limit or both binding."""
+    target = np.array(lengths)
+    limits = NormLimits(norm_sum, root_square_sum)
+    options = {"ftol": 1e-14, "maxiter": 500}
+    # No length can be more than either limit; without this it may wander off.
+    bounds = [(0, min(norm_sum, root_square_sum))] * len(target)
+    common = {"method": "SLSQP", "bounds": bounds, "options": options}
+    start = np.full(len(target), 0.01)
+    nearest = minimize(
+        lambda t: np.sum((t - target) ** 2) / 2, start, constraints=limited(limits), **common
+    )
+    found = limits.project(target[:, None])[:, 0]
+    np.testing.assert_allclose(found, nearest.x, atol=2e-6)
+    assert limits.contain(found * (1 - 1e-12))
+    largest = minimize(lambda t: -target @ t, start, constraints=limited(limits), **common)
+    assert limits.support(target[:, None]) == pytest.approx(-largest.fun, abs=2e-6)
+
+
+def test_blocks_keep_their_directions():
+    blocks = RNG.normal(size=(20, 3))
+    limits = NormLimits(5.0, 1.5)
+    found = limits.project(blocks)
+    ratios = found / blocks
+    np.testing.assert_allclose(ratios, ratios[:, :1] * np.ones(3), atol=1e-12)
+    # Optimal: no point of the set lies further along (blocks − found) than found does.
+    normal = blocks - found
+    assert limits.support(normal) == pytest.approx(float(np.sum(normal * found)), rel=1e-9)
+
+
+@pytest.mark.parametrize(("loss", "targets"), LOSSES)
+def test_slopes_are_at_most_one_and_are_the_derivative(loss, targets):
+    outputs = np.linspace(-60, 60, len(targets))
+    step = 1e-6
+    ahead, behind = (loss.values(outputs + sign * step, targets) for sign in (1, -1))
+    slopes = loss.slopes(outputs, targets)
+    np.testing.assert_allclose((ahead - behind) / (2 * step), slopes, atol=1e-5)
+    assert np.abs(slopes).max() <= 1
+    ahead, behind = (loss.slopes(outputs + sign * step, targets) for sign in (1, -1))
+    found = (ahead - behind) / (2 * step)
+    np.testing.assert_allclose(loss.curvatures(outputs, targets), found, atol=1e-5)
+    if loss.name != "huber":
+        assert loss.values(np.zeros(1), np.ones(1))[0] <= 1
+
+
+def conjugate(loss, slopes, targets):
+    """l*(α), in closed form."""
+    if loss.name == "huber":
+        return slopes * targets + loss.width * slopes**2 / 2
+    share = -slopes * targets  # in [0, 1]
+    if loss.name == "smoothed hinge":
+        return -share + loss.width * share**2 / 2
+    return share * np.log(share) + (1 - share) * np.log1p(-share)
+
+
+@pytest.mark.parametrize("limits", [NormLimits(1.0, 9.0), NormLimits(9.0, 0.5), NormLimits(2, 1)])
+@pytest.mark.parametrize(("loss", "targets"), LOSSES)
+def test_the_gap_is_a_certificate(loss, targets, limits):
+    """The dual bound written out with the conjugates, and a general solver that finds no less."""
+    features = RNG.normal(size=(len(targets), 8))
+    shares = RNG.uniform(0.5, 2.0, size=len(targets))
+    shares /= shares.sum()
+    risk = ConstrainedRisk(features, targets, shares, loss, limits, 4)
+    found = minimize_constrained(risk, tol=1e-7, max_iter=5000)
+    assert found.gap <= 1e-7
+    assert limits.contain(np.linalg.norm(found.blocks, axis=1) * (1 - 1e-12))
+    slopes = loss.slopes(features @ found.blocks.ravel(), targets)
+    pulled = ((shares * slopes) @ features).reshape(4, 2)
+    dual = -shares @ conjugate(loss, slopes, targets) - limits.support(pulled)
+    assert dual <= found.objective + 1e-12
+    assert found.objective - dual < 1e-3
+    lengths = [
+        {"type": "ineq", "fun": lambda v, each=each: each["fun"](np.hypot(v[::2], v[1::2] + 1e-9))}
+        for each in limited(limits)
+    ]
+    start = limits.project(0.1 * RNG.normal(size=(4, 2))).ravel()
+    peer = minimize(
+        lambda v: shares @ loss.values(features @ v, targets),
+        start,
+        jac=lambda v: (shares * loss.slopes(features @ v, targets)) @ features,
+        constraints=lengths,
+        method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 500},
+    )
+    assert peer.fun >= found.objective - found.gap - 1e-6
+    assert peer.fun == pytest.approx(found.objective, abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.parametrize(("loss", "targets"), LOSSES)
+def test_newton_finds_what_gradients_find(loss, targets, scale, monkeypatch):
+    """And what they would not find, where features are badly scaled."""
+    features = RNG.normal(size=(len(targets), 8)) * np.geomspace(1.0, scale, 8)
+    shares = np.full(len(targets), 1 / len(targets))
+    risk = ConstrainedRisk(features, targets, shares, loss, NormLimits(2.0, 1.5), 4)
+    monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 2)
+    newton = minimize_constrained(risk, tol=1e-7, max_iter=400)
+    assert newton.gap <= 1e-7
+    assert risk.limits.contain(np.linalg.norm(newton.blocks, axis=1))
+    monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 10**9)
+    gradients = minimize_constrained(risk, tol=1e-7, max_iter=2000)
+    assert newton.objective <= gradients.objective + 1e-7
+    assert gradients.objective - gradients.gap <= newton.objective + 1e-7
+    if scale == 1.0:
+        assert gradients.gap <= 1e-7
+
+
+MODELS = [
+    (ConstrainedAttentionRegressor(12, norm_sum=1.0, random_state=0), Y),
+    (ConstrainedAttentionClassifier(12, norm_sum=3.0, random_state=0), SIGNS),
+    (
+        ConstrainedAttentionClassifier(
+            12, loss="smoothed hinge", norm_sum=3.0, square_sum=6.0, random_state=0
+        ),
+        np.digitize(Y, [0.2, 0.5]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "targets"), MODELS)
+def test_what_is_fitted_meets_both_limits(model, targets):
+    model = clone(model).fit(X, targets)
+    assert model.gap_ < 1e-6
+    limits = model.constraints_
+    values = model.model_.values.reshape(12, 4, -1)
+    norms = np.linalg.norm(values, axis=1)
+    assert limits.norm_sum == pytest.approx(norms.sum(axis=0).max())
+    assert limits.square_sum == pytest.approx(np.sum(norms**2, axis=0).max())
+    assert limits.norm_sum <= limits.norm_sum_limit + 1e-9
+    assert limits.square_sum <= limits.square_sum_limit + 1e-9
+    np.testing.assert_allclose(
+        *(model._outputs(sets, None, None) for sets in (X, X[:, [0, 3, 1, 2]])), atol=1e-8
+    )
+    assert model.n_iter_ > 1
+
+
+def test_a_wider_limit_costs_less():
+    objectives = [
+        ConstrainedAttentionRegressor(12, norm_sum=limit, random_state=0).fit(X, Y).objective_
+        for limit in (0.3, 1.0, 3.0)
+    ]
+    assert objectives[0] > objectives[1] + 1e-6
+    assert objectives[1] > objectives[2] + 1e-6
+
+
+def test_what_was_not_reached_is_said():
+    model = ConstrainedAttentionRegressor(12, max_iter=3, random_state=0)
+    with pytest.warns(
+        ConvergenceWarning, match=r"3 iterations with a duality gap of \d.*`max_iter`"
+    ):
+        model.fit(X, Y)
+    assert model.gap_ > 1e-6
+    assert model.n_iter_ == 3
+    with pytest.raises(InputError, match="`loss`"):
+        ConstrainedAttentionClassifier(loss="hinge").fit(X, SIGNS)
+    with pytest.raises(InputError, match="`norm_sum`"):
+        ConstrainedAttentionRegressor(norm_sum=0).fit(X, Y)
+
+
+def test_a_long_fit_says_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr("finetti.estimators.constrained.SILENT_SECONDS", -1.0)
+    monkeypatch.setattr("finetti.show.progress.MAX_SILENCE_SECONDS", -1.0)
+    ConstrainedAttentionRegressor(12, norm_sum=1.0, random_state=0).fit(X, Y)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("ConstrainedAttentionRegressor: 1 of 10000 iterations")
+    assert "gap" in lines[-1]

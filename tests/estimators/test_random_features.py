@@ -1,0 +1,167 @@
+"""Random-feature estimators on sets: the same fit by every route, and what a user can rely on."""
+
+import pickle
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from finetti.core.errors import InputError
+from finetti.estimators import (
+    AttentionKernelRegressor,
+    RandomFeatureAttentionClassifier,
+    RandomFeatureAttentionRegressor,
+    RandomFeatureMLPRegressor,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(48, 4, 3))
+X /= np.linalg.norm(X, axis=2, keepdims=True)
+Y = np.mean(X[:, 1:, 0] ** 2, axis=1) + 0.3 * X[:, 0, 1]
+MODELS = [
+    RandomFeatureAttentionRegressor(4, ridge=0.01, random_state=0),
+    RandomFeatureAttentionRegressor(20, mean="identity", ridge=0.01, random_state=0),
+    RandomFeatureMLPRegressor(16, ridge=0.01, random_state=0),
+    RandomFeatureMLPRegressor(80, ridge=0.01, random_state=0),
+    AttentionKernelRegressor(ridge=0.01),
+]
+ATTENTION = [MODELS[0], MODELS[1], MODELS[4]]
+
+
+def explicit_features(model, sets):
+    with jax.enable_x64(True):
+        return np.asarray(model.model_.features(sets[:, 0], sets[:, 1:]))
+
+
+@pytest.mark.parametrize("model", MODELS[:4])
+def test_ridge_on_the_explicit_features(model):
+    """Primal (fewer features than rows) and dual are scikit-learn's Ridge."""
+    weights = RNG.uniform(0.5, 2.0, size=len(X))
+    model = clone(model).fit(X, Y, weights)
+    features = explicit_features(model, X)
+    peer = Ridge(0.01, solver="svd").fit(features, Y, weights)
+    np.testing.assert_allclose(model.coef_, peer.coef_, atol=1e-8)
+    np.testing.assert_allclose(model.predict(X), peer.predict(features), atol=1e-8)
+
+
+@pytest.mark.parametrize("model", MODELS[:4])
+def test_chunks_are_the_whole(model, monkeypatch):
+    whole = clone(model).set_params(ridge="loo").fit(X, Y)
+    monkeypatch.setattr("finetti.estimators.random_features.CHUNK_ROWS", 16)
+    parts = clone(whole).fit(X, Y)
+    np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-8)
+    np.testing.assert_allclose(parts.ridge_path_.criterion, whole.ridge_path_.criterion, rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_form_of_the_same_sets(model):
+    fitted = clone(model).fit(X, Y)
+    wanted = fitted.predict(X)
+    flat = clone(model).set_params(n_tokens=4).fit(X.reshape(len(X), -1), Y)
+    np.testing.assert_allclose(flat.predict(X.reshape(len(X), -1)), wanted, atol=1e-8)
+    apart = clone(model).fit(X[:, 1:], Y, query=X[:, 0])
+    np.testing.assert_allclose(apart.predict(X[:, 1:], query=X[:, 0]), wanted, atol=1e-8)
+    listed = clone(model).fit(list(X), Y)
+    np.testing.assert_allclose(listed.predict(list(X)), wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize("model", ATTENTION)
+def test_keys_have_no_order_and_need_not_be_there(model):
+    fitted = clone(model).fit(X, Y)
+    np.testing.assert_allclose(fitted.predict(X[:, [0, 3, 1, 2]]), fitted.predict(X), atol=1e-8)
+    ragged = [tokens[: 2 + row % 3] for row, tokens in enumerate(X)]
+    mask = np.arange(4) < 2 + np.arange(len(X))[:, None] % 3
+    padded = np.where(mask[..., None], X, np.nan)
+    np.testing.assert_allclose(fitted.predict(padded, mask=mask), fitted.predict(ragged), atol=1e-8)
+    np.testing.assert_allclose(fitted.predict(ragged)[3], fitted.predict(X[3:4, :2])[0], atol=1e-8)
+    again = clone(model).fit(ragged, Y)
+    np.testing.assert_allclose(clone(model).fit(padded, Y, mask=mask).predict(X), again.predict(X))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_row_is_predicted_alone(model):
+    fitted = clone(model).fit(X, Y)
+    whole = fitted.predict(X)
+    np.testing.assert_allclose(fitted.predict(X[7:8]), whole[7:8], atol=1e-8)
+    np.testing.assert_allclose(fitted.predict(X[::-1]), whole[::-1], atol=1e-8)
+    same = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(same.predict(X), whole)
+
+
+def test_one_output_for_each_target():
+    model = clone(MODELS[0]).fit(X, np.stack([Y, -2 * Y], axis=1))
+    np.testing.assert_allclose(model.predict(X)[:, 1], -2 * model.predict(X)[:, 0], atol=1e-8)
+    np.testing.assert_allclose(
+        model.predict(X)[:, 0], clone(MODELS[0]).fit(X, Y).predict(X), atol=1e-8
+    )
+
+
+def test_at_home_in_scikit_learn():
+    search = GridSearchCV(
+        RandomFeatureAttentionRegressor(5, random_state=0), {"mean": ["zero", "identity"]}, cv=2
+    ).fit(X, Y)
+    assert search.best_score_ > 0
+    assert cross_val_predict(MODELS[0], X, Y, cv=2).shape == Y.shape
+    table = pd.DataFrame(X.reshape(len(X), -1)).add_prefix("x")
+    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), clone(MODELS[0]))
+    pipeline.set_params(randomfeatureattentionregressor__n_tokens=4).fit(table, Y)
+    assert list(pipeline[-1].feature_names_in_) == list(table.columns)
+    assert pipeline.predict(table).shape == Y.shape
+    assert "RandomFeatureAttentionRegressor" in pipeline._repr_html_()
+
+
+def test_classes_are_signs():
+    labels = np.where(np.median(Y) < Y, "high", "low")
+    model = RandomFeatureAttentionClassifier(30, random_state=0, ridge=1e-3).fit(X, labels)
+    assert list(model.classes_) == ["high", "low"]
+    assert model.score(X, labels) > 0.9
+    signs = np.where(labels == "low", 1.0, -1.0)
+    peer = RandomFeatureAttentionRegressor(30, random_state=0, ridge=1e-3).fit(X, signs)
+    np.testing.assert_allclose(model.decision_function(X), peer.predict(X), atol=1e-10)
+
+
+def test_float32_stays_float32():
+    model = clone(MODELS[0]).fit(X.astype(np.float32), Y)
+    assert model.model_.values.dtype == np.float32
+    np.testing.assert_allclose(
+        model.predict(X.astype(np.float32)), clone(MODELS[0]).fit(X, Y).predict(X), atol=0.3
+    )
+
+
+def test_a_constant_target_and_a_single_row():
+    model = RandomFeatureAttentionRegressor(5, random_state=0)
+    np.testing.assert_allclose(model.fit(X, np.full(len(X), 3.0)).predict(X), 3.0, atol=1e-8)
+    one = clone(model).set_params(ridge=0.1).fit(X[:1], Y[:1])
+    np.testing.assert_allclose(one.predict(X[:1]), Y[:1])
+    alone = clone(model).fit(X[:, :1], Y)  # a token alone is its own key
+    assert np.isfinite(alone.predict(X[:, :1])).all()
+
+
+def test_what_is_wrong_is_said():
+    model = clone(MODELS[0])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(X > 1, np.nan, X * np.nan), Y)
+    with pytest.raises(InputError, match=r"`n_tokens`.*divisor of the number of columns, 12"):
+        clone(model).set_params(n_tokens=5).fit(X.reshape(len(X), -1), Y)
+    with pytest.raises(ValueError, match="dim"):
+        model.fit(X[:, :, :, None], Y)
+    with pytest.raises(InputError, match="all of one dimension"):
+        model.fit([X[0], X[1, :2, :2], *X[2:]], Y)
+    with pytest.raises(InputError, match="`ridge`"):
+        clone(model).set_params(ridge="cv").fit(X, Y)
+    with pytest.raises(InputError, match="true at token 0"):
+        model.fit(X, Y, mask=np.arange(4) > np.zeros((len(X), 1)))
+    fitted = clone(model).fit(X, Y)
+    with pytest.raises(InputError, match=r"tokens of 2 features, but .* is expecting 3"):
+        fitted.predict(X[..., :2])
+    with pytest.raises(InputError, match="one size"):
+        clone(MODELS[2]).fit([X[0, :2], *X[1:]], Y)

@@ -1,0 +1,185 @@
+"""Ridge for a whole grid from one decomposition, against explicit solutions and brute force."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+
+from finetti.estimators.ridge import RidgePath, decompose, decompose_gram, ridge_grid
+from finetti.estimators.sums import GramSums, TriangularSums
+
+SHAPES = [(30, 7), (12, 40), (9, 9), (10, 9)]
+RIDGES = np.array([1e-6, 1e-3, 0.3, 20.0])
+
+
+def problem(n, p, seed=0, targets=2):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n, p)) + 3.0
+    return features, rng.normal(size=(n, targets)) - 5.0, rng.uniform(0.2, 3.0, size=n)
+
+
+@pytest.mark.parametrize("least_ridge", [0.0, 1e9])  # by singular values, by squares
+@pytest.mark.parametrize("has_intercept", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_coefficients_are_those_of_scikit_learn(shape, has_intercept, least_ridge):
+    features, targets, weights = problem(*shape)
+    system, _ = decompose(
+        features, targets, weights, has_intercept=has_intercept, least_ridge=least_ridge
+    )
+    for ridge in RIDGES[1:]:
+        peer = Ridge(ridge, fit_intercept=has_intercept, solver="svd")
+        peer.fit(features, targets, weights)
+        found = system.coefficients(ridge)
+        np.testing.assert_allclose(found, peer.coef_.T, atol=1e-8)
+        np.testing.assert_allclose(
+            features @ found + system.intercept(found), peer.predict(features), atol=1e-8
+        )
+
+
+@pytest.mark.parametrize("has_intercept", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_leave_one_out_is_brute_force(shape, has_intercept):
+    features, targets, weights = problem(*shape)
+    system, rows = decompose(features, targets, weights, has_intercept=has_intercept)
+    found = system.loo(RIDGES, [rows])
+    for ridge, value in zip(RIDGES, found, strict=True):
+        total = 0.0
+        for out in range(len(features)):
+            kept = np.arange(len(features)) != out
+            peer = Ridge(ridge, fit_intercept=has_intercept, solver="svd")
+            peer.fit(features[kept], targets[kept], weights[kept])
+            error = targets[out] - peer.predict(features[out : out + 1])[0]
+            total += weights[out] * np.mean(error**2)
+        assert value == pytest.approx(total / weights.sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_generalized_cross_validation_is_its_formula(shape):
+    features, targets, _ = problem(*shape)
+    system, _ = decompose(features, targets)
+    n = len(features)
+    centered = features - features.mean(axis=0)
+    ridges = RIDGES[1:]  # below, the explicit inverse has no digits
+    for ridge, value in zip(ridges, system.gcv(ridges), strict=True):
+        inner = np.linalg.inv(centered.T @ centered + ridge * np.eye(shape[1]))
+        hat = centered @ inner @ centered.T + 1 / n
+        residual = targets - hat @ targets
+        wanted = np.mean(np.sum(residual**2, axis=0)) / n / (1 - np.trace(hat) / n) ** 2
+        assert value == pytest.approx(wanted, rel=1e-5)
+        assert system.degrees_of_freedom(ridge) == pytest.approx(np.trace(hat), rel=1e-6)
+
+
+def test_the_criteria_agree_at_equal_leverages_only():
+    """A circulant design has equal leverages."""
+    angles = 2 * np.pi * np.arange(12) / 12
+    features = np.stack([np.cos(angles), np.sin(angles), np.cos(2 * angles)], axis=1)
+    features = np.concatenate([features, np.sin(2 * angles)[:, None]], axis=1)
+    targets = np.random.default_rng(0).normal(size=(12, 1))
+    system, rows = decompose(features, targets)
+    np.testing.assert_allclose(system.loo(RIDGES, [rows]), system.gcv(RIDGES), rtol=1e-9)
+    system, rows = decompose(features**3, targets)
+    assert np.abs(system.loo(RIDGES, [rows]) / system.gcv(RIDGES) - 1).max() > 0.01
+
+
+def test_a_tiny_ridge_on_float32_features_is_stable():
+    """Float32 features, nearly dependent: squares of singular values would be rounding."""
+    rng = np.random.default_rng(0)
+    features = (rng.normal(size=(60, 4)) @ rng.normal(size=(4, 200))).astype(np.float32)
+    targets = features[:, :1].astype(float)
+    system, rows = decompose(features, targets, least_ridge=1e-14)
+    found = system.coefficients(1e-14)
+    assert np.abs(found).max() < 1.0
+    np.testing.assert_allclose(features @ found + system.intercept(found), targets, atol=1e-6)
+    tiny = system.loo(np.array([1e-14, 1e-12]), [rows])
+    errors = []
+    for out in range(60):
+        kept = np.arange(60) != out
+        part, _ = decompose(features[kept], targets[kept])
+        inner = part.coefficients(1e-14)
+        errors.append(targets[out] - features[out] @ inner - part.intercept(inner))
+    assert tiny[0] == pytest.approx(np.mean(np.square(errors)), rel=1e-2)
+
+
+@given(st.integers(2, 12), st.integers(1, 12), st.integers(0, 10**6))
+def test_weights_count_rows(n, p, seed):
+    """A weight of 2 is the row twice, of 0 none at all."""
+    features, targets, _ = problem(n, p, seed)
+    weights = np.random.default_rng(seed).integers(0, 3, size=n)
+    weights[0] = 1
+    whole, _ = decompose(features, targets, weights)
+    repeated, _ = decompose(np.repeat(features, weights, 0), np.repeat(targets, weights, 0))
+    np.testing.assert_allclose(whole.coefficients(0.1), repeated.coefficients(0.1), atol=1e-9)
+
+
+def test_of_equal_criteria_the_largest_ridge_is_chosen():
+    path = RidgePath("loo", np.array([0.1, 1.0, 10.0]), np.array([2.0, 1.0, 1.0]))
+    assert path.ridge == 10.0
+    assert path.at_edge
+    assert ridge_grid(0.0, None, "x")[0] == pytest.approx(1e-7)
+
+
+@pytest.mark.parametrize("kind", [GramSums, TriangularSums])
+@pytest.mark.parametrize("has_intercept", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_parts_in_any_order_are_the_whole(shape, has_intercept, kind):
+    features, targets, weights = problem(*shape)
+    whole, _ = decompose(features, targets, weights, has_intercept=has_intercept)
+    cuts = [slice(0, 3), slice(3, 4), slice(4, None)]
+    added, merged = kind(shape[1], 2), kind(shape[1], 2)
+    for cut in cuts:
+        added.add(features[cut], targets[cut], weights[cut])
+    for cut in reversed(cuts):
+        merged.merge(kind(shape[1], 2).add(features[cut], targets[cut], weights[cut]))
+    for sums in (added, merged):
+        system = sums.system(has_intercept)
+        for ridge in RIDGES[1:]:
+            found = system.coefficients(ridge)
+            np.testing.assert_allclose(found, whole.coefficients(ridge), atol=1e-8)
+            wanted = whole.intercept(whole.coefficients(ridge))
+            np.testing.assert_allclose(system.intercept(found), wanted, atol=1e-8)
+        np.testing.assert_allclose(system.gcv(RIDGES[1:]), whole.gcv(RIDGES[1:]), rtol=1e-6)
+
+
+def test_the_triangle_resolves_what_squares_cannot():
+    features = np.vander(np.linspace(-1, 1, 200), 18)
+    targets = np.sin(4 * features[:, -2:-1])
+    whole, _ = decompose(features, targets)
+    triangle = (
+        TriangularSums(18, 1).add(features[:80], targets[:80]).add(features[80:], targets[80:])
+    )
+    squares = GramSums(18, 1).add(features, targets)
+    wanted = whole.coefficients(1e-14)
+    np.testing.assert_allclose(triangle.system().coefficients(1e-14), wanted, atol=1e-8)
+    assert np.abs(squares.system().coefficients(1e-14) - wanted).max() > 1e-5
+
+
+@pytest.mark.parametrize("has_intercept", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_alone_are_enough(shape, has_intercept):
+    features, targets, weights = problem(*shape)
+    weights[2] = 0.0
+    gram = features @ features.T
+    system, rows = decompose_gram(gram, targets, weights, has_intercept=has_intercept)
+    whole, whole_rows = decompose(features, targets, weights, has_intercept=has_intercept)
+    for ridge in RIDGES[1:]:
+        dual = system.coefficients(ridge)
+        wanted = whole.coefficients(ridge)
+        np.testing.assert_allclose(features.T @ dual, wanted, atol=1e-8)
+        np.testing.assert_allclose(system.intercept(dual), whole.intercept(wanted), atol=1e-8)
+    found, wanted = system.loo(RIDGES, [rows]), whole.loo(RIDGES, [whole_rows])
+    np.testing.assert_allclose(found[1:], wanted[1:], rtol=1e-6)
+    np.testing.assert_allclose(system.gcv(RIDGES[1:]), whole.gcv(RIDGES[1:]), rtol=1e-6)
+
+
+def test_a_gram_matrix_of_no_certain_rank():
+    """Small eigenvalues do not mix with the intercept's 0: dual coefficients sum to 0."""
+    x = np.linspace(-3, 3, 25)[:, None]
+    gram, targets = np.exp(-((x - x.T) ** 2) / 2), np.cos(5 * x) + 3
+    system, _ = decompose_gram(gram, targets)
+    center = np.eye(25) - 1 / 25
+    for ridge in (1e-3, 1.0):
+        wanted = np.linalg.solve(center @ gram @ center + ridge * np.eye(25), center @ targets)
+        found = system.coefficients(ridge)
+        np.testing.assert_allclose(gram @ found, gram @ wanted, atol=1e-8)
+        assert abs(found.sum()) < 1e-10 * np.abs(found).sum()
