@@ -21,3 +21,14 @@ def test_in_context_trains_both_networks_and_draws_them(tmp_path):
     for _, least, median, largest in rows:
         assert 0 < float(least) <= float(median) <= float(largest) < 2
     assert "softmax" in (tmp_path / "in_context.svg").read_text()
+
+
+def test_real_data_compares_all_models(tmp_path):
+    out = tmp_path / "calibration.svg"
+    command = [sys.executable, EXAMPLES / "real_data.py", "--rows=60", "--folds=2", "--out", out]
+    # Many small parallel regions: with one thread they do not wait for each other.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("CME attention") == run.stdout.count("RFA, 100 heads") == 4
+    assert "a new measurement" in out.read_text()

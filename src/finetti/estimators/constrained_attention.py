@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from finetti.attention.random_features.head_weights import Activation
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
+from finetti.attention.random_features.random_heads import Activation
 from finetti.core.errors import warn_user
 from finetti.core.numbers import as_positive, as_whole
 from finetti.estimators.constrained import minimize_constrained

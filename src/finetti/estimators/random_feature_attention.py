@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from finetti.attention.random_features.head_weights import Activation
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
+from finetti.attention.random_features.random_heads import Activation
 from finetti.estimators.chunked_models import ChunkedClassifier, ChunkedRegressor
 from finetti.estimators.random_features import FeatureRidge
 from finetti.estimators.sets import TokenSets, mean_weights
