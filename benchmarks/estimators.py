@@ -7,9 +7,10 @@
 Ridge regression at a given ridge on 200 heads of 16 keys in 16 dimensions, 3400 features with an
 intercept; float32 tokens. All peers get the same heads. `numpy-float32` is what one writes by hand:
 features by matrix products, FᵀF in float32 chunk by chunk (NumPy calls the symmetric product),
-added up in float64, one Cholesky factorization. `scikit-learn` is a pipeline in float64, a
-FunctionTransformer before Ridge. Every measurement is a process of its own, so that peak memory
-means something; peers take turns, medians are compared. The first fit compiles and is not counted.
+added up in float64, one Cholesky factorization; `torch-float32` is the same in PyTorch, which has
+no symmetric product. `scikit-learn` is a pipeline in float64, a FunctionTransformer before Ridge.
+Every measurement is a process of its own, so that peak memory means something; peers take turns,
+medians are compared. The first fit compiles and is not counted.
 The rate counts half a product FᵀF, as much as there is to compute, and the features; it is compared
 with that of a 2048³ product in float32. The error is that of 256 predictions against float64,
 relative to their spread. Peak memory is what a fit takes beside its data.
@@ -18,16 +19,17 @@ relative to their spread. Peak memory is what a fit takes beside its data.
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from attention import forget_peak, gemm_rates, resident
+
 HEADS, KEYS, DIMENSION, RIDGE, SEED = 200, 16, 16, 1.0, 0
 FEATURES = HEADS * (DIMENSION + 1)
-PEERS = ("finetti", "numpy-float32", "scikit-learn")
+PEERS = ("finetti", "numpy-float32", "torch-float32", "scikit-learn")
 TEST_ROWS = 256
 
 
@@ -113,6 +115,40 @@ def numpy_fit(tokens, targets):
     return fit
 
 
+def torch_fit(tokens, targets):
+    import torch
+
+    heads, size = torch.tensor(drawn_heads()), 2048
+    tokens, targets = torch.tensor(tokens), torch.tensor(targets)
+
+    def features(rows):
+        with_bias = torch.cat([rows, torch.ones_like(rows[:, :, :1])], dim=2)
+        query, keys = with_bias[:, 0], with_bias[:, 1:]
+        width = DIMENSION + 1
+        read = (query @ heads.permute(1, 0, 2).reshape(width, -1)).reshape(-1, HEADS, width)
+        scores = torch.bmm(read, keys.transpose(1, 2)).relu_()
+        return (torch.bmm(scores, keys) * (HEADS**-0.5 / KEYS)).reshape(len(rows), -1)
+
+    def fit():
+        gram = torch.zeros(FEATURES, FEATURES, dtype=torch.float64)
+        cross, first = torch.zeros(2, FEATURES, dtype=torch.float64)
+        origin, middle = features(tokens[:size]).mean(dim=0), targets.mean()
+        for start in range(0, len(tokens), size):
+            rows = features(tokens[start : start + size]).sub_(origin)
+            gram += rows.T @ rows
+            cross += rows.T @ (targets[start : start + size] - middle).float()
+            first += rows.sum(dim=0)
+        mean = first / len(tokens)
+        gram -= len(tokens) * torch.outer(mean, mean)
+        gram.diagonal().add_(RIDGE)
+        factor = torch.linalg.cholesky(gram)
+        coefficients = torch.cholesky_solve(cross[:, None], factor)[:, 0]
+        intercept = middle - (origin + mean) @ coefficients
+        return lambda rows: features(torch.tensor(rows)).double() @ coefficients + intercept
+
+    return fit
+
+
 def sklearn_fit(tokens, targets):
     import numpy as np
     from sklearn.linear_model import Ridge
@@ -131,48 +167,31 @@ def sklearn_fit(tokens, targets):
     return lambda: pipeline.fit(tokens, targets).predict
 
 
-FITS = {"finetti": finetti_fit, "numpy-float32": numpy_fit, "scikit-learn": sklearn_fit}
-
-
-def gemm_rate():
-    """GFLOP/s of a 2048³ product in float32: the limit that the machine shows today."""
-    import numpy as np
-
-    matrix = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)
-    times = []
-    for _ in range(8):
-        start = time.perf_counter()
-        matrix @ matrix
-        times.append(time.perf_counter() - start)
-    return 2 * 2048**3 / min(times) / 1e9
+FITS = {
+    "finetti": finetti_fit,
+    "numpy-float32": numpy_fit,
+    "torch-float32": torch_fit,
+    "scikit-learn": sklearn_fit,
+}
 
 
 def worker(peer, n):
-    if peer == "gemm":
-        return {"rate": gemm_rate()}
     if peer == "latency":
         return latencies()
     tokens, targets, held_out = data(n)
     FITS[peer](tokens[:5000], targets[:5000])()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    forget_peak()
+    before = resident("VmRSS")
     fit = FITS[peer](tokens, targets)
     start = time.perf_counter()
     predict = fit()
     seconds = time.perf_counter() - start
-    # The fit before has the size of the first chunks, so the peak of this one may be no higher.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident_data(tokens, targets)
-    rates = [gemm_rate()]
     return {
         "seconds": seconds,
-        "megabytes": peak / 1024,
-        "before": before / 1024,
-        "rate": max(rates),
+        "megabytes": (resident("VmHWM") - before) / 1024,
+        "rate": gemm_rates()["float32"],
         "predictions": predict(held_out).tolist(),
     }
-
-
-def resident_data(*arrays):
-    return sum(array.nbytes for array in arrays) / 1024
 
 
 def latencies():

@@ -26,6 +26,9 @@ from finetti.estimators.ridge import (
 SINGLE_ROWS = 4096  # added up in float32 before they are added to the others in float64
 
 
+# All from one library: the threads of NumPy's BLAS would spin beside those of SciPy's.
+_product: Any = scipy.linalg.get_blas_funcs("gemm", dtype="d")
+_single_product: Any = scipy.linalg.get_blas_funcs("gemm", dtype="f")
 # In place: C + AᵀA in both precisions, C + xyᵀ + yxᵀ and C + a·xxᵀ, of which the upper triangle.
 _add_square: Any = scipy.linalg.get_blas_funcs("syrk", dtype="d")
 _add_single_square: Any = scipy.linalg.get_blas_funcs("syrk", dtype="f")
@@ -152,7 +155,7 @@ class GramSums(RowSums):
         rows = features - self.origin[:n_features].astype(features.dtype)
         if weights is not None:
             rows *= roots.astype(rows.dtype)
-        spread, in_single = float(np.vdot(rows, rows)), False
+        spread, in_single = float(np.einsum("ij,ij->i", rows, rows).sum(dtype=np.float64)), False
         if self.rule is not None:
             n_rows = self.n_rows + int(np.count_nonzero(counts))
             trace = self.trace + spread
@@ -165,9 +168,10 @@ class GramSums(RowSums):
         right = roots * (targets - self.origin[n_features:])
         self.n_rows += int(np.count_nonzero(counts))
         self.weight += float(counts.sum())
-        ones = roots[:, 0].astype(rows.dtype)
-        self.first += np.concatenate([ones @ rows, roots[:, 0] @ right])
-        self.cross += rows.T @ right.astype(rows.dtype)
+        beside = np.concatenate([roots, right], axis=1)
+        sums = (_product if rows.dtype == np.float64 else _single_product)(1.0, rows.T, beside)
+        self.first += np.concatenate([sums[:, 0], roots[:, 0] @ right])
+        self.cross += sums[:, 1:]
         self.squares += right.T @ right
         self.spread += spread
         self._add_rows(rows)
