@@ -60,8 +60,8 @@ def test_keys_of_many_dimensions():
 @pytest.mark.parametrize("route", ["conjugate_gradients", "auto"])
 def test_keys_in_clusters_far_apart(route):
     rng = RNG(0)
-    keys = rng.normal(size=(LENGTH, 3)) + 300.0 * rng.integers(0, 3, size=(LENGTH, 1))
-    is_right(route, keys, np.ones((LENGTH, 1)), 0.1)
+    keys = rng.normal(size=(1000, 3)) + 300.0 * rng.integers(0, 3, size=(1000, 1))
+    is_right(route, keys, np.ones((1000, 1)), 0.1)
 
 
 def test_many_keys_in_clusters_at_a_small_ridge():
@@ -73,8 +73,8 @@ def test_many_keys_in_clusters_at_a_small_ridge():
 
 def test_gradients_where_the_answer_needs_less():
     """The forward pass is good to 2e-5 in float32; the gradient of the values would be off by 1."""
-    keys = RNG(0).normal(size=(520, 1)).astype(np.float32)  # factored in blocks
-    values, weights = np.sin(keys), RNG(1).normal(size=(520, 1)).astype(np.float32)
+    keys = RNG(0).normal(size=(800, 1)).astype(np.float32)
+    values, weights = np.sin(keys), RNG(1).normal(size=(800, 1)).astype(np.float32)
 
     def gradients(route):
         def loss(module, query, keys, values):
