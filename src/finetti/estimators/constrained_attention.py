@@ -19,7 +19,7 @@ from finetti.estimators.constrained_risk import ConstrainedRisk
 from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.losses import check_loss
 from finetti.estimators.norm_limits import NormLimits
-from finetti.estimators.random_features import over_chunks
+from finetti.estimators.random_features import features_of, outputs_of, over_chunks
 from finetti.estimators.ridge import Floats
 from finetti.estimators.set_models import SetModel, SetRegressor, SignClassifier
 from finetti.estimators.sets import TokenSets, in_precision_of, mean_weights
@@ -97,7 +97,7 @@ class _Constrained(SetModel):
                 mean_weights=mean_weights(self.mean),
                 activation=self.activation,
             )
-        parts = [part.astype(np.float64) for _, part in over_chunks(model.features, sets)]
+        parts = [part.astype(np.float64) for _, part in over_chunks(features_of, model, sets)]
         # f has no 1/M in front, Φ has M^(−1/2).
         features = np.concatenate(parts) * self.n_heads**0.5
         columns = targets.reshape(len(targets), -1)
@@ -143,7 +143,7 @@ class _Constrained(SetModel):
             )
 
     def _predict(self, sets: TokenSets) -> NDArray[Any]:
-        parts = [part.astype(np.float64) for _, part in over_chunks(self.model_, sets)]
+        parts = [part.astype(np.float64) for _, part in over_chunks(outputs_of, self.model_, sets)]
         return np.concatenate(parts)
 
 

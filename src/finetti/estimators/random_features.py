@@ -186,12 +186,24 @@ class FeatureRidge(SetModel):
         return sets, targets, weights
 
     def _predict(self, sets: TokenSets) -> NDArray[Any]:
-        parts = [part.astype(np.float64) for _, part in over_chunks(self.model_, sets)]
+        parts = [part.astype(np.float64) for _, part in over_chunks(outputs_of, self.model_, sets)]
         return np.concatenate(parts) + self.intercept_
 
 
-def over_chunks(function: Any, sets: TokenSets) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """``function(query, keys, mask)`` of some rows after the other, and which they are.
+@jax.jit
+def features_of(model: Any, query: Any, keys: Any, mask: Any) -> Any:
+    """Φ as one program: the steps around it would take as long for one row."""
+    return model.features(query, keys, mask)
+
+
+@jax.jit
+def outputs_of(model: Any, query: Any, keys: Any, mask: Any) -> Any:
+    """f as one program."""
+    return model(query, keys, mask)
+
+
+def over_chunks(function: Any, model: Any, sets: TokenSets) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """``function(model, query, keys, mask)`` of some rows after the other, and which they are.
 
     In chunks of few sizes, so that few programs are compiled.
     """
@@ -203,7 +215,7 @@ def over_chunks(function: Any, sets: TokenSets) -> Iterator[tuple[slice, NDArray
         if rows.stop - rows.start < size:
             part = sets.take(np.arange(start, start + size) % count)
         with in_precision_of(sets):
-            found = np.asarray(function(*part))
+            found = np.asarray(function(model, *part))
         yield rows, found[: rows.stop - rows.start]
 
 
@@ -216,7 +228,7 @@ def _add_chunk(
     sets, targets, weights = model._read(chunk)
     targets = targets.reshape(len(targets), -1)
     sums = GramSums(model._n_coefficients, targets.shape[1], rule) if total is None else total
-    for rows, part in over_chunks(model.model_.features, sets):
+    for rows, part in over_chunks(features_of, model.model_, sets):
         sums = sums.add(part, targets[rows], None if weights is None else weights[rows])
     return sums
 
@@ -228,7 +240,7 @@ def _merge_sums(one: RowSums, other: RowSums) -> RowSums:
 def _add_features(model: FeatureRidge, total: list[Any] | None, chunk: Chunk) -> list[Any]:
     sets, targets, weights = model._read(chunk)
     features = np.concatenate(
-        [part for _, part in over_chunks(model.model_.features, sets)]
+        [part for _, part in over_chunks(features_of, model.model_, sets)]
     ).astype(np.float64)
     weights = np.ones(len(targets)) if weights is None else weights
     return [*(total or []), (features, targets.reshape(len(targets), -1), weights)]
@@ -247,7 +259,7 @@ def _add_left_out(
     counts = np.ones(len(targets)) if weights is None else weights
 
     def parts() -> Iterator[Rows]:
-        for rows, part in over_chunks(model.model_.features, sets):
+        for rows, part in over_chunks(features_of, model.model_, sets):
             yield system.rows(part.astype(np.float64), targets[rows], counts[rows], weight)
 
     found = system.loo_sums(grid, parts())

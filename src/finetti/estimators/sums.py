@@ -23,7 +23,7 @@ from finetti.estimators.ridge import (
     system_of,
 )
 
-SINGLE_ROWS = 4096  # added up in float32 before they are added to the others in float64
+SINGLE_ROWS = 16384  # added up in float32 before they are added to the others in float64
 
 
 # All from one library: the threads of NumPy's BLAS would spin beside those of SciPy's.
