@@ -61,7 +61,9 @@ def drawn_heads():
     from finetti.attention import RandomFeatureAttention
 
     seed = check_random_state(SEED).randint(2**31 - 1)
-    return np.asarray(RandomFeatureAttention(jax.random.key(seed), HEADS, DIMENSION).draws)
+    with jax.enable_x64(True):
+        heads = RandomFeatureAttention(jax.random.key(seed), HEADS, DIMENSION).draws
+    return np.asarray(heads, np.float32)
 
 
 def features_of(tokens, heads):

@@ -73,6 +73,8 @@ def run(
             return
         summary = _run(study, chosen, wait=wait, quiet=quiet, **options)
     except KeyboardInterrupt:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # one more, and the exit code would be the signal
         typer.echo("Stopped: run the same command again.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     people = make_console(stderr=as_json)

@@ -89,14 +89,13 @@ class AttentionKernelRegressor(SetRegressor):
         return self._gram(sets, self._sets) @ self.dual_coef_ + self.intercept_
 
     def _kernel(self, sets: TokenSets) -> ContextKernel:
-        dimension = sets.keys.shape[2]
+        dimension, owner = sets.keys.shape[2], type(self).__name__
         with in_precision_of(sets):
             if self.model == "mlp":
                 return InfiniteMLPKernel(dimension, sets.keys.shape[1])
             if self.model != "attention":
-                owner = type(self).__name__
                 raise bad_argument("model", owner, '"attention" or "mlp"', repr(self.model))
-            return InfiniteHeadKernel(dimension, mean_weights(self.mean), self.activation)
+            return InfiniteHeadKernel(dimension, mean_weights(self.mean, owner), self.activation)
 
     def _gram(self, sets: TokenSets, others: TokenSets | None) -> Floats:
         with in_precision_of(sets):

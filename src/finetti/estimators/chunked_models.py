@@ -13,6 +13,7 @@ from finetti.estimators.chunks import Chunk, Chunks, as_chunks
 from finetti.estimators.random_features import ONCE, FeatureRidge
 from finetti.estimators.set_models import SetRegressor, SignClassifier
 from finetti.estimators.targets import at_least_two, classes_in
+from finetti.estimators.undo import all_or_nothing
 
 
 def _has_one_pass(model: FeatureRidge) -> bool:
@@ -24,6 +25,7 @@ def _has_one_pass(model: FeatureRidge) -> bool:
 class ChunkedRegressor(SetRegressor, FeatureRidge):
     """`fit` and `partial_fit` of regressors whose sums are enough."""
 
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -47,6 +49,7 @@ class ChunkedRegressor(SetRegressor, FeatureRidge):
         return self
 
     @available_if(_has_one_pass)
+    @all_or_nothing
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:
@@ -58,6 +61,7 @@ class ChunkedRegressor(SetRegressor, FeatureRidge):
 class ChunkedClassifier(SignClassifier, FeatureRidge):
     """`fit` and `partial_fit` of classifiers whose sums are enough."""
 
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -88,6 +92,7 @@ class ChunkedClassifier(SignClassifier, FeatureRidge):
         return self
 
     @available_if(_has_one_pass)
+    @all_or_nothing
     def partial_fit(
         self,
         X: Any,

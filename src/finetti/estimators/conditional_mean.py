@@ -34,6 +34,7 @@ from finetti.estimators.hyperparameters import Hyperparameters, Observations, ri
 from finetti.estimators.ridge import Floats
 from finetti.estimators.tables import TableModel
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
+from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.base import Kernel, check_kernel
 
 
@@ -124,7 +125,7 @@ class _ConditionalMean(TableModel):
                 f"The search of {owner} for the kernel did not come to an end. Scale the columns, "
                 "or raise `n_starts`.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return found
 
@@ -184,6 +185,7 @@ class ConditionalMeanRegressor(RegressorMixin, _ConditionalMean):
     Reference: (4.5) and B.1, zhang2022.
     """
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows ``X`` (n, d) and targets ``y``, (n,) or (n, t).
 
@@ -251,6 +253,7 @@ class ConditionalMeanClassifier(ClassifierMixin, _ConditionalMean):
 
     classes_: NDArray[Any]
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows ``X`` (n, d) and classes ``y`` (n,); weights as of the regressor."""
         table = self._table(X)

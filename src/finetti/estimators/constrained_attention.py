@@ -8,7 +8,6 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_heads import Activation
@@ -19,10 +18,16 @@ from finetti.estimators.constrained_risk import ConstrainedRisk
 from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.losses import check_loss
 from finetti.estimators.norm_limits import NormLimits
-from finetti.estimators.random_features import features_of, outputs_of, over_chunks
+from finetti.estimators.random_features import (
+    draw_heads,
+    drawn,
+    features_of,
+    outputs_of,
+    over_chunks,
+)
 from finetti.estimators.ridge import Floats
 from finetti.estimators.set_models import SetModel, SetRegressor, SignClassifier
-from finetti.estimators.sets import TokenSets, in_precision_of, mean_weights
+from finetti.estimators.sets import TokenSets, in_precision_of
 
 
 @dataclass(frozen=True)
@@ -88,15 +93,7 @@ class _Constrained(SetModel):
         if self.square_sum is not None:
             square_sum = as_positive(self.square_sum, "square_sum", owner)
         limits = NormLimits(norm_sum, (square_sum / self.n_heads) ** 0.5)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        with in_precision_of(sets):
-            model = RandomFeatureAttention(
-                jax.random.key(seed),
-                self.n_heads,
-                sets.keys.shape[2],
-                mean_weights=mean_weights(self.mean),
-                activation=self.activation,
-            )
+        model = drawn(self, sets)
         parts = [part.astype(np.float64) for _, part in over_chunks(features_of, model, sets)]
         # f has no 1/M in front, Φ has M^(−1/2).
         features = np.concatenate(parts) * self.n_heads**0.5
@@ -141,6 +138,9 @@ class _Constrained(SetModel):
             self.model_ = jax.tree.map(
                 np.asarray, model.with_values(values.astype(sets.keys.dtype))
             )
+
+    def _draw(self, key: Any, sets: TokenSets) -> RandomFeatureAttention:
+        return draw_heads(self, key, sets)
 
     def _predict(self, sets: TokenSets) -> NDArray[Any]:
         parts = [part.astype(np.float64) for _, part in over_chunks(outputs_of, self.model_, sets)]

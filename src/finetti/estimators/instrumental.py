@@ -36,6 +36,7 @@ from finetti.estimators.ridge import (
 )
 from finetti.estimators.tables import TableModel
 from finetti.estimators.targets import numbers
+from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
@@ -127,6 +128,7 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
         self.weakest_f = weakest_f
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, instruments: Any = None) -> Self:
         """Fit to ``X`` (n, p), targets ``y`` (n,) or (n, t), and ``instruments`` (n, q) or (n,)."""
         owner = type(self).__name__

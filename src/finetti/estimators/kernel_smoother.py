@@ -16,6 +16,7 @@ from finetti.estimators.grams import chunks, in_float64, median_distance, paddin
 from finetti.estimators.ridge import Floats
 from finetti.estimators.tables import TableModel
 from finetti.estimators.targets import numbers
+from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 from finetti.show.card import Card
@@ -147,6 +148,7 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
         self.bandwidth = bandwidth
         self.bandwidths = bandwidths
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Keep rows ``X`` (n, d) and targets ``y``, (n,) or (n, t), and choose the bandwidth."""
         owner = type(self).__name__

@@ -5,8 +5,8 @@ from typing import Any
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_heads import Activation
 from finetti.estimators.chunked_models import ChunkedClassifier, ChunkedRegressor
-from finetti.estimators.random_features import FeatureRidge
-from finetti.estimators.sets import TokenSets, mean_weights
+from finetti.estimators.random_features import FeatureRidge, draw_heads
+from finetti.estimators.sets import TokenSets
 
 
 class _RandomHeads(FeatureRidge):
@@ -36,13 +36,7 @@ class _RandomHeads(FeatureRidge):
         self.random_state = random_state
 
     def _draw(self, key: Any, sets: TokenSets) -> RandomFeatureAttention:
-        return RandomFeatureAttention(
-            key,
-            self.n_heads,
-            sets.keys.shape[2],
-            mean_weights=mean_weights(self.mean),
-            activation=self.activation,
-        )
+        return draw_heads(self, key, sets)
 
 
 class RandomFeatureAttentionRegressor(ChunkedRegressor, _RandomHeads):

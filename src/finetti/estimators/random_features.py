@@ -1,6 +1,7 @@
 """Ridge regression on random features of sets: what the models of paper R have in common."""
 
 import abc
+import copy
 import functools
 import operator
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
+from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.core.errors import InputError
+from finetti.core.precision import float64
 from finetti.estimators.chunks import Chunk, Chunks, LocalChunks
 from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.ridge import (
@@ -26,7 +29,13 @@ from finetti.estimators.ridge import (
     decompose,
 )
 from finetti.estimators.set_models import SetModel
-from finetti.estimators.sets import TokenSets, in_precision, in_precision_of, read_sets
+from finetti.estimators.sets import (
+    TokenSets,
+    in_precision,
+    in_precision_of,
+    mean_weights,
+    read_sets,
+)
 from finetti.estimators.sums import GramSums, RowSums
 
 CHUNK_ROWS = 1024  # whose features are in memory at once, where there are more rows than features
@@ -78,7 +87,8 @@ class FeatureRidge(SetModel):
                 )
             sets, targets, _ = self._read(chunk, reset=True)
             self._start(sets, targets)
-        self._sums = _add_chunk(self, self._rule, self._sums, chunk)
+        # Of a copy: what is added in place could not be taken back.
+        self._sums = _add_chunk(self, self._rule, copy.deepcopy(self._sums), chunk)
         self._finish(self._sums, None)
 
     @property
@@ -93,10 +103,7 @@ class FeatureRidge(SetModel):
     def _start(self, sets: TokenSets, targets: Floats) -> None:
         _ = self._rule  # refused before any work is done
         self._sums, self._outputs_shape = None, targets.shape[1:]
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        with in_precision_of(sets):
-            # As NumPy arrays: those of JAX lose float64 in a pickle.
-            self.model_ = jax.tree.map(np.asarray, self._draw(jax.random.key(seed), sets))
+        self.model_ = drawn(self, sets)
         self._units, self._dtype = self.model_.values.shape, sets.keys.dtype
 
     def _solve(self, chunks: Chunks) -> None:
@@ -190,6 +197,26 @@ class FeatureRidge(SetModel):
         return np.concatenate(parts) + self.intercept_
 
 
+def drawn(estimator: Any, sets: TokenSets) -> Any:
+    """What ``estimator`` draws: the same in both precisions."""
+    seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+    with float64():
+        model = estimator._draw(jax.random.key(seed), sets)
+    # As NumPy arrays: those of JAX lose float64 in a pickle.
+    return jax.tree.map(lambda leaf: np.asarray(leaf, sets.keys.dtype), model)
+
+
+def draw_heads(estimator: Any, key: Any, sets: TokenSets) -> RandomFeatureAttention:
+    """M heads, as the arguments of ``estimator`` say."""
+    return RandomFeatureAttention(
+        key,
+        estimator.n_heads,
+        sets.keys.shape[2],
+        mean_weights=mean_weights(estimator.mean, type(estimator).__name__),
+        activation=estimator.activation,
+    )
+
+
 @jax.jit
 def features_of(model: Any, query: Any, keys: Any, mask: Any) -> Any:
     """Φ as one program: the steps around it would take as long for one row."""
@@ -216,6 +243,11 @@ def over_chunks(function: Any, model: Any, sets: TokenSets) -> Iterator[tuple[sl
             part = sets.take(np.arange(start, start + size) % count)
         with in_precision_of(sets):
             found = np.asarray(function(model, *part))
+        if not np.isfinite(found).all():
+            raise InputError(
+                "Features of these tokens are too large for their precision. Scale the tokens to "
+                "a length of about 1."
+            )
         yield rows, found[: rows.stop - rows.start]
 
 

@@ -49,7 +49,8 @@ class RidgePath(Shown):
     @cached_property
     def best(self) -> int:
         """Where the criterion is least; of equal ones the largest ridge."""
-        return int(np.flatnonzero(self.criterion <= np.nanmin(self.criterion))[-1])
+        criterion = np.where(np.isnan(self.criterion), np.inf, self.criterion)
+        return int(np.flatnonzero(criterion <= criterion.min())[-1])
 
     @property
     def ridge(self) -> float:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from finetti.estimators.ridge import Floats, RidgePath
 from finetti.estimators.sets import TokenSets, read_sets
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
+from finetti.estimators.undo import all_or_nothing
 
 
 class SetModel(BaseEstimator, abc.ABC):
@@ -56,6 +57,7 @@ class SetModel(BaseEstimator, abc.ABC):
 class SetRegressor(RegressorMixin, SetModel):
     """Numbers as targets, one or several."""
 
+    @all_or_nothing
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:
@@ -80,6 +82,7 @@ class SignClassifier(ClassifierMixin, SetModel):
 
     classes_: NDArray[Any]
 
+    @all_or_nothing
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:

@@ -50,9 +50,13 @@ def in_precision(dtype: Any) -> AbstractContextManager[Any]:
     return float64() if dtype == np.float64 else nullcontext()
 
 
-def mean_weights(mean: Any) -> Any:
+def mean_weights(mean: Any, owner: str) -> Any:
     """W₀ as the attention room has it: None for "zero"."""
-    return None if isinstance(mean, str) and mean == "zero" else mean
+    if not isinstance(mean, str):
+        return mean
+    if mean not in ("zero", "identity"):
+        raise bad_argument("mean", owner, '"zero", "identity" or a matrix', repr(mean))
+    return None if mean == "zero" else mean
 
 
 def read_sets(
@@ -77,6 +81,7 @@ def read_sets(
         if mask is not None:
             raise bad_argument("mask", owner, "None for a list of sets, which says it itself", mask)
         X, mask = _padded(X, ragged, owner)
+    _check_same_form(estimator, query is not None, _rank(X) != 3, reset)
     if _rank(X) == 3:
         tokens = _tokens(estimator, np.asarray(X), mask, reset)
     else:
@@ -108,6 +113,22 @@ def read_sets(
     if tokens.shape[1] == 1:
         return TokenSets(tokens[:, 0], tokens, None)
     return TokenSets(tokens[:, 0], tokens[:, 1:], None if mask is None else mask[:, 1:])
+
+
+def _check_same_form(estimator: Any, has_query: bool, is_table: bool, reset: bool) -> None:
+    """The sets of `predict` are given as those of `fit` were."""
+    if reset:
+        estimator._has_query, estimator._is_table = has_query, is_table
+        return
+    owner = type(estimator).__name__
+    if has_query != estimator._has_query:
+        fitted = "with `query` apart" if estimator._has_query else "without `query`"
+        raise InputError(f"{owner} was fitted to sets {fitted}. Give them in the same form.")
+    if is_table and not estimator._is_table:
+        raise InputError(
+            f"{owner} was fitted to sets (n, N, d) and got an array of two axes. One set alone is "
+            "X[None]."
+        )
 
 
 def _rank(X: Any) -> int:
