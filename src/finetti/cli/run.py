@@ -12,6 +12,7 @@ from finetti.cli.options import Debug, Json, Quiet
 from finetti.cli.reproduce import INTERRUPTED
 from finetti.cli.studies import ScaleName, StoreFile, StudySeed, Wait, private_stdout
 from finetti.core.errors import InputError
+from finetti.studies.interruption import ignore_interruptions
 
 if TYPE_CHECKING:
     from finetti.studies.status import RunSummary
@@ -73,8 +74,7 @@ def run(
             return
         summary = _run(study, chosen, wait=wait, quiet=quiet, **options)
     except KeyboardInterrupt:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)  # one more, and the exit code would be the signal
+        ignore_interruptions()  # one more, and the exit code would be the signal
         typer.echo("Stopped: run the same command again.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     people = make_console(stderr=as_json)
@@ -113,7 +113,6 @@ def _estimate(study: "Study", workers: int, as_json: bool, options: dict[str, An
 
 
 def _run(study: "Study", executor: Any, **options: Any) -> "RunSummary":
-    from finetti.studies.interruption import ignore_interruptions
     from finetti.studies.status import StudyInterrupted
 
     try:
