@@ -35,10 +35,8 @@ GONE = "The Dask scheduler is gone. What is stored so far is safe: run again to 
 _CHILDREN: dict[tuple[str, int], ChildProcess] = {}
 
 
-def run_cohort(
-    study: str, source: KindSource, limits: Limits, cohort: Cohort
-) -> tuple[Report, str, str]:
-    """Run a cohort to its end: the report, the address of the worker, and the name of its host."""
+def run_cohort(study: str, source: KindSource, limits: Limits, cohort: Cohort) -> Report:
+    """Run a cohort to its end."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -60,8 +58,12 @@ def run_cohort(
         for report in reports:
             outcomes += report.outcomes
             if report.ended:
-                whole = replace(report, outcomes=tuple(outcomes))
-                return whole, worker.address, socket.gethostname()
+                return replace(report, outcomes=tuple(outcomes))
+
+
+def host_name() -> str:
+    """The name of the machine of a worker, asked there."""
+    return socket.gethostname()
 
 
 def end_children(study: str | None = None) -> None:
@@ -117,8 +119,15 @@ class DaskExecutor(Executor):
 
     def _count(self) -> None:
         """Look how many threads the workers have: each runs one cohort at a time."""
+        from distributed.comm.addressing import get_address_host
+
         with self._scheduler_answers():
-            count = sum(self.client.nthreads().values())
+            threads = self.client.nthreads()
+            # Asked before it runs anything: a worker that is lost cannot say where it was.
+            new = [each for each in threads if get_address_host(each) not in self.hosts]
+            names = self.client.run(host_name, workers=new, on_error="ignore") if new else {}
+        self.hosts |= {get_address_host(each): name for each, name in names.items()}
+        count = sum(threads.values())
         self.workers = max(1, count)
         self.activity = None if count else "waiting for workers…"
         self.counted = time.monotonic()
@@ -156,14 +165,10 @@ class DaskExecutor(Executor):
             return found
 
     def _report(self, future: Any, content: Any) -> Report:
-        from distributed.comm.addressing import get_address_host
-
         cohort = self.futures.pop(future)
         if isinstance(content, Exception):
             return Report(cohort, failure=self._failure(content, future.status == "error"))
-        report, address, host = content
-        self.hosts[get_address_host(address)] = host
-        return replace(report, cohort=cohort)
+        return replace(content, cohort=cohort)
 
     def _failure(self, error: Exception, raised: bool) -> Failure:
         """Why a task gave no report: its worker is lost, or cannot run our tasks at all.
@@ -174,7 +179,7 @@ class DaskExecutor(Executor):
 
         if isinstance(error, KilledWorker):
             address = error.last_worker.host
-            host = self.hosts.get(address, address)  # its name, if it has told that
+            host = self.hosts.get(address, address)
             message = f"The Dask workers that ran it were lost, the last one on {host}."
             return Failure("lost", message, str(error), provenance={"host": host})
         text = f"{type(error).__name__}: {error}"
