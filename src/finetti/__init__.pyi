@@ -5,6 +5,8 @@ from . import claims as claims
 from . import core as core
 from . import estimators as estimators
 from . import kernels as kernels
+from . import probe as probe
 from . import report as report
 from . import show as show
 from . import studies as studies
+from . import training as training
