@@ -1,2 +1,3 @@
 from .learners.base import FitLearner as FitLearner
 from .learners.base import NetworkLearner as NetworkLearner
+from .learners.transformer import TransformerLearner as TransformerLearner
