@@ -1,0 +1,2 @@
+from .learners.base import FitLearner as FitLearner
+from .learners.base import NetworkLearner as NetworkLearner
