@@ -3,3 +3,6 @@ from .learners.base import NetworkLearner as NetworkLearner
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
+from .result import LearnerError as LearnerError
+from .trial import ProbeParameters as ProbeParameters
+from .trial import ProbeTrial as ProbeTrial
