@@ -1,8 +1,8 @@
 from .learners.base import FitLearner as FitLearner
 from .learners.base import NetworkLearner as NetworkLearner
+from .result import LearnerError as LearnerError
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
-from .result import LearnerError as LearnerError
 from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial

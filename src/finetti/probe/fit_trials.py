@@ -7,7 +7,7 @@ import numpy as np
 
 from finetti.probe.learners.base import FitLearner
 from finetti.probe.result import LearnerError, trial_metrics
-from finetti.probe.samples import TrialSamples, draw_samples
+from finetti.probe.samples import draw_samples
 from finetti.probe.validation import BLOCK, Score, allowed_errors, score_until
 from finetti.studies.outcome import TrialResult
 from finetti.studies.trial import Trial

@@ -1,4 +1,4 @@
-"""The data of a trial. They follow from its seed and its task alone, so that learners share them."""
+"""The data of a trial: they follow from its seed and its task, so that learners share them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.errors import FinettiError
 from finetti.core.keys import generator
 from finetti.probe.tasks import Bits, HiddenRule, HiddenTask, make_rule
 from finetti.probe.validation import BLOCK

@@ -1,4 +1,4 @@
-"""Whether a predictor is right often enough, decided exactly and with as few samples as it takes."""
+"""Is a predictor right often enough? Decided exactly, with as few samples as it takes."""
 
 import math
 from collections.abc import Callable
