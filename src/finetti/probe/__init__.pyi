@@ -1,0 +1,3 @@
+from .tasks import HiddenRule as HiddenRule
+from .tasks import HiddenTask as HiddenTask
+from .tasks import make_rule as make_rule
