@@ -1,0 +1,1 @@
+"""Who looks for the hidden rule: the paper's Transformer, baselines, and yours."""

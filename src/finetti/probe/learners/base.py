@@ -1,0 +1,89 @@
+"""What a learner is: a network that the probe trains, or anything with fit and predict.
+
+Learners are frozen dataclasses. Their fields are their settings, and enter the ids of trials.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+import optax
+from jaxtyping import Array, Float, Integer, PRNGKeyArray
+from numpy.typing import NDArray
+
+from finetti.boolean.functions.base import BooleanFunction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learner:
+    """What every learner says about itself. Subclass ``NetworkLearner`` or ``FitLearner``.
+
+    Args:
+        source: hash of the user's source; empty for learners of this package.
+    """
+
+    source: str = field(default="", repr=False)
+
+    def settings(self) -> dict[str, Any]:
+        """All fields as plain data; they enter the id of a trial."""
+        fields = dataclasses.fields(self)
+        return {each.name: getattr(self, each.name) for each in fields if each.name != "source"}
+
+    def fingerprint(self) -> str:
+        """Hash of the user's source, which enters the id of a trial; "" for this package's own."""
+        return self.source
+
+    def informed(self, function: BooleanFunction) -> Self:
+        """This learner, told which function of the hidden bits is sought, but not where they are.
+
+        Only exhaustive search uses it; every other learner finds the function by itself.
+        """
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkLearner(Learner, ABC):
+    """A network that is trained by gradients on the cross-entropy of all samples at once.
+
+    Args:
+        iterations: steps of the optimizer.
+        check_every: steps between two validations.
+    """
+
+    iterations: int = 1000
+    check_every: int = 10
+
+    @abstractmethod
+    def init(self, key: PRNGKeyArray, context_length: int) -> Any:
+        """Draw the parameters, a pytree of floating-point arrays."""
+
+    @abstractmethod
+    def apply(
+        self, params: Any, bits: Integer[Array, "m T"], key: PRNGKeyArray | None
+    ) -> Float[Array, "m 2"]:
+        """The logits of labels 0 and 1. Pure JAX: it runs under jit, vmap and grad.
+
+        Without a key there is no dropout, nor any other randomness: evaluation.
+        """
+
+    @abstractmethod
+    def optimizer(self) -> optax.GradientTransformation:
+        """What turns gradients into steps."""
+
+
+class Predictor(Protocol):
+    """What ``FitLearner.fit`` returns."""
+
+    def predict(self, bits: Any, /) -> Any:
+        """The labels (n,) of bits (n, T)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitLearner(Learner, ABC):
+    """A learner that is fitted by its own means, and asked for labels."""
+
+    @abstractmethod
+    def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
+        """Fit to bits (m, T) and labels (m,), both 0 or 1. All randomness comes from ``seed``."""
