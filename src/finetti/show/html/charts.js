@@ -9,6 +9,7 @@
     axis: { labelColor: "#c3cad3", titleColor: "#e6e9ee", domainColor: "#6c7683", tickColor: "#6c7683" },
     legend: { labelColor: "#c3cad3", titleColor: "#e6e9ee" },
     title: { color: "#e6e9ee" },
+    header: { labelColor: "#e6e9ee" },
     mark: { color: "#4da3db" },
     style: { reference: { color: "#a0a8b2", stroke: "#a0a8b2" } },
     range: { category: ["#4da3db", "#f08a4b", "#2fc49b", "#de9cc0", "#9ad6f7", "#f0b93f", "#b0b0b0"] },
