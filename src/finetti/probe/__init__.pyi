@@ -8,3 +8,11 @@ from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
 from .learners.base import FitLearner as FitLearner
 from .learners.base import NetworkLearner as NetworkLearner
+from .learners.base import FitLearner as FitLearner
+from .learners.base import NetworkLearner as NetworkLearner
+from .result import LearnerError as LearnerError
+from .tasks import HiddenRule as HiddenRule
+from .tasks import HiddenTask as HiddenTask
+from .tasks import make_rule as make_rule
+from .trial import ProbeParameters as ProbeParameters
+from .trial import ProbeTrial as ProbeTrial
