@@ -45,46 +45,48 @@ class ProbeDuration:
 def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration:
     """Estimate the time of what is left to do. Stores nothing.
 
-    The cost of a trial is taken to grow as its context length.
+    The cost of a trial is taken to grow as T·m, or as T where it learns online.
     """
-    trials, pending, seconds, bounds = 0, 0, [], set()
+    lengths, sizes = experiment.context_lengths, experiment.n_samples or (1,)
+    total = experiment.trials * sum(lengths) * sum(sizes)
+    pending, seconds, bounds = 0, [], set()
     for learner, study in experiment.studies().items():
         table = study.table(details=True)
-        per_cell = experiment.trials * max(1, len(experiment.n_samples))
-        total = per_cell * sum(experiment.context_lengths)
-        left = total - float(table["context_length"].sum() if len(table) else 0)
-        trials += per_cell * len(experiment.context_lengths)
-        pending += per_cell * len(experiment.context_lengths) - len(table)
-        if left <= 0:
-            continue
+        pending += experiment.n_trials // len(experiment.learners) - len(table)
+        done = 0.0
         if len(table):
-            rate, startup, bound = table["seconds"].sum() / (total - left), 0.0, "about"
+            of_each = table["context_length"] * (1 if experiment.online else table["n_samples"])
+            done = float(of_each.sum())
+        if done >= total:
+            continue
+        if done:
+            rate, first, bound = table["seconds"].sum() / done, 0.0, "about"
         else:
-            rate, startup, bound = _time_learner(experiment, learner)
+            rate, first, bound = _time_learner(experiment, learner, len({*study.plan.shapes}))
         bounds.add(bound)
-        seconds.append(None if rate is None else startup + left * rate / workers)
+        seconds.append(None if rate is None else first + (total - done) * rate / workers)
     known = None if None in seconds else math.fsum(filter(None, seconds))
     bound = next((each for each in BOUNDS if each in bounds), "about")
-    return ProbeDuration(trials, pending, known, bound)
+    return ProbeDuration(experiment.n_trials, pending, known, bound)
 
 
-def _time_learner(experiment: Experiment, learner: str) -> tuple[float | None, float, str]:
-    """Seconds per trial and token, seconds before the first trial, and what the sum is."""
-    fixed, scale, n_samples = dict(experiment.fixed), 1.0, experiment.n_samples[-1:]
+def _time_learner(
+    experiment: Experiment, learner: str, n_shapes: int
+) -> tuple[float | None, float, str]:
+    """Seconds per unit of T·m, seconds that are spent once, and what the sum is."""
     loaded = load_learner(learner, experiment.options.get(learner, {}))
-    trained = isinstance(loaded, NetworkLearner)
+    fixed, scale, bound = dict(experiment.fixed), 1.0, "about"
     if isinstance(loaded, NetworkLearner):
         iterations = fixed.get("iterations") or loaded.iterations
-        few = min(iterations, PILOT_CHECKS * loaded.check_every)
-        fixed["iterations"], scale, n_samples = few, iterations / few, experiment.n_samples
-    largest = experiment.context_lengths[-1:]
-    changes = {"context_lengths": largest, "n_samples": n_samples, "trials": 1, "fixed": fixed}
+        fixed["iterations"] = min(iterations, PILOT_CHECKS * loaded.check_every)
+        scale, bound = iterations / fixed["iterations"], "at most"
+    length, size = experiment.context_lengths[-1:], experiment.n_samples[-1:]
+    changes = {"context_lengths": length, "n_samples": size, "trials": 1, "fixed": fixed}
     plan = experiment.study(learner, **changes).plan
     todo = list(plan.places)
     pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(), Limits())
-    compiling = pilot.seconds_to_compile * len(experiment.context_lengths)
+    units = length[0] * (size or (1,))[0]
     if not pilot.timed:
-        return (pilot.longest / largest[0], 0.0, "at least") if pilot.cut else (None, 0.0, "about")
-    rate = pilot.seconds_per_trial * scale / largest[0]
-    bound = "at least" if pilot.cut else "at most" if trained else "about"
-    return rate, pilot.startup + compiling, bound
+        return (pilot.longest / units, 0.0, "at least") if pilot.cut else (None, 0.0, bound)
+    once = pilot.startup + pilot.seconds_to_compile * n_shapes
+    return pilot.seconds_per_trial * scale / units, once, bound
