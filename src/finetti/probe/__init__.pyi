@@ -24,3 +24,4 @@ from .analysis.curve import fit_curve as fit_curve
 from .analysis.laws import ScalingLaw as ScalingLaw
 from .analysis.laws import ScalingLaws as ScalingLaws
 from .analysis.laws import fit_laws as fit_laws
+from .learners.transformer import TransformerLearner as TransformerLearner
