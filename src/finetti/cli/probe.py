@@ -13,12 +13,13 @@ from finetti.cli.options import Debug, Json, Quiet, Seed, whole_numbers
 from finetti.cli.reproduce import INTERRUPTED
 from finetti.cli.studies import (
     Cluster,
+    RetryFailed,
     Workers,
     private_stdout,
     resumable,
     run_study,
     say_what_is_stored,
-    summary_sentence,
+    show_failures,
 )
 from finetti.core.errors import InputError
 
@@ -31,7 +32,8 @@ SPARSITY = 3
 CONTEXT_LENGTHS, ONLINE_LENGTHS = "30,60", "10"
 SAMPLES = "20:100:20"
 TRIALS = 8
-STORE, RESULTS, PAGE = "trials.sqlite", "results.json", "probe.html"
+STORE, PAGE = "trials.sqlite", "probe.html"
+NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
 
 
 class Dropout(StrEnum):
@@ -126,6 +128,7 @@ def probe(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count the trials, estimate the time.")
     ] = False,
+    retry_failed: RetryFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -135,19 +138,135 @@ def probe(
     Without options: a small probe of the paper's Transformer, in about two minutes.
     Exit code 0 if every trial ran. Run the same command again to go on after an interruption.
     """
+    interrupted, failed = False, 0
     with resumable():
         experiment = _experiment(context.params)
         from finetti.report import check_directory
         from finetti.studies.executors.local import choose_executor
 
-        choose_executor("local", workers, cluster)  # what is wrong with them is said before all
-        check_directory(out)
-        people = make_console(stderr=as_json)
+        choose_executor("local", workers, cluster)
+        studies = experiment.studies()
         with private_stdout():
-            for study in experiment.studies().values():
-                study.plan  # noqa: B018 -- what a learner refuses is said before all
+            for study in studies.values():
+                _ = study.plan  # all that a learner may refuse is said before anything long begins
+        if dry_run or not quiet:
+            _say_how_long(experiment, workers or 1, dry_run, as_json)
+        if dry_run:
+            return
+        check_directory(out)
+        for study in studies.values():
+            if not quiet:
+                say_what_is_stored(study)
+            executor = choose_executor("local", workers, cluster)
+            summary = run_study(study, executor, retry_failed=retry_failed, quiet=quiet)
+            failed += summary.failed
+            interrupted = summary.interrupted
+            if interrupted:
+                break
+    findings = _find(experiment, level)
+    document = _document(findings, _command(context), interrupted)
+    _write(findings, document, out)
+    people = make_console(stderr=as_json)
+    if as_json:
+        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+    _show(findings, people, quiet)
+    if failed and not quiet:
+        for study in studies.values():
+            show_failures(study, experiment.store, people)
+    people.print(_last_words(document, out), soft_wrap=True)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(1 if failed else 0)
 
-    raise NotImplementedError
+
+def _say_how_long(experiment: "Experiment", workers: int, dry_run: bool, as_json: bool) -> None:
+    """Before anything long begins; on stderr unless nothing else is asked for."""
+    from finetti.probe.duration import estimate_duration
+
+    with private_stdout():
+        found = estimate_duration(experiment, workers)
+    if dry_run and as_json:
+        typer.echo(json.dumps(vars(found), indent=1))
+    else:
+        typer.echo(found.text, err=not dry_run)
+
+
+def _find(experiment: "Experiment", level: float) -> "Findings":
+    from finetti.probe.findings import Findings
+
+    with private_stdout():
+        return Findings(experiment, experiment.table(details=True), level)
+
+
+def _document(findings: "Findings", command: str, interrupted: bool) -> dict[str, Any]:
+    """All that is known, as plain data."""
+    from finetti.core.provenance import software
+
+    trials = findings.trials
+    machine = {
+        name: sorted({str(each) for each in trials[name].dropna()}) if len(trials) else []
+        for name in ("device", "commit")
+    }
+    return {
+        **findings.to_dict(),
+        "interrupted": interrupted,
+        "command": command,
+        "seconds": round(float(trials["seconds"].sum()), 3) if len(trials) else 0.0,
+        "finished": trials["finished"].max().isoformat() if len(trials) else None,
+        "provenance": {**software(), **machine},
+    }
+
+
+def _write(findings: "Findings", document: dict[str, Any], out: Path) -> None:
+    from finetti.core.files import write_file
+    from finetti.probe.page import probe_page
+    from finetti.report import write_results
+
+    write_results(document, out)
+    write_file(probe_page(findings, document).render().encode(), out / PAGE)
+
+
+def _show(findings: "Findings", people: Any, quiet: bool) -> None:
+    from finetti.show.terminal import renderable_table
+
+    people.print(findings.headline, style="bold", soft_wrap=True)
+    if quiet:
+        return
+    people.print()
+    for table in findings.tables():
+        people.print(renderable_table(table))
+    for note in findings.notes:
+        people.print(note, style="italic", soft_wrap=True)
+
+
+def _last_words(document: dict[str, Any], out: Path) -> Any:
+    from rich.text import Text
+
+    counts = document["trials"]
+    text = f"{counts['done']} of {counts['all']} trials done"
+    text += f", {counts['failed']} failed" if counts["failed"] else ""
+    left = counts["all"] - counts["done"] - counts["failed"]
+    if document["interrupted"]:
+        text += f". Stopped with {left} left: run the same command again to continue"
+    text += f". Page: {out / PAGE} · trials: {out / STORE}"
+    return Text(text, style="bold green" if counts["done"] == counts["all"] else "bold red")
+
+
+def _command(context: typer.Context) -> str:
+    """What makes this page again, with everything that was left to its default.
+
+    >>> import click
+    >>> shlex.join(["finetti", "probe", "--function", "x0 & x1"])
+    "finetti probe --function 'x0 & x1'"
+    """
+    words = ["finetti", "probe"]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.name in NOT_IN_COMMAND or value in (None, False):
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [parameter.opts[0]] if each is True else [parameter.opts[0], str(each)]
+    return shlex.join(words)
 
 
 def _experiment(given: dict[str, Any]) -> "Experiment":

@@ -11,6 +11,7 @@ from finetti.cli.options import Debug, Json, Quiet
 from finetti.cli.reproduce import INTERRUPTED
 from finetti.cli.studies import (
     Cluster,
+    RetryFailed,
     ScaleName,
     StoreFile,
     StudySeed,
@@ -20,6 +21,7 @@ from finetti.cli.studies import (
     resumable,
     run_study,
     say_what_is_stored,
+    show_failures,
     summary_sentence,
 )
 from finetti.core.errors import InputError
@@ -33,9 +35,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count trials and cohorts, estimate the time.")
     ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run failed trials again.")
-    ] = False,
+    retry_failed: RetryFailed = False,
     executor: Annotated[
         str, typer.Option("--executor", metavar="local|inline", help="A child process, or this.")
     ] = "local",
@@ -80,7 +80,7 @@ def run(
         typer.echo(json.dumps(summary.to_dict(), indent=1))
     people.print(summary_sentence(summary), soft_wrap=True)
     if summary.failed and not quiet:
-        _show_failures(study, spec, people)
+        show_failures(study, spec, people)
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if summary.failed else 0)
@@ -93,15 +93,3 @@ def _estimate(study: "Study", workers: int, as_json: bool, options: dict[str, An
         typer.echo(json.dumps({**vars(found), "duration": found.duration}, indent=1))
     else:
         make_console().print(found)
-
-
-def _show_failures(study: "Study", spec: Path, people: Any) -> None:
-    from finetti.show.terminal import renderable_table
-
-    with private_stdout():
-        status = study.status()
-    people.print(renderable_table(status.failure_table()))
-    advice = f"See their tracebacks with `finetti status {spec} --details`."
-    if any(failure.repeated < failure.trials for failure in status.failures):
-        advice += " Try them again with --retry-failed."
-    people.print(advice, soft_wrap=True)

@@ -33,6 +33,7 @@ Wait = Annotated[
     bool, typer.Option("--wait", help="Wait for another process that writes to the store.")
 ]
 
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes on this machine.")]
 Cluster = Annotated[
     str | None,
@@ -131,3 +132,16 @@ def summary_sentence(summary: "RunSummary") -> Any:
         text += f" Stopped with {summary.pending} left: run the same command again to continue."
     text += f" Results: {summary.store}"
     return Text(text, style="bold green" if summary.done == summary.trials else "bold red")
+
+
+def show_failures(study: "Study", place: Path, people: Any) -> None:
+    """Why trials failed, and what to do; ``place`` is what ``finetti status`` takes."""
+    from finetti.show.terminal import renderable_table
+
+    with private_stdout():
+        status = study.status()
+    people.print(renderable_table(status.failure_table()))
+    advice = f"See their tracebacks with `finetti status {place} --details`."
+    if any(failure.repeated < failure.trials for failure in status.failures):
+        advice += " Try them again with --retry-failed."
+    people.print(advice, soft_wrap=True)

@@ -116,3 +116,11 @@ class Experiment:
         tables = [study.table(details=details) for study in self.studies().values()]
         filled = [each for each in tables if len(each)]
         return pd.concat(filled or tables[:1], ignore_index=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        given = {
+            name: value for name, value in vars(self).items() if name not in ("store", "fixed")
+        }
+        lists = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+        return {**lists, **self.fixed, "store": str(self.store)}
