@@ -5,17 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from finetti.studies.estimate import _Pilot
+from finetti.studies.estimate import Pilot
 
 
 def test_estimates_come_from_a_pilot_and_store_nothing(make_study, monkeypatch):
-    once = _Pilot._once
+    once = Pilot._once
 
     def timed(self, cohort):
         """As if every trial had taken the same time, on any machine."""
         return [replace(outcome, seconds=0.02) for outcome in once(self, cohort)]
 
-    monkeypatch.setattr(_Pilot, "_once", timed)
+    monkeypatch.setattr(Pilot, "_once", timed)
     monkeypatch.setattr("finetti.studies.estimate.time", SimpleNamespace(monotonic=lambda: 0.0))
     study = make_study(grid={"n": [1]}, trials=1000, cohort=10)
     estimate = study.estimate()

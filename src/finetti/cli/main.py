@@ -14,6 +14,7 @@ from finetti.cli.compile import compile_rule
 from finetti.cli.export import export
 from finetti.cli.merge import merge
 from finetti.cli.options import DEBUG, Debug
+from finetti.cli.probe import probe
 from finetti.cli.reproduce import reproduce
 from finetti.cli.run import run
 from finetti.cli.status import status
@@ -65,6 +66,7 @@ app.command("claims")(claims)
 app.command("compile")(compile_rule)
 app.command("export")(export)
 app.command("merge")(merge)
+app.command("probe")(probe)
 app.command("reproduce")(reproduce)
 app.command("run")(run)
 app.command("status")(status)

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from finetti.core.errors import InputError
+
 DEBUG = "finetti.debug"
 
 
@@ -24,3 +26,35 @@ Json = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the summary.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="All randomness follows from it.")]
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """Numbers from 100,200,400 or FIRST:LAST:STEP (last included), or both, in rising order.
+
+    >>> whole_numbers("50:80:10,200", "--samples")
+    [50, 60, 70, 80, 200]
+    """
+    from finetti.studies.grid import arithmetic
+
+    numbers: set[int] = set()
+    for part in text.split(","):
+        try:
+            ends = [int(each) for each in part.split(":")]
+        except ValueError as error:
+            raise InputError(
+                f"{option} cannot read {part.strip()!r} in {text!r}. Write whole numbers as "
+                "100,200,400 or as FIRST:LAST:STEP, for example 50:200:10."
+            ) from error
+        if len(ends) == 1:
+            numbers.add(ends[0])
+            continue
+        first, last, step = ends if len(ends) == 3 else (*ends[:2], 1)
+        if len(ends) > 3 or step < 1 or last < first:
+            raise InputError(
+                f"{option} has no values in {part.strip()!r}. Write FIRST:LAST:STEP with FIRST ≤ "
+                "LAST and STEP ≥ 1, for example 50:200:10."
+            )
+        numbers.update(arithmetic([first, last, step], option))
+    if min(numbers) < 1:
+        raise InputError(f"{option} must be at least 1. Got {min(numbers)} in {text!r}.")
+    return sorted(numbers)

@@ -1,17 +1,21 @@
 """What the commands of studies share: a study or a store on the command line, and its options."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from finetti.cli.reproduce import INTERRUPTED
 from finetti.core.errors import InputError
+from finetti.studies.interruption import ignore_interruptions
 
 if TYPE_CHECKING:
+    from finetti.studies.status import RunSummary
     from finetti.studies.study import Study
 
 Place = Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml, its name, or a store.")]
@@ -27,6 +31,13 @@ StudySeed = Annotated[
 ]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait for another process that writes to the store.")
+]
+
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes on this machine.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Dask at tcp://…, or scheduler.json."),
 ]
 
 
@@ -64,3 +75,73 @@ def private_stdout() -> Iterator[None]:
         if results is not None:
             os.dup2(results, 1)
             os.close(results)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Around a run whose store keeps what is done: Ctrl-C ends it with one sentence."""
+    # Schedulers of clusters end jobs with SIGTERM: as clean, and as resumable, as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        ignore_interruptions()  # one more, and the exit code would be the signal
+        typer.echo("Stopped: run the same command again.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def say_what_is_stored(study: "Study") -> None:
+    """Before hours are spent: trials of an earlier version of the code, and how to keep them."""
+    from finetti.studies.lock import StoreBusyError
+
+    if not study.store.exists():
+        return  # a first run need not load the kind for this
+    try:
+        with private_stdout():
+            earlier = study.status().earlier
+    except StoreBusyError:
+        return  # nobody may read it now; `run` waits, or says for whom
+    if earlier is not None:
+        typer.echo(earlier, err=True)
+
+
+def run_study(study: "Study", executor: Any, **options: Any) -> "RunSummary":
+    """Run what is left; Ctrl-C keeps what is done, and the summary says so."""
+    from finetti.studies.status import StudyInterrupted
+
+    try:
+        with private_stdout():
+            return study.run(
+                executor, on_wait=lambda sentence: typer.echo(sentence, err=True), **options
+            )
+    except StudyInterrupted as interruption:
+        ignore_interruptions()  # what is left to do is to say so
+        return interruption.summary
+
+
+def summary_sentence(summary: "RunSummary") -> Any:
+    """What a run has done, where its results are, and how to go on."""
+    from rich.text import Text
+
+    from finetti.show.numbers import format_duration
+
+    text = f"{summary.done} of {summary.trials} trials done"
+    text += f", {summary.failed} failed" if summary.failed else ""
+    text += f" ({summary.ran} in this run, {format_duration(summary.seconds)})."
+    if summary.interrupted:
+        text += f" Stopped with {summary.pending} left: run the same command again to continue."
+    text += f" Results: {summary.store}"
+    return Text(text, style="bold green" if summary.done == summary.trials else "bold red")
+
+
+def show_failures(study: "Study", place: Path, people: Any) -> None:
+    """Why trials failed, and what to do; ``place`` is what ``finetti status`` takes."""
+    from finetti.show.terminal import renderable_table
+
+    with private_stdout():
+        status = study.status()
+    people.print(renderable_table(status.failure_table()))
+    advice = f"See their tracebacks with `finetti status {place} --details`."
+    if any(failure.repeated < failure.trials for failure in status.failures):
+        advice += " Try them again with --retry-failed."
+    people.print(advice, soft_wrap=True)

@@ -4,6 +4,9 @@ from .catalog import Catalog as Catalog
 from .charts import Chart as Chart
 from .charts import line_chart as line_chart
 from .charts import side_by_side as side_by_side
+from .document import Document as Document
+from .document import Figure as Figure
+from .document import Section as Section
 from .numbers import format_duration as format_duration
 from .numbers import format_interval as format_interval
 from .numbers import format_number as format_number

@@ -70,22 +70,12 @@ def estimate_run(
 ) -> RunEstimate:
     """Time a few trials spread over the grid, and extrapolate to all of ``todo``."""
     cohorts = list(plan.cohorts(todo, workers))
-    longest = min(limits.time or math.inf, MAX_PILOT_SECONDS)
-    pilot = _Pilot(plan, executor)
-    if cohorts:
-        try:
-            executor.start(plan.source, Limits(longest, limits.memory))
-            alone = (cohort for each in _spread(todo) for cohort in plan.cohorts([each]))
-            pilot.run(_spread(cohorts) if plan.together else alone)
-        finally:
-            executor.close()
-    seconds = 0.0 if not cohorts else longest if pilot.cut else None
+    pilot = time_pilot(plan, todo, cohorts, executor, limits)
+    seconds = 0.0 if not cohorts else pilot.longest if pilot.cut else None
     if pilot.timed:
-        mean = _total(pilot.timed) / len(pilot.timed)
         shapes = len({cohort.shape for cohort in cohorts})
-        compiling = max(0.0, math.fsum(pilot.compiling) / max(1, len(pilot.compiling))) * shapes
-        shared = (len(todo) * mean + compiling) / min(workers, len(cohorts))
-        seconds = pilot.startup + shared
+        spent = len(todo) * pilot.seconds_per_trial + pilot.seconds_to_compile * shapes
+        seconds = pilot.startup + spent / min(workers, len(cohorts))
     return RunEstimate(
         plan.name,
         len(plan.places),
@@ -100,14 +90,52 @@ def estimate_run(
     )
 
 
-class _Pilot:
-    def __init__(self, plan: WorkPlan, executor: Executor) -> None:
+def time_pilot(
+    plan: WorkPlan,
+    todo: Sequence[str],
+    cohorts: Sequence[Cohort],
+    executor: Executor,
+    limits: Limits,
+) -> "Pilot":
+    """Run a few of the trials ``todo``, or of ``cohorts`` where trials run together."""
+    pilot = Pilot(plan, executor, min(limits.time or math.inf, MAX_PILOT_SECONDS))
+    if cohorts:
+        try:
+            executor.start(plan.source, Limits(pilot.longest, limits.memory))
+            alone = (cohort for each in _spread(todo) for cohort in plan.cohorts([each]))
+            pilot.run(_spread(cohorts) if plan.together else alone)
+        finally:
+            executor.close()
+    return pilot
+
+
+class Pilot:
+    """Trials that are timed and not stored.
+
+    Args:
+        plan: what they are trials of.
+        executor: where they run.
+        longest: seconds after which a trial is ended; ``cut`` says that one was.
+    """
+
+    def __init__(self, plan: WorkPlan, executor: Executor, longest: float) -> None:
         self.plan = plan
         self.executor = executor
+        self.longest = longest
         self.timed: list[Outcome] = []
         self.compiling: list[float] = []  # seconds that the first cohort of a shape takes longer
         self.startup = 0.0
         self.cut = False
+
+    @property
+    def seconds_per_trial(self) -> float:
+        """Of the trials that ended, compilation not counted."""
+        return _total(self.timed) / len(self.timed)
+
+    @property
+    def seconds_to_compile(self) -> float:
+        """How much longer the first cohort of a shape takes."""
+        return max(0.0, math.fsum(self.compiling) / max(1, len(self.compiling)))
 
     def run(self, cohorts: Iterable[Cohort]) -> None:
         """Run cohorts, those of compiled programs twice, as long as there is time."""

@@ -1,0 +1,92 @@
+"""How long a probe will take: from what is stored, or from a few iterations at its largest size."""
+
+import math
+from dataclasses import dataclass
+
+from finetti.probe.experiment import Experiment
+from finetti.probe.learners.base import NetworkLearner
+from finetti.probe.learners.loading import load_learner
+from finetti.show import format_duration
+from finetti.studies.estimate import time_pilot
+from finetti.studies.executors.local import LocalExecutor
+from finetti.studies.limits import Limits
+
+BOUNDS = ("at least", "at most", "about")  # what is said of the sum: the first that is true of one
+PILOT_CHECKS = 2  # validations of a trial that is trained for the estimate only
+
+
+@dataclass(frozen=True)
+class ProbeDuration:
+    """The time that the trials which are left will take.
+
+    Args:
+        trials, pending: all of them, and those without a result.
+        seconds: the estimate; None if no trial of the pilot ended.
+        bound: ``about``, ``at most`` (trials that succeed stop early), or ``at least`` (a trial of
+            the pilot took longer than it was given).
+    """
+
+    trials: int
+    pending: int
+    seconds: float | None
+    bound: str
+
+    @property
+    def text(self) -> str:
+        """The estimate as a sentence."""
+        left = f"{self.pending} of {self.trials} trials to run"
+        if not self.pending:
+            return f"All {self.trials} trials are stored."
+        if self.seconds is None:
+            return f"{left}; no trial of the pilot ended, so their time is unknown."
+        return f"{left}: {self.bound} {format_duration(self.seconds)}."
+
+
+def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration:
+    """Estimate the time of what is left to do. Stores nothing.
+
+    The cost of a trial is taken to grow as T·m, or as T where it learns online.
+    """
+    lengths, sizes = experiment.context_lengths, experiment.n_samples or (1,)
+    total = experiment.trials * sum(lengths) * sum(sizes)
+    pending, seconds, bounds = 0, [], set()
+    for learner, study in experiment.studies().items():
+        table = study.table(details=True)
+        pending += experiment.n_trials // len(experiment.learners) - len(table)
+        done = 0.0
+        if len(table):
+            of_each = table["context_length"] * (1 if experiment.online else table["n_samples"])
+            done = float(of_each.sum())
+        if done >= total:
+            continue
+        if done:
+            rate, first, bound = table["seconds"].sum() / done, 0.0, "about"
+        else:
+            rate, first, bound = _time_learner(experiment, learner, len({*study.plan.shapes}))
+        bounds.add(bound)
+        seconds.append(None if rate is None else first + (total - done) * rate / workers)
+    known = None if None in seconds else math.fsum(filter(None, seconds))
+    bound = next((each for each in BOUNDS if each in bounds), "about")
+    return ProbeDuration(experiment.n_trials, pending, known, bound)
+
+
+def _time_learner(
+    experiment: Experiment, learner: str, n_shapes: int
+) -> tuple[float | None, float, str]:
+    """Seconds per unit of T·m, seconds that are spent once, and what the sum is."""
+    loaded = load_learner(learner, experiment.options.get(learner, {}))
+    fixed, scale, bound = dict(experiment.fixed), 1.0, "about"
+    if isinstance(loaded, NetworkLearner):
+        iterations = fixed.get("iterations") or loaded.iterations
+        fixed["iterations"] = min(iterations, PILOT_CHECKS * loaded.check_every)
+        scale, bound = iterations / fixed["iterations"], "at most"
+    length, size = experiment.context_lengths[-1:], experiment.n_samples[-1:]
+    changes = {"context_lengths": length, "n_samples": size, "trials": 1, "fixed": fixed}
+    plan = experiment.study(learner, **changes).plan
+    todo = list(plan.places)
+    pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(), Limits())
+    units = length[0] * (size or (1,))[0]
+    if not pilot.timed:
+        return (pilot.longest / units, 0.0, "at least") if pilot.cut else (None, 0.0, bound)
+    once = pilot.startup + pilot.seconds_to_compile * n_shapes
+    return pilot.seconds_per_trial * scale / units, once, bound

@@ -1,0 +1,126 @@
+"""A probe as studies: every learner over the same grid of context lengths and sample sizes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from finetti.core.errors import InputError, bad_argument
+from finetti.probe.tasks import HiddenRule, make_rule
+from finetti.studies.study import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KIND = "finetti.probe.trial:ProbeTrial"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a probe asks: which rule, at which sizes, how often, and of whom.
+
+    All learners see the same data: those of a trial follow from the seed, the replicate and the
+    sizes.
+
+    Args:
+        function, sparsity: the rule, as `make_rule` knows it.
+        context_lengths: T.
+        n_samples: m; empty for online learning.
+        trials: trials per cell.
+        store: the file of the results.
+        learners: references, as `load_learner` knows them.
+        options: settings of a learner, by its reference.
+        fixed: further parameters of `ProbeTrial`, the same for all trials.
+        seed: all randomness follows from it.
+
+    >>> Experiment("and", 3, (30, 60), (20, 40), 5, "trials.sqlite", ("l1", "tree")).n_trials
+    40
+    """
+
+    function: str
+    sparsity: int | None
+    context_lengths: tuple[int, ...]
+    n_samples: tuple[int, ...]
+    trials: int
+    store: str | Path
+    learners: tuple[str, ...] = ("paper",)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        twice = [each for each in self.learners if self.learners.count(each) > 1]
+        if twice:
+            raise bad_argument("learners", "Experiment", "different learners", f"{twice[0]} twice")
+        if not (self.learners and self.context_lengths):
+            raise InputError("A probe needs at least one learner and one context length.")
+        for length in self.context_lengths:
+            self.rule(length)  # refuses what does not exist
+
+    @property
+    def online(self) -> bool:
+        """Whether every step has fresh samples."""
+        return not self.n_samples
+
+    @property
+    def n_trials(self) -> int:
+        """Of all learners together."""
+        cells = len(self.context_lengths) * max(1, len(self.n_samples))
+        return cells * self.trials * len(self.learners)
+
+    def rule(self, context_length: int) -> HiddenRule:
+        """The hidden rule at one context length."""
+        names = ("bit_probability", "label_noise")
+        given = {name: self.fixed[name] for name in names if name in self.fixed}
+        return make_rule(self.function, self.sparsity, context_length, **given)
+
+    @property
+    def title(self) -> str:
+        """The rule in words.
+
+        >>> Experiment("and", 3, (30,), (20,), 5, "trials.sqlite").title
+        'AND of 3 hidden bits'
+        """
+        rule = self.rule(self.context_lengths[0])
+        name = self.function.upper() if self.function.isalpha() else self.function
+        return f"{name} of {rule.sparsity} hidden bit{'s' if rule.sparsity > 1 else ''}"
+
+    def study(self, learner: str, **changes: Any) -> Study:
+        """The trials of one learner, with other ``context_lengths``, ``fixed``, … if given."""
+        of = {**vars(self), **changes}
+        grid: dict[str, Any] = {"context_length": list(of["context_lengths"])}
+        if of["n_samples"]:
+            grid["n_samples"] = list(of["n_samples"])
+        options = dict(self.options.get(learner, {}))
+        fixed = {"function": self.function, "sparsity": self.sparsity, "learner": learner}
+        fixed |= {"options": options} if options else {}
+        return Study(
+            KIND,
+            store=self.store,
+            name=f"{self.title}, {learner}",
+            grid=grid,
+            fixed={**fixed, **of["fixed"]},
+            trials=of["trials"],
+            seed=self.seed,
+            seed_by="replicate",
+        )
+
+    def studies(self) -> dict[str, Study]:
+        """The study of each learner."""
+        return {learner: self.study(learner) for learner in self.learners}
+
+    def table(self, details: bool = False) -> "pd.DataFrame":
+        """All trials that are stored, of all learners."""
+        import pandas as pd
+
+        tables = [study.table(details=details) for study in self.studies().values()]
+        filled = [each for each in tables if len(each)]
+        return pd.concat(filled or tables[:1], ignore_index=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        given = {
+            name: value for name, value in vars(self).items() if name not in ("store", "fixed")
+        }
+        lists = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+        return {**lists, **self.fixed, "store": str(self.store)}
