@@ -6,3 +6,4 @@ from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
 from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial
+from .learners.transformer import TransformerLearner as TransformerLearner
