@@ -64,7 +64,7 @@ def loading(source: KindSource, argument: str = "kind") -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         # A file that ends the process when it is imported is as wrong as one that raises.
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}".rstrip(".")
         raise InputError(f"The {argument} {source.reference} cannot be loaded: {text}.") from error
 
 

@@ -1,10 +1,12 @@
 """Equinox modules as learners: written for one sequence, applied to many by vmap."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from finetti.core.errors import InputError
@@ -51,23 +53,36 @@ class EquinoxNetwork(GivenNetwork):
     def _rest(self, context_length: int) -> Any:
         """The module without its trained arrays: functions, sizes, and arrays of integers."""
         if context_length not in self.rest:
-            with jax.ensure_compile_time_eval():
-                one, other = (
-                    eqx.filter(
-                        self._build(jax.random.key(seed), context_length),
-                        eqx.is_inexact_array,
-                        inverse=True,
-                    )
-                    for seed in (0, 1)
-                )
-            if not eqx.tree_equal(*(eqx.filter(each, eqx.is_array) for each in (one, other))):
-                raise InputError(
-                    f"The learner {self.reference} has arrays that are drawn by its key and not "
-                    "trained, because they are not of floating point. Make them floating point "
-                    "(with jax.lax.stop_gradient where they are used), or draw them by a fixed key."
-                )
-            self.rest[context_length] = one
+            build = partial(self._build, context_length=context_length)
+            shapes = eqx.filter_eval_shape(build, jax.random.key(0))
+            rest = eqx.filter(shapes, _is_trained, inverse=True)
+            if any(map(_is_shape, jax.tree.leaves(rest))):
+                rest = self._with_integers(build)
+            self.rest[context_length] = rest
         return self.rest[context_length]
+
+    def _with_integers(self, build: Any) -> Any:
+        """The same with the values of its arrays, which must not depend on the key."""
+        with jax.ensure_compile_time_eval():
+            one, other = (
+                eqx.filter(build(jax.random.key(seed)), eqx.is_inexact_array, inverse=True)
+                for seed in (0, 1)
+            )
+        if not eqx.tree_equal(*(eqx.filter(each, eqx.is_array) for each in (one, other))):
+            raise InputError(
+                f"The learner {self.reference} has arrays that are drawn by its key and not "
+                "trained, because they are not of floating point. Make them floating point "
+                "(with jax.lax.stop_gradient where they are used), or draw them by a fixed key."
+            )
+        return one
+
+
+def _is_shape(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _is_trained(leaf: Any) -> bool:
+    return _is_shape(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 def _is_stateful(leaf: Any) -> bool:

@@ -1,11 +1,11 @@
 """Flax modules as learners, linen and nnx: called with a batch of sequences (m, T)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-from flax import linen, nnx
+from flax import nnx
 from jaxtyping import Array
 
 from finetti.core.errors import InputError
@@ -67,43 +67,31 @@ class LinenNetwork(GivenNetwork):
 class NnxNetwork(GivenNetwork):
     """An nnx module, whose class or factory takes ``rngs``."""
 
-    rest: dict[int, Any] = field(default_factory=dict, repr=False)  # all but the parameters, by T
-
     def init(self, key: Any, context_length: int) -> Any:
         """The variables of type `nnx.Param`."""
-        return check_params(self._split(key, context_length)[1].to_pure_dict(), self.reference)
+        module = self._build(key, context_length)
+        params, state, others = nnx.state(module, nnx.Param, nnx.RngState, ...)
+        del state
+        kinds = {type(each).__name__ for each in jax.tree.leaves(others, is_leaf=_is_variable)}
+        refuse_state(sorted(kinds), self.reference)
+        return check_params(nnx.to_pure_dict(params), self.reference)
 
     def logits(self, params: Any, bits: Array, key: Any) -> Any:
         """The module on the batch, with its random streams started by ``key``."""
-        graph, state, streams, counts = self._rest(bits.shape[1])
-        nnx.replace_by_pure_dict(state := _copy(state), params)
-        if key is not None:
-            leaves, structure = jax.tree.flatten(streams)
-            seeds = (jax.random.fold_in(key, place) for place in range(len(leaves)))
-            streams = structure.unflatten(seeds)
-        module = nnx.merge(graph, state, streams, counts)
-        module.eval() if key is None else module.train()
+        # A new one at every trace, whose own weights nobody reads: the compiler drops their draw.
+        module = self._build(jax.random.key(0) if key is None else key, bits.shape[1])
+        state = nnx.state(module, nnx.Param)
+        nnx.replace_by_pure_dict(state, params)
+        nnx.update(module, state)
+        if key is None:
+            module.eval()
+        else:
+            module.train()
         return module(bits, **mode_arguments(type(module).__call__, key is not None))
 
-    def _split(self, key: Any, context_length: int) -> Any:
-        module = self.recipe.build(
-            rngs=nnx.Rngs(key), key=key, context_length=context_length
-        )
-        graph, *states, others = nnx.split(module, nnx.Param, nnx.RngKey, nnx.RngCount, ...)
-        kinds = {type(each).__name__ for each in jax.tree.leaves(others, is_leaf=_is_variable)}
-        refuse_state(sorted(kinds), self.reference)
-        return graph, *states
-
-    def _rest(self, context_length: int) -> Any:
-        if context_length not in self.rest:
-            with jax.ensure_compile_time_eval():
-                self.rest[context_length] = self._split(jax.random.key(0), context_length)
-        return self.rest[context_length]
+    def _build(self, key: Any, context_length: int) -> Any:
+        return self.recipe.build(rngs=nnx.Rngs(key), key=key, context_length=context_length)
 
 
 def _is_variable(leaf: Any) -> bool:
     return isinstance(leaf, nnx.Variable)
-
-
-def _copy(state: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf, state)

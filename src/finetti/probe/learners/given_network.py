@@ -14,6 +14,7 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole
 from finetti.probe.learners.base import NetworkLearner
 from finetti.probe.learners.recipe import Recipe, parameters
+from finetti.training.optimizers import adamw
 
 Inputs = Literal["integers", "floats"]
 OPTIMIZER_OPTIONS = ("learning_rate", "weight_decay", "clip_norm")
@@ -130,8 +131,11 @@ def default_optimizer(
             lambda path, leaf: has_decay(jax.tree_util.keystr(path), leaf.ndim), params
         )
 
-    adam = optax.adamw(learning_rate, weight_decay=weight_decay, mask=decayed)
-    return optax.chain(optax.clip_by_global_norm(clip_norm), adam) if clip_norm else adam
+    rate, decay, clip = (
+        default if value is None else value
+        for value, default in zip((learning_rate, weight_decay, clip_norm), DEFAULTS, strict=True)
+    )
+    return adamw(rate, decay=decay, decayed=decayed, clip=clip or None)
 
 
 def check_params(params: Any, reference: str) -> Any:

@@ -1,5 +1,6 @@
 """What a reference stands for, a factory or a thing, and the options that it is called with."""
 
+import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 from finetti.core.errors import InputError
 
 FILLED_IN = ("key", "rngs", "context_length")  # by the probe, never by options
-NOT_OPTIONS = (*FILLED_IN, "parent", "name")  # the last two are Flax's own
+NOT_OPTIONS = (*FILLED_IN, "source", "parent", "name")  # ours, and two of Flax's own
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Recipe:
     @property
     def is_factory(self) -> bool:
         """Whether ``found`` is called for each trial; instances of anything are not."""
-        return inspect.isclass(self.found) or inspect.isroutine(self.found)
+        made = inspect.isclass(self.found) or inspect.isroutine(self.found)
+        return made or isinstance(self.found, functools.partial)
 
     def build(self, **supplied: Any) -> Any:
         """A new one; of ``supplied`` the factory gets what its signature names."""
@@ -61,10 +63,13 @@ def parameters(function: Any) -> tuple[dict[str, Any], bool]:
     >>> parameters(lambda key, width=3, **others: None)[1]
     True
     """
+    # A metaclass (that of nnx, for example) may hide the arguments of a class; __init__ has them.
+    bound = inspect.isclass(function) and inspect.isfunction(function.__init__)
     try:
-        found = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function.__init__ if bound else function)
     except ValueError:  # compiled code may say nothing
         return {}, True
+    found = list(signature.parameters.values())[bound:]
     named = {each.name: each.default for each in found if each.kind not in _UNNAMED}
     return named, any(each.kind is inspect.Parameter.VAR_KEYWORD for each in found)
 
