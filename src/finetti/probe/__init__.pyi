@@ -1,3 +1,8 @@
+from .ambiguity import ConsistentSets as ConsistentSets
+from .ambiguity import ambiguous_sets as ambiguous_sets
+from .ambiguity import best_set as best_set
+from .ambiguity import consistent_sets as consistent_sets
+from .ambiguity import exhaustive_success as exhaustive_success
 from .information import InformationBounds as InformationBounds
 from .information import binary_entropy as binary_entropy
 from .information import information_bounds as information_bounds
