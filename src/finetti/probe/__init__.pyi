@@ -1,6 +1,11 @@
 from .learners.base import FitLearner as FitLearner
 from .learners.base import NetworkLearner as NetworkLearner
 from .result import LearnerError as LearnerError
+from .ambiguity import ConsistentSets as ConsistentSets
+from .ambiguity import ambiguous_sets as ambiguous_sets
+from .ambiguity import best_set as best_set
+from .ambiguity import consistent_sets as consistent_sets
+from .ambiguity import exhaustive_success as exhaustive_success
 from .information import InformationBounds as InformationBounds
 from .information import binary_entropy as binary_entropy
 from .information import information_bounds as information_bounds
