@@ -1,6 +1,3 @@
-from .learners.base import FitLearner as FitLearner
-from .learners.base import NetworkLearner as NetworkLearner
-from .result import LearnerError as LearnerError
 from .ambiguity import ConsistentSets as ConsistentSets
 from .ambiguity import ambiguous_sets as ambiguous_sets
 from .ambiguity import best_set as best_set
@@ -11,10 +8,13 @@ from .information import binary_entropy as binary_entropy
 from .information import information_bounds as information_bounds
 from .information import information_per_sample as information_per_sample
 from .information import success_bound as success_bound
+from .learners.base import FitLearner as FitLearner
+from .learners.base import NetworkLearner as NetworkLearner
 from .learners.loading import load_learner as load_learner
+from .learners.transformer import TransformerLearner as TransformerLearner
+from .result import LearnerError as LearnerError
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
 from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial
-from .learners.transformer import TransformerLearner as TransformerLearner
