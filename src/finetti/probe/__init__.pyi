@@ -11,3 +11,8 @@ from .information import success_bound as success_bound
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
+from .traces import AttentionMass as AttentionMass
+from .traces import ShowsAttention as ShowsAttention
+from .traces import WalshTrace as WalshTrace
+from .traces import attention_mass as attention_mass
+from .traces import walsh_trace as walsh_trace
