@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from math import comb
+from math import comb, factorial
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from finetti.boolean.simplification import find_profile, relevant_indices
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_real, as_whole
+from finetti.probe.symmetries import n_symmetries
 from finetti.show.card import Card
 from finetti.show.shown import Shown
 
@@ -109,6 +110,18 @@ class HiddenRule(Shown):
         return "table:" + "".join(str(int(value)) for value in function.table())
 
     @property
+    def n_hypotheses(self) -> int:
+        """The number of different hidden functions: C(T, s) times the s!/|symmetries| orders in
+        which f can stand on a set of positions."""
+        orders = factorial(self.sparsity) // n_symmetries(self.function)
+        return comb(self.context_length, self.sparsity) * orders
+
+    @property
+    def chance(self) -> float:
+        """The accuracy of the better constant: success must ask for more."""
+        return max(self.label_probability, 1 - self.label_probability)
+
+    @property
     def label_probability(self) -> float:
         """P(f(b) = 1), before any label is flipped."""
         p, profile = self.bit_probability, find_profile(self.function)
@@ -134,7 +147,7 @@ class HiddenRule(Shown):
             (
                 ("context length", self.context_length),
                 ("hidden bits", self.sparsity),
-                ("index sets", comb(self.context_length, self.sparsity)),
+                ("hidden functions", self.n_hypotheses),
                 ("P(bit = 1)", self.bit_probability),
                 ("P(label = 1)", self.label_probability),
                 ("label noise", self.label_noise),
