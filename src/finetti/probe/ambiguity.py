@@ -189,7 +189,7 @@ def _trial(rule: HiddenRule, sizes: list[int], rng: np.random.Generator) -> list
     if found.count != len(found.indices):
         why = found.reason or f"{found.count} functions fit {sizes[0]} samples, too many to list"
         raise InputError(f"Exhaustive search for {rule.name}: {why}. Begin with more samples.")
-    alive, counts = found.indices, [found.count]
+    alive, counts = found.indices, [len(found.indices)]
     for row, label in zip(bits[sizes[0] :], labels[sizes[0] :], strict=True):
         if len(alive) > 1:
             alive = alive[rule.function.evaluate(row[alive]) == label]
