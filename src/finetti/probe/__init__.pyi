@@ -16,13 +16,10 @@ from .result import LearnerError as LearnerError
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
-from .trial import ProbeParameters as ProbeParameters
-from .trial import ProbeTrial as ProbeTrial
-from .tasks import HiddenRule as HiddenRule
-from .tasks import HiddenTask as HiddenTask
-from .tasks import make_rule as make_rule
 from .traces import AttentionMass as AttentionMass
 from .traces import ShowsAttention as ShowsAttention
 from .traces import WalshTrace as WalshTrace
 from .traces import attention_mass as attention_mass
 from .traces import walsh_trace as walsh_trace
+from .trial import ProbeParameters as ProbeParameters
+from .trial import ProbeTrial as ProbeTrial
