@@ -16,20 +16,23 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from finetti.boolean.functions.base import all_bits
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_real, as_whole
-from finetti.probe.tasks import HiddenRule
+from finetti.probe.tasks import HiddenRule, HiddenTask
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
 MAX_NOISY_SAMPLES = 4000  # with noise the sum has m√m terms, each a convolution
 NEGLIGIBLE = 1e-18  # probability of the numbers of flips that are not looked at
+MAX_LOG2_TERMS = 24  # of an enumeration: 128 MB
 TRIMMED = 1e-25  # probabilities left out of a convolution
 
 
@@ -102,6 +105,33 @@ def _binomial(n: int, p: float) -> NDArray[np.float64]:
     """P(k of n) for k = 0, …, n."""
     k = np.arange(n + 1)
     return np.exp(log_binomial(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p))
+
+
+def best_success(rule: HiddenRule, n_samples: int) -> float:
+    """How often the best of all learners finds the hidden function, by enumeration at tiny size.
+
+    Σ over samples (x, y) of the largest P(x, y, f) of any hidden f, 2^{(T+1)m} terms.
+
+    >>> from finetti.probe.tasks import make_rule
+    >>> best_success(make_rule("parity", 1, 2), 1)  # it tosses a coin if both bits are the same
+    0.75
+    """
+    m = as_whole(n_samples, "n_samples", "best_success")
+    length, p, noise = rule.context_length, rule.bit_probability, rule.label_noise
+    log2_terms = (length + 1) * m + math.log2(rule.n_hypotheses)
+    if log2_terms > MAX_LOG2_TERMS:
+        requirement = f"a rule and a sample with at most 2^{MAX_LOG2_TERMS} terms"
+        raise bad_argument("rule", "best_success", requirement, f"2^{log2_terms:.0f}")
+    inputs, orders = all_bits(length), permutations(range(length), rule.sparsity)
+    every = [HiddenTask(rule, order).labels(inputs) for order in orders]
+    functions = np.unique(every, axis=0)  # orders may give the same function
+    of_input = np.where(inputs, p, 1 - p).prod(axis=1)
+    right = np.stack([1 - functions, functions])  # (label, function, input)
+    likelihood = np.where(right, 1 - noise, noise) * of_input
+    joint = np.ones((len(functions), 1))
+    for _ in range(m):
+        joint = np.einsum("fs,yfx->fsyx", joint, likelihood).reshape(len(functions), -1)
+    return float(joint.max(axis=0).sum() / len(functions))
 
 
 @dataclass(frozen=True)
