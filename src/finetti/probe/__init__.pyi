@@ -14,6 +14,8 @@ from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial
 from .analysis.analysis import Analysis as Analysis
 from .analysis.analysis import analyze as analyze
+from .analysis.comparison import LearnerComparison as LearnerComparison
+from .analysis.comparison import compare_learners as compare_learners
 from .analysis.critical import CriticalSize as CriticalSize
 from .analysis.curve import SuccessCurve as SuccessCurve
 from .analysis.curve import fit_curve as fit_curve
@@ -45,3 +47,8 @@ from .traces import attention_mass as attention_mass
 from .traces import walsh_trace as walsh_trace
 from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial
+from .analysis.transitions import Transitions as Transitions
+from .analysis.transitions import transition_times as transition_times
+from .charts import critical_chart as critical_chart
+from .charts import success_chart as success_chart
+from .charts import training_chart as training_chart
