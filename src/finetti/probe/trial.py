@@ -12,8 +12,10 @@ from finetti.probe.fit_trials import FitTrials
 from finetti.probe.learners.base import FitLearner, NetworkLearner
 from finetti.probe.learners.loading import load_learner
 from finetti.probe.network_trials import NetworkTrials, padded_size
+from finetti.probe.recording import TraceName
 from finetti.probe.result import LearnerError
 from finetti.probe.samples import rule_of
+from finetti.probe.traces import ShowsAttention
 from finetti.studies.canonical import canonical_json, plain
 from finetti.studies.kinds import CohortKind
 from finetti.studies.outcome import TrialResult
@@ -41,7 +43,8 @@ class ProbeParameters(BaseModel):
         early_stop: end the training at the first check that says so.
         ambiguous: training sets that other hidden sets explain as well: count the sets and
             ``report`` them, ``keep`` them uncounted, or ``reject`` them and draw again.
-        trace: what to note at each check: ``loss``, ``accuracy``.
+        trace: what to note at each check: ``loss``, ``accuracy``, ``walsh`` (Walsh–Fourier
+            coefficients on the hidden bits), ``attention`` (its share on the hidden positions).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -61,7 +64,7 @@ class ProbeParameters(BaseModel):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.99
     early_stop: bool = True
     ambiguous: Literal["report", "keep", "reject"] = "report"
-    trace: list[Literal["loss", "accuracy"]] = []
+    trace: list[TraceName] = []
 
 
 @final
@@ -116,6 +119,9 @@ class ProbeTrial(CohortKind):
             resolved["iterations"] = None
         if not resolved["online"]:
             resolved["batch_size"] = None
+        if "attention" in resolved["trace"] and not isinstance(learner, ShowsAttention):
+            sentence = f"cannot have 'attention': {resolved['learner']!r} has no such method"
+            raise ParameterError("trace", sentence)
         resolved["settings"] = {k: v for k, v in settings.items() if k not in TAKEN_OVER}
         resolved["fingerprint"] = learner.fingerprint()
         return resolved
