@@ -96,6 +96,9 @@ def test_the_seed_reaches_every_part_of_an_estimator(sample):
     learner = mine("perceptron")
     states = [learner.fit(*sample, seed=s).estimator.random_state for s in (3, 3, 2**32 + 4)]
     assert states == [3, 3, 4]
+    default = load_learner("sklearn.linear_model:Perceptron")  # whose own default is 0
+    again = load_learner("sklearn.linear_model:Perceptron", default.settings())
+    assert [each.fit(*sample, seed=5).estimator.random_state for each in (default, again)] == [5, 5]
     nested = load_learner("rf_mlp", {"n_neurons": 20})
     one, same, other = (nested.fit(*sample, seed=s).estimator[-1].coef_ for s in (3, 3, 4))
     assert (one == same).all()
