@@ -11,6 +11,8 @@ from .information import success_bound as success_bound
 from .learners.base import FitLearner as FitLearner
 from .learners.base import NetworkLearner as NetworkLearner
 from .learners.loading import load_learner as load_learner
+from .learners.transformer import TransformerLearner as TransformerLearner
+from .result import LearnerError as LearnerError
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
@@ -19,3 +21,5 @@ from .traces import ShowsAttention as ShowsAttention
 from .traces import WalshTrace as WalshTrace
 from .traces import attention_mass as attention_mass
 from .traces import walsh_trace as walsh_trace
+from .trial import ProbeParameters as ProbeParameters
+from .trial import ProbeTrial as ProbeTrial
