@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from finetti.core.errors import FinettiError, InputError
-from finetti.probe import load_learner
+from finetti.probe import ProbeTrial, load_learner
+from finetti.probe.network_trials import NetworkTrials
 
 PAIR = """
 import jax.numpy as jnp
@@ -244,3 +245,14 @@ def test_predictions_that_are_no_labels_are_refused(load, name, words):
     fitted = load(OTHERS, name).fit(np.eye(6, 3), np.arange(6) % 2, seed=0)
     with pytest.raises(InputError, match=words):
         fitted.predict(np.eye(6, 3))
+
+
+def test_a_schedule_is_made_for_the_steps_of_the_trial(load, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "import optax\nfactory.optimizer = lambda iterations: optax.sgd(1 / iterations)\n"
+    load(PAIR.format(outputs=2) + text, "factory")
+    given = {"learner": "./of_mine.py:factory", "context_length": 4, "n_samples": 8}
+    params = ProbeTrial().resolve({**given, "iterations": 40})
+    learner = load_learner(given["learner"])
+    assert learner.iterations == 1000
+    assert NetworkTrials(learner, params).learner.iterations == 40

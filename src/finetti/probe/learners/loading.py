@@ -22,7 +22,13 @@ from finetti.probe.learners.given_network import (
 )
 from finetti.probe.learners.recipe import NOT_OPTIONS, Recipe, options_for, parameters
 from finetti.studies.importing import load_object, loading
-from finetti.studies.sources import KIND_FORMS, PACKAGE, find_source, installed_versions
+from finetti.studies.sources import (
+    KIND_FORMS,
+    PACKAGE,
+    KindSource,
+    find_source,
+    installed_versions,
+)
 
 _HERE = "finetti.probe.learners"
 BUILT_IN = {
@@ -63,13 +69,7 @@ def load_learner(
     >>> learner.settings()
     {'min_samples_leaf': 1, 'max_depth': 3}
     """
-    if reference not in BUILT_IN and ":" not in reference:
-        raise InputError(
-            f"`learner` is {reference!r}. Known are {', '.join(BUILT_IN)}; or, for your own: "
-            f"{KIND_FORMS[0].lower()}{KIND_FORMS[1:]}."
-        )
-    kind = BUILT_IN.get(reference, reference)
-    source = find_source(kind, directory, _installed_version(kind), argument="learner")
+    source = find_learner(reference, directory)
     name = reference if reference in BUILT_IN else source.reference
     found = load_object(source, "learner")
     with loading(source, "learner"):
@@ -80,6 +80,17 @@ def load_learner(
     learner = copy.copy(learner)
     object.__setattr__(learner, "source", source.fingerprint)
     return learner
+
+
+def find_learner(reference: str, directory: str | Path = ".") -> KindSource:
+    """The source of a learner and its fingerprint, without running any of it."""
+    if reference not in BUILT_IN and ":" not in reference:
+        raise InputError(
+            f"`learner` is {reference!r}. Known are {', '.join(BUILT_IN)}; or, for your own: "
+            f"{KIND_FORMS[0].lower()}{KIND_FORMS[1:]}."
+        )
+    kind = BUILT_IN.get(reference, reference)
+    return find_source(kind, directory, _installed_version(kind), argument="learner")
 
 
 @functools.cache
