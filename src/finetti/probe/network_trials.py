@@ -1,7 +1,7 @@
 """Trials of learners that are trained by gradients: together, in cohorts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import equinox as eqx
@@ -64,6 +64,8 @@ class NetworkTrials:
     """
 
     def __init__(self, learner: NetworkLearner, params: Mapping[str, Any]) -> None:
+        # An optimizer with a schedule must know how many steps this trial makes.
+        learner = replace(learner, iterations=params["iterations"])
         self.learner, self.params = learner, params
         self.allowed = allowed_errors(params["n_validation"], params["level"])
         self.stream = None

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from finetti.probe.fit_trials import FitTrials
 from finetti.probe.learners.base import FitLearner, NetworkLearner
-from finetti.probe.learners.loading import load_learner
+from finetti.probe.learners.loading import find_learner, load_learner
 from finetti.probe.network_trials import NetworkTrials, padded_size
 from finetti.probe.recording import TraceName
 from finetti.probe.result import LearnerError
@@ -20,7 +20,6 @@ from finetti.studies.canonical import canonical_json, plain
 from finetti.studies.kinds import CohortKind
 from finetti.studies.outcome import TrialResult
 from finetti.studies.parameters import ParameterError, check_name, resolve_with
-from finetti.studies.sources import find_source
 from finetti.studies.trial import Trial
 
 ACCELERATOR_SLOTS = 16
@@ -144,7 +143,7 @@ class ProbeTrial(CohortKind):
 def _load(params: Mapping[str, Any]) -> NetworkLearner | FitLearner:
     """The learner, loaded anew only if its source has changed."""
     reference = params["learner"]
-    source = find_source(reference, ".", argument="learner").fingerprint if ":" in reference else ""
+    source = find_learner(reference).fingerprint
     return _loaded(reference, canonical_json(params["options"]), params["context_length"], source)
 
 
