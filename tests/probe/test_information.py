@@ -199,6 +199,7 @@ def test_levels_and_trivial_cases():
     alone = information_bounds(make_rule("and", 3, 3))
     assert (alone.counting, alone.packing, alone.first_order) == (0.0, 0, 0.0)
     assert information_bounds(make_rule("parity", 3, 400, label_noise=0.49)).packing is None
+    assert information_bounds(make_rule("and", 30, 100)).packing is None
     assert "scaling" in str(information_bounds(rule))
 
 
@@ -208,7 +209,7 @@ def test_bad_arguments_are_named():
         information_bounds(rule, 0)
     with pytest.raises(InputError, match="`n_samples`"):
         success_bound(rule, -1)
-    with pytest.raises(InputError, match="at most 4000"):
+    with pytest.raises(InputError, match="4000 for noisy labels"):
         success_bound(make_rule("and", 2, 9, label_noise=0.1), 5000)
     with pytest.raises(InputError, match=r"at most 2\^24 terms"):
         best_success(rule, 3)

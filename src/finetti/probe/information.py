@@ -30,7 +30,8 @@ from finetti.probe.tasks import HiddenRule, HiddenTask
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
-MAX_NOISY_SAMPLES = 4000  # with noise the sum has m√m terms, each a convolution
+MAX_SAMPLES = 10**6  # of the packing bound without noise, a sum of m terms
+MAX_NOISY_SAMPLES = 4000  # and with noise: m√m terms, each a convolution
 NEGLIGIBLE = 1e-18  # probability of the numbers of flips that are not looked at
 MAX_LOG2_TERMS = 24  # of an enumeration: 128 MB
 TRIMMED = 1e-25  # probabilities left out of a convolution
@@ -69,8 +70,8 @@ def success_bound(rule: HiddenRule, n_samples: int) -> float:
     """
     m = n_samples if n_samples == 0 else as_whole(n_samples, "n_samples", "success_bound")
     p, noise, log_count = rule.label_probability, rule.label_noise, math.log(rule.n_hypotheses)
-    if noise and m > MAX_NOISY_SAMPLES:
-        requirement = f"at most {MAX_NOISY_SAMPLES} for noisy labels"
+    if m > _most_samples(rule):
+        requirement = f"at most {_most_samples(rule)} ({MAX_NOISY_SAMPLES} for noisy labels)"
         raise bad_argument("n_samples", "success_bound", requirement, m)
     below, above = special.bdtr(range(m + 1), m, noise), special.bdtrc(range(-1, m), m, noise)
     above[0] = 1.0
@@ -89,6 +90,10 @@ def success_bound(rule: HiddenRule, n_samples: int) -> float:
     log_drop[-1] = log_worth[-1]
     rest = (below[first - 1] if first else 0.0) + (above[last + 1] if last < m else 0.0)
     return min(1.0, float(np.exp(log_used + log_drop[:, None]).sum() + rest))
+
+
+def _most_samples(rule: HiddenRule) -> int:
+    return MAX_NOISY_SAMPLES if rule.label_noise else MAX_SAMPLES
 
 
 def _ones_given_flips(m: int, j: int, p: float) -> NDArray[np.float64]:
@@ -144,7 +149,7 @@ class InformationBounds(Shown):
             noise and at level 1/2 this is log₂ C(T,s) − 1 for a symmetric rule (an upper bound on
             success, all constants kept).
         packing: the smallest m at which `success_bound` allows ``level`` (the same, and sharper:
-            it knows how often the label is 1); None where noise puts it above 4000.
+            it knows how often the label is 1); None where it is above 10⁶, or 4000 with noise.
         first_order: log₂ M / (h(noisy label) − h(noise)), the leading term of ``packing`` for large
             M: a scaling quantity, not a bound at finite M.
 
@@ -198,7 +203,7 @@ def _smallest_allowed(rule: HiddenRule, level: float, low: int) -> int | None:
     """The smallest m ≥ low with `success_bound` ≥ level."""
     goal = level * (1 - 1e-12)  # of a sum that may be 1
     high = max(low, math.ceil(math.log2(rule.n_hypotheses) / information_per_sample(rule)), 1)
-    while not rule.label_noise or high <= MAX_NOISY_SAMPLES:
+    while high <= _most_samples(rule):
         if success_bound(rule, high) >= goal:
             allowed = partial(success_bound, rule)
             return bisect_left(range(high), goal, low, key=allowed)
