@@ -25,3 +25,4 @@ from .solves import Status as Status
 from .statistics import Interval as Interval
 from .statistics import Slope as Slope
 from .statistics import power_law_slope as power_law_slope
+from .statistics import wilson_interval as wilson_interval

@@ -1,4 +1,4 @@
-"""The exponent of a power law, and confidence intervals."""
+"""Confidence intervals: of a success rate, and of the exponent of a power law."""
 
 import math
 from dataclasses import dataclass
@@ -36,6 +36,35 @@ class Interval:
     def width(self) -> Any:
         """``high − low``."""
         return self.high - self.low
+
+
+def wilson_interval(successes: ArrayLike, trials: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval of a success probability; [0, 1] without trials.
+
+    ``(p̂ + z²/2n ± z √(p̂(1 − p̂)/n + z²/4n²)) / (1 + z²/n)``, p̂ = successes / n: all p that a score
+    test does not reject. Unlike p̂ ± z √(p̂(1 − p̂)/n) it has a width at p̂ = 0 and 1.
+
+    >>> interval = wilson_interval(12, 12)
+    >>> round(interval.low, 3), interval.high
+    (0.758, 1.0)
+    """
+    owner = "wilson_interval"
+    if not 0 < confidence < 1:
+        raise bad_argument("confidence", owner, "in (0, 1)", confidence)
+    hits, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
+    check_finite(n, "trials", owner)
+    check_finite(hits, "successes", owner)
+    if not np.all((hits >= 0) & (hits <= n)):
+        raise bad_argument("successes", owner, "from 0 to trials", f"{successes} of {trials}")
+    z_squared = float(special.ndtri((1 + confidence) / 2)) ** 2
+    center = hits + z_squared / 2
+    reach = np.sqrt(z_squared * (hits * (n - hits) / np.maximum(n, 1) + z_squared / 4))
+    # The ends are 0 and 1 exactly where no, or every, trial succeeded.
+    low = np.where(hits == 0, 0.0, (center - reach) / (n + z_squared))
+    high = np.where(hits == n, 1.0, (center + reach) / (n + z_squared))
+    if low.ndim == 0:
+        return Interval(float(low), float(high), confidence, "wilson")
+    return Interval(low, high, confidence, "wilson")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from finetti.show import Card, Shown, Table, format_number
 
 History = Iterable[tuple[int, int, int]]
 
-N_CANDIDATES = 40
+MOST_CANDIDATES = 60
+LEAST_PER_DOUBLING, MOST_PER_DOUBLING = 8, 128
+STEP_OF_ODDS = 0.7  # between neighboring numbers of samples, in logits
 MIN_BATCH = 4
 TAIL = 0.025  # of the posterior, beyond which thresholds are not told apart
 PRUNED = 1e-6  # curves of less weight than this times the largest do not decide anything
@@ -196,9 +198,9 @@ class SearchDesign:
         reached = counts.successes >= self.level * counts.trials
         low, high = counts.n_samples[[0, -1]].tolist()
         if not reached.any() and high < self.maximum:
-            return min(self.maximum, _rounded(high * self.growth))
+            return min(self.maximum, math.ceil(high * self.growth))
         if reached.all() and low > self.minimum:
-            return max(self.minimum, _rounded(low / self.growth))
+            return max(self.minimum, math.floor(low / self.growth))
         return None
 
     def _interval(self, posterior: CurvePosterior) -> Interval:
@@ -229,7 +231,7 @@ class SearchDesign:
         low, high = posterior.quantile(TAIL), posterior.quantile(1 - TAIL)
         high = min(high, math.log(self.maximum) + REACH)
         kept = posterior.kept(PRUNED)
-        m = self._candidates(low, high, 2 / float(kept.weight @ kept.slope))
+        m = self._candidates(low, high, float(kept.weight @ kept.slope))
         # Not to let the few curves far away decide, for which the variance has a weakness.
         threshold = np.clip(kept.crossing, low, max(low, high))
         interval, share = self._interval(posterior), 0.0
@@ -239,18 +241,16 @@ class SearchDesign:
         taken, _ = allocate(kept.weight, threshold, kept.success(np.log(m)), share, least, most)
         return [(int(each), int(count)) for each, count in zip(m, taken, strict=True) if count]
 
-    def _candidates(self, low: float, high: float, width: float) -> Any:
-        """Numbers of samples about the threshold, and beyond as far as the slope is wide."""
-        places = np.exp(np.linspace(low - width, max(low, high) + width, N_CANDIDATES))
-        rounded = {min(max(_rounded(m), self.minimum), self.maximum) for m in places}
-        return np.array(sorted(rounded))
+    def _candidates(self, low: float, high: float, slope: float) -> Any:
+        """Numbers of samples about the threshold, and beyond as far as the slope is wide.
 
-
-def _rounded(n_samples: float) -> int:
-    """A whole number; even beyond 100, a multiple of 20 beyond 1000, and so on.
-
-    >>> [_rounded(m) for m in (72.4, 141.2, 1234.0)]
-    [72, 142, 1240]
-    """
-    step = max(1, 10 ** (len(str(int(n_samples))) - 2) // 5)
-    return max(1, step * round(n_samples / step))
+        They are powers of 2^(1/j), so that trials gather in few cells, with j = 8, 16, … as the
+        slope asks for.
+        """
+        low, high = low - 2 / slope, max(low, high) + 2 / slope
+        fine = min(MOST_PER_DOUBLING, max(LEAST_PER_DOUBLING, slope * math.log(2) / STEP_OF_ODDS))
+        step = math.log(2) / 2 ** math.ceil(math.log2(fine))
+        while (high - low) / step > MOST_CANDIDATES:
+            step *= 2
+        powers = np.exp(step * np.arange(math.floor(low / step), math.ceil(high / step) + 1))
+        return np.unique(np.clip(np.rint(powers), self.minimum, self.maximum).astype(np.int64))
