@@ -103,7 +103,7 @@ class SearchDesign:
         confidence: of the interval.
         ratio: ends when high/low of the interval is at most this.
         max_trials: ends after so many.
-        batch: the most trials of a round.
+        batch: the most trials of a round, or a fourth of all so far if that is more.
         bracket_trials, growth: trials per step while bracketing, and the size of a step.
 
     >>> design = SearchDesign(minimum=10, maximum=1000, start=40)
@@ -157,7 +157,8 @@ class SearchDesign:
         posterior = self._posterior(counts)
         if self._stopped(posterior, counts) != "unfinished":
             return []
-        return self._batch(posterior, min(left, self.batch))
+        # A long search takes longer rounds: a fourth of what is known can wait for its analysis.
+        return self._batch(posterior, min(left, max(self.batch, int(counts.trials.sum()) // 4)))
 
     def result(self, history: History) -> SearchResult:
         """What the rows (samples, trials, successes) say, from a search or from a grid."""
