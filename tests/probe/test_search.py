@@ -96,8 +96,8 @@ def test_after_bracketing_the_trials_gather_at_the_threshold():
     design = SearchDesign(start=100, ratio=1.05)
     rows = [(50, 3, 0), (100, 20, 2), (110, 20, 7), (120, 20, 12), (130, 20, 18), (200, 9, 9)]
     inside = design.propose(rows)
-    assert design.batch >= sum(count for _, count in inside) >= 1
-    assert all(105 <= m <= 125 for m, _ in inside)
+    assert 1 <= sum(count for _, count in inside) <= 92 // 4
+    assert all(100 <= m <= 130 for m, _ in inside)
 
 
 def test_the_budget_is_kept_to_the_trial():
@@ -170,6 +170,22 @@ def test_the_interval_covers_with_few_trials_whatever_slope_and_ceiling():
         assert result.interval.high <= 1.3 * result.interval.low
     assert covered >= n * 0.95 - 3 * math.sqrt(n * 0.95 * 0.05)
     assert np.median(trials) < 60
+
+
+def test_a_search_needs_a_fourth_of_the_trials_of_the_printed_grid():
+    """As the paper reads it: the smallest of 16 sizes with more than 25 successes of 50."""
+    rng, sizes, n = np.random.default_rng(8), np.arange(50, 201, 10), 50
+    trials = []
+    for slope in (6.0, 9.0, 12.0, 12.0, 24.0):
+        curve = {"threshold": rng.uniform(70, 140), "slope": slope, "ceiling": 0.95}
+        hits = rng.binomial(n, success(sizes, **curve))
+        above = rng.binomial(n, hits / n, (200, len(sizes))) > n / 2
+        low, high = np.quantile(above.argmax(1), [0.025, 0.975], method="inverted_cdf")
+        ratio = sizes[int(high)] / sizes[max(0, int(low) - 1)]
+        result, _ = simulate(SearchDesign(start=32, maximum=2000, ratio=ratio), rng, **curve)
+        assert result.stopped == "precise"
+        trials.append(result.trials)
+    assert np.median(trials) <= n * len(sizes) / 4
 
 
 # Through a store and child processes
