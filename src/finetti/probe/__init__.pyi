@@ -52,3 +52,7 @@ from .analysis.transitions import transition_times as transition_times
 from .charts import critical_chart as critical_chart
 from .charts import success_chart as success_chart
 from .charts import training_chart as training_chart
+from .search.design import SearchDesign as SearchDesign
+from .search.design import SearchResult as SearchResult
+from .search.driver import SearchReport as SearchReport
+from .search.driver import search_critical as search_critical
