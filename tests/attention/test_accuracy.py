@@ -160,7 +160,11 @@ def test_a_sweep_of_random_contexts():
         *("--cases", "15", "--lengths", "6", "260", "--dimensions", "3"),
         *("--kernels", "RBF", "Matern 5/2", "--seed", "1"),
     ]
-    quick = ("--xla_backend_optimization_level", "--xla_cpu_use_fusion_emitters")
+    quick = (
+        "--xla_backend_optimization_level",
+        "--xla_cpu_use_fusion_emitters",
+        "--xla_cpu_parallel_codegen_split_count",
+    )
     flags = [flag for flag in os.environ["XLA_FLAGS"].split() if not flag.startswith(quick)]
     environment = {**os.environ, "XLA_FLAGS": " ".join(flags)}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
