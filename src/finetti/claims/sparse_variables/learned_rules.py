@@ -1,0 +1,167 @@
+"""Section 5: what a Transformer learns about hidden rules, and from how many samples."""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from finetti.claims.claim import Context, Control, claim
+from finetti.claims.evidence import Evidence, at_least, at_most, close
+from finetti.core.keys import seed_of
+from finetti.show.card import Table
+from finetti.studies.canonical import canonical_json
+from finetti.studies.outcome import TrialResult
+from finetti.studies.trial import Trial
+
+
+@lru_cache(maxsize=64)
+def _outcomes(seed: int, trials: int, content: str) -> tuple[TrialResult, ...]:
+    """The trials of one cell; several claims and controls look at the same ones."""
+    from finetti.probe.trial import ProbeTrial
+
+    kind = ProbeTrial()
+    params = kind.resolve(json.loads(content))
+    seeds = [seed_of("S-learn", seed, index) for index in range(trials)]
+    found = kind.run_cohort([Trial(str(each), params, each) for each in seeds])
+    for each in found:
+        if isinstance(each, Exception):
+            raise each
+    return tuple(each for each in found if isinstance(each, TrialResult))
+
+
+def learn(context: Context, trials: int, **params: Any) -> list[dict[str, Any]]:
+    """The metrics of some trials of one cell."""
+    content = canonical_json({"sparsity": 3, "ambiguous": "keep", **params})
+    return [dict(each.metrics) for each in _outcomes(context.seed, trials, content)]
+
+
+@claim(
+    id="S-fig-2",
+    title="the samples that a hidden AND takes grow more slowly than the context",
+    statement="A one-layer Transformer finds an AND of 3 hidden bits at T = 400 from 6 times as "
+    "many samples as are too few at T = 50; a linear law would ask for 8 times as many.",
+    label="Figure 2 (Section 5)",
+    # 13 of 96 trials succeed at (50, 40), and 16 of 16 at (400, 240).
+    false_alarm=1e-4,
+    controls=(
+        Control(
+            "few samples are as good as many",
+            changes={"few": (50, 240), "many": (50, 240), "trials": (2, 2)},
+        ),
+        Control(
+            "a network that is not trained",
+            changes={"many": (50, 240), "trials": (2, 2), "iterations": 10},
+        ),
+    ),
+)
+def s_fig_2(
+    context: Context,
+    few: tuple[int, int] = (50, 40),
+    many: tuple[int, int] = (400, 240),
+    trials: tuple[int, int] = (32, 16),
+    iterations: int = 600,
+) -> Evidence:
+    """Success on 10⁴ fresh samples within the training, of independent trials.
+
+    Quick: without dropout and clip, in a fraction of the time. Paper: with the paper's settings.
+    """
+    options: dict[str, Any] = {"dropout": "none", "clip_norm": None}
+    settings = context.pick(quick={"options": options, "iterations": iterations}, paper={})
+    rows, rates = [], []
+    for (length, n_samples), count in zip((few, many), trials, strict=True):
+        found = learn(context, count, context_length=length, n_samples=n_samples, **settings)
+        successes = sum(each["success"] for each in found)
+        steps = [each["solved_at"] for each in found if each["success"]]
+        rows.append((length, n_samples, f"{successes} of {count}", max(steps, default=None)))
+        rates.append(successes / count)
+    columns = ("T", "samples m", "found", "within steps")
+    return Evidence(
+        at_most("share of trials that succeed with few samples", rates[0], 7 / 16),
+        at_least("share of trials that succeed with many samples", rates[1], 9 / 16),
+        tables=(Table("AND of 3 hidden bits", columns, tuple(rows)),),
+    )
+
+
+@claim(
+    id="S-fig-3",
+    title="a hidden parity is learned online, all at once",
+    statement="On fresh batches of 2048 samples a one-layer Transformer learns a parity of 3 of "
+    "T = 10 bits. Most of the time nothing shows; then accuracy goes from chance to 1.",
+    label="Figure 3 (Section 5)",
+    false_alarm=1e-4,
+    controls=(Control("too little time", changes={"iterations": 20}),),
+)
+def s_fig_3(context: Context, iterations: int = 2000) -> Evidence:
+    """Whether, and after how many steps, accuracy on 10⁴ fresh samples is above 0.99."""
+    options = context.pick(quick={"options": {"dropout": "none"}}, paper={})
+    found = learn(
+        context,
+        context.pick(quick=1, paper=10),
+        function="parity",
+        context_length=10,
+        online=True,
+        iterations=iterations,
+        **options,
+    )
+    steps = [each.get("solved_at", "not") for each in found]
+    return Evidence(
+        at_least(
+            "share of runs that learn it", sum(each["success"] for each in found) / len(found), 1
+        ),
+        tables=(
+            Table("parity of 3 of 10 bits", ("run", "solved at step"), tuple(enumerate(steps))),
+        ),
+    )
+
+
+@claim(
+    id="S-sec-5-factored",
+    title="the fast form of the experiments' network is the network",
+    statement="For one layer read at [CLS], tables of 2T + 1 tokens, or the query absorbed into "
+    "the keys where embeddings are dropped, give the outputs and gradients of the textbook layer "
+    "under the same masks of all three dropouts.",
+    label="Section 5 (the experiments; the factored form is ours)",
+    controls=(Control("masks of another step", changes={"other_step": True}),),
+)
+def s_sec_5_factored(context: Context, other_step: bool = False) -> Evidence:
+    """Logits and the gradient of their squares in all parameters, in float64."""
+    import jax
+    import jax.numpy as jnp
+
+    from finetti.probe.learners.factored import factored_logits
+    from finetti.probe.learners.textbook import draw_masks, textbook_logits
+    from finetti.probe.learners.transformer import DROPOUTS, TransformerLearner
+
+    learner = TransformerLearner(width=16, n_heads=4, initial_scale=0.5)
+    key = context.random_key(s_sec_5_factored.id)
+    length, n_samples = 12, context.pick(quick=20, paper=200)
+    params = jax.tree.map(lambda a: a.astype(jnp.float64), learner.init(key, length))
+    rng = context.generator(s_sec_5_factored.id)
+    bits = jnp.asarray(rng.integers(0, 2, (n_samples, length)), jnp.uint8)
+    outputs = gradients = 0.0
+    for rates in DROPOUTS.values():
+
+        def textbook(params: Any, rates: Any = rates) -> Any:
+            of = jax.random.fold_in(key, 1) if other_step else key
+            return textbook_logits(params, bits, draw_masks(of, rates, bits, params, 4), 4)
+
+        def factored(params: Any, rates: Any = rates) -> Any:
+            return factored_logits(params, bits, key, rates, 4)
+
+        def both(function: Any) -> Any:
+            def loss(params: Any) -> Any:
+                out = function(params)
+                return jnp.sum(out**2), out
+
+            return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+
+        (_, mine), my_slopes = both(factored)
+        (_, theirs), their_slopes = both(textbook)
+        outputs = max(outputs, float(jnp.abs(mine - theirs).max() / jnp.abs(theirs).max()))
+        size = max(float(jnp.abs(each).max()) for each in jax.tree.leaves(their_slopes))
+        apart = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), my_slopes, their_slopes)
+        gradients = max(gradients, max(jax.tree.leaves(apart)) / size)
+    return Evidence(
+        close("outputs: factored − textbook (relative)", outputs, 1e-10),
+        close("gradients: factored − textbook (relative)", gradients, 1e-10),
+        note=f"Dropout {', '.join(DROPOUTS)}; {n_samples} bit strings of length {length}.",
+    )
