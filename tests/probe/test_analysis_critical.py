@@ -1,6 +1,7 @@
 """Critical sample sizes: coverage of the bootstrap in simulation, censoring, whole tables."""
 
 import dataclasses
+import functools
 import json
 import math
 
@@ -10,13 +11,14 @@ import pytest
 from scipy import special
 
 from finetti.core.errors import InputError
-from finetti.probe.analysis.analysis import analyze
+from finetti.probe.analysis import analysis
 from finetti.probe.analysis.critical import critical_size, first_above
 from finetti.probe.analysis.curve_fits import fit_curves
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
 
 STANDARD_ERRORS = 4
 N_DATA, N_RESAMPLES = 120, 100
+analyze = functools.partial(analysis.analyze, n_resamples=200)
 
 
 def rows_of(fits, rows):
@@ -190,9 +192,9 @@ def test_learners_are_told_apart_and_mixtures_refused():
         analyze(both, by=())
     with pytest.raises(InputError, match=r"by=\('learner', 'sparsity'\)"):
         analyze(pd.concat([a.assign(sparsity=3), a.assign(sparsity=4)]))
-    with pytest.raises(InputError, match=r"mixes trials of different options\.dropout"):
+    with pytest.raises(InputError, match=r"mixes trials of different settings\.dropout"):
         analyze(
-            pd.concat([a.assign(**{"options.dropout": 0.1}), a.assign(**{"options.dropout": 0})])
+            pd.concat([a.assign(**{"settings.dropout": 0.1}), a.assign(**{"settings.dropout": 0})])
         )
 
 
@@ -204,10 +206,11 @@ def test_the_answer_depends_on_the_trials_and_the_seed_only():
     assert analyze(table, seed=1).to_dict() != found
 
 
-def test_lost_trials_are_said():
+@pytest.mark.parametrize("kind", ["float64", "Int64", "object"])
+def test_lost_trials_are_said(kind):
     table = table_of([(10, m, k, 10) for m, k in ((50, 1), (100, 5), (200, 10))])
-    table["success"] = table["success"].astype(float)
-    table.loc[[9, 19], "success"] = np.nan
+    table["success"] = table["success"].astype(kind)
+    table.loc[[9, 19], "success"] = None
     found = analyze(table)
     assert found.success["trials"].tolist() == [9, 9, 10]
     assert found.notes == ("2 of 30 trials have no outcome and are left out.",)
@@ -228,4 +231,4 @@ def test_lost_trials_are_said():
 def test_bad_tables_are_refused(change, options, match):
     table = table_of([(10, 50, 1, 4), (10, 60, 3, 4)]).assign(**change)
     with pytest.raises(InputError, match=match):
-        analyze(table, **options)
+        analysis.analyze(table, **options)
