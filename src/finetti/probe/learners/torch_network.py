@@ -1,0 +1,113 @@
+"""PyTorch modules as learners (extra ``torch``): trained here, and asked for labels at the end."""
+
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from finetti.core.errors import FinettiError, InputError
+from finetti.core.numbers import as_norm, as_positive, as_whole
+from finetti.probe.learners.base import FitLearner, Predictor
+from finetti.probe.learners.given_network import DEFAULTS, LOGITS, Inputs, has_decay
+from finetti.probe.learners.recipe import Recipe
+
+CHUNK = 2048  # rows that are asked for at once
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TorchNetwork(FitLearner):
+    """A module that is called with a batch (m, T), trained by AdamW on all samples at once.
+
+    Args:
+        reference: the name of its class or factory.
+        options: of the factory.
+        inputs: the bits arrive as int64 ("integers", for embeddings) or float32 ("floats").
+        iterations: steps of the optimizer; there is no validation between them.
+        learning_rate: of AdamW.
+        weight_decay: decoupled, of tensors with two axes or more, embeddings excepted.
+        clip_norm: of the gradient; 0 for none.
+    """
+
+    reference: str
+    options: dict[str, Any]
+    inputs: Inputs = "integers"
+    iterations: int = 1000
+    learning_rate: float = DEFAULTS[0]
+    weight_decay: float = DEFAULTS[1]
+    clip_norm: float = DEFAULTS[2]
+    recipe: Recipe = field(repr=False)
+
+    def __post_init__(self) -> None:
+        checks = {"learning_rate": as_positive, "weight_decay": as_norm, "clip_norm": as_norm}
+        for name, check in {**checks, "iterations": as_whole}.items():
+            object.__setattr__(self, name, check(getattr(self, name), name, self.reference))
+
+    def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
+        """Build, and train for all iterations."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = self.recipe.build(context_length=bits.shape[1])
+            self._train(network, bits, torch.from_numpy(labels.astype(np.int64)))
+        return TorchPredictor(self, network)
+
+    def logits(self, network: Any, bits: NDArray[Any]) -> torch.Tensor:
+        """The logits (m, 2) of one batch."""
+        dtype = np.int64 if self.inputs == "integers" else np.float32
+        found = network(torch.from_numpy(bits.astype(dtype)))
+        rows = len(bits)
+        shape = tuple(found.shape) if isinstance(found, torch.Tensor) else None
+        if shape == (rows, 2):
+            return found
+        if shape not in ((rows, 1), (rows,)):
+            got = type(found).__name__ if shape is None else f"shape {list(shape)}"
+            raise InputError(
+                f"The learner {self.reference} must return {LOGITS}. For bits {list(bits.shape)} "
+                f"it returned {got}."
+            )
+        one = found.reshape(rows)
+        return torch.stack([torch.zeros_like(one), one], dim=1)
+
+    def _train(self, network: Any, bits: NDArray[Any], labels: torch.Tensor) -> None:
+        named = [each for each in network.named_parameters() if each[1].requires_grad]
+        groups = [
+            {
+                "params": [each for name, each in named if has_decay(name, each.ndim) is decayed],
+                "weight_decay": self.weight_decay if decayed else 0.0,
+            }
+            for decayed in (True, False)
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=self.learning_rate)
+        network.train()
+        for step in range(self.iterations):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(self.logits(network, bits), labels)
+            if not torch.isfinite(loss):
+                raise FinettiError(
+                    f"The loss of the learner {self.reference} is {loss.item()} at step {step}. "
+                    "Lower `learning_rate`."
+                )
+            loss.backward()
+            if self.clip_norm:
+                parameters = [each for _, each in named]
+                torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+            optimizer.step()
+        network.eval()
+
+
+@final
+@dataclass(frozen=True)
+class TorchPredictor:
+    """A trained module, in evaluation mode."""
+
+    learner: TorchNetwork
+    network: Any
+
+    @torch.no_grad()
+    def predict(self, bits: NDArray[Any]) -> NDArray[np.uint8]:
+        """The label of the larger logit."""
+        parts = np.split(bits, range(CHUNK, len(bits), CHUNK))
+        labels = [self.learner.logits(self.network, part).argmax(dim=1) for part in parts]
+        return torch.cat(labels).numpy().astype(np.uint8)
