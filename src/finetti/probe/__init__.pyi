@@ -13,9 +13,9 @@ from .information import information_per_sample as information_per_sample
 from .information import success_bound as success_bound
 from .learners.base import FitLearner as FitLearner
 from .learners.base import NetworkLearner as NetworkLearner
+from .learners.loading import load_learner as load_learner
 from .learners.transformer import TransformerLearner as TransformerLearner
 from .result import LearnerError as LearnerError
-from .learners.loading import load_learner as load_learner
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
