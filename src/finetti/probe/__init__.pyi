@@ -1,5 +1,7 @@
 from .analysis.analysis import Analysis as Analysis
 from .analysis.analysis import analyze as analyze
+from .analysis.comparison import LearnerComparison as LearnerComparison
+from .analysis.comparison import compare_learners as compare_learners
 from .analysis.critical import CriticalSize as CriticalSize
 from .analysis.curve import SuccessCurve as SuccessCurve
 from .analysis.curve import fit_curve as fit_curve
@@ -21,3 +23,8 @@ from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
 from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial
+from .analysis.transitions import Transitions as Transitions
+from .analysis.transitions import transition_times as transition_times
+from .charts import critical_chart as critical_chart
+from .charts import success_chart as success_chart
+from .charts import training_chart as training_chart

@@ -14,7 +14,13 @@ from finetti.probe.analysis.curve import SuccessCurve, fit_curve
 from finetti.probe.analysis.curve_fits import Floats, fit_curves
 from finetti.probe.analysis.laws import ScalingLaws, fit_laws
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
-from finetti.probe.analysis.trial_tables import Missing, count_cells, groups_of, read_trials
+from finetti.probe.analysis.trial_tables import (
+    Missing,
+    count_cells,
+    groups_of,
+    plain_records,
+    read_trials,
+)
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_interval
 from finetti.show.shown import Shown
@@ -35,6 +41,7 @@ class Analysis(Shown):
         half_sizes: (…, T) → critical size at half the ceiling.
         first_sizes: (…, T) → smallest m with a rate above ``level`` and its standard error.
         laws: (…) → both laws of the critical sizes at ``level``.
+        half_laws: (…) → those of the critical sizes at half the ceiling.
         notes: what a reader should know.
     """
 
@@ -46,6 +53,7 @@ class Analysis(Shown):
     half_sizes: Mapping[Key, CriticalSize]
     first_sizes: Mapping[Key, tuple[float | None, float | None]]
     laws: Mapping[Key, ScalingLaws]
+    half_laws: Mapping[Key, ScalingLaws]
     notes: tuple[str, ...] = ()
 
     @property
@@ -100,12 +108,10 @@ class Analysis(Shown):
         ]
         return {
             "level": self.level,
-            "success": [
-                {name: _plain(value) for name, value in row.items()}
-                for row in self.success.to_dict("records")
-            ],
+            "success": plain_records(self.success),
             "critical": critical,
             "laws": [named(key) | laws.to_dict() for key, laws in self.laws.items()],
+            "half_ceiling_laws": [named(k) | laws.to_dict() for k, laws in self.half_laws.items()],
             "notes": list(self.notes),
         }
 
@@ -187,6 +193,7 @@ def analyze(
     parts: list[dict[Key, Any]] = [{}, {}, {}, {}]
     curves, sizes, half_sizes, first_sizes = parts
     laws: dict[Key, ScalingLaws] = {}
+    half_laws: dict[Key, ScalingLaws] = {}
     for group, rows in groups_of(trials, by):
         for (length,), here in groups_of(rows, ("context_length",)):
             key = (*group, int(length))
@@ -204,8 +211,11 @@ def analyze(
             resampled = fit_curves(m, _resample(here, m, hits, n, n_resamples, rng), n)
             sizes[key] = critical_size(fits, resampled, level, confidence, rng)
             half_sizes[key] = critical_size(fits, resampled, None, confidence, rng)
-        laws[group] = fit_laws({key[-1]: each for key, each in sizes.items() if key[:-1] == group})
-    return Analysis(by, level, success, *parts, laws, notes)
+        for found, into in ((sizes, laws), (half_sizes, half_laws)):
+            into[group] = fit_laws(
+                {key[-1]: each for key, each in found.items() if key[:-1] == group}
+            )
+    return Analysis(by, level, success, *parts, laws, half_laws, notes)
 
 
 def _cells(trials: pd.DataFrame) -> tuple[Floats, Floats, Floats]:

@@ -113,7 +113,7 @@ def critical_size(
         interval,
         level,
         censored,
-        _why(censored, level, float(fits.ceiling[0]), m_min, m_max),
+        _why(censored, level, float(np.quantile(resampled.ceiling, shares[1])), m_min, m_max),
         m_min,
         m_max,
         np.clip(drawn, sizes[0] - span, sizes[-1] + span),
@@ -125,8 +125,8 @@ def _why(
 ) -> str:
     at = "half the ceiling" if level is None else f"success {format_number(level)}"
     if censored == "right":
-        below = f": the ceiling is {format_number(ceiling)}" if ceiling <= (level or 0) else ""
-        return f"{at} is not reached up to m_max = {format_number(m_max)}{below}"
+        low = f", and the ceiling is below {ceiling:.2f}" if ceiling < (level or 0) else ""
+        return f"{at} is not reached up to m_max = {format_number(m_max)}{low}"
     return f"{at} is already passed at m_min = {format_number(m_min)}" if censored else ""
 
 

@@ -120,7 +120,10 @@ class ScalingLaws(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know."""
-        notes = [f"T = {length} is left out: {why}." for length, why in self.excluded.items()]
+        notes = []
+        for length, why in self.excluded.items():
+            said = [f"{FORMULAS[n]} gives {v:.0f}" for n, (v, _) in self.predict(length).items()]
+            notes.append(f"T = {length} is left out: {'; '.join([why, *said])}.")
         if not self.laws:
             notes.append("A law needs critical sizes at two context lengths or more.")
         elif len(self.points) == 2:

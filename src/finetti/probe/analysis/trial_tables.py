@@ -43,6 +43,10 @@ def read_trials(
     if not trials["success"].isin((0.0, 1.0)).all():
         got = trials["success"][~trials["success"].isin((0.0, 1.0))].iloc[0]
         raise bad_argument("table", owner, "a table whose success is 0 or 1 in every trial", got)
+    if trials["n_samples"].isna().any():
+        advice = "Trials online have none: see `transition_times`."
+        wanted = "a table with n_samples in every trial"
+        raise bad_argument("table", owner, wanted, "trials without", advice)
     for name in SIZES:
         if not (trials[name] >= 1).all():
             raise bad_argument("table", owner, f"{name} of at least 1", trials[name].min())
@@ -89,3 +93,12 @@ def count_cells(trials: pd.DataFrame, by: Sequence[str], confidence: float = 0.9
     cells["rate"] = cells["successes"] / cells["trials"]
     interval = wilson_interval(cells["successes"], cells["trials"], confidence)
     return cells.assign(low=interval.low, high=interval.high)
+
+
+def plain_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """One dictionary of Python's own values per row, for JSON; None where there is none."""
+    plain = table.astype(object).where(table.notna(), None)
+    return [
+        {str(name): each.item() if hasattr(each, "item") else each for name, each in row.items()}
+        for row in plain.to_dict("records")
+    ]
