@@ -8,6 +8,11 @@ from .analysis.curve import fit_curve as fit_curve
 from .analysis.laws import ScalingLaw as ScalingLaw
 from .analysis.laws import ScalingLaws as ScalingLaws
 from .analysis.laws import fit_laws as fit_laws
+from .analysis.transitions import Transitions as Transitions
+from .analysis.transitions import transition_times as transition_times
+from .charts import critical_chart as critical_chart
+from .charts import success_chart as success_chart
+from .charts import training_chart as training_chart
 from .information import InformationBounds as InformationBounds
 from .information import binary_entropy as binary_entropy
 from .information import information_bounds as information_bounds
@@ -23,8 +28,3 @@ from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
 from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial
-from .analysis.transitions import Transitions as Transitions
-from .analysis.transitions import transition_times as transition_times
-from .charts import critical_chart as critical_chart
-from .charts import success_chart as success_chart
-from .charts import training_chart as training_chart

@@ -11,7 +11,6 @@ from finetti.studies.estimate import time_pilot
 from finetti.studies.executors.local import LocalExecutor
 from finetti.studies.limits import Limits
 
-BOUNDS = ("at least", "at most", "about")  # what is said of the sum: the first that is true of one
 PILOT_CHECKS = 2  # validations of a trial that is trained for the estimate only
 
 
@@ -22,8 +21,7 @@ class ProbeDuration:
     Args:
         trials, pending: all of them, and those without a result.
         seconds: the estimate; None if no trial of the pilot ended.
-        bound: ``about``, ``at most`` (trials that succeed stop early), or ``at least`` (a trial of
-            the pilot took longer than it was given).
+        bound: ``about``, or ``at most`` where trials that succeed stop early.
     """
 
     trials: int
@@ -38,7 +36,7 @@ class ProbeDuration:
         if not self.pending:
             return f"All {self.trials} trials are stored."
         if self.seconds is None:
-            return f"{left}; no trial of the pilot ended, so their time is unknown."
+            return f"{left}; the pilot took too long to tell their time."
         return f"{left}: {self.bound} {format_duration(self.seconds)}."
 
 
@@ -66,7 +64,7 @@ def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration
         bounds.add(bound)
         seconds.append(None if rate is None else first + (total - done) * rate / workers)
     known = None if None in seconds else math.fsum(filter(None, seconds))
-    bound = next((each for each in BOUNDS if each in bounds), "about")
+    bound = "at most" if "at most" in bounds else "about"
     return ProbeDuration(experiment.n_trials, pending, known, bound)
 
 
@@ -87,6 +85,6 @@ def _time_learner(
     pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(), Limits())
     units = length[0] * (size or (1,))[0]
     if not pilot.timed:
-        return (pilot.longest / units, 0.0, "at least") if pilot.cut else (None, 0.0, bound)
+        return None, 0.0, bound
     once = pilot.startup + pilot.seconds_to_compile * n_shapes
     return pilot.seconds_per_trial * scale / units, once, bound
