@@ -81,9 +81,9 @@ class Experiment:
         >>> Experiment("and", 3, (30,), (20,), 5, "trials.sqlite").title
         'AND of 3 hidden bits'
         """
-        rule = self.rule(self.context_lengths[0])
+        sparsity = self.rule(self.context_lengths[0]).sparsity
         name = self.function.upper() if self.function.isalpha() else self.function
-        return f"{name} of {rule.sparsity} hidden bit{'s' if rule.sparsity > 1 else ''}"
+        return f"{name} of {sparsity} hidden bit{'s' if sparsity > 1 else ''}"
 
     def study(self, learner: str, **changes: Any) -> Study:
         """The trials of one learner, with other ``context_lengths``, ``fixed``, … if given."""

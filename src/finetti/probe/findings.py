@@ -1,5 +1,6 @@
 """What a probe found: the analysis of its trials beside the bounds, and why trials failed."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,6 +10,7 @@ import pandas as pd
 from finetti.core.statistics import Interval
 from finetti.probe.analysis.analysis import Analysis, analyze
 from finetti.probe.analysis.comparison import LearnerComparison, compare_learners
+from finetti.probe.analysis.critical import CriticalSize
 from finetti.probe.analysis.transitions import Transitions, transition_times
 from finetti.probe.experiment import Experiment
 from finetti.probe.information import InformationBounds, information_bounds
@@ -107,10 +109,12 @@ class Findings:
             return f"{title}, learned online: {', '.join(told)}"
         # The longest context says most; the others stand in the table.
         longest = max(length for _, length in self.analysis.sizes)
-        sizes = {key[0]: size for key, size in self.analysis.sizes.items() if key[-1] == longest}
-        several = len(sizes) > 1
-        told = [f"{each.text}{f' ({name})' if several else ''}" for name, each in sizes.items()]
-        return f"{title} among {longest}: critical sample size {', '.join(told)}"
+        told = [
+            f"{name} needs {_whole(size)}"
+            for (name, length), size in self.analysis.sizes.items()
+            if length == longest
+        ]
+        return f"{title} among {longest}: {', '.join(told)} samples"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -222,6 +226,15 @@ class Findings:
         assert self.transitions is not None
         card = self.transitions.__card__()
         return [replace(table, title=card.title) for table in card.tables]
+
+
+def _whole(size: CriticalSize) -> str:
+    """A critical sample size as a title has it: nobody takes half a sample."""
+    low, high = float(size.interval.low), float(size.interval.high)
+    ends = [str(round(each)) if math.isfinite(each) else "∞" for each in (low, high)]
+    if size.value is None:
+        return f"more than {size.m_max:.0f}" if size.censored == "right" else f"≤ {size.m_min:.0f}"
+    return f"{round(size.value)} [{ends[0]}, {ends[1]}]"
 
 
 def _share(value: float, interval: Interval) -> str:

@@ -38,11 +38,12 @@ def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
     sections: list[Section] = []
     if findings.analysis is not None:
         sections += [_success(findings), _critical(findings)]
-        sections += [_comparison(findings)] if findings.comparisons else []
     if findings.transitions is not None:
         sections.append(_training(findings))
     if findings.reasons:
         sections.append(_reasons(findings))
+    if findings.comparisons:
+        sections.append(_comparison(findings))
     return Document(
         findings.headline,
         summary=(_what_was_done(findings),),
@@ -60,8 +61,8 @@ def _what_was_done(findings: Findings) -> str:
     bits = "fair coins" if chance == 0.5 else f"1 with probability {chance:g}"
     given = "at every step a fresh batch of" if experiment.online else "m"
     text = (
-        f"A learner sees {given} labeled sequences of T bits, {bits}. The label is {rule.name} of "
-        f"{rule.sparsity} of the bits, at positions that it does not know. "
+        f"A learner sees {given} labeled sequences of T bits, {bits}. The label is the "
+        f"{experiment.title}, at positions that the learner does not know. "
     )
     if rule.label_noise:
         text += f"Each label is flipped with probability {rule.label_noise:g}. "
@@ -79,12 +80,12 @@ def _success(findings: Findings) -> Section:
         "(1 − λ)·logistic(a + b·log m). Dashed: the level of the critical sample size."
     )
     # A picture per learner: side by side they would not fit on a page.
-    figures = [
-        Figure(success_chart(replace(analysis, laws={group: laws})), caption)
-        for group, laws in analysis.laws.items()
+    charts = [
+        success_chart(replace(analysis, laws={key: law})) for key, law in analysis.laws.items()
     ]
+    figures = (*map(Figure, charts[:-1]), Figure(charts[-1], caption))
     tables = tuple(findings.success_tables())
-    return Section("Success against the number of samples", figures=tuple(figures), tables=tables)
+    return Section("Success against the number of samples", figures=figures, tables=tables)
 
 
 def _critical(findings: Findings) -> Section:
