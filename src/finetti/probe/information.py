@@ -91,10 +91,10 @@ def success_bound(rule: HiddenRule, n_samples: int) -> float:
 def _ones_given_flips(m: int, j: int, p: float) -> NDArray[np.float64]:
     """P(k ones) for k = 0, …, m: j flipped labels are 1 with probability 1−p, the others with p."""
     probabilities = np.zeros(m + 1)
-    parts = (_binomial(j, 1 - p), _binomial(m - j, p))
-    starts = [int(np.argmax(part > TRIMMED)) for part in parts]
-    ones = np.convolve(*(part[part > TRIMMED] for part in parts))  # without the long tails
-    probabilities[sum(starts) : sum(starts) + len(ones)] = ones
+    flipped, others = _binomial(j, 1 - p), _binomial(m - j, p)
+    start = np.argmax(flipped > TRIMMED) + np.argmax(others > TRIMMED)
+    ones = np.convolve(flipped[flipped > TRIMMED], others[others > TRIMMED])
+    probabilities[start : start + len(ones)] = ones
     return probabilities
 
 

@@ -27,7 +27,7 @@ class Learner:
     source: str = field(default="", repr=False)
 
     def settings(self) -> dict[str, Any]:
-        """The fields as plain data; they enter the id of a trial."""
+        """The fields as plain data; they enter the id of a trial, and as options give it again."""
         fields = dataclasses.fields(self)
         return {each.name: getattr(self, each.name) for each in fields if each.repr}
 

@@ -45,8 +45,9 @@ class EquinoxNetwork(GivenNetwork):
         stateful = jax.tree.leaves(module, is_leaf=_is_stateful)
         if any(map(_is_stateful, stateful)):
             raise InputError(
-                f"The learner {self.reference} keeps state between calls (BatchNorm, for example), "
-                "so that samples would see each other. Use a layer without, such as LayerNorm."
+                f"The learner {self.recipe.reference} keeps state between calls (BatchNorm, for "
+                "example), so that samples would see each other. Use a layer without, such as "
+                "LayerNorm."
             )
         return module
 
@@ -70,7 +71,7 @@ class EquinoxNetwork(GivenNetwork):
             )
         if not eqx.tree_equal(*(eqx.filter(each, eqx.is_array) for each in (one, other))):
             raise InputError(
-                f"The learner {self.reference} has arrays that are drawn by its key and not "
+                f"The learner {self.recipe.reference} has arrays that are drawn by its key and not "
                 "trained, because they are not of floating point. Make them floating point "
                 "(with jax.lax.stop_gradient where they are used), or draw them by a fixed key."
             )

@@ -1,6 +1,6 @@
 """Anything with fit and predict as a learner: a new one for every trial."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -78,13 +78,14 @@ class EstimatorLearner(FitLearner):
     that is None, also in its parts, the trial's seed is put there.
 
     Args:
-        reference: the name of its class, factory or instance.
-        options: of the class or factory.
+        recipe: of what it is built.
     """
 
-    reference: str
-    options: dict[str, Any]
-    recipe: Recipe = field(repr=False)
+    recipe: Recipe
+
+    def settings(self) -> dict[str, Any]:
+        """The options of the class or factory."""
+        return self.recipe.all_options()
 
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Fit a new one; labels that are all the same need none."""
@@ -102,4 +103,4 @@ class EstimatorLearner(FitLearner):
             estimator.set_params(**unset)
         with one_thread():
             estimator.fit(bits.astype(np.float64), labels)
-        return Labeled(estimator, self.reference)
+        return Labeled(estimator, self.recipe.reference)

@@ -47,8 +47,8 @@ class LinenNetwork(GivenNetwork):
         mode = mode_arguments(type(module).__call__, training=False)
         variables = dict(module.init(key, bits, **mode))
         params = variables.pop("params", {})
-        refuse_state(list(variables), self.reference)
-        return check_params(params, self.reference)
+        refuse_state(list(variables), self.recipe.reference)
+        return check_params(params, self.recipe.reference)
 
     def logits(self, params: Any, bits: Array, key: Any) -> Any:
         """The module on the batch."""
@@ -73,8 +73,8 @@ class NnxNetwork(GivenNetwork):
         params, state, others = nnx.state(module, nnx.Param, nnx.RngState, ...)
         del state
         kinds = {type(each).__name__ for each in jax.tree.leaves(others, is_leaf=_is_variable)}
-        refuse_state(sorted(kinds), self.reference)
-        return check_params(nnx.to_pure_dict(params), self.reference)
+        refuse_state(sorted(kinds), self.recipe.reference)
+        return check_params(nnx.to_pure_dict(params), self.recipe.reference)
 
     def logits(self, params: Any, bits: Array, key: Any) -> Any:
         """The module on the batch, with its random streams started by ``key``."""

@@ -22,7 +22,7 @@ class FunctionNetwork(GivenNetwork):
         function = pair_of(self.recipe.build(context_length=context_length))[0]
         takes_length = "context_length" in parameters(function)[0]
         length = {"context_length": context_length} if takes_length else {}
-        return check_params(function(key, **length), self.reference)
+        return check_params(function(key, **length), self.recipe.reference)
 
     def logits(self, params: Any, bits: Array, key: Any) -> Any:
         """What ``apply`` returns."""

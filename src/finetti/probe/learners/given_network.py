@@ -1,7 +1,7 @@
 """Networks of the user's own, whatever library they are written with."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
@@ -17,8 +17,8 @@ from finetti.probe.learners.recipe import Recipe, parameters
 from finetti.training.optimizers import adamw
 
 Inputs = Literal["integers", "floats"]
-OPTIMIZER_OPTIONS = ("learning_rate", "weight_decay", "clip_norm")
-DEFAULTS = (1e-3, 1e-4, 1.0)  # Appendix C, edelman2022, and minGPT's clip
+# Appendix C, edelman2022, and the clip of minGPT; a clip of None or 0 is none.
+OPTIMIZER_DEFAULTS = {"learning_rate": 1e-3, "weight_decay": 1e-4, "clip_norm": 1.0}
 LOGITS = "logits (m, 2) of labels 0 and 1, or one (m, 1) or (m,) of label 1"
 
 
@@ -27,34 +27,28 @@ class GivenNetwork(NetworkLearner):
     """A network from a recipe; it is trained as the paper trains its own, unless it says otherwise.
 
     Args:
-        reference: the name of its class, factory or pair of functions.
-        options: of the factory.
+        recipe: of what it is built.
         inputs: the bits arrive as int32 ("integers", for embeddings) or float32 ("floats").
-        learning_rate: of AdamW.
-        weight_decay: decoupled, of arrays with two axes or more, embeddings excepted.
-        clip_norm: of the gradient; 0 for none. These three are None where the network brings
-            an optimizer that does not take them.
+        own_optimizer: an Optax gradient transformation or a function that returns one; without it
+            AdamW.
+        optimizer_options: those of `OPTIMIZER_DEFAULTS` that the optimizer takes.
     """
 
-    reference: str
-    options: dict[str, Any]
+    recipe: Recipe
     inputs: Inputs = "integers"
-    learning_rate: float | None = None
-    weight_decay: float | None = None
-    clip_norm: float | None = None
-    recipe: Recipe = field(repr=False)
-    own_optimizer: Any = field(default=None, repr=False)
+    own_optimizer: Any = None
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        owner = self.reference
-        if self.inputs not in ("integers", "floats"):
-            raise bad_argument("inputs", owner, '"integers" or "floats"', repr(self.inputs))
-        checks = {"learning_rate": as_positive, "weight_decay": as_norm, "clip_norm": as_norm}
-        checks |= {"iterations": as_whole, "check_every": as_whole}
-        for name, check in checks.items():
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, check(value, name, owner))
+        check_inputs(self.inputs, self.recipe.reference)
+        for name in ("iterations", "check_every"):
+            as_whole(getattr(self, name), name, self.recipe.reference)
+
+    def settings(self) -> dict[str, Any]:
+        """Of the training, of the optimizer, and of the factory; as options they give it again."""
+        names = ("iterations", "check_every", "inputs")
+        own = {name: getattr(self, name) for name in names}
+        return {**own, **self.optimizer_options, **self.recipe.all_options()}
 
     @abstractmethod
     def logits(self, params: Any, bits: Array, key: Any) -> Any:
@@ -69,7 +63,7 @@ class GivenNetwork(NetworkLearner):
         if shape not in ((rows, 2), (rows, 1), (rows,)) or not _is_real(logits):
             got = f"{logits.dtype.name}{list(shape)}" if shape is not None else repr(logits)
             raise InputError(
-                f"The learner {self.reference} must return {LOGITS}, real numbers. For bits "
+                f"The learner {self.recipe.reference} must return {LOGITS}, real numbers. For bits "
                 f"{list(bits.shape)} it returned {got}."
             )
         if shape == (rows, 2):
@@ -81,31 +75,49 @@ class GivenNetwork(NetworkLearner):
         """That of the network, or AdamW as in the paper."""
         own = self.own_optimizer
         if own is None:
-            return default_optimizer(self.learning_rate, self.weight_decay, self.clip_norm)
+            return default_optimizer(**self.optimizer_options)
         if not isinstance(own, optax.GradientTransformation):
-            takes = parameters(own)[0]
-            chosen = {name: getattr(self, name) for name in (*OPTIMIZER_OPTIONS, "iterations")}
-            own = own(**{k: v for k, v in chosen.items() if k in takes and v is not None})
+            known = {**self.optimizer_options, "iterations": self.iterations}
+            own = own(**{name: known[name] for name in known if name in parameters(own)[0]})
         if not isinstance(own, optax.GradientTransformation):
             raise InputError(
-                f"The `optimizer` of {self.reference} must be an Optax gradient transformation, or "
-                f"a function that returns one. Got {type(own).__name__} instead."
+                f"The `optimizer` of {self.recipe.reference} must be an Optax gradient "
+                "transformation, or a function that returns one. "
+                f"Got {type(own).__name__} instead."
             )
         return own
 
 
-def optimizer_options(reference: str, own: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with those of the optimizer filled in; refuses what would have no effect."""
-    if own is None:
-        return {**dict(zip(OPTIMIZER_OPTIONS, DEFAULTS, strict=True)), **options}
-    takes = {} if isinstance(own, optax.GradientTransformation) else parameters(own)[0]
-    for name in OPTIMIZER_OPTIONS:
-        if name in options and name not in takes:
+def optimizer_options(
+    own: Any, options: Mapping[str, Any], elsewhere: Collection[str], reference: str
+) -> dict[str, Any]:
+    """Those that the optimizer takes, defaults included.
+
+    Refuses what would have no effect, ``elsewhere`` included.
+    """
+    given = {name: options[name] for name in OPTIMIZER_DEFAULTS if name in options}
+    defaults = OPTIMIZER_DEFAULTS
+    if own is not None:
+        takes = {} if isinstance(own, optax.GradientTransformation) else parameters(own)[0]
+        defaults = {name: takes[name] for name in OPTIMIZER_DEFAULTS if name in takes}
+        without = [name for name in given if name not in {*defaults, *elsewhere}]
+        if without:
             raise InputError(
-                f"The option {name!r} has no effect: {reference} has an optimizer of its own. "
-                f"Leave it out, or let `optimizer` take an argument {name!r}."
+                f"The option {without[0]!r} has no effect: {reference} has an optimizer of its "
+                f"own. Leave it out, or let `optimizer` take an argument {without[0]!r}."
             )
-    return dict(options)
+    found = {name: given.get(name, default) for name, default in defaults.items()}
+    for name, value in found.items():
+        if not (name == "clip_norm" and value is None):
+            check = as_positive if name == "learning_rate" else as_norm
+            check(value, name, reference)
+    return found
+
+
+def check_inputs(inputs: str, reference: str) -> None:
+    """Refuse other words."""
+    if inputs not in ("integers", "floats"):
+        raise bad_argument("inputs", reference, '"integers" or "floats"', repr(inputs))
 
 
 def has_decay(path: str, n_axes: int) -> bool:
@@ -122,7 +134,7 @@ def _is_real(logits: Any) -> bool:
 
 
 def default_optimizer(
-    learning_rate: float | None, weight_decay: float | None, clip_norm: float | None
+    learning_rate: float, weight_decay: float, clip_norm: float | None
 ) -> optax.GradientTransformation:
     """AdamW with decay on weights only, after the norm of the gradient was clipped."""
 
@@ -131,11 +143,7 @@ def default_optimizer(
             lambda path, leaf: has_decay(jax.tree_util.keystr(path), leaf.ndim), params
         )
 
-    rate, decay, clip = (
-        default if value is None else value
-        for value, default in zip((learning_rate, weight_decay, clip_norm), DEFAULTS, strict=True)
-    )
-    return adamw(rate, decay=decay, decayed=decayed, clip=clip or None)
+    return adamw(learning_rate, decay=weight_decay, decayed=decayed, clip=clip_norm or None)
 
 
 def check_params(params: Any, reference: str) -> Any:

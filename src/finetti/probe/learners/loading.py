@@ -1,8 +1,6 @@
 """Learners by name: those of the package, and whatever a user's reference stands for."""
 
 import copy
-import dataclasses
-import functools
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,8 +14,12 @@ from finetti.probe.learners.base import FitLearner, Learner, NetworkLearner
 from finetti.probe.learners.equinox_network import EquinoxNetwork
 from finetti.probe.learners.fitted import EstimatorLearner
 from finetti.probe.learners.function_network import FunctionNetwork, pair_of
-from finetti.probe.learners.given_network import GivenNetwork, optimizer_options
-from finetti.probe.learners.recipe import NOT_OPTIONS, Recipe, parameters, split_options
+from finetti.probe.learners.given_network import (
+    OPTIMIZER_DEFAULTS,
+    GivenNetwork,
+    optimizer_options,
+)
+from finetti.probe.learners.recipe import NOT_OPTIONS, Recipe, options_for, parameters
 from finetti.studies.importing import load_object, loading
 from finetti.studies.sources import KIND_FORMS, find_source
 
@@ -34,7 +36,7 @@ FORMS = (
     "a class or factory of an Equinox, Flax or PyTorch module, a pair (init, apply), or anything "
     "with fit and predict"
 )
-NOT_SETTINGS = ("source", "reference", "options", "recipe", "own_optimizer", "rest")
+TRAINING = ("iterations", "check_every", "inputs", *OPTIMIZER_DEFAULTS)
 
 
 def load_learner(
@@ -58,7 +60,7 @@ def load_learner(
 
     >>> learner = load_learner("tree", {"max_depth": 3})
     >>> learner.settings()
-    {'reference': 'tree', 'options': {'max_depth': 3}}
+    {'min_samples_leaf': 1, 'max_depth': 3}
     """
     if reference not in BUILT_IN and ":" not in reference:
         raise InputError(
@@ -81,21 +83,29 @@ def load_learner(
 def _as_learner(
     name: str, found: Any, options: dict[str, Any], context_length: int
 ) -> NetworkLearner | FitLearner:
-    own, rest = split_options(found, options, _training_options(EquinoxNetwork))
-    recipe = Recipe(name, found, own)
-    signature = parameters(found)[0] if recipe.is_factory else {}
-    names = {each for each in signature if each not in NOT_OPTIONS}
+    recipe = Recipe(name, found, options_for(found, options, TRAINING))
     built = _sample(recipe, context_length)
+    signature = parameters(found)[0] if recipe.is_factory else {}
+    known = {*recipe.options, *(each for each in signature if each not in NOT_OPTIONS)}
     if isinstance(built, NetworkLearner | FitLearner):
-        _refuse_unknown(name, rest, names)
+        _refuse_unknown(name, options, known)
         return _checked(name, built)
     form = _form(name, recipe, built)
-    _refuse_unknown(name, rest, {*names, *_training_options(form)})
+    if form is EstimatorLearner:
+        _refuse_unknown(name, options, known)
+        return EstimatorLearner(recipe=recipe)
+    training = {each for each in TRAINING if each in OPTIMIZER_DEFAULTS or hasattr(form, each)}
+    _refuse_unknown(name, options, known | training)
+    # What the factory takes by the same name is one setting, whose default the factory has.
+    chosen = {**recipe.all_options(), **options}
+    given = {each: chosen[each] for each in training if each in chosen}
+    fields = {each: value for each, value in given.items() if each not in OPTIMIZER_DEFAULTS}
+    own = None
     if issubclass(form, GivenNetwork):
         outside = None if isinstance(found, type) else getattr(found, "optimizer", None)
-        rest["own_optimizer"] = outside or getattr(built, "optimizer", None)
-        rest = optimizer_options(name, rest["own_optimizer"], rest)
-    return form(reference=name, options=recipe.all_options(), recipe=recipe, **rest)
+        fields["own_optimizer"] = own = outside or getattr(built, "optimizer", None)
+    optimizer = optimizer_options(own, given, known, name)
+    return form(recipe=recipe, optimizer_options=optimizer, **fields)
 
 
 def _sample(recipe: Recipe, context_length: int) -> Any:
@@ -149,11 +159,6 @@ def _form(name: str, recipe: Recipe, built: Any) -> Any:
 
 def _described(thing: Any) -> str:
     return f"a {type(thing).__module__}.{type(thing).__qualname__}".replace("builtins.", "")
-
-
-@functools.cache
-def _training_options(form: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in dataclasses.fields(form) if each.name not in NOT_SETTINGS)
 
 
 def _refuse_unknown(name: str, options: Iterable[str], known: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,22 +81,17 @@ _UNNAMED = (
 )
 
 
-def split_options(
-    found: Any, options: Mapping[str, Any], others: tuple[str, ...]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those that the factory's signature names, and the rest, which are for the training.
-
-    One that accepts any keyword gets all but ``others``.
-    """
+def options_for(found: Any, options: Mapping[str, Any], training: Iterable[str]) -> dict[str, Any]:
+    """Those that the factory's signature names; one that accepts any gets all but ``training``."""
     names, accepts_any = parameters(found) if callable(found) else ({}, False)
     own = {
         name: value
         for name, value in options.items()
-        if name in names or (accepts_any and name not in others)
+        if name in names or (accepts_any and name not in training)
     }
     filled = [name for name in own if name in FILLED_IN]
     if filled:
         raise InputError(
             f"The option {filled[0]!r} of a learner is filled in by the probe. Leave it out."
         )
-    return own, {name: value for name, value in options.items() if name not in own}
+    return own

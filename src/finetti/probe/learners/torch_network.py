@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from finetti.core.errors import FinettiError, InputError
-from finetti.core.numbers import as_norm, as_positive, as_whole
+from finetti.core.numbers import as_whole
 from finetti.probe.learners.base import FitLearner, Predictor
-from finetti.probe.learners.given_network import DEFAULTS, LOGITS, Inputs, has_decay
+from finetti.probe.learners.given_network import LOGITS, Inputs, check_inputs, has_decay
 from finetti.probe.learners.recipe import Recipe
 
 CHUNK = 2048  # rows that are asked for at once
@@ -22,28 +22,26 @@ class TorchNetwork(FitLearner):
     """A module that is called with a batch (m, T), trained by AdamW on all samples at once.
 
     Args:
-        reference: the name of its class or factory.
-        options: of the factory.
+        recipe: of what it is built.
         inputs: the bits arrive as int64 ("integers", for embeddings) or float32 ("floats").
         iterations: steps of the optimizer; there is no validation between them.
-        learning_rate: of AdamW.
-        weight_decay: decoupled, of tensors with two axes or more, embeddings excepted.
-        clip_norm: of the gradient; 0 for none.
+        optimizer_options: learning_rate, weight_decay (decoupled, of tensors with two axes or more,
+            embeddings excepted) and clip_norm of AdamW.
     """
 
-    reference: str
-    options: dict[str, Any]
+    recipe: Recipe
     inputs: Inputs = "integers"
     iterations: int = 1000
-    learning_rate: float = DEFAULTS[0]
-    weight_decay: float = DEFAULTS[1]
-    clip_norm: float = DEFAULTS[2]
-    recipe: Recipe = field(repr=False)
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checks = {"learning_rate": as_positive, "weight_decay": as_norm, "clip_norm": as_norm}
-        for name, check in {**checks, "iterations": as_whole}.items():
-            object.__setattr__(self, name, check(getattr(self, name), name, self.reference))
+        check_inputs(self.inputs, self.recipe.reference)
+        as_whole(self.iterations, "iterations", self.recipe.reference)
+
+    def settings(self) -> dict[str, Any]:
+        """Of the training, of the optimizer, and of the factory; as options they give it again."""
+        own = {"iterations": self.iterations, "inputs": self.inputs}
+        return {**own, **self.optimizer_options, **self.recipe.all_options()}
 
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Build, and train for all iterations."""
@@ -64,8 +62,8 @@ class TorchNetwork(FitLearner):
         if shape not in ((rows, 1), (rows,)):
             got = type(found).__name__ if shape is None else f"shape {list(shape)}"
             raise InputError(
-                f"The learner {self.reference} must return {LOGITS}. For bits {list(bits.shape)} "
-                f"it returned {got}."
+                f"The learner {self.recipe.reference} must return {LOGITS}. "
+                f"For bits {list(bits.shape)} it returned {got}."
             )
         one = found.reshape(rows)
         return torch.stack([torch.zeros_like(one), one], dim=1)
@@ -75,24 +73,24 @@ class TorchNetwork(FitLearner):
         groups = [
             {
                 "params": [each for name, each in named if has_decay(name, each.ndim) is decayed],
-                "weight_decay": self.weight_decay if decayed else 0.0,
+                "weight_decay": self.optimizer_options["weight_decay"] if decayed else 0.0,
             }
             for decayed in (True, False)
         ]
-        optimizer = torch.optim.AdamW(groups, lr=self.learning_rate)
+        optimizer = torch.optim.AdamW(groups, lr=self.optimizer_options["learning_rate"])
+        clip_norm = self.optimizer_options["clip_norm"]
         network.train()
         for step in range(self.iterations):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(self.logits(network, bits), labels)
             if not torch.isfinite(loss):
                 raise FinettiError(
-                    f"The loss of the learner {self.reference} is {loss.item()} at step {step}. "
-                    "Lower `learning_rate`."
+                    f"The loss of the learner {self.recipe.reference} is {loss.item()} "
+                    f"at step {step}. Lower `learning_rate`."
                 )
             loss.backward()
-            if self.clip_norm:
-                parameters = [each for _, each in named]
-                torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+            if clip_norm:
+                torch.nn.utils.clip_grad_norm_([each for _, each in named], clip_norm)
             optimizer.step()
         network.eval()
 
