@@ -28,7 +28,7 @@ class Rates(NamedTuple):
 class LayerMasks(NamedTuple):
     """What dropout multiplies by in a layer with q queries, 0 or 1/(1 − rate); None: nothing."""
 
-    attention: Float[Array, "m H q T+1"] | None = None
+    attention: Float[Array, "m q T+1 H"] | None = None
     attention_output: Float[Array, "m q d"] | None = None
     mlp_output: Float[Array, "m q d"] | None = None
 
@@ -36,7 +36,7 @@ class LayerMasks(NamedTuple):
 class Masks(NamedTuple):
     """The dropout of one pass: on the embedded tokens, then layer by layer."""
 
-    embedding: Float[Array, "m d T+1"] | None
+    embedding: Float[Array, "m T+1 d"] | None
     layers: tuple[LayerMasks, ...]
 
 
@@ -54,10 +54,10 @@ def draw_masks(key: Any, rates: Rates, bits: Array, params: Params, n_heads: int
     layers = []
     for index in range(len(params["layers"])):
         queries = 1 if index == len(params["layers"]) - 1 else length + 1
-        weights = draw(3 * index + 1, rates.attention, n_heads, queries, length + 1)
+        weights = draw(3 * index + 1, rates.attention, queries, length + 1, n_heads)
         outputs = [draw(3 * index + i, rates.output, queries, d) for i in (2, 3)]
         layers.append(LayerMasks(weights, *outputs))
-    return Masks(draw(0, rates.embedding, d, length + 1), tuple(layers))
+    return Masks(draw(0, rates.embedding, length + 1, d), tuple(layers))
 
 
 def textbook_logits(
@@ -78,7 +78,7 @@ def textbook_logits(
     tokens = jnp.concatenate([jnp.where(bits > 0, ONE, ZERO), cls], axis=1)
     x = params["tokens"][tokens] + params["positions"][None]  # (m, T+1, d)
     if masks is not None and masks.embedding is not None:
-        x = x * masks.embedding.swapaxes(1, 2)
+        x = x * masks.embedding
     for index, layer in enumerate(params["layers"]):
         last = index == len(params["layers"]) - 1 and not every_row
         queries = 1 if last else length + 1  # [CLS] is the last token
@@ -96,7 +96,7 @@ def attend(
     rows: Float[Array, "m q d"],
     u: Float[Array, "m n d"],
     layer: Params,
-    mask: Float[Array, "m H q n"] | None,
+    mask: Float[Array, "m q n H"] | None,
     n_heads: int,
 ) -> Float[Array, "m q d"]:
     """Multi-head softmax attention; dropout on its weights."""
@@ -105,9 +105,9 @@ def attend(
         return affine(x, layer[name]).reshape(*x.shape[:2], n_heads, -1)  # (m, n, H, k)
 
     query, keys, values = heads(rows, "query"), heads(u, "key"), heads(u, "value")
-    scores = jnp.einsum("nqhk,nthk->nhqt", query, keys) * query.shape[-1] ** -0.5
-    weights = drop(jax.nn.softmax(scores, axis=-1), mask)
-    read = jnp.einsum("nhqt,nthk->nqhk", weights, values)
+    scores = jnp.einsum("nqhk,nthk->nqth", query, keys) * query.shape[-1] ** -0.5
+    weights = drop(jax.nn.softmax(scores, axis=2), mask)
+    read = jnp.einsum("nqth,nthk->nqhk", weights, values)
     return affine(read.reshape(rows.shape), layer["output"])
 
 
