@@ -1,3 +1,8 @@
+from .ambiguity import ConsistentSets as ConsistentSets
+from .ambiguity import ambiguous_sets as ambiguous_sets
+from .ambiguity import best_set as best_set
+from .ambiguity import consistent_sets as consistent_sets
+from .ambiguity import exhaustive_success as exhaustive_success
 from .analysis.analysis import Analysis as Analysis
 from .analysis.analysis import analyze as analyze
 from .analysis.comparison import LearnerComparison as LearnerComparison
@@ -13,11 +18,6 @@ from .analysis.transitions import transition_times as transition_times
 from .charts import critical_chart as critical_chart
 from .charts import success_chart as success_chart
 from .charts import training_chart as training_chart
-from .ambiguity import ConsistentSets as ConsistentSets
-from .ambiguity import ambiguous_sets as ambiguous_sets
-from .ambiguity import best_set as best_set
-from .ambiguity import consistent_sets as consistent_sets
-from .ambiguity import exhaustive_success as exhaustive_success
 from .information import InformationBounds as InformationBounds
 from .information import binary_entropy as binary_entropy
 from .information import information_bounds as information_bounds
@@ -31,10 +31,10 @@ from .result import LearnerError as LearnerError
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
-from .trial import ProbeParameters as ProbeParameters
-from .trial import ProbeTrial as ProbeTrial
 from .traces import AttentionMass as AttentionMass
 from .traces import ShowsAttention as ShowsAttention
 from .traces import WalshTrace as WalshTrace
 from .traces import attention_mass as attention_mass
 from .traces import walsh_trace as walsh_trace
+from .trial import ProbeParameters as ProbeParameters
+from .trial import ProbeTrial as ProbeTrial
