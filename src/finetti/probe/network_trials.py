@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from finetti.core.errors import FinettiError
 from finetti.core.keys import random_key
 from finetti.probe.learners.base import NetworkLearner
 from finetti.probe.online import batch_stream, task_arrays
@@ -106,9 +107,10 @@ class NetworkTrials:
 
     def run(self, trials: Sequence[Trial], slots: int) -> list[TrialResult | Exception]:
         """The outcome of every trial, in order."""
+        found: dict[str, TrialResult | Exception] = {}
         runs = train_cohort(
             self.loss,
-            self._members(trials),
+            self._members(trials, found),
             optimizer=self.optimizer,
             iterations=self.params["iterations"],
             check_every=self.params["check_every"],
@@ -116,13 +118,20 @@ class NetworkTrials:
             check=self._check,
             stream=self.stream,
         )
-        return [self._result(run) for run in runs]
+        found |= {run.tag.trial.id: self._result(run) for run in runs}
+        return [found[trial.id] for trial in trials]
 
-    def _members(self, trials: Sequence[Trial]) -> Iterator[Member]:
+    def _members(
+        self, trials: Sequence[Trial], failed: dict[str, TrialResult | Exception]
+    ) -> Iterator[Member]:
+        """The trials as members, made when a slot is free; those without data go to ``failed``."""
         for trial in trials:
-            samples = draw_samples(trial.params, trial.seed)
-            key = random_key("training", trial.seed)
-            start, steps = jax.random.split(key)
+            try:
+                samples = draw_samples(trial.params, trial.seed)
+            except FinettiError as error:
+                failed[trial.id] = error
+                continue
+            start, steps = jax.random.split(random_key("training", trial.seed))
             network = self.learner.init(start, self.params["context_length"])
             yield Member(network, self._data(samples), steps, _Watch(trial, samples))
 

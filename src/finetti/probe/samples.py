@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from finetti.core.errors import FinettiError
 from finetti.core.keys import generator
+from finetti.probe.ambiguity import ambiguous_sets
 from finetti.probe.tasks import Bits, HiddenRule, HiddenTask, make_rule
 from finetti.probe.validation import BLOCK
 
-MAX_REDRAWS = 1000
+MAX_DRAWS = 1000  # of training sets until one is not ambiguous
 
 
 def rule_of(params: Mapping[str, Any], seed: int = 0) -> HiddenRule:
@@ -59,4 +61,19 @@ def draw_samples(params: Mapping[str, Any], seed: int) -> TrialSamples:
     task = rule_of(params, seed).draw(generator(*name, "hidden set"))
     if params["online"]:
         return TrialSamples(task, np.zeros((0, length), np.uint8), np.zeros(0, np.uint8), name)
-    return TrialSamples(task, *task.sample(generator(*name, "training", 0), n_samples), name)
+    if params["ambiguous"] == "keep":
+        return TrialSamples(task, *task.sample(generator(*name, "training", 0), n_samples), name)
+    for draw in range(MAX_DRAWS if params["ambiguous"] == "reject" else 1):
+        bits, labels = task.sample(generator(*name, "training", draw), n_samples)
+        found = ambiguous_sets(task, bits, labels)
+        if params["ambiguous"] == "report" or found.identified:
+            return TrialSamples(task, bits, labels, name, found.count)
+        if found.identified is None:
+            raise FinettiError(
+                f"Whether the {n_samples} samples identify the hidden set is {found.reason}, so "
+                "that ambiguous ones cannot be rejected. Use ambiguous = 'report'."
+            )
+    raise FinettiError(
+        f"None of {MAX_DRAWS} training sets of {n_samples} samples identifies the hidden set. "
+        "Use more samples, or ambiguous = 'report'."
+    )

@@ -3,13 +3,13 @@
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, final
+from typing import Annotated, Any, Literal, final
 
+import jax
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from finetti.core.errors import FinettiError
 from finetti.probe.fit_trials import FitTrials
-from finetti.probe.learners.base import NetworkLearner
+from finetti.probe.learners.base import FitLearner, NetworkLearner
 from finetti.probe.learners.loading import load_learner
 from finetti.probe.network_trials import NetworkTrials, padded_size
 from finetti.probe.result import LearnerError
@@ -18,9 +18,11 @@ from finetti.studies.canonical import canonical_json, plain
 from finetti.studies.kinds import CohortKind
 from finetti.studies.outcome import TrialResult
 from finetti.studies.parameters import ParameterError, check_name, resolve_with
+from finetti.studies.sources import find_source
 from finetti.studies.trial import Trial
 
-OF_TRAINING = ("iterations", "check_every")  # settings of a network that the trial takes over
+ACCELERATOR_SLOTS = 16
+TAKEN_OVER = ("iterations", "check_every")  # settings of a network that are the trial's own
 
 
 class ProbeParameters(BaseModel):
@@ -70,13 +72,23 @@ class ProbeTrial(CohortKind):
     "replicate"`` a grid over learners compares them on the same data (the default, ``trial``, draws
     new data for each). All settings of the learner and the hash of a user's source enter the id.
 
+    Args:
+        slots: trials of a network that run at a time in one program; None: what suits the device.
+
     Reference: Section 5 and Appendix C, edelman2022.
     """
 
     version = 1
-    cohort_size: ClassVar[int] = 16
-    slots: ClassVar[int] = 1
     Parameters = ProbeParameters
+
+    def __init__(self, slots: int | None = None) -> None:
+        # A CPU is busy with one network: more of them at a time gained nothing there.
+        self.slots = slots or (1 if jax.default_backend() == "cpu" else ACCELERATOR_SLOTS)
+
+    @property
+    def cohort_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Trials whose outcomes come together, and are lost together if a worker is."""
+        return 1 if self.slots == 1 else 4 * self.slots
 
     def check_name(self, name: str) -> None:
         """Refuse what is not a parameter."""
@@ -87,26 +99,25 @@ class ProbeTrial(CohortKind):
         resolved = resolve_with(ProbeParameters, params)
         _check_samples(resolved)
         _check_rule(resolved)
-        learner = load_learner(resolved["learner"], resolved["options"])
-        settings = plain(learner.settings(), "options")
+        learner = _load(resolved)
+        settings = plain(learner.settings(), "learner")
         if isinstance(learner, NetworkLearner):
-            resolved["iterations"] = resolved["iterations"] or settings["iterations"]
-            resolved["check_every"] = settings["check_every"]
-            if resolved["iterations"] % resolved["check_every"]:
-                sentence = f"must be a multiple of {resolved['check_every']}, when checks are made"
+            resolved["iterations"] = resolved["iterations"] or learner.iterations
+            resolved["check_every"] = learner.check_every
+            if resolved["iterations"] % learner.check_every:
+                sentence = f"must be a multiple of {learner.check_every}, the steps between checks"
                 got = resolved["iterations"]
                 raise ParameterError("iterations", f"{sentence}. Got {got} instead")
         elif resolved["online"]:
-            sentence = (
-                f"needs a learner that is trained by gradients. {resolved['learner']!r} is not"
-            )
+            name = resolved["learner"]
+            sentence = f"needs a learner that is trained by gradients, which {name!r} is not"
             raise ParameterError("online", sentence)
         else:
             resolved["iterations"] = None
-        resolved["options"] = {k: v for k, v in settings.items() if k not in OF_TRAINING}
-        resolved["learner_code"] = learner.fingerprint()
         if not resolved["online"]:
             resolved["batch_size"] = None
+        resolved["settings"] = {k: v for k, v in settings.items() if k not in TAKEN_OVER}
+        resolved["fingerprint"] = learner.fingerprint()
         return resolved
 
     def cohort_key(self, params: Mapping[str, Any]) -> Any:
@@ -124,15 +135,29 @@ class ProbeTrial(CohortKind):
         return runner.run(trials, self.slots)
 
 
+def _load(params: Mapping[str, Any]) -> NetworkLearner | FitLearner:
+    """The learner, loaded anew only if its source has changed."""
+    reference = params["learner"]
+    source = find_source(reference, ".", argument="learner").fingerprint if ":" in reference else ""
+    return _loaded(reference, canonical_json(params["options"]), params["context_length"], source)
+
+
+@functools.lru_cache(maxsize=256)
+def _loaded(
+    reference: str, options: str, context_length: int, source: str
+) -> NetworkLearner | FitLearner:
+    return load_learner(reference, json.loads(options), context_length=context_length)
+
+
 @functools.lru_cache(maxsize=32)
 def _runner(shape: str) -> NetworkTrials | FitTrials:
     """What runs the trials of one shape; kept, with all that it has compiled."""
     params = json.loads(shape)
-    learner = load_learner(params["learner"], params["options"])
-    if learner.fingerprint() != params["learner_code"]:
-        raise FinettiError(
+    learner = _load(params)
+    if learner.fingerprint() != params["fingerprint"]:
+        raise LearnerError(
             f"The source of the learner {params['learner']} is not the one that the study was "
-            "planned with. Start the study again."
+            "planned with. Start the study again, and leave the file as it is while it runs."
         )
     if isinstance(learner, NetworkLearner):
         return NetworkTrials(learner, params)
