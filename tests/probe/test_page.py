@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from browser import load_page, needs_browser
 
+from browser import load_page, needs_browser
 from finetti.probe.experiment import Experiment
 from finetti.probe.findings import REASONS, Findings
 from finetti.probe.page import probe_page

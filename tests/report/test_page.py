@@ -4,8 +4,8 @@ import functools
 import re
 
 import pytest
-from browser import load_page, needs_browser
 
+from browser import load_page, needs_browser
 from finetti.report import write_report
 
 pytestmark = needs_browser

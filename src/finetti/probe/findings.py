@@ -151,7 +151,7 @@ class Findings:
         tables: list[Table] = []
         if self.analysis is not None:
             tables += [*self.success_tables(), self.critical_table(), *self.law_tables()]
-            tables += self.comparison_tables()
+            tables += self.comparison_tables(cells=False)
         if self.transitions is not None and self.experiment.online:
             tables += self.transition_tables()
         return [table for table in tables if table.rows]
@@ -209,15 +209,25 @@ class Findings:
                 tables.append(Table(f"{table.title} of {learner}", columns, tuple(rows)))
         return tables
 
-    def comparison_tables(self) -> list[Table]:
-        """Per pair of learners: the whole, the critical sizes, and the cells."""
-        tables = []
+    def comparison_tables(self, cells: bool = True) -> list[Table]:
+        """All pairs of learners over all cells; then per pair, ``cells`` and critical sizes."""
+        rows = [
+            (
+                f"{each.learners[1]} − {each.learners[0]}",
+                _share(each.difference, each.interval),
+                each.p_value,
+                each.detectable,
+            )
+            for each in self.comparisons
+        ]
+        columns = ("learners", "difference in success", "p", "detectable")
+        tables = [Table("Learners on the same data", columns, tuple(rows))]
         for each in self.comparisons:
-            first, second = each.learners
-            names = f"{second} against {first}"
+            names = " and ".join(each.learners)
+            by_cell, *others = each.__card__().tables
             tables += [
-                replace(table, title=": ".join(filter(None, (names, table.title))))
-                for table in each.__card__().tables
+                replace(table, title=f"{table.title}: {names}")
+                for table in ([by_cell] if cells else []) + others
             ]
         return tables
 
