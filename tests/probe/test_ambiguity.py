@@ -167,7 +167,7 @@ def test_what_is_not_counted_says_why():
     found = consistent_sets(rule, bits, labels, max_visits=100)
     assert found.count is None
     assert found.identified is None
-    assert "more than 100 partial sets" in found.reason
+    assert "more than 100 visits" in found.reason
     with pytest.raises(InputError, match=r"cannot be searched for.*max_visits"):
         best_set(rule, bits, labels, max_visits=100)
     wide = make_rule("majority", 17, 20)
@@ -215,6 +215,8 @@ def test_bad_arguments_are_named():
         consistent_sets(rule, np.zeros((3, 5)), np.zeros(2))
     with pytest.raises(InputError, match=r"\(m, 5\)"):
         consistent_sets(rule, np.zeros((3, 4)), np.zeros(3))
+    with pytest.raises(InputError, match="`max_errors`"):
+        consistent_sets(rule, np.zeros((3, 5)), np.zeros(3), max_errors=-1)
     with pytest.raises(InputError, match="at least one"):
         best_set(rule, np.zeros((0, 5)), np.zeros(0))
     with pytest.raises(InputError, match="increasing"):

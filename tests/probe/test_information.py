@@ -22,6 +22,7 @@ from finetti.probe import (
     make_rule,
     success_bound,
 )
+from finetti.probe.information import best_success
 from finetti.probe.symmetries import arrangements, n_symmetries
 
 
@@ -38,17 +39,17 @@ def hidden_functions(rule):
     return np.unique([HiddenTask(rule, order).labels(inputs) for order in orders], axis=0)
 
 
-def best_success(rule, m):
-    """Σ over samples (x, y) of max over hidden functions of P(x, y, function)."""
-    functions = hidden_functions(rule)
-    p, noise = rule.bit_probability, rule.label_noise
-    of_input = np.where(all_bits(rule.context_length), p, 1 - p).prod(axis=1)
-    right = np.stack([1 - functions, functions])  # (label, function, input)
-    likelihood = np.where(right, 1 - noise, noise) * of_input
-    joint = np.ones((len(functions), 1))
-    for _ in range(m):
-        joint = np.einsum("fs,yfx->fsyx", joint, likelihood).reshape(len(functions), -1)
-    return joint.max(axis=0).sum() / len(functions)
+def best_success_one_by_one(rule, m):
+    """Every sample of inputs and labels, and the function that is most likely to have made it."""
+    inputs, functions = all_bits(rule.context_length), hidden_functions(rule)
+    p, noise, total = rule.bit_probability, rule.label_noise, 0.0
+    for rows in itertools.product(range(len(inputs)), repeat=m):
+        ones = inputs[list(rows)].sum()
+        of_inputs = p**ones * (1 - p) ** (inputs[list(rows)].size - ones)
+        for labels in itertools.product((0, 1), repeat=m):
+            wrong = (functions[:, rows] != np.array(labels)).sum(axis=1)
+            total += of_inputs * (noise**wrong * (1 - noise) ** (m - wrong)).max()
+    return total / len(functions)
 
 
 @pytest.mark.parametrize("p", [0.0, 1e-12, 0.125, 0.3, 0.5, 1 - 1e-12, 1.0])
@@ -104,9 +105,13 @@ def test_no_learner_does_better_at_tiny_size(name, p, noise):
         assert success_bound(rule, m) <= min(1, simple) * (1 + 1e-12)
 
 
-def test_the_bound_is_attained_where_labels_are_all_that_counts():
-    # One position of two, labels of one sample: guess it if the bits differ, else toss a coin.
-    assert best_success(make_rule("parity", 1, 2), 1) == pytest.approx(0.75)
+@pytest.mark.parametrize(("name", "p", "noise"), CASES)
+def test_the_best_learner_one_sample_at_a_time(name, p, noise):
+    rule = make_rule(name, 2, 3, bit_probability=p, label_noise=noise)
+    assert best_success(rule, 2) == pytest.approx(best_success_one_by_one(rule, 2), rel=1e-12)
+
+
+def test_where_one_function_is_possible_all_is_found():
     rule = make_rule("parity", 1, 1)
     assert success_bound(rule, 3) == pytest.approx(best_success(rule, 3)) == 1.0
 
@@ -194,6 +199,7 @@ def test_levels_and_trivial_cases():
     alone = information_bounds(make_rule("and", 3, 3))
     assert (alone.counting, alone.packing, alone.first_order) == (0.0, 0, 0.0)
     assert information_bounds(make_rule("parity", 3, 400, label_noise=0.49)).packing is None
+    assert information_bounds(make_rule("and", 30, 100)).packing is None
     assert "scaling" in str(information_bounds(rule))
 
 
@@ -203,7 +209,9 @@ def test_bad_arguments_are_named():
         information_bounds(rule, 0)
     with pytest.raises(InputError, match="`n_samples`"):
         success_bound(rule, -1)
-    with pytest.raises(InputError, match="at most 4000"):
+    with pytest.raises(InputError, match="4000 for noisy labels"):
         success_bound(make_rule("and", 2, 9, label_noise=0.1), 5000)
+    with pytest.raises(InputError, match=r"at most 2\^24 terms"):
+        best_success(rule, 3)
     with pytest.raises(InputError, match="`probability`"):
         binary_entropy(1.5)

@@ -36,7 +36,7 @@ def test_a_sample_is_labeled_by_the_hidden_bits(name):
     assert 0 < labels.sum() < 300
 
 
-@pytest.mark.parametrize("name", [*NAMES, "table:01101000"])
+@pytest.mark.parametrize("name", [*NAMES, "table:01101000", "profile:0110"])
 def test_a_name_gives_the_same_rule_again(name):
     rule = make_rule(name, 3, 10)
     again = make_rule(rule.name, 3, 10)
@@ -133,6 +133,12 @@ def test_a_stream_is_fresh_batches():
     assert (np.concatenate([labels for _, labels in batches]) == together[1]).all()
 
 
+def test_symmetric_rules_of_many_bits_have_a_name_without_a_table():
+    rule = HiddenRule(Symmetric(range(40), [0, 1] * 20 + [0]), 50)
+    assert rule.name == "profile:" + "01" * 20 + "0"
+    assert make_rule(rule.name, None, 50).label_probability == pytest.approx(0.5)
+
+
 def test_random_tables_differ_by_seed_and_use_all_bits():
     tables = {make_rule("table", 3, 10, seed=seed).name for seed in range(20)}
     assert len(tables) > 10
@@ -159,6 +165,7 @@ def test_rules_and_tasks_show_themselves():
         (lambda: make_rule("threshold:two", 3, 9), "one of and"),
         (lambda: make_rule(7, 3, 9), "one of and"),
         (lambda: make_rule("table:011", 3, 9), r"2\^s digits"),
+        (lambda: make_rule("profile:012", 2, 9), "one of and"),
         (lambda: make_rule("x0 & & x1", 2, 9), "cannot be read"),
         (lambda: make_rule("table", 17, 90), "at most 16"),
         (lambda: make_rule("threshold:0", 3, 9), "constant"),

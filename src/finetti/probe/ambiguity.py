@@ -73,7 +73,8 @@ def consistent_sets(
         labels: shape (m,).
         max_errors: labels that may be wrong; 0 for clean labels.
         limit: the most functions that are listed. All are counted.
-        max_visits: partial sets looked at before the count is given up.
+        max_visits: partial sets looked at before the count is given up (a step over few counts as
+            a thousand).
 
     >>> from finetti.probe.tasks import make_rule
     >>> rule = make_rule("and", 2, 4)
@@ -82,6 +83,9 @@ def consistent_sets(
     (3, [[0, 1], [0, 2], [1, 2]])
     """
     rows, marks = _as_sample(rule, bits, labels, "consistent_sets")
+    for name, value in (("max_errors", max_errors), ("limit", limit)):
+        if value < 0:
+            raise bad_argument(name, "consistent_sets", "at least 0", value)
     hits, reason = Hits(max_errors, limit, max_visits), ""
     try:
         if not _found_parities(rule, rows, marks, hits):

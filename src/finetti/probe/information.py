@@ -16,20 +16,24 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from finetti.boolean.functions.base import all_bits
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_real, as_whole
-from finetti.probe.tasks import HiddenRule
+from finetti.probe.tasks import HiddenRule, HiddenTask
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
-MAX_NOISY_SAMPLES = 4000  # with noise the sum has m√m terms, each a convolution
+MAX_SAMPLES = 10**6  # of the packing bound without noise, a sum of m terms
+MAX_NOISY_SAMPLES = 4000  # and with noise: m√m terms, each a convolution
 NEGLIGIBLE = 1e-18  # probability of the numbers of flips that are not looked at
+MAX_LOG2_TERMS = 24  # of an enumeration: 128 MB
 TRIMMED = 1e-25  # probabilities left out of a convolution
 
 
@@ -66,8 +70,8 @@ def success_bound(rule: HiddenRule, n_samples: int) -> float:
     """
     m = n_samples if n_samples == 0 else as_whole(n_samples, "n_samples", "success_bound")
     p, noise, log_count = rule.label_probability, rule.label_noise, math.log(rule.n_hypotheses)
-    if noise and m > MAX_NOISY_SAMPLES:
-        requirement = f"at most {MAX_NOISY_SAMPLES} for noisy labels"
+    if m > _most_samples(rule):
+        requirement = f"at most {_most_samples(rule)} ({MAX_NOISY_SAMPLES} for noisy labels)"
         raise bad_argument("n_samples", "success_bound", requirement, m)
     below, above = special.bdtr(range(m + 1), m, noise), special.bdtrc(range(-1, m), m, noise)
     above[0] = 1.0
@@ -88,6 +92,10 @@ def success_bound(rule: HiddenRule, n_samples: int) -> float:
     return min(1.0, float(np.exp(log_used + log_drop[:, None]).sum() + rest))
 
 
+def _most_samples(rule: HiddenRule) -> int:
+    return MAX_NOISY_SAMPLES if rule.label_noise else MAX_SAMPLES
+
+
 def _ones_given_flips(m: int, j: int, p: float) -> NDArray[np.float64]:
     """P(k ones) for k = 0, …, m: j flipped labels are 1 with probability 1−p, the others with p."""
     probabilities = np.zeros(m + 1)
@@ -104,6 +112,33 @@ def _binomial(n: int, p: float) -> NDArray[np.float64]:
     return np.exp(log_binomial(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p))
 
 
+def best_success(rule: HiddenRule, n_samples: int) -> float:
+    """How often the best of all learners finds the hidden function, by enumeration at tiny size.
+
+    Σ over samples (x, y) of the largest P(x, y, f) of any hidden f, 2^{(T+1)m} terms.
+
+    >>> from finetti.probe.tasks import make_rule
+    >>> best_success(make_rule("parity", 1, 2), 1)  # it tosses a coin if both bits are the same
+    0.75
+    """
+    m = as_whole(n_samples, "n_samples", "best_success")
+    length, p, noise = rule.context_length, rule.bit_probability, rule.label_noise
+    log2_terms = (length + 1) * m + math.log2(rule.n_hypotheses)
+    if log2_terms > MAX_LOG2_TERMS:
+        requirement = f"a rule and a sample with at most 2^{MAX_LOG2_TERMS} terms"
+        raise bad_argument("rule", "best_success", requirement, f"2^{log2_terms:.0f}")
+    inputs, orders = all_bits(length), permutations(range(length), rule.sparsity)
+    every = [HiddenTask(rule, order).labels(inputs) for order in orders]
+    functions = np.unique(every, axis=0)  # orders may give the same function
+    of_input = np.where(inputs, p, 1 - p).prod(axis=1)
+    right = np.stack([1 - functions, functions])  # (label, function, input)
+    likelihood = np.where(right, 1 - noise, noise) * of_input
+    joint = np.ones((len(functions), 1))
+    for _ in range(m):
+        joint = np.einsum("fs,yfx->fsyx", joint, likelihood).reshape(len(functions), -1)
+    return float(joint.max(axis=0).sum() / len(functions))
+
+
 @dataclass(frozen=True)
 class InformationBounds(Shown):
     """Numbers of samples below which no learner finds the hidden function with probability
@@ -114,7 +149,7 @@ class InformationBounds(Shown):
             noise and at level 1/2 this is log₂ C(T,s) − 1 for a symmetric rule (an upper bound on
             success, all constants kept).
         packing: the smallest m at which `success_bound` allows ``level`` (the same, and sharper:
-            it knows how often the label is 1); None where noise puts it above 4000.
+            it knows how often the label is 1); None where it is above 10⁶, or 4000 with noise.
         first_order: log₂ M / (h(noisy label) − h(noise)), the leading term of ``packing`` for large
             M: a scaling quantity, not a bound at finite M.
 
@@ -168,7 +203,7 @@ def _smallest_allowed(rule: HiddenRule, level: float, low: int) -> int | None:
     """The smallest m ≥ low with `success_bound` ≥ level."""
     goal = level * (1 - 1e-12)  # of a sum that may be 1
     high = max(low, math.ceil(math.log2(rule.n_hypotheses) / information_per_sample(rule)), 1)
-    while not rule.label_noise or high <= MAX_NOISY_SAMPLES:
+    while high <= _most_samples(rule):
         if success_bound(rule, high) >= goal:
             allowed = partial(success_bound, rule)
             return bisect_left(range(high), goal, low, key=allowed)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK = 2**15  # prefixes that are extended together: their words stay in the cache
+MIN_VISITS = 1000  # what a step costs however few its prefixes are
 
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
@@ -70,10 +71,10 @@ class Hits:
     errors: list[Integers] = field(default_factory=list)
 
     def visit(self, n_prefixes: int) -> None:
-        """Count prefixes that were looked at, and give up beyond ``max_visits``."""
-        self.visits += n_prefixes
+        """Count the work of a step, in prefixes looked at; give up beyond ``max_visits``."""
+        self.visits += max(n_prefixes, MIN_VISITS)
         if self.visits > self.max_visits:
-            raise NotCountedError(f"there are more than {self.max_visits} partial sets to look at")
+            raise NotCountedError(f"it takes more than {self.max_visits} visits of partial sets")
 
     def add(self, prefixes: Integers, keep: Integers, last: int, errors: Integers) -> None:
         """Some of the prefixes, shape (s−1, P), with their last position and what is wrong."""
@@ -144,16 +145,18 @@ def _extend(prefixes: _Prefixes, allowed: list[Integers], sample: PackedSample, 
         _finish(prefixes, allowed[-1], sample, hits)
         return
     waiting: list[_Prefixes] = []
+    n_waiting = 0
     for position in allowed[len(prefixes.positions)]:
         n_before = prefixes.before(position)
         if not n_before:
             continue
         hits.visit(n_before)
         waiting.append(_children(prefixes, n_before, int(position), sample, hits.max_errors))
-        if sum(len(each.errors) for each in waiting) > CHUNK:
+        n_waiting += len(waiting[-1].errors)
+        if n_waiting > CHUNK:
             _extend(_joined(waiting), allowed, sample, hits)
-            waiting = []
-    if sum(len(each.errors) for each in waiting):
+            waiting, n_waiting = [], 0
+    if n_waiting:
         _extend(_joined(waiting), allowed, sample, hits)
 
 

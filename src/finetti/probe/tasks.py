@@ -36,7 +36,7 @@ FAMILIES: dict[str, type[Family]] = {"and": And, "or": Or, "parity": Parity, "ma
 COUNTED: dict[str, type[Threshold]] = {"threshold": Threshold, "exactly": Exactly}
 RULE_NAMES = (
     "and, or, parity, majority, threshold:K, exactly:K, table, table:0110 (2^s digits), "
-    "or an expression such as 'x0 & (x1 | ~x2)'"
+    "profile:010 (s + 1 digits), or an expression such as 'x0 & (x1 | ~x2)'"
 )
 MAX_RANDOM_TABLE_BITS = 16
 PROBABILITY_BITS = 32  # binary digits of a bit's probability that are used
@@ -107,7 +107,9 @@ class HiddenRule(Shown):
         for name, family in FAMILIES.items():
             if type(function) is family:
                 return name
-        return "table:" + "".join(str(int(value)) for value in function.table())
+        symmetric = isinstance(function, Symmetric)
+        values = function.profile() if symmetric else function.table()
+        return ("profile:" if symmetric else "table:") + "".join(str(int(v)) for v in values)
 
     @property
     def n_hypotheses(self) -> int:
@@ -260,8 +262,9 @@ def make_rule(
 
     Args:
         name: ``and``, ``or``, ``parity``, ``majority``, ``threshold:K`` (at least K ones),
-            ``exactly:K``, ``table`` (a random truth table, drawn by ``seed``), ``table:0110`` (a
-            given one), or an expression such as ``x0 & (x1 | ~x2)``, moved to hidden positions.
+            ``exactly:K``, ``profile:010`` (by the number of ones, 0 to s), ``table`` (a random
+            truth table, drawn by ``seed``), ``table:0110`` (a given one), or an expression such as
+            ``x0 & (x1 | ~x2)``, moved to hidden positions.
         sparsity: s, the number of hidden bits; None where the name says it.
         context_length: T.
         bit_probability: P(b_t = 1).
@@ -289,6 +292,8 @@ def _named_function(name: Any, sparsity: Any, seed: int) -> BooleanFunction:
             requirement = "'table:' and 2^s digits 0 and 1"
             raise bad_argument("name", "make_rule", requirement, repr(name))
         return TruthTable(range(n_bits), [int(digit) for digit in value])
+    if family == "profile" and re.fullmatch("[01]{2,}", value):
+        return Symmetric(range(len(value) - 1), [int(digit) for digit in value])
     if re.search(r"x[0-9]", str(name)):
         return parse(name)
     counted = family in COUNTED and re.fullmatch("[0-9]+", value)
