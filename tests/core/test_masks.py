@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from finetti.core.errors import InputError
-from finetti.core.masks import counters, dropout_mask, keep, mask_words
+from finetti.core.masks import dropout_mask, keep, mask_words
 
 LEVEL = 1e-4
 SHAPE = (64, 32, 100)
@@ -57,7 +57,7 @@ def test_the_hash_in_plain_integers():
         x = ((x ^ (x >> 15)) + second) * 0x846CA68B % 2**32
         return x ^ (x >> 16)
 
-    fast = keep(words, counters((40, 5)), 0.3)
+    fast = keep(words, (40, 5), 0.3)
     wanted = np.array([slow(n) >= round(0.3 * 2**32) for n in range(200)])
     assert np.array_equal(np.ravel(fast), wanted)
 
@@ -122,6 +122,13 @@ def test_a_longer_array_begins_with_the_shorter():
     assert np.array_equal(short, long[:3])
 
 
+def test_a_part_and_a_transpose_of_a_mask():
+    words = mask_words(jax.random.key(0), 0)
+    whole = np.asarray(keep(words, (4, 5, 6), 0.4))
+    part = keep(words, (6, 4, 2), 0.4, strides=(1, 30, 6), first=18)
+    assert np.array_equal(part, whole[:, 3:].transpose(2, 0, 1))
+
+
 def test_vmap_draws_what_each_key_draws():
     keys = jax.random.split(jax.random.key(0), 3)
     together = jax.vmap(lambda key: dropout_mask(key, 2, (10, 10), 0.2))(keys)
@@ -139,6 +146,6 @@ def test_refusals():
     with pytest.raises(InputError, match="below 1"):
         dropout_mask(jax.random.key(0), 0, (3,), 1.0)
     with pytest.raises(InputError, match="2³²"):
-        counters((2**16, 2**16, 2))
+        keep(mask_words(jax.random.key(0), 0), (2**16, 2**16, 2), 0.1)
     with pytest.raises(InputError, match="two uint32 words"):
         mask_words(jnp.zeros(3, jnp.uint32), 0)

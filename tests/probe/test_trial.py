@@ -67,6 +67,22 @@ def test_a_network_finds_a_rule_and_says_why_not(folder):
             assert metrics["accuracy"] == metrics["best_accuracy"] == trace["accuracy"][-1]
 
 
+def test_traces_see_the_rule_appear(folder):
+    """P(label = 1) becomes AND of two bits: 1/4 on each parity, with its sign."""
+    names = ["walsh", "attention"]
+    params = resolved(learner="./tiny.py:Looking", trace=names, early_stop=False)
+    (result,) = run(params, 2)
+    walsh, looks = (np.array(result.trace[name]) for name in names)
+    assert walsh.shape == (6, 3)
+    assert looks.shape == (6, 1)
+    np.testing.assert_allclose(walsh[-1], [0.25, -0.25, 0.25], atol=0.1)
+    assert abs(walsh[0] - [0.25, -0.25, 0.25]).max() > abs(walsh[-1] - [0.25, -0.25, 0.25]).max()
+    np.testing.assert_allclose(looks, 2 / 9)
+    assert result.metrics["steps"] == 60
+    with pytest.raises(InputError, match="cannot have 'attention'"):
+        resolved(trace=["attention"])
+
+
 def test_a_cohort_of_k_is_k_single_trials(folder):
     """Sample sizes are padded to one size; slots and company change nothing."""
     cells = [(resolved(n_samples=30 + seed, ambiguous="keep"), seed) for seed in range(5)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, UInt32
+from jaxtyping import Array, Bool, Float, Key, UInt32
 
 from finetti.core.errors import bad_argument
 
@@ -32,32 +32,34 @@ def mask_words(key: Key[Array, ""] | UInt32[Array, "2"], stream: int) -> UInt32[
     return jnp.stack([first, second])
 
 
-def counters(shape: Sequence[int]) -> UInt32[Array, "..."]:
-    """The number of every entry in C order.
-
-    >>> counters((2, 3)).tolist()
-    [[0, 1, 2], [3, 4, 5]]
-    """
-    if math.prod(shape) > 2**32:
-        raise bad_argument("shape", "counters", "of at most 2³² entries", tuple(shape))
-    total = jnp.zeros((1,) * len(shape), jnp.uint32)
-    for axis in range(len(shape)):
-        step = jnp.uint32(math.prod(shape[axis + 1 :]))
-        total = total + step * jax.lax.broadcasted_iota(jnp.uint32, tuple(shape), axis)
-    return total
-
-
 def keep(
-    words: UInt32[Array, "2"], counter: UInt32[Array, "*shape"], rate: float
-) -> Any:  # Bool[Array, "*shape"]
+    words: UInt32[Array, "2"],
+    shape: Sequence[int],
+    rate: float,
+    *,
+    strides: Sequence[int] | None = None,
+    first: UInt32[Array, ""] | int = 0,
+) -> Bool[Array, "..."]:
     """Which entries stay: all but a fraction ``rate``, independently.
 
     Args:
         words: from `mask_words`.
-        counter: a number for each entry, `counters` or any part of them.
+        shape: of the mask.
         rate: probability that an entry is dropped, exact to 2⁻³².
+        strides, first: an entry's number is first + Σ index·stride, in C order if not given; so a
+            part of a larger mask, or its transpose, can be drawn by itself.
     """
-    x = counter + words[0]
+    if strides is None:
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    if sum(stride * (size - 1) for stride, size in zip(strides, shape, strict=True)) >= 2**32:
+        raise bad_argument("shape", "keep", "of at most 2³² entries", tuple(shape))
+    # One short range per axis, and the key before all else: a counter of full size would not depend
+    # on the step, and XLA would carry it through a training loop in memory.
+    x = (words[0] + jnp.asarray(first, jnp.uint32)).reshape((1,) * len(shape))
+    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        others = [other for other in range(len(shape)) if other != axis]
+        steps = jnp.arange(size, dtype=jnp.uint32) * jnp.uint32(stride)
+        x = x + jnp.expand_dims(steps, others)
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = ((x ^ (x >> 15)) + words[1]) * jnp.uint32(0x846CA68B)
     x = x ^ (x >> 16)
@@ -70,6 +72,9 @@ def dropout_mask(
     shape: Sequence[int],
     rate: float,
     dtype: Any = jnp.float32,
+    *,
+    strides: Sequence[int] | None = None,
+    first: UInt32[Array, ""] | int = 0,
 ) -> Float[Array, "..."]:
     """What dropout multiplies by: 0 with probability ``rate``, else 1/(1 − rate).
 
@@ -82,7 +87,7 @@ def dropout_mask(
     """
     if not 0 <= rate < 1:
         raise bad_argument("rate", "dropout_mask", "at least 0 and below 1", rate)
-    kept = keep(mask_words(key, stream), counters(shape), rate)
+    kept = keep(mask_words(key, stream), shape, rate, strides=strides, first=first)
     return jnp.where(kept, 1 / (1 - rate), 0).astype(dtype)
 
 

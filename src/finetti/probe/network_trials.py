@@ -1,7 +1,7 @@
 """Trials of learners that are trained by gradients: together, in cohorts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +14,7 @@ from finetti.core.errors import FinettiError
 from finetti.core.keys import random_key
 from finetti.probe.learners.base import NetworkLearner
 from finetti.probe.online import batch_stream, task_arrays
+from finetti.probe.recording import record
 from finetti.probe.result import LearnerError, trial_metrics
 from finetti.probe.samples import TrialSamples, draw_samples, rule_of
 from finetti.probe.validation import BLOCK, Score, allowed_errors, score_until
@@ -63,6 +64,8 @@ class NetworkTrials:
     """
 
     def __init__(self, learner: NetworkLearner, params: Mapping[str, Any]) -> None:
+        # An optimizer with a schedule must know how many steps this trial makes.
+        learner = replace(learner, iterations=params["iterations"])
         self.learner, self.params = learner, params
         self.allowed = allowed_errors(params["n_validation"], params["level"])
         self.stream = None
@@ -154,19 +157,22 @@ class NetworkTrials:
         watch.note(score)
         if watch.solved_at is None and score.errors <= self.allowed:
             watch.solved_at = step
-        self._record(watch, network, step, losses, score)
+        if self.params["trace"]:
+            self._record(watch, network, step, float(losses[-1]), score)
         return Verdict(done=self.params["early_stop"] and watch.solved_at is not None)
 
-    def _record(
-        self, watch: _Watch, network: Any, step: int, losses: np.ndarray, score: Score
-    ) -> None:
-        names = self.params["trace"]
-        found: dict[str, Any] = {"step": step} if names else {}
-        if "loss" in names:
-            found["loss"] = float(losses[-1])
-        if "accuracy" in names:
-            found |= {"accuracy": score.accuracy, "accuracy_samples": score.n_scored}
-        for name, value in found.items():
+    def _record(self, watch: _Watch, network: Any, step: int, loss: float, score: Score) -> None:
+        entries = record(
+            self.params["trace"],
+            step=step,
+            loss=loss,
+            score=score,
+            samples=watch.samples,
+            probability=lambda bits: _probability(self.apply, network, bits),
+            learner=self.learner,
+            network=network,
+        )
+        for name, value in entries.items():
             watch.trace.setdefault(name, []).append(value)
 
     def _validate(self, samples: TrialSamples, network: Any, allowed: int) -> Score:
@@ -220,6 +226,12 @@ class NetworkTrials:
             more={**more, "seed": watch.trial.seed},
         )
         return TrialResult(metrics, watch.trace or None)
+
+
+@eqx.filter_jit
+def _probability(apply: Any, network: Any, bits: Any) -> Any:
+    """P(label = 1) of each row."""
+    return jax.nn.softmax(apply(network, bits, None))[:, 1]
 
 
 @eqx.filter_jit

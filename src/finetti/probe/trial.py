@@ -10,15 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from finetti.probe.fit_trials import FitTrials
 from finetti.probe.learners.base import FitLearner, NetworkLearner
-from finetti.probe.learners.loading import load_learner
+from finetti.probe.learners.loading import find_learner, load_learner
 from finetti.probe.network_trials import NetworkTrials, padded_size
+from finetti.probe.recording import TraceName
 from finetti.probe.result import LearnerError
 from finetti.probe.samples import rule_of
+from finetti.probe.traces import ShowsAttention
 from finetti.studies.canonical import canonical_json, plain
 from finetti.studies.kinds import CohortKind
 from finetti.studies.outcome import TrialResult
 from finetti.studies.parameters import ParameterError, check_name, resolve_with
-from finetti.studies.sources import find_source
 from finetti.studies.trial import Trial
 
 ACCELERATOR_SLOTS = 16
@@ -41,7 +42,8 @@ class ProbeParameters(BaseModel):
         early_stop: end the training at the first check that says so.
         ambiguous: training sets that other hidden sets explain as well: count the sets and
             ``report`` them, ``keep`` them uncounted, or ``reject`` them and draw again.
-        trace: what to note at each check: ``loss``, ``accuracy``.
+        trace: what to note at each check: ``loss``, ``accuracy``, ``walsh`` (Walsh–Fourier
+            coefficients on the hidden bits), ``attention`` (its share on the hidden positions).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -61,7 +63,7 @@ class ProbeParameters(BaseModel):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.99
     early_stop: bool = True
     ambiguous: Literal["report", "keep", "reject"] = "report"
-    trace: list[Literal["loss", "accuracy"]] = []
+    trace: list[TraceName] = []
 
 
 @final
@@ -116,6 +118,9 @@ class ProbeTrial(CohortKind):
             resolved["iterations"] = None
         if not resolved["online"]:
             resolved["batch_size"] = None
+        if "attention" in resolved["trace"] and not isinstance(learner, ShowsAttention):
+            sentence = f"cannot have 'attention': {resolved['learner']!r} has no such method"
+            raise ParameterError("trace", sentence)
         resolved["settings"] = {k: v for k, v in settings.items() if k not in TAKEN_OVER}
         resolved["fingerprint"] = learner.fingerprint()
         return resolved
@@ -138,7 +143,7 @@ class ProbeTrial(CohortKind):
 def _load(params: Mapping[str, Any]) -> NetworkLearner | FitLearner:
     """The learner, loaded anew only if its source has changed."""
     reference = params["learner"]
-    source = find_source(reference, ".", argument="learner").fingerprint if ":" in reference else ""
+    source = find_learner(reference).fingerprint
     return _loaded(reference, canonical_json(params["options"]), params["context_length"], source)
 
 

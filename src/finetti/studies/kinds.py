@@ -75,7 +75,9 @@ class CohortKind(StudyKind):
         return dict(params)
 
     @abstractmethod
-    def run_cohort(self, trials: Sequence[Trial]) -> Sequence[Mapping[str, Any] | TrialResult]:
+    def run_cohort(
+        self, trials: Sequence[Trial]
+    ) -> Sequence[Mapping[str, Any] | TrialResult | BaseException]:
         """The metrics of each trial, in order (or an exception in the place of one)."""
 
 

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import linen, nnx
-from sklearn.linear_model import Perceptron
+from sklearn.linear_model import SGDClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 
@@ -97,4 +97,4 @@ neighbors = KNeighborsClassifier(3)
 
 
 def perceptron(penalty="l1"):
-    return Perceptron(penalty=penalty)
+    return SGDClassifier("perceptron", penalty=penalty)

@@ -33,6 +33,14 @@ class Linear(NetworkLearner):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Looking(Linear):
+    """Looks everywhere alike."""
+
+    def attention(self, params, bits):
+        return np.full((len(bits), 1, bits.shape[1] + 1), 1 / (bits.shape[1] + 1))
+
+
+@dataclass(frozen=True, kw_only=True)
 class WrongShape(Linear):
     """One number for each row."""
 

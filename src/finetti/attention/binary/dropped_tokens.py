@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt32
 
-from finetti.core.masks import counters, keep
+from finetti.core.masks import keep
 
 # Bytes of a block's tokens: a share of a core's own cache.
 BLOCK_BYTES = 400_000
@@ -128,7 +128,7 @@ def _tokens(
 ) -> tuple[Array, Array]:
     """Which entries of a block's tokens stay, and the tokens, (i, n, d)."""
     shape = (*bits.shape, base.shape[1])
-    kept = keep(words, _numbers(first, shape), rate)
+    kept = keep(words, shape, rate, first=first * jnp.uint32(base.size))
     tokens = base[None] + bits[..., None] * step[None, None]
     return kept, jnp.where(kept, tokens * (1 / (1 - rate)), 0)
 
@@ -137,13 +137,8 @@ def _multiplier(first: Array, like: Array, words: Array, rate: float) -> Array:
     """What dropout multiplies the weights of a block by, (i, n, H)."""
     if rate == 0:
         return jnp.ones_like(like)
-    kept = keep(words, _numbers(first, like.shape), rate)
+    kept = keep(words, like.shape, rate, first=first * jnp.uint32(like[0].size))
     return jnp.where(kept, 1 / (1 - rate), 0).astype(like.dtype)
-
-
-def _numbers(first: Array, shape: tuple[int, ...]) -> Array:
-    """The `counters` of samples from ``first`` on."""
-    return counters(shape) + first * jnp.uint32(shape[1] * shape[2])
 
 
 def _moments(x: Float[Array, "i n d"]) -> tuple[Array, Array]:

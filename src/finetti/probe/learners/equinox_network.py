@@ -69,7 +69,9 @@ class EquinoxNetwork(GivenNetwork):
                 eqx.filter(build(jax.random.key(seed)), eqx.is_inexact_array, inverse=True)
                 for seed in (0, 1)
             )
-        if not eqx.tree_equal(*(eqx.filter(each, eqx.is_array) for each in (one, other))):
+            arrays = (eqx.filter(each, eqx.is_array) for each in (one, other))
+            is_fixed = bool(eqx.tree_equal(*arrays))
+        if not is_fixed:
             raise InputError(
                 f"The learner {self.recipe.reference} has arrays that are drawn by its key and not "
                 "trained, because they are not of floating point. Make them floating point "

@@ -8,6 +8,7 @@ samples go through the cache block by block (`finetti.attention.binary.dropped_t
 an approximation: equal to `textbook_logits` under the masks of the same key.
 """
 
+import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from jaxtyping import Array, Float
 from finetti.attention.binary.binary_tables import binary_tables
 from finetti.attention.binary.binary_tokens import binary_attention
 from finetti.attention.binary.dropped_tokens import dropped_attention
-from finetti.core.masks import counters, dropout_mask, keep, mask_words
+from finetti.core.masks import dropout_mask, keep, mask_words
 from finetti.probe.learners.textbook import (
     CLS,
     ONE,
@@ -73,9 +74,11 @@ def _from_tables(
     )
     dropout, cls_dropout = None, None
     if rates.attention:
-        shape = (len(bits), len(positions), n_heads)
-        mask = dropout_mask(key, 1, shape, rates.attention, tokens.dtype)
-        dropout, cls_dropout = mask[:, :-1].swapaxes(1, 2), mask[:, -1]
+        samples, length = bits.shape
+        draw = functools.partial(dropout_mask, key, 1, rate=rates.attention, dtype=tokens.dtype)
+        steps = (length + 1) * n_heads, n_heads, 1  # numbered as (m, T + 1, H), used as (m, H, T)
+        dropout = draw((samples, n_heads, length), strides=(steps[0], steps[2], steps[1]))
+        cls_dropout = draw((samples, n_heads), strides=steps[::2], first=length * n_heads)
     read = binary_attention(bits, tables, dropout=dropout, cls_dropout=cls_dropout)
     return jnp.broadcast_to(cls[None], (len(bits), len(cls))), read
 
@@ -93,8 +96,14 @@ def _from_dropped_tokens(
     words = jnp.stack([mask_words(key, stream) for stream in (0, 1)])
 
     # [CLS] asks: its own row of the mask, numbered as among all tokens.
-    numbers = counters((samples, base.size))[:, -base.shape[1] :]
-    kept = keep(words[0], numbers, rates.embedding)
+    (length, width), size = base.shape, base.size
+    kept = keep(
+        words[0],
+        (samples, width),
+        rates.embedding,
+        strides=(size, 1),
+        first=(length - 1) * width,
+    )
     x = jnp.where(kept, base[-1][None] * (1 / (1 - rates.embedding)), 0)  # (m, d)
     norm = layer["attention_norm"]
     (query, query_bias), (keys, _), (values, value_bias) = (

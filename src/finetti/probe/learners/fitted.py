@@ -59,7 +59,7 @@ class Labeled:
             )
         if not np.isfinite(answers).all():
             raise InputError(f"The learner {self.reference} predicted numbers that are not finite.")
-        if is_regressor(self.estimator):
+        if hasattr(self.estimator, "__sklearn_tags__") and is_regressor(self.estimator):
             return (answers >= 0.5).astype(np.uint8)
         if not np.isin(answers, (0, 1)).all():
             others = np.setdiff1d(answers, (0, 1))[:3].tolist()

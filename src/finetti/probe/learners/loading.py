@@ -1,6 +1,7 @@
 """Learners by name: those of the package, and whatever a user's reference stands for."""
 
 import copy
+import functools
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,7 +22,13 @@ from finetti.probe.learners.given_network import (
 )
 from finetti.probe.learners.recipe import NOT_OPTIONS, Recipe, options_for, parameters
 from finetti.studies.importing import load_object, loading
-from finetti.studies.sources import KIND_FORMS, find_source
+from finetti.studies.sources import (
+    KIND_FORMS,
+    PACKAGE,
+    KindSource,
+    find_source,
+    installed_versions,
+)
 
 _HERE = "finetti.probe.learners"
 BUILT_IN = {
@@ -62,12 +69,7 @@ def load_learner(
     >>> learner.settings()
     {'min_samples_leaf': 1, 'max_depth': 3}
     """
-    if reference not in BUILT_IN and ":" not in reference:
-        raise InputError(
-            f"`learner` is {reference!r}. Known are {', '.join(BUILT_IN)}; or, for your own: "
-            f"{KIND_FORMS[0].lower()}{KIND_FORMS[1:]}."
-        )
-    source = find_source(BUILT_IN.get(reference, reference), directory, argument="learner")
+    source = find_learner(reference, directory)
     name = reference if reference in BUILT_IN else source.reference
     found = load_object(source, "learner")
     with loading(source, "learner"):
@@ -78,6 +80,28 @@ def load_learner(
     learner = copy.copy(learner)
     object.__setattr__(learner, "source", source.fingerprint)
     return learner
+
+
+def find_learner(reference: str, directory: str | Path = ".") -> KindSource:
+    """The source of a learner and its fingerprint, without running any of it."""
+    if reference not in BUILT_IN and ":" not in reference:
+        raise InputError(
+            f"`learner` is {reference!r}. Known are {', '.join(BUILT_IN)}; or, for your own: "
+            f"{KIND_FORMS[0].lower()}{KIND_FORMS[1:]}."
+        )
+    kind = BUILT_IN.get(reference, reference)
+    return find_source(kind, directory, _installed_version(kind), argument="learner")
+
+
+@functools.cache
+def _installed_version(reference: str) -> str | None:
+    """Name and version of an installed package, which stand for its many files."""
+    place = reference.rpartition(":")[0]
+    package = place.partition(".")[0]
+    if place.endswith(".py") or package == PACKAGE or not package.isidentifier():
+        return None
+    version = dict(installed_versions([package]) or []).get(package)
+    return None if version is None else f"{package} {version}"
 
 
 def _as_learner(

@@ -9,6 +9,7 @@ from typing import Any
 from finetti.core.errors import InputError
 
 FILLED_IN = ("key", "rngs", "context_length")  # by the probe, never by options
+FROM_SEED = ("seed", "random_state")  # likewise, unless an option says otherwise
 NOT_OPTIONS = (*FILLED_IN, "source", "parent", "name")  # ours, and two of Flax's own
 
 
@@ -52,7 +53,8 @@ class Recipe:
         defaults = {
             name: default
             for name, default in parameters(self.found)[0].items()
-            if name not in NOT_OPTIONS and isinstance(default, bool | int | float | str)
+            if name not in (*NOT_OPTIONS, *FROM_SEED)
+            and isinstance(default, bool | int | float | str)
         }
         return {**defaults, **self.options}
 
