@@ -1,4 +1,8 @@
-"""The paper's learner at the paper's settings: minutes, so that only `-m slow` runs this."""
+"""The paper's learner at the paper's settings: minutes, so that only `-m slow` runs this.
+
+Tests are compiled without optimization (conftest.py), which is wrong for long ones. Run these with
+XLA_FLAGS="--xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true" pytest -m slow
+"""
 
 import pytest
 

@@ -134,7 +134,7 @@ class NetworkTrials:
             except FinettiError as error:
                 failed[trial.id] = error
                 continue
-            start, steps = jax.random.split(random_key("training", trial.seed))
+            start, steps = jax.random.split(random_key("training", *samples.name))
             network = self.learner.init(start, self.params["context_length"])
             yield Member(network, self._data(samples), steps, _Watch(trial, samples))
 

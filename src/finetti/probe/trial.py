@@ -122,7 +122,7 @@ class ProbeTrial(CohortKind):
             sentence = f"cannot have 'attention': {resolved['learner']!r} has no such method"
             raise ParameterError("trace", sentence)
         resolved["settings"] = {k: v for k, v in settings.items() if k not in TAKEN_OVER}
-        resolved["fingerprint"] = learner.fingerprint()
+        resolved["learner_code"] = learner.fingerprint()
         return resolved
 
     def cohort_key(self, params: Mapping[str, Any]) -> Any:
@@ -132,9 +132,9 @@ class ProbeTrial(CohortKind):
 
     def run_cohort(self, trials: Sequence[Trial]) -> list[TrialResult | Exception]:
         """The outcome of every trial; a learner that cannot run fails them all, with its reason."""
-        shape = canonical_json(self.cohort_key(trials[0].params))
+        shared = {**trials[0].params, "n_samples": None}
         try:
-            runner = _runner(shape)
+            runner = _runner(canonical_json(shared))
         except LearnerError as error:
             return [error] * len(trials)
         return runner.run(trials, self.slots)
@@ -155,11 +155,11 @@ def _loaded(
 
 
 @functools.lru_cache(maxsize=32)
-def _runner(shape: str) -> NetworkTrials | FitTrials:
-    """What runs the trials of one shape; kept, with all that it has compiled."""
-    params = json.loads(shape)
+def _runner(shared: str) -> NetworkTrials | FitTrials:
+    """What runs trials of all sample sizes; kept, with all that it has compiled."""
+    params = json.loads(shared)
     learner = _load(params)
-    if learner.fingerprint() != params["fingerprint"]:
+    if learner.fingerprint() != params["learner_code"]:
         raise LearnerError(
             f"The source of the learner {params['learner']} is not the one that the study was "
             "planned with. Start the study again, and leave the file as it is while it runs."

@@ -46,7 +46,7 @@ class Verdict:
 CheckFunction = Callable[[Any, Any, int, np.ndarray], Verdict]
 
 
-@dataclass
+@dataclass(eq=False)
 class TrainingRun:
     """A run that has ended.
 
