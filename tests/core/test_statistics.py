@@ -1,4 +1,5 @@
-"""Slopes of power laws: agreement with SciPy, coverage by simulation, degenerate data."""
+"""Slopes of power laws and success rates: agreement with SciPy, coverage by simulation, degenerate
+data."""
 
 import math
 from typing import Any
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from finetti.core.errors import InputError
-from finetti.core.statistics import Interval, power_law_slope
+from finetti.core.statistics import Interval, power_law_slope, wilson_interval
 
 untimed = settings(deadline=None)  # a busy machine is no failure
 STANDARD_ERRORS = 4  # a correct program fails such a test once in 16 000 seeds; seeds are fixed
@@ -98,3 +99,29 @@ def test_slope_coverage(weighted):
 def test_slope_refuses(x, y, y_error, argument):
     with pytest.raises(InputError, match=f"`{argument}` argument of power_law_slope"):
         power_law_slope(x, y, y_error)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_wilson_agrees_with_scipy(confidence):
+    trials = np.array([1, 7, 12, 50, 5000])
+    for share in (0.0, 0.1, 0.5, 1.0):
+        successes = np.round(share * trials).astype(int)
+        found = wilson_interval(successes, trials, confidence)
+        assert found.method == "wilson"
+        for k, n, low, high in zip(successes, trials, found.low, found.high, strict=True):
+            expected = stats.binomtest(int(k), int(n)).proportion_ci(confidence, "wilson")
+            assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_wilson_without_trials_is_everything():
+    assert (wilson_interval(0, 0).low, wilson_interval(0, 0).high) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "confidence", "argument"),
+    [(3, 2, 0.95, "successes"), (-1, 2, 0.95, "successes"), (1, 2, 1.0, "confidence"),
+     (1, math.inf, 0.95, "trials")],
+)  # fmt: skip
+def test_wilson_refuses(successes, trials, confidence, argument):
+    with pytest.raises(InputError, match=f"`{argument}` argument of wilson_interval"):
+        wilson_interval(successes, trials, confidence)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from finetti.core.errors import bad_argument
 from finetti.probe.analysis.analysis import Analysis, Key
 from finetti.probe.analysis.laws import FORMULAS, ScalingLaws
+from finetti.probe.analysis.trial_tables import Frame
 from finetti.show.channels import axis_channel, color_channels
 from finetti.show.charts import Chart, side_by_side
 from finetti.show.theme import FONT, GRAY, INK, PALETTE, chart_config
@@ -224,7 +224,7 @@ def _bound_records(bounds: Bounds, first: float, last: float) -> list[dict[str, 
 
 
 def training_chart(
-    table: pd.DataFrame,
+    table: Frame,
     color: str = "n_samples",
     measures: Sequence[str] = ("loss", "accuracy"),
     log_x: bool = False,

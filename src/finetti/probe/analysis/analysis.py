@@ -15,6 +15,7 @@ from finetti.probe.analysis.curve_fits import Floats, fit_curves
 from finetti.probe.analysis.laws import ScalingLaws, fit_laws
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
 from finetti.probe.analysis.trial_tables import (
+    Frame,
     Missing,
     count_cells,
     groups_of,
@@ -47,7 +48,7 @@ class Analysis(Shown):
 
     by: tuple[str, ...]
     level: float
-    success: pd.DataFrame
+    success: Frame
     curves: Mapping[Key, SuccessCurve]
     sizes: Mapping[Key, CriticalSize]
     half_sizes: Mapping[Key, CriticalSize]
@@ -57,12 +58,13 @@ class Analysis(Shown):
     notes: tuple[str, ...] = ()
 
     @property
-    def critical(self) -> pd.DataFrame:
+    def critical(self) -> Frame:
         """One row per learner and T.
 
         ``critical`` (NaN if censored) with ``low`` and ``high`` (0 and ∞ where open), ``censored``
         and ``reason``; the same at half the ceiling, ``half_…``; the paper's ``first_above`` and
-        its ``first_above_error``; ``ceiling`` with its interval.
+        its ``first_above_error``; ``ceiling`` with its interval and
+        ``p_no_ceiling``, the p-value of λ = 0.
         """
         rows = []
         for key, size in self.sizes.items():
@@ -86,6 +88,7 @@ class Analysis(Shown):
                     "ceiling": curve.ceiling if curve else None,
                     "ceiling_low": ends.low if ends else None,
                     "ceiling_high": ends.high if ends else None,
+                    "p_no_ceiling": curve.p_value if curve else None,
                 }
             )
         numbers = dict.fromkeys(("critical", "half_critical", "first_above"), float)
@@ -151,7 +154,7 @@ class Analysis(Shown):
 
 
 def analyze(
-    table: pd.DataFrame,
+    table: Frame,
     level: float = 0.5,
     by: Sequence[str] | None = None,
     confidence: float = 0.95,
@@ -190,8 +193,10 @@ def analyze(
     by = tuple(by) if by is not None else ("learner",) if "learner" in table else ()
     trials, notes = read_trials(table, by, owner, missing)
     success = count_cells(trials, by, confidence)
-    parts: list[dict[Key, Any]] = [{}, {}, {}, {}]
-    curves, sizes, half_sizes, first_sizes = parts
+    curves: dict[Key, SuccessCurve] = {}
+    sizes: dict[Key, CriticalSize] = {}
+    half_sizes: dict[Key, CriticalSize] = {}
+    first_sizes: dict[Key, tuple[float | None, float | None]] = {}
     laws: dict[Key, ScalingLaws] = {}
     half_laws: dict[Key, ScalingLaws] = {}
     for group, rows in groups_of(trials, by):
@@ -215,17 +220,19 @@ def analyze(
             into[group] = fit_laws(
                 {key[-1]: each for key, each in found.items() if key[:-1] == group}
             )
-    return Analysis(by, level, success, *parts, laws, half_laws, notes)
+    return Analysis(
+        by, level, success, curves, sizes, half_sizes, first_sizes, laws, half_laws, notes
+    )
 
 
-def _cells(trials: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
+def _cells(trials: Frame) -> tuple[Floats, Floats, Floats]:
     cells = count_cells(trials, ())
     m, hits, n = (cells[name].to_numpy(np.float64) for name in ("n_samples", "successes", "trials"))
     return m, hits, n
 
 
 def _resample(
-    trials: pd.DataFrame,
+    trials: Frame,
     m: Floats,
     hits: Floats,
     n: Floats,

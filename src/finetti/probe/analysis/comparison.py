@@ -20,7 +20,7 @@ from finetti.probe.analysis.paired_tests import (
     sign_flip_test,
 )
 from finetti.probe.analysis.resampling import resample_seeds
-from finetti.probe.analysis.trial_tables import Missing, plain_records, read_trials
+from finetti.probe.analysis.trial_tables import Frame, Missing, plain_records, read_trials
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_interval, format_number
 from finetti.show.shown import Shown
@@ -68,8 +68,8 @@ class LearnerComparison(Shown):
     """
 
     learners: tuple[str, str]
-    cells: pd.DataFrame
-    seeds: pd.DataFrame
+    cells: Frame
+    seeds: Frame
     difference: float
     interval: Interval
     p_value: float
@@ -138,7 +138,7 @@ class LearnerComparison(Shown):
 
 
 def compare_learners(
-    table: pd.DataFrame,
+    table: Frame,
     first: str,
     second: str,
     level: float = 0.5,
@@ -206,8 +206,8 @@ def compare_learners(
 
 
 def _pairs(
-    table: pd.DataFrame, first: str, second: str, column: str, owner: str, missing: Missing
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    table: Frame, first: str, second: str, column: str, owner: str, missing: Missing
+) -> tuple[Frame, tuple[str, ...]]:
     """Success of both learners, by (context_length, n_samples, seed)."""
     trials, notes = read_trials(table, (column,), owner, missing)
     key = "seed" if "seed" in trials else "replicate"
@@ -244,8 +244,8 @@ def _pairs(
 
 
 def _compare_cells(
-    wide: pd.DataFrame, confidence: float, n_resamples: int, rng: np.random.Generator
-) -> pd.DataFrame:
+    wide: Frame, confidence: float, n_resamples: int, rng: np.random.Generator
+) -> Frame:
     rows = []
     for (length, size), pairs in wide.groupby(level=["context_length", "n_samples"]):
         gap = (pairs["second"] - pairs["first"]).to_numpy()
@@ -283,7 +283,7 @@ def _around(value: float, drawn: Floats, confidence: float) -> Interval:
     return Interval(float(low), float(high), confidence, "bootstrap")
 
 
-def _resampled_difference(wide: pd.DataFrame, n_resamples: int, rng: np.random.Generator) -> Floats:
+def _resampled_difference(wide: Frame, n_resamples: int, rng: np.random.Generator) -> Floats:
     """The mean difference of resampled seeds."""
     outcomes = wide.unstack(["context_length", "n_samples"])
     hits = resample_seeds(outcomes, n_resamples, rng)
@@ -292,7 +292,7 @@ def _resampled_difference(wide: pd.DataFrame, n_resamples: int, rng: np.random.G
 
 
 def _compare_sizes(
-    wide: pd.DataFrame,
+    wide: Frame,
     level: float,
     confidence: float,
     n_resamples: int,
@@ -306,7 +306,7 @@ def _compare_sizes(
         of, sizes = (outcomes.columns.get_level_values(name) for name in ("role", "n_samples"))
         if sizes.nunique() < 2:
             continue
-        both = []
+        both: dict[str, CriticalSize] = {}
         for role in ("first", "second"):
             mine = np.flatnonzero(of == role)
             mine = mine[np.argsort(sizes[mine])]
@@ -314,8 +314,8 @@ def _compare_sizes(
             m, n = sizes[mine].to_numpy(np.float64), tried.notna().sum().to_numpy(np.float64)
             fits = fit_curves(m, tried.sum().to_numpy(np.float64)[None], n)
             resampled = fit_curves(m, hits[:, mine], n)
-            both.append(critical_size(fits, resampled, level, confidence, rng))
-        found.append(_size_difference(int(length), *both, confidence))
+            both[role] = critical_size(fits, resampled, level, confidence, rng)
+        found.append(_size_difference(int(length), both["first"], both["second"], confidence))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from finetti.show.numbers import format_interval, format_number
 from finetti.show.shown import Shown
 
 GRID = 33  # ceilings tried at once, in each of ROUNDS refinements of the interval's end
-ROUNDS = 4
+ROUNDS = 3
 LEAST_CEILING = 1e-3
 
 

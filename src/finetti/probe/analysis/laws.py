@@ -195,8 +195,10 @@ def fit_laws(critical: Mapping[int, CriticalSize]) -> ScalingLaws:
     low, high = np.quantile(replicates, [0.15865, 0.84135], axis=0)
     error = np.maximum((high - low) / 2, LEAST_ERROR)  # not moved by a few that are far away
     names: tuple[LawName, ...] = ("logarithmic", "power")
-    laws = {name: _law(name, lengths, log_m, replicates, error) for name in names}
-    held = {}
+    laws: dict[LawName, ScalingLaw] = {
+        name: _law(name, lengths, log_m, replicates, error) for name in names
+    }
+    held: dict[LawName, HeldOut] = {}
     if len(points) > 2:
         for name in names:
             law = _law(name, lengths[:-1], log_m[:-1], replicates[:, :-1], error[:-1])

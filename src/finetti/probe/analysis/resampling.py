@@ -1,10 +1,10 @@
 """Trials drawn again: how other data of the same kind would have come out."""
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from finetti.probe.analysis.curve_fits import Floats
+from finetti.probe.analysis.trial_tables import Frame
 
 
 def resample_cells(
@@ -17,7 +17,7 @@ def resample_cells(
     return _toss_some(drawn, whole, rng)
 
 
-def resample_seeds(outcomes: pd.DataFrame, n_resamples: int, rng: np.random.Generator) -> Floats:
+def resample_seeds(outcomes: Frame, n_resamples: int, rng: np.random.Generator) -> Floats:
     """Successes of resampled cells, (R, J): whole seeds, drawn again.
 
     Trials of one seed share their data and stay together, so that what they have in common is not
@@ -48,4 +48,5 @@ def _toss_some(
     would never show another outcome, and the interval would be too narrow.
     """
     flip = 0.5 / (trials + 1)
-    return (drawn - rng.binomial(drawn, flip) + rng.binomial(trials - drawn, flip)) * 1.0
+    tossed = drawn - rng.binomial(drawn, flip) + rng.binomial(trials - drawn, flip)
+    return tossed.astype(np.float64)

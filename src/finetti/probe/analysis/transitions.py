@@ -12,7 +12,7 @@ from scipy import stats
 from finetti.bounds.value import finite
 from finetti.core.errors import bad_argument
 from finetti.core.statistics import Interval
-from finetti.probe.analysis.trial_tables import groups_of, plain_records
+from finetti.probe.analysis.trial_tables import Frame, groups_of, plain_records
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_interval
 from finetti.show.shown import Shown
@@ -33,11 +33,11 @@ class Transitions(Shown):
 
     by: tuple[str, ...]
     level: float
-    runs: pd.DataFrame
+    runs: Frame
     confidence: float = 0.95
 
     @property
-    def summary(self) -> pd.DataFrame:
+    def summary(self) -> Frame:
         """Per group: runs, solved, the median time with its interval, fastest, slowest run, and the
         median abruptness of the runs that had a transition."""
         rows = []
@@ -64,7 +64,7 @@ class Transitions(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a time that was not reached is None."""
 
-        def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+        def rows(table: Frame) -> list[dict[str, Any]]:
             return [
                 {k: finite(v) if isinstance(v, float) else v for k, v in row.items()}
                 for row in plain_records(table)
@@ -89,7 +89,7 @@ class Transitions(Shown):
 
 
 def transition_times(
-    table: pd.DataFrame,
+    table: Frame,
     level: float = 0.99,
     by: Sequence[str] | None = None,
     confidence: float = 0.95,
@@ -128,7 +128,7 @@ def transition_times(
     return Transitions(tuple(by), level, pd.DataFrame(rows), confidence)
 
 
-def _varies(table: pd.DataFrame, name: str) -> bool:
+def _varies(table: Frame, name: str) -> bool:
     return name in table and (name == "context_length" or table[name].nunique() > 1)
 
 

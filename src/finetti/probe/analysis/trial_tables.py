@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-import pandas as pd
-
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.statistics import wilson_interval
 
+Frame = Any  # a pandas DataFrame, whose declared types refuse half of what it can do
 Missing = Literal["exclude", "fail"]
 SIZES = ("context_length", "n_samples")
 # Other columns that make another problem or another learner: averaging over them means nothing.
@@ -18,8 +17,8 @@ SETTINGS = (
 
 
 def read_trials(
-    table: pd.DataFrame, by: Sequence[str], owner: str, missing: Missing = "exclude"
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    table: Frame, by: Sequence[str], owner: str, missing: Missing = "exclude"
+) -> tuple[Frame, tuple[str, ...]]:
     """The trials that count, with ``success`` 0 or 1, and what a reader should know of the rest.
 
     A trial without an outcome (it crashed, or ran out of time) is left out and said, or counted as
@@ -54,7 +53,7 @@ def read_trials(
     return trials, tuple(notes)
 
 
-def _refuse_mixtures(trials: pd.DataFrame, by: Sequence[str], owner: str) -> None:
+def _refuse_mixtures(trials: Frame, by: Sequence[str], owner: str) -> None:
     for name in map(str, trials.columns):
         if name in by or not (name in SETTINGS or name.startswith("options")):
             continue
@@ -68,9 +67,7 @@ def _refuse_mixtures(trials: pd.DataFrame, by: Sequence[str], owner: str) -> Non
             )
 
 
-def groups_of(
-    trials: pd.DataFrame, by: Sequence[str]
-) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+def groups_of(trials: Frame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Frame]]:
     """The values of ``by`` and their trials; one group, (), if ``by`` is empty."""
     if not by:
         yield (), trials
@@ -79,7 +76,7 @@ def groups_of(
         yield (key if isinstance(key, tuple) else (key,)), group
 
 
-def count_cells(trials: pd.DataFrame, by: Sequence[str], confidence: float = 0.95) -> pd.DataFrame:
+def count_cells(trials: Frame, by: Sequence[str], confidence: float = 0.95) -> Frame:
     """Trials, successes and rate of every cell, with Wilson's interval.
 
     >>> table = {"context_length": [10] * 4, "n_samples": [5, 5, 9, 9], "success": [0, 1, 1, 1]}
@@ -95,7 +92,7 @@ def count_cells(trials: pd.DataFrame, by: Sequence[str], confidence: float = 0.9
     return cells.assign(low=interval.low, high=interval.high)
 
 
-def plain_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def plain_records(table: Frame) -> list[dict[str, Any]]:
     """One dictionary of Python's own values per row, for JSON; None where there is none."""
     plain = table.astype(object).where(table.notna(), None)
     return [

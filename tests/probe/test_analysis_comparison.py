@@ -1,0 +1,197 @@
+"""Learners on the same data: exact tests, power by simulation, paired intervals."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special, stats
+
+from finetti.core.errors import InputError
+from finetti.probe.analysis.comparison import compare_learners
+from finetti.probe.analysis.paired_tests import (
+    detectable_difference,
+    holm,
+    mcnemar_power,
+    sign_flip_test,
+)
+
+STANDARD_ERRORS = 4
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 5))
+def test_of_single_pairs_it_is_mcnemars_exact_test(up, down, ties):
+    expected = stats.binomtest(up, up + down).pvalue if up + down else 1.0
+    found = sign_flip_test([1] * up + [-1] * down + [0] * ties)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.lists(st.integers(-4, 4), max_size=9))
+def test_of_seeds_it_is_the_enumeration_of_all_signs(differences):
+    sums = [
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
+        for signs in itertools.product((-1, 1), repeat=len(differences))
+    ]
+    expected = np.mean(np.array(sums) >= abs(sum(differences)))
+    assert sign_flip_test(differences) == pytest.approx(expected, rel=1e-12)
+
+
+def simulated_power(n, difference, discordance, significance, rng, repeats=4000):
+    up, down = (discordance + difference) / 2, (discordance - difference) / 2
+    counts = rng.multinomial(n, [up, down, 1 - up - down], repeats)
+    pairs, times = np.unique(counts[:, :2], axis=0, return_counts=True)
+    p_values = [stats.binomtest(int(k), int(k + j)).pvalue if k + j else 1.0 for k, j in pairs]
+    return float(times @ (np.array(p_values) <= significance)) / repeats
+
+
+@pytest.mark.parametrize(
+    ("n", "difference", "discordance", "significance"),
+    [(12, 0.6, 0.7, 0.05), (50, 0.2, 0.3, 0.05), (50, 0.0, 0.4, 0.05), (200, 0.1, 0.3, 0.01)],
+)
+def test_power_is_that_of_simulation(n, difference, discordance, significance):
+    rng = np.random.default_rng(0)
+    found = mcnemar_power(n, difference, discordance, significance)
+    seen = simulated_power(n, difference, discordance, significance, rng)
+    assert abs(found - seen) < STANDARD_ERRORS * math.sqrt(max(found * (1 - found), 1e-4) / 4000)
+
+
+@pytest.mark.parametrize(("n", "discordance"), [(8, 0.2), (12, 0.3), (50, 0.1), (50, 0.5)])
+def test_the_detectable_difference_is_detected_with_its_power(n, discordance):
+    rng = np.random.default_rng(1)
+    difference = detectable_difference(n, discordance)
+    seen = simulated_power(n, difference, max(difference, discordance), 0.05, rng)
+    assert abs(seen - 0.8) < STANDARD_ERRORS * math.sqrt(0.16 / 4000) + 0.002
+    less = 0.8 * difference
+    assert simulated_power(n, less, max(less, discordance), 0.05, rng) < 0.78
+
+
+def test_with_few_pairs_nothing_is_detectable():
+    assert detectable_difference(5, 0.5) is None
+    assert detectable_difference(6, 0.5) == pytest.approx(0.8 ** (1 / 6), abs=1e-3)
+    assert sign_flip_test([1] * 5) > 0.05 > sign_flip_test([1] * 6)
+
+
+def test_holm_keeps_the_order_and_the_error():
+    assert holm([0.01, 0.02, 0.03, 0.9]) == pytest.approx([0.04, 0.06, 0.06, 0.9])
+    assert holm([0.6, 0.6]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("bad", [[0.5], [[1, 0]]])
+def test_the_test_refuses(bad):
+    with pytest.raises(InputError, match="`differences`"):
+        sign_flip_test(bad)
+
+
+def two_learners(rng, shift, n_seeds=40, sizes=(50, 70, 90, 120, 160, 200), lengths=(10,)):
+    """Both learners meet the same difficulty of the same data; the second needs e^shift times m."""
+    rows = []
+    for T, m, seed in itertools.product(lengths, sizes, range(n_seeds)):
+        easy = rng.random()
+        for name, move in (("a", 0.0), ("b", shift)):
+            chance = special.expit(8 * (math.log(m) - math.log(95) - move))
+            rows.append((name, T, m, seed, float(easy < chance)))
+    names = ["learner", "context_length", "n_samples", "seed", "success"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def test_cells_count_what_they_say():
+    table = two_learners(np.random.default_rng(0), 0.3)
+    found = compare_learners(table, "a", "b")
+    for row in found.cells.itertuples():
+        cell = table[table["n_samples"] == row.n_samples]
+        a, b = (cell[cell["learner"] == x].set_index("seed")["success"] for x in "ab")
+        assert (row.first, row.second) == (a.mean(), b.mean())
+        assert (row.only_first, row.only_second) == ((a > b).sum(), (b > a).sum())
+        assert row.difference == pytest.approx(b.mean() - a.mean())
+        assert row.low <= row.difference <= row.high
+        discordant = row.only_first + row.only_second
+        expected = stats.binomtest(row.only_first, discordant).pvalue if discordant else 1.0
+        assert row.p_value == pytest.approx(expected)
+        assert row.detectable == detectable_difference(40, discordant / 40)
+    assert found.difference == pytest.approx(found.cells["difference"].mean())
+    assert len(found.seeds) == 40
+    assert found.seeds["second"].mean() - found.seeds["first"].mean() == pytest.approx(
+        found.difference
+    )
+
+
+def test_pairs_know_the_difference_better_than_independent_data():
+    size = compare_learners(two_learners(np.random.default_rng(1), 0.05), "a", "b").sizes[0]
+    apart = math.hypot(size.first.interval.width, size.second.interval.width)
+    assert size.interval.width < 0.8 * apart
+    assert 95 * (math.exp(0.05) - 1) in size.interval
+
+
+def test_a_difference_is_seen():
+    rng = np.random.default_rng(1)
+    found = compare_learners(two_learners(rng, 0.25), "a", "b")
+    size = found.sizes[0]
+    assert found.p_value < 0.001
+    assert found.interval.high < 0
+    assert found.detectable < abs(found.difference)
+    assert 95 * (math.exp(0.25) - 1) in size.interval
+    assert size.value == pytest.approx(size.second.value - size.first.value)
+    assert size.interval.low > 0
+    said = str(found)
+    assert "detectable with power 0.8" in said
+    assert "40 seeds" in said
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_equal_learners_are_not_told_apart():
+    """Of 80 comparisons of equal learners, 5 % have p ≤ 0.05 or an interval without 0, up to 4
+    standard errors."""
+    rng = np.random.default_rng(2)
+    n, false, missed = 80, 0, 0
+    for _ in range(n):
+        rows = [(x, 10, 50, seed, float(rng.random() < 0.5)) for x in "ab" for seed in range(30)]
+        names = ["learner", "context_length", "n_samples", "seed", "success"]
+        found = compare_learners(pd.DataFrame(rows, columns=names), "a", "b", n_resamples=200)
+        false += found.p_value <= 0.05
+        missed += 0.0 not in found.interval
+    limit = 0.05 + STANDARD_ERRORS * math.sqrt(0.05 * 0.95 / n)
+    assert false / n < limit
+    assert missed / n < limit
+
+
+def test_sizes_that_are_not_reached_leave_the_difference_open():
+    found = compare_learners(two_learners(np.random.default_rng(3), 2.0), "a", "b")
+    size = found.sizes[0]
+    assert size.second.censored == "right"
+    assert size.value is None
+    assert size.interval.high == math.inf
+    assert size.interval.low > 50
+    assert "not known [" in str(found)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_trials_without_a_partner_are_said():
+    table = two_learners(np.random.default_rng(4), 0.2)
+    lonely = table[(table["learner"] == "a") | (table["seed"] > 2)]
+    found = compare_learners(lonely, "a", "b")
+    assert found.notes == ("18 trials have no partner with the same data and are left out.",)
+    assert found.cells["pairs"].tolist() == [37] * 6
+    by_replicate = compare_learners(table.rename(columns={"seed": "replicate"}), "a", "b")
+    assert "seed_by was replicate" in by_replicate.notes[0]
+    assert by_replicate.difference == compare_learners(table, "a", "b").difference
+
+
+def test_bad_comparisons_are_refused():
+    table = two_learners(np.random.default_rng(5), 0.2, n_seeds=3)
+    with pytest.raises(
+        InputError, match="`second` argument of compare_learners must be one of a, b"
+    ):
+        compare_learners(table, "a", "c")
+    apart = table.assign(seed=table["seed"] + 10 * (table["learner"] == "b"))
+    with pytest.raises(InputError, match="has a partner"):
+        compare_learners(apart, "a", "b")
+    with pytest.raises(InputError, match="several trials"):
+        compare_learners(pd.concat([table, table]), "a", "b")
+    with pytest.raises(InputError, match="a column seed"):
+        compare_learners(table.drop(columns="seed"), "a", "b")
+    with pytest.raises(InputError, match="`level`"):
+        compare_learners(table, "a", "b", level=0)

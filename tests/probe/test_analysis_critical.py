@@ -1,0 +1,231 @@
+"""Critical sample sizes: coverage of the bootstrap in simulation, censoring, whole tables."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import special
+
+from finetti.core.errors import InputError
+from finetti.probe.analysis.analysis import analyze
+from finetti.probe.analysis.critical import critical_size, first_above
+from finetti.probe.analysis.curve_fits import fit_curves
+from finetti.probe.analysis.resampling import resample_cells, resample_seeds
+
+STANDARD_ERRORS = 4
+N_DATA, N_RESAMPLES = 120, 100
+
+
+def rows_of(fits, rows):
+    parts = {f.name: getattr(fits, f.name) for f in dataclasses.fields(fits)}
+    return dataclasses.replace(fits, **{k: v[rows] for k, v in parts.items() if k != "log_sizes"})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "trials", "steepness", "ceiling"),
+    [(range(50, 201, 30), 12, 10.0, 1.0), (range(50, 201, 30), 12, 10.0, 0.8),
+     (range(50, 201, 10), 50, 12.0, 1.0), (range(50, 201, 10), 50, 12.0, 0.9)],
+    ids=["coarse", "coarse with a ceiling", "the paper's", "the paper's with a ceiling"],
+)  # fmt: skip
+def test_bootstrap_interval_covers(sizes, trials, steepness, ceiling):
+    """Of 120 simulated studies the 95 % interval misses no more than 5 % + 4 standard errors."""
+    rng = np.random.default_rng(7)
+    m, midpoint = np.array(sizes, float), math.log(93)
+    truth = ceiling * special.expit(steepness * (np.log(m) - midpoint))
+    n = np.full(len(m), float(trials))
+    hits = rng.binomial(trials, truth, (N_DATA, len(m))).astype(float)
+    drawn = np.concatenate([resample_cells(row, n, N_RESAMPLES, rng) for row in hits])
+    fits, resampled = fit_curves(m, hits, n), fit_curves(m, drawn, n)
+    wanted = {None: 93.0, 0.5: math.exp(midpoint + special.logit(0.5 / ceiling) / steepness)}
+    if ceiling == 1:
+        wanted[0.5] = 93.0
+    for level, critical in wanted.items():
+        covered, narrow, widths = [], [], []
+        for i in range(N_DATA):
+            one = rows_of(fits, slice(i, i + 1))
+            many = rows_of(resampled, slice(i * N_RESAMPLES, (i + 1) * N_RESAMPLES))
+            size = critical_size(one, many, level, 0.95, rng)
+            covered.append(critical in size.interval)
+            widths.append(math.log(size.interval.high / max(size.interval.low, m[0])))
+            narrow.append(critical in critical_size(one, many, level, 0.5, rng).interval)
+        error = math.sqrt(0.95 * 0.05 / N_DATA)
+        assert np.mean(covered) > 0.95 - STANDARD_ERRORS * error
+        assert np.mean(narrow) < 0.5 + STANDARD_ERRORS * math.sqrt(0.25 / N_DATA)
+        assert np.median(widths) < 3 * np.diff(np.log(m)).max()
+
+
+def table_of(cells, learner=None, seed=0):
+    """One row per trial, from (T, m, successes, trials)."""
+    rows = [(T, m, int(i < k), i) for T, m, k, n in cells for i in range(n)]
+    table = pd.DataFrame(rows, columns=["context_length", "n_samples", "success", "replicate"])
+    return table if learner is None else table.assign(learner=learner)
+
+
+@pytest.mark.parametrize(
+    ("hits", "censored", "reason"),
+    [([12, 12, 12], "left", "already passed at m_min = 50"),
+     ([0, 0, 0], "right", "not reached up to m_max = 200"),
+     ([0, 0, 3], "right", "not reached up to m_max = 200"),
+     ([9, 10, 11], "left", "already passed at m_min = 50")],
+)  # fmt: skip
+def test_what_is_not_reached_is_said(hits, censored, reason):
+    found = analyze(table_of([(10, m, k, 12) for m, k in zip((50, 100, 200), hits, strict=True)]))
+    size = found.sizes[(10,)]
+    assert (size.value, size.censored) == (None, censored)
+    assert reason in size.reason
+    assert size.interval.low == 0 if censored == "left" else size.interval.high == math.inf
+    assert not np.isnan(size.interval.low)
+    assert math.isnan(found.critical["critical"][0])
+    assert not found.laws[()].laws
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_ceiling_below_the_level_is_the_reason():
+    rates = zip((50, 100, 200, 400, 800), (0, 12, 13, 12, 13), strict=True)
+    cells = [(10, m, k, 60) for m, k in rates]
+    found = analyze(table_of(cells))
+    assert found.sizes[(10,)].censored == "right"
+    assert "the ceiling is below 0." in found.sizes[(10,)].reason
+    assert found.half_sizes[(10,)].value == pytest.approx(70, abs=20)
+
+
+def test_one_size_tells_a_side():
+    size = analyze(table_of([(10, 50, 12, 12)])).sizes[(10,)]
+    assert (size.censored, size.interval.low, size.interval.high) == ("left", 0, 50)
+    size = analyze(table_of([(10, 50, 0, 12)])).sizes[(10,)]
+    assert (size.censored, size.interval.low, size.interval.high) == ("right", 50, math.inf)
+    found = analyze(table_of([(10, 50, 6, 12)]))
+    size = found.sizes[(10,)]
+    assert (size.censored, size.interval.low, size.interval.high) == ("right", 0, math.inf)
+    assert "only one size" in size.reason
+    assert found.half_sizes[(10,)].text == "unknown"
+    assert not found.curves
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_of_a_step_the_whole_bracket_is_the_interval():
+    size = analyze(table_of([(10, m, 50 * (m > 90), 50) for m in range(50, 151, 20)])).sizes[(10,)]
+    assert size.value == pytest.approx(math.sqrt(90 * 110))
+    assert size.interval.low < 93
+    assert size.interval.high > 107
+    assert size.interval.low > 80
+
+
+def test_critical_size_is_where_the_curve_is_at_the_level():
+    cells = [
+        (10, m, k, 20) for m, k in zip(range(50, 201, 30), (0, 4, 11, 17, 19, 18), strict=True)
+    ]
+    for level in (0.3, 0.5, 0.8):
+        found = analyze(table_of(cells), level=level)
+        curve, size = found.curves[(10,)], found.sizes[(10,)]
+        assert float(curve.probability(size.value)) == pytest.approx(level, abs=1e-9)
+        half = found.half_sizes[(10,)]
+        assert float(curve.probability(half.value)) == pytest.approx(curve.ceiling / 2, abs=1e-9)
+        assert size.value in size.interval
+
+
+def test_the_papers_definition():
+    m, n = np.array([50.0, 60, 70, 80]), np.full(4, 50.0)
+    rng = np.random.default_rng(0)
+    assert first_above(m, np.array([0, 25, 26, 50.0]), n, 0.5, rng)[0] == 70
+    assert first_above(m, np.array([0, 0, 50.0, 50]), n, 0.5, rng) == (70, 0.0)
+    assert first_above(m, np.array([0, 0, 1.0, 2]), n, 0.5, rng) == (None, None)
+    # Against every outcome of two cells: m = 50 with P(Binomial > 1), else m = 60.
+    value, error = first_above(m[:2], np.array([1.0, 2.0]), np.array([2.0, 2.0]), 0.5, rng)
+    assert value == 60
+    assert error == pytest.approx(10 * math.sqrt(0.25 * 0.75), abs=2.5)
+
+
+def test_resampled_cells_have_the_rates_they_should():
+    rng = np.random.default_rng(0)
+    hits, n = np.array([0.0, 3, 12]), np.array([12.0, 12, 12])
+    drawn = resample_cells(hits, n, 20_000, rng)
+    rate = (hits + 0.5) / 13
+    error = np.sqrt(rate * (1 - rate) * 12 / 20_000)
+    assert np.all(np.abs(drawn.mean(0) - 12 * rate) < STANDARD_ERRORS * error)
+    assert drawn.var(0) == pytest.approx(12 * rate * (1 - rate), rel=0.1)
+
+
+def test_resampled_seeds_stay_together():
+    """Cells that agree within every seed agree in the resamples, and independent ones do not."""
+    rng = np.random.default_rng(0)
+    easy = (np.arange(40) < 20).astype(float)
+    together = resample_seeds(pd.DataFrame({50: easy, 60: easy}), 4000, rng)
+    apart = resample_cells(np.array([20.0, 20]), np.array([40.0, 40]), 4000, rng)
+    assert np.corrcoef(together.T)[0, 1] > 0.9
+    assert abs(np.corrcoef(apart.T)[0, 1]) < STANDARD_ERRORS / math.sqrt(4000)
+    # Seeds that were tried in different cells do not replace each other.
+    single = pd.DataFrame({50: [1.0, 0.0, np.nan, np.nan], 60: [np.nan, np.nan, 1.0, 1.0]})
+    drawn = resample_seeds(single, 4000, rng)
+    assert drawn.max(0).tolist() == [2, 2]
+    assert drawn.mean(0) == pytest.approx([1, 2 * 2.5 / 3], abs=0.06)
+
+
+def test_shared_seeds_widen_the_interval():
+    rng = np.random.default_rng(5)
+    rows = [(10, m, float(93 * math.exp(0.3 * shift) < m), seed)
+            for seed, shift in enumerate(rng.standard_normal(30))
+            for m in range(40, 201, 10)]  # fmt: skip
+    names = ["context_length", "n_samples", "success", "seed"]
+    table = pd.DataFrame(rows, columns=names)
+    shared = analyze(table).sizes[(10,)]
+    alone = analyze(table.drop(columns="seed")).sizes[(10,)]
+    assert shared.value == alone.value
+    assert shared.interval.width > 1.5 * alone.interval.width
+
+
+def test_learners_are_told_apart_and_mixtures_refused():
+    cells = [(T, m, k, 10) for T in (10, 20) for m, k in ((50, 0), (100, 5), (200, 10))]
+    a, b = table_of(cells, "a"), table_of([(T, m, n - k, n) for T, m, k, n in cells], "b")
+    both = pd.concat([a, b])
+    found = analyze(both)
+    assert set(found.laws) == {("a",), ("b",)}
+    alone = analyze(a).critical.set_index("context_length")["critical"]
+    mine = found.critical[found.critical["learner"] == "a"]
+    assert mine.set_index("context_length")["critical"].equals(alone)
+    with pytest.raises(InputError, match="mixes trials of different learner"):
+        analyze(both, by=())
+    with pytest.raises(InputError, match=r"by=\('learner', 'sparsity'\)"):
+        analyze(pd.concat([a.assign(sparsity=3), a.assign(sparsity=4)]))
+    with pytest.raises(InputError, match=r"mixes trials of different options\.dropout"):
+        analyze(
+            pd.concat([a.assign(**{"options.dropout": 0.1}), a.assign(**{"options.dropout": 0})])
+        )
+
+
+def test_the_answer_depends_on_the_trials_and_the_seed_only():
+    cells = [(10, m, k, 12) for m, k in ((50, 1), (80, 5), (110, 9), (140, 12))]
+    table = table_of(cells)
+    found = analyze(table).to_dict()
+    assert analyze(table.sample(frac=1, random_state=1)).to_dict() == found
+    assert analyze(table, seed=1).to_dict() != found
+
+
+def test_lost_trials_are_said():
+    table = table_of([(10, m, k, 10) for m, k in ((50, 1), (100, 5), (200, 10))])
+    table["success"] = table["success"].astype(float)
+    table.loc[[9, 19], "success"] = np.nan
+    found = analyze(table)
+    assert found.success["trials"].tolist() == [9, 9, 10]
+    assert found.notes == ("2 of 30 trials have no outcome and are left out.",)
+    assert found.notes[0] in str(found)
+    counted = analyze(table, missing="fail")
+    assert counted.success["successes"].tolist() == [1, 5, 10]
+    assert counted.success["trials"].tolist() == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "match"),
+    [({"success": 0.5}, {}, "success is 0 or 1"), ({"success": np.nan}, {}, "at least one trial"),
+     ({"n_samples": 0}, {}, "n_samples of at least 1"), ({"n_samples": np.nan}, {}, "online"),
+     ({}, {"level": 1.0}, "`level`"), ({}, {"confidence": 0}, "`confidence`"),
+     ({}, {"n_resamples": 1}, "`n_resamples`"), ({}, {"by": ["model"]}, "a column model"),
+     ({}, {"missing": "drop"}, "`missing`")],
+)  # fmt: skip
+def test_bad_tables_are_refused(change, options, match):
+    table = table_of([(10, 50, 1, 4), (10, 60, 3, 4)]).assign(**change)
+    with pytest.raises(InputError, match=match):
+        analyze(table, **options)
