@@ -3,6 +3,9 @@
 from pandas.testing import assert_frame_equal
 
 from finetti.studies import Study
+from finetti.studies.executors.held import hold
+from finetti.studies.executors.local import InlineExecutor
+from finetti.studies.status import store_status
 
 
 def test_studies_show_themselves(make_study):
@@ -51,3 +54,44 @@ def test_the_example_of_a_cohort_does_not_depend_on_company(tmp_path):
     assert_frame_equal(*tables, check_exact=True)
     up = tables[0].query("upward == 1")
     assert (up["end"] == up["n_steps"]).all()
+
+
+def test_a_part_of_a_grid_runs_alone_and_grows(make_study, folder):
+    def asked(counts):
+        def only(params, replicate):
+            return replicate < counts.get(params["n"], 0)
+
+        return make_study(store="part.sqlite", only=only)
+
+    first = asked({1: 2, 3: 1})
+    assert first.run("inline", quiet=True).ran == 3
+    assert first.status().studies[0].trials == 3
+    assert store_status(folder / "part.sqlite").studies == ()
+    more = asked({1: 3, 3: 1})
+    assert more.run("inline", quiet=True).ran == 1
+    table = more.table()
+    assert list(zip(table["n"], table["replicate"], strict=True)) == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (3, 0),
+    ]
+    # The whole grid has its trials among its own.
+    whole = make_study(store="part.sqlite")
+    assert whole.run("inline", quiet=True).ran == 12 - 4
+
+
+def test_a_held_executor_starts_once_for_each_source(make_study, folder):
+    started = []
+
+    class Counting(InlineExecutor):
+        def start(self, source, limits):
+            started.append(source.fingerprint)
+            super().start(source, limits)
+
+    with hold(Counting()) as executor:
+        assert make_study(store="held.sqlite", trials=1).run(executor, quiet=True).ran == 3
+        assert make_study(store="held.sqlite", trials=2).run(executor, quiet=True).ran == 3
+        (folder / "learner.py").write_text((folder / "learner.py").read_text() + "\n# edited\n")
+        assert make_study(store="held.sqlite", trials=2).run(executor, quiet=True).ran == 6
+    assert len(started) == len(set(started)) == 2

@@ -38,3 +38,7 @@ from .traces import attention_mass as attention_mass
 from .traces import walsh_trace as walsh_trace
 from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial
+from .search.design import SearchDesign as SearchDesign
+from .search.design import SearchResult as SearchResult
+from .search.driver import SearchReport as SearchReport
+from .search.driver import search_critical as search_critical

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ class WorkPlan:
         cells: the points of the grid, in its order.
         shapes: of each cell; trials of one shape may share a cohort.
         source: of the kind; a store does not keep it.
+        only: of parameters and replicate, whether the trial belongs to the study; all do unless
+            given, and a store does not keep it.
     """
 
     digest: bytes
@@ -45,6 +47,7 @@ class WorkPlan:
     cells: tuple[Cell, ...]
     shapes: tuple[str, ...]
     source: KindSource = NOWHERE
+    only: Callable[[Mapping[str, Any], int], bool] | None = None
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
@@ -53,6 +56,7 @@ class WorkPlan:
             cell.trial_id(replicate): (number, replicate)
             for number, cell in enumerate(self.cells)
             for replicate in range(self.trials)
+            if self.only is None or self.only(cell.params, replicate)
         }
 
     def cohorts(

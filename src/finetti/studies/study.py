@@ -48,6 +48,8 @@ class Study(Shown):
         store: the file of the results.
         directory: what ``file.py`` is relative to; the current one unless given.
         scale: the preset among ``scales`` to apply.
+        only: which trials of the grid belong to the study, by their parameters and replicate; all
+            unless given. The store does not remember such a part of a grid, only its trials.
         fields: of ``StudySpec``: grid, fixed, trials, seed, name, cohort, limits, scales.
 
     >>> from finetti.studies import Study
@@ -68,8 +70,10 @@ class Study(Shown):
         store: str | Path,
         directory: str | Path = ".",
         scale: str | None = None,
+        only: Callable[[Mapping[str, Any], int], bool] | None = None,
         **fields: Any,
     ) -> None:
+        self.only = only
         self.given: tuple[Any, KindSource] | None = None
         reference = kind if isinstance(kind, str) else _reference(kind)
         self.spec = make_spec({"kind": reference, **fields}).at_scale(scale)
@@ -127,11 +131,11 @@ class Study(Shown):
         key = plan_digest(self.spec, source, self.name)
         found = records.plan(key) if key is not None else None
         if found is not None:
-            return replace(found, source=source)
+            return replace(found, source=source, only=self.only)
         from finetti.studies.kinds import as_kind, load_kind
 
         kind = load_kind(source) if self.given is None else as_kind(self.given[0], self.name)
-        return make_work_plan(self.spec, source, kind, self.name)
+        return replace(make_work_plan(self.spec, source, kind, self.name), only=self.only)
 
     def run(
         self,
@@ -203,7 +207,8 @@ class Study(Shown):
             engine = Engine(plan, store, executor, {"commit": commit}, on_change)
             try:
                 executor.start(plan.source, limits)
-                store.add_plan(plan)
+                if plan.only is None:
+                    store.add_plan(plan)
                 engine.run(todo)
             except KeyboardInterrupt:
                 ignore_interruptions()
