@@ -28,6 +28,10 @@ from .learners.base import NetworkLearner as NetworkLearner
 from .learners.loading import load_learner as load_learner
 from .learners.transformer import TransformerLearner as TransformerLearner
 from .result import LearnerError as LearnerError
+from .search.design import SearchDesign as SearchDesign
+from .search.design import SearchResult as SearchResult
+from .search.driver import SearchReport as SearchReport
+from .search.driver import search_critical as search_critical
 from .tasks import HiddenRule as HiddenRule
 from .tasks import HiddenTask as HiddenTask
 from .tasks import make_rule as make_rule
@@ -38,7 +42,3 @@ from .traces import attention_mass as attention_mass
 from .traces import walsh_trace as walsh_trace
 from .trial import ProbeParameters as ProbeParameters
 from .trial import ProbeTrial as ProbeTrial
-from .search.design import SearchDesign as SearchDesign
-from .search.design import SearchResult as SearchResult
-from .search.driver import SearchReport as SearchReport
-from .search.driver import search_critical as search_critical
