@@ -1,9 +1,10 @@
 """How long a probe will take: from what is stored, or from a few iterations at its largest size."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from finetti.probe.experiment import Experiment
+from finetti.probe.information import information_bounds
 from finetti.probe.learners.base import NetworkLearner
 from finetti.probe.learners.loading import load_learner
 from finetti.show import format_duration
@@ -11,6 +12,7 @@ from finetti.studies.estimate import time_pilot
 from finetti.studies.executors.local import LocalExecutor
 from finetti.studies.limits import Limits
 
+LIKELY_FACTOR = 3  # times the information bound: what good learners need
 PILOT_CHECKS = 2  # validations of a trial that is trained for the estimate only
 
 
@@ -79,8 +81,8 @@ def _time_learner(
         fixed["iterations"] = min(iterations, PILOT_CHECKS * loaded.check_every)
         scale, bound = iterations / fixed["iterations"], "at most"
     length, size = experiment.context_lengths[-1:], experiment.n_samples[-1:]
-    changes = {"context_lengths": length, "n_samples": size, "trials": 1, "fixed": fixed}
-    plan = experiment.study(learner, **changes).plan
+    largest = replace(experiment, context_lengths=length, n_samples=size, trials=1, fixed=fixed)
+    plan = largest.study(learner).plan
     todo = list(plan.places)
     pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(), Limits())
     units = length[0] * (size or (1,))[0]
@@ -88,3 +90,11 @@ def _time_learner(
         return None, 0.0, bound
     once = pilot.startup + pilot.seconds_to_compile * n_shapes
     return pilot.seconds_per_trial * scale / units, once, bound
+
+
+def likely_grid(experiment: Experiment) -> Experiment:
+    """A search as the grid that it would be if it took all its trials near a likely threshold."""
+    longest = experiment.rule(experiment.context_lengths[-1])
+    likely = round(LIKELY_FACTOR * information_bounds(longest).first_order)
+    low, high = experiment.n_samples[0], experiment.n_samples[-1]
+    return replace(experiment, n_samples=(min(max(likely, low), high),))

@@ -1,7 +1,8 @@
 """What a probe found: the analysis of its trials beside the bounds, and why trials failed."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from finetti.probe.analysis.critical import CriticalSize
 from finetti.probe.analysis.transitions import Transitions, transition_times
 from finetti.probe.experiment import Experiment
 from finetti.probe.information import InformationBounds, information_bounds
+from finetti.probe.search.driver import SearchReport
 from finetti.show import Table, format_interval
 from finetti.studies.outcome import DONE
 
@@ -29,11 +31,13 @@ class Findings:
         experiment: what was asked.
         trials: one row per stored trial, with its details: `Experiment.table`.
         level: of the critical sample size.
+        searches: learner → what its search found, if it was one.
     """
 
     experiment: Experiment
     trials: pd.DataFrame
     level: float = 0.5
+    searches: Mapping[str, SearchReport] = field(default_factory=dict)
 
     @cached_property
     def done(self) -> pd.DataFrame:
@@ -127,10 +131,15 @@ class Findings:
             "headline": self.headline,
             "settings": self.experiment.to_dict(),
             "trials": {
-                "all": self.experiment.n_trials,
+                # A search knows how many it needs when it has ended.
+                "all": len(self.trials) if self.searches else self.experiment.n_trials,
                 "done": len(self.done),
                 "failed": len(self.trials) - len(self.done),
             },
+            "searches": [
+                {"learner": learner, **report.to_dict()}
+                for learner, report in self.searches.items()
+            ],
             "analysis": self.analysis and self.analysis.to_dict(),
             "information": [
                 {
@@ -150,7 +159,8 @@ class Findings:
         """What people read at the end of a run."""
         tables: list[Table] = []
         if self.analysis is not None:
-            tables += [*self.success_tables(), self.critical_table(), *self.law_tables()]
+            tables += [self.search_table()] if self.searches else self.success_tables()
+            tables += [self.critical_table(), *self.law_tables()]
             tables += self.comparison_tables(cells=False)
         if self.transitions is not None and self.experiment.online:
             tables += self.transition_tables()
@@ -177,6 +187,16 @@ class Findings:
             title = f"Success of {learner} [95 % interval], {trials} trials per cell"
             tables.append(Table(title, ("samples m", *(f"T = {T}" for T in lengths)), tuple(rows)))
         return tables
+
+    def search_table(self) -> Table:
+        """What the searches say, and how many trials they took."""
+        rows = [
+            (learner, length, result.verdict, result.trials, result.stopped)
+            for learner, report in self.searches.items()
+            for length, result in report.results.items()
+        ]
+        columns = ("learner", "T", f"m at success {self.level:g}", "trials", "stopped")
+        return Table("Search", columns, tuple(rows))
 
     def critical_table(self) -> Table:
         """Critical sample size per learner and context length, beside what nobody can do."""

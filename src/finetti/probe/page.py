@@ -84,7 +84,7 @@ def _success(findings: Findings) -> Section:
         success_chart(replace(analysis, laws={key: law})) for key, law in analysis.laws.items()
     ]
     figures = (*map(Figure, charts[:-1]), Figure(charts[-1], caption))
-    tables = tuple(findings.success_tables())
+    tables = (*([findings.search_table()] if findings.searches else findings.success_tables()),)
     return Section("Success against the number of samples", figures=figures, tables=tables)
 
 
