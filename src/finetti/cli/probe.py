@@ -98,6 +98,14 @@ def probe(
     dropout: Annotated[
         Dropout | None, typer.Option("--dropout", help="Of the paper's learner.")
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="A setting of the learner, or of one, LEARNER.NAME=VALUE; may be repeated.",
+        ),
+    ] = None,
     search: Annotated[
         bool,
         typer.Option("--search", help="Find the critical sample size instead of a whole grid."),
@@ -372,10 +380,42 @@ def _experiment(given: dict[str, Any]) -> "Experiment":
         trials=given["trials"],
         store=given["out"] / STORE,
         learners=learners,
-        options={"paper": {"dropout": str(given["dropout"])}} if given["dropout"] else {},
+        options=_options(given["option"] or [], given["dropout"], learners),
         fixed=fixed,
         seed=given["seed"],
     )
+
+
+def _options(
+    texts: list[str], dropout: Dropout | None, learners: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
+    """Settings by learner.
+
+    >>> _options(["width=32", "l1.n_folds=3"], Dropout.NONE, ("paper", "l1"))
+    Traceback (most recent call last):
+    finetti.core.errors.InputError: --option width=32 must name its learner: paper.width=32 or \
+l1.width=32.
+    >>> _options(["paper.width=32", "l1.n_folds=3"], Dropout.NONE, ("paper", "l1"))
+    {'paper': {'dropout': 'none', 'width': 32}, 'l1': {'n_folds': 3}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    if dropout is not None:
+        found["paper"] = {"dropout": str(dropout)}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--option {text} cannot be read. Write NAME=VALUE, as width=32.")
+        owner = next((each for each in learners if name.startswith(f"{each}.")), None)
+        if owner is None and len(learners) > 1:
+            choices = " or ".join(f"{each}.{text}" for each in learners)
+            raise InputError(f"--option {text} must name its learner: {choices}.")
+        setting = name if owner is None else name.removeprefix(f"{owner}.")
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = value  # a word
+        found.setdefault(owner or learners[0], {})[setting] = parsed
+    return found
 
 
 def _sparsity(function: str, given: int | None, shortest: int) -> int:

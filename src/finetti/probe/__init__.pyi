@@ -18,6 +18,8 @@ from .analysis.transitions import transition_times as transition_times
 from .charts import critical_chart as critical_chart
 from .charts import success_chart as success_chart
 from .charts import training_chart as training_chart
+from .experiment import Experiment as Experiment
+from .findings import Findings as Findings
 from .information import InformationBounds as InformationBounds
 from .information import binary_entropy as binary_entropy
 from .information import information_bounds as information_bounds
@@ -27,6 +29,7 @@ from .learners.base import FitLearner as FitLearner
 from .learners.base import NetworkLearner as NetworkLearner
 from .learners.loading import load_learner as load_learner
 from .learners.transformer import TransformerLearner as TransformerLearner
+from .page import probe_page as probe_page
 from .result import LearnerError as LearnerError
 from .search.design import SearchDesign as SearchDesign
 from .search.design import SearchResult as SearchResult
