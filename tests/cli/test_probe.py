@@ -61,7 +61,7 @@ def test_a_probe_says_how_long_it_takes_runs_and_shows_what_it_found(first):
         "Learners on the same data",
         "24 of 24 trials done",
     ):
-        assert words in out, words
+        assert words in " ".join(out.split()), words  # titles are as wide as their tables
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
         "probe.html",
         "results.json",
@@ -113,7 +113,7 @@ def test_what_was_interrupted_goes_on(tmp_path):
     stopped = json.loads(out)
     assert stopped["interrupted"] is True
     done = stopped["trials"]["done"]
-    assert 0 < done <= 5
+    assert 0 < done < N_TRIALS
     assert "The probe is not complete" in (tmp_path / "out" / "probe.html").read_text()
 
     before = len(fits.read_text())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SPARSITY = 3
 CONTEXT_LENGTHS, ONLINE_LENGTHS = "30,60", "10"
 SAMPLES, SEARCHED_SAMPLES = "20:100:20", "10,1000"
-TRIALS, SEARCH_TRIALS = 8, 100
+TRIALS, SEARCH_TRIALS = 6, 100
 STORE, PAGE = "trials.sqlite", "probe.html"
 NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
 
@@ -150,7 +150,7 @@ def probe(
 ) -> None:
     """Measure how many samples a learner needs to find a sparse hidden rule.
 
-    Without options: a small probe of the paper's Transformer, in about two minutes.
+    Without options: a small probe of the paper's Transformer without dropout, within two minutes.
     Exit code 0 if every trial ran. Run the same command again to go on after an interruption.
     """
     with resumable():
@@ -344,6 +344,9 @@ def _completed(options: dict[str, Any]) -> dict[str, Any]:
     shortest = min(whole_numbers(given["context_length"], "--context-length"))
     given["sparsity"] = _sparsity(given["function"], given["sparsity"], shortest)
     given["batch_size"] = given["batch_size"] if online else None
+    asked = ("sparsity", "context_length", "samples", "learner", "dropout", "online", "search")
+    if given["function"] == "and" and not any(options[name] for name in asked):
+        given["dropout"] = Dropout.NONE  # the small probe: four times as fast
     return given
 
 
