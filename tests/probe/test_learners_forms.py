@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from finetti.core.errors import FinettiError, InputError
 from finetti.probe import load_learner, make_rule
 from finetti.training import train
 
@@ -133,8 +134,12 @@ def test_a_torch_module_is_trained(sample, torch):
     weights = [each.network[0].weight for each in (one, same, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
-    with pytest.raises(ValueError, match=r"must return logits \(m, 2\).*returned shape \[40, 2, 5"):
+    with pytest.raises(InputError, match=r"must return logits \(m, 2\).*returned shape \[40, 2, 5"):
         learner.logits(lambda bits: torch.zeros(40, 2, 5), bits)
+    with pytest.raises(InputError, match="PyTorch module is trained by AdamW"):
+        mine("torch_network_by_sgd")
+    with pytest.raises(FinettiError, match=r"is (inf|nan) at step"):
+        mine("torch_network", {**options, "learning_rate": 1e30}).fit(bits, labels, seed=0)
 
 
 def test_an_instance_without_weights_is_a_recipe_too():

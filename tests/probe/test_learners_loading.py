@@ -15,7 +15,9 @@ PAIR = """
 import jax.numpy as jnp
 def init(key, context_length): return jnp.zeros((context_length, {outputs}))
 def apply(params, bits): return bits @ params
-def factory(width: int = 3, learning_rate=0.5, **others): return init, apply
+def factory(width: int = 3, learning_rate=0.5, **others):
+    assert not set(("key", "context_length", "seed")) & set(others)
+    return init, apply
 network = (init, apply)
 """
 
@@ -74,7 +76,12 @@ def test_every_option_is_a_setting_and_settings_give_the_learner_again(load, cha
 
 
 def test_settings_of_baselines_and_learners_of_the_package_give_them_again():
-    for name, options in {"boosting": {"max_iter": 7}, "exhaustive": {"max_visits": 10}}.items():
+    given = {
+        "boosting": {"max_iter": 7},
+        "exhaustive": {"max_visits": 10},
+        "paper": {"attention_dropout": 0.2},
+    }
+    for name, options in given.items():
         learner = load_learner(name, options)
         assert options.items() <= learner.settings().items()
         assert load_learner(name, learner.settings()).settings() == learner.settings()

@@ -93,6 +93,11 @@ def torch_network(context_length, width=8):
     )
 
 
+def torch_network_by_sgd(context_length):
+    return torch_network(context_length)
+
+
+torch_network_by_sgd.optimizer = "sgd"
 neighbors = KNeighborsClassifier(3)
 
 

@@ -45,14 +45,9 @@ class L1Logistic(ClassifierMixin, BaseEstimator):
         if folds < 2:
             model: Any = LogisticRegression(l1_ratio=1.0, **shared)
         else:
-            model = LogisticRegressionCV(
-                Cs=np.logspace(-2, 4, self.n_strengths),
-                cv=int(folds),
-                l1_ratios=(1.0,),
-                scoring="neg_log_loss",
-                use_legacy_attributes=False,
-                **shared,
-            )
+            shared |= {"Cs": np.logspace(-2, 4, self.n_strengths), "cv": int(folds)}
+            shared |= {"l1_ratios": (1.0,), "use_legacy_attributes": False}
+            model = LogisticRegressionCV(scoring="neg_log_loss", **shared)
         self.model_ = model.fit(2 * X - 1, y)
         self.classes_ = model.classes_
         return self

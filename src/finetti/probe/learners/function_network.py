@@ -19,17 +19,22 @@ class FunctionNetwork(GivenNetwork):
 
     def init(self, key: Any, context_length: int) -> Any:
         """What ``init`` returns."""
-        function = pair_of(self.recipe.build(context_length=context_length))[0]
+        function, _ = self._pair(context_length)
         takes_length = "context_length" in parameters(function)[0]
         length = {"context_length": context_length} if takes_length else {}
         return check_params(function(key, **length), self.recipe.reference)
 
     def logits(self, params: Any, bits: Array, key: Any) -> Any:
         """What ``apply`` returns."""
-        function = pair_of(self.recipe.build(context_length=bits.shape[1]))[1]
+        _, function = self._pair(bits.shape[1])
         names, accepts_any = parameters(function)
         drawn = {"key": key} if accepts_any or "key" in names else {}
         return function(params, bits, **drawn)
+
+    def _pair(self, context_length: int) -> tuple[Any, Any]:
+        pair = pair_of(self.recipe.build(context_length=context_length))
+        assert pair is not None  # the same factory built one when it was loaded
+        return pair
 
 
 def pair_of(found: Any) -> tuple[Any, Any] | None:

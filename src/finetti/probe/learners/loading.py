@@ -100,8 +100,11 @@ def _installed_version(reference: str) -> str | None:
     package = place.partition(".")[0]
     if place.endswith(".py") or package == PACKAGE or not package.isidentifier():
         return None
-    version = dict(installed_versions([package]) or []).get(package)
-    return None if version is None else f"{package} {version}"
+    match installed_versions([package]):
+        case [[_, str(version)]]:
+            return f"{package} {version}"
+        case _:
+            return None
 
 
 def _as_learner(
@@ -124,10 +127,15 @@ def _as_learner(
     chosen = {**recipe.all_options(), **options}
     given = {each: chosen[each] for each in training if each in chosen}
     fields = {each: value for each, value in given.items() if each not in OPTIMIZER_DEFAULTS}
-    own = None
+    outside = None if isinstance(found, type) else getattr(found, "optimizer", None)
+    own = outside or getattr(built, "optimizer", None)
     if issubclass(form, GivenNetwork):
-        outside = None if isinstance(found, type) else getattr(found, "optimizer", None)
-        fields["own_optimizer"] = own = outside or getattr(built, "optimizer", None)
+        fields["own_optimizer"] = own
+    elif own is not None:
+        raise InputError(
+            f"The learner {name} has an `optimizer`, but a PyTorch module is trained by AdamW with "
+            "the options learning_rate, weight_decay and clip_norm. Call the attribute otherwise."
+        )
     optimizer = optimizer_options(own, given, known, name)
     return form(recipe=recipe, optimizer_options=optimizer, **fields)
 

@@ -37,13 +37,8 @@ class Recipe:
         """A new one; of ``supplied`` the factory gets what its signature names."""
         if not self.is_factory:
             return self.found
-        names, accepts_any = parameters(self.found)
-        given = {
-            name: value
-            for name, value in supplied.items()
-            if name not in self.options
-            and (name in names or (accepts_any and name in ("key", "context_length")))
-        }
+        named = parameters(self.found)[0].keys() - self.options.keys()
+        given = {name: value for name, value in supplied.items() if name in named}
         return self.found(**given, **self.options)
 
     def all_options(self) -> dict[str, Any]:

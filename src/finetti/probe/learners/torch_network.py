@@ -1,10 +1,12 @@
-"""PyTorch modules as learners (extra ``torch``): trained here, and asked for labels at the end."""
+"""PyTorch modules as learners (extra ``torch``): trained here, and asked for labels at the end.
+
+PyTorch is imported only where it is needed: who has no module of it need not have it.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from finetti.core.errors import FinettiError, InputError
@@ -45,14 +47,18 @@ class TorchNetwork(FitLearner):
 
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Build, and train for all iterations."""
+        import torch  # pyright: ignore[reportMissingImports]
+
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = self.recipe.build(context_length=bits.shape[1])
             self._train(network, bits, torch.from_numpy(labels.astype(np.int64)))
         return TorchPredictor(self, network)
 
-    def logits(self, network: Any, bits: NDArray[Any]) -> torch.Tensor:
-        """The logits (m, 2) of one batch."""
+    def logits(self, network: Any, bits: NDArray[Any]) -> Any:
+        """The logits (m, 2) of one batch, a tensor."""
+        import torch  # pyright: ignore[reportMissingImports]
+
         dtype = np.int64 if self.inputs == "integers" else np.float32
         found = network(torch.from_numpy(bits.astype(dtype)))
         rows = len(bits)
@@ -68,7 +74,9 @@ class TorchNetwork(FitLearner):
         one = found.reshape(rows)
         return torch.stack([torch.zeros_like(one), one], dim=1)
 
-    def _train(self, network: Any, bits: NDArray[Any], labels: torch.Tensor) -> None:
+    def _train(self, network: Any, bits: NDArray[Any], labels: Any) -> None:
+        import torch  # pyright: ignore[reportMissingImports]
+
         named = [each for each in network.named_parameters() if each[1].requires_grad]
         groups = [
             {
@@ -103,9 +111,15 @@ class TorchPredictor:
     learner: TorchNetwork
     network: Any
 
-    @torch.no_grad()
     def predict(self, bits: NDArray[Any]) -> NDArray[np.uint8]:
         """The label of the larger logit."""
+        import torch  # pyright: ignore[reportMissingImports]
+
         parts = np.split(bits, range(CHUNK, len(bits), CHUNK))
-        labels = [self.learner.logits(self.network, part).argmax(dim=1) for part in parts]
-        return torch.cat(labels).numpy().astype(np.uint8)
+        with torch.no_grad():
+            logits = torch.cat([self.learner.logits(self.network, part) for part in parts])
+        if not torch.isfinite(logits).all():
+            raise FinettiError(
+                f"The learner {self.learner.recipe.reference} returned logits that are not finite."
+            )
+        return logits.argmax(dim=1).numpy().astype(np.uint8)
