@@ -70,19 +70,21 @@ def binary_attention(
     if method == "select":
         return _by_selection(ones, tables, dropout, cls_dropout)
     e, e_cls = _exponentials(tables, owner)
-    table = jnp.concatenate([e[..., None], e[..., None] * tables.values], axis=-1)
-    flat = table.reshape(2, length, -1)  # a column for each denominator and each numerator
+    # A column for each denominator, then one for each numerator; heads last, as there are more of
+    # them than entries of a value, and the last axis is what a processor works on at once.
+    weighted = e[:, :, None] * tables.values.swapaxes(2, 3)  # (2, T, v, H)
+    flat = jnp.concatenate([e, weighted.reshape(2, length, -1)], axis=2)
     if method == "difference":
         sums = ones @ (flat[1] - flat[0]) + jnp.sum(flat[0], axis=0)[None]
     else:
         sums = ones @ flat[1] + (1 - ones) @ flat[0]
-    sums = sums.reshape(len(ones), heads, -1)
-    den, num = sums[..., 0] + e_cls[None], sums[..., 1:]
+    den, num = sums[:, :heads] + e_cls[None], sums[:, heads:].reshape(len(ones), -1, heads)
     if dropout is not None:
         kept = dropout * ones[:, None, :]
-        num = jnp.einsum("nht,thv->nhv", kept, table[1, ..., 1:])
-        num = num + jnp.einsum("nht,thv->nhv", dropout - kept, table[0, ..., 1:])
-    return (num + cls_part(e_cls[None], tables.cls_values, cls_dropout)) / den[..., None]
+        num = jnp.einsum("nht,tvh->nvh", kept, weighted[1])
+        num = num + jnp.einsum("nht,tvh->nvh", dropout - kept, weighted[0])
+    own = cls_part(e_cls[None], tables.cls_values, cls_dropout).swapaxes(1, 2)
+    return ((num + own) / den[:, None]).swapaxes(1, 2)
 
 
 def _exponentials(

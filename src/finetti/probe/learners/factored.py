@@ -9,12 +9,14 @@ an approximation: equal to `textbook_logits` under the masks of the same key.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.binary.binary_tables import binary_tables
+from finetti.attention.binary.binary_tables import BinaryTables, binary_tables
 from finetti.attention.binary.binary_tokens import binary_attention
 from finetti.attention.binary.dropped_tokens import dropped_attention
 from finetti.core.masks import dropout_mask, keep, mask_words
@@ -30,6 +32,9 @@ from finetti.probe.learners.textbook import (
     mlp,
 )
 
+# Rows of a validation that are answered together.
+CHUNK = 500
+
 
 def factored_logits(
     params: Params, bits: Array, key: Any, rates: Rates, n_heads: int
@@ -43,47 +48,85 @@ def factored_logits(
         rates: of the dropout.
         n_heads: H.
     """
-    (layer,), dtype = params["layers"], params["tokens"].dtype
     if key is None:
         rates = Rates(0.0, 0.0, 0.0)
-    read_by = _from_dropped_tokens if rates.embedding else _from_tables
-    x, read = read_by(params, bits, key, rates, n_heads)
-    outputs = [None, None]
+    if not rates.embedding:
+        cls, tables = _tables(params, n_heads)
+        if key is None:  # a validation has many samples: chunk by chunk, within the cache
+            read = functools.partial(_read_tables, cls, tables, mask=None)
+            return _by_chunks(lambda part: _answer(params, *read(part)), bits)
+        mask = functools.partial(dropout_mask, key, 1, rate=rates.attention, dtype=cls.dtype)
+        x, read = _read_tables(cls, tables, bits, mask if rates.attention else None)
+    else:
+        x, read = _read_dropped(params, bits, key, rates, n_heads)
+    drops = [None, None]
     if rates.output:
-        outputs = [dropout_mask(key, stream, x.shape, rates.output, dtype) for stream in (2, 3)]
-    x = x + drop(affine(read.reshape(x.shape), layer["output"]), outputs[0])
-    x = x + drop(mlp(x, layer), outputs[1])
+        drops = [dropout_mask(key, stream, x.shape, rates.output, x.dtype) for stream in (2, 3)]
+    return _answer(params, x, read, *drops)
+
+
+def _answer(
+    params: Params,
+    x: Float[Array, "m d"],
+    read: Float[Array, "m H k"],
+    attention_drop: Float[Array, "m d"] | None = None,
+    mlp_drop: Float[Array, "m d"] | None = None,
+) -> Float[Array, "m 2"]:
+    """The rest of the network, at [CLS] only."""
+    (layer,) = params["layers"]
+    # Heads last, as they were computed.
+    flat, weight = read.swapaxes(1, 2).reshape(x.shape), layer["output"]["weight"]
+    weight = weight.reshape(*read.shape[1:], -1).swapaxes(0, 1).reshape(weight.shape)
+    x = x + drop(affine(flat, layer["output"] | {"weight": weight}), attention_drop)
+    x = x + drop(mlp(x, layer), mlp_drop)
     return layer_norm(x, params["final_norm"]) @ params["head"]["weight"]
 
 
-def _from_tables(
-    params: Params, bits: Array, key: Any, rates: Rates, n_heads: int
-) -> tuple[Float[Array, "m d"], Float[Array, "m H k"]]:
-    """[CLS] before the layer and what it reads, if all samples share their tokens."""
+def _by_chunks(answer: Callable[[Array], Array], bits: Array) -> Float[Array, "m 2"]:
+    """``answer`` for CHUNK rows at a time; rows are added to fill the last chunk."""
+    samples, length = bits.shape
+    if samples <= CHUNK:
+        return answer(bits)
+    chunks = -(-samples // CHUNK)
+    filled = jnp.pad(bits, ((0, chunks * CHUNK - samples), (0, 0)))
+    found = jax.lax.map(answer, filled.reshape(chunks, CHUNK, length))
+    return found.reshape(chunks * CHUNK, -1)[:samples]
+
+
+def _tables(params: Params, n_heads: int) -> tuple[Float[Array, " d"], BinaryTables]:
+    """[CLS] before the layer, and all that it can read, if samples share their tokens."""
     (layer,), tokens, positions = params["layers"], params["tokens"], params["positions"]
     pair = tokens[jnp.array([ZERO, ONE])][:, None] + positions[None, :-1]  # (2, T, d)
     cls = tokens[CLS] + positions[-1]
     u, u_cls = (layer_norm(x, layer["attention_norm"]) for x in (pair, cls))
     heads = {name: _heads(layer[name], n_heads) for name in ("query", "key", "value")}
-    tables = binary_tables(
+    return cls, binary_tables(
         u,
         u_cls,
         **{f"{name}_weights": weight for name, (weight, _) in heads.items()},
         **{f"{name}_bias": bias for name, (_, bias) in heads.items()},
         scale=_scale(layer, n_heads),
     )
+
+
+def _read_tables(
+    cls: Float[Array, " d"],
+    tables: BinaryTables,
+    bits: Array,
+    mask: Callable[..., Array] | None,
+) -> tuple[Float[Array, "m d"], Float[Array, "m H k"]]:
+    """[CLS] before the layer and what it reads; ``mask`` draws that of the attention's weights."""
     dropout, cls_dropout = None, None
-    if rates.attention:
-        samples, length = bits.shape
-        draw = functools.partial(dropout_mask, key, 1, rate=rates.attention, dtype=tokens.dtype)
-        steps = (length + 1) * n_heads, n_heads, 1  # numbered as (m, T + 1, H), used as (m, H, T)
-        dropout = draw((samples, n_heads, length), strides=(steps[0], steps[2], steps[1]))
-        cls_dropout = draw((samples, n_heads), strides=steps[::2], first=length * n_heads)
+    if mask is not None:
+        (samples, length), heads = bits.shape, len(tables.cls_scores)
+        row = (length + 1) * heads  # numbered as (m, T + 1, H), used as (m, H, T)
+        dropout = mask((samples, heads, length), strides=(row, 1, heads))
+        cls_dropout = mask((samples, heads), strides=(row, 1), first=length * heads)
     read = binary_attention(bits, tables, dropout=dropout, cls_dropout=cls_dropout)
     return jnp.broadcast_to(cls[None], (len(bits), len(cls))), read
 
 
-def _from_dropped_tokens(
+def _read_dropped(
     params: Params, bits: Array, key: Any, rates: Rates, n_heads: int
 ) -> tuple[Float[Array, "m d"], Float[Array, "m H k"]]:
     """[CLS] before the layer and what it reads, if every sample drops its own embeddings."""
