@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.training import DivergedError, Member, Verdict, adamw, train, train_cohort
+from finetti.training import CheckResult, DivergedError, Member, adamw, train, train_cohort
 
 OPTIMIZER = adamw(0.05, decay=0.1, clip=1.0)
 N_MEMBERS, ROWS = 5, 6
@@ -52,7 +52,9 @@ def single(number, iterations):
 def check(tag, params, step, losses):
     """Member 1 is done early, so that its slot changes hands in the middle of the others."""
     assert losses.shape == (4,)
-    return Verdict(done=(tag == 1 and step == 4) or (tag == 2 and step == 8), record=(tag, step))
+    return CheckResult(
+        done=(tag == 1 and step == 4) or (tag == 2 and step == 8), record=(tag, step)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 from finetti.probe.learners.base import FitLearner
 from finetti.probe.result import LearnerError, trial_metrics
 from finetti.probe.samples import draw_samples
-from finetti.probe.validation import BLOCK, Score, allowed_errors, score_until
+from finetti.probe.validation import BLOCK, ErrorCount, allowed_errors, score_until
 from finetti.studies.outcome import TrialResult
 from finetti.studies.trial import Trial
 
@@ -42,7 +42,7 @@ class FitTrials:
         # One check only, so that all of it is affordable, and exact for everybody.
         score = score_until(errors_in, self.params["n_validation"], self.params["n_validation"])
         n_samples = len(samples.labels)
-        fit = Score(self._errors(fitted, samples.bits, samples.labels), n_samples)
+        fit = ErrorCount(self._errors(fitted, samples.bits, samples.labels), n_samples)
         return TrialResult(
             trial_metrics(
                 samples,

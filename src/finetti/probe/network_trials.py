@@ -17,10 +17,10 @@ from finetti.probe.online import batch_stream, task_arrays
 from finetti.probe.recording import record
 from finetti.probe.result import LearnerError, trial_metrics
 from finetti.probe.samples import TrialSamples, draw_samples, rule_of
-from finetti.probe.validation import BLOCK, Score, allowed_errors, score_until
+from finetti.probe.validation import BLOCK, ErrorCount, allowed_errors, score_until
 from finetti.studies.outcome import TrialResult
 from finetti.studies.trial import Trial
-from finetti.training.cohort import Member, TrainingRun, Verdict, train_cohort
+from finetti.training.cohort import CheckResult, Member, TrainingRun, train_cohort
 
 SMALLEST_BATCH = 64
 
@@ -45,12 +45,12 @@ class _Watch:
 
     trial: Trial
     samples: TrialSamples
-    best: Score | None = None
+    best: ErrorCount | None = None
     solved_at: int | None = None
     failure: str | None = None
     trace: dict[str, list[Any]] = field(default_factory=dict)
 
-    def note(self, score: Score) -> None:
+    def note(self, score: ErrorCount) -> None:
         if self.best is None or score.accuracy >= self.best.accuracy:
             self.best = score
 
@@ -148,20 +148,22 @@ class NetworkTrials:
         labels = np.pad(samples.labels, (0, empty)).astype(np.int32)
         return bits, labels, weights.astype(np.float32)
 
-    def _check(self, watch: _Watch, network: Any, step: int, losses: np.ndarray) -> Verdict:
+    def _check(self, watch: _Watch, network: Any, step: int, losses: np.ndarray) -> CheckResult:
         try:
             score = self._validate(watch.samples, network, self.allowed)
         except LearnerError as error:
             watch.failure = f"{error} This was after step {step}."
-            return Verdict(done=True)
+            return CheckResult(done=True)
         watch.note(score)
         if watch.solved_at is None and score.errors <= self.allowed:
             watch.solved_at = step
         if self.params["trace"]:
             self._record(watch, network, step, float(losses[-1]), score)
-        return Verdict(done=self.params["early_stop"] and watch.solved_at is not None)
+        return CheckResult(done=self.params["early_stop"] and watch.solved_at is not None)
 
-    def _record(self, watch: _Watch, network: Any, step: int, loss: float, score: Score) -> None:
+    def _record(
+        self, watch: _Watch, network: Any, step: int, loss: float, score: ErrorCount
+    ) -> None:
         entries = record(
             self.params["trace"],
             step=step,
@@ -175,7 +177,7 @@ class NetworkTrials:
         for name, value in entries.items():
             watch.trace.setdefault(name, []).append(value)
 
-    def _validate(self, samples: TrialSamples, network: Any, allowed: int) -> Score:
+    def _validate(self, samples: TrialSamples, network: Any, allowed: int) -> ErrorCount:
         def errors_in(start: int, stop: int) -> int:
             return self._errors(network, *samples.validation(start // BLOCK), stop - start)
 
@@ -189,7 +191,7 @@ class NetworkTrials:
             raise LearnerError(f"The learner {name} returned logits that are not finite.")
         return errors
 
-    def _fit(self, samples: TrialSamples, network: Any) -> Score:
+    def _fit(self, samples: TrialSamples, network: Any) -> ErrorCount:
         """Errors on the training set, in blocks of the shape that is compiled already."""
 
         def errors_in(start: int, stop: int) -> int:

@@ -10,7 +10,7 @@ from finetti.probe.learners.base import Learner
 from finetti.probe.result import LearnerError
 from finetti.probe.samples import TrialSamples
 from finetti.probe.traces import ShowsAttention, attention_mass, walsh_trace
-from finetti.probe.validation import Score
+from finetti.probe.validation import ErrorCount
 
 TraceName = Literal["loss", "accuracy", "walsh", "attention"]
 N_BACKGROUNDS = 64  # settings of the other bits, for each setting of the hidden ones
@@ -22,7 +22,7 @@ def record(
     *,
     step: int,
     loss: float,
-    score: Score,
+    score: ErrorCount,
     samples: TrialSamples,
     probability: Callable[[Any], Any],
     learner: Learner,

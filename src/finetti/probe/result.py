@@ -5,7 +5,7 @@ from typing import Any
 
 from finetti.core.errors import FinettiError
 from finetti.probe.samples import TrialSamples
-from finetti.probe.validation import Score
+from finetti.probe.validation import ErrorCount
 
 
 class LearnerError(FinettiError):
@@ -16,9 +16,9 @@ def trial_metrics(
     samples: TrialSamples,
     *,
     success: bool,
-    best: Score,
-    last: Score,
-    fit: Score | None,
+    best: ErrorCount,
+    last: ErrorCount,
+    fit: ErrorCount | None,
     more: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The metrics of a trial.

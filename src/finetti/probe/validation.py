@@ -9,10 +9,10 @@ BLOCK = 1000  # samples that are scored at once
 
 
 @dataclass(frozen=True)
-class Score:
+class ErrorCount:
     """Errors among the samples that were scored.
 
-    >>> Score(errors=3, n_scored=100).accuracy
+    >>> ErrorCount(errors=3, n_scored=100).accuracy
     0.97
     """
 
@@ -34,7 +34,7 @@ def allowed_errors(n_samples: int, level: float) -> int:
     return math.ceil(n_samples * (1 - Fraction(str(level)))) - 1
 
 
-def score_until(errors_in: Callable[[int, int], int], n_samples: int, allowed: int) -> Score:
+def score_until(errors_in: Callable[[int, int], int], n_samples: int, allowed: int) -> ErrorCount:
     """Score block after block until the errors are more than ``allowed``, or all is scored.
 
     The decision "at most ``allowed`` errors in all" is that of scoring everything.
@@ -45,12 +45,12 @@ def score_until(errors_in: Callable[[int, int], int], n_samples: int, allowed: i
         allowed: errors that end nothing.
 
     >>> score_until(lambda start, stop: (stop - start) // 8, 10_000, allowed=99)
-    Score(errors=125, n_scored=1000)
+    ErrorCount(errors=125, n_scored=1000)
     >>> score_until(lambda start, stop: 1, 10_000, allowed=99)
-    Score(errors=10, n_scored=10000)
+    ErrorCount(errors=10, n_scored=10000)
     """
     errors = stop = 0
     while stop < n_samples and errors <= allowed:
         start, stop = stop, min(stop + BLOCK, n_samples)
         errors += errors_in(start, stop)
-    return Score(errors, stop)
+    return ErrorCount(errors, stop)

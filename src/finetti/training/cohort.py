@@ -36,14 +36,14 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """What a check found: whether the run is over, and something to remember."""
 
     done: bool = False
     record: Any = None
 
 
-CheckFunction = Callable[[Any, Any, int, np.ndarray], Verdict]
+CheckFunction = Callable[[Any, Any, int, np.ndarray], CheckResult]
 
 
 @dataclass(eq=False)
@@ -164,10 +164,10 @@ def _is_over(
         )
         return True
     if check is not None:
-        verdict = check(run.tag, _params(held, moving, slot), run.steps, losses)
-        if verdict.record is not None:
-            run.records.append(verdict.record)
-        if verdict.done:
+        found = check(run.tag, _params(held, moving, slot), run.steps, losses)
+        if found.record is not None:
+            run.records.append(found.record)
+        if found.done:
             return True
     return run.steps >= iterations
 
