@@ -190,9 +190,9 @@ def test_learners_are_told_apart_and_mixtures_refused():
         analyze(both, by=())
     with pytest.raises(InputError, match=r"by=\('learner', 'sparsity'\)"):
         analyze(pd.concat([a.assign(sparsity=3), a.assign(sparsity=4)]))
-    with pytest.raises(InputError, match=r"mixes trials of different options\.dropout"):
+    with pytest.raises(InputError, match=r"mixes trials of different settings\.dropout"):
         analyze(
-            pd.concat([a.assign(**{"options.dropout": 0.1}), a.assign(**{"options.dropout": 0})])
+            pd.concat([a.assign(**{"settings.dropout": 0.1}), a.assign(**{"settings.dropout": 0})])
         )
 
 
@@ -204,10 +204,11 @@ def test_the_answer_depends_on_the_trials_and_the_seed_only():
     assert analyze(table, seed=1).to_dict() != found
 
 
-def test_lost_trials_are_said():
+@pytest.mark.parametrize("kind", ["float64", "Int64", "object"])
+def test_lost_trials_are_said(kind):
     table = table_of([(10, m, k, 10) for m, k in ((50, 1), (100, 5), (200, 10))])
-    table["success"] = table["success"].astype(float)
-    table.loc[[9, 19], "success"] = np.nan
+    table["success"] = table["success"].astype(kind)
+    table.loc[[9, 19], "success"] = None
     found = analyze(table)
     assert found.success["trials"].tolist() == [9, 9, 10]
     assert found.notes == ("2 of 30 trials have no outcome and are left out.",)

@@ -1,6 +1,5 @@
-"""Transition times from traces, and the charts of a probe."""
+"""Transition times: first passages in traces, and what never happened."""
 
-import itertools
 import json
 import math
 
@@ -10,9 +9,7 @@ import pytest
 from scipy import stats
 
 from finetti.core.errors import InputError
-from finetti.probe.analysis.analysis import analyze
 from finetti.probe.analysis.transitions import median_interval, transition_times
-from finetti.probe.charts import critical_chart, success_chart, training_chart
 
 
 def run(T, middle, width, last=1000):
@@ -72,76 +69,3 @@ def test_traces_are_needed():
         transition_times(pd.DataFrame({"context_length": [1]}))
     with pytest.raises(InputError, match='trace = \\["accuracy"\\]'):
         transition_times(pd.DataFrame({"context_length": [1], "trace": [{"step": [1]}]}))
-    with pytest.raises(InputError, match="traces of loss"):
-        training_chart(pd.DataFrame({"n_samples": [1], "trace": [{"step": [1]}]}))
-    with pytest.raises(InputError, match="a column n_samples"):
-        training_chart(pd.DataFrame({"trace": [{}]}))
-
-
-@pytest.fixture(scope="module")
-def analysis():
-    rng = np.random.default_rng(0)
-    cells = itertools.product("ab", (50, 100, 400), range(40, 161, 30), range(15))
-    rows = [
-        (x, T, m, rng.random() < 1 / (1 + ((18 + 4 * (x == "b")) * math.log(T) / m) ** 9))
-        for x, T, m, _ in cells
-    ]
-    names = ["learner", "context_length", "n_samples", "success"]
-    return analyze(pd.DataFrame(rows, columns=names), n_resamples=50)
-
-
-def data_of(chart):
-    """All records of a chart, of panels and layers."""
-    parts = chart.get("hconcat", [chart])
-    layers = [layer for part in parts for layer in [part, *part.get("layer", [])]]
-    return [each for layer in layers for each in layer.get("data", {}).get("values", [])]
-
-
-def test_success_chart_shows_every_cell_and_curve(analysis, tmp_path):
-    chart = success_chart(analysis)
-    cells = [each for each in data_of(chart) if "trials" in each]
-    wanted = analysis.success.rename(columns={"context_length": "T", "n_samples": "m"})
-    assert {(c["T"], c["m"], c["rate"], c["low"]) for c in cells} == {
-        (r.T, r.m, r.rate, r.low) for r in wanted.itertuples()
-    }
-    lines = {each["T"] for each in data_of(chart) if set(each) == {"T", "m", "rate"}}
-    assert lines == {50, 100, 400}
-    some = success_chart(analysis, [100])
-    assert {each["T"] for each in data_of(some) if "T" in each} == {100}
-    assert chart.save(tmp_path / "success.svg").stat().st_size > 5000
-    with pytest.raises(InputError, match="`context_lengths`"):
-        success_chart(analysis, [7])
-
-
-def test_critical_chart_shows_sizes_laws_and_bounds(analysis, tmp_path):
-    bounds = {"bound": lambda T: math.log2(T), "table": {50: 5.0, 400: 9.0}}
-    chart = critical_chart(analysis, bounds, extrapolate_to=1000)
-    records = data_of(chart)
-    sizes = [each for each in records if "reason" in each]
-    found = {(each["line"], each["T"]): each["m"] for each in sizes}
-    for row in analysis.critical.itertuples():
-        if not row.censored:
-            assert found[(row.learner, row.context_length)] == row.critical
-    last = {(e["line"], e["law"]): e["m"] for e in records if e.get("T") == 1000 and "law" in e}
-    assert len(last) == 4
-    expected = analysis.laws[("a",)].predict(1000)["power"][0]
-    assert last[("a", "m = c·T^α")] == pytest.approx(expected)
-    assert {each["bound"] for each in records if "bound" in each} == {"bound", "table"}
-    assert chart.save(tmp_path / "critical.svg").stat().st_size > 5000
-    assert (
-        critical_chart(analysis, half_ceiling=True)["title"]
-        == "Samples needed for half the ceiling"
-    )
-
-
-def test_training_chart_shows_every_run(runs, tmp_path):
-    chart = training_chart(runs, "context_length")
-    assert len(chart["hconcat"]) == 2
-    records = data_of(chart)
-    assert {each["run"] for each in records} == set(range(6))
-    assert len(records) == 2 * 6 * 100
-    long = pd.DataFrame([run(10, 200, 20, last=10_000)])
-    thinned = [each["step"] for each in data_of(training_chart(long, "learner", ["accuracy"]))]
-    assert len(thinned) <= 401
-    assert (thinned[0], thinned[-1]) == (10, 10_000)
-    assert chart.save(tmp_path / "training.svg").stat().st_size > 5000

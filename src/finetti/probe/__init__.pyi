@@ -15,6 +15,7 @@ from .analysis.laws import ScalingLaws as ScalingLaws
 from .analysis.laws import fit_laws as fit_laws
 from .analysis.transitions import Transitions as Transitions
 from .analysis.transitions import transition_times as transition_times
+from .charts import comparison_chart as comparison_chart
 from .charts import critical_chart as critical_chart
 from .charts import success_chart as success_chart
 from .charts import training_chart as training_chart

@@ -8,14 +8,16 @@ import numpy as np
 
 from finetti.core.errors import bad_argument
 from finetti.probe.analysis.analysis import Analysis, Key
+from finetti.probe.analysis.comparison import LearnerComparison
 from finetti.probe.analysis.laws import FORMULAS, ScalingLaws
-from finetti.probe.analysis.trial_tables import Frame
+from finetti.probe.analysis.trial_tables import Frame, plain_records
 from finetti.show.channels import axis_channel, color_channels
 from finetti.show.charts import Chart, side_by_side
 from finetti.show.theme import FONT, GRAY, INK, PALETTE, chart_config
 
 CURVE_POINTS = 120
-SIDE_STEP = 0.6  # of the distance between two sizes, for all points of one size
+MAX_SIDE = 0.03  # of the axis, for all points of one size
+HEADROOM = 1.5  # of the highest size, law or bound: where wider bands are cut off
 MAX_CHECKS = 400  # of a run that are drawn
 LAW_POINTS = 80
 TITLES = {"loss": "training loss", "accuracy": "validation accuracy"}
@@ -51,12 +53,7 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
     names = {"context_length": "T", "n_samples": "m"}
     points = cells.rename(columns=names)[["T", "m", "trials", "rate", "low", "high"]]
     points = points.to_dict("records")
-    # Side by side at one m, so that none hides another.
-    sizes = np.unique(cells["n_samples"])
-    apart = SIDE_STEP * (np.diff(sizes).min() if len(sizes) > 1 else 1.0) / len(lengths)
-    for each in points:
-        place = lengths.index(each["T"]) - (len(lengths) - 1) / 2
-        each["at"] = each["m"] + apart * place
+    _beside(points, lengths)
     grid = np.linspace(cells["n_samples"].min(), cells["n_samples"].max(), CURVE_POINTS)
     lines = [
         {"T": key[-1], "m": float(m), "rate": float(p)}
@@ -88,6 +85,15 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
         layers.append(drawn.mark_line())
     layers.append(seen.encode(y=upward("rate"), tooltip=tips, **channels).mark_point(opacity=1))
     return _finish(layers, " · ".join(map(str, group)))
+
+
+def _beside(points: list[dict[str, Any]], lengths: list[int]) -> None:
+    """Put points of one m side by side, ``at`` a little less or more: none hides another."""
+    sizes = np.unique([each["m"] for each in points])
+    room = min(np.diff(sizes).min() / 2, MAX_SIDE * np.ptp(sizes)) if len(sizes) > 1 else 0.0
+    apart = room / len(lengths)
+    for each in points:
+        each["at"] = float(each["m"] + apart * (lengths.index(each["T"]) - (len(lengths) - 1) / 2))
 
 
 def critical_chart(
@@ -139,8 +145,10 @@ def critical_chart(
     floor = _bound_records(bounds or {}, lengths[0], last)
     across = axis_channel(alt.X, "T", "context length T", True, sorted({*lengths, last}))
 
+    low, high = _vertical_range(points, lines, floor)
+
     def upward(field: str) -> Any:
-        scale = alt.Scale(zero=bool(floor), nice=True)
+        scale = alt.Scale(domain=[low, high], nice=True)
         return alt.Y(field=field, type="quantitative", title="critical samples m", scale=scale)
 
     layers = []
@@ -173,6 +181,18 @@ def critical_chart(
     layers.append(seen.encode(y=upward("m"), shape=shape, tooltip=tips).mark_point(opacity=1))
     at = "half the ceiling" if half_ceiling else f"success {analysis.level:g}"
     return _finish(layers, f"Samples needed for {at}")
+
+
+def _vertical_range(
+    points: list[dict[str, Any]], lines: list[dict[str, Any]], floor: list[dict[str, Any]]
+) -> tuple[float, float]:
+    """All sizes, laws and bounds; of bands that would hide these by their width, a part."""
+    ends = [each[f] for each in points for f in ("low", "high", "m") if each[f] is not None]
+    values = [*ends, *(each["m"] for each in (*lines, *floor))] or [1.0]
+    low = min([*values, *(each["low"] for each in lines)])
+    high = max([*values, *(each["high"] for each in lines)])
+    low = 0.0 if floor else max(low, min(values) / HEADROOM)
+    return low, min(high, HEADROOM * max(values))
 
 
 def _size_record(key: Key, size: Any) -> dict[str, Any]:
@@ -221,6 +241,68 @@ def _bound_records(bounds: Bounds, first: float, last: float) -> list[dict[str, 
         kept = [(t, m) for t, m in pairs if m is not None and math.isfinite(m)]
         records += [{"T": t, "m": float(m), "bound": name} for t, m in kept]
     return records
+
+
+def comparison_chart(comparison: LearnerComparison) -> Chart:
+    """Two learners on the same data: difference in success against m, and every seed.
+
+    Left: second minus first learner with its interval, per T. Right: the share of all cells that
+    each learner solved, one point per seed.
+    """
+    import altair as alt
+
+    first, second = comparison.learners
+    names = {"context_length": "T", "n_samples": "m"}
+    kept = ["T", "m", "pairs", "difference", "low", "high", "p_value", "detectable"]
+    cells = plain_records(comparison.cells.rename(columns=names)[kept])
+    _beside(cells, sorted({each["T"] for each in cells}))
+    channels = color_channels(cells, "T")
+    seen = alt.Chart(alt.Data(values=cells)).encode(
+        x=axis_channel(alt.X, "at", "samples m", False, [])
+    )
+
+    def upward(field: str) -> Any:
+        title = f"success of {second} − {first}"
+        return axis_channel(alt.Y, field, title, False, [])
+
+    zero = alt.Chart(alt.Data(values=[{"difference": 0}])).encode(y=upward("difference"))
+    bars = seen.encode(y=upward("low"), y2=alt.Y2(field="high"), color=channels["color"])
+    tips = [alt.Tooltip(field=field, format=".3~g") for field in kept]
+    left = _finish(
+        [
+            zero.mark_rule(style="reference"),
+            bars.mark_rule(strokeWidth=1.2, opacity=0.6),
+            seen.encode(y=upward("difference"), tooltip=tips, **channels).mark_point(opacity=1),
+        ],
+        "",
+    )
+    solved = []
+    for role, name in (("first", first), ("second", second)):
+        # Equal shares side by side, so that every seed is seen.
+        for share, count in comparison.seeds[role].value_counts().items():
+            places = np.arange(count) - (count - 1) / 2
+            solved += [{"learner": name, "solved": share, "place": float(p)} for p in places]
+    reach = max(8.0, *(each["place"] + 1 for each in solved))
+    points = alt.Chart(alt.Data(values=solved)).encode(
+        x=alt.X(
+            field="learner",
+            type="nominal",
+            title=None,
+            scale=alt.Scale(domain=[first, second]),
+            axis=alt.Axis(labelAngle=0),
+        ),
+        xOffset=alt.XOffset(
+            field="place", type="quantitative", scale=alt.Scale(domain=[-reach, reach])
+        ),
+        y=alt.Y(
+            field="solved",
+            type="quantitative",
+            title="share of its cells that a seed solved",
+            scale=alt.Scale(domain=[0, 1]),
+        ),
+    )
+    right = _finish([points.mark_point(opacity=0.8, size=30).properties(width=200)], "")
+    return _row([left, right])
 
 
 def training_chart(

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+import pandas as pd
+
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.statistics import wilson_interval
 
@@ -12,8 +14,9 @@ SIZES = ("context_length", "n_samples")
 # Other columns that make another problem or another learner: averaging over them means nothing.
 SETTINGS = (
     "function", "sparsity", "bit_probability", "label_noise", "learner", "iterations", "online",
-    "batch_size", "n_validation", "level", "version",
+    "batch_size", "n_validation", "level", "ambiguous", "version",
 )  # fmt: skip
+OF_LEARNERS = ("options", "settings")  # and all columns that begin so
 
 
 def read_trials(
@@ -36,7 +39,7 @@ def read_trials(
         counted = {"exclude": "are left out", "fail": "are counted as failures"}[missing]
         notes.append(f"{lost.sum()} of {len(table)} trials have no outcome and {counted}.")
     trials = table[~lost] if missing == "exclude" else table
-    trials = trials.assign(success=trials["success"].fillna(0).astype(float))
+    trials = trials.assign(success=pd.to_numeric(trials["success"]).fillna(0).astype(float))
     if trials.empty:
         raise bad_argument("table", owner, "at least one trial with an outcome", "none")
     if not trials["success"].isin((0.0, 1.0)).all():
@@ -55,7 +58,7 @@ def read_trials(
 
 def _refuse_mixtures(trials: Frame, by: Sequence[str], owner: str) -> None:
     for name in map(str, trials.columns):
-        if name in by or not (name in SETTINGS or name.startswith("options")):
+        if name in by or not (name in SETTINGS or name.startswith(OF_LEARNERS)):
             continue
         texts = trials[name].map(repr)
         counts = texts.groupby([trials[each] for each in by]).nunique() if by else texts.nunique()

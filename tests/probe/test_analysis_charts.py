@@ -1,0 +1,133 @@
+"""Charts of a probe: they show every cell, every size and every run."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from finetti.core.errors import InputError
+from finetti.probe.analysis.analysis import analyze
+from finetti.probe.analysis.comparison import compare_learners
+from finetti.probe.charts import comparison_chart, critical_chart, success_chart, training_chart
+
+
+def run(T, middle, last=1000):
+    steps = np.arange(10, last + 1, 10)
+    accuracy = 0.5 + 0.5 / (1 + np.exp(-(steps - middle) / 20))
+    trace = {
+        "step": steps.tolist(),
+        "accuracy": accuracy.tolist(),
+        "loss": (1.01 - accuracy).tolist(),
+    }
+    return {"context_length": T, "learner": "paper", "trace": trace}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    cells = itertools.product("ab", (50, 100, 400), range(40, 161, 30), range(15))
+    rows = [
+        (x, T, m, seed, rng.random() < 1 / (1 + ((18 + 4 * (x == "b")) * math.log(T) / m) ** 9))
+        for x, T, m, seed in cells
+    ]
+    names = ["learner", "context_length", "n_samples", "seed", "success"]
+    return pd.DataFrame(rows, columns=names)
+
+
+@pytest.fixture(scope="module")
+def analysis(table):
+    return analyze(table, n_resamples=50)
+
+
+def data_of(chart):
+    """All records of a chart, of panels and layers."""
+    parts = chart.get("hconcat", [chart])
+    layers = [layer for part in parts for layer in [part, *part.get("layer", [])]]
+    return [each for layer in layers for each in layer.get("data", {}).get("values", [])]
+
+
+def test_success_chart_shows_every_cell_and_curve(analysis, tmp_path):
+    chart = success_chart(analysis)
+    cells = [each for each in data_of(chart) if "trials" in each]
+    wanted = analysis.success.rename(columns={"context_length": "T", "n_samples": "m"})
+    assert {(c["T"], c["m"], c["rate"], c["low"]) for c in cells} == {
+        (r.T, r.m, r.rate, r.low) for r in wanted.itertuples()
+    }
+    lines = {each["T"] for each in data_of(chart) if set(each) == {"T", "m", "rate"}}
+    assert lines == {50, 100, 400}
+    some = success_chart(analysis, [100])
+    assert {each["T"] for each in data_of(some) if "T" in each} == {100}
+    assert chart.save(tmp_path / "success.svg").stat().st_size > 5000
+    with pytest.raises(InputError, match="`context_lengths`"):
+        success_chart(analysis, [7])
+
+
+def test_critical_chart_shows_sizes_laws_and_bounds(analysis, tmp_path):
+    bounds = {"bound": lambda T: math.log2(T), "table": {50: 5.0, 400: 9.0}}
+    chart = critical_chart(analysis, bounds, extrapolate_to=1000)
+    records = data_of(chart)
+    sizes = [each for each in records if "reason" in each]
+    found = {(each["line"], each["T"]): each["m"] for each in sizes}
+    for row in analysis.critical.itertuples():
+        if not row.censored:
+            assert found[(row.learner, row.context_length)] == row.critical
+    last = {(e["line"], e["law"]): e["m"] for e in records if e.get("T") == 1000 and "law" in e}
+    assert len(last) == 4
+    expected = analysis.laws[("a",)].predict(1000)["power"][0]
+    assert last[("a", "m = c·T^α")] == pytest.approx(expected)
+    assert {each["bound"] for each in records if "bound" in each} == {"bound", "table"}
+    assert chart.save(tmp_path / "critical.svg").stat().st_size > 5000
+    assert (
+        critical_chart(analysis, half_ceiling=True)["title"]
+        == "Samples needed for half the ceiling"
+    )
+
+
+def test_wide_bands_do_not_hide_the_sizes(table):
+    """Three trials a cell: the band is cut off, and the sizes keep most of the axis."""
+    few = analyze(table[(table["seed"] < 3) & (table["learner"] == "a")], n_resamples=50)
+    chart = critical_chart(few, extrapolate_to=1e6)
+    scale = chart["layer"][-1]["encoding"]["y"]["scale"]["domain"]
+    drawn = [each["m"] for each in data_of(chart) if each.get("m") is not None]
+    highest = max(drawn + [e["high"] for e in data_of(chart) if "reason" in e and e["high"]])
+    assert max(each["high"] for each in data_of(chart) if "law" in each) > 1.5 * highest
+    assert scale[1] == pytest.approx(1.5 * highest)
+
+
+def test_comparison_chart_shows_every_cell_and_seed(table, tmp_path):
+    found = compare_learners(table, "a", "b", n_resamples=50)
+    chart = comparison_chart(found)
+    records = data_of(chart)
+    cells = {(each["T"], each["m"]): each["difference"] for each in records if "pairs" in each}
+    assert cells == {
+        (row.context_length, row.n_samples): row.difference for row in found.cells.itertuples()
+    }
+    for name, role in (("a", "first"), ("b", "second")):
+        solved = [each["solved"] for each in records if each.get("learner") == name]
+        assert sorted(solved) == sorted(found.seeds[role])
+    places = [(e["learner"], e["solved"], e["place"]) for e in records if "place" in e]
+    assert len(set(places)) == len(places) == 30
+    assert chart.save(tmp_path / "comparison.svg").stat().st_size > 5000
+
+
+def test_training_chart_shows_every_run(tmp_path):
+    runs = pd.DataFrame([run(T, at) for T in (10, 20) for at in (100, 200, 300)])
+    chart = training_chart(runs, "context_length")
+    assert len(chart["hconcat"]) == 2
+    records = data_of(chart)
+    assert {each["run"] for each in records} == set(range(6))
+    assert len(records) == 2 * 6 * 100
+    long = pd.DataFrame([run(10, 200, last=10_000)])
+    thinned = [each["step"] for each in data_of(training_chart(long, "learner", ["accuracy"]))]
+    assert len(thinned) <= 401
+    assert (thinned[0], thinned[-1]) == (10, 10_000)
+    assert chart.save(tmp_path / "training.svg").stat().st_size > 5000
+
+
+def test_charts_of_traces_need_them():
+    with pytest.raises(InputError, match="traces of loss"):
+        training_chart(pd.DataFrame({"n_samples": [1], "trace": [{"step": [1]}]}))
+    with pytest.raises(InputError, match="a column n_samples"):
+        training_chart(pd.DataFrame({"trace": [{}]}))
