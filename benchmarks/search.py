@@ -77,7 +77,7 @@ def row(grid, slope, ceiling, learners, covered):
         curve = (threshold, slope, ceiling)
         hits = rng.binomial(n, success(sizes, *curve))
         grid_rows = [(int(m), n, int(k)) for m, k in zip(sizes, hits, strict=True)]
-        fitted = SearchDesign(**RANGE).result(grid_rows).interval
+        fitted = SearchDesign(**RANGE).result(grid_rows).size.interval
         low, high = as_printed(sizes, hits, n, rng)
         one, rounds = search(fitted.high / fitted.low, rng, curve)
         two, _ = search(high / low, rng, curve)
@@ -90,15 +90,15 @@ def row(grid, slope, ceiling, learners, covered):
                 "fitted_covers": threshold in fitted,
                 "trials": one.trials,
                 "rounds": rounds,
-                "width": np.log(one.interval.high / one.interval.low),
-                "covers": threshold in one.interval,
+                "width": np.log(one.size.interval.high / one.size.interval.low),
+                "covers": threshold in one.size.interval,
                 "analyze_width": np.log(fit.high / max(fit.low, 1)),
                 "analyze_covers": threshold in fit,
                 "printed": np.log(high / low),
                 "printed_covers": low <= threshold <= high,
                 "printed_trials": two.trials,
-                "printed_width": np.log(two.interval.high / two.interval.low),
-                "two_covers": threshold in two.interval,
+                "printed_width": np.log(two.size.interval.high / two.size.interval.low),
+                "two_covers": threshold in two.size.interval,
             }
         )
     of = {name: np.array([each[name] for each in found], dtype=float) for name in found[0]}

@@ -1,5 +1,6 @@
 """The search for the critical number of samples: decisions, simulation, runs through a store."""
 
+import json
 import math
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def test_the_budget_is_kept_to_the_trial():
     design = SearchDesign(start=40, ratio=1.001, max_trials=50)
     result, _ = simulate(design, np.random.default_rng(0), threshold=90.0, slope=9.0, ceiling=0.9)
     assert (result.trials, result.stopped) == (50, "budget")
-    assert result.interval.low < result.estimate < result.interval.high
+    assert result.size.interval.low < result.size.value < result.size.interval.high
 
 
 @pytest.mark.parametrize(("hits", "censored"), [(0, "right"), (1, "left")])
@@ -115,9 +116,9 @@ def test_what_is_outside_of_the_range_is_censored(hits, censored):
         for m, n in proposed:
             counts[m] = counts.get(m, 0) + n
     result = design.result([(m, n, n * hits) for m, n in counts.items()])
-    assert (result.censored, result.stopped, result.estimate) == (censored, "censored", None)
+    assert (result.size.censored, result.stopped, result.size.value) == (censored, "censored", None)
     assert result.trials <= 60
-    words = {"right": "not reached up to 500", "left": "already at 20"}
+    words = {"right": "not reached up to m_max = 500", "left": "already passed at m_min = 20"}
     assert words[censored] in str(result)
 
 
@@ -128,7 +129,7 @@ def test_a_ceiling_below_the_level_is_censored_too():
         for m, n in proposed:
             trials, hits = counts.get(m, (0, 0))
             counts[m] = trials + n, hits + int(rng.binomial(n, 0.25 if m > 60 else 0.0))
-    assert design.result([(m, *of) for m, of in counts.items()]).censored == "right"
+    assert design.result([(m, *of) for m, of in counts.items()]).size.censored == "right"
 
 
 @pytest.mark.parametrize(
@@ -165,9 +166,9 @@ def test_the_interval_covers_with_few_trials_whatever_slope_and_ceiling():
             "ceiling": rng.choice([1.0, 0.95, 0.85]),
         }
         result, _ = simulate(design, rng, **curve)
-        covered += curve["threshold"] in result.interval
+        covered += curve["threshold"] in result.size.interval
         trials.append(result.trials)
-        assert result.interval.high <= 1.3 * result.interval.low
+        assert result.size.interval.high <= 1.3 * result.size.interval.low
     assert covered >= n * 0.95 - 3 * math.sqrt(n * 0.95 * 0.05)
     assert np.median(trials) < 60
 
@@ -211,13 +212,26 @@ def test_a_search_finds_the_thresholds_side_by_side(searched):
     assert list(report.results) == list(LENGTHS)
     for T, result in report.results.items():
         assert result.stopped == "precise"
-        assert 30 * math.log(T) in result.interval
+        assert 30 * math.log(T) in result.size.interval
         assert result.trials == (report.trials["context_length"] == T).sum()
     assert len(store_table(store)) == len(report.trials)
     # One process for all rounds: what it has compiled is compiled.
     assert report.trials["process"].nunique() == 1
-    assert "not" not in str(report)
-    assert report.to_dict()["results"][0]["context_length"] == 20
+    assert "not reached" not in str(report)
+    assert json.loads(json.dumps(report.to_dict()))["results"][0]["context_length"] == 20
+
+
+def test_a_search_ends_in_a_law(searched):
+    report, _ = searched
+    law = report.laws.laws["logarithmic"]
+    # Two points, two parameters: the law passes through both.
+    for T, result in report.results.items():
+        assert law.predict(T)[0] == pytest.approx(result.size.value, rel=1e-6)
+    draws = [result.size.log_replicates for result in report.results.values()]
+    assert abs(np.corrcoef(draws)[0, 1]) < 4 / math.sqrt(len(draws[0]))
+    low, high = np.exp(np.quantile(draws[0], [0.025, 0.975]))
+    interval = report.results[20].size.interval
+    assert (low, high) == pytest.approx((interval.low, interval.high), rel=0.01)
 
 
 def test_what_is_stored_is_not_run_again(searched):
@@ -264,8 +278,8 @@ def test_designs_may_differ_by_context_length(tmp_path):
     designs = {20: DESIGN, 200: SearchDesign(start=20, maximum=60)}
     options = {"executor": "inline", "quiet": True}
     report = search(tmp_path / "store.sqlite", design=designs, run=options)
-    assert not report.results[20].censored
-    assert report.results[200].censored == "right"
+    assert not report.results[20].size.censored
+    assert report.results[200].size.censored == "right"
     with pytest.raises(InputError, match="none for 200"):
         search(tmp_path / "store.sqlite", design={20: DESIGN})
 

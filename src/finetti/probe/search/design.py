@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import bad_argument
+from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval
+from finetti.probe.analysis.critical import Censored, CriticalSize
 from finetti.probe.search.allocation import allocate
 from finetti.probe.search.posterior import REACH, Counts, CurvePosterior, curve_posterior
-from finetti.show import Card, Shown, Table, format_number
+from finetti.show import Card, Shown, Table
 
 History = Iterable[tuple[int, int, int]]
 
+N_REPLICATES = 500
 MOST_CANDIDATES = 60
 LEAST_PER_DOUBLING, MOST_PER_DOUBLING = 8, 128
 STEP_OF_ODDS = 0.7  # between neighboring numbers of samples, in logits
@@ -29,62 +32,28 @@ class SearchResult(Shown):
     """The smallest number of samples with P(success) ≥ level, as far as the trials tell.
 
     Args:
-        level: that of the search.
-        estimate: the posterior median; None if censored.
-        interval: equal-tailed and from the same posterior; its end is infinite where the trials do
-            not exclude that the level is not reached, 0 where it may be reached already before.
-        censored: empty, or ``right`` (not reached up to the maximum) or ``left`` (reached already
-            at the minimum).
+        size: the posterior median with an equal-tailed interval, or why it is censored; its
+            ``log_replicates`` are drawn from the posterior, so that `fit_laws` takes it.
         stopped: ``precise``, ``censored``, ``budget``, or ``unfinished``.
         trials: how many there were.
         history: rows (samples, trials, successes).
-        minimum, maximum: the range that was searched.
     """
 
-    level: float
-    estimate: int | None
-    interval: Interval
-    censored: str
+    size: CriticalSize
     stopped: str
     trials: int
     history: tuple[tuple[int, int, int], ...]
-    minimum: int
-    maximum: int
-
-    @property
-    def verdict(self) -> str:
-        """The result in words."""
-        if self.censored == "right":
-            return f"not reached up to {self.maximum}"
-        if self.censored == "left":
-            return f"already at {self.minimum}"
-        low, high = (format_number(x, 4) for x in (self.interval.low, self.interval.high))
-        return f"{self.estimate} ({low} to {high})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an end of the interval that is open is None."""
-        low, high = self.interval.low, self.interval.high
-        return {
-            "level": self.level,
-            "estimate": self.estimate,
-            "low": low or None,
-            "high": None if math.isinf(high) else high,
-            "confidence": self.interval.confidence,
-            "censored": self.censored,
-            "stopped": self.stopped,
-            "trials": self.trials,
-            "history": [list(row) for row in self.history],
-        }
+        """Plain data for JSON."""
+        own = {"stopped": self.stopped, "trials": self.trials}
+        return {**self.size.to_dict(), **own, "history": [list(row) for row in self.history]}
 
     def __card__(self) -> Card:
-        fields = (
-            ("samples", self.verdict),
-            ("P(success)", self.level),
-            ("stopped", self.stopped),
-            ("trials", self.trials),
-        )
+        card = self.size.__card__()
+        fields = (*card.fields, ("stopped", self.stopped), ("trials", self.trials))
         table = Table("", ("samples", "trials", "successes"), self.history)
-        return Card("Critical number of samples", fields, (table,))
+        return Card(card.title, fields, (table,), card.notes)
 
 
 @dataclass(frozen=True)
@@ -160,25 +129,32 @@ class SearchDesign:
         # A long search takes longer rounds: a fourth of what is known can wait for its analysis.
         return self._batch(posterior, min(left, max(self.batch, int(counts.trials.sum()) // 4)))
 
-    def result(self, history: History) -> SearchResult:
-        """What the rows (samples, trials, successes) say, from a search or from a grid."""
+    def result(self, history: History, seed: int = 0) -> SearchResult:
+        """What the rows (samples, trials, successes) say, from a search or from a grid.
+
+        Results that are used together, as those of several context lengths are in a law, have
+        different seeds: their replicates must not be in step.
+        """
         counts = self._counts(history)
         posterior = self._posterior(counts)
-        censored = self._censored(posterior)
-        median = math.exp(posterior.quantile(0.5))
-        # Of a threshold that is not quite sure to be in the range, the end that is.
-        estimate = None if censored else math.ceil(min(max(median, self.minimum), self.maximum))
-        return SearchResult(
-            self.level,
-            estimate,
-            self._interval(posterior),
-            censored,
-            self._stopped(posterior, counts),
-            int(counts.trials.sum()),
-            counts.rows,
-            self.minimum,
-            self.maximum,
-        )
+        stopped, total = self._stopped(posterior, counts), int(counts.trials.sum())
+        return SearchResult(self._size(posterior, seed), stopped, total, counts.rows)
+
+    def _size(self, posterior: CurvePosterior, seed: int) -> CriticalSize:
+        low, high = math.log(self.minimum), math.log(self.maximum)
+        shares = (np.arange(N_REPLICATES) + 0.5) / N_REPLICATES
+        drawn = np.clip([posterior.quantile(each) for each in shares], low - REACH, high + REACH)
+        generator("search", seed).shuffle(drawn)
+        censored, reason = self._censored(posterior), ""
+        if censored == "right":
+            reason = f"success {self.level:g} is not reached up to m_max = {self.maximum}"
+        elif censored == "left":
+            reason = f"success {self.level:g} is already passed at m_min = {self.minimum}"
+        # Of a threshold that may be in the range, one that is.
+        median = math.exp(min(max(posterior.quantile(0.5), low), high))
+        value, interval = None if censored else median, self._interval(posterior)
+        ends = self.minimum, self.maximum
+        return CriticalSize(value, interval, self.level, censored, reason, *ends, drawn)
 
     def _counts(self, history: History) -> Counts:
         rows = list(history)
@@ -212,11 +188,10 @@ class SearchDesign:
         high = high if high <= self.maximum else math.inf
         return Interval(low, high, self.confidence, "posterior")
 
-    def _censored(self, posterior: CurvePosterior) -> str:
+    def _censored(self, posterior: CurvePosterior) -> Censored:
         tail = (1 - self.confidence) / 2
         if posterior.cumulative(math.log(self.maximum)) < tail:
             return "right"
-        # Within half a sample of the minimum is at the minimum.
         return "left" if posterior.cumulative(math.log(self.minimum)) > 1 - tail else ""
 
     def _stopped(self, posterior: CurvePosterior, counts: Counts) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import FinettiError, InputError, bad_argument
+from finetti.probe.analysis.laws import ScalingLaws, fit_laws
 from finetti.probe.search.design import SearchDesign, SearchResult
 from finetti.show import Card, Shown, Table
 from finetti.studies.executors.held import hold
@@ -25,7 +26,7 @@ class SearchReport(Shown):
 
     Args:
         results: by context length.
-        trials: the table of all trials, as of a study; `analyze` fits curves and laws to it.
+        trials: the table of all trials, as of a study.
         rounds: how many there were.
     """
 
@@ -33,17 +34,27 @@ class SearchReport(Shown):
     trials: "pd.DataFrame"
     rounds: int
 
+    @property
+    def laws(self) -> ScalingLaws:
+        """Both scaling laws through the critical sizes that are not censored."""
+        return fit_laws({T: each.size for T, each in self.results.items()})
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         found = [{"context_length": T, **each.to_dict()} for T, each in self.results.items()]
-        return {"rounds": self.rounds, "results": found}
+        return {"rounds": self.rounds, "results": found, "laws": self.laws.to_dict()}
 
     def __card__(self) -> Card:
-        rows = tuple((T, r.verdict, r.trials, r.stopped) for T, r in self.results.items())
+        rows = tuple((T, r.size.text, r.trials, r.stopped) for T, r in self.results.items())
         columns = ("context length", "samples", "trials", "stopped")
         total = sum(each.trials for each in self.results.values())
         fields = (("trials", total), ("rounds", self.rounds))
-        return Card("Critical number of samples", fields, (Table("", columns, rows),))
+        notes = tuple(
+            f"context length {T}: {each.size.reason}"
+            for T, each in self.results.items()
+            if each.size.reason
+        )
+        return Card("Critical sample size", fields, (Table("", columns, rows),), notes)
 
 
 def search_critical(
@@ -172,5 +183,5 @@ class _Rounds:
 
     def report(self) -> SearchReport:
         """What is known now."""
-        results = {T: design.result(self.history[T]) for T, design in self.designs.items()}
+        results = {T: design.result(self.history[T], T) for T, design in self.designs.items()}
         return SearchReport(results, self.table, self.rounds)
