@@ -1,18 +1,14 @@
 """The page in a real browser."""
 
+import functools
 import re
-import shutil
-import subprocess
 
 import pytest
 
+from browser import load_page, needs_browser
 from finetti.report import write_report
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next((path for path in map(shutil.which, NAMES) if path), None)
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="no chromium or google-chrome on PATH: install one to test the page"
-)
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -23,32 +19,7 @@ def report(tmp_path_factory, results):
 @pytest.fixture
 def browse(tmp_path, report):
     """Load the report and return its final document and what it wrote to the console."""
-
-    def load(address="", script="", options=()):
-        page = tmp_path / "page.html"
-        before, end, after = report.rpartition("</body>")
-        page.write_text(f"{before}<script>{script}</script>{end}{after}")
-        command = [
-            BROWSER,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--enable-logging=stderr",
-            "--virtual-time-budget=10000",
-            *options,
-            "--dump-dom",
-            page.as_uri() + address,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
-        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-        return done.stdout, console
-
-    return load
+    return functools.partial(load_page, report, tmp_path)
 
 
 def shown(document):

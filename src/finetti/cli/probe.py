@@ -26,12 +26,13 @@ from finetti.core.errors import InputError
 if TYPE_CHECKING:
     from finetti.probe.experiment import Experiment
     from finetti.probe.findings import Findings
+    from finetti.probe.search.driver import SearchReport
 
 # Those of an option that is not given: a probe that shows what this is about, in two minutes.
 SPARSITY = 3
 CONTEXT_LENGTHS, ONLINE_LENGTHS = "30,60", "10"
-SAMPLES = "20:100:20"
-TRIALS = 8
+SAMPLES, SEARCHED_SAMPLES = "20:100:20", "10,1000"
+TRIALS, SEARCH_TRIALS = 6, 100
 STORE, PAGE = "trials.sqlite", "probe.html"
 NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
 
@@ -78,8 +79,14 @@ def probe(
         typer.Option("--samples", metavar="M,…", help=f"In the same way; {SAMPLES} by default."),
     ] = None,
     trials: Annotated[
-        int, typer.Option("--trials", min=1, help="For every length, sample size and learner.")
-    ] = TRIALS,
+        int | None,
+        typer.Option(
+            "--trials",
+            min=1,
+            help=f"Per length, sample size and learner, {TRIALS} by default; with --search the "
+            f"most per length and learner, {SEARCH_TRIALS} by default.",
+        ),
+    ] = None,
     learner: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,6 +97,14 @@ def probe(
     ] = None,
     dropout: Annotated[
         Dropout | None, typer.Option("--dropout", help="Of the paper's learner.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="A setting of the learner, or of one, LEARNER.NAME=VALUE; may be repeated.",
+        ),
     ] = None,
     search: Annotated[
         bool,
@@ -135,67 +150,112 @@ def probe(
 ) -> None:
     """Measure how many samples a learner needs to find a sparse hidden rule.
 
-    Without options: a small probe of the paper's Transformer, in about two minutes.
+    Without options: a small probe of the paper's Transformer without dropout, within two minutes.
     Exit code 0 if every trial ran. Run the same command again to go on after an interruption.
     """
-    interrupted, failed = False, 0
     with resumable():
-        experiment = _experiment(context.params)
+        given = _completed(context.params)
+        experiment = _experiment(given)
         from finetti.report import check_directory
         from finetti.studies.executors.local import choose_executor
 
         choose_executor("local", workers, cluster)
-        studies = experiment.studies()
         with private_stdout():
-            for study in studies.values():
+            for study in experiment.studies().values():
                 _ = study.plan  # all that a learner may refuse is said before anything long begins
         if dry_run or not quiet:
-            _say_how_long(experiment, workers or 1, dry_run, as_json)
+            _say_how_long(experiment, workers or 1, search, dry_run, as_json)
         if dry_run:
             return
         check_directory(out)
-        for study in studies.values():
-            if not quiet:
-                say_what_is_stored(study)
-            executor = choose_executor("local", workers, cluster)
-            summary = run_study(study, executor, retry_failed=retry_failed, quiet=quiet)
-            failed += summary.failed
-            interrupted = summary.interrupted
-            if interrupted:
-                break
-    findings = _find(experiment, level)
-    document = _document(findings, _command(context), interrupted)
+        options = {"workers": workers, "cluster": cluster, "quiet": quiet}
+        options |= {"retry_failed": retry_failed}
+        searches, interrupted = {}, False
+        if search:
+            searches, interrupted = _search(experiment, level, options)
+            experiment = experiment.as_tried()
+        else:
+            interrupted = _run(experiment, options)
+    findings = _find(experiment, level, searches)
+    document = _document(findings, _command(context, given), interrupted)
     _write(findings, document, out)
     people = make_console(stderr=as_json)
     if as_json:
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
     _show(findings, people, quiet)
+    failed = document["trials"]["failed"]
     if failed and not quiet:
-        for study in studies.values():
-            show_failures(study, experiment.store, people)
+        for study in experiment.studies().values():
+            show_failures(study, Path(experiment.store), people)
     people.print(_last_words(document, out), soft_wrap=True)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if failed else 0)
 
 
-def _say_how_long(experiment: "Experiment", workers: int, dry_run: bool, as_json: bool) -> None:
+def _run(experiment: "Experiment", options: dict[str, Any]) -> bool:
+    """Run what is left of the grid, learner by learner; whether it was interrupted."""
+    from finetti.studies.executors.held import hold
+    from finetti.studies.executors.local import choose_executor
+
+    where = {name: options.pop(name) for name in ("workers", "cluster")}
+    # The processes, and what they have compiled, stay from one learner to the next.
+    with hold(choose_executor("local", **where)) as executor:
+        for study in experiment.studies().values():
+            if not options["quiet"]:
+                say_what_is_stored(study)
+            if run_study(study, executor, **options).interrupted:
+                return True
+    return False
+
+
+def _search(
+    experiment: "Experiment", level: float, options: dict[str, Any]
+) -> "tuple[dict[str, SearchReport], bool]":
+    """Search learner by learner: what each found, also if interrupted on the way."""
+    from finetti.studies.interruption import ignore_interruptions
+    from finetti.studies.status import StudyInterrupted
+
+    found: dict[str, SearchReport] = {}
+    for learner in experiment.learners:
+
+        def note(report: "SearchReport", learner: str = learner) -> None:
+            found[learner] = report
+            if not options["quiet"]:
+                told = (f"T = {T}: {each.verdict}" for T, each in report.results.items())
+                typer.echo(f"{learner}, round {report.rounds}: {'; '.join(told)}", err=True)
+
+        try:
+            with private_stdout():
+                found[learner] = experiment.search(learner, level, options, note)
+        except StudyInterrupted:
+            ignore_interruptions()  # what is left to do is to say so
+            return found, True
+    return found, False
+
+
+def _say_how_long(
+    experiment: "Experiment", workers: int, search: bool, dry_run: bool, as_json: bool
+) -> None:
     """Before anything long begins; on stderr unless nothing else is asked for."""
-    from finetti.probe.duration import estimate_duration
+    from finetti.probe.duration import estimate_duration, likely_grid
 
     with private_stdout():
-        found = estimate_duration(experiment, workers)
+        found = estimate_duration(likely_grid(experiment) if search else experiment, workers)
     if dry_run and as_json:
         typer.echo(json.dumps(vars(found), indent=1))
-    else:
-        typer.echo(found.text, err=not dry_run)
+        return
+    text = f"A search, at most {found.text}" if search and found.pending else found.text
+    typer.echo(text, err=not dry_run)
 
 
-def _find(experiment: "Experiment", level: float) -> "Findings":
+def _find(
+    experiment: "Experiment", level: float, searches: "dict[str, SearchReport]"
+) -> "Findings":
     from finetti.probe.findings import Findings
 
     with private_stdout():
-        return Findings(experiment, experiment.table(details=True), level)
+        return Findings(experiment, experiment.table(details=True), level, searches)
 
 
 def _document(findings: "Findings", command: str, interrupted: bool) -> dict[str, Any]:
@@ -247,44 +307,58 @@ def _last_words(document: dict[str, Any], out: Path) -> Any:
     text += f", {counts['failed']} failed" if counts["failed"] else ""
     left = counts["all"] - counts["done"] - counts["failed"]
     if document["interrupted"]:
-        text += f". Stopped with {left} left: run the same command again to continue"
+        stopped = f"with {left} left" if left else "before it was found"
+        text += f". Stopped {stopped}: run the same command again to continue"
     text += f". Page: {out / PAGE} · trials: {out / STORE}"
     return Text(text, style="bold green" if counts["done"] == counts["all"] else "bold red")
 
 
-def _command(context: typer.Context) -> str:
-    """What makes this page again, with everything that was left to its default.
-
-    >>> import click
-    >>> shlex.join(["finetti", "probe", "--function", "x0 & x1"])
-    "finetti probe --function 'x0 & x1'"
-    """
+def _command(context: typer.Context, given: dict[str, Any]) -> str:
+    """What makes this page again, with everything that was left to its default."""
     words = ["finetti", "probe"]
     for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if parameter.name in NOT_IN_COMMAND or value in (None, False):
+        value = given.get(parameter.name or "")
+        if parameter.name in NOT_IN_COMMAND or value is None or value is False:
             continue
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [parameter.opts[0]] if each is True else [parameter.opts[0], str(each)]
     return shlex.join(words)
 
 
-def _experiment(given: dict[str, Any]) -> "Experiment":
-    """The probe that the options ask for; what cannot be is refused here, by option."""
-    from finetti.probe.experiment import Experiment
-
-    online, learners = given["online"], tuple(given["learner"] or ("paper",))
-    if not 0 < given["level"] < 1:
-        raise InputError(f"--level must lie between 0 and 1. Got {given['level']:g} instead.")
-    if online and (given["samples"] or given["search"]):
-        wrong = "--samples" if given["samples"] else "--search"
+def _completed(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, and what takes the place of those that were not given."""
+    online, search = options["online"], options["search"]
+    defaults = {
+        "context_length": ONLINE_LENGTHS if online else CONTEXT_LENGTHS,
+        "samples": None if online else SEARCHED_SAMPLES if search else SAMPLES,
+        "trials": SEARCH_TRIALS if search else TRIALS,
+        "learner": ["paper"],
+    }
+    if online and (options["samples"] or search):
+        wrong = "--samples" if options["samples"] else "--search"
         raise InputError(
             f"{wrong} has no meaning with --online, where every step has fresh samples: "
             "leave it out, and say how many they are with --batch-size."
         )
+    given = {**options, **{name: options[name] or value for name, value in defaults.items()}}
+    shortest = min(whole_numbers(given["context_length"], "--context-length"))
+    given["sparsity"] = _sparsity(given["function"], given["sparsity"], shortest)
+    given["batch_size"] = given["batch_size"] if online else None
+    asked = ("sparsity", "context_length", "samples", "learner", "dropout", "online", "search")
+    if given["function"] == "and" and not any(options[name] for name in asked):
+        given["dropout"] = Dropout.NONE  # the small probe: four times as fast
+    return given
+
+
+def _experiment(given: dict[str, Any]) -> "Experiment":
+    """The probe that the options ask for; what cannot be is refused here, by option."""
+    from finetti.probe.experiment import Experiment
+
+    online, learners = given["online"], tuple(given["learner"])
+    if not 0 < given["level"] < 1:
+        raise InputError(f"--level must lie between 0 and 1. Got {given['level']:g} instead.")
     if given["dropout"] and "paper" not in learners:
         raise InputError("--dropout is that of the learner `paper`. Add --learner paper.")
-    lengths = given["context_length"] or (ONLINE_LENGTHS if online else CONTEXT_LENGTHS)
     fixed: dict[str, Any] = {
         "bit_probability": given["bit_probability"],
         "label_noise": given["noise"],
@@ -296,19 +370,55 @@ def _experiment(given: dict[str, Any]) -> "Experiment":
         fixed |= {"online": True, "batch_size": given["batch_size"]}
     if online or given["trace"]:
         fixed["trace"] = ["loss", "accuracy"]
-    context_lengths = whole_numbers(lengths, "--context-length")
+    n_samples = () if online else tuple(whole_numbers(given["samples"], "--samples"))
+    if given["search"] and len(n_samples) < 2:
+        raise InputError(
+            "--search looks between two sample sizes. Give both, for example --samples 10,1000."
+        )
     return Experiment(
         function=given["function"],
-        sparsity=_sparsity(given["function"], given["sparsity"], min(context_lengths)),
-        context_lengths=tuple(context_lengths),
-        n_samples=() if online else tuple(whole_numbers(given["samples"] or SAMPLES, "--samples")),
+        sparsity=given["sparsity"],
+        context_lengths=tuple(whole_numbers(given["context_length"], "--context-length")),
+        n_samples=n_samples,
         trials=given["trials"],
         store=given["out"] / STORE,
         learners=learners,
-        options={"paper": {"dropout": str(given["dropout"])}} if given["dropout"] else {},
+        options=_options(given["option"] or [], given["dropout"], learners),
         fixed=fixed,
         seed=given["seed"],
     )
+
+
+def _options(
+    texts: list[str], dropout: Dropout | None, learners: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
+    """Settings by learner.
+
+    >>> _options(["width=32", "l1.n_folds=3"], Dropout.NONE, ("paper", "l1"))
+    Traceback (most recent call last):
+    finetti.core.errors.InputError: --option width=32 must name its learner: paper.width=32 or \
+l1.width=32.
+    >>> _options(["paper.width=32", "l1.n_folds=3"], Dropout.NONE, ("paper", "l1"))
+    {'paper': {'dropout': 'none', 'width': 32}, 'l1': {'n_folds': 3}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    if dropout is not None:
+        found["paper"] = {"dropout": str(dropout)}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--option {text} cannot be read. Write NAME=VALUE, as width=32.")
+        owner = next((each for each in learners if name.startswith(f"{each}.")), None)
+        if owner is None and len(learners) > 1:
+            choices = " or ".join(f"{each}.{text}" for each in learners)
+            raise InputError(f"--option {text} must name its learner: {choices}.")
+        setting = name if owner is None else name.removeprefix(f"{owner}.")
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = value  # a word
+        found.setdefault(owner or learners[0], {})[setting] = parsed
+    return found
 
 
 def _sparsity(function: str, given: int | None, shortest: int) -> int:

@@ -1,9 +1,10 @@
 """How long a probe will take: from what is stored, or from a few iterations at its largest size."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from finetti.probe.experiment import Experiment
+from finetti.probe.information import information_bounds
 from finetti.probe.learners.base import NetworkLearner
 from finetti.probe.learners.loading import load_learner
 from finetti.show import format_duration
@@ -11,7 +12,7 @@ from finetti.studies.estimate import time_pilot
 from finetti.studies.executors.local import LocalExecutor
 from finetti.studies.limits import Limits
 
-BOUNDS = ("at least", "at most", "about")  # what is said of the sum: the first that is true of one
+LIKELY_FACTOR = 3  # times the information bound: what good learners need
 PILOT_CHECKS = 2  # validations of a trial that is trained for the estimate only
 
 
@@ -22,8 +23,7 @@ class ProbeDuration:
     Args:
         trials, pending: all of them, and those without a result.
         seconds: the estimate; None if no trial of the pilot ended.
-        bound: ``about``, ``at most`` (trials that succeed stop early), or ``at least`` (a trial of
-            the pilot took longer than it was given).
+        bound: ``about``, or ``at most`` where trials that succeed stop early.
     """
 
     trials: int
@@ -38,7 +38,7 @@ class ProbeDuration:
         if not self.pending:
             return f"All {self.trials} trials are stored."
         if self.seconds is None:
-            return f"{left}; no trial of the pilot ended, so their time is unknown."
+            return f"{left}; the pilot took too long to tell their time."
         return f"{left}: {self.bound} {format_duration(self.seconds)}."
 
 
@@ -66,7 +66,7 @@ def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration
         bounds.add(bound)
         seconds.append(None if rate is None else first + (total - done) * rate / workers)
     known = None if None in seconds else math.fsum(filter(None, seconds))
-    bound = next((each for each in BOUNDS if each in bounds), "about")
+    bound = "at most" if "at most" in bounds else "about"
     return ProbeDuration(experiment.n_trials, pending, known, bound)
 
 
@@ -81,12 +81,20 @@ def _time_learner(
         fixed["iterations"] = min(iterations, PILOT_CHECKS * loaded.check_every)
         scale, bound = iterations / fixed["iterations"], "at most"
     length, size = experiment.context_lengths[-1:], experiment.n_samples[-1:]
-    changes = {"context_lengths": length, "n_samples": size, "trials": 1, "fixed": fixed}
-    plan = experiment.study(learner, **changes).plan
+    largest = replace(experiment, context_lengths=length, n_samples=size, trials=1, fixed=fixed)
+    plan = largest.study(learner).plan
     todo = list(plan.places)
     pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(), Limits())
     units = length[0] * (size or (1,))[0]
     if not pilot.timed:
-        return (pilot.longest / units, 0.0, "at least") if pilot.cut else (None, 0.0, bound)
+        return None, 0.0, bound
     once = pilot.startup + pilot.seconds_to_compile * n_shapes
     return pilot.seconds_per_trial * scale / units, once, bound
+
+
+def likely_grid(experiment: Experiment) -> Experiment:
+    """A search as the grid that it would be if it took all its trials near a likely threshold."""
+    longest = experiment.rule(experiment.context_lengths[-1])
+    likely = round(LIKELY_FACTOR * information_bounds(longest).first_order)
+    low, high = experiment.n_samples[0], experiment.n_samples[-1]
+    return replace(experiment, n_samples=(min(max(likely, low), high),))

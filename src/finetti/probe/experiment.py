@@ -1,13 +1,17 @@
 """A probe as studies: every learner over the same grid of context lengths and sample sizes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError, bad_argument
+from finetti.probe.information import information_bounds
+from finetti.probe.search.design import SearchDesign
+from finetti.probe.search.driver import SearchReport, search_critical
 from finetti.probe.tasks import HiddenRule, make_rule
 from finetti.studies.study import Study
+from finetti.studies.table import store_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,29 +85,29 @@ class Experiment:
         >>> Experiment("and", 3, (30,), (20,), 5, "trials.sqlite").title
         'AND of 3 hidden bits'
         """
-        rule = self.rule(self.context_lengths[0])
+        sparsity = self.rule(self.context_lengths[0]).sparsity
         name = self.function.upper() if self.function.isalpha() else self.function
-        return f"{name} of {rule.sparsity} hidden bit{'s' if rule.sparsity > 1 else ''}"
+        return f"{name} of {sparsity} hidden bit{'s' if sparsity > 1 else ''}"
 
-    def study(self, learner: str, **changes: Any) -> Study:
-        """The trials of one learner, with other ``context_lengths``, ``fixed``, … if given."""
-        of = {**vars(self), **changes}
-        grid: dict[str, Any] = {"context_length": list(of["context_lengths"])}
-        if of["n_samples"]:
-            grid["n_samples"] = list(of["n_samples"])
+    def fields(self, learner: str) -> dict[str, Any]:
+        """What the trials of one learner share, as `Study` takes it."""
         options = dict(self.options.get(learner, {}))
         fixed = {"function": self.function, "sparsity": self.sparsity, "learner": learner}
         fixed |= {"options": options} if options else {}
-        return Study(
-            KIND,
-            store=self.store,
-            name=f"{self.title}, {learner}",
-            grid=grid,
-            fixed={**fixed, **of["fixed"]},
-            trials=of["trials"],
-            seed=self.seed,
-            seed_by="replicate",
-        )
+        return {
+            "store": self.store,
+            "name": f"{self.title}, {learner}",
+            "fixed": {**fixed, **self.fixed},
+            "seed": self.seed,
+            "seed_by": "replicate",
+        }
+
+    def study(self, learner: str) -> Study:
+        """The trials of one learner."""
+        grid: dict[str, Any] = {"context_length": list(self.context_lengths)}
+        if self.n_samples:
+            grid["n_samples"] = list(self.n_samples)
+        return Study(KIND, grid=grid, trials=self.trials, **self.fields(learner))
 
     def studies(self) -> dict[str, Study]:
         """The study of each learner."""
@@ -116,6 +120,36 @@ class Experiment:
         tables = [study.table(details=details) for study in self.studies().values()]
         filled = [each for each in tables if len(each)]
         return pd.concat(filled or tables[:1], ignore_index=True)
+
+    def search(
+        self,
+        learner: str,
+        level: float = 0.5,
+        run: Mapping[str, Any] | None = None,
+        on_round: Callable[[SearchReport], None] | None = None,
+    ) -> SearchReport:
+        """The critical sample size of one learner, between the ends of ``n_samples``.
+
+        ``trials`` is the most for each context length; see `search_critical`.
+        """
+        low, high = self.n_samples[0], self.n_samples[-1]
+        designs = {}
+        for length in self.context_lengths:
+            bound = information_bounds(self.rule(length), level).first_order
+            start = min(max(round(bound), low), high)
+            designs[length] = SearchDesign(low, high, start, level, max_trials=self.trials)
+        fields = {"design": designs, "run": run, "on_round": on_round, **self.fields(learner)}
+        return search_critical(KIND, self.context_lengths, **fields)
+
+    def as_tried(self) -> "Experiment":
+        """The grid of all sample sizes that the store has: those that a search has chosen."""
+        if not Path(self.store).exists():
+            return self
+        table = store_table(self.store)
+        if not len(table):
+            return self
+        sizes = tuple(sorted({int(each) for each in table["n_samples"].dropna()}))
+        return replace(self, n_samples=sizes, trials=int(table["replicate"].max()) + 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

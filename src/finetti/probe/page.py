@@ -1,44 +1,169 @@
 """The page of a probe: what was found, drawn; one HTML file that works offline."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from finetti.probe.charts import critical_chart, success_chart, training_chart
 from finetti.probe.findings import REASONS, Findings
+from finetti.probe.information import information_bounds
 from finetti.show import Document, Figure, Section, format_duration
 from finetti.show.bars import stacked_bars
+from finetti.show.theme import PALETTE
 
-COLORS = dict(zip(REASONS, ("#009E73", "#5B5B5B", "#D55E00", "#E69F00"), strict=True))
+# Blue is what should happen, gray what nobody can help.
+COLORS = dict(zip(REASONS, (PALETTE[0], "#B5B5B5", PALETTE[1], PALETTE[5]), strict=True))
+DRAWN_AHEAD = 4  # times the longest context: as far as the laws are drawn
 
 
 def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
-    """The page; ``document`` is the plain data of the run."""
-    made_by = document["provenance"]
+    """The page; ``document`` is the plain data of the run (command, time, provenance)."""
+    counts, made_by = document["trials"], document["provenance"]
+    warnings = []
+    if left := counts["all"] - counts["done"] - counts["failed"]:
+        warnings.append(
+            f"The probe is not complete: {left} of {counts['all']} trials have not run."
+        )
+    if counts["failed"]:
+        warnings.append(f"{counts['failed']} trials ended with an error and are not counted.")
+    versions = {"Finetti": "finetti", "JAX": "jax", "NumPy": "numpy", "Python": "python"}
     facts = (
+        ("Trials", f"{counts['done']} of {counts['all']}"),
         ("Computing time", format_duration(document["seconds"])),
-        ("Finished", (document["finished"] or "")[:16].replace("T", " ")),
-        ("Versions", f"Finetti {made_by['finetti']}, JAX {made_by['jax']}"),
+        ("Finished", (document["finished"] or "–")[:16].replace("T", " ") + " UTC"),
+        ("Versions", ", ".join(f"{name} {made_by[key]}" for name, key in versions.items())),
+        ("Commit", ", ".join(made_by["commit"]) or "–"),
         ("Machine", ", ".join([*made_by["device"], made_by["platform"]])),
     )
+    sections: list[Section] = []
+    if findings.analysis is not None:
+        sections += [_success(findings), _critical(findings)]
+    if findings.transitions is not None:
+        sections.append(_training(findings))
+    if findings.reasons:
+        sections.append(_reasons(findings))
+    if findings.comparisons:
+        sections.append(_comparison(findings))
     return Document(
         findings.headline,
-        sections=(Section("x", tables=tuple(findings.tables())), _reasons(findings)),
+        summary=(_what_was_done(findings),),
+        warnings=tuple(warnings),
+        sections=tuple(sections),
         command=document["command"],
         facts=facts,
     )
 
 
+def _what_was_done(findings: Findings) -> str:
+    experiment = findings.experiment
+    rule = experiment.rule(experiment.context_lengths[0])
+    chance = rule.bit_probability
+    bits = "fair coins" if chance == 0.5 else f"1 with probability {chance:g}"
+    given = "at every step a fresh batch of" if experiment.online else "m"
+    text = (
+        f"A learner sees {given} labeled sequences of T bits, {bits}. The label is the "
+        f"{experiment.title}, at positions that the learner does not know. "
+    )
+    if rule.label_noise:
+        text += f"Each label is flipped with probability {rule.label_noise:g}. "
+    return text + (
+        f"{experiment.trials} trials per point: each draws new positions, new samples and a new "
+        "start. A trial succeeds if its accuracy on fresh, clean samples exceeds 0.99."
+    )
+
+
+def _success(findings: Findings) -> Section:
+    assert findings.analysis is not None
+    analysis = findings.analysis
+    caption = (
+        "Share of trials that found the rule, with 95 % intervals (Wilson), and the fitted curve "
+        "(1 − λ)·logistic(a + b·log m). Dashed: the level of the critical sample size."
+    )
+    # A picture per learner: side by side they would not fit on a page.
+    charts = [
+        success_chart(replace(analysis, laws={key: law})) for key, law in analysis.laws.items()
+    ]
+    figures = (*map(Figure, charts[:-1]), Figure(charts[-1], caption))
+    tables = (*([findings.search_table()] if findings.searches else findings.success_tables()),)
+    return Section("Success against the number of samples", figures=figures, tables=tables)
+
+
+def _critical(findings: Findings) -> Section:
+    assert findings.analysis is not None
+    experiment = findings.experiment
+
+    def least(context_length: int) -> float:
+        return information_bounds(experiment.rule(context_length), findings.level).packing or 0
+
+    floor: Any = {length: each.packing for length, each in findings.bounds.items()}
+    if not experiment.fixed.get("label_noise"):
+        floor = least  # cheap enough to be drawn as a line
+    longest = experiment.context_lengths[-1]
+    several = len(experiment.context_lengths) > 1
+    chart = critical_chart(
+        findings.analysis,
+        bounds={"no learner can do with fewer": floor},
+        extrapolate_to=DRAWN_AHEAD * longest if several else None,
+    )
+    caption = (
+        f"Samples at which success reaches {findings.level:g}, with 95 % intervals (bootstrap). "
+        "Triangles: not reached with the samples that were tried, or already with the fewest. "
+        "Bands: both laws, with the error of the trials carried through. Dashed: the information "
+        "bound, below which no learner finds the rule as often."
+    )
+    tables = (findings.critical_table(), *findings.law_tables())
+    notes = findings.notes
+    title = "Critical sample size against the context length"
+    return Section(title, (), (Figure(chart, caption),), tuple(t for t in tables if t.rows), notes)
+
+
+def _comparison(findings: Findings) -> Section:
+    text = (
+        "Both learners of a pair saw the same data. Differences are second minus first; intervals "
+        "by resampling seeds, p-values by McNemar's exact test (adjusted by Holm's method over the "
+        "cells). The detectable difference is what such a comparison sees with probability 0.8.",
+    )
+    return Section("Learners compared", text, tables=tuple(findings.comparison_tables()))
+
+
+def _training(findings: Findings) -> Section:
+    assert findings.transitions is not None
+    traced = findings.traced
+    color = "context_length" if findings.experiment.online else "n_samples"
+    figures = []
+    for (learner, *rest), runs in traced.groupby(
+        ["learner"] if findings.experiment.online else ["learner", "context_length"]
+    ):
+        where = f"{learner}, T = {rest[0]}" if rest else str(learner)
+        figures.append(Figure(training_chart(runs, color), f"{where}: every run is a line."))
+    notes = findings.transitions.__card__().notes
+    tables = tuple(findings.transition_tables())
+    return Section("Training curves", (), tuple(figures), tables, notes)
+
+
 def _reasons(findings: Findings) -> Section:
     several = len(findings.experiment.learners) > 1
+    online = findings.experiment.online
     records = [
         {
-            "samples m": row["n_samples"],
+            "x": row["context_length"] if online else row["n_samples"],
             "trials": row[reason],
             "outcome": reason,
-            "panel": f"T = {row['context_length']}" + f", {row['learner']}" * several,
+            "panel": ", ".join(
+                [row["learner"]] * (several or online)
+                + [f"T = {row['context_length']}"] * (not online)
+            ),
         }
         for row in findings.reasons
         for reason in REASONS
         if row[reason]
     ]
-    chart = stacked_bars(records, "samples m", "trials", "outcome", COLORS, "panel")
-    return Section("Why trials failed", figures=(Figure(chart),))
+    axis = "context length T" if online else "samples m"
+    chart = stacked_bars(records, "x", "trials", "outcome", COLORS, "panel", x_title=axis)
+    caption = (
+        "solved: the rule was found. ambiguous: other positions explain the training samples as "
+        "well, so that nobody could know (information). not fitted: the training labels are not "
+        "given back (optimization). not generalized: they are, and the rule is still wrong "
+        "(statistics)."
+    )
+    return Section("What became of the trials", figures=(Figure(chart, caption),))

@@ -84,5 +84,7 @@ def color_channels(rows: list[dict[str, Any]], color: str, shapes: bool = True) 
         kind["type"] = "ordinal"
     channels: dict[str, Any] = {"color": alt.Color(scale=alt.Scale.from_dict(colors), **kind)}
     if shapes and len(values) <= MAX_SHAPES:
-        channels["shape"] = alt.Shape(scale=alt.Scale(domain=values), **kind)
+        # Shapes have no order, and Vega says so on the console of the page.
+        unordered = {**kind, "type": "nominal"}
+        channels["shape"] = alt.Shape(scale=alt.Scale(domain=values), **unordered)
     return channels

@@ -1,0 +1,184 @@
+"""``finetti probe`` at tiny sizes, with learners that take milliseconds."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from finetti.cli.main import app
+
+MAX_WAIT_SECONDS = 600  # no machine is that slow
+TINY = ("--sparsity", "1", "--context-length", "8,16", "--samples", "4:12:4", "--trials", "2")
+N_TRIALS = 12
+# Fits 5 times and then waits for a file to appear; notes every fit.
+PATIENT = """
+import time
+from pathlib import Path
+from sklearn.tree import DecisionTreeClassifier
+
+class Patient(DecisionTreeClassifier):
+    def fit(self, bits, labels):
+        with open("fits", "a") as file:
+            file.write("x")
+        while len(Path("fits").read_text()) > 5 and not Path("go").exists():
+            time.sleep(0.05)
+        return super().fit(bits, labels)
+"""
+
+
+def start(folder, *arguments):
+    command = [sys.executable, "-m", "finetti", "probe", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=folder, **pipes)
+
+
+def finish(folder, *arguments):
+    process = start(folder, *arguments)
+    out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A whole probe of two learners: its folder, and what it said."""
+    folder = tmp_path_factory.mktemp("probe")
+    return folder, finish(folder, *TINY, "--learner", "tree", "--learner", "l1", "--out", "out")
+
+
+def test_a_probe_says_how_long_it_takes_runs_and_shows_what_it_found(first):
+    folder, (code, out, err) = first
+    assert code == 0, err
+    assert err.splitlines()[0].startswith("24 of 24 trials to run: about")
+    for words in (
+        "AND of 1 hidden bit among 16: ",
+        "Success of tree [95 % interval], 2 trials per cell",
+        "Critical sample size",
+        "no learner below",
+        "Learners on the same data",
+        "24 of 24 trials done",
+    ):
+        assert words in " ".join(out.split()), words  # titles are as wide as their tables
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "probe.html",
+        "results.json",
+        "trials.sqlite",
+    ]
+    page = (folder / "out" / "probe.html").read_text()
+    assert "finetti probe --function and --sparsity 1 --context-length 8,16" in page
+
+
+def test_the_same_command_runs_nothing_again_and_json_is_one_document(first):
+    folder, _ = first
+    before = json.loads((folder / "out" / "results.json").read_text())
+    options = ("--learner", "tree", "--learner", "l1", "--out", "out", "--json")
+    code, out, err = finish(folder, *TINY, *options)
+    assert code == 0
+    assert err.splitlines()[0] == "All 24 trials are stored."
+    document = json.loads(out)
+    assert document == json.loads((folder / "out" / "results.json").read_text()) == before
+    assert document["trials"] == {"all": 24, "done": 24, "failed": 0}
+    assert document["settings"]["learners"] == ["tree", "l1"]
+    assert len(document["analysis"]["success"]) == 12
+    assert document["provenance"]["device"] is not None
+
+
+def test_the_command_on_the_page_is_the_whole_one(first):
+    folder, _ = first
+    document = json.loads((folder / "out" / "results.json").read_text())
+    words = document["command"].split()
+    assert words[:2] == ["finetti", "probe"]
+    for option, value in (("--trials", "2"), ("--seed", "0"), ("--noise", "0.0")):
+        assert words[words.index(option) + 1] == value
+    assert words.count("--learner") == 2
+    assert not {"--json", "--search", "--online", "--quiet"} & set(words)
+
+
+def test_what_was_interrupted_goes_on(tmp_path):
+    (tmp_path / "mine.py").write_text(PATIENT)
+    arguments = (*TINY, "--learner", "./mine.py:Patient", "--out", "out", "--quiet", "--json")
+    process = start(tmp_path, *arguments)
+    fits, deadline = tmp_path / "fits", time.monotonic() + MAX_WAIT_SECONDS
+    while not (fits.exists() and len(fits.read_text()) > 5):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
+    assert process.returncode == 130, err
+    assert "run the same command again" in err
+    stopped = json.loads(out)
+    assert stopped["interrupted"] is True
+    done = stopped["trials"]["done"]
+    assert 0 < done < N_TRIALS
+    assert "The probe is not complete" in (tmp_path / "out" / "probe.html").read_text()
+
+    before = len(fits.read_text())
+    (tmp_path / "go").touch()
+    code, out, err = finish(tmp_path, *arguments)
+    assert code == 0, err
+    assert json.loads(out)["trials"] == {"all": N_TRIALS, "done": N_TRIALS, "failed": 0}
+    # Data with one label need no fit; of the others none is fitted twice.
+    assert len(fits.read_text()) - before <= N_TRIALS - done
+
+
+def test_trials_that_fail_are_told_and_exit_code_1(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    broken = PATIENT.replace("super().fit(bits, labels)", "super().fit(bits, labels[1:])")
+    (tmp_path / "mine.py").write_text(broken)
+    (tmp_path / "go").touch()
+    result = probe("--learner", "./mine.py:Patient", *TINY, "--quiet", "--json")
+    assert result.exit_code == 1
+    counts = json.loads(result.stdout)["trials"]
+    assert counts["failed"] > 0
+    assert counts["failed"] + counts["done"] == N_TRIALS
+
+
+def probe(*arguments):
+    return CliRunner().invoke(app, ["probe", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--sparsity", "9", "--context-length", "8"), "--sparsity 9 hides more bits than the 8"),
+        (("--samples", "0"), "--samples must be at least 1"),
+        (("--samples", "50:20:10"), "Write FIRST:LAST:STEP with FIRST ≤ LAST"),
+        (("--samples", "ten"), "100,200,400"),
+        (("--context-length", "10;20"), "--context-length cannot read '10;20'"),
+        (("--function", "nand"), "and, or, parity, majority"),
+        (("--function", "x0 & ~x0"), "constant"),
+        (("--learner", "gpt"), "Known are paper"),
+        (("--learner", "./nothing.py:Net"), "nothing.py"),
+        (("--learner", "l1", "--learner", "l1"), "l1 twice"),
+        (("--learner", "l1", "--dropout", "none"), "Add --learner paper"),
+        (("--learner", "l1", "--online"), "trained by gradients"),
+        (("--online", "--samples", "10"), "--samples has no meaning with --online"),
+        (("--level", "1.5"), "--level must lie between 0 and 1"),
+        (("--noise", "0.7"), "[0, 1/2)"),
+        (("--bit-probability", "0"), "(0, 1)"),
+        (("--iterations", "15"), "multiple of 10"),
+        (("--workers", "2", "--cluster", "tcp://x:1"), "Give one"),
+    ],
+)
+def test_wrong_calls_are_one_sentence_of_advice(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    result = probe(*arguments)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_estimates_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = probe(*TINY, "--learner", "tree", "--dry-run", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert (found["trials"], found["pending"]) == (N_TRIALS, N_TRIALS)
+    assert found["seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
