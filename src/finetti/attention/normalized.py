@@ -1,8 +1,9 @@
 """Attention whose weights are positive scores divided by their sum."""
 
 import abc
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 from finetti.attention.base import Attention
 from finetti.attention.blocks import over_queries
 from finetti.attention.contexts import ContextArrays, Contexts, arrange
+from finetti.core.precision import float64_inside
 
 # The mask value of jax.nn.dot_product_attention, so that fully masked queries agree with it.
 _MASKED = -0.7
@@ -35,15 +37,14 @@ def masked_softmax(
 class NormalizedAttention(Attention):
     """Norm_SM(s) = s / 1ᵀs on positive scores, given by their logarithms   (4.9), zhang2022"""
 
+    # Whether the scores need no more than the precision of the data.
+    in_data_precision: ClassVar[bool]
+
     @abc.abstractmethod
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
     ) -> Float[Array, "Q L"]:
         """log s(q, k_ℓ)."""
-
-    @abc.abstractmethod
-    def _in_precision(self, run: Callable[..., Array], contexts: Contexts, given: Any) -> Array:
-        """``run(self, arrays, given)`` in the precision that the scores need."""
 
     def __call__(
         self,
@@ -68,19 +69,33 @@ class NormalizedAttention(Attention):
     ) -> Float[Array, "..."]:
         """Score over sum of scores; they sum to 1."""
         contexts = arrange(type(self).__name__, query, keys, None, mask)
-        return contexts.restore(self._read(contexts, lambda weights, _: weights, is_causal))
+        return contexts.restore(self._read(contexts, _weights_alone, is_causal))
 
     def _read(
         self, contexts: Contexts, read: Callable[..., Array], is_causal: bool, *given: Any
     ) -> Array:
-        """``read(weights, values, *given)`` for every context."""
+        """``read(weights, values, *given)`` for every context; ``read`` is compiled once."""
         positions = contexts.positions(type(self).__name__) if is_causal else None
+        if self.in_data_precision:
+            contexts = contexts.at_least_float32()
+        return _compiled(read, positions, self.in_data_precision)(self, contexts.arrays, given)
 
-        def run(module: NormalizedAttention, arrays: ContextArrays, given: Any) -> Array:
-            def rows(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-                weights = masked_softmax(module._log_scores(query, keys), mask)
-                return read(weights, values, *given)
 
-            return over_queries(rows, arrays, positions)
+def _weights_alone(weights: Array, _: Array) -> Array:
+    return weights
 
-        return self._in_precision(run, contexts, given)
+
+@functools.cache
+def _compiled(
+    read: Callable[..., Array], positions: int | None, in_data_precision: bool
+) -> Callable[..., Array]:
+    """One compiled function per way of reading."""
+
+    def run(module: NormalizedAttention, arrays: ContextArrays, given: Any) -> Array:
+        def rows(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
+            weights = masked_softmax(module._log_scores(query, keys), mask)
+            return read(weights, values, *given)
+
+        return over_queries(rows, arrays, positions)
+
+    return jax.jit(run if in_data_precision else float64_inside(run))

@@ -1,17 +1,13 @@
 """Nadaraya–Watson attention and its conditional kernel density."""
 
-from collections.abc import Callable
-from typing import Any
-
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import Contexts, arrange
+from finetti.attention.contexts import arrange
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_finite
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.core.precision import float64_inside
 from finetti.kernels.base import Kernel, check_kernel
 
 
@@ -30,6 +26,9 @@ class KernelSmoother(NormalizedAttention):
     Array([3.], dtype=float32)
     """
 
+    # In float32 the logarithms of scores far from a query do not differ where they should, and a
+    # weight near 1 has lost the digits that its gradient is made of.
+    in_data_precision = False
     kernel: Kernel
 
     def __init__(self, kernel: Kernel):
@@ -73,17 +72,13 @@ class KernelSmoother(NormalizedAttention):
         check_finite(points, "points", owner)
         kernel = self.kernel if value_kernel is None else value_kernel
 
-        def read(weights: Array, values: Array, kernel: Kernel, points: Array) -> Array:
-            return weights @ kernel.gram(values, points)
-
-        return contexts.restore(self._read(contexts, read, False, kernel, points))
-
-    def _in_precision(self, run: Callable[..., Array], contexts: Contexts, given: Any) -> Array:
-        # In float32 the logarithms of scores far from a query do not differ where they should, and
-        # a weight near 1 has lost the digits that its gradient is made of.
-        return float64_inside(run)(self, contexts.arrays, given)
+        return contexts.restore(self._read(contexts, _density, False, kernel, points))
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
     ) -> Float[Array, "Q L"]:
         return self.kernel.log_gram(query, keys)
+
+
+def _density(weights: Array, values: Array, kernel: Kernel, points: Array) -> Array:
+    return weights @ kernel.gram(values, points)

@@ -1,13 +1,9 @@
 """Softmax attention."""
 
-from collections.abc import Callable
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import Contexts
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_positive
 
@@ -23,15 +19,12 @@ class Softmax(NormalizedAttention):
     Array([2.], dtype=float32)
     """
 
+    in_data_precision = True  # as JAX's own attention
     scale: float = eqx.field(static=True)
 
     def __init__(self, scale: float = 1.0):
         check_positive(scale, "scale", "Softmax")
         self.scale = float(scale)
-
-    def _in_precision(self, run: Callable[..., Array], contexts: Contexts, given: Any) -> Array:
-        # As JAX's own attention: in the precision of the data.
-        return run(self, contexts.at_least_float32().arrays, given)
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
