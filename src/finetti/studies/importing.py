@@ -3,14 +3,16 @@
 import importlib
 import importlib.abc
 import importlib.machinery
+import operator
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from finetti.core.errors import InputError
+from finetti.core.errors import FinettiError, InputError
 from finetti.studies.sources import KindSource
 
 WORKER_VARIABLE = "FINETTI_STUDY_WORKER"  # no study may start in a trial, or in the file of a kind
@@ -51,6 +53,38 @@ class SnapshotFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         """The compiled source."""
         path, text = self.files.get(fullname, ("snapshot", ""))
         return compile(text, path, "exec", dont_inherit=True)
+
+
+@contextmanager
+def loading(source: KindSource, argument: str = "kind") -> Iterator[None]:
+    """What a user's file raises is an error of ours that names it; errors call it ``argument``."""
+    try:
+        yield
+    except FinettiError:
+        raise
+    except (Exception, SystemExit) as error:
+        # A file that ends the process when it is imported is as wrong as one that raises.
+        text = f"{type(error).__name__}: {error}".rstrip(".")
+        raise InputError(f"The {argument} {source.reference} cannot be loaded: {text}.") from error
+
+
+def load_object(source: KindSource, argument: str = "kind") -> Any:
+    """Import what ``source`` names; errors call it ``argument``."""
+    place, _, name = source.reference.rpartition(":")
+    with loading(source, argument):
+        module = import_snapshot(source) if source.is_file else importlib.import_module(place)
+        try:
+            return operator.attrgetter(name)(module)
+        except AttributeError as error:
+            own = [
+                each
+                for each, value in vars(module).items()
+                if callable(value) and getattr(value, "__module__", None) == module.__name__
+            ]
+            raise InputError(
+                f"`{argument}` is {source.reference!r}, but there is no {name!r} in {place}. "
+                f"It has: {', '.join(own) or 'nothing of the kind'}."
+            ) from error
 
 
 def import_snapshot(source: KindSource) -> ModuleType:

@@ -1,16 +1,14 @@
 """Kinds of trials: what a study repeats. Workers load them by name."""
 
-import importlib
 import inspect
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, final
 
 from pydantic import BaseModel
 
-from finetti.core.errors import FinettiError, InputError, UnsupportedError
-from finetti.studies.importing import import_snapshot
+from finetti.core.errors import UnsupportedError
+from finetti.studies.importing import load_object, loading
 from finetti.studies.outcome import TrialResult
 from finetti.studies.parameters import check_name, deliver_with, model_of, resolve_with
 from finetti.studies.sources import KindSource
@@ -77,7 +75,9 @@ class CohortKind(StudyKind):
         return dict(params)
 
     @abstractmethod
-    def run_cohort(self, trials: Sequence[Trial]) -> Sequence[Mapping[str, Any] | TrialResult]:
+    def run_cohort(
+        self, trials: Sequence[Trial]
+    ) -> Sequence[Mapping[str, Any] | TrialResult | BaseException]:
         """The metrics of each trial, in order (or an exception in the place of one)."""
 
 
@@ -113,25 +113,6 @@ def as_kind(found: Any, reference: str) -> StudyKind:
 
 def load_kind(source: KindSource) -> StudyKind:
     """Import the kind that ``source`` names."""
-    place, _, name = source.reference.rpartition(":")
-    try:
-        module = import_snapshot(source) if source.is_file else importlib.import_module(place)
-        try:
-            found = operator.attrgetter(name)(module)
-        except AttributeError as error:
-            own = [
-                each
-                for each, value in vars(module).items()
-                if callable(value) and getattr(value, "__module__", None) == module.__name__
-            ]
-            raise InputError(
-                f"`kind` is {source.reference!r}, but there is no {name!r} in {place}. "
-                f"It has: {', '.join(own) or 'nothing of the kind'}."
-            ) from error
+    found = load_object(source)
+    with loading(source):
         return as_kind(found, source.reference)
-    except FinettiError:
-        raise
-    except (Exception, SystemExit) as error:
-        # A file that ends the process when it is imported is as wrong as one that raises.
-        text = f"{type(error).__name__}: {error}"
-        raise InputError(f"The kind {source.reference} cannot be loaded: {text}.") from error

@@ -56,30 +56,34 @@ class KindSource:
         return Path(self.files[self.module][0]).parent
 
 
-def find_source(kind: str, directory: str | Path, code_version: str | None = None) -> KindSource:
-    """Find the source of ``kind`` without running any of it."""
+def find_source(
+    kind: str, directory: str | Path, code_version: str | None = None, argument: str = "kind"
+) -> KindSource:
+    """Find the source of ``kind`` without running any of it; errors call it ``argument``."""
     place, colon, name = kind.rpartition(":")
     if not (place and colon and all(part.isidentifier() for part in name.split("."))):
-        raise InputError(f"`kind` is {kind!r}. {KIND_FORMS}.")
+        raise InputError(f"`{argument}` is {kind!r}. {KIND_FORMS}.")
     if place.endswith(".py"):
         path = (Path(directory) / place).absolute()
         if not path.is_file():
-            raise InputError(f"`kind` is {kind!r}, but there is no file {path}. {KIND_FORMS}.")
+            raise InputError(
+                f"`{argument}` is {kind!r}, but there is no file {path}. {KIND_FORMS}."
+            )
         files, imports = _closure(path.stem, path, path.parent)
         reference = f"{path.name}:{name}"
         fingerprint = code_version or _fingerprint(files)
         return KindSource(reference, fingerprint, files, bool(code_version), imports)
     if not all(part.isidentifier() for part in place.split(".")):
-        raise InputError(f"`kind` is {kind!r}. {KIND_FORMS}.")
+        raise InputError(f"`{argument}` is {kind!r}. {KIND_FORMS}.")
     package = place.partition(".")[0]
     if package == PACKAGE:
         return KindSource(kind, code_version or "", versioned=bool(code_version))
     try:
         spec = importlib.util.find_spec(place)
     except ImportError as error:
-        raise InputError(f"`kind` is {kind!r}, but {error}.") from error
+        raise InputError(f"`{argument}` is {kind!r}, but {error}.") from error
     if spec is None:
-        raise InputError(f"`kind` is {kind!r}, but there is no module {place}. {KIND_FORMS}.")
+        raise InputError(f"`{argument}` is {kind!r}, but there is no module {place}. {KIND_FORMS}.")
     if code_version or not (spec.origin and spec.origin.endswith(".py")):
         return KindSource(kind, code_version or spec.origin or "", versioned=bool(code_version))
     # Only what belongs to the same package is the user's own; it is imported by name elsewhere.

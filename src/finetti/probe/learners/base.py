@@ -1,6 +1,7 @@
 """What a learner is: a network that the probe trains, or anything with fit and predict.
 
-Learners are frozen dataclasses. Their fields are their settings, and enter the ids of trials.
+Learners are frozen dataclasses. Their fields, but for those that are not shown (``repr=False``),
+are their settings, and enter the ids of trials.
 """
 
 import dataclasses
@@ -26,9 +27,9 @@ class Learner:
     source: str = field(default="", repr=False)
 
     def settings(self) -> dict[str, Any]:
-        """All fields as plain data; they enter the id of a trial."""
+        """The fields as plain data; they enter the id of a trial, and as options give it again."""
         fields = dataclasses.fields(self)
-        return {each.name: getattr(self, each.name) for each in fields if each.name != "source"}
+        return {each.name: getattr(self, each.name) for each in fields if each.repr}
 
     def fingerprint(self) -> str:
         """Hash of the user's source, which enters the id of a trial; "" for this package's own."""

@@ -1,0 +1,159 @@
+"""Every form of learner that a user may write is loaded, trained, and asked."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from finetti.core.errors import FinettiError, InputError
+from finetti.probe import load_learner, make_rule
+from finetti.training import train
+
+MATERIAL = Path(__file__).parent / "material"
+NETWORKS = {
+    "Mixer": {"dropout": 0.1, "learning_rate": 0.01},
+    "linear": {"inputs": "floats"},
+    "Dense": {"inputs": "floats", "width": 16},
+    "Graph": {"inputs": "floats", "width": 16, "learning_rate": 0.02},
+    "pair": {"inputs": "floats", "learning_rate": 0.1},
+    "make_pair": {"inputs": "floats", "scale": 0.5, "learning_rate": 0.1},
+}
+DRAWING = {"Mixer", "Dense", "Graph", "pair"}  # with dropout or the like
+
+
+def mine(name, options=None):
+    return load_learner(f"./learners_of_mine.py:{name}", options, directory=MATERIAL)
+
+
+@pytest.fixture(autouse=True)
+def as_users_have_it():
+    """JAX's own defaults: these files are written for them, not for the strict rules of tests."""
+    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+        yield
+
+
+@pytest.fixture(scope="module")
+def sample():
+    task = make_rule("and", 2, 8).draw(np.random.default_rng(0))
+    return task.sample(np.random.default_rng(1), 40)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_is_trained_and_draws_only_in_training(name, sample):
+    bits, labels = sample
+    learner = mine(name, NETWORKS[name])
+    params = learner.init(jax.random.key(0), 8)
+    assert all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(params))
+
+    @jax.jit
+    def cross_entropy(params, key):
+        logits = learner.apply(params, bits, key)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels.astype(int)).mean()
+
+    run = train(
+        lambda params, batch, key: cross_entropy(params, key),
+        params,
+        key=jax.random.key(1),
+        optimizer=learner.optimizer(),
+        iterations=60,
+    )
+    assert cross_entropy(run.params, None) < 0.8 * cross_entropy(params, None)
+    one, same, other = (cross_entropy(params, jax.random.key(seed)) for seed in (2, 2, 3))
+    assert one == same
+    assert (one != other) == (name in DRAWING)
+
+
+@pytest.mark.parametrize("name", ["Mixer", "Graph"])
+def test_networks_run_together_under_vmap(name, sample):
+    bits, _ = sample
+    learner = mine(name, NETWORKS[name])
+    keys = jax.random.split(jax.random.key(0), 3)
+
+    def logits(key):
+        return learner.apply(learner.init(key, 8), bits, jax.random.fold_in(key, 1))
+
+    together = jax.jit(jax.vmap(logits))(keys)
+    alone = jax.jit(logits)
+    assert jnp.allclose(together, jnp.stack([alone(key) for key in keys]), atol=1e-5)
+    assert not jnp.allclose(together[0], together[1], atol=1e-3)
+
+
+@pytest.mark.parametrize(("name", "least"), [("neighbors", 0.85), ("perceptron", 0.95)])
+def test_an_estimator_is_fitted_anew_for_every_trial(name, least, sample):
+    bits, labels = sample
+    learner = mine(name)
+    first = learner.fit(bits, labels, seed=2**62)
+    before = first.predict(bits)
+    assert (before == labels).mean() >= least
+    second = learner.fit(1 - bits, labels, seed=1)
+    assert second.estimator is not first.estimator
+    assert (first.predict(bits) == before).all()
+
+
+def test_the_seed_reaches_every_part_of_an_estimator(sample):
+    learner = mine("perceptron")
+    states = [learner.fit(*sample, seed=s).estimator.random_state for s in (3, 3, 2**32 + 4)]
+    assert states == [3, 3, 4]
+    default = load_learner("sklearn.linear_model:Perceptron")  # whose own default is 0
+    again = load_learner("sklearn.linear_model:Perceptron", default.settings())
+    assert [each.fit(*sample, seed=5).estimator.random_state for each in (default, again)] == [5, 5]
+    nested = load_learner("rf_mlp", {"n_neurons": 20})
+    one, same, other = (nested.fit(*sample, seed=s).estimator[-1].coef_ for s in (3, 3, 4))
+    assert (one == same).all()
+    assert (one != other).any()
+
+
+def test_labels_that_are_all_the_same_need_no_estimator(sample):
+    bits, _ = sample
+    for label in (0, 1):
+        fitted = load_learner("l1").fit(bits, np.full(len(bits), label, np.uint8), seed=0)
+        assert (fitted.predict(bits) == label).all()
+
+
+@pytest.fixture
+def torch():
+    """With one thread: the cores are shared, and threads that wait for each other take longer."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield torch
+    torch.set_num_threads(before)
+
+
+def test_a_torch_module_is_trained(sample, torch):
+    bits, labels = sample
+    options = {"inputs": "floats", "iterations": 80, "learning_rate": 0.02, "width": 16}
+    learner = mine("torch_network", options)
+    before = torch.random.get_rng_state()
+    one, same, other = (learner.fit(bits, labels, seed=s) for s in (2**62, 2**62, 1))
+    assert torch.equal(torch.random.get_rng_state(), before)  # the user's own randomness
+    assert (one.predict(bits) == labels).mean() > 0.9
+    weights = [each.network[0].weight for each in (one, same, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    with pytest.raises(InputError, match=r"must return logits \(m, 2\).*returned shape \[40, 2, 5"):
+        learner.logits(lambda bits: torch.zeros(40, 2, 5), bits)
+    with pytest.raises(InputError, match="PyTorch module is trained by AdamW"):
+        mine("torch_network_by_sgd")
+    with pytest.raises(FinettiError, match=r"is (inf|nan) at step"):
+        mine("torch_network", {**options, "learning_rate": 1e30}).fit(bits, labels, seed=0)
+
+
+def test_an_instance_without_weights_is_a_recipe_too():
+    learner = mine("dense", {"inputs": "floats", "learning_rate": 0.05})
+    assert learner.settings()["learning_rate"] == 0.05
+    assert learner.init(jax.random.key(0), 8)["Dense_0"]["kernel"].shape == (8, 4)
+
+
+def test_one_logit_is_that_of_label_one(sample):
+    bits, _ = sample
+    learner = mine("pair", {"inputs": "floats"})
+    params = learner.init(jax.random.key(0), 8)
+    logits = learner.apply(params, bits, None)
+    assert logits.shape == (40, 2)
+    assert (logits[:, 0] == 0).all()
+    expected = bits.astype(np.float32) @ np.asarray(params["weight"])
+    assert np.allclose(logits[:, 1], expected, atol=1e-6)
