@@ -150,7 +150,7 @@ def _moments(x: Float[Array, "i n d"]) -> tuple[Array, Array]:
 
 def _block_size(samples: int, base: Array) -> int:
     """The largest divisor of the number of samples whose tokens fit into a block."""
-    most = max(1, BLOCK_BYTES // base.nbytes)
+    most = max(1, BLOCK_BYTES // (base.size * base.dtype.itemsize))
     return max(size for size in range(1, min(samples, most) + 1) if samples % size == 0)
 
 
