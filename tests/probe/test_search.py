@@ -11,7 +11,7 @@ from scipy import special, stats
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.probe import SearchDesign, search_critical
-from finetti.probe.search.allocation import allocate
+from finetti.probe.search.allocation import allocate_trials
 from finetti.probe.search.posterior import Counts, curve_posterior
 from finetti.studies import store_table
 
@@ -67,7 +67,7 @@ def test_the_variance_left_is_that_of_one_linear_prediction():
     rng = np.random.default_rng(1)
     weight = rng.dirichlet(np.ones(30))
     target, chances = rng.normal(size=30), rng.uniform(0.02, 0.98, size=(30, 6))
-    taken, left = allocate(weight, target, chances, 0.0, 9, 9)
+    taken, left = allocate_trials(weight, target, chances, 0.0, 9, 9)
     trials = np.repeat(np.arange(6), taken)
     covariance = np.cov(np.column_stack([target, chances[:, trials]]).T, aweights=weight, ddof=0)
     noise = weight @ (chances * (1 - chances))
@@ -158,7 +158,7 @@ def test_impossible_counts_are_refused():
 def test_the_interval_covers_with_few_trials_whatever_slope_and_ceiling():
     rng = np.random.default_rng(5)
     design = SearchDesign(maximum=2000, start=30, ratio=1.3)
-    covered, trials, n = 0, [], 40
+    covered, trials, n = 0, [], 30
     for _ in range(n):
         curve = {
             "threshold": math.exp(rng.uniform(math.log(40), math.log(300))),

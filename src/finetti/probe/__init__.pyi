@@ -1,17 +1,3 @@
-from .learners.base import FitLearner as FitLearner
-from .learners.base import NetworkLearner as NetworkLearner
-from .learners.transformer import TransformerLearner as TransformerLearner
-from .result import LearnerError as LearnerError
-from .information import InformationBounds as InformationBounds
-from .information import binary_entropy as binary_entropy
-from .information import information_bounds as information_bounds
-from .information import information_per_sample as information_per_sample
-from .information import success_bound as success_bound
-from .tasks import HiddenRule as HiddenRule
-from .tasks import HiddenTask as HiddenTask
-from .tasks import make_rule as make_rule
-from .trial import ProbeParameters as ProbeParameters
-from .trial import ProbeTrial as ProbeTrial
 from .ambiguity import ConsistentSets as ConsistentSets
 from .ambiguity import ambiguous_sets as ambiguous_sets
 from .ambiguity import best_set as best_set

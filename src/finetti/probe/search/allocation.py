@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-def allocate(
+def allocate_trials(
     weight: Array, target: Array, success: Array, share: float, least: int, most: int
 ) -> tuple[NDArray[np.int64], float]:
     """The numbers of trials at each candidate, and the share of the target's variance that is left.

@@ -12,7 +12,7 @@ from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval
 from finetti.probe.analysis.critical import Censored, CriticalSize
-from finetti.probe.search.allocation import allocate
+from finetti.probe.search.allocation import allocate_trials
 from finetti.probe.search.posterior import REACH, Counts, CurvePosterior, curve_posterior
 from finetti.show import Card, Shown, Table
 
@@ -62,8 +62,8 @@ class SearchDesign:
 
     Bracketing multiplies (or divides) the samples by ``growth`` until a few trials succeed on one
     side and fail on the other. After that every round takes the trials that reduce the variance of
-    the threshold most (`allocate`), under the posterior of all curves, ceilings included. The
-    design decides by the counts alone, so that a search that was interrupted takes the same way.
+    the threshold most (`allocate_trials`), under the posterior of all curves, ceilings included.
+    The design decides by the counts alone, so that an interrupted search takes the same way again.
 
     Args:
         minimum, maximum: the range of samples.
@@ -214,7 +214,9 @@ class SearchDesign:
         if interval.low > 0 and interval.high < math.inf:
             share = (math.log(self.ratio) / math.log(interval.high / interval.low)) ** 2
         least = min(most, MIN_BATCH)
-        taken, _ = allocate(kept.weight, threshold, kept.success(np.log(m)), share, least, most)
+        taken, _ = allocate_trials(
+            kept.weight, threshold, kept.success(np.log(m)), share, least, most
+        )
         return [(int(each), int(count)) for each, count in zip(m, taken, strict=True) if count]
 
     def _candidates(self, low: float, high: float, slope: float) -> Any:
