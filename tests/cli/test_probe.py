@@ -57,7 +57,6 @@ def test_a_probe_says_how_long_it_takes_runs_and_shows_what_it_found(first):
         "AND of 1 hidden bit among 16: ",
         "Success of tree [95 % interval], 2 trials per cell",
         "Critical sample size",
-        "no learner below",
         "Learners on the same data",
         "24 of 24 trials done",
     ):
