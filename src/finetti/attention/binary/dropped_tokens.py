@@ -46,7 +46,8 @@ def dropped_attention(
     Σ_t (p̃_t r_t) x_t minus its mean: tokens need not be centered.
     """
     centered = absorbed - jnp.mean(absorbed, axis=2, keepdims=True)
-    read, total = _attend(rates, base, step, centered, bits, words)
+    found: Any = _attend(rates, base, step, centered, bits, words)
+    read, total = found
     return read - jnp.mean(read, axis=2, keepdims=True), total
 
 
@@ -71,7 +72,7 @@ def _forward(
         read = jnp.einsum("iht,itd->ihd", (e * r[..., None]).swapaxes(1, 2), x)
         return read / den[..., None], jnp.sum(e, axis=1) / den, top[:, 0] + jnp.log(den)
 
-    size = _block_size(*bits.shape, base)
+    size = _block_size(len(bits), base)
     _, found = _over_blocks(lambda _, *rows: ((), block(*rows)), (), size, bits, absorbed)
     read, total, log_den = found
     return (read, total), (base, step, absorbed, bits, words, read, total, log_den)
@@ -113,7 +114,7 @@ def _backward(rates: tuple[float, float], residuals: Any, cotangents: tuple[Arra
         d_step = d_step + jnp.einsum("it,itd->d", bits, d_token)
         return (d_base + jnp.sum(d_token, axis=0), d_step), d_absorbed
 
-    size = _block_size(*bits.shape, base)
+    size = _block_size(len(bits), base)
     start = jnp.zeros_like(base), jnp.zeros_like(step)
     rows = bits, vectors, log_den, d_total, mean
     (d_base, d_step), d_absorbed = _over_blocks(block, start, size, *rows)
@@ -147,9 +148,9 @@ def _moments(x: Float[Array, "i n d"]) -> tuple[Array, Array]:
     return mean, jax.lax.rsqrt(jnp.mean(x * x, axis=2) - mean * mean + EPSILON)
 
 
-def _block_size(samples: int, length: int, base: Array) -> int:
+def _block_size(samples: int, base: Array) -> int:
     """The largest divisor of the number of samples whose tokens fit into a block."""
-    most = max(1, BLOCK_BYTES // (length * base.shape[1] * base.dtype.itemsize))
+    most = max(1, BLOCK_BYTES // (base.size * base.dtype.itemsize))
     return max(size for size in range(1, min(samples, most) + 1) if samples % size == 0)
 
 

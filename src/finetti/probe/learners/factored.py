@@ -60,7 +60,7 @@ def factored_logits(
     else:
         x, read = _read_dropped(params, bits, key, rates, n_heads)
     drops = [None, None]
-    if rates.output:
+    if rates.output and key is not None:
         drops = [dropout_mask(key, stream, x.shape, rates.output, x.dtype) for stream in (2, 3)]
     return _answer(params, x, read, *drops)
 
