@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from finetti.core.errors import bad_argument
 from finetti.probe.learners.base import NetworkLearner
 from finetti.probe.learners.factored import factored_logits
+from finetti.probe.learners.looking import cls_attention
 from finetti.probe.learners.textbook import Params, Rates, draw_masks, textbook_logits
 
 DROPOUTS = {
@@ -131,6 +132,10 @@ class TransformerLearner(NetworkLearner):
         if key is not None:
             masks = draw_masks(key, self.rates, bits, params, self.n_heads)
         return textbook_logits(params, bits, masks, self.n_heads)
+
+    def attention(self, params: Params, bits: Array) -> Float[Array, "m H T+1"]:
+        """Where [CLS] looks in the last layer, without dropout; what is on itself stands last."""
+        return cls_attention(params, bits, self.n_heads)
 
     def optimizer(self) -> optax.GradientTransformation:
         """AdamW after the clip; decay on the weights of Linear maps only, as in minGPT."""
