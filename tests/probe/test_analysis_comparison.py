@@ -1,5 +1,6 @@
 """Learners on the same data: exact tests, power by simulation, paired intervals."""
 
+import functools
 import itertools
 import json
 import math
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from finetti.core.errors import InputError
-from finetti.probe.analysis.comparison import compare_learners
+from finetti.probe.analysis import comparison
 from finetti.probe.analysis.paired_tests import (
     detectable_difference,
     holm,
@@ -21,6 +22,7 @@ from finetti.probe.analysis.paired_tests import (
 )
 
 STANDARD_ERRORS = 4
+compare_learners = functools.partial(comparison.compare_learners, n_resamples=200)
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 5))
@@ -150,7 +152,7 @@ def test_equal_learners_are_not_told_apart():
     for _ in range(n):
         rows = [(x, 10, 50, seed, float(rng.random() < 0.5)) for x in "ab" for seed in range(30)]
         names = ["learner", "context_length", "n_samples", "seed", "success"]
-        found = compare_learners(pd.DataFrame(rows, columns=names), "a", "b", n_resamples=200)
+        found = compare_learners(pd.DataFrame(rows, columns=names), "a", "b")
         false += found.p_value <= 0.05
         missed += 0.0 not in found.interval
     limit = 0.05 + STANDARD_ERRORS * math.sqrt(0.05 * 0.95 / n)

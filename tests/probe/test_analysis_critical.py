@@ -1,6 +1,7 @@
 """Critical sample sizes: coverage of the bootstrap in simulation, censoring, whole tables."""
 
 import dataclasses
+import functools
 import json
 import math
 
@@ -10,13 +11,14 @@ import pytest
 from scipy import special
 
 from finetti.core.errors import InputError
-from finetti.probe.analysis.analysis import analyze
+from finetti.probe.analysis import analysis
 from finetti.probe.analysis.critical import critical_size, first_above
 from finetti.probe.analysis.curve_fits import fit_curves
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
 
 STANDARD_ERRORS = 4
 N_DATA, N_RESAMPLES = 120, 100
+analyze = functools.partial(analysis.analyze, n_resamples=200)
 
 
 def rows_of(fits, rows):
@@ -229,4 +231,4 @@ def test_lost_trials_are_said(kind):
 def test_bad_tables_are_refused(change, options, match):
     table = table_of([(10, 50, 1, 4), (10, 60, 3, 4)]).assign(**change)
     with pytest.raises(InputError, match=match):
-        analyze(table, **options)
+        analysis.analyze(table, **options)

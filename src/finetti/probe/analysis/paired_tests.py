@@ -1,5 +1,6 @@
 """Two learners on the same data: an exact test, and what it could have seen."""
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -71,6 +72,7 @@ def mcnemar_power(
     )
 
 
+@functools.lru_cache(maxsize=4096)  # cells of a grid ask the same again and again
 def detectable_difference(
     n_pairs: int, discordance: float, power: float = 0.8, significance: float = 0.05
 ) -> float | None:

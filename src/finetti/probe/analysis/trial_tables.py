@@ -39,7 +39,8 @@ def read_trials(
         counted = {"exclude": "are left out", "fail": "are counted as failures"}[missing]
         notes.append(f"{lost.sum()} of {len(table)} trials have no outcome and {counted}.")
     trials = table[~lost] if missing == "exclude" else table
-    trials = trials.assign(success=pd.to_numeric(trials["success"]).fillna(0).astype(float))
+    outcomes: Frame = pd.to_numeric(trials["success"])
+    trials = trials.assign(success=outcomes.fillna(0).astype(float))
     if trials.empty:
         raise bad_argument("table", owner, "at least one trial with an outcome", "none")
     if not trials["success"].isin((0.0, 1.0)).all():
