@@ -158,7 +158,7 @@ def test_impossible_counts_are_refused():
 def test_the_interval_covers_with_few_trials_whatever_slope_and_ceiling():
     rng = np.random.default_rng(5)
     design = SearchDesign(maximum=2000, start=30, ratio=1.3)
-    covered, trials, n = 0, [], 40
+    covered, trials, n = 0, [], 30
     for _ in range(n):
         curve = {
             "threshold": math.exp(rng.uniform(math.log(40), math.log(300))),
