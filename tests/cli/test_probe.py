@@ -57,7 +57,6 @@ def test_a_probe_says_how_long_it_takes_runs_and_shows_what_it_found(first):
         "AND of 1 hidden bit among 16: ",
         "Success of tree [95 % interval], 2 trials per cell",
         "Critical sample size",
-        "no learner below",
         "Learners on the same data",
         "24 of 24 trials done",
     ):
@@ -182,3 +181,18 @@ def test_a_dry_run_estimates_and_writes_nothing(tmp_path, monkeypatch):
     assert (found["trials"], found["pending"]) == (N_TRIALS, N_TRIALS)
     assert found["seconds"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_search_answers_from_few_trials(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = ("--sparsity", "1", "--context-length", "8", "--samples", "2,40", "--trials", "9")
+    result = probe("--search", "--learner", "tree", *sizes, "--quiet", "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    (search,) = document["searches"]
+    (found,) = search["results"]
+    assert found["trials"] == document["trials"]["done"] <= 9
+    critical = document["analysis"]["critical"][0]
+    assert critical["n_samples"] == found["n_samples"]
+    assert "--search" in document["command"].split()
+    assert "--search" in (tmp_path / "probe" / "probe.html").read_text()

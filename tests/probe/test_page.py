@@ -129,8 +129,8 @@ def test_nothing_done_is_a_page_too(findings):
 def test_online_runs_have_curves_and_times_and_no_sample_sizes():
     found = make(("paper",), online=True)
     assert found.headline == (
-        "AND of 2 hidden bits, learned online: 6 of 6 runs at T = 10, 6 of 6 runs at T = 20, "
-        "6 of 6 runs at T = 40"
+        "AND of 2 hidden bits, learned online: 6 of 6 runs of paper at T = 10, 6 of 6 runs of "
+        "paper at T = 20, 6 of 6 runs of paper at T = 40"
     )
     (table,) = found.tables()
     assert len(table.rows) == 3

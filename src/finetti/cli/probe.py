@@ -222,7 +222,7 @@ def _search(
         def note(report: "SearchReport", learner: str = learner) -> None:
             found[learner] = report
             if not options["quiet"]:
-                told = (f"T = {T}: {each.verdict}" for T, each in report.results.items())
+                told = (f"T = {T}: {each.size.text}" for T, each in report.results.items())
                 typer.echo(f"{learner}, round {report.rounds}: {'; '.join(told)}", err=True)
 
         try:
@@ -245,7 +245,7 @@ def _say_how_long(
     if dry_run and as_json:
         typer.echo(json.dumps(vars(found), indent=1))
         return
-    text = f"A search, at most {found.text}" if search and found.pending else found.text
+    text = f"A search that ends earlier, or: {found.text}" if search else found.text
     typer.echo(text, err=not dry_run)
 
 
@@ -271,7 +271,7 @@ def _document(findings: "Findings", command: str, interrupted: bool) -> dict[str
         **findings.to_dict(),
         "interrupted": interrupted,
         "command": command,
-        "seconds": round(float(trials["seconds"].sum()), 3) if len(trials) else 0.0,
+        "seconds": round(sum(map(float, trials["seconds"])), 3) if len(trials) else 0.0,
         "finished": trials["finished"].max().isoformat() if len(trials) else None,
         "provenance": {**software(), **machine},
     }
@@ -408,16 +408,16 @@ l1.width=32.
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"--option {text} cannot be read. Write NAME=VALUE, as width=32.")
-        owner = next((each for each in learners if name.startswith(f"{each}.")), None)
-        if owner is None and len(learners) > 1:
+        owners = [each for each in learners if name.startswith(f"{each}.")] or [*learners]
+        if len(owners) > 1:
             choices = " or ".join(f"{each}.{text}" for each in learners)
             raise InputError(f"--option {text} must name its learner: {choices}.")
-        setting = name if owner is None else name.removeprefix(f"{owner}.")
+        setting = name.removeprefix(f"{owners[0]}.")
         try:
             parsed = json.loads(value)
         except ValueError:
             parsed = value  # a word
-        found.setdefault(owner or learners[0], {})[setting] = parsed
+        found.setdefault(owners[0], {})[setting] = parsed
     return found
 
 

@@ -53,14 +53,14 @@ def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration
     for learner, study in experiment.studies().items():
         table = study.table(details=True)
         pending += experiment.n_trials // len(experiment.learners) - len(table)
-        done = 0.0
-        if len(table):
-            of_each = table["context_length"] * (1 if experiment.online else table["n_samples"])
-            done = float(of_each.sum())
+        of_each = (
+            zip(table["context_length"], table["n_samples"], strict=True) if len(table) else ()
+        )
+        done = sum(int(T) * (1 if experiment.online else int(m)) for T, m in of_each)
         if done >= total:
             continue
         if done:
-            rate, first, bound = table["seconds"].sum() / done, 0.0, "about"
+            rate, first, bound = math.fsum(table["seconds"]) / done, 0.0, "about"
         else:
             rate, first, bound = _time_learner(experiment, learner, len({*study.plan.shapes}))
         bounds.add(bound)

@@ -149,7 +149,7 @@ class Experiment:
         if not len(table):
             return self
         sizes = tuple(sorted({int(each) for each in table["n_samples"].dropna()}))
-        return replace(self, n_samples=sizes, trials=int(table["replicate"].max()) + 1)
+        return replace(self, n_samples=sizes, trials=1 + max(map(int, table["replicate"])))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

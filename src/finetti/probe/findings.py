@@ -19,7 +19,7 @@ from finetti.probe.search.driver import SearchReport
 from finetti.show import Table, format_interval
 from finetti.studies.outcome import DONE
 
-REASONS = ("solved", "ambiguous", "not fitted", "not generalized")
+REASONS: tuple[str, ...] = ("solved", "ambiguous", "not fitted", "not generalized")
 AHEAD = 10  # times the longest context: where the laws are asked
 
 
@@ -42,14 +42,24 @@ class Findings:
     @cached_property
     def done(self) -> pd.DataFrame:
         """The trials that ended without an error."""
-        return self.trials[self.trials["state"] == DONE] if len(self.trials) else self.trials
+        return self.trials.loc[self.trials["state"] == DONE] if len(self.trials) else self.trials
 
     @cached_property
     def analysis(self) -> Analysis | None:
         """Curves, critical sizes and laws; None online, or if no trial is done."""
         if self.experiment.online or not len(self.done):
             return None
-        return analyze(self.done, self.level, by=("learner",))
+        found = analyze(self.done, self.level, by=("learner",))
+        if not self.searches:
+            return found
+        # The posterior of a search knows in which order its trials were chosen.
+        sizes = {
+            (learner, length): result.size
+            for learner, report in self.searches.items()
+            for length, result in report.results.items()
+        }
+        laws = {(learner,): report.laws for learner, report in self.searches.items()}
+        return replace(found, sizes={**found.sizes, **sizes}, laws={**found.laws, **laws})
 
     @cached_property
     def bounds(self) -> dict[int, InformationBounds]:
@@ -75,7 +85,8 @@ class Findings:
         """The trials that kept their training curves."""
         if not len(self.done):
             return self.done
-        return self.done[self.done["trace"].map(lambda trace: bool(trace and "accuracy" in trace))]
+        kept = [bool(trace and "accuracy" in trace) for trace in self.done["trace"]]
+        return self.done.loc[kept]
 
     @cached_property
     def transitions(self) -> Transitions | None:
@@ -90,16 +101,15 @@ class Findings:
         """How many trials of each cell were solved, and why the others were not."""
         if not len(self.done):
             return []
-        cells = self.done.groupby(["learner", "context_length", "n_samples"], dropna=False)
-        return [
-            {
-                "learner": learner,
-                "context_length": int(length),
-                "n_samples": None if self.experiment.online else int(size),
-                **{reason: int((cell["reason"] == reason).sum()) for reason in REASONS},
-            }
-            for (learner, length, size), cell in cells
-        ]
+        names = ("learner", "context_length", "n_samples")
+        counts: dict[tuple[Any, ...], dict[str, Any]] = {}
+        columns = (self.done[name] for name in (*names, "reason"))
+        for learner, length, samples, reason in zip(*columns, strict=True):
+            size = None if self.experiment.online else int(samples)
+            cell = (learner, int(length), size)
+            new = {**dict(zip(names, cell, strict=True)), **dict.fromkeys(REASONS, 0)}
+            counts.setdefault(cell, new)[reason] += 1
+        return list(counts.values())
 
     @property
     def headline(self) -> str:
@@ -108,8 +118,11 @@ class Findings:
         if not len(self.done):
             return f"{title}: no trial is done"
         if self.analysis is None:
-            runs = self.done.groupby("context_length")["success"]
-            told = [f"{int(each.sum())} of {len(each)} runs at T = {T}" for T, each in runs]
+            told = [
+                f"{row['solved']} of {sum(row[each] for each in REASONS)} runs of {row['learner']} "
+                f"at T = {row['context_length']}"
+                for row in self.reasons
+            ]
             return f"{title}, learned online: {', '.join(told)}"
         # The longest context says most; the others stand in the table.
         longest = max(length for _, length in self.analysis.sizes)
@@ -191,7 +204,7 @@ class Findings:
     def search_table(self) -> Table:
         """What the searches say, and how many trials they took."""
         rows = [
-            (learner, length, result.verdict, result.trials, result.stopped)
+            (learner, length, result.size.text, result.trials, result.stopped)
             for learner, report in self.searches.items()
             for length, result in report.results.items()
         ]

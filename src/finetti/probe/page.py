@@ -129,13 +129,18 @@ def _comparison(findings: Findings) -> Section:
 def _training(findings: Findings) -> Section:
     assert findings.transitions is not None
     traced = findings.traced
-    color = "context_length" if findings.experiment.online else "n_samples"
+    online = findings.experiment.online
     figures = []
-    for (learner, *rest), runs in traced.groupby(
-        ["learner"] if findings.experiment.online else ["learner", "context_length"]
-    ):
-        where = f"{learner}, T = {rest[0]}" if rest else str(learner)
-        figures.append(Figure(training_chart(runs, color), f"{where}: every run is a line."))
+    for learner in findings.experiment.learners:
+        for length in [None] if online else findings.experiment.context_lengths:
+            chosen = traced.loc[traced["learner"] == learner]
+            where = learner
+            if length is not None:
+                chosen = chosen.loc[chosen["context_length"] == length]
+                where = f"{learner}, T = {length}"
+            if len(chosen):
+                chart = training_chart(chosen, "context_length" if online else "n_samples")
+                figures.append(Figure(chart, f"{where}: every run is a line."))
     notes = findings.transitions.__card__().notes
     tables = tuple(findings.transition_tables())
     return Section("Training curves", (), tuple(figures), tables, notes)
