@@ -232,8 +232,8 @@ def test_the_default_route_for_long_contexts_at_a_small_ridge():
     values[:5] += 1e-5 * alpha
     attention = ConditionalMean(RBF(), ridge=1e-5)
     assert attention.plan(query.shape, keys.shape, values.shape).route == "conjugate_gradients"
-    # Tests are compiled without optimization, which is no way to evaluate 10⁹ kernel entries.
-    optimized = {"xla_backend_optimization_level": 3}
+    # Tests are compiled for a quick compilation, which is no way to evaluate 10⁹ kernel entries.
+    optimized = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
     read = jax.jit(lambda *tokens: attention(*tokens), compiler_options=optimized)
     found = read(query, keys, np.float32(values))
     exact = np.asarray(RBF().gram(query, few), float) @ alpha
