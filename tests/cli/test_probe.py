@@ -31,7 +31,7 @@ class Patient(DecisionTreeClassifier):
 
 
 def start(folder, *arguments):
-    command = [sys.executable, "-m", "finetti", "probe", *map(str, arguments)]
+    command = [sys.executable, "-m", "finetti", "probe", "--workers", "1", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, cwd=folder, **pipes)
 

@@ -14,7 +14,6 @@ from finetti.cli.reproduce import INTERRUPTED
 from finetti.cli.studies import (
     Cluster,
     RetryFailed,
-    Workers,
     private_stdout,
     resumable,
     run_study,
@@ -134,7 +133,10 @@ def probe(
     trace: Annotated[
         bool, typer.Option("--trace", help="Keep the training curves, and show them.")
     ] = False,
-    workers: Workers = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Processes here; one per core by default."),
+    ] = None,
     cluster: Cluster = None,
     seed: Seed = 0,
     out: Annotated[
@@ -158,7 +160,11 @@ def probe(
         experiment = _experiment(given)
         from finetti.report import check_directory
         from finetti.studies.executors.local import choose_executor
+        from finetti.studies.limits import usable_cores
 
+        if cluster is None and workers is None:
+            # A trial is small: two of them on one core each end sooner than one after another.
+            workers = usable_cores()
         choose_executor("local", workers, cluster)
         with private_stdout():
             for study in experiment.studies().values():

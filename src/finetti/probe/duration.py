@@ -62,7 +62,8 @@ def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration
         if done:
             rate, first, bound = math.fsum(table["seconds"]) / done, 0.0, "about"
         else:
-            rate, first, bound = _time_learner(experiment, learner, len({*study.plan.shapes}))
+            n_shapes = len({*study.plan.shapes})
+            rate, first, bound = _time_learner(experiment, learner, n_shapes, workers)
         bounds.add(bound)
         seconds.append(None if rate is None else first + (total - done) * rate / workers)
     known = None if None in seconds else math.fsum(filter(None, seconds))
@@ -71,7 +72,7 @@ def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration
 
 
 def _time_learner(
-    experiment: Experiment, learner: str, n_shapes: int
+    experiment: Experiment, learner: str, n_shapes: int, workers: int
 ) -> tuple[float | None, float, str]:
     """Seconds per unit of T·m, seconds that are spent once, and what the sum is."""
     loaded = load_learner(learner, experiment.options.get(learner, {}))
@@ -84,7 +85,7 @@ def _time_learner(
     largest = replace(experiment, context_lengths=length, n_samples=size, trials=1, fixed=fixed)
     plan = largest.study(learner).plan
     todo = list(plan.places)
-    pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(), Limits())
+    pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(workers), Limits())
     units = length[0] * (size or (1,))[0]
     if not pilot.timed:
         return None, 0.0, bound

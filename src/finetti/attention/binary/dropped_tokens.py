@@ -145,7 +145,8 @@ def _multiplier(first: Array, like: Array, words: Array, rate: float) -> Array:
 def _moments(x: Float[Array, "i n d"]) -> tuple[Array, Array]:
     """The mean of each token and 1/√(variance + ε)."""
     mean = jnp.mean(x, axis=2)
-    return mean, jax.lax.rsqrt(jnp.mean(x * x, axis=2) - mean * mean + EPSILON)
+    centered = x - mean[..., None]
+    return mean, jax.lax.rsqrt(jnp.mean(centered * centered, axis=2) + EPSILON)
 
 
 def _block_size(samples: int, base: Array) -> int:
