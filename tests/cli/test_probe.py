@@ -62,8 +62,12 @@ def test_a_probe_says_how_long_it_takes_runs_and_shows_what_it_found(first):
     ):
         assert words in " ".join(out.split()), words  # titles are as wide as their tables
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "critical.svg",
+        "outcomes.svg",
         "probe.html",
         "results.json",
+        "success-l1.svg",
+        "success-tree.svg",
         "trials.sqlite",
     ]
     page = (folder / "out" / "probe.html").read_text()

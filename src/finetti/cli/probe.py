@@ -289,7 +289,10 @@ def _write(findings: "Findings", document: dict[str, Any], out: Path) -> None:
     from finetti.report import write_results
 
     write_results(document, out)
-    write_file(probe_page(findings, document).render().encode(), out / PAGE)
+    page = probe_page(findings, document)
+    write_file(page.render().encode(), out / PAGE)
+    for figure in (each for section in page.sections for each in section.figures):
+        figure.chart.save(out / f"{figure.name}.svg")
 
 
 def _show(findings: "Findings", people: Any, quiet: bool) -> None:

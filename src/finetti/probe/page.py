@@ -1,5 +1,6 @@
 """The page of a probe: what was found, drawn; one HTML file that works offline."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -54,6 +55,15 @@ def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
     )
 
 
+def _name(*words: str) -> str:
+    """A name for a file.
+
+    >>> _name("training", "./mine.py:Net, T = 40")
+    'training-mine-py-Net-T-40'
+    """
+    return "-".join(re.findall(r"\w+", " ".join(words)))
+
+
 def _what_was_done(findings: Findings) -> str:
     experiment = findings.experiment
     rule = experiment.rule(experiment.context_lengths[0])
@@ -80,12 +90,13 @@ def _success(findings: Findings) -> Section:
         "(1 − λ)·logistic(a + b·log m). Dashed: the level of the critical sample size."
     )
     # A picture per learner: side by side they would not fit on a page.
-    charts = [
-        success_chart(replace(analysis, laws={key: law})) for key, law in analysis.laws.items()
+    figures = [
+        Figure(success_chart(replace(analysis, laws={key: law})), name=_name("success", *key))
+        for key, law in analysis.laws.items()
     ]
-    figures = (*map(Figure, charts[:-1]), Figure(charts[-1], caption))
+    figures[-1] = replace(figures[-1], caption=caption)
     tables = (*([findings.search_table()] if findings.searches else findings.success_tables()),)
-    return Section("Success against the number of samples", figures=figures, tables=tables)
+    return Section("Success against the number of samples", figures=tuple(figures), tables=tables)
 
 
 def _critical(findings: Findings) -> Section:
@@ -114,7 +125,9 @@ def _critical(findings: Findings) -> Section:
     tables = (findings.critical_table(), *findings.law_tables())
     notes = findings.notes
     title = "Critical sample size against the context length"
-    return Section(title, (), (Figure(chart, caption),), tuple(t for t in tables if t.rows), notes)
+    return Section(
+        title, (), (Figure(chart, caption, "critical"),), tuple(t for t in tables if t.rows), notes
+    )
 
 
 def _comparison(findings: Findings) -> Section:
@@ -140,7 +153,8 @@ def _training(findings: Findings) -> Section:
                 where = f"{learner}, T = {length}"
             if len(chosen):
                 chart = training_chart(chosen, "context_length" if online else "n_samples")
-                figures.append(Figure(chart, f"{where}: every run is a line."))
+                caption = f"{where}: every run is a line."
+                figures.append(Figure(chart, caption, _name("training", where)))
     notes = findings.transitions.__card__().notes
     tables = tuple(findings.transition_tables())
     return Section("Training curves", (), tuple(figures), tables, notes)
@@ -171,4 +185,4 @@ def _reasons(findings: Findings) -> Section:
         "given back (optimization). not generalized: they are, and the rule is still wrong "
         "(statistics)."
     )
-    return Section("What became of the trials", figures=(Figure(chart, caption),))
+    return Section("What became of the trials", figures=(Figure(chart, caption, "outcomes"),))

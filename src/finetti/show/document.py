@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart, and the sentences below it."""
+    """A chart, the sentences below it, and the name of its file where it is written by itself."""
 
     chart: Chart
     caption: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
