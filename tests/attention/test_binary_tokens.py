@@ -44,7 +44,7 @@ def by_tables(tokens, cls, weights, bits, **options):
     return binary_attention(bits, binary_tables(tokens, cls, *weights), **options)
 
 
-METHODS = ["split", "difference", "select"]
+METHODS = ["split", "difference", "auto", "select"]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -58,6 +58,24 @@ def test_outputs_are_those_of_the_textbook_layer(method):
         textbook(TOKENS, CLS, WEIGHTS, everything),
         atol=1e-10,
     )
+
+
+@pytest.mark.parametrize("sharpness", [0.0, 0.2, 1.0, 5.0, 30.0])
+def test_what_is_not_measurably_safe_is_split(sharpness):
+    # Sequences that avoid all large terms: the difference would lose what is left.
+    made = binary_tables(TOKENS, CLS, *WEIGHTS)
+    scores = np.repeat([0.0, sharpness], LENGTH * HEADS).reshape(made.scores.shape)
+    made = made._replace(scores=jnp.asarray(scores), cls_scores=jnp.zeros(HEADS))
+    tables = BinaryTables(*(each.astype(jnp.float32) for each in made))
+    bits = np.zeros((2, LENGTH), np.uint8)
+    exact = binary_attention(bits, made, method="select")
+    methods = ("auto", "split", "difference")
+    by = {name: np.float64(binary_attention(bits, tables, method=name)) for name in methods}
+    error = np.abs(by["auto"] - exact).max() / np.abs(exact).max()
+    assert error < 8 * LENGTH * np.finfo(np.float32).eps
+    if sharpness > 3:
+        np.testing.assert_array_equal(by["auto"], by["split"])
+        assert np.abs(by["difference"] - exact).max() > np.abs(by["auto"] - exact).max()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -6,7 +6,8 @@ X ∈ {0,1}^{m×T} needs no (m, H, T, T) attention at all. The networks are thos
 edelman2022; the tables are ours.
 """
 
-from typing import Any, Literal
+import functools
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,8 @@ from finetti.attention.networks.weights import promote
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
 
-Method = Literal["split", "difference", "select"]
+Method = Literal["split", "difference", "auto", "select"]
+MAX_LOSS = 8.0  # times the rounding error of "split" that "auto" accepts: three bits
 
 
 def binary_attention(
@@ -43,8 +45,9 @@ def binary_attention(
         cls_dropout: the same for [CLS] itself, shape (m, H).
         method: "split" adds nonnegative terms only; "difference" is X(e_1 − e_0) + Σe_0, half the
             work, with an error of about ε·Σe_0/den (with dropout it is the denominator's form
-            only); "select" takes the maximum of each sequence by itself, safe for any scores but
-            with (m, H, T) numbers in memory.
+            only); "auto" is "difference" where no sequence can lose more than three bits by it, and
+            "split" elsewhere; "select" takes the maximum of each sequence by itself, safe for any
+            scores but with (m, H, T) numbers in memory.
 
     "split" and "difference" are safe while the largest score of a head exceeds the least maximum
     that a sequence can have by less than 120 in float32, 1200 in float64. Beyond that they are
@@ -65,8 +68,8 @@ def binary_attention(
     ones = _as_bits(bits, length, tables.scores.dtype, owner)
     dropout = as_multiplier(dropout, "dropout", owner, (len(ones), heads, length), ones.dtype)
     cls_dropout = as_multiplier(cls_dropout, "cls_dropout", owner, (len(ones), heads), ones.dtype)
-    if method not in ("split", "difference", "select"):
-        raise bad_argument("method", owner, '"split", "difference" or "select"', repr(method))
+    if method not in get_args(Method):
+        raise bad_argument("method", owner, f"one of {get_args(Method)}", repr(method))
     if method == "select":
         return _by_selection(ones, tables, dropout, cls_dropout)
     e, e_cls = _exponentials(tables, owner)
@@ -74,10 +77,8 @@ def binary_attention(
     # them than entries of a value, and the last axis is what a processor works on at once.
     weighted = e[:, :, None] * tables.values.swapaxes(2, 3)  # (2, T, v, H)
     flat = jnp.concatenate([e, weighted.reshape(2, length, -1)], axis=2)
-    if method == "difference":
-        sums = ones @ (flat[1] - flat[0]) + jnp.sum(flat[0], axis=0)[None]
-    else:
-        sums = ones @ flat[1] + (1 - ones) @ flat[0]
+    by = {"split": _split_sums, "difference": _difference_sums, "auto": _safe_sums(e, e_cls)}
+    sums = by[method](ones, flat)
     den, num = sums[:, :heads] + e_cls[None], sums[:, heads:].reshape(len(ones), -1, heads)
     if dropout is not None:
         kept = dropout * ones[:, None, :]
@@ -85,6 +86,26 @@ def binary_attention(
         num = num + jnp.einsum("nht,tvh->nvh", dropout - kept, weighted[0])
     own = cls_part(e_cls[None], tables.cls_values, cls_dropout).swapaxes(1, 2)
     return ((num + own) / den[:, None]).swapaxes(1, 2)
+
+
+def _split_sums(ones: Float[Array, "m T"], flat: Float[Array, "2 T c"]) -> Float[Array, "m c"]:
+    return ones @ flat[1] + (1 - ones) @ flat[0]
+
+
+def _difference_sums(ones: Float[Array, "m T"], flat: Float[Array, "2 T c"]) -> Float[Array, "m c"]:
+    return ones @ (flat[1] - flat[0]) + jnp.sum(flat[0], axis=0)[None]
+
+
+def _safe_sums(e: Float[Array, "2 T H"], e_cls: Float[Array, " H"]) -> Any:
+    """The sums by "difference" if its terms are at most `MAX_LOSS` times any denominator.
+
+    All denominators, whatever the bits, are at least Σ_t min(e_0, e_1) + e_cls.
+    """
+    e, e_cls = jax.lax.stop_gradient((e, e_cls))
+    terms = jnp.sum(e[0] + jnp.abs(e[1] - e[0]), axis=0) + e_cls
+    least = jnp.sum(jnp.min(e, axis=0), axis=0) + e_cls
+    safe = jnp.all(terms <= MAX_LOSS * least)
+    return functools.partial(jax.lax.cond, safe, _difference_sums, _split_sums)
 
 
 def _exponentials(

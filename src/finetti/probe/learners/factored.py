@@ -122,7 +122,8 @@ def _read_tables(
         row = (length + 1) * heads  # numbered as (m, T + 1, H), used as (m, H, T)
         dropout = mask((samples, heads, length), strides=(row, 1, heads))
         cls_dropout = mask((samples, heads), strides=(row, 1), first=length * heads)
-    read = binary_attention(bits, tables, dropout=dropout, cls_dropout=cls_dropout)
+    drops = {"dropout": dropout, "cls_dropout": cls_dropout}
+    read = binary_attention(bits, tables, **drops, method="auto")
     return jnp.broadcast_to(cls[None], (len(bits), len(cls))), read
 
 
