@@ -2,6 +2,8 @@
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,9 +32,25 @@ if TYPE_CHECKING:
 # Those of an option that is not given: a probe that shows what this is about, in two minutes.
 SPARSITY = 3
 CONTEXT_LENGTHS, ONLINE_LENGTHS = "30,60", "10"
-SAMPLES, SEARCHED_SAMPLES = "20:100:20", "10,1000"
+SAMPLES, SEARCHED_SAMPLES = "20,40,60,80,100", "10,1000"
 TRIALS, SEARCH_TRIALS = 6, 100
 STORE, PAGE = "trials.sqlite", "probe.html"
+BATCH_SIZE = 2048
+# Names in Python, and at the command line.
+OPTIONS = {
+    "name": "--function",
+    "learners": "--learner",
+    "n_samples": "--samples",
+    "label_noise": "--noise",
+    "function": "--function",
+    "sparsity": "--sparsity",
+    "context_length": "--context-length",
+    "learner": "--learner",
+    "bit_probability": "--bit-probability",
+    "iterations": "--iterations",
+    "online": "--online",
+    "success_accuracy": "--success-accuracy",
+}
 NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
 
 
@@ -112,6 +130,10 @@ def probe(
     level: Annotated[
         float, typer.Option("--level", help="P(success) at the critical sample size.")
     ] = 0.5,
+    success_accuracy: Annotated[
+        float,
+        typer.Option("--success-accuracy", help="A trial succeeds with more, on fresh samples."),
+    ] = 0.99,
     ambiguous: Annotated[
         Ambiguous, typer.Option("--ambiguous", help="Samples that several hidden sets explain.")
     ] = Ambiguous.REPORT,
@@ -128,8 +150,9 @@ def probe(
         bool, typer.Option("--online", help="Fresh samples at every step, and training curves.")
     ] = False,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, help="Samples of a step, with --online.")
-    ] = 2048,
+        int | None,
+        typer.Option("--batch-size", min=1, help="Samples of a step, with --online; 2048."),
+    ] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Keep the training curves, and show them.")
     ] = False,
@@ -155,7 +178,7 @@ def probe(
     Without options: a small probe of the paper's Transformer without dropout, within two minutes.
     Exit code 0 if every trial ran. Run the same command again to go on after an interruption.
     """
-    with resumable():
+    with resumable(), _options_named():
         given = _completed(context.params)
         experiment = _experiment(given)
         from finetti.report import check_directory
@@ -197,6 +220,19 @@ def probe(
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if failed else 0)
+
+
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Errors name arguments and parameters as the command line does."""
+    try:
+        yield
+    except InputError as error:
+        text = f"`{error.argument}` {error.problem}" if error.argument in OPTIONS else str(error)
+        for name, option in OPTIONS.items():
+            for written in (f"`{name}`", f"`fixed.{name}`", f"`grid.{name}`"):
+                text = text.replace(written, option)
+        raise InputError(text) from error
 
 
 def _run(experiment: "Experiment", options: dict[str, Any]) -> bool:
@@ -352,7 +388,9 @@ def _completed(options: dict[str, Any]) -> dict[str, Any]:
     given = {**options, **{name: options[name] or value for name, value in defaults.items()}}
     shortest = min(whole_numbers(given["context_length"], "--context-length"))
     given["sparsity"] = _sparsity(given["function"], given["sparsity"], shortest)
-    given["batch_size"] = given["batch_size"] if online else None
+    if given["batch_size"] and not online:
+        raise InputError("--batch-size is that of --online, where every step has fresh samples.")
+    given["batch_size"] = given["batch_size"] or (BATCH_SIZE if online else None)
     asked = ("sparsity", "context_length", "samples", "learner", "dropout", "online", "search")
     if given["function"] == "and" and not any(options[name] for name in asked):
         given["dropout"] = Dropout.NONE  # the small probe: four times as fast
@@ -372,6 +410,7 @@ def _experiment(given: dict[str, Any]) -> "Experiment":
         "bit_probability": given["bit_probability"],
         "label_noise": given["noise"],
         "ambiguous": str(given["ambiguous"]),
+        "success_accuracy": given["success_accuracy"],
     }
     if given["iterations"]:
         fixed["iterations"] = given["iterations"]
@@ -380,7 +419,7 @@ def _experiment(given: dict[str, Any]) -> "Experiment":
     if online or given["trace"]:
         fixed["trace"] = ["loss", "accuracy"]
     n_samples = () if online else tuple(whole_numbers(given["samples"], "--samples"))
-    if given["search"] and len(n_samples) < 2:
+    if given["search"] and len(n_samples) != 2:
         raise InputError(
             "--search looks between two sample sizes. Give both, for example --samples 10,1000."
         )

@@ -23,13 +23,11 @@ class ProbeDuration:
     Args:
         trials, pending: all of them, and those without a result.
         seconds: the estimate; None if no trial of the pilot ended.
-        bound: ``about``, or ``at most`` where trials that succeed stop early.
     """
 
     trials: int
     pending: int
     seconds: float | None
-    bound: str
 
     @property
     def text(self) -> str:
@@ -39,7 +37,7 @@ class ProbeDuration:
             return f"All {self.trials} trials are stored."
         if self.seconds is None:
             return f"{left}; the pilot took too long to tell their time."
-        return f"{left}: {self.bound} {format_duration(self.seconds)}."
+        return f"{left}: about {format_duration(self.seconds)}, or less where trials end early."
 
 
 def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration:
@@ -49,7 +47,7 @@ def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration
     """
     lengths, sizes = experiment.context_lengths, experiment.n_samples or (1,)
     total = experiment.trials * sum(lengths) * sum(sizes)
-    pending, seconds, bounds = 0, [], set()
+    pending, seconds = 0, []
     for learner, study in experiment.studies().items():
         table = study.table(details=True)
         pending += experiment.n_trials // len(experiment.learners) - len(table)
@@ -60,27 +58,25 @@ def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration
         if done >= total:
             continue
         if done:
-            rate, first, bound = math.fsum(table["seconds"]) / done, 0.0, "about"
+            rate, first = math.fsum(table["seconds"]) / done, 0.0
         else:
             n_shapes = len({*study.plan.shapes})
-            rate, first, bound = _time_learner(experiment, learner, n_shapes, workers)
-        bounds.add(bound)
+            rate, first = _time_learner(experiment, learner, n_shapes, workers)
         seconds.append(None if rate is None else first + (total - done) * rate / workers)
     known = None if None in seconds else math.fsum(filter(None, seconds))
-    bound = "at most" if "at most" in bounds else "about"
-    return ProbeDuration(experiment.n_trials, pending, known, bound)
+    return ProbeDuration(experiment.n_trials, pending, known)
 
 
 def _time_learner(
     experiment: Experiment, learner: str, n_shapes: int, workers: int
-) -> tuple[float | None, float, str]:
-    """Seconds per unit of T·m, seconds that are spent once, and what the sum is."""
+) -> tuple[float | None, float]:
+    """Seconds per unit of T·m, and seconds that are spent once."""
     loaded = load_learner(learner, experiment.options.get(learner, {}))
-    fixed, scale, bound = dict(experiment.fixed), 1.0, "about"
+    fixed, scale = dict(experiment.fixed), 1.0
     if isinstance(loaded, NetworkLearner):
         iterations = fixed.get("iterations") or loaded.iterations
         fixed["iterations"] = min(iterations, PILOT_CHECKS * loaded.check_every)
-        scale, bound = iterations / fixed["iterations"], "at most"
+        scale = iterations / fixed["iterations"]
     length, size = experiment.context_lengths[-1:], experiment.n_samples[-1:]
     largest = replace(experiment, context_lengths=length, n_samples=size, trials=1, fixed=fixed)
     plan = largest.study(learner).plan
@@ -88,9 +84,9 @@ def _time_learner(
     pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(workers), Limits())
     units = length[0] * (size or (1,))[0]
     if not pilot.timed:
-        return None, 0.0, bound
+        return None, 0.0
     once = pilot.startup + pilot.seconds_to_compile * n_shapes
-    return pilot.seconds_per_trial * scale / units, once, bound
+    return pilot.seconds_per_trial * scale / units, once
 
 
 def likely_grid(experiment: Experiment) -> Experiment:

@@ -18,7 +18,7 @@ class FitTrials:
 
     def __init__(self, learner: FitLearner, params: Mapping[str, Any]) -> None:
         self.learner, self.params = learner, params
-        self.allowed = allowed_errors(params["n_validation"], params["level"])
+        self.allowed = allowed_errors(params["n_validation"], params["success_accuracy"])
 
     def run(self, trials: Sequence[Trial], slots: int) -> list[TrialResult | Exception]:
         """The outcome of every trial, in order; an exception in the place of one that raised."""

@@ -67,7 +67,7 @@ class NetworkTrials:
         # An optimizer with a schedule must know how many steps this trial makes.
         learner = replace(learner, iterations=params["iterations"])
         self.learner, self.params = learner, params
-        self.allowed = allowed_errors(params["n_validation"], params["level"])
+        self.allowed = allowed_errors(params["n_validation"], params["success_accuracy"])
         self.stream = None
         if params["online"]:
             self.stream = batch_stream(rule_of(params), params["batch_size"])

@@ -37,7 +37,7 @@ class ProbeParameters(BaseModel):
         options: settings of the learner; those not named have its defaults.
         iterations: steps of a network; the learner's own unless given.
         online: train on fresh batches of ``batch_size`` samples instead of m samples.
-        n_validation, level: found = accuracy above ``level`` on ``n_validation`` fresh samples, at
+        n_validation, success_accuracy: found = a higher accuracy on so many fresh samples, at
             some check.
         early_stop: end the training at the first check that says so.
         ambiguous: training sets that other hidden sets explain as well: count the sets and
@@ -60,7 +60,7 @@ class ProbeParameters(BaseModel):
     online: bool = False
     batch_size: PositiveInt = 2048
     n_validation: PositiveInt = 10_000
-    level: Annotated[float, Field(gt=0, lt=1)] = 0.99
+    success_accuracy: Annotated[float, Field(gt=0, lt=1)] = 0.99
     early_stop: bool = True
     ambiguous: Literal["report", "keep", "reject"] = "report"
     trace: list[TraceName] = []
@@ -181,4 +181,11 @@ def _check_rule(params: Mapping[str, Any]) -> None:
     if sparsity is not None and sparsity > length:
         sentence = f"must be at most context_length ({length}). Got {sparsity} instead"
         raise ParameterError("sparsity", sentence)
-    rule_of(params)
+    chance, wanted = rule_of(params).chance, params["success_accuracy"]
+    if chance >= wanted and params["function"] != "table":  # a table is drawn anew in every trial
+        higher = f"{1 - (1 - chance) / 4:.6g}"
+        sentence = (
+            f"must be above {chance:.6g}, the accuracy of a constant answer, or success would say "
+            f"nothing. Got {wanted:g} instead; {higher} asks for the rule"
+        )
+        raise ParameterError("success_accuracy", sentence)
