@@ -27,7 +27,7 @@ def test_forty_samples_are_too_few_and_two_hundred_enough():
 
 
 @pytest.mark.slow
-def test_the_critical_sample_size_does_not_grow_with_the_context():
+def test_the_critical_sample_size_grows_more_slowly_than_the_context():
     """Six times the samples for eight times the context: a linear law would need eight times."""
     quick = {"options": {"dropout": "none", "clip_norm": None}, "iterations": 600}
     assert successes(16, context_length=50, n_samples=40, **quick) <= 7
