@@ -20,6 +20,11 @@ MAX_SIDE = 0.03  # of the axis, for all points of one size
 HEADROOM = 1.5  # of the highest size, law or bound: where wider bands are cut off
 MAX_CHECKS = 400  # of a run that are drawn
 LAW_POINTS = 80
+# Just beyond the end of the bar, upside down below.
+OPEN_ENDS: dict[str, Any] = {
+    "high": {"shape": "triangle-up", "yOffset": -4},
+    "low": {"shape": "triangle-down", "yOffset": 4},
+}
 TITLES = {"loss": "training loss", "accuracy": "validation accuracy"}
 LETTERS = {"n_samples": "m", "context_length": "T"}
 Bounds = Mapping[str, Callable[[int], float] | Mapping[int, float]]
@@ -105,7 +110,8 @@ def critical_chart(
     """Critical sample size against T, with both laws and their intervals (Figure 2, left).
 
     A triangle marks a size that is censored: above the largest (▲) or below the smallest size tried
-    (▼). Bands are the intervals of the laws, carried through from the trials.
+    (▼). A small triangle at the end of a bar says that the interval goes on there, beyond the sizes
+    tried. Bands are the intervals of the laws, carried through from the trials.
 
     Args:
         analysis: of a table of trials.
@@ -165,10 +171,15 @@ def critical_chart(
         ends = alt.Chart(alt.Data(values=[each for each in floor if each["T"] == last]))
         ends = ends.encode(x=across, y=upward("m"), text=alt.Text(field="bound"))
         layers.append(
-            ends.mark_text(align="right", dy=-8, dx=-2, color=GRAY, font=FONT, fontSize=11)
+            ends.mark_text(align="right", dy=10, dx=-2, color=GRAY, font=FONT, fontSize=11)
         )
     seen = alt.Chart(alt.Data(values=points)).encode(x=across, color=color)
     layers.append(seen.encode(y=upward("low"), y2=alt.Y2(field="high")).mark_rule(strokeWidth=1.6))
+    for end, where in OPEN_ENDS.items():
+        opened = [{**each, "open": end} for each in points if each[f"open_{end}"]]
+        if opened:
+            arrows = alt.Chart(alt.Data(values=opened)).encode(x=across, y=upward(end), color=color)
+            layers.append(arrows.mark_point(filled=True, size=45, opacity=1, **where))
     shape = alt.Shape(
         field="censored",
         type="nominal",
@@ -203,9 +214,12 @@ def _size_record(key: Key, size: Any) -> dict[str, Any]:
         "T": key[-1],
         "line": " · ".join(map(str, key[:-1])) or "trials",
         "m": value,
-        # An open end is drawn as far as sizes were tried.
+        # An open end is drawn as far as sizes were tried, and marked.
         "low": max(low, size.m_min) if value is not None else None,
         "high": min(high, size.m_max) if value is not None else None,
+        # The triangle of a censored size stands at that end, and says the same.
+        "open_low": value is not None and low < size.m_min and size.censored != "left",
+        "open_high": value is not None and high > size.m_max and size.censored != "right",
         "censored": size.censored,
         "interval": size.text,
         "reason": size.reason,
