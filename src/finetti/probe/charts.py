@@ -30,7 +30,9 @@ LETTERS = {"n_samples": "m", "context_length": "T"}
 Bounds = Mapping[str, Callable[[int], float] | Mapping[int, float]]
 
 
-def success_chart(analysis: Analysis, context_lengths: Sequence[int] | None = None) -> Chart:
+def success_chart(
+    analysis: Analysis, context_lengths: Sequence[int] | None = None, log_x: bool = False
+) -> Chart:
     """Success rate against m: cells with Wilson's intervals, and the fitted curves (Figure 4).
 
     One panel per learner; the dashed line is the level of the critical sizes.
@@ -38,6 +40,7 @@ def success_chart(analysis: Analysis, context_lengths: Sequence[int] | None = No
     Args:
         analysis: of a table of trials.
         context_lengths: those to draw; all by default.
+        log_x: logarithmic axis of m, as a search chooses them.
     """
     wanted = list(context_lengths or []) or sorted(
         analysis.success["context_length"].unique().tolist()
@@ -45,10 +48,10 @@ def success_chart(analysis: Analysis, context_lengths: Sequence[int] | None = No
     unknown = set(wanted) - set(analysis.success["context_length"])
     if unknown:
         raise bad_argument("context_lengths", "success_chart", "in the trials", sorted(unknown))
-    return _row([_success_panel(analysis, group, wanted) for group in analysis.laws])
+    return _row([_success_panel(analysis, group, wanted, log_x) for group in analysis.laws])
 
 
-def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
+def _success_panel(analysis: Analysis, group: Key, lengths: list[int], log_x: bool) -> Chart:
     import altair as alt
 
     cells = analysis.success
@@ -58,8 +61,9 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
     names = {"context_length": "T", "n_samples": "m"}
     points = cells.rename(columns=names)[["T", "m", "trials", "rate", "low", "high"]]
     points = points.to_dict("records")
-    _beside(points, lengths)
-    grid = np.linspace(cells["n_samples"].min(), cells["n_samples"].max(), CURVE_POINTS)
+    _beside(points, lengths, log_x)
+    between = np.geomspace if log_x else np.linspace
+    grid = between(cells["n_samples"].min(), cells["n_samples"].max(), CURVE_POINTS)
     lines = [
         {"T": key[-1], "m": float(m), "rate": float(p)}
         for key, curve in analysis.curves.items()
@@ -70,7 +74,7 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
     colored = {"color": channels["color"]}
 
     def across(field: str) -> Any:
-        return axis_channel(alt.X, field, "samples m", False, [])
+        return axis_channel(alt.X, field, "samples m", log_x, [each["m"] for each in points])
 
     def upward(field: str) -> Any:
         scale = alt.Scale(domain=[0, 1], padding=6, nice=False)
@@ -92,13 +96,16 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
     return _finish(layers, " · ".join(map(str, group)))
 
 
-def _beside(points: list[dict[str, Any]], lengths: list[int]) -> None:
+def _beside(points: list[dict[str, Any]], lengths: list[int], log: bool = False) -> None:
     """Put points of one m side by side, ``at`` a little less or more: none hides another."""
-    sizes = np.unique([each["m"] for each in points])
+    places = np.array([each["m"] for each in points], dtype=float)
+    places = np.log(places) if log else places
+    sizes = np.unique(places)
     room = min(np.diff(sizes).min() / 2, MAX_SIDE * np.ptp(sizes)) if len(sizes) > 1 else 0.0
     apart = room / len(lengths)
-    for each in points:
-        each["at"] = float(each["m"] + apart * (lengths.index(each["T"]) - (len(lengths) - 1) / 2))
+    for each, place in zip(points, places, strict=True):
+        at = float(place + apart * (lengths.index(each["T"]) - (len(lengths) - 1) / 2))
+        each["at"] = math.exp(at) if log else at
 
 
 def critical_chart(

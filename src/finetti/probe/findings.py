@@ -54,12 +54,10 @@ class Findings:
         found = analyze(self.done, self.level, by=("learner",))
         searches = self.searches or {}
         # The posterior of a search knows in which order its trials were chosen.
-        sizes = found.sizes | {
-            (learner, length): result.size
-            for learner, report in searches.items()
-            for length, result in report.results.items()
-        }
-        laws = found.laws | {(learner,): report.laws for learner, report in searches.items()}
+        sizes, laws = dict(found.sizes), dict(found.laws)
+        for learner, report in searches.items():
+            sizes |= {(learner, length): each.size for length, each in report.results.items()}
+            laws[(learner,)] = report.laws
         rank = self.experiment.learners.index  # as they were given, in all tables and charts
         return replace(
             found,

@@ -100,31 +100,31 @@ def _what_was_done(findings: Findings) -> str:
 
 def _trials_run(findings: Findings) -> str:
     """Of a search: how many trials have a result, by learner and context length."""
-    told = []
-    for learner in findings.experiment.learners:
-        own = findings.done.loc[findings.done["learner"] == learner] if len(findings.done) else ()
-        counts = Counter(own["context_length"]) if len(own) else Counter()
-        told += [
-            f"{counts[length]} ({learner}, T = {length})"
-            for length in findings.experiment.context_lengths
-        ]
-    return ", ".join(told)
+    done, experiment = findings.done, findings.experiment
+    counts = Counter(zip(done["learner"], done["context_length"], strict=True) if len(done) else ())
+    return ", ".join(
+        f"{counts[learner, length]} ({learner}, T = {length})"
+        for learner in experiment.learners
+        for length in experiment.context_lengths
+    )
 
 
 def _success(findings: Findings) -> Section:
     assert findings.analysis is not None
-    analysis = findings.analysis
+    analysis, searched = findings.analysis, findings.searches is not None
     caption = (
         "Share of trials that found the rule, with 95 % intervals (Wilson), and the fitted curve "
         "(1 − λ)·logistic(a + b·log m). Dashed: the level of the critical sample size."
     )
     # A picture per learner: side by side they would not fit on a page.
     figures = [
-        Figure(success_chart(replace(analysis, laws={key: law})), name=_name("success", *key))
+        Figure(
+            success_chart(replace(analysis, laws={key: law}), log_x=searched),
+            name=_name("success", *key),
+        )
         for key, law in analysis.laws.items()
     ]
     figures[-1] = replace(figures[-1], caption=caption)
-    searched = findings.searches is not None
     tables = (*([findings.search_table()] if searched else findings.success_tables()),)
     return Section("Success against the number of samples", figures=tuple(figures), tables=tables)
 

@@ -71,11 +71,13 @@ def size_ratio(
     largest = np.subtract.outer(second_high, first_low)
     low = np.quantile(least, (1 - confidence) / 2, method="inverted_cdf")
     high = np.quantile(largest, (1 + confidence) / 2, method="inverted_cdf")
-    known = first.value is not None and second.value is not None
+    value = None
+    if first.value is not None and second.value is not None:
+        value = second.value / first.value
     return SizeRatio(
         learners,
         context_length,
-        second.value / first.value if known else None,
+        value,
         Interval(math.exp(low), math.exp(high), confidence, "posterior"),
     )
 
