@@ -175,11 +175,11 @@ def critical_chart(
     if floor:
         drawn = alt.Chart(alt.Data(values=floor)).encode(x=across, y=upward("m"))
         layers.append(drawn.encode(detail=alt.Detail(field="bound")).mark_line(style="reference"))
-        ends = alt.Chart(alt.Data(values=[each for each in floor if each["T"] == last]))
+        # Below its left end: there the bands are narrow, and above it.
+        firsts = {each["bound"]: each for each in reversed(floor)}
+        ends = alt.Chart(alt.Data(values=[*firsts.values()]))
         ends = ends.encode(x=across, y=upward("m"), text=alt.Text(field="bound"))
-        layers.append(
-            ends.mark_text(align="right", dy=10, dx=-2, color=GRAY, font=FONT, fontSize=11)
-        )
+        layers.append(ends.mark_text(align="left", dy=12, dx=4, color=GRAY, font=FONT, fontSize=11))
     seen = alt.Chart(alt.Data(values=points)).encode(x=across, color=color)
     layers.append(seen.encode(y=upward("low"), y2=alt.Y2(field="high")).mark_rule(strokeWidth=1.6))
     for end, where in OPEN_ENDS.items():

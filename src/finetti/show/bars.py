@@ -47,7 +47,7 @@ def stacked_bars(
                 type="ordinal",
                 title=x_title or x,
                 sort="ascending",
-                axis=alt.Axis(labelAngle=0, labelOverlap=True),
+                axis=alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=4),
             ),
             y=alt.Y(
                 field=y,
