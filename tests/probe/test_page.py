@@ -11,6 +11,8 @@ from browser import load_page, needs_browser
 from finetti.probe.experiment import Experiment
 from finetti.probe.findings import REASONS, Findings
 from finetti.probe.page import probe_page
+from finetti.probe.search.design import SearchDesign
+from finetti.probe.search.driver import SearchReport
 
 EVIL = "./<b>mine</b>.py:Net"
 RUN = {
@@ -51,6 +53,7 @@ def make(learners=("paper", EVIL), online=False, traced=False):
                             "replicate": replicate,
                             "seed": replicate,
                             "state": "done",
+                            "failure": None,
                             "success": int(success),
                             "reason": "solved" if success else REASONS[1 + replicate % 3],
                             "trace": trace if online or traced else None,
@@ -115,10 +118,108 @@ def test_the_page_asks_the_network_for_nothing(page):
 
 
 def test_what_is_missing_is_said(findings):
-    some = findings.trials.assign(state=["failed"] * 5 + ["done"] * 103).iloc[:100]
-    text = page_of(Findings(findings.experiment, some))
+    states = ["failed"] * 5 + ["done"] * 103
+    errors = ["ValueError: a.\nmore"] * 3 + ["Out of time."] * 2 + [None] * 103
+    some = Findings(
+        findings.experiment, findings.trials.assign(state=states, failure=errors).iloc[:100]
+    )
+    text = page_of(some)
     assert "8 of 108 trials have not run" in text
     assert "5 trials ended with an error" in text
+    assert some.headline.endswith("(partial: 100 of 108 trials)")
+    assert some.to_dict()["failures"] == [
+        {"learner": "paper", "reason": "ValueError: a.", "trials": 3},
+        {"learner": "paper", "reason": "Out of time.", "trials": 2},
+    ]
+    assert "Why trials failed" in text
+    assert "Out of time." in text
+
+
+def test_a_size_that_is_not_reached_is_told_with_its_interval():
+    experiment = Experiment("and", 2, (10,), (20, 60), 2, "trials.sqlite", ("tree",))
+    rows = [
+        {
+            "learner": "tree",
+            "context_length": 10,
+            "n_samples": size,
+            "seed": seed,
+            "state": "done",
+            "success": 0,
+        }
+        for size in (20, 60)
+        for seed in range(2)
+    ]
+    found = Findings(experiment, pd.DataFrame(rows))
+    assert found.analysis is not None
+    size = found.analysis.sizes["tree", 10]
+    assert size.censored == "right"
+    assert found.headline == (
+        "AND of 2 hidden bits among 10: tree has not reached success 0.5 with up to 60 samples "
+        f"[{round(size.interval.low)}, ∞] (2 trials each)"
+    )
+
+
+@pytest.fixture(scope="module")
+def searched():
+    """Two learners, whose searches chose sizes of their own, with thresholds at 30 and 60."""
+    experiment = Experiment("and", 2, (10,), (5, 500), 60, "trials.sqlite", ("tree", "l1"))
+    design = SearchDesign(5, 500, max_trials=60)
+    chosen = {
+        "tree": [(16, 6, 0), (24, 10, 2), (32, 10, 6), (48, 6, 6)],
+        "l1": [(32, 6, 0), (48, 10, 2), (64, 10, 6), (96, 6, 6)],
+    }
+    rows = [
+        {
+            "learner": learner,
+            "context_length": 10,
+            "n_samples": size,
+            "replicate": replicate,
+            "seed": replicate,
+            "state": "done",
+            "failure": None,
+            "success": int(replicate < successes),
+            "reason": "solved" if replicate < successes else "not fitted",
+            "trace": None,
+        }
+        for learner, history in chosen.items()
+        for size, trials, successes in history
+        for replicate in range(trials)
+    ]
+    table = pd.DataFrame(rows)
+    searches = {
+        learner: SearchReport({10: design.result(history, 10)}, table, 4)
+        for learner, history in chosen.items()
+    }
+    return Findings(experiment, table, searches=searches)
+
+
+def test_searches_are_compared_by_their_posteriors(searched):
+    assert searched.comparisons == ()
+    (ratio,) = searched.ratios
+    first, second = (searched.searches[name].results[10].size for name in ("tree", "l1"))
+    assert ratio.value == second.value / first.value == pytest.approx(2, rel=0.05)
+    # Two independent errors of one width add up to √2 of it; in step they would add up to nothing.
+    widths = [np.log(each.interval.high / each.interval.low) for each in (first, second, ratio)]
+    assert widths[2] == pytest.approx(np.hypot(*widths[:2]), rel=0.15)
+    text = page_of(searched)
+    assert "second learner over first" in text
+    assert "McNemar" not in text
+
+
+def test_a_search_says_its_budget_and_what_it_ran(searched):
+    text = page_of(searched)
+    assert "m between 5 and 500, with at most 60 trials for each learner and T" in text
+    assert "it ran 32 (tree, T = 10), 32 (l1, T = 10)." in text
+    assert "(posterior of the search)" in text
+    assert "(bootstrap)" not in text
+    settings = searched.to_dict()["settings"]
+    assert (settings["search"], settings["trials"], settings["n_samples"]) == (True, 60, [5, 500])
+
+
+def test_a_search_that_has_not_ended_says_so(searched):
+    assert {each.results[10].stopped for each in searched.searches.values()} == {"unfinished"}
+    assert searched.headline.endswith("(partial: the search of tree, l1 has not ended)")
+    assert "The probe is not complete: the search of tree, l1 has not ended." in page_of(searched)
 
 
 def test_nothing_done_is_a_page_too(findings):

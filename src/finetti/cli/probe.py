@@ -199,13 +199,14 @@ def probe(
         check_directory(out)
         options = {"workers": workers, "cluster": cluster, "quiet": quiet}
         options |= {"retry_failed": retry_failed}
-        searches, interrupted = {}, False
+        searches, interrupted = None, False
+        tried = experiment
         if search:
             searches, interrupted = _search(experiment, level, options)
-            experiment = experiment.as_tried()
+            tried = experiment.as_tried()
         else:
             interrupted = _run(experiment, options)
-    findings = _find(experiment, level, searches)
+    findings = _find(experiment, tried, level, searches)
     document = _document(findings, _command(context, given), interrupted)
     _write(findings, document, out)
     people = make_console(stderr=as_json)
@@ -214,7 +215,7 @@ def probe(
     _show(findings, people, quiet)
     failed = document["trials"]["failed"]
     if failed and not quiet:
-        for study in experiment.studies().values():
+        for study in tried.studies().values():
             show_failures(study, Path(experiment.store), people)
     people.print(_last_words(document, out), soft_wrap=True)
     if interrupted:
@@ -292,12 +293,15 @@ def _say_how_long(
 
 
 def _find(
-    experiment: "Experiment", level: float, searches: "dict[str, SearchReport]"
+    experiment: "Experiment",
+    tried: "Experiment",
+    level: float,
+    searches: "dict[str, SearchReport] | None",
 ) -> "Findings":
     from finetti.probe.findings import Findings
 
     with private_stdout():
-        return Findings(experiment, experiment.table(details=True), level, searches)
+        return Findings(experiment, tried.table(details=True), level, searches)
 
 
 def _document(findings: "Findings", command: str, interrupted: bool) -> dict[str, Any]:

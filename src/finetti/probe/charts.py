@@ -20,12 +20,19 @@ MAX_SIDE = 0.03  # of the axis, for all points of one size
 HEADROOM = 1.5  # of the highest size, law or bound: where wider bands are cut off
 MAX_CHECKS = 400  # of a run that are drawn
 LAW_POINTS = 80
+# Just beyond the end of the bar, upside down below.
+OPEN_ENDS: dict[str, Any] = {
+    "high": {"shape": "triangle-up", "yOffset": -4},
+    "low": {"shape": "triangle-down", "yOffset": 4},
+}
 TITLES = {"loss": "training loss", "accuracy": "validation accuracy"}
 LETTERS = {"n_samples": "m", "context_length": "T"}
 Bounds = Mapping[str, Callable[[int], float] | Mapping[int, float]]
 
 
-def success_chart(analysis: Analysis, context_lengths: Sequence[int] | None = None) -> Chart:
+def success_chart(
+    analysis: Analysis, context_lengths: Sequence[int] | None = None, log_x: bool = False
+) -> Chart:
     """Success rate against m: cells with Wilson's intervals, and the fitted curves (Figure 4).
 
     One panel per learner; the dashed line is the level of the critical sizes.
@@ -33,6 +40,7 @@ def success_chart(analysis: Analysis, context_lengths: Sequence[int] | None = No
     Args:
         analysis: of a table of trials.
         context_lengths: those to draw; all by default.
+        log_x: logarithmic axis of m, as a search chooses them.
     """
     wanted = list(context_lengths or []) or sorted(
         analysis.success["context_length"].unique().tolist()
@@ -40,10 +48,10 @@ def success_chart(analysis: Analysis, context_lengths: Sequence[int] | None = No
     unknown = set(wanted) - set(analysis.success["context_length"])
     if unknown:
         raise bad_argument("context_lengths", "success_chart", "in the trials", sorted(unknown))
-    return _row([_success_panel(analysis, group, wanted) for group in analysis.laws])
+    return _row([_success_panel(analysis, group, wanted, log_x) for group in analysis.laws])
 
 
-def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
+def _success_panel(analysis: Analysis, group: Key, lengths: list[int], log_x: bool) -> Chart:
     import altair as alt
 
     cells = analysis.success
@@ -53,8 +61,9 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
     names = {"context_length": "T", "n_samples": "m"}
     points = cells.rename(columns=names)[["T", "m", "trials", "rate", "low", "high"]]
     points = points.to_dict("records")
-    _beside(points, lengths)
-    grid = np.linspace(cells["n_samples"].min(), cells["n_samples"].max(), CURVE_POINTS)
+    _beside(points, lengths, log_x)
+    between = np.geomspace if log_x else np.linspace
+    grid = between(cells["n_samples"].min(), cells["n_samples"].max(), CURVE_POINTS)
     lines = [
         {"T": key[-1], "m": float(m), "rate": float(p)}
         for key, curve in analysis.curves.items()
@@ -65,7 +74,7 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
     colored = {"color": channels["color"]}
 
     def across(field: str) -> Any:
-        return axis_channel(alt.X, field, "samples m", False, [])
+        return axis_channel(alt.X, field, "samples m", log_x, [each["m"] for each in points])
 
     def upward(field: str) -> Any:
         scale = alt.Scale(domain=[0, 1], padding=6, nice=False)
@@ -87,13 +96,16 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int]) -> Chart:
     return _finish(layers, " · ".join(map(str, group)))
 
 
-def _beside(points: list[dict[str, Any]], lengths: list[int]) -> None:
+def _beside(points: list[dict[str, Any]], lengths: list[int], log: bool = False) -> None:
     """Put points of one m side by side, ``at`` a little less or more: none hides another."""
-    sizes = np.unique([each["m"] for each in points])
+    places = np.array([each["m"] for each in points], dtype=float)
+    places = np.log(places) if log else places
+    sizes = np.unique(places)
     room = min(np.diff(sizes).min() / 2, MAX_SIDE * np.ptp(sizes)) if len(sizes) > 1 else 0.0
     apart = room / len(lengths)
-    for each in points:
-        each["at"] = float(each["m"] + apart * (lengths.index(each["T"]) - (len(lengths) - 1) / 2))
+    for each, place in zip(points, places, strict=True):
+        at = float(place + apart * (lengths.index(each["T"]) - (len(lengths) - 1) / 2))
+        each["at"] = math.exp(at) if log else at
 
 
 def critical_chart(
@@ -105,7 +117,8 @@ def critical_chart(
     """Critical sample size against T, with both laws and their intervals (Figure 2, left).
 
     A triangle marks a size that is censored: above the largest (▲) or below the smallest size tried
-    (▼). Bands are the intervals of the laws, carried through from the trials.
+    (▼). A small triangle at the end of a bar says that the interval goes on there, beyond the sizes
+    tried. Bands are the intervals of the laws, carried through from the trials.
 
     Args:
         analysis: of a table of trials.
@@ -162,13 +175,18 @@ def critical_chart(
     if floor:
         drawn = alt.Chart(alt.Data(values=floor)).encode(x=across, y=upward("m"))
         layers.append(drawn.encode(detail=alt.Detail(field="bound")).mark_line(style="reference"))
-        ends = alt.Chart(alt.Data(values=[each for each in floor if each["T"] == last]))
+        # Below its left end: there the bands are narrow, and above it.
+        firsts = {each["bound"]: each for each in reversed(floor)}
+        ends = alt.Chart(alt.Data(values=[*firsts.values()]))
         ends = ends.encode(x=across, y=upward("m"), text=alt.Text(field="bound"))
-        layers.append(
-            ends.mark_text(align="right", dy=-8, dx=-2, color=GRAY, font=FONT, fontSize=11)
-        )
+        layers.append(ends.mark_text(align="left", dy=12, dx=4, color=GRAY, font=FONT, fontSize=11))
     seen = alt.Chart(alt.Data(values=points)).encode(x=across, color=color)
     layers.append(seen.encode(y=upward("low"), y2=alt.Y2(field="high")).mark_rule(strokeWidth=1.6))
+    for end, where in OPEN_ENDS.items():
+        opened = [{**each, "open": end} for each in points if each[f"open_{end}"]]
+        if opened:
+            arrows = alt.Chart(alt.Data(values=opened)).encode(x=across, y=upward(end), color=color)
+            layers.append(arrows.mark_point(filled=True, size=45, opacity=1, **where))
     shape = alt.Shape(
         field="censored",
         type="nominal",
@@ -203,9 +221,12 @@ def _size_record(key: Key, size: Any) -> dict[str, Any]:
         "T": key[-1],
         "line": " · ".join(map(str, key[:-1])) or "trials",
         "m": value,
-        # An open end is drawn as far as sizes were tried.
+        # An open end is drawn as far as sizes were tried, and marked.
         "low": max(low, size.m_min) if value is not None else None,
         "high": min(high, size.m_max) if value is not None else None,
+        # The triangle of a censored size stands at that end, and says the same.
+        "open_low": value is not None and low < size.m_min and size.censored != "left",
+        "open_high": value is not None and high > size.m_max and size.censored != "right",
         "censored": size.censored,
         "interval": size.text,
         "reason": size.reason,

@@ -142,7 +142,7 @@ class Experiment:
         return search_critical(KIND, self.context_lengths, **fields)
 
     def as_tried(self) -> "Experiment":
-        """The grid of all sample sizes that the store has: those that a search has chosen."""
+        """The grid of all sample sizes that the store has: its table has all trials of a search."""
         if not Path(self.store).exists():
             return self
         table = store_table(self.store)

@@ -1,8 +1,9 @@
 """What a probe found: the analysis of its trials beside the bounds, and why trials failed."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ from finetti.probe.analysis.transitions import Transitions, transition_times
 from finetti.probe.experiment import Experiment
 from finetti.probe.information import InformationBounds, information_bounds
 from finetti.probe.search.driver import SearchReport
+from finetti.probe.search.ratios import SizeRatio, size_ratio
 from finetti.show import Table, format_interval
 from finetti.studies.outcome import DONE
 
@@ -31,13 +33,13 @@ class Findings:
         experiment: what was asked.
         trials: one row per stored trial, with its details: `Experiment.table`.
         level: of the critical sample size.
-        searches: learner → what its search found, if it was one.
+        searches: learner → what its search found so far; None if the trials are a grid.
     """
 
     experiment: Experiment
     trials: pd.DataFrame
     level: float = 0.5
-    searches: Mapping[str, SearchReport] = field(default_factory=dict)
+    searches: Mapping[str, SearchReport] | None = None
 
     @cached_property
     def done(self) -> pd.DataFrame:
@@ -50,16 +52,18 @@ class Findings:
         if self.experiment.online or not len(self.done):
             return None
         found = analyze(self.done, self.level, by=("learner",))
-        if not self.searches:
-            return found
+        searches = self.searches or {}
         # The posterior of a search knows in which order its trials were chosen.
-        sizes = {
-            (learner, length): result.size
-            for learner, report in self.searches.items()
-            for length, result in report.results.items()
-        }
-        laws = {(learner,): report.laws for learner, report in self.searches.items()}
-        return replace(found, sizes={**found.sizes, **sizes}, laws={**found.laws, **laws})
+        sizes, laws = dict(found.sizes), dict(found.laws)
+        for learner, report in searches.items():
+            sizes |= {(learner, length): each.size for length, each in report.results.items()}
+            laws[(learner,)] = report.laws
+        rank = self.experiment.learners.index  # as they were given, in all tables and charts
+        return replace(
+            found,
+            sizes={key: sizes[key] for key in sorted(sizes, key=lambda k: (rank(k[0]), k[1]))},
+            laws={key: laws[key] for key in sorted(laws, key=lambda k: rank(k[0]))},
+        )
 
     @cached_property
     def bounds(self) -> dict[int, InformationBounds]:
@@ -69,9 +73,13 @@ class Findings:
 
     @cached_property
     def comparisons(self) -> tuple[LearnerComparison, ...]:
-        """The first learner with each of the others, on the same data."""
+        """The first learner with each of the others, on the same data; none of searches.
+
+        The few sizes that two searches have in common are where one of them is far from its
+        threshold: see `ratios`.
+        """
         first, *others = self.experiment.learners
-        if self.analysis is None or not others:
+        if self.analysis is None or self.searches is not None or not others:
             return ()
         found = set(self.done["learner"])
         return tuple(
@@ -79,6 +87,45 @@ class Findings:
             for other in others
             if {first, other} <= found
         )
+
+    @cached_property
+    def ratios(self) -> tuple[SizeRatio, ...]:
+        """Critical sizes of the other learners over that of the first, of searches."""
+        first, *others = self.experiment.learners
+        searches = self.searches or {}
+        return tuple(
+            size_ratio((first, other), length, result.size, searches[other].results[length].size)
+            for other in others
+            if {first, other} <= set(searches)
+            for length, result in searches[first].results.items()
+        )
+
+    @property
+    def partial(self) -> str:
+        """What has run, if it is not all: trials of the grid, or a search that has not ended."""
+        if self.searches is None:
+            stored, wanted = len(self.trials), self.experiment.n_trials
+            return f"{stored} of {wanted} trials" if stored < wanted else ""
+        ended = {
+            learner
+            for learner, report in self.searches.items()
+            if all(each.stopped != "unfinished" for each in report.results.values())
+        }
+        left = [each for each in self.experiment.learners if each not in ended]
+        return f"the search of {', '.join(left)} has not ended" if left else ""
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Why trials ended with an error: learner, reason, and how many trials, most first."""
+        if not len(self.trials):
+            return []
+        lost = self.trials.loc[self.trials["state"] != DONE]
+        reasons = ((each or "unknown").splitlines()[0] for each in lost["failure"])
+        counts = Counter(zip(lost["learner"], reasons, strict=True))
+        return [
+            {"learner": learner, "reason": reason, "trials": count}
+            for (learner, reason), count in counts.most_common()
+        ]
 
     @cached_property
     def traced(self) -> pd.DataFrame:
@@ -123,15 +170,37 @@ class Findings:
                 f"at T = {row['context_length']}"
                 for row in self.reasons
             ]
-            return f"{title}, learned online: {', '.join(told)}"
+            return f"{title}, learned online: {', '.join(told)}{self._only_partial}"
         # The longest context says most; the others stand in the table.
         longest = max(length for _, length in self.analysis.sizes)
         told = [
-            f"{name} needs {_whole(size)}"
+            f"{name} {self._needs(name, length, size)}"
             for (name, length), size in self.analysis.sizes.items()
             if length == longest
         ]
-        return f"{title} among {longest}: {', '.join(told)} samples"
+        return f"{title} among {longest}: {'; '.join(told)}{self._only_partial}"
+
+    @property
+    def _only_partial(self) -> str:
+        return f" (partial: {self.partial})" if self.partial else ""
+
+    def _needs(self, learner: str, length: int, size: CriticalSize) -> str:
+        """A critical sample size in words: nobody takes half a sample."""
+        low, high = (float(each) for each in (size.interval.low, size.interval.high))
+        ends = ", ".join(str(round(each)) if math.isfinite(each) else "∞" for each in (low, high))
+        if size.value is not None:
+            return f"needs {round(size.value)} [{ends}] samples"
+        if size.censored == "right":
+            told = f"has not reached success {self.level:g} with up to {size.m_max:.0f} samples"
+        else:
+            told = f"has reached success {self.level:g} with {size.m_min:.0f} samples already"
+        assert self.analysis is not None
+        cells = self.analysis.success
+        here = (cells["learner"] == learner) & (cells["context_length"] == length)
+        counts = cells.loc[here, "trials"]
+        if self.searches is not None:
+            return f"{told} [{ends}] ({_counted([counts.sum()])})"
+        return f"{told} [{ends}] ({_counted(counts)} each)"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -142,16 +211,19 @@ class Findings:
         """Plain data for JSON."""
         return {
             "headline": self.headline,
-            "settings": self.experiment.to_dict(),
+            # Of a search, `n_samples` are its limits and `trials` its budget.
+            "settings": {**self.experiment.to_dict(), "search": self.searches is not None},
+            "partial": self.partial,
             "trials": {
                 # A search knows how many it needs when it has ended.
-                "all": len(self.trials) if self.searches else self.experiment.n_trials,
+                "all": self.experiment.n_trials if self.searches is None else len(self.trials),
                 "done": len(self.done),
                 "failed": len(self.trials) - len(self.done),
             },
+            "failures": self.failures,
             "searches": [
                 {"learner": learner, **report.to_dict()}
-                for learner, report in self.searches.items()
+                for learner, report in (self.searches or {}).items()
             ],
             "analysis": self.analysis and self.analysis.to_dict(),
             "information": [
@@ -164,6 +236,7 @@ class Findings:
                 for length, each in self.bounds.items()
             ],
             "comparisons": [each.to_dict() for each in self.comparisons],
+            "ratios": [each.to_dict() for each in self.ratios],
             "transitions": self.transitions and self.transitions.to_dict(),
             "reasons": self.reasons,
         }
@@ -174,7 +247,7 @@ class Findings:
         if self.analysis is not None:
             tables += [self.search_table()] if self.searches else self.success_tables()
             tables += [self.critical_table(), *self.law_tables()]
-            tables += self.comparison_tables(cells=False)
+            tables += [*self.comparison_tables(cells=False), self.ratio_table()]
         if self.transitions is not None and self.experiment.online:
             tables += self.transition_tables()
         return [table for table in tables if table.rows]
@@ -183,7 +256,8 @@ class Findings:
         """Per learner: one row per sample size, one column per context length."""
         assert self.analysis is not None
         tables = []
-        for learner, cells in self.analysis.success.groupby("learner"):
+        for (learner,) in self.analysis.laws:
+            cells = self.analysis.success.loc[self.analysis.success["learner"] == learner]
             lengths = sorted({int(each) for each in cells["context_length"]})
             found = {
                 (row["context_length"], row["n_samples"]): _share(
@@ -195,9 +269,8 @@ class Findings:
                 (size, *(found.get((length, size)) for length in lengths))
                 for size in sorted({int(each) for each in cells["n_samples"]})
             ]
-            counts = sorted({int(each) for each in cells["trials"]})
-            trials = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
-            title = f"Success of {learner} [95 % interval], {trials} trials per cell"
+            counted = _counted(cells["trials"])
+            title = f"Success of {learner} [95 % interval], {counted} per cell"
             tables.append(Table(title, ("samples m", *(f"T = {T}" for T in lengths)), tuple(rows)))
         return tables
 
@@ -205,7 +278,7 @@ class Findings:
         """What the searches say, and how many trials they took."""
         rows = [
             (learner, length, result.size.text, result.trials, result.stopped)
-            for learner, report in self.searches.items()
+            for learner, report in (self.searches or {}).items()
             for length, result in report.results.items()
         ]
         columns = ("learner", "T", f"m at success {self.level:g}", "trials", "stopped")
@@ -264,20 +337,45 @@ class Findings:
             ]
         return tables
 
+    def ratio_table(self) -> Table:
+        """Critical sizes of two searches, divided."""
+        rows = [
+            (" / ".join(reversed(each.learners)), each.context_length, each.text)
+            for each in self.ratios
+        ]
+        columns = ("learners", "T", "ratio of critical sizes")
+        return Table("Learners by their searches", columns, tuple(rows))
+
+    def failure_table(self) -> Table:
+        """Why trials ended with an error."""
+        rows = tuple(tuple(each.values()) for each in self.failures)
+        return Table("Why trials failed", ("learner", "reason", "trials"), rows)
+
     def transition_tables(self) -> list[Table]:
         """When the runs found the rule."""
         assert self.transitions is not None
         card = self.transitions.__card__()
-        return [replace(table, title=card.title) for table in card.tables]
+        letters = {"context_length": "T", "n_samples": "m"}
+        return [
+            replace(
+                table,
+                title=card.title,
+                columns=tuple(letters.get(name, name) for name in table.columns),
+            )
+            for table in card.tables
+        ]
 
 
-def _whole(size: CriticalSize) -> str:
-    """A critical sample size as a title has it: nobody takes half a sample."""
-    low, high = float(size.interval.low), float(size.interval.high)
-    ends = [str(round(each)) if math.isfinite(each) else "∞" for each in (low, high)]
-    if size.value is None:
-        return f"more than {size.m_max:.0f}" if size.censored == "right" else f"≤ {size.m_min:.0f}"
-    return f"{round(size.value)} [{ends[0]}, {ends[1]}]"
+def _counted(trials: Iterable[int]) -> str:
+    """How many trials there are in cells.
+
+    >>> _counted([5, 5]), _counted([7, 2]), _counted([1])
+    ('5 trials', '2 to 7 trials', '1 trial')
+    """
+    least, most = min(trials), max(trials)
+    if least < most:
+        return f"{least} to {most} trials"
+    return f"{most} trial{'s' if most > 1 else ''}"
 
 
 def _share(value: float, interval: Interval) -> str:

@@ -1,6 +1,7 @@
 """The page of a probe: what was found, drawn; one HTML file that works offline."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,8 @@ def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
         warnings.append(
             f"The probe is not complete: {left} of {counts['all']} trials have not run."
         )
+    elif findings.partial:
+        warnings.append(f"The probe is not complete: {findings.partial}.")
     if counts["failed"]:
         warnings.append(f"{counts['failed']} trials ended with an error and are not counted.")
     versions = {"Finetti": "finetti", "JAX": "jax", "NumPy": "numpy", "Python": "python"}
@@ -45,6 +48,10 @@ def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
         sections.append(_reasons(findings))
     if findings.comparisons:
         sections.append(_comparison(findings))
+    if findings.ratios:
+        sections.append(_ratios(findings))
+    if findings.failures:
+        sections.append(Section("Errors", tables=(findings.failure_table(),)))
     return Document(
         findings.headline,
         summary=(_what_was_done(findings),),
@@ -76,26 +83,49 @@ def _what_was_done(findings: Findings) -> str:
     )
     if rule.label_noise:
         text += f"Each label is flipped with probability {rule.label_noise:g}. "
+    if findings.searches is None:
+        text += f"{experiment.trials} trials per point: each"
+    else:
+        sizes = experiment.n_samples
+        text += (
+            f"A search chose m between {sizes[0]} and {sizes[-1]}, with at most "
+            f"{experiment.trials} trials for each learner and T; it ran {_trials_run(findings)}. "
+            "Each trial"
+        )
     return text + (
-        f"{experiment.trials} trials per point: each draws new positions, new samples and a new "
-        "start. A trial succeeds if its accuracy on fresh, clean samples exceeds 0.99."
+        " draws new positions, new samples and a new start. A trial succeeds if its accuracy on "
+        "fresh, clean samples exceeds 0.99."
+    )
+
+
+def _trials_run(findings: Findings) -> str:
+    """Of a search: how many trials have a result, by learner and context length."""
+    done, experiment = findings.done, findings.experiment
+    counts = Counter(zip(done["learner"], done["context_length"], strict=True) if len(done) else ())
+    return ", ".join(
+        f"{counts[learner, length]} ({learner}, T = {length})"
+        for learner in experiment.learners
+        for length in experiment.context_lengths
     )
 
 
 def _success(findings: Findings) -> Section:
     assert findings.analysis is not None
-    analysis = findings.analysis
+    analysis, searched = findings.analysis, findings.searches is not None
     caption = (
         "Share of trials that found the rule, with 95 % intervals (Wilson), and the fitted curve "
         "(1 − λ)·logistic(a + b·log m). Dashed: the level of the critical sample size."
     )
     # A picture per learner: side by side they would not fit on a page.
     figures = [
-        Figure(success_chart(replace(analysis, laws={key: law})), name=_name("success", *key))
+        Figure(
+            success_chart(replace(analysis, laws={key: law}), log_x=searched),
+            name=_name("success", *key),
+        )
         for key, law in analysis.laws.items()
     ]
     figures[-1] = replace(figures[-1], caption=caption)
-    tables = (*([findings.search_table()] if findings.searches else findings.success_tables()),)
+    tables = (*([findings.search_table()] if searched else findings.success_tables()),)
     return Section("Success against the number of samples", figures=tuple(figures), tables=tables)
 
 
@@ -116,9 +146,11 @@ def _critical(findings: Findings) -> Section:
         bounds={"no learner can do with fewer": floor},
         extrapolate_to=DRAWN_AHEAD * longest if several else None,
     )
+    source = "bootstrap" if findings.searches is None else "posterior of the search"
     caption = (
-        f"Samples at which success reaches {findings.level:g}, with 95 % intervals (bootstrap). "
-        "Triangles: not reached with the samples that were tried, or already with the fewest. "
+        f"Samples at which success reaches {findings.level:g}, with 95 % intervals ({source}). "
+        "Triangles: not reached with the samples that were tried, or already with the fewest; "
+        "small ones at the end of a bar: the interval goes on there, beyond these samples. "
         "Bands: both laws, with the error of the trials carried through. Dashed: the information "
         "bound, below which no learner finds the rule as often."
     )
@@ -137,6 +169,15 @@ def _comparison(findings: Findings) -> Section:
         "cells). The detectable difference is what such a comparison sees with probability 0.8.",
     )
     return Section("Learners compared", text, tables=tuple(findings.comparison_tables()))
+
+
+def _ratios(findings: Findings) -> Section:
+    text = (
+        "Every search chose sample sizes of its own, so that success is not compared size by size. "
+        "These are the critical sizes, second learner over first: above 1 the second needs more. "
+        "95 % intervals from the posteriors of both searches, taken as independent.",
+    )
+    return Section("Learners compared", text, tables=(findings.ratio_table(),))
 
 
 def _training(findings: Findings) -> Section:

@@ -24,7 +24,7 @@ def stacked_bars(
 
     Args:
         records: one mapping per part of a bar.
-        x: field below the bars; its values are shown in the order in which they come.
+        x: field below the bars, ascending; each panel has its own values.
         y: field of the counts.
         color: field that tells the parts apart.
         colors: color of each of its values, from the bottom of a bar to the top.
@@ -46,8 +46,8 @@ def stacked_bars(
                 field=x,
                 type="ordinal",
                 title=x_title or x,
-                sort=None,
-                axis=alt.Axis(labelAngle=0, labelOverlap=True),
+                sort="ascending",
+                axis=alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=4),
             ),
             y=alt.Y(
                 field=y,
@@ -65,7 +65,7 @@ def stacked_bars(
         facet=alt.Facet(field=panel, type="nominal", title=None, sort=list(panels)),
         columns=min(MAX_COLUMNS, len(panels)),
         data=alt.Data(values=rows),
-    )
+    ).resolve_scale(x="independent")
     config = chart_config()
     config["legend"] = {**config["legend"], "orient": "top"}
     config["header"] = {"labelFont": config["font"], "labelFontSize": 12, "labelColor": INK}
