@@ -92,9 +92,10 @@ def _what_was_done(findings: Findings) -> str:
             f"{experiment.trials} trials for each learner and T; it ran {_trials_run(findings)}. "
             "Each trial"
         )
+    wanted = experiment.fixed.get("success_accuracy", 0.99)
     return text + (
         " draws new positions, new samples and a new start. A trial succeeds if its accuracy on "
-        "fresh, clean samples exceeds 0.99."
+        f"fresh, clean samples exceeds {wanted:g}."
     )
 
 
