@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from finetti.core.errors import InputError
 from finetti.probe.analysis import comparison
+from finetti.probe.analysis.analysis import analyze
+from finetti.probe.analysis.paired_intervals import paired_interval, score_interval
 from finetti.probe.analysis.paired_tests import (
     detectable_difference,
     holm,
@@ -197,3 +199,109 @@ def test_bad_comparisons_are_refused():
         compare_learners(table.drop(columns="seed"), "a", "b")
     with pytest.raises(InputError, match="`level`"):
         compare_learners(table, "a", "b", level=0)
+
+
+def score(delta, up, down, n):
+    """Tango's statistic with the restricted maximum of the likelihood found by search."""
+    p_down = optimize.minimize_scalar(
+        lambda q: (
+            -(
+                special.xlogy(up, q + delta)
+                + special.xlogy(down, q)
+                + special.xlogy(n - up - down, 1 - 2 * q - delta)
+            )
+        ),
+        bounds=(max(0.0, -delta), (1 - delta) / 2),
+        method="bounded",
+        options={"xatol": 1e-12},
+    ).x
+    return (up - down - n * delta) / math.sqrt(n * (2 * p_down + delta * (1 - delta)))
+
+
+@pytest.mark.parametrize(("up", "down", "n"), [(9, 2, 40), (20, 15, 60), (12, 1, 30)])
+def test_with_many_pairs_the_interval_inverts_the_score_test(up, down, n):
+    ends = score_interval(up, down, n, 0.95)
+    for end, z in zip(ends, (1.959964, -1.959964), strict=True):
+        assert score(end, up, down, n) == pytest.approx(z, abs=1e-4)
+
+
+def test_without_discordant_pairs_the_score_interval_is_wilsons():
+    z = stats.norm.ppf(0.975)
+    end = z**2 / (10 + z**2)
+    assert score_interval(0, 0, 10, 0.95) == pytest.approx((-end, end))
+
+
+def test_with_discordant_pairs_of_one_kind_only_one_end_is_open():
+    low, high = score_interval(0, 10, 10, 0.95)
+    assert low == -1
+    assert score(high, 0, 10, 10) == pytest.approx(-1.959964, abs=1e-4)
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12))
+def test_interval_and_exact_test_agree(up, down, ties):
+    n = up + down + ties
+    if n == 0:
+        return
+    found = paired_interval(up, down, n, 0.95)
+    assert -1 <= found.low <= (up - down) / n <= found.high <= 1
+    p_value = sign_flip_test([1] * up + [-1] * down)
+    assert (0.0 in found) == (p_value > 0.05)
+    mirrored = paired_interval(down, up, n, 0.95)
+    assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low), abs=1e-9)
+
+
+def test_the_paired_interval_covers():
+    """Exactly, over all outcomes of 12 and 30 pairs: no less than 94 %."""
+    for n, up, down in ((12, 0.4, 0.0), (12, 0.5, 0.2), (12, 0.02, 0.02), (30, 0.3, 0.1)):
+        covered = 0.0
+        for b in range(n + 1):
+            for c in range(n + 1 - b):
+                chance = stats.multinomial.pmf([b, c, n - b - c], n, [up, down, 1 - up - down])
+                if chance > 1e-9 and up - down in paired_interval(b, c, n, 0.95):
+                    covered += chance
+        assert covered > 0.94
+
+
+def few_pairs(sizes):
+    rows = [(x, 10, m, seed, float(x == "a" and seed < 4)) for x in "ab" for m in sizes
+            for seed in range(10)]  # fmt: skip
+    names = ["learner", "context_length", "n_samples", "seed", "success"]
+    return pd.DataFrame(rows, columns=names)
+
+
+@pytest.mark.parametrize("sizes", [(50,), (50, 100)])
+def test_few_pairs_claim_no_more_than_the_exact_test(sizes):
+    found = compare_learners(few_pairs(sizes), "a", "b")
+    assert found.p_value == 0.125
+    assert found.cells["p_value"].tolist() == [0.125] * len(sizes)
+    for low, high in (*found.cells[["low", "high"]].to_numpy(),
+                      (found.interval.low, found.interval.high)):  # fmt: skip
+        assert low < -0.4 < 0 <= high
+    said = str(found)
+    assert "p (McNemar)" in said
+    assert "signs of whole seeds" in said
+
+
+def test_sizes_are_those_of_the_analysis():
+    table = two_learners(np.random.default_rng(6), 0.2, lengths=(10, 20))
+    by_replicate = table.rename(columns={"seed": "replicate"})
+    apart = table.assign(seed=table["seed"] + 1000 * table["n_samples"])
+    for each in (table, by_replicate, apart):
+        found, sizes = compare_learners(each, "a", "b"), analyze(each, n_resamples=200).sizes
+        for size in found.sizes:
+            assert size.first == sizes["a", size.context_length]
+            assert size.second == sizes["b", size.context_length]
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+def test_a_learner_does_not_differ_from_itself(shift):
+    table = two_learners(np.random.default_rng(7), shift)
+    table = table[table["learner"] == "b"]
+    twins = pd.concat([table, table.assign(learner="twin")])
+    found = compare_learners(twins, "b", "twin")
+    size = found.sizes[0]
+    assert (size.interval.low, size.interval.high) == (0, 0)
+    assert size.value == 0
+    assert size.detectable is None
+    assert (found.difference, found.p_value) == (0, 1)
+    assert 0.0 in found.interval

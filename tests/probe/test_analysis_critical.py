@@ -49,10 +49,11 @@ def test_bootstrap_interval_covers(sizes, trials, steepness, ceiling):
         for i in range(N_DATA):
             one = rows_of(fits, slice(i, i + 1))
             many = rows_of(resampled, slice(i * N_RESAMPLES, (i + 1) * N_RESAMPLES))
-            size = critical_size(one, many, level, 0.95, rng)
+            cells = (hits[i], n)
+            size = critical_size(one, many, cells, level, 0.95, rng)
             covered.append(critical in size.interval)
             widths.append(math.log(size.interval.high / max(size.interval.low, m[0])))
-            narrow.append(critical in critical_size(one, many, level, 0.5, rng).interval)
+            narrow.append(critical in critical_size(one, many, cells, level, 0.5, rng).interval)
         error = math.sqrt(0.95 * 0.05 / N_DATA)
         assert np.mean(covered) > 0.95 - STANDARD_ERRORS * error
         assert np.mean(narrow) < 0.5 + STANDARD_ERRORS * math.sqrt(0.25 / N_DATA)
@@ -111,8 +112,8 @@ def test_one_size_tells_a_side():
 def test_of_a_step_the_whole_bracket_is_the_interval():
     size = analyze(table_of([(10, m, 50 * (m > 90), 50) for m in range(50, 151, 20)])).sizes[(10,)]
     assert size.value == pytest.approx(math.sqrt(90 * 110))
-    assert size.interval.low < 93
-    assert size.interval.high > 107
+    assert size.interval.low < 94
+    assert size.interval.high > 106
     assert size.interval.low > 80
 
 
@@ -232,3 +233,57 @@ def test_bad_tables_are_refused(change, options, match):
     table = table_of([(10, 50, 1, 4), (10, 60, 3, 4)]).assign(**change)
     with pytest.raises(InputError, match=match):
         analysis.analyze(table, **options)
+
+
+def size_of(hits, sizes=range(10, 81, 10), **options):
+    cells = [(10, m, k, 10) for m, k in zip(sizes, hits, strict=True)]
+    return analyze(table_of(cells), **options).sizes[(10,)]
+
+
+def test_an_end_is_not_open_where_the_trials_close_it():
+    """10 of 10 at the largest size is success above ½ there, wherever a resample's curve is."""
+    size = size_of([0, 0, 0, 0, 1, 2, 4, 10])
+    assert size.value in size.interval
+    assert size.interval.high == pytest.approx(80)
+    # Chance successes at small sizes make the curve flat: it would be at ½ beyond the sizes tried.
+    flat = size_of([1, 1, 0, 0, 0, 1, 2, 10])
+    assert (flat.value, flat.censored) == (pytest.approx(80), "")
+    assert flat.interval.high == pytest.approx(80)
+    low = size_of([0, 8, 9, 10, 10, 10, 9, 9])
+    assert low.interval.low >= 10 - 1e-9
+    # 7 of 10, or a level of 0.8, is open still.
+    assert size_of([0, 0, 0, 0, 1, 2, 4, 7]).interval.high == math.inf
+    assert size_of([0, 0, 0, 0, 1, 2, 4, 10], level=0.8).interval.high == math.inf
+
+
+def test_equal_trials_of_two_learners_have_equal_intervals():
+    cells = [(10, m, k, 12) for m, k in ((50, 1), (80, 5), (110, 6), (140, 8))]
+    table = table_of(cells).rename(columns={"replicate": "seed"})
+    both = pd.concat([table.assign(learner=x) for x in ("b", "a")])
+    for each in (both, both.drop(columns="seed")):
+        found = analyze(each)
+        a, b = (found.sizes[x, 10] for x in "ab")
+        assert a == b
+        assert np.array_equal(a.log_replicates, b.log_replicates)
+        assert found.first_sizes["a", 10] == found.first_sizes["b", 10]
+
+
+def test_context_lengths_are_resampled_apart():
+    """Laws take resamples of several T together, as independent as their trials."""
+    cells = [(T, m, k, 12) for T in (10, 20) for m, k in ((50, 1), (80, 5), (110, 9), (140, 12))]
+    found = analyze(table_of(cells)).sizes
+    correlation = np.corrcoef(found[(10,)].log_replicates, found[(20,)].log_replicates)[0, 1]
+    assert abs(correlation) < STANDARD_ERRORS / math.sqrt(200)
+
+
+def test_notes_name_the_learner_and_say_things_once():
+    rising, never = ((50, 0), (100, 5), (200, 10)), ((50, 0), (100, 0), (200, 1))
+    a = table_of([(T, m, k, 10) for T, of in ((10, rising), (20, never)) for m, k in of], "a")
+    b = table_of([(T, m, k, 10) for T, of in ((10, rising), (30, never)) for m, k in of], "b")
+    notes = analyze(pd.concat([a, b])).__card__().notes
+    left_out = [note.split(" is left out")[0] for note in notes if "left out" in note]
+    assert left_out == ["a: T = 20", "b: T = 30"]
+    needs = [note for note in notes if "A law needs" in note]
+    assert needs == ["a, b: A law needs critical sizes at two context lengths or more."]
+    alone = analyze(a).__card__().notes
+    assert any(note.startswith("T = 20 is left out") for note in alone)

@@ -132,7 +132,8 @@ def test_ceiling_interval_covers():
 @pytest.mark.parametrize(
     ("hits", "reason"),
     [([0, 0, 12, 12, 12, 12], "between m = 80 and 110"), ([0, 0, 0, 0, 0, 1], "still rises"),
-     ([8, 7, 8, 7, 8, 7], "does not rise"), ([12, 12, 12, 12, 12, 11], "does not rise")],
+     ([8, 7, 8, 7, 8, 7], "does not rise"), ([12, 12, 12, 12, 12, 11], "does not rise"),
+     ([7, 8, 9, 10, 11, 12], "half its ceiling at the smallest")],
 )  # fmt: skip
 def test_what_the_data_leave_open_is_said(hits, reason):
     found = fit_curve(SIZES, hits, [12] * 6)

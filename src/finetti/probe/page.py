@@ -165,9 +165,12 @@ def _critical(findings: Findings) -> Section:
 
 def _comparison(findings: Findings) -> Section:
     text = (
-        "Both learners of a pair saw the same data. Differences are second minus first; intervals "
-        "by resampling seeds, p-values by McNemar's exact test (adjusted by Holm's method over the "
-        "cells). The detectable difference is what such a comparison sees with probability 0.8.",
+        "Both learners of a pair saw the same data. Differences are second minus first; in "
+        "each cell intervals by the score test and the exact one, p-values by McNemar's exact test "
+        "(adjusted by Holm's method over the cells); over all cells p-values by flipping the signs "
+        "of whole seeds, and intervals, as those of critical sizes, by resampling whole seeds "
+        "(where each seed has one pair, as in a cell). The detectable "
+        "difference is what such a comparison sees with probability 0.8.",
     )
     return Section("Learners compared", text, tables=tuple(findings.comparison_tables()))
 

@@ -4,16 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
-from finetti.probe.analysis.critical import CriticalSize, critical_size, first_above, one_size
+from finetti.probe.analysis.critical import CriticalSize, first_above
 from finetti.probe.analysis.curve import SuccessCurve, fit_curve
-from finetti.probe.analysis.curve_fits import Floats, fit_curves
 from finetti.probe.analysis.laws import ScalingLaws, fit_laws
-from finetti.probe.analysis.resampling import resample_cells, resample_seeds
+from finetti.probe.analysis.learner_sizes import cells_of, learner_sizes
 from finetti.probe.analysis.trial_tables import (
     Frame,
     Missing,
@@ -139,7 +137,12 @@ class Analysis(Shown):
             for table in laws.__card__().tables:
                 title = " · ".join([table.title, *map(str, key)])
                 tables.append(Table(title, table.columns, table.rows))
-        of_laws = [note for laws in self.laws.values() for note in laws.notes]
+        of_laws: dict[str, list[str]] = {}
+        for key, laws in self.laws.items():
+            for note in laws.notes:
+                of_laws.setdefault(note, []).append(" ".join(map(str, key)))
+        several = len(self.laws) > 1
+        told_of_laws = [f"{', '.join(k)}: {n}" if several else n for n, k in of_laws.items()]
         of_curves = [
             f"{', '.join(f'{n} = {v}' for n, v in zip(names, key, strict=True))}: {curve.reason}"
             for key, curve in self.curves.items()
@@ -150,7 +153,7 @@ class Analysis(Shown):
             ("cells", len(self.success)),
             ("level", self.level),
         )
-        return Card("Probe", fields, tuple(tables), (*self.notes, *of_curves, *of_laws))
+        return Card("Probe", fields, tuple(tables), (*self.notes, *of_curves, *told_of_laws))
 
 
 def analyze(
@@ -166,7 +169,7 @@ def analyze(
 
     Args:
         table: one row per trial with context_length, n_samples and success (0 or 1); where trials
-            of several sizes share a ``seed``, seeds are resampled instead of trials.
+            have a ``seed``, whole seeds are resampled instead of trials.
         level: success probability of the critical size.
         by: columns that tell learners apart; ``learner`` by default, if there is one.
         confidence: of all intervals.
@@ -174,6 +177,7 @@ def analyze(
         seed: of the bootstrap.
         missing: what becomes of trials without an outcome: "exclude" them, or count them as "fail".
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> rows = [(T, m, rng.random() < 1 / (1 + (20 * np.log(T) / m) ** 9))
     ...         for T in (50, 100, 400) for m in range(40, 201, 20) for _ in range(20)]
@@ -202,20 +206,14 @@ def analyze(
     for group, rows in groups_of(trials, by):
         for (length,), here in groups_of(rows, ("context_length",)):
             key = (*group, int(length))
-            rng = generator("probe analysis", seed, [str(each) for each in key])
-            m, hits, n = _cells(here)
+            rng = generator("first above", seed, int(length))
+            m, hits, n = cells_of(here)
             first_sizes[key] = first_above(m, hits, n, level, rng)
-            if len(m) == 1:
-                one = (float(m[0]), float(hits[0]), float(n[0]))
-                sizes[key] = one_size(*one, level, confidence)
-                half_sizes[key] = one_size(*one, None, confidence)
-                continue
-            if 0 < hits.sum() < n.sum():
+            if len(m) > 1 and 0 < hits.sum() < n.sum():
                 curves[key] = fit_curve(m, hits, n, confidence)
-            fits = fit_curves(m, hits[None], n)
-            resampled = fit_curves(m, _resample(here, m, hits, n, n_resamples, rng), n)
-            sizes[key] = critical_size(fits, resampled, level, confidence, rng)
-            half_sizes[key] = critical_size(fits, resampled, None, confidence, rng)
+            sizes[key], half_sizes[key] = learner_sizes(
+                here, (level, None), confidence, n_resamples, seed
+            )
         for found, into in ((sizes, laws), (half_sizes, half_laws)):
             into[group] = fit_laws(
                 {key[-1]: each for key, each in found.items() if key[:-1] == group}
@@ -223,27 +221,6 @@ def analyze(
     return Analysis(
         by, level, success, curves, sizes, half_sizes, first_sizes, laws, half_laws, notes
     )
-
-
-def _cells(trials: Frame) -> tuple[Floats, Floats, Floats]:
-    cells = count_cells(trials, ())
-    m, hits, n = (cells[name].to_numpy(np.float64) for name in ("n_samples", "successes", "trials"))
-    return m, hits, n
-
-
-def _resample(
-    trials: Frame,
-    m: Floats,
-    hits: Floats,
-    n: Floats,
-    n_resamples: int,
-    rng: np.random.Generator,
-) -> Floats:
-    shared = "seed" in trials and trials.groupby("seed")["n_samples"].nunique().max() > 1
-    if not shared or trials.duplicated(["seed", "n_samples"]).any():
-        return resample_cells(hits, n, n_resamples, rng)
-    outcomes = trials.pivot(index="seed", columns="n_samples", values="success")
-    return resample_seeds(outcomes[m], n_resamples, rng)
 
 
 def _plain(value: Any) -> Any:

@@ -11,8 +11,10 @@ from finetti.bounds.value import finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.statistics import Interval
-from finetti.probe.analysis.critical import CriticalSize, critical_size
-from finetti.probe.analysis.curve_fits import Floats, fit_curves
+from finetti.probe.analysis.critical import CriticalSize
+from finetti.probe.analysis.curve_fits import Floats
+from finetti.probe.analysis.learner_sizes import learner_sizes
+from finetti.probe.analysis.paired_intervals import paired_interval
 from finetti.probe.analysis.paired_tests import (
     detectable_difference,
     holm,
@@ -35,9 +37,9 @@ class CriticalDifference:
     context_length: int
     first: CriticalSize
     second: CriticalSize
-    value: float | None  # None if one of them is censored
+    value: float | None  # None if one of them is censored and the outcomes are not all equal
     interval: Interval  # paired bootstrap; ±∞ where the sizes tried do not tell
-    detectable: float | None  # at power 0.8, from the bootstrap's standard error
+    detectable: float | None  # at power 0.8, from the bootstrap's standard error; None if that is 0
 
     @property
     def text(self) -> str:
@@ -55,15 +57,17 @@ class LearnerComparison(Shown):
     Args:
         learners: first and second; differences are second minus first.
         cells: per T and m: pairs, both rates, how often only the first or only the second
-            succeeded, difference with low and high, McNemar's exact p_value and its Holm-adjusted
-            p_adjusted, and the detectable difference (NaN if no difference is).
+            succeeded, difference with low and high (`paired_interval`), McNemar's exact p_value and
+            its Holm-adjusted p_adjusted, and the detectable difference (NaN if no difference is).
         seeds: per seed: pairs, and the share of them that each learner solved. The whole
             distribution, never the best one.
         difference: in success, over all pairs.
-        interval: of the difference, by resampling seeds.
+        interval: of the difference: `paired_interval` if each seed has one pair, else by
+            resampling seeds, with 0 inside where ``p_value`` does not reject it.
         p_value: that both are alike, by flipping the signs of whole seeds.
         detectable: the overall difference that would be seen with power 0.8.
-        sizes: critical sizes and their difference, per T.
+        sizes: critical sizes of both, as `analyze` gives them of these trials, and their
+            difference, per T.
         notes: what a reader should know.
     """
 
@@ -111,7 +115,7 @@ class LearnerComparison(Shown):
                 f"success of {second} − {first}",
                 format_interval(self.difference, (self.interval.low, self.interval.high)),
             ),
-            ("p-value", self.p_value),
+            ("p-value (signs of whole seeds flipped)", self.p_value),
             (f"detectable with power {POWER:g}", self.detectable),
         ]
         for name, column in (("first", first), ("second", second)):
@@ -125,7 +129,17 @@ class LearnerComparison(Shown):
              None if math.isnan(row.detectable) else round(row.detectable, 3))
             for row in self.cells.itertuples()
         )  # fmt: skip
-        columns = ("T", "m", "pairs", first, second, "difference", "p", "p (Holm)", "detectable")
+        columns = (
+            "T",
+            "m",
+            "pairs",
+            first,
+            second,
+            "difference",
+            "p (McNemar)",
+            "p (Holm)",
+            "detectable",
+        )
         tables = [Table("Success on the same data", columns, rows)]
         if self.sizes:
             sizes = tuple(
@@ -176,13 +190,12 @@ def compare_learners(
     for name, value in (("level", level), ("confidence", confidence)):
         if not 0 < value < 1:
             raise bad_argument(name, owner, "in (0, 1)", value)
-    wide, notes = _pairs(table, first, second, column, owner, missing)
-    rng = generator("learner comparison", seed)
-    cells = _compare_cells(wide, confidence, n_resamples, rng)
+    wide, key, notes = _pairs(table, first, second, column, owner, missing)
+    cells = _compare_cells(wide, confidence)
     by_seed = wide.groupby(level="seed")
     gaps = by_seed["second"].sum() - by_seed["first"].sum()
     difference = float((wide["second"] - wide["first"]).mean())
-    drawn = _resampled_difference(wide, n_resamples, rng)
+    drawn = _resampled_difference(wide, n_resamples, generator("learner comparison", seed))
     one_pair = len(gaps) == len(wide)
     discordance = float((wide["first"] != wide["second"]).mean())
     error = float(drawn.std(ddof=1))
@@ -191,24 +204,30 @@ def compare_learners(
         if one_pair
         else normal_reach(error, POWER)
     )
+    p_value = sign_flip_test(gaps)
+    if one_pair:
+        up, down = (int((gaps == sign).sum()) for sign in (1, -1))
+        interval = paired_interval(up, down, len(wide), confidence)
+    else:
+        interval = _around(difference, drawn, confidence, p_value)
     seeds = by_seed.agg(pairs=("first", "size"), first=("first", "mean"), second=("second", "mean"))
     return LearnerComparison(
         (first, second),
         cells,
         seeds.reset_index(),
         difference,
-        _around(difference, drawn, confidence),
-        sign_flip_test(gaps),
+        interval,
+        p_value,
         detectable,
-        _compare_sizes(wide, level, confidence, n_resamples, rng),
+        _compare_sizes(wide, key == "seed", level, confidence, n_resamples, seed),
         notes,
     )
 
 
 def _pairs(
     table: Frame, first: str, second: str, column: str, owner: str, missing: Missing
-) -> tuple[Frame, tuple[str, ...]]:
-    """Success of both learners, by (context_length, n_samples, seed)."""
+) -> tuple[Frame, str, tuple[str, ...]]:
+    """Success of both learners, by (context_length, n_samples, seed); and what pairs them."""
     trials, notes = read_trials(table, (column,), owner, missing)
     key = "seed" if "seed" in trials else "replicate"
     if key not in trials:
@@ -240,20 +259,15 @@ def _pairs(
         told.append(f"{lonely} trials have no partner with the same data and are left out.")
     if key == "replicate":
         told.append("Paired by replicate: the data are the same only if seed_by was replicate.")
-    return wide, tuple(told)
+    return wide, key, tuple(told)
 
 
-def _compare_cells(
-    wide: Frame, confidence: float, n_resamples: int, rng: np.random.Generator
-) -> Frame:
+def _compare_cells(wide: Frame, confidence: float) -> Frame:
     rows = []
     for (length, size), pairs in wide.groupby(level=["context_length", "n_samples"]):
         gap = (pairs["second"] - pairs["first"]).to_numpy()
         n, up, down = len(gap), int((gap > 0).sum()), int((gap < 0).sum())
-        # As in `resampling`: where all pairs agree, drawing them again would show no other.
-        shares = np.array([up + 0.25, down + 0.25, n - up - down + 0.5]) / (n + 1)
-        drawn = rng.multinomial(n, shares, n_resamples)
-        interval = _around((up - down) / n, (drawn[:, 0] - drawn[:, 1]) / n, confidence)
+        interval = paired_interval(up, down, n, confidence)
         detectable = detectable_difference(n, (up + down) / n, POWER)
         rows.append(
             {
@@ -276,10 +290,15 @@ def _compare_cells(
     return cells
 
 
-def _around(value: float, drawn: Floats, confidence: float) -> Interval:
-    """Percentiles, moved so that their middle is the estimate: tossed coins pull toward 0."""
+def _around(value: float, drawn: Floats, confidence: float, p_value: float) -> Interval:
+    """Percentiles, moved so that their middle is the estimate: tossed coins pull toward 0.
+
+    With few seeds they are too narrow: 0 is inside unless the exact test rejects it.
+    """
     ends = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
     low, high = np.clip(ends + value - drawn.mean(), -1.0, 1.0)
+    if p_value > 1 - confidence:
+        low, high = min(low, 0.0), max(high, 0.0)
     return Interval(float(low), float(high), confidence, "bootstrap")
 
 
@@ -293,49 +312,53 @@ def _resampled_difference(wide: Frame, n_resamples: int, rng: np.random.Generato
 
 def _compare_sizes(
     wide: Frame,
+    by_seed: bool,
     level: float,
     confidence: float,
     n_resamples: int,
-    rng: np.random.Generator,
+    seed: int,
 ) -> tuple[CriticalDifference, ...]:
-    """Where there are two sizes or more: both learners' seeds are resampled together."""
+    """Where there are two sizes or more: the same seeds of both learners are drawn again."""
     found = []
     for length, here in wide.groupby(level="context_length"):
-        outcomes = here.droplevel("context_length").unstack("n_samples")
-        hits = resample_seeds(outcomes, n_resamples, rng)
-        of, sizes = (outcomes.columns.get_level_values(name) for name in ("role", "n_samples"))
-        if sizes.nunique() < 2:
+        if here.index.get_level_values("n_samples").nunique() < 2:
             continue
-        both: dict[str, CriticalSize] = {}
+        shown, paired = [], []
         for role in ("first", "second"):
-            mine = np.flatnonzero(of == role)
-            mine = mine[np.argsort(sizes[mine])]
-            tried = outcomes.iloc[:, mine]
-            m, n = sizes[mine].to_numpy(np.float64), tried.notna().sum().to_numpy(np.float64)
-            fits = fit_curves(m, tried.sum().to_numpy(np.float64)[None], n)
-            resampled = fit_curves(m, hits[:, mine], n)
-            both[role] = critical_size(fits, resampled, level, confidence, rng)
-        found.append(_size_difference(int(length), both["first"], both["second"], confidence))
+            trials = here[role].rename("success").reset_index()
+            (size,) = learner_sizes(trials, (level,), confidence, n_resamples, seed)
+            paired.append(size)
+            if not by_seed:  # an analysis does not take replicates of several m as one draw
+                trials = trials.drop(columns="seed")
+                (size,) = learner_sizes(trials, (level,), confidence, n_resamples, seed)
+            shown.append(size)
+        first, second = shown
+        equal = bool((here["first"] == here["second"]).all())
+        interval, error = _size_gap(paired[0], paired[1], confidence, equal)
+        known = first.value is not None and second.value is not None
+        value = (second.value or 0.0) - (first.value or 0.0) if known else 0.0 if equal else None
+        detectable = normal_reach(error, POWER) if error else None
+        found.append(CriticalDifference(int(length), first, second, value, interval, detectable))
     return tuple(found)
 
 
-def _size_difference(
-    length: int, first: CriticalSize, second: CriticalSize, confidence: float
-) -> CriticalDifference:
-    """Resample by resample; where one of the two is outside the sizes tried, open on that side."""
+def _size_gap(
+    first: CriticalSize, second: CriticalSize, confidence: float, equal: bool
+) -> tuple[Interval, float | None]:
+    """Interval and standard error of the difference of paired resamples.
+
+    Where one of the two is outside the sizes tried it is open on that side, but not if all
+    outcomes are ``equal``: then both are the same size, wherever it is.
+    """
     sizes = [np.exp(each.log_replicates) for each in (first, second)]
     ends = (first.m_min * (1 - 1e-9), first.m_max * (1 + 1e-9))
     (under_1, over_1), (under_2, over_2) = ((m < ends[0], m > ends[1]) for m in sizes)
     gap = sizes[1] - sizes[0]
     # Lower and upper limits of each resample's difference, as far as the sizes tell.
-    least = np.where(under_2 | over_1, -np.inf, gap)
-    most = np.where(over_2 | under_1, np.inf, gap)
+    least = gap if equal else np.where(under_2 | over_1, -np.inf, gap)
+    most = gap if equal else np.where(over_2 | under_1, np.inf, gap)
     low = np.quantile(least, (1 - confidence) / 2, method="inverted_cdf")
     high = np.quantile(most, (1 + confidence) / 2, method="inverted_cdf")
-    known = first.value is not None and second.value is not None
-    value = (second.value or 0) - (first.value or 0) if known else None
     inside = np.isfinite(least) & np.isfinite(most)
     error = float(gap[inside].std(ddof=1)) if inside.mean() > 0.9 else None
-    interval = Interval(float(low), float(high), confidence, "paired bootstrap")
-    detectable = None if error is None else normal_reach(error, POWER)
-    return CriticalDifference(length, first, second, value, interval, detectable)
+    return Interval(float(low), float(high), confidence, "paired bootstrap"), error

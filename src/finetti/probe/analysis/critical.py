@@ -24,7 +24,8 @@ class CriticalSize(Shown):
     Args:
         value: None if it is not between the smallest and the largest size tried.
         interval: bootstrap percentiles; 0 and ∞ are "below the smallest" and "above the largest
-            size", which is as much as the trials tell.
+            size", which is as much as the trials tell. Not open at an end where Wilson's interval
+            of the success there is on the inner side of the level.
         level: the success probability, or None for half the ceiling.
         censored: "right" if not reached up to ``m_max``, "left" if passed at ``m_min`` already,
             "unknown" if the trials do not even tell this.
@@ -79,6 +80,7 @@ class CriticalSize(Shown):
 def critical_size(
     fits: CurveFits,
     resampled: CurveFits,
+    cells: tuple[Floats, Floats],
     level: float | None,
     confidence: float,
     rng: np.random.Generator,
@@ -88,13 +90,18 @@ def critical_size(
     Args:
         fits: the curve of the data, one row.
         resampled: those of resampled data.
+        cells: successes and trials at each size.
         level: of success.
         confidence: of the interval.
         rng: places the rise inside its bracket in resamples that are steps.
     """
     sizes = fits.log_sizes
-    log_m = float(_log_critical(fits, level, np.array([0.5]))[0])
+    # A few successes at small sizes make a curve so flat that it is at the level beyond the sizes
+    # tried, even if all trials at the largest succeed: success that rises is at the level before.
+    within = _limits(sizes, *cells, level, confidence)
+    log_m = float(np.clip(_log_critical(fits, level, np.array([0.5])), *within)[0])
     drawn = _log_critical(resampled, level, rng.uniform(size=len(resampled.ceiling)))
+    drawn = np.clip(drawn, *within)
     span = np.ptp(sizes)
     m_min, m_max = (float(round(math.exp(x), 9)) for x in (sizes[0], sizes[-1]))
     seen = np.where(drawn > sizes[-1], np.inf, np.where(drawn < sizes[0], -np.inf, drawn))
@@ -118,6 +125,17 @@ def critical_size(
         m_max,
         np.clip(drawn, sizes[0] - span, sizes[-1] + span),
     )
+
+
+def _limits(
+    log_sizes: Floats, hits: Floats, n: Floats, level: float | None, confidence: float
+) -> tuple[float, float]:
+    """log m between which the critical size is, by the success at the first and the last size."""
+    wilson = wilson_interval(hits, n, confidence)
+    low, high = np.asarray(wilson.low), np.asarray(wilson.high)
+    passed = low[-1] > (0.5 if level is None else level)  # half of any ceiling is at most ½
+    ahead = level is not None and high[0] < level
+    return (log_sizes[0] if ahead else -np.inf, log_sizes[-1] if passed else np.inf)
 
 
 def _why(

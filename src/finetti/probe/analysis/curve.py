@@ -17,6 +17,7 @@ from finetti.show.shown import Shown
 GRID = 33  # ceilings tried at once, in each of ROUNDS refinements of the interval's end
 ROUNDS = 3
 LEAST_CEILING = 1e-3
+LEAST_RISE = 0.1  # of the fitted success; below it there is none to speak of
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,18 @@ def fit_curve(
 
 
 def _open_questions(fits: CurveFits, hits: Floats, n: Floats) -> str:
-    slope = fits.probability(fits.log_sizes)[0] / fits.ceiling[0]
+    rates = fits.probability(fits.log_sizes)[0]
+    slope = rates / fits.ceiling[0]
     below, above = fits.log_sizes[slope < 0.5], fits.log_sizes[slope >= 0.5]
     if not above.size:
         return "Success still rises at the largest size: the ceiling is not seen."
-    if not below.size:
+    if not below.size and rates[-1] - rates[0] < LEAST_RISE:
         return "Success does not rise from the smallest size on: the slope is not seen."
+    if not below.size:
+        return (
+            "Success is at half its ceiling at the smallest size already: the start of the rise is "
+            "not seen."
+        )
     if fits.stepped[0]:
         low, high = (format_number(round(math.exp(x), 6)) for x in (below.max(), above.min()))
         return (

@@ -1,0 +1,67 @@
+"""Critical sizes of one learner at one context length, from its trials."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from finetti.core.keys import generator
+from finetti.probe.analysis.critical import CriticalSize, critical_size, one_size
+from finetti.probe.analysis.curve_fits import Floats, fit_curves
+from finetti.probe.analysis.resampling import resample_cells, resample_seeds
+from finetti.probe.analysis.trial_tables import Frame, count_cells
+
+
+def learner_sizes(
+    trials: Frame,
+    levels: Sequence[float | None],
+    confidence: float,
+    n_resamples: int,
+    seed: int,
+) -> list[CriticalSize]:
+    """The critical size at each level; whole seeds are drawn again where trials have one.
+
+    Chance depends on T and ``seed`` only, not on who the learner is: equal trials have equal
+    intervals, and learners that were tried with the same seeds have the same seeds drawn, so that
+    the differences of their resamples are paired.
+
+    Args:
+        trials: of one learner at one context length, as `read_trials` gives them.
+        levels: success probabilities; None is half the ceiling.
+        confidence: of the intervals.
+        n_resamples: of the bootstrap.
+        seed: of the bootstrap.
+    """
+    m, hits, n = cells_of(trials)
+    if len(m) == 1:
+        one = (float(m[0]), float(hits[0]), float(n[0]))
+        return [one_size(*one, level, confidence) for level in levels]
+    length = int(trials["context_length"].iloc[0])
+    rng = generator("critical size", seed, length)
+    fits = fit_curves(m, hits[None], n)
+    resampled = fit_curves(m, _resample(trials, m, hits, n, n_resamples, rng), n)
+    # Where a rise lies within its bracket is not known of either learner: different learners must
+    # not be placed alike, or their difference would look known.
+    place = generator("place of a step", seed, length, hits.tolist())
+    return [critical_size(fits, resampled, (hits, n), level, confidence, place) for level in levels]
+
+
+def cells_of(trials: Frame) -> tuple[Floats, Floats, Floats]:
+    """Sizes m, successes and trials of each."""
+    cells = count_cells(trials, ())
+    m, hits, n = (cells[name].to_numpy(np.float64) for name in ("n_samples", "successes", "trials"))
+    return m, hits, n
+
+
+def _resample(
+    trials: Frame,
+    m: Floats,
+    hits: Floats,
+    n: Floats,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> Floats:
+    known = "seed" in trials and trials["seed"].notna().all()
+    if not known or trials.duplicated(["seed", "n_samples"]).any():
+        return resample_cells(hits, n, n_resamples, rng)
+    outcomes = trials.pivot(index="seed", columns="n_samples", values="success")
+    return resample_seeds(outcomes[m], n_resamples, rng)
