@@ -88,7 +88,7 @@ def s_fig_2(
     statement="On fresh batches of 2048 samples a one-layer Transformer learns a parity of 3 of "
     "T = 10 bits. Most of the time nothing shows; then accuracy goes from chance to 1.",
     label="Figure 3 (Section 5)",
-    # 7 of 8 runs ended within 720 steps; the last 5 to 22 % of them were above 60 % accuracy.
+    # 7 of 8 runs ended within 720 steps; the last 3 to 22 % of them were above 60 % accuracy.
     false_alarm=1e-4,
     controls=(Control("too little time", changes={"runs": 1, "iterations": 20}),),
 )
