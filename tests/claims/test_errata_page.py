@@ -10,7 +10,7 @@ from finetti.claims import PAPERS, load_ledger
 PAGE = Path(__file__).parents[2] / "docs" / "errata.md"
 LEDGER = load_ledger()
 ROW = re.compile(r"^\| *(\d*) *\|.*\|(.*)\|$", re.MULTILINE)
-NAMES = re.compile(r"`([ESR]-[\w.-]+)`")
+NAMES = re.compile(r"`([ESRF]-[\w.-]+)`")
 
 
 def section(letter):

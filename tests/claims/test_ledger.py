@@ -193,6 +193,12 @@ def test_the_papers_as_bibtex():
         "@misc{zhang2022,",
         "@inproceedings{edelman2022,",
         "@inproceedings{fu2023,",
+        "@software{finetti,",
     ]
     assert all(entry.count("{") == entry.count("}") for entry in entries)
-    assert [paper.arxiv for paper in PAPERS.values()] == ["2212.14852", "2110.10090", "2307.11353"]
+    assert [paper.arxiv for paper in PAPERS.values()] == [
+        "2212.14852",
+        "2110.10090",
+        "2307.11353",
+        "",
+    ]

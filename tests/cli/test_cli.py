@@ -141,7 +141,7 @@ def test_an_unknown_id_names_the_nearest(finetti_command):
 
 
 def test_cite(finetti_command):
-    assert finetti_command("claims", "--cite").stdout.count("@") == 3
+    assert finetti_command("claims", "--cite").stdout.count("@") == 4
     assert finetti_command("claims", "S-erratum-3", "--cite").stdout.startswith("@inproceedings{ed")
     assert list(
         json.loads(finetti_command("claims", "--cite", "--paper", "R", "--json").stdout)

@@ -1,18 +1,21 @@
-"""The three papers whose claims are checked, as data."""
+"""The three papers whose claims are checked, and this package for its own, as data."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper. ``letter`` begins the ids of its claims, ``key`` is its BibTeX key."""
+    """A paper. ``letter`` begins the ids of its claims, ``key`` is its BibTeX key.
+
+    What is ours has the letter F and no ``arxiv``: it is derived in docs/theory/beyond.md.
+    """
 
     letter: str
     key: str
     title: str
     authors: tuple[str, ...]
     year: int
-    arxiv: str
+    arxiv: str = ""
     booktitle: str = ""
 
     def cite(self, label: str = "") -> str:
@@ -20,7 +23,11 @@ class Paper:
 
         >>> PAPERS["E"].cite("Proposition 4.1")
         'Zhang et al. (2022), Proposition 4.1'
+        >>> PAPERS["F"].cite("coherence")
+        'Finetti, coherence'
         """
+        if not self.arxiv:
+            return f"Finetti{', ' if label else ''}{label}"
         surname = self.authors[0].split()[-1]
         others = " et al." if len(self.authors) > 2 else ""
         return f"{surname}{others} ({self.year}){', ' if label else ''}{label}"
@@ -33,11 +40,11 @@ class Paper:
             "author": " and ".join(self.authors),
             "year": str(self.year),
             **({"booktitle": self.booktitle} if self.booktitle else {}),
-            "eprint": self.arxiv,
-            "archivePrefix": "arXiv",
-            "url": f"https://arxiv.org/abs/{self.arxiv}",
         }
-        kind = "inproceedings" if self.booktitle else "misc"
+        if self.arxiv:
+            fields |= {"eprint": self.arxiv, "archivePrefix": "arXiv"}
+            fields["url"] = f"https://arxiv.org/abs/{self.arxiv}"
+        kind = "inproceedings" if self.booktitle else "misc" if self.arxiv else "software"
         lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
         return f"@{kind}{{{self.key},\n{lines}}}"
 
@@ -72,6 +79,13 @@ PAPERS = {
             year=2023,
             arxiv="2307.11353",
             booktitle="Advances in Neural Information Processing Systems (NeurIPS)",
+        ),
+        Paper(
+            letter="F",
+            key="finetti",
+            title="Finetti: the statistics of attention",
+            authors=("{The Finetti developers}",),
+            year=2026,
         ),
     )
 }

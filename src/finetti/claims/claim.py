@@ -15,7 +15,7 @@ from finetti.show.card import Card
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
-ID = re.compile(r"[ESR](-[a-z]+)(-[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*")
+ID = re.compile(r"[ESRF](-[a-z]+)(-[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*")
 LABELS = {
     "lemma": "Lemma {}",
     "thm": "Theorem {}",
@@ -129,7 +129,7 @@ class Claim(Shown):
 
     @property
     def paper(self) -> str:
-        """E, S or R; see ``finetti.claims.bibliography``."""
+        """E, S or R, or F for what is ours; see ``finetti.claims.bibliography``."""
         return self.id[0]
 
     @property

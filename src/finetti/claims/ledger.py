@@ -30,7 +30,7 @@ class Ledger(Catalog[Claim]):
         return sum(claim.false_alarm for claim in self)
 
     def of_paper(self, paper: str) -> "Ledger":
-        """The claims of one paper: E, S or R."""
+        """The claims of one paper: E, S or R; F are our own."""
         return Ledger(tuple(claim for claim in self if claim.paper == paper))
 
 

@@ -11,11 +11,12 @@ from finetti.cli.options import Debug, Json
 
 
 class PaperLetter(StrEnum):
-    """The papers, by the letter that begins the ids of their claims."""
+    """The papers, by the letter that begins the ids of their claims; F is this package."""
 
     E = "E"
     S = "S"
     R = "R"
+    F = "F"
 
 
 def claims(
