@@ -86,11 +86,7 @@ def test_the_module_is_what_runs_whatever_the_numbers_are():
     positions = DensePositions(noisy(network.positions.dense()))
     blocks = []
     for block in network.blocks:
-        arrays = {name: noisy(array) for name, array in block.lookup.arrays.items()}
-        lookup = replace(block.lookup, **arrays)
-        blocks.append(
-            replace(block, keys=noisy(block.keys), scales=noisy(block.scales), lookup=lookup)
-        )
+        blocks.append(block.changed(**{name: noisy(a) for name, a in block.arrays.items()}))
     wrong = replace(network, positions=positions, blocks=tuple(blocks))
     found = wrong.predict(BITS)
     assert np.abs(found - network.function(BITS)).max() > 0.1
@@ -102,14 +98,9 @@ def test_the_module_is_what_runs_whatever_the_numbers_are():
 
 
 def changed(network, number, name, place, value):
-    block = network.blocks[number]
-    owner = block if name in ("keys", "scales") else block.lookup
-    array = getattr(owner, name).copy()
+    array = network.blocks[number].arrays[name].copy()
     array[place] = value
-    new = replace(owner, **{name: array})
-    blocks = list(network.blocks)
-    blocks[number] = new if owner is block else replace(block, lookup=new)
-    return replace(network, blocks=tuple(blocks))
+    return network.changed(number, **{name: array})
 
 
 @pytest.mark.parametrize("length", [10, 60])
@@ -120,10 +111,10 @@ def changed(network, number, name, place, value):
         (1, "outer", (0, 1), 0.5),
         (1, "middle_bias", 0, -0.5),
         (0, "inner", (0, 0), 0.0),
-        (0, "scales", 0, 0.0),
-        (1, "scales", 0, -3.0),
-        (0, "keys", (0, 7), 2.0),  # g0 reads x7
-        (0, "keys", (0, 7), 1e6),
+        (0, "query", 0, 0.0),
+        (1, "query", 0, -3.0),
+        (0, "key", (0, 7), 2.0),  # g0 reads x7
+        (0, "key", (0, 7), 1e6),
         (0, "inner", (0, 0), -1e6),
     ],
 )
@@ -159,8 +150,8 @@ def test_damaged_files(tmp_path):
     tensors = load_file(path)
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
-    scales = np.zeros(1)  # a gate that reads everything alike
-    save_file({**tensors, "blocks.1.scales": scales}, path, metadata)
+    query = np.zeros((1, 1, 1))  # a gate that reads everything alike
+    save_file({**tensors, "blocks.1.query": query}, path, metadata)
     broken = load(path)
     wrong = broken.verify().counterexample
     assert abs(broken.predict(wrong.bits) - wrong.value) > 0.1
@@ -168,8 +159,8 @@ def test_damaged_files(tmp_path):
     positions[9, 1] = 5000.0  # the position of x9 says that every bit is 1
     save_file({**tensors, "embedding.positions": positions}, path, metadata)
     assert load(path).verify().counterexample is not None
-    save_file({**tensors, "blocks.1.scales": np.zeros(3)}, path, metadata)
-    with pytest.raises(InputError, match=r"blocks\.1\.scales has shape"):
+    save_file({**tensors, "blocks.1.query": np.zeros(3)}, path, metadata)
+    with pytest.raises(InputError, match=r"blocks\.1\.query has shape"):
         load(path)
     save_file(tensors, path, {**metadata, "embedding": "bag"})
     with pytest.raises(InputError, match="a bag of vectors has none"):

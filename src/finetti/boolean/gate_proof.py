@@ -6,87 +6,53 @@ the block's lookup (`network.proof`) then bound what the gate writes; if that is
 rounding, the gate looks like a bit to the gates above, and the rounding is carried on.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.findings import InputBound, ReaderProof
+from finetti.boolean.findings import InputBound
 from finetti.boolean.gates import SparseGate
 from finetti.boolean.network.block import Block
-from finetti.boolean.network.gate_weights import GateWeights
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.mixture import sign_values
 from finetti.boolean.network.proof import distance, output_bounds, proof_fits, proof_work
+from finetti.boolean.network.weights import Network
 from finetti.boolean.trials import MAX_WORK
 from finetti.boolean.words import short_text
 
 EPSILON = float(np.finfo(np.float64).eps)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadErrors:
-    """Of every read of a network, over all inputs whose gates below are right."""
-
-    errors: NDArray[np.float64]  # the largest distance of a feature from its point
-    masses: NDArray[np.float64]  # the attention on what should be read
-    largest: float  # no token's value is larger than this
-
-
-def read_errors(network: GateWeights) -> ReadErrors:
-    """Measure the attention of every read."""
-    mixture, reads = network.mixture, network.reads
+def read_errors(network: Network) -> NDArray[np.float64]:
+    """The largest distance of what every read of gates reads from its point, over all inputs whose
+    gates below are right."""
+    tables, reads = network.tables, [read for block in network.blocks for read in block.reads]
     # Tokens of gates of this level and above are empty: what is read of them is 0.
     levels = np.array([gate.level for gate in network.gates])
-    full = levels[:, None] < levels[[read.gate for read in reads]]
-    below = np.where(full, mixture.gates[:, : len(reads)], 0.0)
-    total = mixture.bits[:, : len(reads)].sum(axis=0) + below.sum(axis=0)
-    errors, masses = np.zeros(len(reads)), np.zeros(len(reads))
-    for column, read in enumerate(reads):
-        own = np.append(mixture.bits[read.bits, column], mixture.gates[read.gates, column])
-        masses[column] = own.sum()
-        rest = max(0.0, float(total[column] - own.sum()))
-        errors[column] = np.abs(own - 1 / len(own)).sum() + rest + abs(mixture.cls[column])
-    apart = np.abs(sign_values(network.positions, np.float64)).max(initial=0.0)
-    return ReadErrors(errors, masses, 1.0 + float(apart))
+    full = levels[:, None] < levels[[read.reader for read in reads]]
+    sizes = np.maximum(np.abs(tables.zero), np.abs(tables.one))[:, : len(reads)]
+    gates = np.where(full, tables.readers[:, : len(reads)], 0.0)
+    total, errors = sizes.sum(axis=0) + gates.sum(axis=0), np.zeros(len(reads))
+    for k, read in enumerate(reads):
+        bits, point = read.bits, 1 / len(read.sources)
+        own = np.append(sizes[bits, k], gates[read.gates, k])
+        apart = np.abs(tables.zero[bits, k] - point), np.abs(tables.one[bits, k] + point)
+        errors[k] = np.append(np.maximum(*apart), np.abs(gates[read.gates, k] - point)).sum()
+        errors[k] += max(0.0, float(total[k] - own.sum())) + abs(float(tables.cls[k]))
+    return errors
 
 
-def gate_proofs(network: GateWeights, found: ReadErrors) -> tuple[ReaderProof, ...]:
-    """One proof per gate, from what was measured of its reads."""
-    scales = np.concatenate([block.scales for block in network.blocks])
-    readers = np.array([read.gate for read in network.reads])
-    proofs = []
-    for which, gate in enumerate(network.gates):
-        own = np.flatnonzero(readers == which)  # one read per group, in their order
-        sizes = [len(group) for group in gate.groups]
-        worst = int((found.errors[own] * sizes).argmax())
-        proofs.append(
-            ReaderProof(
-                text=gate.text,
-                level=gate.level,
-                sparsity=len(gate.sources),
-                separation=network.embedding.separation(sizes[worst], True),
-                tolerance=network.embedding.tolerance(sizes[worst], True),
-                head_error=float(found.errors[own[worst]]),
-                score_scale=float(scales[own].max()),
-                score_gap=float(network.mixture.leads[own].min()),
-                attention_mass=float(found.masses[own].min()),
-            )
-        )
-    return tuple(proofs)
-
-
-def gate_bound(network: GateWeights, found: ReadErrors) -> InputBound:
+def gate_bound(network: Network) -> InputBound:
     """The largest error of any gate over all inputs."""
-    below, rounding, drift = 0.0, 0.0, 0.0
-    for block, columns in zip(network.blocks, network.mixture.columns, strict=True):
+    below, rounding, drift, found = 0.0, 0.0, 0.0, read_errors(network)
+    for block, columns in zip(network.blocks, network.columns, strict=True):
         noise = 2 * below + drift + 4 * EPSILON * network.n_tokens
-        largest = found.largest + noise
+        largest = network.tables.largest + noise
         # First what the block writes into a token that is none of its gates, whatever it has read.
         low = np.full((1, block.n_heads), -largest)
         silent = _with_marks(block, np.zeros(len(block.lookup.inner_bias)))
         written = [_distance(silent, low, -low, np.zeros((1, 2)))]
-        for gate, marks, tolerances in _classes(network, block, found.errors[columns] + noise):
+        for gate, marks, tolerances in _classes(network, block, found[columns] + noise):
             lookup = _with_marks(block, marks)
             if not (proof_fits(lookup) and proof_work(lookup, gate.grid.size) <= MAX_WORK):
                 text = short_text(gate.text, 48)
@@ -102,13 +68,13 @@ def gate_bound(network: GateWeights, found: ReadErrors) -> InputBound:
 
 
 def _classes(
-    network: GateWeights, block: Block, errors: NDArray[np.float64]
+    network: Network, block: Block, errors: NDArray[np.float64]
 ) -> list[tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]]:
     """Gates that compute the same with the same units, once, with the largest of their errors."""
     found: dict[object, tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]] = {}
-    for place, which in enumerate(block.gates):
+    for place, which in enumerate(block.readers):
         gate, marks = network.gates[which], block.lookup.inner[block.n_heads + place]
-        own = errors[[k for k, read in enumerate(block.reads) if read.gate == which]]
+        own = errors[[k for k, read in enumerate(block.reads) if read.reader == which]]
         key = gate.function, marks.tobytes()
         known = found.get(key, (gate, marks, own))
         found[key] = known[0], known[1], np.maximum(known[2], own)

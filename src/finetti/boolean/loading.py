@@ -11,19 +11,18 @@ from numpy.typing import NDArray
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings import positions as kinds
+from finetti.boolean.embeddings.base import HeadMatrices
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.gate_network import GateNetwork
 from finetti.boolean.gates import split
-from finetti.boolean.layer import LayerNetwork
-from finetti.boolean.network.block import Block, make_blocks, make_keys
-from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.network.block import Block
+from finetti.boolean.network.gate_blocks import make_blocks, make_keys
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 from finetti.boolean.parser import parse
-from finetti.boolean.saving import FORMAT
+from finetti.boolean.saving import FORMAT, READERS
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
 
@@ -81,8 +80,18 @@ def load(path: str | Path) -> Compiled:
         packed = (size[0], -(-(size[1] - RESERVED) // 8))
         _refuse_misfit(path, "embedding.position_signs", positions.bits.shape, packed)
     settings |= {"embedding": metadata["embedding"]}
-    build = _gate_network if "blocks.0.keys" in tensors else _layer_network
-    return build(path, tensors, positions, function, settings)
+    parts = path, tensors, positions, function, settings
+    return _by_gates(*parts) if _has_gates(tensors, metadata) else _at_cls(*parts)
+
+
+def _has_gates(tensors: Tensors, metadata: dict[str, str]) -> bool:
+    """Whether gates read, or [CLS]. Files of an earlier version say so by the names of what they
+    keep of gates, which get today's names and shapes."""
+    old = [name for name in tensors if name.endswith((".keys", ".scales"))]
+    for name in old:
+        new, array = name.replace(".keys", ".key").replace(".scales", ".query"), tensors.pop(name)
+        tensors[new] = array[..., None] if name.endswith(".keys") else array[..., None, None]
+    return metadata.get("readers", READERS[bool(old)]) == READERS[True]
 
 
 def _read(path: Path) -> tuple[Tensors, dict[str, str]]:
@@ -140,13 +149,13 @@ def _refuse_misfit(path: Path, name: str, shape: tuple[int, ...], needed: tuple[
         )
 
 
-def _layer_network(
+def _at_cls(
     path: Path,
     tensors: Tensors,
     positions: BitPositions,
     function: BooleanFunction,
     settings: dict[str, Any],
-) -> LayerNetwork:
+) -> Compiled:
     names = {name: f"embedding.{name}" for name in HEAD[:2]}
     names |= {name: f"blocks.0.{name}" for name in HEAD[2:] + LOOKUP_NAMES}
     optional = ("middle", "middle_bias")
@@ -174,17 +183,19 @@ def _layer_network(
         _refuse_misfit(path, names[name], array.shape, needed[name])
     lookup = Lookup(**{name: found.get(name) for name in LOOKUP_NAMES})  # pyright: ignore
     embedding = find_embedding(settings["embedding"])
-    head = HeadWeights(embedding, positions, *(found[name] for name in HEAD))
-    return LayerNetwork(function, head, lookup, settings)
+    matrices = HeadMatrices(*(found[name] for name in HEAD[2:]))
+    named = {"function": function, "settings": settings}
+    network = Compiled.at_cls(embedding, positions, matrices, lookup, **named)
+    return replace(network, tokens=found["tokens"], cls=found["cls"])
 
 
-def _gate_network(
+def _by_gates(
     path: Path,
     tensors: Tensors,
     positions: BitPositions,
     function: BooleanFunction,
     settings: dict[str, Any],
-) -> GateNetwork:
+) -> Compiled:
     """The rule gives the structure, the file the numbers."""
     if not isinstance(function, ExpressionRule):
         raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
@@ -194,7 +205,8 @@ def _gate_network(
     gates = split(function)
     built = make_blocks(gates, make_keys(gates, positions), 1.0)
     blocks = tuple(_filled(path, tensors, block, number) for number, block in enumerate(built))
-    return GateNetwork(embedding, positions, gates, blocks, function, settings)
+    named = {"function": function, "settings": settings}
+    return Compiled.build(embedding, positions, gates, blocks, **named)
 
 
 def _filled(path: Path, tensors: Tensors, block: Block, number: int) -> Block:
@@ -208,5 +220,4 @@ def _filled(path: Path, tensors: Tensors, block: Block, number: int) -> Block:
                 f"{shape} is needed."
             )
         found[name] = stored.astype(np.float64)
-    keys, scales = found.pop("keys"), found.pop("scales")
-    return replace(block, keys=keys, scales=scales, lookup=Lookup(**found))
+    return block.changed(**found)

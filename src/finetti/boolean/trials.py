@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.positions import Indices
-from finetti.boolean.functions.base import MAX_SETTING_BITS, all_bits
+from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
 from finetti.boolean.gates import Gates
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.runner import Trials
 from finetti.boolean.network.tables import Tables
+from finetti.boolean.network.weights import Network
 from finetti.core.keys import generator
 
 MAX_WORK = 2 * 10**10  # multiplications of all trials
@@ -18,6 +19,7 @@ MIN_MOVING_SHARE = 0.05  # of what the strongest bit does: less moves no head
 MAX_MOVING_BITS = 14  # bits that are tried together because they move a head
 MAX_SETTINGS_BYTES = 2**27  # of a list of settings
 MAX_GATE_SETTINGS = 2**12  # that are chosen for gates, where not all are run
+GATE_INPUT_WORK = 2000  # what an input costs beside its multiplications, in multiplications
 N_RANDOM = 64
 DENSITIES = (0.03, 0.2, 0.5, 0.8, 0.97)  # so that gates of each kind change their value
 
@@ -47,7 +49,7 @@ def choose_settings(
 
 def influences(tables: Tables) -> NDArray[np.float64]:
     """By how much each bit moves a feature, to first order, from a string of half ones."""
-    heads = tables.n_heads
+    heads = tables.n_reads
     total = tables.cls[:heads] + (tables.zero + tables.one)[:, :heads].sum(axis=0) / 2
     changes = np.abs(tables.folded(tables.difference()))
     weights = changes[:, :heads] * tables.largest
@@ -75,7 +77,26 @@ def bits_to_try(tables: Tables, indices: Indices, hints: Iterable[int], limit: i
     return tuple(sorted(named))
 
 
-def layer_trials(tables: Tables, lookup: Lookup, indices: Indices, hints: Indices) -> Trials:
+def work_per_input(network: Network) -> int:
+    """Multiplications that one input takes after the sums over its bits; in every block of gates
+    one token stands for all others."""
+    if not network.gates:
+        return network.blocks[0].lookup.work
+    own = sum((len(block.readers) + 1) * block.lookup.work for block in network.blocks)
+    return own + GATE_INPUT_WORK
+
+
+def make_trials(network: Network, own: BooleanFunction, function: BooleanFunction) -> Trials:
+    """What is run against a rule, where not all inputs can be; ``own`` is what the network says
+    that it computes."""
+    if not network.gates:
+        lookup = network.blocks[0].lookup
+        return cls_trials(network.tables, lookup, function.indices, own.indices)
+    indices = {*function.indices, *own.indices}
+    return gate_trials(network.gates, indices, network.context_length, work_per_input(network))
+
+
+def cls_trials(tables: Tables, lookup: Lookup, indices: Indices, hints: Indices) -> Trials:
     """Settings of the bits of the rule, of those that move a head (measured) and of those that the
     network was built for, each with the others all 0, all 1, random, and chosen for it by the
     adversary of every feature, which finds the worst of all (`network.worst_case`)."""
