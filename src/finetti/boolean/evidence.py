@@ -1,19 +1,18 @@
 """What a certificate and an explanation say of a network's readers, measured on its weights."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.cls_proof import cls_error
-from finetti.boolean.embeddings.base import ONE_BIT
 from finetti.boolean.findings import NetworkEvidence, ReaderProof, Reading
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.gate_proof import read_errors
 from finetti.boolean.network.weights import Network
 from finetti.boolean.norms import head_capacities, norm_bounds
-from finetti.boolean.simplification import simplify
 from finetti.boolean.verification import comparable
 from finetti.boolean.words import counted
 from finetti.core.errors import UnsupportedError
@@ -21,24 +20,36 @@ from finetti.core.errors import UnsupportedError
 Places = list[int]  # tokens: bits first, then readers
 
 
+class _Reader(NamedTuple):
+    """[CLS] or a gate."""
+
+    name: str
+    text: str  # what it computes
+    level: int  # its block
+    sparsity: int  # how many tokens it reads
+
+
+def _readers(network: Network, function: BooleanFunction) -> list[_Reader]:
+    if not network.gates:
+        return [_Reader("[CLS]", str(function), 1, comparable(network, function).sparsity)]
+    return [
+        _Reader(f"g{number}", gate.text, gate.level, len(gate.sources))
+        for number, gate in enumerate(network.gates)
+    ]
+
+
 def read_places(network: Network, function: BooleanFunction) -> list[Places]:
     """What every read should read: the sources of a gate's group; at [CLS] all relevant bits, or
     the one that a head with a key of its own looks at."""
+    reads, first = network.reads, network.context_length
     if network.gates:
-        reads = [read for block in network.blocks for read in block.reads]
-        first = network.context_length
         return [[s.index + first * s.is_gate for s in read.sources] for read in reads]
-    relevant, scalar = _reduced(function)
-    if not relevant or not network.embedding.own_keys(scalar):
-        return [relevant] * network.blocks[0].n_heads
-    seen = network.tables.exponentials(slice(0, network.blocks[0].n_heads))[1][relevant]
+    rule = comparable(network, function)
+    relevant = list(rule.indices)
+    if not relevant or not network.embedding.own_keys(isinstance(rule, Symmetric)):
+        return [relevant] * len(reads)
+    seen = network.tables.exponentials(slice(0, len(reads)))[1][relevant]
     return [[relevant[int(which)]] for which in seen.argmax(axis=0)]
-
-
-def _reduced(function: BooleanFunction) -> tuple[Places, bool]:
-    """The relevant bits, and whether their number of ones is enough."""
-    reduced = simplify(function)
-    return list(reduced.indices), isinstance(reduced, Symmetric)
 
 
 def _attention(network: Network, column: int, places: Places) -> tuple[float, float]:
@@ -60,26 +71,22 @@ def reader_proofs(network: Network, function: BooleanFunction) -> tuple[ReaderPr
     embedding, places = network.embedding, read_places(network, function)
     seen = [_attention(network, column, own) for column, own in enumerate(places)]
     if network.gates:
-        errors, about = (
-            read_errors(network),
-            [(g.text, g.level, len(g.sources)) for g in network.gates],
-        )
+        errors = read_errors(network)
     else:
-        relevant, scalar = _reduced(function)
-        error = cls_error(network, tuple(relevant), scalar)
-        errors, about = np.full(len(places), error), [(str(function), 1, len(relevant))]
+        rule = comparable(network, function)
+        error = cls_error(network, rule.indices, isinstance(rule, Symmetric))
+        errors = np.full(len(places), error)
     scales = np.concatenate([np.abs(block.query).max(axis=(1, 2)) for block in network.blocks])
-    readers = [read.reader for block in network.blocks for read in block.reads]
     proofs = []
-    for which, (text, level, sparsity) in enumerate(about):
-        own = [column for column, reader in enumerate(readers) if reader == which]
+    for which, reader in enumerate(_readers(network, function)):
+        own = [column for column, read in enumerate(network.reads) if read.reader == which]
         sizes = [len(places[column]) for column in own]
         worst = int((errors[own] * sizes).argmax())
         proofs.append(
             ReaderProof(
-                text=text,
-                level=level,
-                sparsity=sparsity,
+                text=reader.text,
+                level=reader.level,
+                sparsity=reader.sparsity,
                 separation=embedding.separation(sizes[worst], True),
                 tolerance=embedding.tolerance(sizes[worst], True),
                 head_error=float(errors[own[worst]]),
@@ -126,33 +133,19 @@ def network_readings(
 ) -> tuple[tuple[tuple[Reading, ...], ...], dict[str, float]]:
     """What is read on one input, block by block; and the readers with their values, the last of
     which is the network's."""
-    places, sums = read_places(network, function), network.tables.sums(bits[None])
-    attention = network.tables.attention(bits)
-    if network.gates:
-        done = list(network.double.levels(sums))
-        names = {f"g{k}": float(value) for k, value in enumerate(done[-1][1][0, :, ONE_BIT])}
-        about = [(f"g{k}", gate.text) for k, gate in enumerate(network.gates)]
-    else:
-        features = network.tables.features(sums)[0]
-        names, about = {"[CLS]": float(network.double.outputs(sums)[0])}, [("[CLS]", str(function))]
-    found = []
-    for number, (block, columns) in enumerate(zip(network.blocks, network.columns, strict=True)):
+    places, attention = read_places(network, function), network.tables.attention(bits)
+    done = list(network.double.levels(network.tables.sums(bits[None])))
+    readers, values = _readers(network, function), done[-1][1][0].tolist()
+    found, column = [], 0
+    for block, (features, _) in zip(network.blocks, done, strict=True):
         here = []
-        for read, column in zip(block.reads, range(columns.start, columns.stop), strict=True):
-            if network.gates:
-                read_here = done[number][0][
-                    0, block.readers.index(read.reader), read.head : read.head + 1
-                ]
-            else:
-                own = len(features) == block.n_heads
-                read_here = features[read.head : read.head + 1] if own else features
-            reader, text = about[read.reader]
-            seen = (
-                tuple(places[column]),
-                attention[column],
-                tuple(map(float, read_here)),
-                names[reader],
-            )
-            here.append(Reading(reader, text, read.head, *seen))
+        for read in block.reads:
+            reader, seen = readers[read.reader], features[0, block.readers.index(read.reader)]
+            if len(seen) == block.n_heads:  # a feature of its own for every head
+                seen = seen[read.head : read.head + 1]
+            what = tuple(places[column]), attention[column], tuple(seen.tolist())
+            value = values[read.reader]
+            here.append(Reading(reader.name, reader.text, read.head, *what, value))
+            column += 1
         found.append(tuple(here))
-    return tuple(found), names
+    return tuple(found), dict(zip([reader.name for reader in readers], values, strict=True))

@@ -26,7 +26,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 def read_errors(network: Network) -> NDArray[np.float64]:
     """The largest distance of what every read of gates reads from its point, over all inputs whose
     gates below are right."""
-    tables, reads = network.tables, [read for block in network.blocks for read in block.reads]
+    tables, reads = network.tables, network.reads
     # Tokens of gates of this level and above are empty: what is read of them is 0.
     levels = np.array([gate.level for gate in network.gates])
     full = levels[:, None] < levels[[read.reader for read in reads]]

@@ -38,7 +38,8 @@ def norm_bounds(
     by_gates, embedding = bool(network.gates), network.embedding
     lemma, stated = f"Lemma {embedding.lemma}", _as_stated(margin)
     extra = embedding.position_bounds(network.positions, tuple(sorted(rule.indices)))
-    found, said = [], ""
+    radius, largest = _points(network, rule)
+    found = []
     for number, (block, delta) in enumerate(zip(network.blocks, tolerances, strict=True), start=1):
         at = f", block {number}" * by_gates
         limits = (_gate_limits if by_gates else _cls_limits)(network, block, rule, margin)
@@ -57,7 +58,7 @@ def norm_bounds(
             ]
             found.append(max(heads, key=lambda norm: (not norm.within, norm.value)))
         found += [] if by_gates else [NormBound(*row, said) for row in extra]
-        lookup = lookup_norms(block.lookup, *_points(network, rule), delta, len(block.readers) - 1)
+        lookup = lookup_norms(block.lookup, radius, delta, largest, len(block.readers) - 1)
         found += [replace(norm, name=f"{norm.name}{at}") for norm in lookup]
     return (*found, *(NormBound(*row, lemma) for row in extra if by_gates))
 
@@ -106,15 +107,15 @@ def _points(network: Network, rule: BooleanFunction) -> tuple[float, float]:
 
 
 def lookup_norms(
-    lookup: Lookup, radius: float, largest: float, tolerance: float, n_marks: int = 0
+    lookup: Lookup, radius: float, tolerance: float, largest: float, n_marks: int = 0
 ) -> tuple[NormBound, ...]:
     """Largest entries, biases included: max(1, B + 2δ)/δ, max(1, d), max|f|   (Lemma B.8).
 
     Args:
         lookup: the network.
         radius: B, the largest coordinate of a point.
-        largest: max|f|.
         tolerance: δ.
+        largest: max|f|.
         n_marks: rows of marks but one: of all marks a unit sees one.
     """
     sizes = {name: float(np.abs(array).max()) for name, array in lookup.arrays.items()}

@@ -45,22 +45,24 @@ class Runner:
     by_gates: bool  # or [CLS] alone
 
     def outputs(self, sums: NDArray[Any]) -> NDArray[Any]:
-        """The values, shape (m,): of the lookup on what [CLS] reads, or of the last gate."""
-        if not self.by_gates:
-            return self.blocks[0].lookup(self.tables.features(sums))
+        """The values, shape (m,): of [CLS], or of the last gate."""
         out = np.empty(len(sums), dtype=sums.dtype)
         tokens = [len(block.readers) + 1 for block in self.blocks]
         largest = max(tokens) * max(block.n_heads for block in self.blocks)
         step = max(1, BLOCK_UNITS // (4 * max(largest, 2 * len(self.tables.readers))))
         for start in range(0, len(sums), step):
-            *_, (_, written) = self.levels(sums[start : start + step])
-            out[start : start + step] = written[:, -1, ONE_BIT]
+            *_, (_, values) = self.levels(sums[start : start + step])
+            out[start : start + step] = values[:, -1]
         return out
 
     def levels(self, sums: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Block by block, from what every read of gates sums up over the bits: what each of its
-        gates read, and last any other token, shape (m, G_l + 1, H); and e_0 and e_1 of all gates
-        after the block, shape (m, G, 2)."""
+        """Block by block: what each of its readers has read, and last any token that is no gate of
+        it, shape (m, readers + 1, features); and the values of all readers after the block, shape
+        (m, readers)."""
+        if not self.by_gates:
+            features = self.tables.features(sums)
+            yield features[:, None], self.blocks[0].lookup(features)[:, None]
+            return
         gates, dtype = self.tables.readers, sums.dtype
         assert self.tables.fixed is not None
         written = np.zeros((len(sums), len(gates), 2), dtype=dtype)
@@ -81,7 +83,7 @@ class Runner:
                 written[:, others] += new[:, -1:]
                 drift = drift + new[:, -1, ZERO_BIT] - new[:, -1, ONE_BIT]
             written[:, block.readers] += new[:, :-1]
-            yield features, written
+            yield features, written[:, :, ONE_BIT]
 
     def batches(self, trials: Trials) -> Iterator[Batch]:
         """Sums of all settings, for one choice of the other bits after the other, with a function

@@ -113,6 +113,11 @@ class Network:
         return self.positions.width + len(self.gates) + features
 
     @property
+    def reads(self) -> list[Read]:
+        """Of all blocks."""
+        return [read for block in self.blocks for read in block.reads]
+
+    @property
     def columns(self) -> tuple[slice, ...]:
         """Which of all reads belong to each block."""
         ends = np.cumsum([0, *(len(block.reads) for block in self.blocks)])
