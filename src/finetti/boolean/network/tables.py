@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.domain import refuse_scores
 from finetti.boolean.functions.base import all_bits
 
 BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB
@@ -147,3 +148,45 @@ class Tables:
     def all_features(self) -> NDArray[Any]:
         """Features of all 2^T inputs, in order."""
         return np.concatenate([self.features(sums) for _, sums in self.enumerate_sums()])
+
+
+def make_tables(
+    zero: NDArray[Any],
+    one: NDArray[Any],
+    beside: NDArray[Any],
+    seen: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    output: NDArray[Any],
+) -> Tables:
+    """Tables in the precision of the scores.
+
+    Args:
+        zero, one: scores of every read on bits that are 0 and 1, (T, R); one array for both if no
+            bit changes the attention.
+        beside: scores on the tokens of readers, (readers, R).
+        seen: what heads see of bits 0, of bits 1 and of readers, (tokens, H·v).
+        output: W_C, (H, v, features).
+    """
+    fixed = zero is one
+    # Every input has a score of at least this, so that its denominator is at least 1.
+    shift = np.maximum(np.minimum(zero, one).max(axis=0), beside.max(axis=0))
+    if zero.dtype == np.float64:  # scores that float32 loses are float32's own failure
+        refuse_scores(float((np.maximum(zero, one).max(axis=0) - shift).max()))
+    on_zero, on_readers = np.exp(zero - shift), np.exp(beside - shift)
+    on_one = on_zero if fixed else np.exp(one - shift)
+    if fixed:
+        total = on_zero.sum(axis=0) + on_readers.sum(axis=0)
+        on_zero /= total
+        on_readers /= total
+
+    def entries(weights: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+        if fixed and (values == 1).all():
+            return weights
+        split = values.reshape(len(values), -1, output.shape[1])
+        numerators = (weights[..., None] * split).reshape(len(values), -1)
+        return numerators if fixed else np.concatenate([weights, numerators], axis=1)
+
+    rows = [entries(*each) for each in zip((on_zero, on_one, on_readers), seen, strict=True)]
+    most = max(float(np.abs(each).max()) for each in seen)
+    largest = most * max(1.0, float(np.abs(output).sum(axis=1).max()))
+    whole = *rows[:2], rows[2].sum(axis=0), on_readers, output, largest
+    return Tables(*whole, on_zero if fixed else None)

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import refuse_scores, seal
+from finetti.boolean.domain import seal
 from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, Embedding, HeadMatrices, unit
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.gates import Gates
@@ -21,7 +21,7 @@ from finetti.boolean.network.block import Block, Read
 from finetti.boolean.network.gate_blocks import over_tokens
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.runner import Runner
-from finetti.boolean.network.tables import Tables
+from finetti.boolean.network.tables import Tables, make_tables
 from finetti.core.errors import InputError
 
 
@@ -179,36 +179,21 @@ class Network:
             # Fewer features than values: W_C goes into the tables, which then have fewer columns.
             narrow = np.eye(output.shape[2], dtype=output.dtype)
             value, output = value @ output, np.tile(narrow, (len(output), 1, 1))
-        n_reads, (heads, _, values) = keys.shape[1], value.shape
-        read = value.transpose(1, 0, 2).reshape(-1, heads * values)
+        n_reads, read = keys.shape[1], np.concatenate(list(value), axis=1)
         matrix = np.concatenate([keys, read], axis=1)
         tokens = self.tokens.astype(dtype) @ matrix
-        if self.gates and not np.array_equal(*tokens[:, :n_reads]):
+        if self.gates and tokens[:, :n_reads].any():
             raise InputError("Gates look at positions and gates only, not at the tokens of bits.")
-        zero, one = self.embedding.both(self.positions.project(matrix), tokens)
-        own = np.tile(self.cls.astype(dtype) @ read, (len(beside), 1))
-        scores = np.stack([zero[:, :n_reads], one[:, :n_reads]])
-        # Every input has a score of at least this, so that its denominator is at least 1.
-        shift = np.maximum(scores.min(axis=0).max(axis=0), beside.max(axis=0))
-        if dtype == np.float64:  # scores that float32 loses are float32's own failure
-            refuse_scores(float((scores.max(axis=(0, 1)) - shift).max()))
-        weights = [np.exp(each - shift) for each in (*scores, beside)]
-        fixed = None
+        places = self.positions.project(matrix)
+        seen = (
+            *self.embedding.both(places[:, n_reads:], tokens[:, n_reads:]),
+            np.tile(self.cls.astype(dtype) @ read, (len(beside), 1)),
+        )
+        scores = places[:, :n_reads]
         if self.gates:
-            total = weights[0].sum(axis=0) + weights[2].sum(axis=0)
-            weights = [each / total for each in weights]
-            fixed = weights[0]
-
-        def entries(weights: NDArray[Any], seen: NDArray[Any]) -> NDArray[Any]:
-            split = seen.reshape(len(seen), heads, values)
-            numerators = (weights[..., None] * split).reshape(len(seen), -1)
-            return numerators if self.gates else np.concatenate([weights, numerators], axis=1)
-
-        seen = zero[:, n_reads:], one[:, n_reads:], own
-        rows = [entries(*each) for each in zip(weights, seen, strict=True)]
-        most = max(float(np.abs(each).max()) for each in seen)
-        largest = most * max(1.0, float(np.abs(output).sum(axis=1).max()))
-        return Tables(rows[0], rows[1], rows[2].sum(axis=0), weights[2], output, largest, fixed)
+            return make_tables(scores, scores, beside, seen, output)
+        zero, one = self.embedding.both(scores, tokens[:, :n_reads])
+        return make_tables(zero, one, beside, seen, output)
 
     def written(self) -> dict[str, NDArray[Any]]:
         """Every matrix by name, over all d coordinates of a token: bits and positions first, then
