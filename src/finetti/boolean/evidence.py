@@ -6,11 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.cls_proof import cls_error
+from finetti.boolean.all_inputs import read_errors
 from finetti.boolean.findings import NetworkEvidence, ReaderProof, Reading
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.gate_proof import read_errors
 from finetti.boolean.network.weights import Network
 from finetti.boolean.norms import head_capacities, norm_bounds
 from finetti.boolean.verification import comparable
@@ -70,12 +69,7 @@ def reader_proofs(network: Network, function: BooleanFunction) -> tuple[ReaderPr
     """One proof per reader, from what is measured of its reads."""
     embedding, places = network.embedding, read_places(network, function)
     seen = [_attention(network, column, own) for column, own in enumerate(places)]
-    if network.gates:
-        errors = read_errors(network)
-    else:
-        rule = comparable(network, function)
-        error = cls_error(network, rule.indices, isinstance(rule, Symmetric))
-        errors = np.full(len(places), error)
+    errors = read_errors(network, comparable(network, function))
     scales = np.concatenate([np.abs(block.query).max(axis=(1, 2)) for block in network.blocks])
     proofs = []
     for which, reader in enumerate(_readers(network, function)):

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.all_inputs import input_bound
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL, Check, Counterexample
-from finetti.boolean.cls_proof import cls_bound
 from finetti.boolean.domain import all_values, value_sizes, values_reason
-from finetti.boolean.findings import InputBound
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.gate_proof import gate_bound
-from finetti.boolean.gates import same_rule
 from finetti.boolean.network.runner import Runner, Trials
 from finetti.boolean.network.weights import Network
 from finetti.boolean.simplification import simplify
@@ -39,8 +36,8 @@ def verify(
     """Compare the network with ``function``, up to ``tolerance`` of its largest value.
 
     Up to 20 bits: all 2^T inputs. Beyond: settings of the relevant bits, with the worst choices of
-    the others that there are (`trials`); and a bound on all inputs (`cls_proof`, `gate_proof`). Its
-    ``own`` rule, which it was built for, says which bits to try, and what its gates should do.
+    the others that there are (`trials`); and a bound on all inputs (`all_inputs`). Its ``own``
+    rule, which it was built for, says which bits to try, and what its gates should do.
     """
     if not 0 < tolerance < 0.5:
         requirement = "between 0 and 1/2, beyond which 0 and 1 cannot be told apart"
@@ -63,7 +60,7 @@ def verify(
         trials = make_trials(network, own, function)
         method, tried = trials.method, trials.tried
         n_inputs = _run_trials(judges, function, trials, on_progress)
-    bound = _bound(network, own, function, tried)
+    bound = input_bound(network, own, function, tried)
     binary = isinstance(function, ExpressionRule) or np.isin(all_values(function), (0, 1)).all()
     # What is proven holds however sums are taken; what that does beyond "exact" is said apart.
     order = judges[0].most_rounding if judges[0].most_rounding <= EXACT_RTOL * smallest else 0.0
@@ -86,20 +83,6 @@ def comparable(network: Network, function: BooleanFunction) -> BooleanFunction:
     """A rule in the form that a network is compared with: on the bits that matter; beside gates as
     it is, whose table may be too long."""
     return function if network.gates else simplify(function)
-
-
-def _bound(
-    network: Network,
-    own: BooleanFunction,
-    function: BooleanFunction,
-    tried: tuple[int, ...] | None,
-) -> InputBound:
-    """The error on all inputs; ``tried`` bits were set in trials, if any."""
-    if not network.gates:
-        return cls_bound(network, function, tried)
-    if same_rule(own, network.gates, function):
-        return gate_bound(network)
-    return InputBound(None, "the rule is not known to be the one that the gates were built for")
 
 
 def _value_scales(
