@@ -21,6 +21,7 @@ from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.base import HeadMatrices
 from finetti.boolean.embeddings.positions import DensePositions
 from finetti.boolean.functions.base import all_bits
+from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import Lookup, make_lookup
 from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
 from finetti.boolean.network.worst_case import feature_ranges
@@ -44,9 +45,10 @@ def needle(textbook_features, n_loud=11, n_quiet=12, loudness=35.5):
     query[0, 2], key[0, [0, 2, 3], 0] = 1.0, loudness * np.array([1.0, -2.0, 1.0])
     value[0, :2, 0] = 1.0, -1.0
     heads = HeadMatrices(query, key, value, np.ones((1, 1, 1)))
-    parts = find_embedding("deterministic"), DensePositions(positions), heads
+    parts = find_embedding("deterministic"), DensePositions(positions)
     named = {"function": parse("0"), "settings": {"basis": "given"}}
-    unfinished = Compiled.at_cls(*parts, make_lookup(np.zeros((1, 1)), np.ones(1), 1.0), **named)
+    lookup = make_lookup(np.zeros((1, 1)), np.ones(1), 1.0)
+    unfinished = Compiled.build(*parts, (Block.at_cls(heads, lookup),), **named)
     special = np.repeat([1, 0], [n_loud, n_quiet])
     other = special.copy()
     other[-1] = 1

@@ -14,6 +14,7 @@ from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
+from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import CORNERS, Lookup, make_lookup
 from finetti.boolean.parser import as_function
 from finetti.boolean.planning import (
@@ -86,8 +87,10 @@ def compile(
     refusals.raise_if_any()
     assert heads is not None  # or there was a reason
     assert reduced is not None
-    parts = arguments.embedding, *heads, _lookup(arguments.embedding, reduced)
-    compiled = Compiled.at_cls(*parts, function=rule, settings=arguments.settings)
+    positions, matrices = heads
+    block = Block.at_cls(matrices, _lookup(arguments.embedding, reduced))
+    made_as = {"function": rule, "settings": arguments.settings}
+    compiled = Compiled.build(arguments.embedding, positions, (block,), **made_as)
     compiled.raise_if_wrong(on_progress)
     return compiled
 

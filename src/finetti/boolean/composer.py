@@ -66,8 +66,8 @@ def compose(
     refusals.raise_if_any()
     assert keys is not None  # or there was a reason
     blocks = make_blocks(gates, keys, float(arguments.margin))
-    parts = arguments.embedding, keys.positions, gates, blocks
-    network = Compiled.build(*parts, function=tree, settings=arguments.settings)
+    made_as = {"function": tree, "settings": arguments.settings}
+    network = Compiled.build(arguments.embedding, keys.positions, blocks, gates, **made_as)
     network.raise_if_wrong(on_progress)
     return network
 

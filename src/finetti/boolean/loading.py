@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings import positions as kinds
-from finetti.boolean.embeddings.base import HeadMatrices
+from finetti.boolean.embeddings.base import Embedding, HeadMatrices
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.gates import split
+from finetti.boolean.gates import Gates, split
 from finetti.boolean.network.block import Block
 from finetti.boolean.network.gate_blocks import make_blocks, make_keys
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
@@ -80,8 +80,16 @@ def load(path: str | Path) -> Compiled:
         packed = (size[0], -(-(size[1] - RESERVED) // 8))
         _refuse_misfit(path, "embedding.position_signs", positions.bits.shape, packed)
     settings |= {"embedding": metadata["embedding"]}
-    parts = path, tensors, positions, function, settings
-    return _by_gates(*parts) if _has_gates(tensors, metadata) else _at_cls(*parts)
+    parts = find_embedding(metadata["embedding"]), positions
+    made_as = {"function": function, "settings": settings}
+    if _has_gates(tensors, metadata):
+        return Compiled.build(*parts, *_gate_blocks(path, tensors, function, *parts), **made_as)
+    found = _cls_matrices(path, tensors, positions.width)
+    lookup = Lookup(**{name: found.get(name) for name in LOOKUP_NAMES})  # pyright: ignore
+    block = Block.at_cls(HeadMatrices(*(found[name] for name in HEAD[2:])), lookup)
+    return replace(
+        Compiled.build(*parts, (block,), **made_as), tokens=found["tokens"], cls=found["cls"]
+    )
 
 
 def _has_gates(tensors: Tensors, metadata: dict[str, str]) -> bool:
@@ -149,13 +157,8 @@ def _refuse_misfit(path: Path, name: str, shape: tuple[int, ...], needed: tuple[
         )
 
 
-def _at_cls(
-    path: Path,
-    tensors: Tensors,
-    positions: BitPositions,
-    function: BooleanFunction,
-    settings: dict[str, Any],
-) -> Compiled:
+def _cls_matrices(path: Path, tensors: Tensors, width: int) -> Tensors:
+    """All that a network at [CLS] has, by short names, if its shapes fit together."""
     names = {name: f"embedding.{name}" for name in HEAD[:2]}
     names |= {name: f"blocks.0.{name}" for name in HEAD[2:] + LOOKUP_NAMES}
     optional = ("middle", "middle_bias")
@@ -164,8 +167,9 @@ def _at_cls(
         raise InputError(f"The file {path.name!r} lacks {', '.join(missing)}.")
     found = {n: tensors[full].astype(np.float64) for n, full in names.items() if full in tensors}
     heads, _, key_size = (*found["query"].shape, 0, 0, 0)[:3]
+    heads = max(1, heads)
     values, features = (*found["output"].shape, 0, 0, 0)[1:3]
-    width, n_bumps, n_units = positions.width, found["inner_bias"].size, found["outer"].size
+    n_bumps, n_units = found["inner_bias"].size, found["outer"].size
     needed = {
         "tokens": (2, width),
         "cls": (width,),
@@ -181,35 +185,27 @@ def _at_cls(
     }
     for name, array in found.items():
         _refuse_misfit(path, names[name], array.shape, needed[name])
-    lookup = Lookup(**{name: found.get(name) for name in LOOKUP_NAMES})  # pyright: ignore
-    embedding = find_embedding(settings["embedding"])
-    matrices = HeadMatrices(*(found[name] for name in HEAD[2:]))
-    named = {"function": function, "settings": settings}
-    network = Compiled.at_cls(embedding, positions, matrices, lookup, **named)
-    return replace(network, tokens=found["tokens"], cls=found["cls"])
+    return found
 
 
-def _by_gates(
+def _gate_blocks(
     path: Path,
     tensors: Tensors,
-    positions: BitPositions,
     function: BooleanFunction,
-    settings: dict[str, Any],
-) -> Compiled:
+    embedding: Embedding,
+    positions: BitPositions,
+) -> tuple[tuple[Block, ...], Gates]:
     """The rule gives the structure, the file the numbers."""
     if not isinstance(function, ExpressionRule):
         raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
-    embedding = find_embedding(settings["embedding"])
     if embedding.no_gates:
         raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
     gates = split(function)
     built = make_blocks(gates, make_keys(gates, positions), 1.0)
-    blocks = tuple(_filled(path, tensors, block, number) for number, block in enumerate(built))
-    named = {"function": function, "settings": settings}
-    return Compiled.build(embedding, positions, gates, blocks, **named)
+    return tuple(_filled(path, tensors, *each) for each in enumerate(built)), gates
 
 
-def _filled(path: Path, tensors: Tensors, block: Block, number: int) -> Block:
+def _filled(path: Path, tensors: Tensors, number: int, block: Block) -> Block:
     found = {}
     for name, array in block.arrays.items():
         stored, shape = tensors.get(f"blocks.{number}.{name}"), array.shape

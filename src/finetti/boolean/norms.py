@@ -36,7 +36,8 @@ def norm_bounds(
     """The norms of all blocks beside the bounds of the embedding's lemma, the largest over the
     heads of each (one above its bound, if any); ``tolerances`` are δ of the lookups."""
     by_gates, embedding = bool(network.gates), network.embedding
-    lemma, stated = f"Lemma {embedding.lemma}", _as_stated(margin)
+    lemma = f"Lemma {embedding.lemma}"
+    stated = "" if margin == 1 else f", margin {margin:g} as stated"
     extra = embedding.position_bounds(network.positions, tuple(sorted(rule.indices)))
     radius, largest = _points(network, rule)
     found = []
@@ -63,10 +64,6 @@ def norm_bounds(
     return (*found, *(NormBound(*row, lemma) for row in extra if by_gates))
 
 
-def _as_stated(margin: float) -> str:
-    return "" if margin == 1 else f", margin {margin:g} as stated"
-
-
 def _per_head(block: Block, sizes: NDArray[np.floating]) -> NDArray[np.float64]:
     """‖W‖_F of every head. One head serves all readers of its block, each with a column of W_Q and
     W_K of its own, so that squares add up over them."""
@@ -75,7 +72,7 @@ def _per_head(block: Block, sizes: NDArray[np.floating]) -> NDArray[np.float64]:
 
 def _cls_limits(network: Network, block: Block, rule: BooleanFunction, margin: float) -> HeadBounds:
     """The lemma's bounds for a rule at [CLS]."""
-    embedding, positions, scalar = network.embedding, network.positions, _is_scalar(rule)
+    embedding, positions, scalar = network.embedding, network.positions, isinstance(rule, Symmetric)
     geometry = embedding.geometry(positions, rule.indices, scalar)
     return embedding.bounds(Relevant(positions, geometry, rule.indices, scalar), margin)
 
@@ -93,16 +90,12 @@ def _gate_limits(
     return HeadBounds(*limits, 2.0, 1.0, prior=not (block.gaps < 1).any())
 
 
-def _is_scalar(rule: BooleanFunction) -> bool:
-    return isinstance(rule, Symmetric)
-
-
 def _points(network: Network, rule: BooleanFunction) -> tuple[float, float]:
     """The largest coordinate of a point of the lookup, and its largest value."""
     if network.gates:
         return 1.0, 1.0
     ends = np.repeat(np.array([[0], [1]], dtype=np.uint8), rule.sparsity, axis=1)
-    points = network.embedding.points(ends, _is_scalar(rule))  # is there for all 0 or 1
+    points = network.embedding.points(ends, isinstance(rule, Symmetric))  # is there for all 0 or 1
     return float(np.abs(points).max()), float(np.abs(all_values(rule)).max())
 
 

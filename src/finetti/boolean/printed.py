@@ -17,6 +17,7 @@ from finetti.boolean.embeddings.base import (
 )
 from finetti.boolean.embeddings.deterministic import EMBEDDING as DETERMINISTIC
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions, DensePositions
+from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import make_lookup
 from finetti.boolean.network.weights import Network
 
@@ -45,7 +46,7 @@ def _embedded(vectors: NDArray[np.float64]) -> BitPositions:
 def _network(embedding: Embedding, positions: BitPositions, heads: HeadMatrices) -> Network:
     """Heads whose features nothing looks up."""
     nothing = make_lookup(np.zeros((1, heads.output.shape[2])), np.zeros(1), 1.0)
-    return Network.at_cls(embedding, positions, heads, nothing)
+    return Network.build(embedding, positions, (Block.at_cls(heads, nothing),))
 
 
 def printed_mean_head(

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from finetti.boolean.embeddings.positions import Indices
 from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
 from finetti.boolean.gates import Gates
-from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.runner import Trials
 from finetti.boolean.network.tables import Tables
 from finetti.boolean.network.weights import Network
@@ -89,18 +88,14 @@ def work_per_input(network: Network) -> int:
 def make_trials(network: Network, own: BooleanFunction, function: BooleanFunction) -> Trials:
     """What is run against a rule, where not all inputs can be; ``own`` is what the network says
     that it computes."""
-    if not network.gates:
-        lookup = network.blocks[0].lookup
-        return cls_trials(network.tables, lookup, function.indices, own.indices)
-    indices = {*function.indices, *own.indices}
-    return gate_trials(network.gates, indices, network.context_length, work_per_input(network))
+    return (_gate_trials if network.gates else _cls_trials)(network, own.indices, function.indices)
 
 
-def cls_trials(tables: Tables, lookup: Lookup, indices: Indices, hints: Indices) -> Trials:
+def _cls_trials(network: Network, hints: Indices, indices: Indices) -> Trials:
     """Settings of the bits of the rule, of those that move a head (measured) and of those that the
     network was built for, each with the others all 0, all 1, random, and chosen for it by the
     adversary of every feature, which finds the worst of all (`network.worst_case`)."""
-    length = len(tables.zero)
+    tables, lookup, length = network.tables, network.blocks[0].lookup, network.context_length
     rng = generator("boolean verification", 0, length)
     per_pattern = lookup.work << min(len(indices), MAX_SETTING_BITS)
     n_random = int(np.clip(min(2**24 // length, MAX_WORK // (8 * per_pattern)), 4, N_RANDOM))
@@ -115,16 +110,15 @@ def cls_trials(tables: Tables, lookup: Lookup, indices: Indices, hints: Indices)
     return Trials(tried, settings, patterns, method)
 
 
-def gate_trials(gates: Gates, indices: set[int], context_length: int, work: int) -> Trials:
-    """Settings of ``indices``, each with the others all 0, all 1 and 64 times random; an input
-    takes ``work``."""
-    tried = tuple(sorted(indices))
-    rng = generator("network of gates", context_length, len(tried))
-    limit = max(64, MAX_WORK // (8 * work * (N_RANDOM + 2)))
-    settings, described = gate_settings(gates, tried, limit, rng)
-    patterns = rng.integers(0, 2, size=(N_RANDOM + 2, context_length), dtype=np.uint8)
+def _gate_trials(network: Network, hints: Indices, indices: Indices) -> Trials:
+    """Settings of the bits of both rules, each with the others all 0, all 1 and 64 times random."""
+    tried, length = tuple(sorted({*hints, *indices})), network.context_length
+    rng = generator("network of gates", length, len(tried))
+    limit = max(64, MAX_WORK // (8 * work_per_input(network) * (N_RANDOM + 2)))
+    settings, described = gate_settings(network.gates, tried, limit, rng)
+    patterns = rng.integers(0, 2, size=(N_RANDOM + 2, length), dtype=np.uint8)
     patterns[0], patterns[1] = 0, 1
-    if context_length == len(tried):  # there is no outside
+    if length == len(tried):  # there is no outside
         return Trials(tried, settings, patterns[:1], described)
     outside = f" × (all-0 and all-1, the worst for the attention, and {N_RANDOM} random)"
     return Trials(tried, settings, patterns, described + outside)

@@ -34,8 +34,8 @@ class HeadMatrices(NamedTuple):
 class HeadBounds(NamedTuple):
     """Bounds on the norms of W_Q, W_K, W_V, W_C; ``prior``: by the coherence, no gap measured."""
 
-    query: float
-    key: float
+    query: float | NDArray[np.float64]  # one for all heads, or one each
+    key: float | NDArray[np.float64]
     value: float
     output: float
     prior: bool

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.domain import seal
-from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
+from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT, HeadMatrices
 from finetti.boolean.gates import Source
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 
@@ -58,6 +58,12 @@ class Block:
 
     def __post_init__(self) -> None:
         seal(self)
+
+    @classmethod
+    def at_cls(cls, heads: HeadMatrices, lookup: Lookup) -> "Block":
+        """Whose one reader is [CLS]."""
+        reads = tuple(Read(0, head) for head in range(len(heads.query)))
+        return cls(reads, heads.query, heads.key, lookup, heads.value, heads.output)
 
     @cached_property
     def readers(self) -> tuple[int, ...]:

@@ -41,8 +41,11 @@ class Runner:
 
     tables: Tables
     blocks: tuple[Block, ...]  # with lookups in that precision
-    columns: tuple[slice, ...]  # which of all reads belong to each block
-    by_gates: bool  # or [CLS] alone
+
+    @property
+    def by_gates(self) -> bool:
+        """Or [CLS] alone reads."""
+        return self.tables.fixed is not None
 
     def outputs(self, sums: NDArray[Any]) -> NDArray[Any]:
         """The values, shape (m,): of [CLS], or of the last gate."""
@@ -59,20 +62,21 @@ class Runner:
         """Block by block: what each of its readers has read, and last any token that is no gate of
         it, shape (m, readers + 1, features); and the values of all readers after the block, shape
         (m, readers)."""
-        if not self.by_gates:
+        attention = self.tables.fixed
+        if attention is None:
             features = self.tables.features(sums)
             yield features[:, None], self.blocks[0].lookup(features)[:, None]
             return
         gates, dtype = self.tables.readers, sums.dtype
-        assert self.tables.fixed is not None
         written = np.zeros((len(sums), len(gates), 2), dtype=dtype)
         drift = np.zeros(len(sums), dtype=dtype)  # what blocks have added to the value of every bit
-        for block, columns in zip(self.blocks, self.columns, strict=True):
+        first = 0
+        for block in self.blocks:
             values = written[:, :, ZERO_BIT] - written[:, :, ONE_BIT]
-            which = np.r_[columns, -1]
+            which, first = np.r_[first : first + len(block.reads), -1], first + len(block.reads)
             read = sums[:, which] + values @ gates[:, which]
             if drift.any():
-                read += drift[:, None] * self.tables.fixed[:, which].sum(axis=0)
+                read += drift[:, None] * attention[:, which].sum(axis=0)
             features = np.tile(read[:, -1:, None], (1, len(block.readers) + 1, block.n_heads))
             places = [block.readers.index(each.reader) for each in block.reads]
             features[:, places, [each.head for each in block.reads]] = read[:, :-1]

@@ -188,5 +188,6 @@ def make_tables(
     rows = [entries(*each) for each in zip((on_zero, on_one, on_readers), seen, strict=True)]
     most = max(float(np.abs(each).max()) for each in seen)
     largest = most * max(1.0, float(np.abs(output).sum(axis=1).max()))
-    whole = *rows[:2], rows[2].sum(axis=0), on_readers, output, largest
-    return Tables(*whole, on_zero if fixed else None)
+    every = rows[2].sum(axis=0)
+    attention = on_zero if fixed else None
+    return Tables(rows[0], rows[1], every, on_readers, output, largest, attention)

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.domain import seal
-from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, Embedding, HeadMatrices, unit
+from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, Embedding, unit
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.gates import Gates
 from finetti.boolean.network.block import Block, Read
 from finetti.boolean.network.gate_blocks import over_tokens
-from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.runner import Runner
 from finetti.boolean.network.tables import Tables, make_tables
 from finetti.core.errors import InputError
@@ -40,29 +39,15 @@ class Network:
         seal(self)
 
     @classmethod
-    def at_cls(
-        cls,
-        embedding: Embedding,
-        positions: BitPositions,
-        heads: HeadMatrices,
-        lookup: Lookup,
-        **more: Any,
-    ) -> Self:
-        """One block that x_[CLS] = v_[CLS] reads with."""
-        reads = tuple(Read(0, head) for head in range(len(heads.query)))
-        block = Block(reads, heads.query, heads.key, lookup, heads.value, heads.output)
-        return cls.build(embedding, positions, (), (block,), **more)
-
-    @classmethod
     def build(
         cls,
         embedding: Embedding,
         positions: BitPositions,
-        gates: Gates,
         blocks: tuple[Block, ...],
+        gates: Gates = (),
         **more: Any,
     ) -> Self:
-        """With the tokens of the embedding."""
+        """With the tokens of the embedding, and x_[CLS] = v_[CLS]."""
         width = positions.width
         tokens = embedding.token_vectors(width), unit(width, CLS)
         return cls(embedding, positions, *tokens, gates, blocks, **more)
@@ -139,13 +124,13 @@ class Network:
     @cached_property
     def double(self) -> Runner:
         """It in float64."""
-        return Runner(self.tables, self.blocks, self.columns, bool(self.gates))
+        return Runner(self.tables, self.blocks)
 
     @cached_property
     def single(self) -> Runner:
         """It in float32."""
         blocks = tuple(block.astype(np.float32) for block in self.blocks)
-        return Runner(self.tables_in(np.float32), blocks, self.columns, bool(self.gates))
+        return Runner(self.tables_in(np.float32), blocks)
 
     @cached_property
     def tables(self) -> Tables:
