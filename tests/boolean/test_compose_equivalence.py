@@ -168,3 +168,32 @@ def test_damaged_files(tmp_path):
     save_file(tensors, path, {**metadata, "function": '{"rule": "x1 & ~x1"}'})
     with pytest.raises(InputError, match="constant"):
         load(path)
+
+
+def test_files_of_gates_as_they_were_first_written_are_read(tmp_path):
+    network = compose("(x1 | ~x2) & x3", 30, basis="random")
+    path = network.save(tmp_path / "network.safetensors")
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    assert metadata.pop("readers") == "gates"
+    old = {}
+    for name, array in load_file(path).items():
+        block, _, part = name.rpartition(".")
+        known = {"key": ("keys", (slice(None), slice(None), 0)), "query": ("scales", (..., 0, 0))}
+        new, kept = known.get(part, (part, ...))
+        old[f"{block}.{new}"] = np.ascontiguousarray(array[kept])
+    assert old["blocks.0.scales"].shape == (2,)
+    save_file(old, path, metadata)
+    loaded = load(path)
+    for ours, theirs in zip(network.blocks, loaded.blocks, strict=True):
+        for name, array in ours.arrays.items():
+            np.testing.assert_array_equal(theirs.arrays[name], array)
+    assert loaded.certificate.holds
+
+
+def test_bits_beside_gates_have_no_say_in_the_attention():
+    network = compose("(x1 | x2) & x3", 10)
+    tokens = network.tokens.copy()
+    tokens[1, 3 + 1] = 0.5  # a 1 looks a little like x1
+    with pytest.raises(InputError, match="positions and gates only"):
+        replace(network, tokens=tokens).predict(np.zeros(10, dtype=int))

@@ -124,6 +124,10 @@ def test_another_rule_is_refuted():
         (lambda t, m: m.update(context_length="29"), "positions has shape"),
         (lambda t, m: m.update(positions="signs"), "positions"),
         (lambda t, m: t.update({"blocks.0.query": np.zeros(3)}), "does not fit together"),
+        (
+            lambda t, m: t.update({"blocks.0.query": t["blocks.0.query"][:0]}),
+            "does not fit together",
+        ),
         (lambda t, m: m.update(embedding="other"), "embedding"),
         (lambda t, m: t.update({"blocks.0.key": np.zeros((3, 4, 1))}), "does not fit together"),
         (lambda t, m: t.update({"blocks.0.outer": np.zeros(3)}), "does not fit together"),
