@@ -195,5 +195,5 @@ def test_bits_beside_gates_have_no_say_in_the_attention():
     network = compose("(x1 | x2) & x3", 10)
     tokens = network.tokens.copy()
     tokens[1, 3 + 1] = 0.5  # a 1 looks a little like x1
-    with pytest.raises(InputError, match="positions and gates only"):
-        replace(network, tokens=tokens).predict(np.zeros(10, dtype=int))
+    with pytest.raises(InputError, match="Tokens beside gates are those of the embedding"):
+        replace(network, tokens=tokens)

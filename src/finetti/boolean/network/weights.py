@@ -37,6 +37,10 @@ class Network:
 
     def __post_init__(self) -> None:
         seal(self)
+        width = self.positions.width
+        form = self.embedding.token_vectors(width), unit(width, CLS)
+        if self.gates and not all(map(np.array_equal, (self.tokens, self.cls), form)):
+            raise InputError("Tokens beside gates are those of the embedding: change positions.")
 
     @classmethod
     def build(
@@ -167,15 +171,13 @@ class Network:
         n_reads, read = keys.shape[1], np.concatenate(list(value), axis=1)
         matrix = np.concatenate([keys, read], axis=1)
         tokens = self.tokens.astype(dtype) @ matrix
-        if self.gates and tokens[:, :n_reads].any():
-            raise InputError("Gates look at positions and gates only, not at the tokens of bits.")
         places = self.positions.project(matrix)
         seen = (
             *self.embedding.both(places[:, n_reads:], tokens[:, n_reads:]),
             np.tile(self.cls.astype(dtype) @ read, (len(beside), 1)),
         )
         scores = places[:, :n_reads]
-        if self.gates:
+        if self.gates:  # keys look at no coordinate of E
             return make_tables(scores, scores, beside, seen, output)
         zero, one = self.embedding.both(scores, tokens[:, :n_reads])
         return make_tables(zero, one, beside, seen, output)
