@@ -2,19 +2,19 @@ import numpy as np
 import pytest
 
 
-def _features(head, bits):
+def _features(network, bits):
     """Softmax attention of [CLS] over all tokens, one input at a time."""
-    out = []
+    out, (block,) = [], network.blocks
     for row in bits:
-        positions = head.positions.dense()
-        bag = head.embedding.name == "bag"
-        tokens = row[:, None] * positions if bag else head.tokens[row] + positions
-        tokens = np.vstack([head.cls, tokens])
+        positions = network.positions.dense()
+        bag = network.embedding.name == "bag"
+        tokens = row[:, None] * positions if bag else network.tokens[row] + positions
+        tokens = np.vstack([network.cls, tokens])
         read = 0
         for query, key, value, output in zip(
-            head.query, head.key, head.value, head.output, strict=True
+            block.query, block.key, block.value, block.output, strict=True
         ):
-            scores = (head.cls @ query) @ (tokens @ key).T
+            scores = (network.cls @ query) @ (tokens @ key).T
             weights = np.exp(scores - scores.max())
             read = read + (weights / weights.sum()) @ tokens @ value @ output
         out.append(read)
@@ -23,5 +23,5 @@ def _features(head, bits):
 
 @pytest.fixture(scope="session")
 def textbook_features():
-    """A function of a head and bits: what softmax attention reads, the slow and obvious way."""
+    """A function of a network and bits: what softmax attention reads, the slow and obvious way."""
     return _features

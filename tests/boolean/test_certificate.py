@@ -152,4 +152,4 @@ def test_what_is_shown_in_a_list_is_short():
     compiled = compile("x3 & (x7 | ~x9)", 12)
     for shown in (compiled, compiled.certificate, compiled.check):
         assert len(repr(shown)) < 120
-    assert repr(compiled).startswith("<LayerNetwork of 'x3 & (x7 | ~x9)' over 12 bits: 1 block, 3")
+    assert repr(compiled).startswith("<Compiled of 'x3 & (x7 | ~x9)' over 12 bits: 1 block, 3")

@@ -48,9 +48,9 @@ def test_symmetric_rules_take_one_head_and_few_units(embedding, basis):
     rng = np.random.default_rng(0)
     rule = Symmetric(rng.choice(500, 12, replace=False), rng.normal(size=13))
     compiled = compile(rule, 500, embedding, basis)
-    assert compiled.head.n_heads == 1
-    assert compiled.lookup.middle is None
-    assert compiled.lookup.outer.size == 4 * 13
+    assert compiled.blocks[0].n_heads == 1
+    assert compiled.blocks[0].lookup.middle is None
+    assert compiled.blocks[0].lookup.outer.size == 4 * 13
     assert compiled.certificate.holds
 
 
@@ -92,11 +92,11 @@ def test_width_and_coherence_are_obeyed():
     norms = {norm.name: norm for norm in compiled.certificate.norms}
     assert norms["‖W_K‖_F"].source == "Lemma B.2, measured gap"  # above 1/(2s−1)
     narrow = compile("x1 & x5 & x9", 400, basis="random", width=90)
-    assert narrow.head.width == 90
+    assert narrow.width == 90
     tight = compile("x1 & x5 & x9", 400, basis="random", coherence=0.1)
     assert tight.certificate.norms[0].source == "Lemma B.2"  # the bound a priori
     assert tight.certificate.holds
-    assert tight.head.width > compiled.head.width > 90
+    assert tight.width > compiled.width > 90
 
 
 def test_norms_grow_like_log_T():
@@ -111,7 +111,7 @@ def test_norms_keep_the_lemmas_bounds_a_priori(embedding, basis):
     """Written out here once more, from the coherence alone."""
     coherence = None if basis == "orthonormal" else 0.1
     compiled = compile(And((3, 40, 77)), 200, embedding, basis, coherence=coherence)
-    vectors = compiled.head.positions.dense()
+    vectors = compiled.positions.dense()
     gram = np.abs(vectors @ vectors.T - np.eye(200))[[3, 40, 77]]
     delta, s, T = gram.max(), 3, 200
     bag = embedding == "bag"
@@ -155,7 +155,7 @@ def test_a_hundred_thousand_bits_in_little_memory():
 
 def test_a_million_bits():
     compiled = compile("~x999999", 10**6, basis="random")
-    assert compiled.head.positions.bits.nbytes < 2**26  # signs are bits
+    assert compiled.positions.bits.nbytes < 2**26  # signs are bits
     assert compiled.certificate.holds
 
 

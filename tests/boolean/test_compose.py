@@ -175,10 +175,8 @@ def test_the_certificate_has_every_norm_gap_and_capacity():
 
 def test_features_stay_within_the_errors_that_are_certified():
     network = compose("(x1 | x2 | x3) & (x4 | ~x5)", 12, basis="random")
-    from finetti.boolean.network.mixture import levels
-
     bits = all_bits(12)
-    features, _ = next(levels(network.blocks, network.mixture, network.mixture.sums(bits)))
+    features, _ = next(network.double.levels(network.tables.sums(bits)))
     wanted = 1 - 2 * bits[:, 1:4].mean(axis=1)
     worst = np.abs(features[:, 0, 0] - wanted).max()
     assert worst == pytest.approx(network.certificate.gates[0].head_error, rel=1e-9)
@@ -297,12 +295,11 @@ def test_wide_parities_are_proven_bump_by_bump():
     network = compose(Parity(range(60)), 80)
     assert network.check.proven
     assert network.check.error64 <= network.check.error_bound < 1e-9
-    block = network.blocks[0]
-    assert block.lookup.outer.shape == (31, 2)  # 30 bumps, and the usual value
-    narrow = block.lookup.inner_bias.copy()
+    lookup = network.blocks[0].lookup
+    assert lookup.outer.shape == (31, 2)  # 30 bumps, and the usual value
+    narrow = lookup.inner_bias.copy()
     narrow[4] -= 3.0  # the second bump begins too late
-    wrong = replace(block, lookup=replace(block.lookup, inner_bias=narrow))
-    found = replace(network, blocks=(wrong,)).verify()
+    found = network.changed(inner_bias=narrow).verify()
     assert not found.proven
     assert found.counterexample is not None
 

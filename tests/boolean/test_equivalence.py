@@ -60,7 +60,7 @@ def test_the_module_is_an_ordinary_one():
     compiled = compile("x1 & ~x4", T)
     module = compiled.module(jnp.float32)
     assert {leaf.dtype for leaf in jax.tree.leaves(module)} == {jnp.dtype(jnp.float32)}
-    features = compiled.head.tables.features(compiled.head.tables.sums(BITS[:4]))
+    features = compiled.tables.read(BITS[:4])
     found = eqx.filter_jit(lambda model, bits: model.features(bits))(module, jnp.asarray(BITS[:4]))
     np.testing.assert_allclose(found, features, atol=1e-6)
 
@@ -107,7 +107,7 @@ def test_weights_are_a_named_tree():
 
 def test_weights_in_use_cannot_be_changed_behind_what_was_measured():
     compiled = compile("x1 & ~x4", T, basis="random")
-    arrays = (compiled.head.key, compiled.lookup.outer, compiled.head.positions.bits)
+    arrays = (compiled.blocks[0].key, compiled.blocks[0].lookup.outer, compiled.positions.bits)
     for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0

@@ -41,7 +41,7 @@ def test_positions_too_large_to_write_out_keep_their_form(tmp_path, monkeypatch,
     path = compiled.save(tmp_path / "rule.safetensors")
     assert "embedding.positions" not in load_file(path)
     loaded = load(path)
-    np.testing.assert_array_equal(loaded.head.positions.dense(), compiled.head.positions.dense())
+    np.testing.assert_array_equal(loaded.positions.dense(), compiled.positions.dense())
     assert loaded.certificate.holds
 
 
@@ -120,10 +120,14 @@ def test_another_rule_is_refuted():
         (lambda t, m: m.update(settings='{"margin": NaN}'), "margin"),
         (lambda t, m: m.update(positions="elsewhere"), "'elsewhere' is none of"),
         (lambda t, m: m.update(positions="standard", width="20"), "need more than 20"),
-        (lambda t, m: t.update({"blocks.0.keys": np.zeros(3)}), "does not fit its rule"),
+        (lambda t, m: m.update(readers="gates"), "does not fit its rule"),
         (lambda t, m: m.update(context_length="29"), "positions has shape"),
         (lambda t, m: m.update(positions="signs"), "positions"),
         (lambda t, m: t.update({"blocks.0.query": np.zeros(3)}), "does not fit together"),
+        (
+            lambda t, m: t.update({"blocks.0.query": t["blocks.0.query"][:0]}),
+            "does not fit together",
+        ),
         (lambda t, m: m.update(embedding="other"), "embedding"),
         (lambda t, m: t.update({"blocks.0.key": np.zeros((3, 4, 1))}), "does not fit together"),
         (lambda t, m: t.update({"blocks.0.outer": np.zeros(3)}), "does not fit together"),

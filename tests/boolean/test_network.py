@@ -24,8 +24,8 @@ RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
 def test_tables_are_the_textbook_layer(embedding, basis, textbook_features):
     compiled = compile(RULE, 9, embedding, basis)
     bits = all_bits(9)[::7].astype(int)
-    tables = compiled.head.tables
-    wanted = textbook_features(compiled.head, bits)
+    tables = compiled.tables
+    wanted = textbook_features(compiled, bits)
     np.testing.assert_allclose(tables.features(tables.sums(bits)), wanted, atol=1e-12)
     np.testing.assert_allclose(tables.all_features[::7], wanted, atol=1e-12)
 
@@ -33,12 +33,12 @@ def test_tables_are_the_textbook_layer(embedding, basis, textbook_features):
 def test_tables_do_not_lose_digits_of_scores_far_apart(textbook_features):
     """Random scores of size 15: some terms are e^30 times others, and are taken away again."""
     rng = np.random.default_rng(0)
-    head = compile(RULE, 9).head
-    key, query = rng.normal(size=head.key.shape), 8 * rng.normal(size=head.query.shape)
-    head = replace(head, key=key, query=query)
+    network = compile(RULE, 9)
+    shape = network.blocks[0].key.shape
+    network = network.changed(key=rng.normal(size=shape), query=8 * rng.normal(size=shape))
     bits = all_bits(9)[::5].astype(int)
-    found = head.tables.features(head.tables.sums(bits))
-    np.testing.assert_allclose(found, textbook_features(head, bits), atol=1e-9)
+    found = network.tables.features(network.tables.sums(bits))
+    np.testing.assert_allclose(found, textbook_features(network, bits), atol=1e-9)
 
 
 @pytest.mark.parametrize("basis", BASES)
@@ -48,9 +48,9 @@ def test_the_worst_case_is_the_worst_of_all_inputs(rule, embedding, basis):
     compiled = compile(rule, 9, embedding, basis)
     bits = all_bits(9)
     settings = all_bits(3)
-    low, high, _ = feature_ranges(compiled.head.tables, rule.indices, settings)
+    low, high, _ = feature_ranges(compiled.tables, rule.indices, settings)
     row = bits[:, list(rule.indices)].astype(int) @ [4, 2, 1]
-    features = compiled.head.tables.all_features
+    features = compiled.tables.all_features
     for k in range(8):
         np.testing.assert_allclose(high[k], features[row == k].max(axis=0), atol=1e-12)
         np.testing.assert_allclose(low[k], features[row == k].min(axis=0), atol=1e-12)
@@ -58,12 +58,13 @@ def test_the_worst_case_is_the_worst_of_all_inputs(rule, embedding, basis):
 
 def test_the_worst_case_of_weights_without_any_structure():
     rng = np.random.default_rng(1)
-    head = compile(And((1, 4)), 9, "bag", "random").head
-    key = head.key + rng.normal(size=head.key.shape) / 3
-    head = replace(head, key=key, value=rng.normal(size=head.value.shape))
-    low, high, _ = feature_ranges(head.tables, (1, 4), all_bits(2))
+    network = compile(And((1, 4)), 9, "bag", "random")
+    block = network.blocks[0]
+    key = block.key + rng.normal(size=block.key.shape) / 3
+    network = network.changed(key=key, value=rng.normal(size=block.value.shape))
+    low, high, _ = feature_ranges(network.tables, (1, 4), all_bits(2))
     row = all_bits(9)[:, [1, 4]].astype(int) @ [2, 1]
-    features = head.tables.all_features
+    features = network.tables.all_features
     for k in range(4):
         np.testing.assert_allclose(high[k], features[row == k].max(axis=0), atol=1e-12)
         np.testing.assert_allclose(low[k], features[row == k].min(axis=0), atol=1e-12)
@@ -127,19 +128,19 @@ def test_lookup_is_exact_within_the_noise_and_zero_far_away(dimension):
 
 def test_the_short_way_through_a_lookup_is_the_lookup():
     compiled = compile(RULE, 9, "bag")
-    lookup = compiled.lookup
+    lookup = compiled.blocks[0].lookup
     assert lookup.selected is not None
-    hidden = np.maximum(compiled.head.tables.all_features @ lookup.inner + lookup.inner_bias, 0)
+    hidden = np.maximum(compiled.tables.all_features @ lookup.inner + lookup.inner_bias, 0)
     long_way = np.maximum(hidden @ lookup.middle + lookup.middle_bias, 0) @ lookup.outer
-    found = lookup(compiled.head.tables.all_features)
+    found = lookup(compiled.tables.all_features)
     np.testing.assert_allclose(found, long_way, atol=1e-12)
     plain = replace(lookup)
     plain.__dict__["selected"] = None
-    features = compiled.head.tables.all_features
+    features = compiled.tables.all_features
     np.testing.assert_allclose(lookup.resolution(features), plain.resolution(features), rtol=1e-12)
     middle = lookup.middle.copy()
     middle[0, 0] += 0.5
     other = replace(lookup, middle=middle)
     assert other.selected is None
     hidden = np.maximum(hidden @ middle + lookup.middle_bias, 0) @ lookup.outer
-    np.testing.assert_allclose(other(compiled.head.tables.all_features), hidden, atol=1e-12)
+    np.testing.assert_allclose(other(compiled.tables.all_features), hidden, atol=1e-12)

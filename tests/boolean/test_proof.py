@@ -53,18 +53,16 @@ def test_the_bound_is_above_the_error_on_all_inputs(rule, seed, by_settings):
     """Damage of any kind: what the bound says is never less than what all inputs show."""
     rng = np.random.default_rng(seed)
     compiled = compile(rule, 9, EMBEDDINGS[seed % 3], BASES[seed % 2])
-    head, lookup = compiled.head, compiled.lookup
-    names = ["inner_bias", "outer", "key", "value"] + ["middle"] * (lookup.middle is not None)
+    arrays = compiled.blocks[0].arrays
+    names = ["inner_bias", "outer", "key", "value"] + ["middle"] * ("middle" in arrays)
     name = names[seed % len(names)]
-    owner = head if name in ("key", "value") else lookup
-    array = getattr(owner, name).copy()
+    array = arrays[name].copy()
     place = tuple(rng.integers(size) for size in array.shape)
     array[place] += rng.normal()
-    changed = replace(owner, **{name: array})
-    head, lookup = (changed, lookup) if owner is head else (head, changed)
-    outputs = lookup(replace(head).tables.all_features)
+    damaged = compiled.changed(**{name: array})
+    outputs = damaged.blocks[0].lookup(damaged.tables.all_features)
     truth = np.abs(outputs - rule(all_bits(9))).max()
-    found = by_settings(replace(compiled, head=head, lookup=lookup), rule)
+    found = by_settings(damaged, rule)
     scale = 2.5 if rule is RULE else 1.0  # the largest value; the smallest that is not 0 is 1
     assert found.error_bound * scale >= truth - 1e-9
     assert found.error64 <= truth + 1e-9
@@ -75,12 +73,12 @@ def test_the_bound_is_above_the_error_on_all_inputs(rule, seed, by_settings):
 
 def test_ranges_that_reach_over_a_flank_are_bounded_tightly():
     compiled = compile(Majority((1, 4, 6)), 9)
-    low, high, _ = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
+    low, high, _ = feature_ranges(compiled.tables, (1, 4, 6), all_bits(3))
     wide_low, wide_high = low - 0.3, high + 0.3
-    least, most = output_bounds(compiled.lookup, wide_low, wide_high)
+    least, most = output_bounds(compiled.blocks[0].lookup, wide_low, wide_high)
     for k in range(8):
         grid = np.linspace(wide_low[k], wide_high[k], 4001)
-        outputs = compiled.lookup(grid)
+        outputs = compiled.blocks[0].lookup(grid)
         assert least[k] == pytest.approx(outputs.min(), abs=1e-3)
         assert most[k] == pytest.approx(outputs.max(), abs=1e-3)
 
@@ -88,24 +86,24 @@ def test_ranges_that_reach_over_a_flank_are_bounded_tightly():
 def test_wide_symmetric_rules_are_proven_by_counts():
     compiled = compile(And(range(60)), 400, "bag", "random")
     assert compiled.check.proven
-    key = compiled.head.key.copy()
+    key = compiled.blocks[0].key.copy()
     key[0, 3 + 7] += 0.01  # bits weigh differently now: counts do not cover all settings
-    found = replace(compiled, head=replace(compiled.head, key=key)).verify()
+    found = compiled.changed(key=key).verify()
     assert not found.proven
 
 
 def test_units_that_see_several_features_are_bounded_too():
     compiled = compile(RULE, 9)
     rng = np.random.default_rng(0)
-    inner = compiled.lookup.inner + 1e-3 * rng.normal(size=compiled.lookup.inner.shape)
-    mixed = replace(compiled.lookup, inner=inner)
-    low, high, _ = feature_ranges(compiled.head.tables, (1, 4, 6), all_bits(3))
+    lookup = compiled.blocks[0].lookup
+    mixed = replace(lookup, inner=lookup.inner + 1e-3 * rng.normal(size=lookup.inner.shape))
+    low, high, _ = feature_ranges(compiled.tables, (1, 4, 6), all_bits(3))
     least, most = output_bounds(mixed, low, high)
     values = mixed((low + rng.random((200, 8, 3)) * (high - low)).reshape(-1, 3)).reshape(200, 8)
     assert (values >= least - 1e-9).all()
     assert (values <= most + 1e-9).all()
     assert (most - least).max() < 0.5
-    assert output_bounds(compiled.lookup, low * np.nan, high) is None
+    assert output_bounds(compiled.blocks[0].lookup, low * np.nan, high) is None
 
 
 def test_bumps_by_themselves_and_all_bends_give_the_same_bounds():

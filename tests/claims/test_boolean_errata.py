@@ -39,7 +39,7 @@ def test_erratum_3_a_coherent_basis(coherence, printed):
     assert found > allowed
     assert head_error(printed_mean_head(vectors, 3, coherence, 3.0), places, scalar=True) > found
     repaired = compile(And(places), 8, basis=vectors)
-    assert head_error(repaired.head, places, scalar=True) < allowed
+    assert head_error(repaired, places, scalar=True) < allowed
 
 
 def test_erratum_3_does_not_show_for_two_bits():
@@ -56,7 +56,7 @@ def test_erratum_5_four_times_the_condition_is_not_enough():
     found = head_error(printed_bag_head(vectors, 3, 0.01), (0, 1, 2), scalar=True)
     assert found > 1 / 12
     repaired = compile(And((0, 1, 2)), 10, "bag", vectors)
-    assert head_error(repaired.head, (0, 1, 2), scalar=True) < 1 / 12
+    assert head_error(repaired, (0, 1, 2), scalar=True) < 1 / 12
 
 
 def test_erratum_6_counts():

@@ -1,7 +1,5 @@
 """What is too large for verdicts that are the same on every machine is refused in one sentence."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -61,12 +59,12 @@ def test_the_command_says_so_in_one_sentence_and_exits_2(tmp_path):
 
 def test_scores_further_apart_than_their_limit_are_refused():
     compiled = compile("x1 & x4", 8, "bag")
-    tables = compiled.head.tables
+    tables = compiled.tables
     # Bits outside the rule have score 0, as the bag has for bits that are 0: [CLS] leads.
     lead = float(np.log(tables.one[[1, 4], 0].max() / tables.cls[0]))
-    key = compiled.head.key.copy()
+    key = compiled.blocks[0].key.copy()
     key[0, 3 + 7] = key[0, 3 + 1] * (1 + 2 * MAX_SCORE_LEAD / compiled.certificate.score_scale)
-    loud = replace(compiled, head=replace(compiled.head, key=key))
+    loud = compiled.changed(key=key)
     assert lead < 1e-9
     for use in (loud.verify, lambda: loud.predict(np.zeros(8, dtype=int))):
         with pytest.raises(InputError, match=r"up to 60 above .* here it is 1[0-9]{2}"):
@@ -99,7 +97,7 @@ def test_what_the_compiler_writes_stays_far_below():
         compile("x1 & (x70 | ~x500)", 10**4, basis="random"),
         compile("maj(x1, x2, x3)", 1000, "bag", "random", margin=1e4),
     ):
-        arrays = (*compiled.lookup.arrays.values(), compiled.head.query, compiled.head.key)
+        arrays = compiled.blocks[0].arrays.values()
         assert max(np.abs(array).max() for array in arrays) < MAX_WEIGHT / 100
 
 

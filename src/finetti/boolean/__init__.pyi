@@ -16,8 +16,6 @@ from .functions.symmetric import Parity as Parity
 from .functions.symmetric import Symmetric as Symmetric
 from .functions.symmetric import Threshold as Threshold
 from .functions.truth_table import TruthTable as TruthTable
-from .gate_network import GateNetwork as GateNetwork
-from .layer import LayerNetwork as LayerNetwork
 from .loading import load as load
 from .parser import RuleSyntaxError as RuleSyntaxError
 from .parser import parse as parse

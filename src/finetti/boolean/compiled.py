@@ -1,6 +1,6 @@
 """A compiled rule: weights that run, save, explain themselves, and carry their certificate."""
 
-from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from finetti.boolean.certificate import Certificate
 from finetti.boolean.check import EXACT_RTOL, Check
-from finetti.boolean.embeddings.base import Embedding
+from finetti.boolean.evidence import network_evidence, network_readings
 from finetti.boolean.explanation import Explanation
-from finetti.boolean.findings import NetworkEvidence, Reading
 from finetti.boolean.functions.base import BooleanFunction, as_rows, binary_array
+from finetti.boolean.network.weights import Network
 from finetti.boolean.parser import as_function
 from finetti.boolean.refusals import readable_bytes
 from finetti.boolean.saving import save
-from finetti.boolean.verification import OnProgress, Verifiable, verify
+from finetti.boolean.verification import OnProgress, comparable, verify
 from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.show.card import Card
@@ -29,60 +29,13 @@ if TYPE_CHECKING:
 MAX_WRITTEN_BYTES = 2**31  # of all matrices in float64
 
 
-class Compiled(Verifiable, Shown):
+@dataclass(frozen=True, eq=False, repr=False)
+class Compiled(Network, Shown):
     """What `compile`, `compose` and `load` give: a Transformer that computes a rule, and that shows
-    what is known of it. Its blocks read with the tokens of readers, [CLS] or one per gate.
+    what is known of it. Its blocks read with the tokens of readers, [CLS] or one per gate."""
 
-    Attributes:
-        function: the rule.
-        settings: how it was made: embedding, basis, width, coherence, margin, seed.
-        embedding: how bits become tokens.
-        positions: of the bits.
-    """
-
-    function: BooleanFunction
-    settings: dict[str, Any]
-    embedding: Embedding
-
-    @property
-    @abstractmethod
-    def heads_per_block(self) -> tuple[int, ...]:
-        """H of every block."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """d."""
-
-    @property
-    @abstractmethod
-    def n_parameters(self) -> int:
-        """Numbers in all matrices, written out."""
-
-    @property
-    @abstractmethod
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file has of it beside the positions, by name."""
-
-    @abstractmethod
-    def written(self) -> dict[str, NDArray[Any]]:
-        """Every matrix by name, over all d coordinates."""
-
-    @abstractmethod
-    def evidence(self, margin: float) -> NetworkEvidence:
-        """What is measured of its weights, which were built for a margin."""
-
-    @abstractmethod
-    def readings(
-        self, bits: NDArray[np.uint8]
-    ) -> tuple[tuple[tuple[Reading, ...], ...], dict[str, float]]:
-        """What is read on one input, block by block; and the readers with their values, the last
-        of which is the network's."""
-
-    @property
-    def depth(self) -> int:
-        """L, the number of blocks."""
-        return len(self.heads_per_block)
+    function: BooleanFunction  # the rule
+    settings: dict[str, Any]  # how it was made: embedding, basis, width, coherence, margin, seed
 
     @property
     def rule(self) -> str:
@@ -141,7 +94,7 @@ class Compiled(Verifiable, Shown):
     @cached_property
     def check(self) -> Check:
         """The network against its rule."""
-        return verify(self, self.function)
+        return verify(self, self.function, self.function)
 
     def verify(
         self,
@@ -156,11 +109,11 @@ class Compiled(Verifiable, Shown):
         if function is not None and top >= self.context_length:
             has = bits_of(self.context_length)
             raise InputError(f"The rule uses x{top}, and the network has {has}.")
-        return verify(self, rule, tolerance, on_progress)
+        return verify(self, self.function, rule, tolerance, on_progress)
 
     def raise_if_wrong(self, on_progress: OnProgress) -> None:
         """Raise an error if an input shows that the network is wrong."""
-        vars(self)["check"] = verify(self, self.function, on_progress=on_progress)
+        vars(self)["check"] = self.verify(on_progress=on_progress)
         wrong = self.check.counterexample
         if wrong is not None:
             raise FinettiError(f"The compiled network is wrong {wrong}: choose a larger width.")
@@ -171,7 +124,7 @@ class Compiled(Verifiable, Shown):
         margin = float(self.settings.get("margin", 1.0))
         return Certificate(
             rule=self.rule,
-            indices=self.comparable(self.function).indices,
+            indices=comparable(self, self.function).indices,
             context_length=self.context_length,
             embedding=self.embedding.name,
             basis=str(self.settings.get("basis", "given")),
@@ -180,7 +133,7 @@ class Compiled(Verifiable, Shown):
             n_parameters=self.n_parameters,
             asked_margin=margin,
             check=self.check,
-            **self.evidence(margin)._asdict(),
+            **network_evidence(self, self.function, margin)._asdict(),
         )
 
     def explain(self, bits: Any = None) -> Explanation:
@@ -196,20 +149,19 @@ class Compiled(Verifiable, Shown):
         length = self.context_length
         if bits is None:
             bits = np.zeros(length, dtype=np.uint8)
-            bits[list(self.comparable(self.function).indices)] = 1
+            bits[list(comparable(self, self.function).indices)] = 1
         requirement = f"{length} zeros and ones"
         bits = binary_array(bits, "explain", requirement)
         if bits.shape != (length,):
             raise bad_argument("bits", "explain", requirement, f"shape {bits.shape}")
         bits = bits.astype(np.uint8)
-        readings, values = self.readings(bits)
+        readings, values = network_readings(self, self.function, bits)
         names = tuple(f"{name} = {value:.4g}" for name, value in values.items())
         return Explanation(short_text(self.rule), bits, names, readings, list(values.values())[-1])
 
     def save(self, path: str | Path) -> Path:
         """Write the weights as safetensors, with the rule and the settings as metadata."""
-        parts = self.function, self.embedding, self.positions, self.arrays, self.settings
-        return save(path, *parts)
+        return save(path, self, self.function, self.settings)
 
     def __repr__(self) -> str:
         what, bits = short_text(self.rule, 60), counted(self.context_length, "bit")

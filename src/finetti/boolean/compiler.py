@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
+from finetti.boolean.compiled import Compiled
 from finetti.boolean.domain import MAX_WEIGHT, all_values, values_reason
-from finetti.boolean.embeddings.base import Embedding, Relevant
+from finetti.boolean.embeddings.base import Embedding, HeadMatrices, Relevant
 from finetti.boolean.embeddings.basis import MIN_GAP, automatic_width, measure_geometry
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.layer import LayerNetwork
-from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import CORNERS, Lookup, make_lookup
 from finetti.boolean.parser import as_function
 from finetti.boolean.planning import (
@@ -44,7 +44,7 @@ def compile(
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
     on_progress: OnProgress = lambda share: None,
-) -> LayerNetwork:
+) -> Compiled:
     """A one-layer Transformer that computes ``function`` exactly on all inputs of its context.
 
     Symmetric rules take one head and a lookup on s + 1 points (Lemma B.5), others one head per bit
@@ -83,12 +83,14 @@ def compile(
     )
     reduced = _simplify(refusals, rule)
     request = _plan(refusals, arguments, rule, reduced)
-    head = _head(refusals, request) if request else None
+    heads = _heads(refusals, request) if request else None
     refusals.raise_if_any()
-    assert head is not None  # or there was a reason
+    assert heads is not None  # or there was a reason
     assert reduced is not None
-    lookup = _lookup(arguments.embedding, reduced)
-    compiled = LayerNetwork(rule, head, lookup, arguments.settings)
+    positions, matrices = heads
+    block = Block.at_cls(matrices, _lookup(arguments.embedding, reduced))
+    made_as = {"function": rule, "settings": arguments.settings}
+    compiled = Compiled.build(arguments.embedding, positions, (block,), **made_as)
     compiled.raise_if_wrong(on_progress)
     return compiled
 
@@ -179,15 +181,17 @@ def _vector_bytes(arguments: CompilerArguments, sparsity: int) -> int:
     return 3 * 8 * sparsity * (width + sparsity)
 
 
-def _head(refusals: Refusals, request: PositionRequest) -> HeadWeights | None:
-    """The head on the best positions, or None and the reasons."""
+def _heads(
+    refusals: Refusals, request: PositionRequest
+) -> tuple[BitPositions, HeadMatrices] | None:
+    """The best positions and the heads on them, or None and the reasons."""
     kept = request.context_length <= MAX_KEPT_BITS and isinstance(request.arguments.basis, str)
-    head, reasons = _kept_head(request) if kept else _new_head(request)
+    found, reasons = _kept_heads(request) if kept else _new_heads(request)
     refusals.add(*reasons)
-    return head
+    return found
 
 
-def _new_head(request: PositionRequest) -> Found:
+def _new_heads(request: PositionRequest) -> Found:
     asked, indices, scalar = request.arguments, request.indices, request.scalar
     embedding, count, sparsity = asked.embedding, request.n_vectors, len(indices)
     places = tuple(range(count)) if embedding.marks_relevant else indices
@@ -216,11 +220,10 @@ def _new_head(request: PositionRequest) -> Found:
     relevant, reasons = choose_positions(request, build, first_width)
     if relevant is None:
         return None, reasons
-    heads = embedding.head(relevant, float(asked.margin))
-    return HeadWeights.build(embedding, relevant.positions, heads), reasons
+    return (relevant.positions, embedding.head(relevant, float(asked.margin))), reasons
 
 
-_kept_head = lru_cache(maxsize=256)(_new_head)
+_kept_heads = lru_cache(maxsize=256)(_new_heads)
 
 
 def _lookup(embedding: Embedding, reduced: Symmetric | TruthTable) -> Lookup:

@@ -3,14 +3,14 @@
 from typing import Any
 
 from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
+from finetti.boolean.compiled import Compiled
 from finetti.boolean.compiler import BYTES_PER_ENTRY
 from finetti.boolean.embeddings.basis import MIN_GAP, automatic_width, measure_geometry
 from finetti.boolean.embeddings.positions import BitPositions
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.gate_network import GateNetwork
 from finetti.boolean.gates import Gates, as_tree, split
-from finetti.boolean.network.block import Keys, level_gates, make_blocks, make_keys
+from finetti.boolean.network.gate_blocks import Keys, level_gates, make_blocks, make_keys
 from finetti.boolean.network.recognition import recognition_bytes
 from finetti.boolean.parser import parse
 from finetti.boolean.planning import MAX_TABLE_BYTES, Attempt, PositionRequest, choose_positions
@@ -33,7 +33,7 @@ def compose(
     seed: int = 0,
     max_bytes: int = MAX_BYTES,
     on_progress: OnProgress = lambda share: None,
-) -> GateNetwork:
+) -> Compiled:
     """A network with one block per level of gates, so that sparsity counts per gate.
 
     An AND of ten ORs of five bits each depends on 50 bits, too many for one lookup; here no gate
@@ -65,8 +65,9 @@ def compose(
     keys = _place(refusals, arguments, gates) if gates else None
     refusals.raise_if_any()
     assert keys is not None  # or there was a reason
-    blocks, settings = make_blocks(gates, keys, float(arguments.margin)), arguments.settings
-    network = GateNetwork(arguments.embedding, keys.positions, gates, blocks, tree, settings)
+    blocks = make_blocks(gates, keys, float(arguments.margin))
+    made_as = {"function": tree, "settings": arguments.settings}
+    network = Compiled.build(arguments.embedding, keys.positions, blocks, gates, **made_as)
     network.raise_if_wrong(on_progress)
     return network
 

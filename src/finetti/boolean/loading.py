@@ -11,19 +11,18 @@ from numpy.typing import NDArray
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings import positions as kinds
+from finetti.boolean.embeddings.base import Embedding, HeadMatrices
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.gate_network import GateNetwork
-from finetti.boolean.gates import split
-from finetti.boolean.layer import LayerNetwork
-from finetti.boolean.network.block import Block, make_blocks, make_keys
-from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.gates import Gates, split
+from finetti.boolean.network.block import Block
+from finetti.boolean.network.gate_blocks import make_blocks, make_keys
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 from finetti.boolean.parser import parse
-from finetti.boolean.saving import FORMAT
+from finetti.boolean.saving import FORMAT, READERS
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
 
@@ -81,8 +80,26 @@ def load(path: str | Path) -> Compiled:
         packed = (size[0], -(-(size[1] - RESERVED) // 8))
         _refuse_misfit(path, "embedding.position_signs", positions.bits.shape, packed)
     settings |= {"embedding": metadata["embedding"]}
-    build = _gate_network if "blocks.0.keys" in tensors else _layer_network
-    return build(path, tensors, positions, function, settings)
+    parts = find_embedding(metadata["embedding"]), positions
+    made_as = {"function": function, "settings": settings}
+    if _has_gates(tensors, metadata):
+        return Compiled.build(*parts, *_gate_blocks(path, tensors, function, *parts), **made_as)
+    found = _cls_matrices(path, tensors, positions.width)
+    lookup = Lookup(**{name: found.get(name) for name in LOOKUP_NAMES})  # pyright: ignore
+    block = Block.at_cls(HeadMatrices(*(found[name] for name in HEAD[2:])), lookup)
+    return replace(
+        Compiled.build(*parts, (block,), **made_as), tokens=found["tokens"], cls=found["cls"]
+    )
+
+
+def _has_gates(tensors: Tensors, metadata: dict[str, str]) -> bool:
+    """Whether gates read, or [CLS]. Files of an earlier version say so by the names of what they
+    keep of gates, which get today's names and shapes."""
+    old = [name for name in tensors if name.endswith((".keys", ".scales"))]
+    for name in old:
+        new, array = name.replace(".keys", ".key").replace(".scales", ".query"), tensors.pop(name)
+        tensors[new] = array[..., None] if name.endswith(".keys") else array[..., None, None]
+    return metadata.get("readers", READERS[bool(old)]) == READERS[True]
 
 
 def _read(path: Path) -> tuple[Tensors, dict[str, str]]:
@@ -140,13 +157,8 @@ def _refuse_misfit(path: Path, name: str, shape: tuple[int, ...], needed: tuple[
         )
 
 
-def _layer_network(
-    path: Path,
-    tensors: Tensors,
-    positions: BitPositions,
-    function: BooleanFunction,
-    settings: dict[str, Any],
-) -> LayerNetwork:
+def _cls_matrices(path: Path, tensors: Tensors, width: int) -> Tensors:
+    """All that a network at [CLS] has, by short names, if its shapes fit together."""
     names = {name: f"embedding.{name}" for name in HEAD[:2]}
     names |= {name: f"blocks.0.{name}" for name in HEAD[2:] + LOOKUP_NAMES}
     optional = ("middle", "middle_bias")
@@ -155,8 +167,9 @@ def _layer_network(
         raise InputError(f"The file {path.name!r} lacks {', '.join(missing)}.")
     found = {n: tensors[full].astype(np.float64) for n, full in names.items() if full in tensors}
     heads, _, key_size = (*found["query"].shape, 0, 0, 0)[:3]
+    heads = max(1, heads)
     values, features = (*found["output"].shape, 0, 0, 0)[1:3]
-    width, n_bumps, n_units = positions.width, found["inner_bias"].size, found["outer"].size
+    n_bumps, n_units = found["inner_bias"].size, found["outer"].size
     needed = {
         "tokens": (2, width),
         "cls": (width,),
@@ -172,32 +185,27 @@ def _layer_network(
     }
     for name, array in found.items():
         _refuse_misfit(path, names[name], array.shape, needed[name])
-    lookup = Lookup(**{name: found.get(name) for name in LOOKUP_NAMES})  # pyright: ignore
-    embedding = find_embedding(settings["embedding"])
-    head = HeadWeights(embedding, positions, *(found[name] for name in HEAD))
-    return LayerNetwork(function, head, lookup, settings)
+    return found
 
 
-def _gate_network(
+def _gate_blocks(
     path: Path,
     tensors: Tensors,
-    positions: BitPositions,
     function: BooleanFunction,
-    settings: dict[str, Any],
-) -> GateNetwork:
+    embedding: Embedding,
+    positions: BitPositions,
+) -> tuple[tuple[Block, ...], Gates]:
     """The rule gives the structure, the file the numbers."""
     if not isinstance(function, ExpressionRule):
         raise InputError(f"The file {path.name!r} has gates and no rule that made them.")
-    embedding = find_embedding(settings["embedding"])
     if embedding.no_gates:
         raise InputError(f"The file {path.name!r} has gates, and a bag of vectors has none.")
     gates = split(function)
     built = make_blocks(gates, make_keys(gates, positions), 1.0)
-    blocks = tuple(_filled(path, tensors, block, number) for number, block in enumerate(built))
-    return GateNetwork(embedding, positions, gates, blocks, function, settings)
+    return tuple(_filled(path, tensors, *each) for each in enumerate(built)), gates
 
 
-def _filled(path: Path, tensors: Tensors, block: Block, number: int) -> Block:
+def _filled(path: Path, tensors: Tensors, number: int, block: Block) -> Block:
     found = {}
     for name, array in block.arrays.items():
         stored, shape = tensors.get(f"blocks.{number}.{name}"), array.shape
@@ -208,5 +216,4 @@ def _filled(path: Path, tensors: Tensors, block: Block, number: int) -> Block:
                 f"{shape} is needed."
             )
         found[name] = stored.astype(np.float64)
-    keys, scales = found.pop("keys"), found.pop("scales")
-    return replace(block, keys=keys, scales=scales, lookup=Lookup(**found))
+    return block.changed(**found)

@@ -11,89 +11,92 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.base import Relevant, scale_bound
-from finetti.boolean.embeddings.positions import Indices
+from finetti.boolean.domain import all_values
+from finetti.boolean.embeddings.base import HeadBounds, Relevant, scale_bound
 from finetti.boolean.findings import NormBound
-from finetti.boolean.network.gate_weights import GateWeights
-from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.weights import Network
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass, SoftmaxHeadNorms
 from finetti.bounds.sparse_variables.networks import HeadCovering, MultiHeadCovering
 from finetti.bounds.value import BoundValue
 from finetti.core.norms import frobenius, max_column_norm, spectral
 
-VALUE_NORM = math.sqrt(2)  # of E_0 − E_1
 N_SAMPLES = 1000  # m, how many sequences the covers are for
 
 
-def head_norm_bounds(
-    head: HeadWeights, indices: Indices, scalar: bool, margin: float
+def norm_bounds(
+    network: Network, rule: BooleanFunction, tolerances: list[float], margin: float
 ) -> tuple[NormBound, ...]:
-    """Norms of W_Q, W_K, W_V, W_C, the largest over the heads, against the embedding's lemma."""
-    embedding, positions = head.embedding, head.positions
-    geometry = embedding.geometry(positions, indices, scalar)
-    bounds = embedding.bounds(Relevant(positions, geometry, indices, scalar), margin)
-    source = f"Lemma {embedding.lemma}" + ("" if bounds.prior else ", measured gap")
-    rows = (
-        ("‖W_Q‖_F", head.query, bounds.query, source + _as_stated(margin)),
-        ("‖W_K‖_F", head.key, bounds.key, source),
-        ("‖W_V‖_F", head.value, bounds.value, source),
-        ("‖W_C‖_F", head.output, bounds.output, source),
-    )
-    found = [
-        NormBound(name, float(np.max(frobenius(matrix))), bound, said)
-        for name, matrix, bound, said in rows
-    ]
-    extra = embedding.position_bounds(positions, indices)
-    return (*found, *(NormBound(*row, source) for row in extra))
-
-
-def _as_stated(margin: float) -> str:
-    return "" if margin == 1 else f", margin {margin:g} as stated"
-
-
-def gate_norm_bounds(
-    network: GateWeights, indices: Indices, margin: float
-) -> tuple[NormBound, ...]:
-    """The norms of all blocks, the largest over the heads of each (one above its bound, if any).
-
-    One head serves all gates of its level, each with a column of W_Q and W_K of its own, so the
-    squares of the lemma's bounds add up over the gates. In the lookup a gate's mark q_g counts as
-    one coordinate more.
-    """
-    found, lemma = [], f"Lemma {network.embedding.lemma}"
-    for number, block in enumerate(network.blocks, start=1):
-        at, per_gate = f", block {number}", f"{lemma}, per gate"
-        per_gate += ", measured gap" if (block.gaps < 1).any() else ""
-        squares = np.zeros((4, block.n_heads))
-        for k, read in enumerate(block.reads):
-            apart = network.embedding.separation(len(read.sources), True)
-            gap = float(block.gaps[k])
-            squares[:, read.head] += (
-                np.square(block.scales[k]),
-                scale_bound(network.n_tokens, apart, margin, gap) ** 2,
-                float(block.keys[k] @ block.keys[k]),
-                float(block.spans[k]),
-            )
-        query, query_bound, key, key_bound = np.sqrt(squares)
+    """The norms of all blocks beside the bounds of the embedding's lemma, the largest over the
+    heads of each (one above its bound, if any); ``tolerances`` are δ of the lookups."""
+    by_gates, embedding = bool(network.gates), network.embedding
+    lemma = f"Lemma {embedding.lemma}"
+    stated = "" if margin == 1 else f", margin {margin:g} as stated"
+    extra = embedding.position_bounds(network.positions, tuple(sorted(rule.indices)))
+    radius, largest = _points(network, rule)
+    found = []
+    for number, (block, delta) in enumerate(zip(network.blocks, tolerances, strict=True), start=1):
+        at = f", block {number}" * by_gates
+        limits = (_gate_limits if by_gates else _cls_limits)(network, block, rule, margin)
+        said = lemma + ", per gate" * by_gates + ", measured gap" * (not limits.prior)
+        plain = lemma if by_gates else said
+        value, output = block.values(network.positions.width)
         for name, sizes, bounds, source in (
-            ("W_Q", query, query_bound, per_gate + _as_stated(margin)),
-            ("W_K", key, key_bound, per_gate),
+            ("W_Q", _per_head(block, frobenius(block.query)), limits.query, said + stated),
+            ("W_K", _per_head(block, frobenius(block.key)), limits.key, said),
+            ("W_V", frobenius(value), limits.value, plain),
+            ("W_C", frobenius(output), limits.output, plain),
         ):
             heads = [
                 NormBound(f"‖{name}‖_F{at}", float(size), float(bound), source)
-                for size, bound in zip(sizes, bounds, strict=True)
+                for size, bound in np.broadcast(sizes, bounds)
             ]
             found.append(max(heads, key=lambda norm: (not norm.within, norm.value)))
-        found.append(NormBound(f"‖W_V‖_F{at}", VALUE_NORM, 2.0, lemma))
-        found.append(NormBound(f"‖W_C‖_F{at}", 1.0, 1.0, lemma))
-        delta = network.embedding.tolerance(block.most_sources, True)
-        lookup = lookup_norms(block.lookup, 1.0, delta, 1.0, len(block.gates) - 1)
+        found += [] if by_gates else [NormBound(*row, said) for row in extra]
+        lookup = lookup_norms(block.lookup, radius, delta, largest, len(block.readers) - 1)
         found += [replace(norm, name=f"{norm.name}{at}") for norm in lookup]
-    extra = network.embedding.position_bounds(network.positions, indices)
-    return (*found, *(NormBound(*row, lemma) for row in extra))
+    return (*found, *(NormBound(*row, lemma) for row in extra if by_gates))
+
+
+def _per_head(block: Block, sizes: NDArray[np.floating]) -> NDArray[np.float64]:
+    """‖W‖_F of every head. One head serves all readers of its block, each with a column of W_Q and
+    W_K of its own, so that squares add up over them."""
+    return np.sqrt(np.bincount([read.head for read in block.reads], np.square(sizes)))
+
+
+def _cls_limits(network: Network, block: Block, rule: BooleanFunction, margin: float) -> HeadBounds:
+    """The lemma's bounds for a rule at [CLS]."""
+    embedding, positions, scalar = network.embedding, network.positions, isinstance(rule, Symmetric)
+    geometry = embedding.geometry(positions, rule.indices, scalar)
+    return embedding.bounds(Relevant(positions, geometry, rule.indices, scalar), margin)
+
+
+def _gate_limits(
+    network: Network, block: Block, rule: BooleanFunction, margin: float
+) -> HeadBounds:
+    """The lemma's bounds for the reads of gates."""
+    apart = [network.embedding.separation(len(read.sources), True) for read in block.reads]
+    queries = [
+        scale_bound(network.n_tokens, each, margin, float(gap))
+        for each, gap in zip(apart, block.gaps, strict=True)
+    ]
+    limits = _per_head(block, np.array(queries)), _per_head(block, np.sqrt(block.spans))
+    return HeadBounds(*limits, 2.0, 1.0, prior=not (block.gaps < 1).any())
+
+
+def _points(network: Network, rule: BooleanFunction) -> tuple[float, float]:
+    """The largest coordinate of a point of the lookup, and its largest value."""
+    if network.gates:
+        return 1.0, 1.0
+    ends = np.repeat(np.array([[0], [1]], dtype=np.uint8), rule.sparsity, axis=1)
+    points = network.embedding.points(ends, isinstance(rule, Symmetric))  # is there for all 0 or 1
+    return float(np.abs(points).max()), float(np.abs(all_values(rule)).max())
 
 
 def lookup_norms(
@@ -118,53 +121,42 @@ def lookup_norms(
     return tuple(NormBound(*row, "Lemma B.8") for row in rows)
 
 
-def _norms(head: HeadWeights, index: int) -> dict[str, float]:
-    # W_QK = W_Q W_Kᵀ has rank 1 here, and is d × d: its rows are those of W_Q times ‖W_K‖.
-    query, key = head.query[index], head.key[index]
-    rows = float(np.abs(query).max()) * float(np.linalg.norm(key))
-    return {
-        "value_norm": float(spectral(head.value[index])),
-        "value_column_norm": float(max_column_norm(head.value[index])),
-        "score_row_norm": rows,
-        "out_lipschitz": float(spectral(head.output[index])),
-    }
+def head_capacities(network: Network, resolutions: list[float]) -> tuple[BoundValue, ...]:
+    """log N_∞ of all heads with the norms of each block, at the resolution ε that its lookup needs.
 
-
-def head_capacity(head: HeadWeights, resolution: float) -> BoundValue:
-    """log N_∞ of all heads with the compiled norms, at the resolution ε that the lookup needs."""
-    sample = Sample(N_SAMPLES, head.positions.count, input_norm=head.embedding.token_norm)
-    sizes: dict[str, Any] = {
-        "width": head.width,
-        "head_dimension": head.value.shape[2],
-        "query_norm": 1.0,
-        "class_token": True,
-    }
-    if head.n_heads == 1:
-        single = HeadClass(**_norms(head, 0), **sizes)
-        return HeadCovering(single, resolution).evaluate(sample)
-    heads = tuple(SoftmaxHeadNorms(**_norms(head, each)) for each in range(head.n_heads))
-    return MultiHeadCovering(MultiHeadClass(heads=heads, **sizes), resolution).evaluate(sample)
-
-
-def block_capacities(network: GateWeights) -> tuple[BoundValue, ...]:
-    """The same for the heads of every block.
-
-    Tokens are no longer than √2 before the first block. Every block adds a feature of at most 1 per
-    head to a token, and e_0 or e_1 to that of a gate.
+    Tokens beside gates are no longer than √2 before the first block. Every block adds a feature of
+    at most 1 per head to a token, and e_0 or e_1 to that of a gate.
     """
     found, added = [], 0
-    for block in network.blocks:
-        rows = np.zeros(block.n_heads)
-        for read, key, scale in zip(block.reads, block.keys, block.scales, strict=True):
-            size = abs(float(scale)) * float(np.linalg.norm(key))
-            rows[read.head] = max(rows[read.head], size)  # W_Q has one row per gate
-        longest = math.sqrt(2 + added + (added > 0))
-        values = {"value_norm": VALUE_NORM, "value_column_norm": VALUE_NORM}
-        heads = tuple(SoftmaxHeadNorms(**values, score_row_norm=float(row)) for row in rows)
-        sizes: dict[str, Any] = {"width": network.width, "head_dimension": 1}
-        layer = MultiHeadClass(heads=heads, query_norm=longest, **sizes)
-        resolution = network.embedding.tolerance(block.most_sources, True)
-        sample = Sample(N_SAMPLES, network.n_tokens, input_norm=longest)
-        found.append(MultiHeadCovering(layer, resolution).evaluate(sample))
+    for block, resolution in zip(network.blocks, resolutions, strict=True):
+        value, output = block.values(network.positions.width)
+        # W_QK = W_Q W_Kᵀ is d × d, and has rank 1 for a reader: rows of W_Q times ‖W_K‖.
+        rows, sizes = np.zeros(block.n_heads), np.abs(block.query).max(axis=(1, 2))
+        lengths = np.linalg.norm(block.key, axis=(1, 2))
+        np.maximum.at(rows, [read.head for read in block.reads], sizes * lengths)
+        norms = [
+            {
+                "value_norm": float(spectral(value[head])),
+                "value_column_norm": float(max_column_norm(value[head])),
+                "score_row_norm": float(row),
+                "out_lipschitz": float(spectral(output[head])),
+            }
+            for head, row in enumerate(rows)
+        ]
+        longest = math.sqrt(2 + added + (added > 0)) if network.gates else 1.0
+        common: dict[str, Any] = {
+            "width": network.width,
+            "head_dimension": value.shape[2],
+            "query_norm": longest,
+            "class_token": not network.gates,
+        }
+        length = longest if network.gates else network.embedding.token_norm
+        sample = Sample(N_SAMPLES, network.n_tokens, input_norm=length)
+        if len(norms) == 1 and not network.gates:
+            covering = HeadCovering(HeadClass(**norms[0], **common), resolution)
+        else:
+            heads = tuple(SoftmaxHeadNorms(**each) for each in norms)
+            covering = MultiHeadCovering(MultiHeadClass(heads=heads, **common), resolution)
+        found.append(covering.evaluate(sample))
         added += block.n_heads
     return tuple(found)

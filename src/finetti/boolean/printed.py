@@ -6,10 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.bag import EMBEDDING as BAG
-from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, make_heads, unit
+from finetti.boolean.embeddings.base import (
+    CLS,
+    ONE_BIT,
+    ZERO_BIT,
+    Embedding,
+    HeadMatrices,
+    make_heads,
+    unit,
+)
 from finetti.boolean.embeddings.deterministic import EMBEDDING as DETERMINISTIC
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions, DensePositions
-from finetti.boolean.network.head_weights import HeadWeights
+from finetti.boolean.network.block import Block
+from finetti.boolean.network.lookup import make_lookup
+from finetti.boolean.network.weights import Network
 
 
 def coherent_basis(
@@ -33,9 +43,15 @@ def _embedded(vectors: NDArray[np.float64]) -> BitPositions:
     return DensePositions(np.concatenate([np.zeros((len(vectors), RESERVED)), vectors], axis=1))
 
 
+def _network(embedding: Embedding, positions: BitPositions, heads: HeadMatrices) -> Network:
+    """Heads whose features nothing looks up."""
+    nothing = make_lookup(np.zeros((1, heads.output.shape[2])), np.zeros(1), 1.0)
+    return Network.build(embedding, positions, (Block.at_cls(heads, nothing),))
+
+
 def printed_mean_head(
     vectors: NDArray[np.float64], sparsity: int, coherence: float, boost: float = 1.0
-) -> HeadWeights:
+) -> Network:
     """Lemma B.2 as printed: key v_I = Σ_Iv_i, R = log(8T/γ)/(1 − sΔ)   (erratum 3, edelman2022).
 
     The relevant positions are the first ``sparsity``; ``boost`` multiplies R.
@@ -45,10 +61,10 @@ def printed_mean_head(
     keys = positions.rows(list(range(sparsity))).sum(axis=0)[None]
     bits = unit(positions.width, ZERO_BIT) - unit(positions.width, ONE_BIT)
     heads = make_heads(keys, bits[None, :, None], np.ones((1, 1, 1)), scale)
-    return HeadWeights.build(DETERMINISTIC, positions, heads)
+    return _network(DETERMINISTIC, positions, heads)
 
 
-def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> HeadWeights:
+def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> Network:
     """Lemma B.2 with s heads as printed: W_V = (E_0 − E_1)e_2ᵀ and W_C^h = e_1e_hᵀ (erratum 4)."""
     positions = _embedded(np.eye(context_length))
     keys = positions.rows(list(indices))
@@ -57,10 +73,10 @@ def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> HeadWei
     output = np.zeros((len(indices), 2, len(indices)))
     output[np.arange(len(indices)), 0, np.arange(len(indices))] = 1.0  # out of e_1
     heads = make_heads(keys, values, output, math.log(4 * context_length))
-    return HeadWeights.build(DETERMINISTIC, positions, heads)
+    return _network(DETERMINISTIC, positions, heads)
 
 
-def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: float) -> HeadWeights:
+def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: float) -> Network:
     """Lemma B.4 as printed: v_i in the place of the dual vectors, and no more than γ > sΔ asked
     for (erratum 5, edelman2022). The relevant positions are the first ``sparsity``."""
     positions, count = _embedded(vectors), len(vectors)
@@ -68,7 +84,7 @@ def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: flo
     scale = math.log(8 * count * sparsity**2) / (1 - sparsity * coherence)
     keys, values = (own.sum(axis=0) + cls)[None], (own - cls).T[None]
     heads = make_heads(keys, values, np.ones((1, sparsity, 1)), scale)
-    return HeadWeights.build(BAG, positions, heads)
+    return _network(BAG, positions, heads)
 
 
 def printed_bump(z: NDArray[np.float64]) -> NDArray[np.float64]:

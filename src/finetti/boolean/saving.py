@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings import positions as kinds
-from finetti.boolean.embeddings.base import Embedding
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.network.weights import Network
 from finetti.core.files import write_file
 
 FORMAT = "finetti-boolean-1"
+READERS = ("[CLS]", "gates")
 MAX_DENSE_BYTES = 2**28  # of positions that are written out, so that any reader has them
 
 
@@ -42,25 +43,23 @@ def _position_tensors(positions: kinds.BitPositions) -> tuple[str, dict[str, NDA
 
 
 def save(
-    path: str | Path,
-    function: BooleanFunction,
-    embedding: Embedding,
-    positions: kinds.BitPositions,
-    arrays: dict[str, NDArray[Any]],
-    settings: dict[str, Any],
+    path: str | Path, network: Network, function: BooleanFunction, settings: dict[str, Any]
 ) -> Path:
     """Write a network to ``path``; see `load`."""
     import safetensors.numpy
 
-    form, vectors = _position_tensors(positions)
+    form, vectors = _position_tensors(network.positions)
     metadata = {
         "format": FORMAT,
         "function": json.dumps(describe_function(function)),
-        "context_length": str(positions.count),
-        "width": str(positions.width),
-        "embedding": embedding.name,
+        "context_length": str(network.positions.count),
+        "width": str(network.positions.width),
+        "embedding": network.embedding.name,
         "positions": form,
+        "readers": READERS[bool(network.gates)],
         "settings": json.dumps(settings),
     }
-    tensors = {name: np.ascontiguousarray(each) for name, each in (arrays | vectors).items()}
+    tensors = {
+        name: np.ascontiguousarray(each) for name, each in (network.stored | vectors).items()
+    }
     return write_file(safetensors.numpy.save(tensors, metadata), path)

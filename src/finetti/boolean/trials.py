@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.positions import Indices
-from finetti.boolean.functions.base import MAX_SETTING_BITS, all_bits
+from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
 from finetti.boolean.gates import Gates
-from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.runner import Trials
 from finetti.boolean.network.tables import Tables
+from finetti.boolean.network.weights import Network
 from finetti.core.keys import generator
 
 MAX_WORK = 2 * 10**10  # multiplications of all trials
@@ -18,6 +18,7 @@ MIN_MOVING_SHARE = 0.05  # of what the strongest bit does: less moves no head
 MAX_MOVING_BITS = 14  # bits that are tried together because they move a head
 MAX_SETTINGS_BYTES = 2**27  # of a list of settings
 MAX_GATE_SETTINGS = 2**12  # that are chosen for gates, where not all are run
+GATE_INPUT_WORK = 2000  # what an input costs beside its multiplications, in multiplications
 N_RANDOM = 64
 DENSITIES = (0.03, 0.2, 0.5, 0.8, 0.97)  # so that gates of each kind change their value
 
@@ -47,7 +48,7 @@ def choose_settings(
 
 def influences(tables: Tables) -> NDArray[np.float64]:
     """By how much each bit moves a feature, to first order, from a string of half ones."""
-    heads = tables.n_heads
+    heads = tables.n_reads
     total = tables.cls[:heads] + (tables.zero + tables.one)[:, :heads].sum(axis=0) / 2
     changes = np.abs(tables.folded(tables.difference()))
     weights = changes[:, :heads] * tables.largest
@@ -75,11 +76,26 @@ def bits_to_try(tables: Tables, indices: Indices, hints: Iterable[int], limit: i
     return tuple(sorted(named))
 
 
-def layer_trials(tables: Tables, lookup: Lookup, indices: Indices, hints: Indices) -> Trials:
+def work_per_input(network: Network) -> int:
+    """Multiplications that one input takes after the sums over its bits; in every block of gates
+    one token stands for all others."""
+    if not network.gates:
+        return network.blocks[0].lookup.work
+    own = sum((len(block.readers) + 1) * block.lookup.work for block in network.blocks)
+    return own + GATE_INPUT_WORK
+
+
+def make_trials(network: Network, own: BooleanFunction, function: BooleanFunction) -> Trials:
+    """What is run against a rule, where not all inputs can be; ``own`` is what the network says
+    that it computes."""
+    return (_gate_trials if network.gates else _cls_trials)(network, own.indices, function.indices)
+
+
+def _cls_trials(network: Network, hints: Indices, indices: Indices) -> Trials:
     """Settings of the bits of the rule, of those that move a head (measured) and of those that the
     network was built for, each with the others all 0, all 1, random, and chosen for it by the
     adversary of every feature, which finds the worst of all (`network.worst_case`)."""
-    length = len(tables.zero)
+    tables, lookup, length = network.tables, network.blocks[0].lookup, network.context_length
     rng = generator("boolean verification", 0, length)
     per_pattern = lookup.work << min(len(indices), MAX_SETTING_BITS)
     n_random = int(np.clip(min(2**24 // length, MAX_WORK // (8 * per_pattern)), 4, N_RANDOM))
@@ -94,16 +110,15 @@ def layer_trials(tables: Tables, lookup: Lookup, indices: Indices, hints: Indice
     return Trials(tried, settings, patterns, method)
 
 
-def gate_trials(gates: Gates, indices: set[int], context_length: int, work: int) -> Trials:
-    """Settings of ``indices``, each with the others all 0, all 1 and 64 times random; an input
-    takes ``work``."""
-    tried = tuple(sorted(indices))
-    rng = generator("network of gates", context_length, len(tried))
-    limit = max(64, MAX_WORK // (8 * work * (N_RANDOM + 2)))
-    settings, described = gate_settings(gates, tried, limit, rng)
-    patterns = rng.integers(0, 2, size=(N_RANDOM + 2, context_length), dtype=np.uint8)
+def _gate_trials(network: Network, hints: Indices, indices: Indices) -> Trials:
+    """Settings of the bits of both rules, each with the others all 0, all 1 and 64 times random."""
+    tried, length = tuple(sorted({*hints, *indices})), network.context_length
+    rng = generator("network of gates", length, len(tried))
+    limit = max(64, MAX_WORK // (8 * work_per_input(network) * (N_RANDOM + 2)))
+    settings, described = gate_settings(network.gates, tried, limit, rng)
+    patterns = rng.integers(0, 2, size=(N_RANDOM + 2, length), dtype=np.uint8)
     patterns[0], patterns[1] = 0, 1
-    if context_length == len(tried):  # there is no outside
+    if length == len(tried):  # there is no outside
         return Trials(tried, settings, patterns[:1], described)
     outside = f" × (all-0 and all-1, the worst for the attention, and {N_RANDOM} random)"
     return Trials(tried, settings, patterns, described + outside)

@@ -1,6 +1,5 @@
 """Runs a network against a rule: on all inputs where they can be counted, else on the worst."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,13 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.all_inputs import input_bound
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL, Check, Counterexample
 from finetti.boolean.domain import all_values, value_sizes, values_reason
-from finetti.boolean.embeddings.positions import BitPositions
-from finetti.boolean.findings import InputBound
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.network.runner import Runner, Trials
+from finetti.boolean.network.weights import Network
+from finetti.boolean.simplification import simplify
+from finetti.boolean.trials import make_trials, work_per_input
 from finetti.core.errors import InputError, bad_argument
 
 MAX_RUN_BITS = 20  # of a context whose inputs are all run
@@ -24,51 +25,10 @@ OnProgress = Callable[[float], None]  # is told the share of the inputs that hav
 MIN_WORSE_RATIO = 1.01  # of a new counterexample to the last: the first ones are the simplest
 
 
-class Verifiable(ABC):
-    """What is asked of a network to compare it with a rule."""
-
-    positions: BitPositions
-
-    @property
-    def context_length(self) -> int:
-        """T."""
-        return self.positions.count
-
-    @property
-    @abstractmethod
-    def work(self) -> int:
-        """Multiplications that one input takes after the sums over its bits."""
-
-    @abstractmethod
-    def runner(self, dtype: Any) -> Runner:
-        """It in float64 or float32."""
-
-    @cached_property
-    def double(self) -> Runner:
-        """It in float64."""
-        return self.runner(np.float64)
-
-    @cached_property
-    def single(self) -> Runner:
-        """It in float32."""
-        return self.runner(np.float32)
-
-    @abstractmethod
-    def comparable(self, function: BooleanFunction) -> BooleanFunction:
-        """A rule in the form that it is compared with."""
-
-    @abstractmethod
-    def trials(self, function: BooleanFunction) -> Trials:
-        """What is run against a rule, where not all inputs can be."""
-
-    @abstractmethod
-    def bound(self, function: BooleanFunction, tried: tuple[int, ...] | None) -> InputBound:
-        """The error against a rule on all inputs; ``tried`` bits were set in trials, if any."""
-
-
 @np.errstate(all="ignore")  # float32 may fail, which is reported
 def verify(
-    network: Verifiable,
+    network: Network,
+    own: BooleanFunction,
     function: BooleanFunction,
     tolerance: float = EXACT_RTOL,
     on_progress: OnProgress = lambda share: None,
@@ -76,7 +36,8 @@ def verify(
     """Compare the network with ``function``, up to ``tolerance`` of its largest value.
 
     Up to 20 bits: all 2^T inputs. Beyond: settings of the relevant bits, with the worst choices of
-    the others that there are (`trials`), and a bound on all inputs (`bound`).
+    the others that there are (`trials`); and a bound on all inputs (`all_inputs`). Its ``own``
+    rule, which it was built for, says which bits to try, and what its gates should do.
     """
     if not 0 < tolerance < 0.5:
         requirement = "between 0 and 1/2, beyond which 0 and 1 cannot be told apart"
@@ -84,22 +45,22 @@ def verify(
     reason = values_reason(function)
     if reason:
         raise InputError(f"The rule cannot be compared with a network: {reason}.")
-    function = network.comparable(function)
+    function = comparable(network, function)
     smallest, largest = value_sizes(function)
     judges = tuple(
         _Judge(runner, smallest, tolerance, searching)
         for runner, searching in ((network.double, True), (network.single, False))
     )
     length = network.context_length
-    complete = length <= MAX_RUN_BITS and network.work << length <= MAX_RUN_WORK
+    complete = length <= MAX_RUN_BITS and work_per_input(network) << length <= MAX_RUN_WORK
     if complete:
         method, n_inputs, tried = f"all 2^{length} = {2**length} inputs", 2**length, None
         _run_all(judges, function, length, on_progress)
     else:
-        trials = network.trials(function)
+        trials = make_trials(network, own, function)
         method, tried = trials.method, trials.tried
         n_inputs = _run_trials(judges, function, trials, on_progress)
-    bound = network.bound(function, tried)
+    bound = input_bound(network, own, function, tried)
     binary = isinstance(function, ExpressionRule) or np.isin(all_values(function), (0, 1)).all()
     # What is proven holds however sums are taken; what that does beyond "exact" is said apart.
     order = judges[0].most_rounding if judges[0].most_rounding <= EXACT_RTOL * smallest else 0.0
@@ -116,6 +77,12 @@ def verify(
         rounding=max(judges[0].rounding, bound.rounding),
         binary=bool(binary),
     )
+
+
+def comparable(network: Network, function: BooleanFunction) -> BooleanFunction:
+    """A rule in the form that a network is compared with: on the bits that matter; beside gates as
+    it is, whose table may be too long."""
+    return function if network.gates else simplify(function)
 
 
 def _value_scales(

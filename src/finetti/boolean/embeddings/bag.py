@@ -92,12 +92,13 @@ class Bag(Embedding):
         return base.HeadBounds(query, key, value, float(sparsity), prior)
 
     def reading(
-        self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
+        self, zero: NDArray[Any], one: NDArray[Any], beside: NDArray[Any], own: list[int]
     ) -> tuple[float, float, NDArray[np.float64]]:
         """With no relevant bit set, [CLS] alone."""
         others = np.maximum(zero, one)
         others[own] = zero[own]
-        return float(cls), min(float(cls), float(one[own].min())), others
+        cls = float(beside[0])
+        return cls, min(cls, float(one[own].min())), others
 
 
 EMBEDDING = Bag()

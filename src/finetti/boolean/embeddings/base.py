@@ -34,8 +34,8 @@ class HeadMatrices(NamedTuple):
 class HeadBounds(NamedTuple):
     """Bounds on the norms of W_Q, W_K, W_V, W_C; ``prior``: by the coherence, no gap measured."""
 
-    query: float
-    key: float
+    query: float | NDArray[np.float64]  # one for all heads, or one each
+    key: float | NDArray[np.float64]
     value: float
     output: float
     prior: bool
@@ -133,11 +133,11 @@ class Embedding(ABC):
 
     @abstractmethod
     def reading(
-        self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
+        self, zero: NDArray[Any], one: NDArray[Any], beside: NDArray[Any], own: list[int]
     ) -> tuple[float, float, NDArray[np.float64]]:
         """What a head that should read the positions ``own`` reads at its worst, by its
-        exponentials for bits 0 and 1, and for [CLS]: those of what it is meant to read in all, the
-        least of them, and those of everything else."""
+        exponentials for bits 0 and 1, and for readers: those of what it is meant to read in all,
+        the least of them, and those of everything else."""
 
 
 def joint_span(geometry: Geometry, sparsity: int) -> tuple[float, float, bool]:

@@ -86,13 +86,13 @@ class Deterministic(Embedding):
         return base.HeadBounds(query, math.sqrt(span), 2.0, 1.0, prior)
 
     def reading(
-        self, zero: NDArray[Any], one: NDArray[Any], cls: float, own: list[int]
+        self, zero: NDArray[Any], one: NDArray[Any], beside: NDArray[Any], own: list[int]
     ) -> tuple[float, float, NDArray[np.float64]]:
         """Every position has a token, whatever its bit."""
         meant = np.minimum(zero[own], one[own])
         others = np.maximum(zero, one)
         others[own] = 0.0
-        return float(meant.sum()), float(meant.min()), np.append(others, cls)
+        return float(meant.sum()), float(meant.min()), np.append(others, beside)
 
 
 EMBEDDING = Deterministic()

@@ -1,33 +1,32 @@
-"""One block per level: the attention and the lookup of all gates of that level.
+"""One block: the heads that readers read with, and the lookup of what they have read."""
 
-Token of bit t: e_b + v_t. Token of gate g: v_[CLS] + q_g, with q_g a coordinate of its own. Head j
-of a block reads, for every gate of its level, the mean sign of the gate's j-th group of sources
-into a feature coordinate (attention, added to the stream); the lookup recognizes what was read
-together with q_g, and writes e_0 or e_1 into the token of the gate (added as well), which then
-looks like a bit to the gates above.
-"""
-
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.domain import seal
-from finetti.boolean.embeddings.base import score_scale
-from finetti.boolean.embeddings.basis import MIN_EIGENVALUE, MIN_GAP
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions, StandardPositions
-from finetti.boolean.gates import Gates, Source
-from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.recognition import SIGN_MEANS, make_recognition
+from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT, HeadMatrices
+from finetti.boolean.gates import Source
+from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
+
+Matrix = NDArray[np.float64]
+
+
+def _none() -> Matrix:
+    return np.zeros(0)
 
 
 @dataclass(frozen=True)
-class GateRead:
-    """One gate's use of one head."""
+class Read:
+    """One reader's use of one head."""
 
-    gate: int  # which gate
+    reader: int  # [CLS] is 0; or which gate
     head: int  # which head of its block
-    sources: tuple[Source, ...]  # what is read: the gate's group of that number
+    # what a gate reads: its group of that number (what [CLS] should read is said by the rule)
+    sources: tuple[Source, ...] = ()
 
     @property
     def bits(self) -> list[int]:
@@ -41,123 +40,62 @@ class GateRead:
 
 
 @dataclass(frozen=True, eq=False)
-class Keys:
-    """The keys of reads as Lemma B.2 has them, and what was measured of them."""
-
-    positions: BitPositions  # of the bits
-    # over the coordinates of positions, then of gates, shape (reads, key width)
-    vectors: NDArray[np.float64]
-    # by how much the sources of each read lead, before R; 0 or less if they do not
-    gaps: NDArray[np.float64]
-    # bounds on ‖u‖²: (bits of a group)/(least eigenvalue of their Gram matrix) + gates
-    spans: NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
 class Block:
-    """The weights of one level."""
+    """Rows of W_Q and W_K are kept per read, on the coordinates where they may have numbers: all d
+    of them for [CLS]; q_g alone in the queries of gate g, positions and gates in its key."""
 
-    gates: tuple[int, ...]  # of the level
-    reads: tuple[GateRead, ...]  # which head reads what for which gate
-    keys: NDArray[np.float64]  # of every read, over the coordinates of positions and gates
-    scales: NDArray[np.float64]  # R of every read
-    gaps: NDArray[np.float64]  # of the lemma's keys on these positions (`Keys`), as the spans are,
-    spans: NDArray[np.float64]  # for the bounds on norms
+    reads: tuple[Read, ...]  # which head reads what for which reader
+    query: Matrix  # W_Q, (reads, d or 1, k)
+    key: Matrix  # W_K, (reads, d or positions and gates, k)
     lookup: Lookup  # on the features, then the q_g of its gates
+    # W_V, (H, d, v) and W_C, (H, v, features); None for gates: head j reads signs, e_0 − e_1, into
+    # a feature of its own
+    value: Matrix | None = None
+    output: Matrix | None = None
+    # of the lemma's keys on these positions (`Keys`), for the bounds on norms of gates
+    gaps: Matrix = field(default_factory=_none)
+    spans: Matrix = field(default_factory=_none)
 
     def __post_init__(self) -> None:
         seal(self)
 
-    @property
+    @classmethod
+    def at_cls(cls, heads: HeadMatrices, lookup: Lookup) -> "Block":
+        """Whose one reader is [CLS]."""
+        reads = tuple(Read(0, head) for head in range(len(heads.query)))
+        return cls(reads, heads.query, heads.key, lookup, heads.value, heads.output)
+
+    @cached_property
+    def readers(self) -> tuple[int, ...]:
+        """Whose tokens read here."""
+        return tuple(dict.fromkeys(read.reader for read in self.reads))
+
+    @cached_property
     def n_heads(self) -> int:
         """H."""
         return max(read.head for read in self.reads) + 1
 
-    @property
-    def most_sources(self) -> int:
-        """Of any read."""
-        return max(len(read.sources) for read in self.reads)
+    def values(self, width: int) -> tuple[Matrix, Matrix]:
+        """W_V and W_C of every head over all coordinates of a bit's token."""
+        if self.value is not None and self.output is not None:
+            return self.value, self.output
+        value = np.zeros((self.n_heads, width, 1))
+        value[:, ZERO_BIT], value[:, ONE_BIT] = 1.0, -1.0
+        return value, np.eye(self.n_heads)[:, None, :]
+
+    def changed(self, **matrices: Any) -> "Block":
+        """A copy with other matrices, by the names they have in a file."""
+        inside = {name: matrices.pop(name) for name in LOOKUP_NAMES if name in matrices}
+        return replace(self, lookup=replace(self.lookup, **inside), **matrices)
+
+    def astype(self, dtype: Any) -> "Block":
+        """The same with its lookup in another precision."""
+        return replace(self, lookup=self.lookup.astype(dtype))
 
     @property
-    def arrays(self) -> dict[str, NDArray[np.float64]]:
+    def arrays(self) -> dict[str, Matrix]:
         """What a file has of it, by name."""
-        return {"keys": self.keys, "scales": self.scales, **self.lookup.arrays}
-
-
-def level_gates(gates: Gates) -> list[tuple[int, ...]]:
-    """Which gates each level has, from the first."""
-    levels = range(1, max(gate.level for gate in gates) + 1)
-    return [tuple(k for k, gate in enumerate(gates) if gate.level == each) for each in levels]
-
-
-def level_reads(gates: Gates) -> list[tuple[GateRead, ...]]:
-    """One read per group of every gate of each level."""
-    return [
-        tuple(GateRead(k, head, group) for k in own for head, group in enumerate(gates[k].groups))
-        for own in level_gates(gates)
-    ]
-
-
-def make_keys(gates: Gates, positions: BitPositions) -> Keys:
-    """The key of every read, level by level: the dual vector of its bits (erratum 3), and 1 on its
-    gates.
-
-    All keys are multiplied with all positions at once: T·d operations a read.
-    """
-    reads = [read for level in level_reads(gates) for read in level]
-    free = positions.width - RESERVED
-    vectors, spans = np.zeros((len(reads), free + len(gates))), np.zeros(len(reads))
-    rows, columns = [], []
-    for number, read in enumerate(reads):
-        vectors[number, free + np.array(read.gates, dtype=np.int64)] = 1.0
-        vectors[number, :free], least = _dual_key(positions, read.bits)
-        spans[number] = (len(read.bits) / least if least > 0 else np.inf) + len(read.gates)
-        rows += read.bits
-        columns += [number] * len(read.bits)
-    scores = project_keys(vectors, positions)
-    least_own = np.full(len(reads), np.inf)
-    np.minimum.at(least_own, columns, scores[rows, columns])  # 1, but for dependent vectors
-    scores[rows, columns] = -np.inf
-    others = np.maximum(scores.max(axis=0, initial=-np.inf), 0.0)  # gates that are not read: 0
-    return Keys(positions, vectors, np.minimum(least_own, 1.0) - others, spans)
-
-
-def _dual_key(positions: BitPositions, bits: list[int]) -> tuple[NDArray[np.float64], float]:
-    """u = V(VᵀV)^{-1}1 and the least eigenvalue of VᵀV; zeros if the vectors are dependent."""
-    key = np.zeros(positions.width - RESERVED)
-    if isinstance(positions, StandardPositions) or not bits:
-        key[bits] = 1.0
-        return key, 1.0
-    vectors = positions.rows(bits)[:, RESERVED:]
-    gram = vectors @ vectors.T
-    least = float(np.linalg.eigvalsh(gram)[0])
-    if not least > MIN_EIGENVALUE:
-        return key, 0.0
-    return np.linalg.solve(gram, np.ones(len(bits))) @ vectors, least
-
-
-def project_keys(keys: NDArray[np.floating], positions: BitPositions) -> NDArray[np.floating]:
-    """The scores of keys (reads, key width) on all bits, before R: shape (T, reads)."""
-    whole = np.zeros((positions.width, len(keys)), dtype=keys.dtype)
-    whole[RESERVED:] = keys[:, : positions.width - RESERVED].T
-    return positions.project(whole)
-
-
-def make_blocks(gates: Gates, keys: Keys, margin: float) -> tuple[Block, ...]:
-    """The weights of every level, with R = log(8·N·margin/γ)/gap of every read, N tokens in all
-    (Lemma B.7)."""
-    n_tokens = keys.positions.count + len(gates)
-    blocks, first = [], 0
-    for here, reads in zip(level_gates(gates), level_reads(gates), strict=True):
-        own = slice(first, first + len(reads))
-        first += len(reads)
-        scales = [
-            score_scale(
-                n_tokens, SIGN_MEANS.separation(len(read.sources), True), margin, max(gap, MIN_GAP)
-            )
-            for read, gap in zip(reads, keys.gaps[own], strict=True)
-        ]
-        lookup = make_recognition([gates[which] for which in here])
-        measured = keys.gaps[own], keys.spans[own]
-        blocks.append(Block(here, reads, keys.vectors[own], np.array(scales), *measured, lookup))
-    return tuple(blocks)
+        names = ("query", "key", "value", "output")
+        found = {name: getattr(self, name) for name in names}
+        kept = {name: array for name, array in found.items() if array is not None}
+        return kept | self.lookup.arrays

@@ -1,45 +1,61 @@
-"""What [CLS] reads of T binary tokens, as sums over positions of the entries of two tables.
+"""What readers read of T binary tokens, as sums over positions of the entries of two tables.
 
 With e_{b,t,h} = exp(score − shift_h), attention is num_h/den_h with
 
     den_h = e_cls + Σ_t e_{b_t,t,h},   num_h = e_cls v_cls + Σ_t e_{b_t,t,h} v_{b_t,t,h}
 
 so each input is a choice of one row of two per position, and its sums are all that matters: no
-array is ever T × T or batch × T × d. (`finetti.attention.binary` does the same in JAX.)
+array is ever T × T or batch × T × d. (`finetti.attention.binary` does the same in JAX.) Where no
+bit changes the attention, as that of gates, exponentials are divided by den_h beforehand, and what
+is read is linear in the bits: half of the columns are enough.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.domain import refuse_scores
 from finetti.boolean.functions.base import all_bits
 
 BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB
 BLOCK_POSITIONS = 2**15  # positions that are summed at a time
 ENUMERATED_BITS = 10  # bits of the half that is enumerated once
 MAX_CANCELLATION = {"float64": 1e4, "float32": 30.0}  # a sum's largest value over its least
-AnySums = TypeVar("AnySums", bound="BitSums")
 
 
 @dataclass(frozen=True, eq=False)
-class BitSums(ABC):
-    """Sums over T bits of one row of two for each."""
+class Tables:
+    """Sums over T bits of one row of two for each: R denominators, then R·v numerators; where no
+    bit changes the attention, numerators alone."""
 
     zero: NDArray[Any]  # what a position adds if its bit is 0, shape (T, C)
-    cls: NDArray[Any]  # what every input has, shape (C,)
+    one: NDArray[Any]  # what it adds if its bit is 1
+    cls: NDArray[Any]  # what every input has, from the tokens of readers: shape (C,)
+    readers: NDArray[Any]  # e of every read on these tokens, shape (readers, R)
+    output: NDArray[Any]  # W_C of the first block, shape (H, v, features)
+    # the largest |v|, in the units of the features
+    largest: float = 1.0
+    # the attention of every read on the bits, (T, R), where no bit changes it
+    fixed: NDArray[Any] | None = None
 
-    @abstractmethod
-    def ones(self, which: Any) -> NDArray[Any]:
-        """What the positions ``which`` add if their bits are 1."""
+    @property
+    def n_reads(self) -> int:
+        """R."""
+        return self.readers.shape[1]
 
     def difference(self, which: Any = slice(None)) -> NDArray[Any]:
         """What bits change when they turn 1."""
-        return self.ones(which) - self.zero[which]
+        return self.one[which] - self.zero[which]
+
+    def exponentials(self, columns: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """e of some reads on the bits, if they are 0 and if they are 1, up to a factor."""
+        if self.fixed is not None:
+            return self.fixed[:, columns], self.fixed[:, columns]
+        return self.zero[:, columns], self.one[:, columns]
 
     @cached_property
     def base(self) -> NDArray[Any]:
@@ -48,12 +64,18 @@ class BitSums(ABC):
 
     @cached_property
     def cancels(self) -> bool:
-        """Whether base + bits @ difference would lose digits: large entries taken away again."""
-        return False
+        """Whether base + bits @ difference would lose digits of denominators: large entries taken
+        away again."""
+        if self.fixed is not None:
+            return False
+        reads = slice(0, self.n_reads)
+        least = self.cls[reads] + np.minimum(self.zero[:, reads], self.one[:, reads]).sum(axis=0)
+        return not (self.base[reads] <= MAX_CANCELLATION[self.zero.dtype.name] * least).all()
 
-    def among(self: AnySums, places: NDArray[np.int64]) -> AnySums:
+    def among(self, places: NDArray[np.int64]) -> "Tables":
         """The same over these positions alone, without what every input has."""
-        return replace(self, zero=self.zero[places], cls=np.zeros_like(self.cls))
+        rows = self.zero[places], self.one[places], np.zeros_like(self.cls)
+        return replace(self, zero=rows[0], one=rows[1], cls=rows[2])
 
     def sums(self, rows: Any) -> NDArray[Any]:
         """Sums of each row of bits (m, T): an array, in blocks; or sparse in CSR form, at the cost
@@ -70,7 +92,7 @@ class BitSums(ABC):
                 here = slice(left, left + BLOCK_POSITIONS)
                 ones = block[:, here].astype(out.dtype)
                 if self.cancels:
-                    part = ones @ self.ones(here) + (1 - ones) @ self.zero[here]
+                    part = ones @ self.one[here] + (1 - ones) @ self.zero[here]
                 else:
                     part = ones @ self.difference(here)
                 out[top : top + step] += part
@@ -82,7 +104,7 @@ class BitSums(ABC):
 
     def _chosen(self, bits: NDArray[np.uint8], which: list[int] | slice) -> NDArray[Any]:
         ones = bits.astype(self.zero.dtype)
-        return ones @ self.ones(which) + (1 - ones) @ self.zero[which]
+        return ones @ self.one[which] + (1 - ones) @ self.zero[which]
 
     def enumerate_sums(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Sums of ALL 2^T inputs in order, in blocks, each with the number of its first input.
@@ -98,45 +120,15 @@ class BitSums(ABC):
             block = starts[first : first + step, None] + ends[None]
             yield first << low, block.reshape(-1, ends.shape[1])
 
-
-@dataclass(frozen=True, eq=False)
-class Tables(BitSums):
-    """The sums that heads read: H denominators, then H·v numerators."""
-
-    one: NDArray[Any]  # what a position adds if its bit is 1
-    output: NDArray[Any]  # W_C, shape (H, v, features)
-    # the largest |v|, in the units of the features
-    largest: float = 1.0
-
-    @property
-    def n_heads(self) -> int:
-        """H."""
-        return len(self.output)
-
-    def ones(self, which: Any) -> NDArray[Any]:
-        """Entries of the second table."""
-        return self.one[which]
-
-    def among(self, places: NDArray[np.int64]) -> "Tables":
-        """Of both tables."""
-        return replace(super().among(places), one=self.one[places])
-
-    @cached_property
-    def cancels(self) -> bool:
-        """Of the denominators."""
-        heads = slice(0, self.n_heads)
-        least = self.cls[heads] + np.minimum(self.zero[:, heads], self.one[:, heads]).sum(axis=0)
-        return not (self.base[heads] <= MAX_CANCELLATION[self.zero.dtype.name] * least).all()
-
     def read(self, rows: Any) -> NDArray[Any]:
         """Features of each row of bits (m, T), as the textbook's softmax gives them."""
         return self.features(self.sums(rows))
 
     def attention(self, bits: NDArray[Any]) -> NDArray[Any]:
-        """What each head puts on every position and then on [CLS], for one input: (H, T + 1)."""
-        heads = slice(0, self.n_heads)
-        chosen = np.where(bits[:, None] == 1, self.one[:, heads], self.zero[:, heads])
-        exponentials = np.concatenate([chosen, self.cls[None, heads]]).T
+        """What each read puts on every position and then on readers, for one input."""
+        zero, one = self.exponentials(slice(0, self.n_reads))
+        chosen = np.where(bits[:, None] == 1, one, zero)
+        exponentials = np.concatenate([chosen, self.readers]).T
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
     def folded(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -156,3 +148,46 @@ class Tables(BitSums):
     def all_features(self) -> NDArray[Any]:
         """Features of all 2^T inputs, in order."""
         return np.concatenate([self.features(sums) for _, sums in self.enumerate_sums()])
+
+
+def make_tables(
+    zero: NDArray[Any],
+    one: NDArray[Any],
+    beside: NDArray[Any],
+    seen: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    output: NDArray[Any],
+) -> Tables:
+    """Tables in the precision of the scores.
+
+    Args:
+        zero, one: scores of every read on bits that are 0 and 1, (T, R); one array for both if no
+            bit changes the attention.
+        beside: scores on the tokens of readers, (readers, R).
+        seen: what heads see of bits 0, of bits 1 and of readers, (tokens, H·v).
+        output: W_C, (H, v, features).
+    """
+    fixed = zero is one
+    # Every input has a score of at least this, so that its denominator is at least 1.
+    shift = np.maximum(np.minimum(zero, one).max(axis=0), beside.max(axis=0))
+    if zero.dtype == np.float64:  # scores that float32 loses are float32's own failure
+        refuse_scores(float((np.maximum(zero, one).max(axis=0) - shift).max()))
+    on_zero, on_readers = np.exp(zero - shift), np.exp(beside - shift)
+    on_one = on_zero if fixed else np.exp(one - shift)
+    if fixed:
+        total = on_zero.sum(axis=0) + on_readers.sum(axis=0)
+        on_zero /= total
+        on_readers /= total
+
+    def entries(weights: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+        if fixed and (values == 1).all():
+            return weights
+        split = values.reshape(len(values), -1, output.shape[1])
+        numerators = (weights[..., None] * split).reshape(len(values), -1)
+        return numerators if fixed else np.concatenate([weights, numerators], axis=1)
+
+    rows = [entries(*each) for each in zip((on_zero, on_one, on_readers), seen, strict=True)]
+    most = max(float(np.abs(each).max()) for each in seen)
+    largest = most * max(1.0, float(np.abs(output).sum(axis=1).max()))
+    every = rows[2].sum(axis=0)
+    attention = on_zero if fixed else None
+    return Tables(rows[0], rows[1], every, on_readers, output, largest, attention)

@@ -120,7 +120,7 @@ def adversaries(tables: Tables, indices: Indices) -> list[tuple[int, Adversary]]
     aside = np.delete(np.arange(len(tables.zero)), list(indices))
     found = []
     for feature in range(tables.output.shape[2]):
-        for head in range(tables.n_heads):
+        for head in range(tables.n_reads):
             weights = tables.output[head, :, feature]
             if weights.any():
                 for sign in (1, -1):
@@ -146,6 +146,6 @@ def feature_ranges(
         worst = max(worst, float(condition.max(initial=1.0)))
         target = high if adversary.sign > 0 else low
         target[:, feature] += np.where(condition <= MAX_CONDITION, value, np.nan)
-    steps = 4.0 * (len(tables.zero) + 16) * tables.n_heads
+    steps = 4.0 * (len(tables.zero) + 16) * tables.n_reads
     rounding = steps * float(np.finfo(tables.zero.dtype).eps) * tables.largest * worst
     return low, high, rounding

@@ -1,7 +1,6 @@
 """Lemmas B.2–B.4: heads that read the relevant bits, and as printed (errata 3–5 and 15)."""
 
 import math
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -73,10 +72,10 @@ def _measure(eight: float = 8.0) -> Measurement:
     length = 50
     worst = 0.0
     for s in (1, 2, 3, 5):
-        weights = boolean.compile(boolean.And(range(s)), length, "bag").head
+        weights = boolean.compile(boolean.And(range(s)), length, "bag")
         scale = math.log(eight * length * s**2) / math.log(8 * length * s**2)
-        head = replace(weights, query=weights.query * scale)
-        found = cases.head_error(head, tuple(range(s)), scalar=True)
+        scaled = weights.changed(query=weights.blocks[0].query * scale)
+        found = cases.head_error(scaled, tuple(range(s)), scalar=True)
         worst = max(worst, abs(found / (s / (8 * s**2 + 1)) - 1))
     return close("error where it can be written down, relative", worst, 1e-9)
 
@@ -116,7 +115,7 @@ def s_erratum_3(context: Context) -> Evidence:
         heads = [printed_mean_head(vectors, 3, coherence, boost) for boost in (1.0, 2.0)]
         errors = [head_error(weights, places, scalar=True) for weights in heads]
         repaired = boolean.compile(boolean.And(places), length, basis=vectors)
-        error = head_error(repaired.head, places, scalar=True)
+        error = head_error(repaired, places, scalar=True)
         rows.append((coherence, *errors, error, allowed))
         derived.append(at_most(f"dual vector at Δ = {coherence}", error, allowed))
         measurements.append(at_most(f"printed head at Δ = {coherence}", errors[0], allowed))
@@ -157,7 +156,7 @@ def s_erratum_4(context: Context) -> Evidence:
     any_rule = boolean.TruthTable(THREE, [0, 1, 2, 3, 4, 5, 6, 7])
     return Evidence(
         _injectivity(printed_sign_heads(10, THREE), 10),
-        derived=(_injectivity(boolean.compile(any_rule, 10).head, 10),),
+        derived=(_injectivity(boolean.compile(any_rule, 10), 10),),
         note="W_V writes e_2 and W_C reads e_1. S-lemma-B.2 has e_1 in both.",
     )
 
@@ -177,7 +176,7 @@ def s_erratum_5(context: Context) -> Evidence:
     vectors = coherent_basis(length, coherence, (1, 1, 1))
     printed = head_error(printed_bag_head(vectors, 3, coherence), places, scalar=True)
     repaired = boolean.compile(boolean.And(places), length, "bag", vectors)
-    derived = head_error(repaired.head, places, scalar=True)
+    derived = head_error(repaired, places, scalar=True)
     row = (separation, 4 * 3 * coherence, printed, derived, separation / 4)
     columns = ("γ", "4sΔ", "printed", "dual vectors", "allowed")
     return Evidence(
@@ -198,7 +197,7 @@ def s_erratum_5(context: Context) -> Evidence:
 def s_erratum_15(context: Context) -> Evidence:
     """The least step of the compiled head's feature from r to r + 1 ones."""
     sparsity, length = 3, 10
-    tables = boolean.compile(boolean.Majority(range(sparsity)), length).head.tables
+    tables = boolean.compile(boolean.Majority(range(sparsity)), length).tables
     settings = np.zeros((sparsity + 1, length), dtype=np.uint8)
     settings[:, :sparsity] = all_bits(sparsity)[2 ** np.arange(sparsity + 1) - 1]
     steps = np.diff(tables.features(tables.sums(settings))[:, 0])

@@ -34,7 +34,7 @@ def s_prop_4_7(context: Context) -> Evidence:
         compiled = boolean.compile(rule, 10, embedding, basis)
         error = max(error, compiled.check.error64)
         n_inputs += compiled.check.n_inputs
-        too_many += compiled.head.n_heads > (1 if embedding == "bag" else len(THREE))
+        too_many += compiled.blocks[0].n_heads > (1 if embedding == "bag" else len(THREE))
     rows, largest = [], 0.0
     lengths = context.pick(quick=(10**2, 10**3, 10**4, 10**5), paper=(10**2, 10**4, 10**6))
     for length in lengths:
@@ -42,7 +42,7 @@ def s_prop_4_7(context: Context) -> Evidence:
         norms = {norm.name: norm for norm in compiled.certificate.norms}
         query = norms["‖W_Q‖_F"]
         largest = max(largest, *(norm.value / norm.bound for norm in norms.values()))
-        rows.append((length, compiled.head.width, query.value, query.bound))
+        rows.append((length, compiled.width, query.value, query.bound))
     return Evidence(
         close(f"largest error on all {n_inputs} inputs", error, 1e-9),
         at_most("networks with more heads than the proposition says", too_many, 0),
@@ -64,7 +64,7 @@ def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bo
         single = max(single, compiled.check.error32)
         n_inputs += compiled.check.n_inputs
         allowed = sparsity if heads_per_bit and embedding != "bag" else 1
-        too_many += compiled.head.n_heads > allowed
+        too_many += compiled.blocks[0].n_heads > allowed
     return Evidence(
         close(f"largest error on {n_inputs} inputs, float64", error, 1e-9),
         at_most("networks with more heads than the lemma says", too_many, 0),
@@ -164,7 +164,7 @@ def wrong_inputs(rule: str, factor: float) -> int:
     compiled = boolean.compile(signs, length)
     points = find_embedding("deterministic").by_setting(all_bits(signs.sparsity))
     lookup = make_lookup(points, signs.table(), 2.0 * factor)
-    outputs = lookup(compiled.head.tables.all_features)
+    outputs = lookup(compiled.tables.all_features)
     return int((np.abs(outputs - signs(all_bits(length))) > 1e-9).sum())
 
 
