@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from finetti.core.errors import InputError
+from finetti.kernels import RBF
 from finetti.latent import (
     BetaBernoulli,
     FiniteAtoms,
     GaussianEmission,
+    GaussianProcessWorld,
     LetterEmission,
     LinearGaussian,
     Pairs,
@@ -29,6 +31,7 @@ MEMBERS = {
         [0.3, 0.7], GaussianEmission(CENTERS, 0.8), answers=LetterEmission(LETTERS)
     ),
     "linear-gaussian": LinearGaussian(2, 2, noise_variance=0.5, prior_variance=1.5),
+    "gaussian-process": GaussianProcessWorld(RBF(0.8), 2, 2, noise_variance=0.4),
 }
 members = pytest.mark.parametrize("world", MEMBERS.values(), ids=MEMBERS.keys())
 next_token = pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from .emissions import Emission as Emission
 from .emissions import GaussianEmission as GaussianEmission
 from .emissions import LetterEmission as LetterEmission
 from .finite_atoms import FiniteAtoms as FiniteAtoms
+from .gaussian_process import GaussianProcessWorld as GaussianProcessWorld
 from .laws import Categorical as Categorical
 from .laws import Gaussian as Gaussian
 from .linear_gaussian import LinearGaussian as LinearGaussian

@@ -7,6 +7,7 @@ from finetti.latent.base import LatentModel
 from finetti.latent.beta_bernoulli import BetaBernoulli
 from finetti.latent.emissions import LetterEmission
 from finetti.latent.finite_atoms import FiniteAtoms
+from finetti.latent.gaussian_process import GaussianProcessWorld
 from finetti.latent.linear_gaussian import LinearGaussian
 
 # Three atoms that lean to one letter each, so that a few tokens tell them apart.
@@ -23,4 +24,5 @@ worlds: dict[str, Callable[..., LatentModel]] = {
     BetaBernoulli.name: BetaBernoulli,
     FiniteAtoms.name: _finite_atoms,
     LinearGaussian.name: LinearGaussian,
+    GaussianProcessWorld.name: GaussianProcessWorld,
 }
