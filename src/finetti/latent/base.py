@@ -132,6 +132,15 @@ def as_length(value: Any, argument: str, owner: str) -> int:
     return int(value)
 
 
+def as_sampling(
+    rng: Any, n_sequences: Any, context_length: Any, world: LatentModel
+) -> tuple[np.random.Generator, int, int]:
+    """The arguments of `LatentModel.sample`, checked."""
+    owner = f"{type(world).__name__}.sample"
+    n = as_length(n_sequences, "n_sequences", owner)
+    return as_generator(rng, owner), n, as_length(context_length, "context_length", owner)
+
+
 def as_letters(tokens: Any, n_letters: int, owner: str) -> Letters:
     """Letters 0, …, n_letters − 1 of shape (n, L)."""
     array = np.asarray(tokens)

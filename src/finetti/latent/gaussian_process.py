@@ -13,10 +13,9 @@ from finetti.latent.base import (
     LatentModel,
     Pairs,
     WorldDraw,
-    as_generator,
-    as_length,
     as_pairs,
     as_query,
+    as_sampling,
     as_vectors,
     encode_pairs,
 )
@@ -141,9 +140,7 @@ class GaussianProcessWorld(LatentModel):
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """Keys, f at the keys and at one place more, and noise; the answer is there."""
-        rng = as_generator(rng, "GaussianProcessWorld.sample")
-        length = as_length(context_length, "context_length", "GaussianProcessWorld.sample")
-        n = as_length(n_sequences, "n_sequences", "GaussianProcessWorld.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         keys = draw_keys(rng, self.key_law, n, length + 1, self.key_dimension)
         zeros = np.zeros((n, self.value_dimension, length + 1))
         prior = MatrixPosterior(zeros, _kernel_matrix(self.kernel, keys, keys))

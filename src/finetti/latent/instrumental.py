@@ -14,9 +14,9 @@ from finetti.latent.base import (
     Pairs,
     WorldDraw,
     as_generator,
-    as_length,
     as_pairs,
     as_query,
+    as_sampling,
     as_vectors,
     encode_pairs,
 )
@@ -140,9 +140,7 @@ class InstrumentalWorld(LatentModel):
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """β and κ for each sequence, then instruments, inputs and outcomes."""
-        rng = as_generator(rng, "InstrumentalWorld.sample")
-        length = as_length(context_length, "context_length", "InstrumentalWorld.sample")
-        n = as_length(n_sequences, "n_sequences", "InstrumentalWorld.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         inputs, instruments = self.first_stage.shape
         latent = np.sqrt(self._prior) * rng.normal(size=(n, 1, 2 * inputs))
         keys = rng.normal(size=(n, length + 1, instruments))

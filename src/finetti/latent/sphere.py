@@ -17,9 +17,9 @@ from finetti.latent.base import (
     Pairs,
     WorldDraw,
     as_generator,
-    as_length,
     as_pairs,
     as_query,
+    as_sampling,
     as_vectors,
     encode_pairs,
 )
@@ -123,9 +123,7 @@ class SphereWorld(LatentModel):
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """An atom for each sequence, uniform keys, and values around u(M_z k)."""
-        rng = as_generator(rng, "SphereWorld.sample")
-        length = as_length(context_length, "context_length", "SphereWorld.sample")
-        n = as_length(n_sequences, "n_sequences", "SphereWorld.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         atoms = rng.choice(len(self.prior), size=n, p=self.prior)
         keys = draw_keys(rng, "sphere", n, length + 1, self.key_dimension)
         directions = self._directions(keys, self.rotations[atoms])
