@@ -43,7 +43,7 @@ MEMBERS = {
     "own": NormalMean(noise=0.8),
 }
 members = pytest.mark.parametrize("world", MEMBERS.values(), ids=MEMBERS.keys())
-NEXT_TOKEN = [w for w in MEMBERS.values() if getattr(w, "answers_next_token", True)]
+NEXT_TOKEN = [w for w in MEMBERS.values() if w.answers_next_token]
 # |z| ≤ 5 for every entry looked at: 6e-7 each, some hundred in all, and the seeds are fixed.
 MANY, STANDARD_ERRORS = 20_000, 5.0
 

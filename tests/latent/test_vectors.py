@@ -182,6 +182,11 @@ def test_an_outcome_is_expected_as_the_structural_function_of_the_expected_input
         (lambda: Gaussian(np.zeros((1, 2)), variance=-1.0), "variance"),
         (lambda: Gaussian(np.zeros((1, 2))), "variance"),
         (lambda: Categorical(np.array([0.5, 0.5])), "shape"),
+        (lambda: Categorical(np.array([[0.5, 0.5]])).log_prob([-1]), "letters from 0 to 1"),
+        (lambda: Categorical(np.array([[0.5, 0.5]])).log_prob([0, 1]), "shape"),
+        (lambda: Gaussian(np.zeros((3, 1)), variance=1.0).log_prob(np.zeros(3)), "shape"),
+        (lambda: LinearGaussian().log_prob(Pairs([[[1.0]], [1.0]], [[[1.0]]])), "numbers"),
+        (lambda: LinearGaussian().log_prob(np.zeros((2, 3, 4))), "Pairs"),
         (lambda: Categorical(np.array([[0.5, np.nan]])), "nonnegative"),
     ],
 )

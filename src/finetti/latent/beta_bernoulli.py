@@ -12,6 +12,7 @@ from finetti.latent.base import (
     Floats,
     LatentModel,
     WorldDraw,
+    as_answers,
     as_generator,
     as_letters,
     as_sampling,
@@ -42,7 +43,7 @@ class BetaPosterior:
 
     def log_prob(self, z: Any) -> Floats:
         """The log density at one bias per sequence, (…, n)."""
-        z = np.asarray(z, np.float64)
+        z = as_answers(z, self.alpha.shape, "z", "BetaPosterior.log_prob")
         front = xlogy(self.alpha - 1, z) + xlog1py(self.beta - 1, -z)
         return np.where((z >= 0) & (z <= 1), front, -np.inf) - betaln(self.alpha, self.beta)
 

@@ -60,7 +60,7 @@ class FiniteAtoms(LatentModel):
 
     @property
     def answers_next_token(self) -> bool:
-        """Whether the answer is the next token."""
+        """Whether the answer is the next token: no table of answers was given."""
         return self.answers is self.emission
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:

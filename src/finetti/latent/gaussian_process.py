@@ -71,6 +71,9 @@ class ProcessPosterior:
         gain = np.linalg.solve(self.factor, _kernel_matrix(self.kernel, self.keys, points))
         across = np.swapaxes(gain, 1, 2)
         covariance = _kernel_matrix(self.kernel, points, points) - across @ gain
+        # Rounding may take a variance below 0 where the values are all but known.
+        every = np.arange(points.shape[1])
+        covariance[:, every, every] = np.maximum(covariance[:, every, every], 0.0)
         return MatrixPosterior(np.swapaxes(across @ self.white, 1, 2), covariance)
 
     @property
@@ -170,8 +173,7 @@ class GaussianProcessWorld(LatentModel):
         n = len(posterior.keys)
         place = as_query(query, n, self.key_dimension, "GaussianProcessWorld")
         there = posterior.at(place[:, None])
-        # Rounding may take the posterior variance below 0 at a key; never below the noise.
-        variance = np.maximum(there.row_covariance[:, 0], 0) + self.noise_variance
+        variance = there.row_covariance[:, 0] + self.noise_variance
         return Gaussian(there.mean[:, :, 0], variance=variance)
 
     def encode(self, draw: WorldDraw) -> Encoded:

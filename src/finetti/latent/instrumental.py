@@ -13,6 +13,7 @@ from finetti.latent.base import (
     LatentModel,
     Pairs,
     WorldDraw,
+    as_answers,
     as_generator,
     as_pairs,
     as_query,
@@ -62,7 +63,8 @@ class StructuralLaw:
 
     def log_prob(self, y: Any) -> Floats:
         """log p(x | z) + log p(y | x, z, X) of one (x, y) per sequence, (…, n)."""
-        pairs = np.asarray(y, np.float64)
+        n, d = self.expected.shape
+        pairs = as_answers(y, (n, d + 1), "y", "StructuralLaw.log_prob")
         inputs = Gaussian(self.expected, variance=self.input_variance).log_prob(pairs[..., :-1])
         mean, variance = self._outcome(pairs[..., :-1])
         squares = (pairs[..., -1] - mean) ** 2 / variance
@@ -180,7 +182,10 @@ class InstrumentalWorld(LatentModel):
         return Gaussian(mean[:, None], variance=spread[:, None])
 
     def least_squares_limit(self, latent: Any) -> Floats:
-        """What regressing y on x alone tends to, (n, d): β + (ΠΠᵀ + sI)⁻¹ s κ, not β."""
+        """What regressing y on x alone tends to, (n, d): β + (ΠΠᵀ + sI)⁻¹ s κ, not β.
+
+        For instruments of unit covariance, as `sample` draws them.
+        """
         d = self.first_stage.shape[0]
         effect, confounding = latent[:, 0, :d], latent[:, 0, d:]
         second = self.first_stage @ self.first_stage.T + self.input_variance * np.eye(d)

@@ -126,7 +126,7 @@ class SphereWorld(LatentModel):
         rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         atoms = rng.choice(len(self.prior), size=n, p=self.prior)
         keys = draw_keys(rng, "sphere", n, length + 1, self.key_dimension)
-        directions = self._directions(keys, self.rotations[atoms])
+        directions = self._directions(keys, self.rotations[atoms, None])
         values = draw_around(rng, directions, self.concentration)
         return WorldDraw(Pairs(keys[:, :-1], values[:, :-1]), keys[:, -1], values[:, -1], atoms)
 
@@ -158,16 +158,16 @@ class SphereWorld(LatentModel):
 
     def conditional_mean(self, latent: Any, query: Any) -> Floats:
         """E[V | K = q, z] for one atom and query per sequence, (n, d_r)."""
-        parts = self._parts(query, self.rotations[np.asarray(latent, np.intp)])
-        return self._resultant * np.concatenate(parts, axis=-1)
+        return self._resultant * np.concatenate(self._parts_at(latent, query), axis=-1)
 
     def smoother_limit(self, latent: Any, query: Any, scale: float = 1.0) -> Floats:
         """What softmax attention exp(s kᵀq) tends to as the context grows, (n, d_r)."""
         order = self.key_dimension / 2 - 1
         scale = as_positive(scale, "scale", "SphereWorld.smoother_limit")
-        parts = self._parts(query, self.rotations[np.asarray(latent, np.intp)])
-        factors = ive(order + np.arange(1, 3), scale) / ive(order, scale)
-        shrunk = [factor * part for factor, part in zip(factors, parts, strict=False)]
+        shrunk = [
+            ive(order + degree, scale) / ive(order, scale) * part
+            for degree, part in enumerate(self._parts_at(latent, query), start=1)
+        ]
         return self._resultant * np.concatenate(shrunk, axis=-1)
 
     def encode(self, draw: WorldDraw) -> Encoded:
@@ -180,19 +180,26 @@ class SphereWorld(LatentModel):
 
     def _components(self, places: Floats) -> DirectionComponents:
         """p(v | k, z) for one place per sequence, all atoms."""
-        directions = self._directions(places[:, None, None], self.rotations)
-        return DirectionComponents(directions[:, :, 0], self.concentration)
+        directions = self._directions(places[:, None], self.rotations)
+        return DirectionComponents(directions, self.concentration)
 
     def _parts(self, places: Floats, turns: Floats) -> list[Floats]:
         """u(Mk) by its harmonic degrees, 1 and perhaps 2."""
-        turned = (turns @ np.asarray(places, np.float64)[..., None])[..., 0]
+        turned = (turns @ places[..., None])[..., 0]
         if self.harmonics == "linear":
             return [turned]
         return [turned / np.sqrt(2), quadratic_harmonics(turned) / np.sqrt(2)]
 
-    def _directions(self, keys: Floats, turns: Floats) -> Floats:
-        """u(Mk) of keys (n, …, L, d) and matrices (…, d, d)."""
-        return np.concatenate(self._parts(keys, turns[..., None, :, :]), axis=-1)
+    def _parts_at(self, latent: Any, query: Any) -> list[Floats]:
+        """The same for one atom and query per sequence."""
+        atoms = np.asarray(latent, np.intp)
+        place = as_query(query, len(atoms), self.key_dimension, "SphereWorld")
+        _check_unit(place, "query")
+        return self._parts(place, self.rotations[atoms])
+
+    def _directions(self, places: Floats, turns: Floats) -> Floats:
+        """u(Mk) as one vector."""
+        return np.concatenate(self._parts(places, turns), axis=-1)
 
     def __card__(self) -> Card:
         fields = (
