@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from finetti.core.errors import InputError
 from finetti.core.numbers import as_positive, as_whole
 from finetti.latent.base import (
     Encoded,
@@ -165,7 +166,13 @@ class GaussianProcessWorld(LatentModel):
         owner = "GaussianProcessWorld"
         keys, values = as_pairs(tokens, self.key_dimension, self.value_dimension, owner)
         gram = _kernel_matrix(self.kernel, keys, keys)
-        factor = np.linalg.cholesky(gram + self.noise_variance * np.eye(keys.shape[1]))
+        try:
+            factor = np.linalg.cholesky(gram + self.noise_variance * np.eye(keys.shape[1]))
+        except np.linalg.LinAlgError as error:
+            raise InputError(
+                f"K(C, C) + {self.noise_variance:g} I is singular in float64, because keys are too "
+                "near to each other. Give the world more noise, or keys that are further apart."
+            ) from error
         return ProcessPosterior(self.kernel, keys, factor, np.linalg.solve(factor, values))
 
     def integrate(self, posterior: ProcessPosterior, query: Any = None) -> Gaussian:

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import helmert
-from scipy.special import ive
 
+from finetti.attention.sphere import mean_resultant, sphere_constants
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
 from finetti.latent.atoms import AtomMixture, atom_posterior, log_evidence
@@ -109,6 +109,9 @@ class SphereWorld(LatentModel):
         values = {"rotations": turns, "prior": prior, "concentration": concentration}
         for field, value in values.items():
             object.__setattr__(self, field, value)
+        if not sphere_constants(self.value_dimension, concentration).c0 > 0:
+            wanted = "of a dimension whose sphere has an area that float64 can hold"
+            raise bad_argument("rotations", owner, wanted, f"{self.value_dimension} for the values")
 
     @property
     def key_dimension(self) -> int:
@@ -162,12 +165,12 @@ class SphereWorld(LatentModel):
 
     def smoother_limit(self, latent: Any, query: Any, scale: float = 1.0) -> Floats:
         """What softmax attention exp(s kᵀq) tends to as the context grows, (n, d_r)."""
-        order = self.key_dimension / 2 - 1
         scale = as_positive(scale, "scale", "SphereWorld.smoother_limit")
-        shrunk = [
-            ive(order + degree, scale) / ive(order, scale) * part
-            for degree, part in enumerate(self._parts_at(latent, query), start=1)
-        ]
+        shrunk, factor = [], 1.0
+        for degree, part in enumerate(self._parts_at(latent, query)):
+            # I_{d/2+j} / I_{d/2+j−1} = A_{d+2j}
+            factor *= mean_resultant(self.key_dimension + 2 * degree, scale)
+            shrunk.append(factor * part)
         return self._resultant * np.concatenate(shrunk, axis=-1)
 
     def encode(self, draw: WorldDraw) -> Encoded:
