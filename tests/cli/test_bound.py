@@ -323,6 +323,7 @@ def test_words_find_bounds():
     assert [line.split()[0] for line in found.stdout.splitlines()] == [
         "E-thm-C.5",
         "S-thm-A.17-gap",
+        "F-cover-length-gap",
     ]
     assert "T context-length, L layers, H heads" in found.stderr
     starting = run_json("E-thm-5*,parameter-count")

@@ -88,7 +88,7 @@ class MaureyCovering(MatrixCovering):
 
     name = "F-cover-maurey"
     title = "a cover of matrices, by the sum of their entries"
-    statement = "log N for entries that add up to B_1: ⌈(B_1/ε)²⌉ of 2P + 1 atoms, whatever T is"
+    statement = "log N for entries whose sum is B_1: ⌈(B_1/ε)²⌉ of 2P + 1 atoms, whatever T is"
     citation = "Covers without T (Maurey), finetti"
     assumes = (IN_SPECTRAL_NORM, OUTSIDE)
     inside = False
@@ -120,7 +120,7 @@ class SchattenCovering(MatrixCovering):
     title = "a cover of matrices, by their singular values"
     statement = "log N for a Schatten norm B_S: few ranks at log(1 + 8B_W/ε) each, whatever T is"
     citation = "Covers without T (Schatten), finetti"
-    assumes = (IN_SPECTRAL_NORM, f"{OUTSIDE}, and its spectral norms do not exceed the class's")
+    assumes = (IN_SPECTRAL_NORM, f"{OUTSIDE}; it never leaves the spectral ball")
     inside = False
 
     weight_norm: float = fields.norm(1.0)

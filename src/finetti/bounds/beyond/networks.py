@@ -21,15 +21,15 @@ from finetti.bounds.value import BoundKind, BoundValue
 RadiiKind = Literal["fixed", "stratified", "measured"]
 ASSUMED_OF_BLOCKS = (
     "attention is softmax over inner products, with or without masks, rotary or linear positions",
-    "LayerNorm (or its kin without a mean) has a constant ε > 0 under its root",
+    "LayerNorm, or its kin without a mean, has a positive constant under its root (`epsilon`)",
     "activations are those of `activation`, each no larger than its argument",
     "the blocks are alike in kind, with H heads each; other networks are built in Python",
     "tokens are vectors of length B_X, or rows of trained tables (built in Python)",
 )
 ASSUMED_OF_RADII = (
-    "norms bound the class: fixed before training (`radii` 'fixed'), or trained ones rounded up to "
-    "a grid, which costs a term ('stratified'); trained norms without it ('measured') give a "
-    "scaling quantity",
+    "norms bound the class: fixed before training (`radii` 'fixed'), or trained ones, each moved to "
+    "the next point of a grid, which costs a term ('stratified'); trained norms without it "
+    "('measured') give a scaling quantity",
 )
 _NOT_TRAINED = ("activation_lipschitz", "position_norm")  # of a TransformerClass
 MEASURED = "Norms are as measured after training, without the price of choosing the class then."
@@ -129,7 +129,7 @@ class ProjectedLengthFreeGap(LengthFreeGap):
     name = "F-cover-length-gap"
     title = "the generalization gap of a deep Transformer, whatever the context length"
     statement = "training and test error of L layers differ by order √(P/n), whatever T is"
-    citation = "Covers without T with Lemma 2.2 of edelman2022, finetti"
+    citation = "Covers without T and Lemma 2.2, finetti"
     assumes = (*ASSUMED_OF_THE_LAYERS, *ASSUMED_OF_RADII, *ASSUMED_OF_A_SAMPLE)
 
     functions: TransformerClass = fields.part(TransformerClass)
@@ -164,7 +164,7 @@ class BlocksGap(LengthFreeGap):
     name = "F-chain-blocks-gap"
     title = "the generalization gap of real blocks, whatever the context length"
     statement = "training and test error of L real blocks differ by order √(P/n), whatever T is"
-    citation = "The chain for real blocks with Lemma 2.2 of edelman2022, finetti"
+    citation = "Real blocks and Lemma 2.2, finetti"
     assumes = (*ASSUMED_OF_BLOCKS, *ASSUMED_OF_RADII, *ASSUMED_OF_A_SAMPLE)
 
     functions: BlockNetwork = fields.part(BlockNetwork)
