@@ -333,7 +333,7 @@ def test_words_find_bounds():
         "E-thm-5.5",
         "parameter-count",
     ]
-    assert [each["name"] for each in run_json("TRANSFORMER", "gap")][-1] == "S-thm-A.17-gap"
+    assert [each["name"] for each in run_json("TRANSFORMER", "gap")][-1] == "F-cover-length-gap"
 
 
 def test_a_table_of_sample_sizes(tmp_path):

@@ -22,6 +22,7 @@ from .pieces import NormalizationPiece as NormalizationPiece
 from .pieces import Passage as Passage
 from .pieces import Piece as Piece
 from .pieces import ResidualPiece as ResidualPiece
+from .pieces import follow as follow
 from .strata import Radius as Radius
 from .strata import Strata as Strata
 from .strata import Stratified as Stratified

@@ -27,8 +27,8 @@ ASSUMED_OF_BLOCKS = (
     "tokens are vectors of length B_X, or rows of trained tables (built in Python)",
 )
 ASSUMED_OF_RADII = (
-    "norms bound the class: fixed before training (`radii` 'fixed'), or trained ones, each moved to "
-    "the next point of a grid, which costs a term ('stratified'); trained norms without it "
+    "norms bound the class: fixed before training (`radii` 'fixed'), or trained ones, each moved "
+    "to the next point of a grid, which costs a term ('stratified'); trained norms without it "
     "('measured') give a scaling quantity",
 )
 _NOT_TRAINED = ("activation_lipschitz", "position_norm")  # of a TransformerClass

@@ -14,7 +14,8 @@ def separated_members(members: Iterable[ArrayLike], resolution: float) -> NDArra
 
     What is not kept is within x of something that is, so that they are a cover, inside.
 
-    >>> len(separated_members(np.linspace(-1, 1, 2001).reshape(-1, 1, 1), 0.0999))     # of 1 + 2/x = 21.02
+    >>> members = np.linspace(-1, 1, 2001).reshape(-1, 1, 1)
+    >>> len(separated_members(members, 0.0999))                           # of 1 + 2/x = 21.02
     21
     """
     kept: list[NDArray[np.float64]] = []
