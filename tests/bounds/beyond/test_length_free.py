@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from scipy import integrate, optimize
+from scipy import optimize
 
 from finetti.bounds import Sample
 from finetti.bounds.beyond import (
@@ -139,8 +139,6 @@ def test_the_upper_sum_of_steps_is_above_their_integral():
     integral = (np.diff(inside) * heights).sum()
     exact = 4 * low + 12 / math.sqrt(1e5) * integral
     assert exact <= math.exp(found.log_value) <= 1.06 * exact
-    check = integrate.quad(lambda e: math.sqrt(4 * math.ceil(1 / e)), 0.2, 1, limit=500)[0]
-    assert check == pytest.approx(sum((1 / k - 1 / (k + 1)) * math.sqrt(4 * (k + 1)) for k in (1, 2, 3, 4)), rel=1e-3)  # fmt: skip
 
 
 def test_the_upper_sum_at_its_limits():
@@ -197,18 +195,14 @@ def test_the_gap_falls_with_the_sample_and_is_inverted():
 
 
 def test_long_contexts_and_short_ones():
-    """Small norms: Theorem A.17 is smaller for short contexts and larger for long ones."""
-    small = ProjectedLayerNorms(output_norm=0.05, value_norm=0.05, score_norm=0.05)
-    small = ProjectedLayerNorms(**dict.fromkeys(small.__dataclass_fields__, 0.05))
-    network = TransformerClass(layers=(small,), width=32, readout_norm=1.0)
-    ours = ProjectedLengthFreeCovering(network, 0.001)
-    theirs = ProjectedTransformerCovering(network, 0.001)
-    ratios = [
-        theirs.evaluate(Sample(100, length)).log_value
-        - ours.evaluate(Sample(100, length)).log_value
-        for length in (1, 10**300)
-    ]
-    assert ratios[0] < ratios[1]
+    """Where norms are small, Theorem A.17 is smaller for short contexts, larger for long ones."""
+    sizes = dict.fromkeys(ProjectedLayerNorms.__dataclass_fields__, 0.01)
+    layer = ProjectedLayerNorms(**sizes)
+    network = TransformerClass(layers=(layer,), width=64, readout_norm=0.01)
+    ours, theirs = ProjectedLengthFreeCovering(network), ProjectedTransformerCovering(network)
+    short, long = Sample(100, 1), Sample(100, 10**12)
+    assert theirs.evaluate(short).value < ours.evaluate(short).value
+    assert ours.evaluate(long).value < theirs.evaluate(long).value
 
 
 def test_fine_tuning_covers_what_moved():
@@ -231,7 +225,7 @@ def test_fine_tuning_covers_what_moved():
     assert chains[0].log_lipschitz == pytest.approx(chains[1].log_lipschitz)
     assert [term.matrix for term in values["moved"].terms] == ["W", "w"]
     assert values["moved"].value < values["all"].value / 4
-    # LoRA by hand, alone: x = ε/(10·10·1) in units of its input's length 1, r(d₁ + d₂)·log(1 + 8B/x)
+    # LoRA alone, by hand: x = ε, r(d₁ + d₂)·log(1 + 8B/x)
     still = MatrixWeights(rows=16, columns=1, trained=False)
     alone = BlockNetwork(pieces=(LinearPiece(matrix=moved), LinearPiece(matrix=still)))
     found = BlocksCovering(alone, 0.01).evaluate(sample).value

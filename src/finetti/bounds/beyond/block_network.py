@@ -65,7 +65,7 @@ class BlockShape(fields.Description, kw_only=True):
     head_dimension: int = fields.size("head_width")
     order: str = fields.choice("pre", "post")
     gated: bool = fields.flag(False)
-    activation: str = fields.setting("gelu", activation().metadata["check"])
+    activation: str = fields.setting("gelu", activation().metadata[CHECK])
     epsilon: float = fields.number(1e-5, as_positive)
     readout_norm: float = fields.norm(1.0)
 
@@ -107,7 +107,7 @@ class BlockShape(fields.Description, kw_only=True):
         return (*pieces, *last, LinearPiece(matrix=readout, name="w"))
 
 
-class BlockNetwork(fields.Description, kw_only=True):
+class BlockNetwork(Piece, kw_only=True):
     """Pieces in a row: embedding, blocks, readout. Every weight gets its multiplier and radius.
 
     Args:
@@ -142,9 +142,13 @@ class BlockNetwork(fields.Description, kw_only=True):
         blocks = settings.each("layers", settings.n_layers, BlockNorms.from_settings, owner)
         return cls(pieces=shape.network(blocks))
 
-    def passage(self, sample: Sample) -> Passage:
+    def through(self, log_radius: float) -> Passage:
         """The whole chain: its constant, the radius of its output, and all weights."""
-        return follow(self.pieces, log_of(sample.input_norm))
+        return follow(self.pieces, log_radius)
+
+    def passage(self, sample: Sample) -> Passage:
+        """The same for tokens of a sample."""
+        return self.through(log_of(sample.input_norm))
 
     def composition(self, sample: Sample) -> LengthFreeComposition:
         """All weights with a_jρ_j."""

@@ -226,23 +226,14 @@ def chain_use(kind: Kind, rng: np.random.Generator, count: int) -> tuple[np.ndar
     largest = np.maximum(*(np.linalg.norm(x, axis=-1).max(axis=-1) for x in (before, after)))
     used, reached = np.empty(count), np.empty(count)
     for i in range(count):
-        made: dict[int, float] = {}
-
-        def make(name: str, i: int = i, made: dict[int, float] = made) -> Any:
-            weights = weights_of(name, seen[name].shape[1:], sizes[name][i])
-            made[id(weights)] = steps[name][i]
-            kept.append(weights)
-            return weights
-
-        kept: list[Any] = []  # so that an id stays one object's
-        piece = kind.piece(make)
-        log_radius = math.log(longest[i])
-        if isinstance(piece, beyond.BlockNetwork):
-            passage = beyond.follow(piece.pieces, log_radius)
-        else:
-            passage = piece.through(log_radius)
+        made = {
+            name: weights_of(name, array.shape[1:], sizes[name][i]) for name, array in seen.items()
+        }
+        passage = kind.piece(made.__getitem__).through(math.log(longest[i]))
+        names = {id(weights): name for name, weights in made.items()}
         allowed = 0.0 if kind.last else math.exp(passage.log_lipschitz) * step[i]
-        allowed += sum(math.exp(each.log_factor) * made[id(each.weights)] for each in passage.parts)
+        for each in passage.parts:
+            allowed += math.exp(each.log_factor) * steps[names[id(each.weights)]][i]
         used[i] = out[i] / allowed if allowed > 0 else 0.0
         reached[i] = largest[i] / math.exp(passage.log_radius)
     return used, reached

@@ -97,7 +97,7 @@ def f_chain_blocks(context: Context) -> Evidence:
     Forward passes are plain NumPy; both the change of the output against the chain and the length
     of the output against its radius.
     """
-    count = context.pick(quick=1000, paper=10_000)
+    count = context.pick(quick=500, paper=10_000)
     found = []
     for kind in KINDS:
         rng = context.generator(f_chain_blocks.id, kind.name)

@@ -154,9 +154,9 @@ def _coarse_factors(sides: Any, norm: float, schatten_norm: float, x: float, pow
 @claim(
     id="F-cover-schatten",
     title="a cover of matrices, by their singular values",
-    statement="Matrices with ‖W‖_{S_p} ≤ B_p and ‖W‖ ≤ B have a cover of log N = r(d₁ + d₂)·log(1 + "
-    "8B/x), r = ⌈(2B_p/x)^p⌉ − 1: products of two factors for the r largest singular values; "
-    "p ∈ {2, 1, 1/2, 1/4}.",
+    statement="Matrices with ‖W‖_{S_p} ≤ B_p and ‖W‖ ≤ B have a cover of log N = "
+    "r(d₁ + d₂)·log(1 + 8B/x), r = ⌈(2B_p/x)^p⌉ − 1: products of two factors for the r largest "
+    "singular values; p ∈ {2, 1, 1/2, 1/4}.",
     label=_LABEL,
     controls=(
         Control("B_p in the place of 2B_p", changes={"rank": _short_rank}),
