@@ -13,11 +13,11 @@ from finetti.bounds.beyond.pieces import (
     Passage,
     Piece,
     ResidualPiece,
-    activation,
     follow,
 )
+from finetti.bounds.beyond.slopes import SLOPES
 from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
-from finetti.bounds.checks import checked
+from finetti.bounds.checks import checked, one_of
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import log_of
@@ -65,23 +65,22 @@ class BlockShape(fields.Description, kw_only=True):
     head_dimension: int = fields.size("head_width")
     order: str = fields.choice("pre", "post")
     gated: bool = fields.flag(False)
-    activation: str = fields.setting("gelu", activation().metadata[CHECK])
+    activation: str = fields.setting("gelu", one_of(*SLOPES))
     epsilon: float = fields.number(1e-5, as_positive)
     readout_norm: float = fields.norm(1.0)
 
     def block(self, norms: BlockNorms, layer: int) -> tuple[Piece, Piece]:
         """Attention and feed-forward part, each with its normalization and residual."""
         d, rank = self.width, min(self.width, self.head_dimension)
-        square = {"rows": d, "columns": d, "rank": rank}
+        hidden = self.hidden_dimension
         head = ProductHeadPiece(
-            score=MatrixWeights(**square, norm=norms.score_norm),
-            mixing=MatrixWeights(**square, norm=norms.value_norm),
+            score=MatrixWeights(rows=d, columns=d, rank=rank, norm=norms.score_norm),
+            mixing=MatrixWeights(rows=d, columns=d, rank=rank, norm=norms.value_norm),
         )
-        inward = {"rows": d, "columns": self.hidden_dimension}
-        up = MatrixWeights(**inward, norm=norms.inner_norm)
-        down = MatrixWeights(rows=self.hidden_dimension, columns=d, norm=norms.outer_norm)
+        up = MatrixWeights(rows=d, columns=hidden, norm=norms.inner_norm)
+        down = MatrixWeights(rows=hidden, columns=d, norm=norms.outer_norm)
         if self.gated:
-            gate = MatrixWeights(**inward, norm=norms.gate_norm)
+            gate = MatrixWeights(rows=d, columns=hidden, norm=norms.gate_norm)
             after = GatedPiece(gate=gate, up=up, down=down, activation=self.activation)
         else:
             after = FeedForwardPiece(inner=up, outer=down, activation=self.activation)

@@ -31,13 +31,13 @@ def count_cover(parameters: ArrayLike, log_norm: ArrayLike, log_resolution: Arra
     >>> round(float(count_cover(64, math.log(1.0), math.log(0.1))), 9)
     194.849436014
     """
-    ratio = np.asarray(log_norm, dtype=np.float64) - log_resolution
+    ratio = np.subtract(log_norm, log_resolution, dtype=np.float64)
     return np.asarray(parameters, dtype=np.float64) * log1pexp(LOG_2 + ratio)
 
 
 def maurey_atoms(log_entry_norm: ArrayLike, log_resolution: ArrayLike) -> NDArray[np.float64]:
     """k = ⌈B₁²/x²⌉, of how many atoms an average is within x; at least 1, ∞ above e^600."""
-    log_ratio = 2 * (np.asarray(log_entry_norm, dtype=np.float64) - log_resolution)
+    log_ratio = 2 * np.subtract(log_entry_norm, log_resolution, dtype=np.float64)
     atoms = np.ceil(np.exp(np.minimum(log_ratio, _LARGEST)) * (1 - _ROUNDING))
     return np.where(log_ratio > _LARGEST, np.inf, np.maximum(atoms, 1.0))
 
@@ -71,7 +71,7 @@ def schatten_rank(
     >>> float(schatten_rank(math.log(1.0), math.log(0.25), power=1.0))
     7.0
     """
-    log_ratio = power * (LOG_2 + np.asarray(log_schatten_norm, dtype=np.float64) - log_resolution)
+    log_ratio = power * (LOG_2 + np.subtract(log_schatten_norm, log_resolution, dtype=np.float64))
     rank = np.ceil(np.exp(np.minimum(log_ratio, _LARGEST)) * (1 - _ROUNDING)) - 1
     return np.where(log_ratio > _LARGEST, np.inf, np.maximum(rank, 0.0))
 
@@ -88,7 +88,7 @@ def rank_cover(
         rank: r.
         sides: d₁ + d₂.
     """
-    ratio = np.asarray(log_norm, dtype=np.float64) - log_resolution
+    ratio = np.subtract(log_norm, log_resolution, dtype=np.float64)
     return np.asarray(rank) * np.asarray(sides, dtype=np.float64) * log1pexp(LOG_8 + ratio)
 
 

@@ -1,7 +1,7 @@
 """Random small blocks of every kind, moved a little, against the chain of `bounds.beyond`."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ class Kind:
     """A kind of block: shapes of its weights, what the chain sees of them, and both sides."""
 
     name: str
-    shapes: dict[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
     run: Callable[[np.ndarray, Arrays], np.ndarray]
     piece: Callable[[Make], beyond.Piece]
     seen: Callable[[Arrays], Arrays] = lambda weights: weights

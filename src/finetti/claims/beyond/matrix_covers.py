@@ -142,8 +142,9 @@ def _short_rank(schatten_norm: float, resolution: float, power: float) -> float:
 
 
 def _schatten(sides: Any, norm: float, schatten_norm: float, x: float, power: float) -> float:
+    rows, columns = sides
     logs = math.log(norm), math.log(schatten_norm), math.log(x)
-    return float(covers.schatten_cover(*sides, *logs, power))
+    return float(covers.schatten_cover(rows, columns, *logs, power))
 
 
 def _coarse_factors(sides: Any, norm: float, schatten_norm: float, x: float, power: float) -> float:
