@@ -5,6 +5,8 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from finetti.bounds import Sample
 from finetti.bounds.beyond import (
@@ -93,6 +95,25 @@ def test_every_matrix_takes_the_smallest_that_its_norms_allow():
     )
     np.testing.assert_allclose(found, by_hand, rtol=1e-12)
     assert found[3] < counted
+
+
+SIZES = st.floats(-8, 8)
+
+
+@given(SIZES, SIZES, SIZES, st.sampled_from(range(6)), st.floats(0, 3))
+def test_finer_covers_and_larger_classes_cost_more(log_x, log_norm, log_extra, which, more):
+    names = ("norm", "entry_norm", "frobenius_norm", "nuclear_norm", "half_norm", "quarter_norm")
+    norms = {name: math.exp(log_norm + log_extra * i / 5) for i, name in enumerate(names)}
+    larger = norms | {names[which]: norms[names[which]] * math.exp(more)}
+
+    def best(log_x, norms):
+        weights = MatrixWeights(rows=6, columns=9, rank=3, **norms)
+        return float(CoverTable((weights,)).best(np.array([[log_x]]))[0, 0])
+
+    here = best(log_x, norms)
+    assert here <= best(log_x - more, norms) * (1 + 1e-12)
+    assert here <= best(log_x, larger) * (1 + 1e-12)
+    assert here <= float(covers.count_cover(54, log_norm, log_x)) * (1 + 1e-12)
 
 
 def test_where_all_singular_values_matter_parameters_are_counted():

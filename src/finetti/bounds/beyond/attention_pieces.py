@@ -2,10 +2,11 @@
 
 import abc
 import math
+from dataclasses import replace
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds.beyond.pieces import Passage, Piece, chained, log_plus, log_size, weights
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
+from finetti.bounds.beyond.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.checks import checked
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
@@ -25,7 +26,10 @@ class HeadPiece(Piece, abc.ABC, kw_only=True):
     mixing: MatrixWeights = weights(MatrixWeights)
 
     def attend(
-        self, log_radius: float, log_score_lipschitz: float, *scores: tuple[str, float, object]
+        self,
+        log_radius: float,
+        log_score_lipschitz: float,
+        *scores: tuple[str, float, WeightClass | None],
     ) -> Passage:
         """From how far scores move with the tokens, and per unit of their own weights."""
         size = self.mixing.log_size
@@ -34,7 +38,7 @@ class HeadPiece(Piece, abc.ABC, kw_only=True):
         return Passage(
             log_plus(size, reach + log_score_lipschitz),
             size + log_radius,
-            chained(*parts, ("W_VO", log_radius, self.mixing)),  # pyright: ignore[reportArgumentType]
+            chained(*parts, ("W_VO", log_radius, self.mixing)),
         )
 
 
@@ -134,7 +138,7 @@ class AttentionPiece(Piece, kw_only=True):
         """The sum of the heads."""
         found = [head.through(log_radius) for head in self.heads]
         parts = tuple(
-            type(each)(f"{each.name}, head {i}", None, each.log_factor, each.weights)
+            replace(each, name=f"{each.name}, head {i}")
             for i, passage in enumerate(found, start=1)
             for each in passage.parts
         )

@@ -2,7 +2,7 @@
 
 import math
 
-# log of the Lipschitz constant, rounded up in the last digit. All of them have |σ(x)| ≤ |x|.
+# Lipschitz constants, rounded up in the last digit. All of these σ have |σ(x)| ≤ |x|.
 _LIPSCHITZ = {
     "identity": 1.0,
     "relu": 1.0,

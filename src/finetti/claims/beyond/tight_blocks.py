@@ -12,7 +12,7 @@ from finetti.claims.evidence import Measurement, within
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables.instances import AXES, balanced, two_tokens
 
-STEP = 1e-6
+STEP = 1e-4
 # Where the derivative of an activation is largest.
 STEEPEST = {
     "identity": 0.0,
@@ -71,7 +71,7 @@ def heads(piece: Any = beyond.ProductHeadPiece) -> dict[str, float]:
     """Two groups of tokens ±e₁ that are read evenly until something moves."""
     zero = np.zeros((3, 3))
     steep, before, after = balanced(50.0, step=STEP)
-    loud = 50.0 * AXES[2]
+    loud = 100.0 * AXES[2]
     signs = np.repeat([1.0, -1.0], 100)[:, None]
     even, shifted = signs * AXES[0], signs * (AXES[0] + STEP * AXES[2])
     two, size = two_tokens(2.0), math.log(2.0)
@@ -89,7 +89,7 @@ def heads(piece: Any = beyond.ProductHeadPiece) -> dict[str, float]:
     of_mixing = _moved(_head(two[:1], zero, mixing=3.0), _head(two[:1], zero, mixing=3.0 + STEP))
     longer = float(np.linalg.norm(after, axis=1).max())
     moved = _moved(before, after)
-    one, other = allowed(50.0, 0.0, math.log(longer)), allowed(0.0, 50.0, 0.0)
+    one, other = allowed(50.0, 0.0, math.log(longer)), allowed(0.0, 100.0, 0.0)
     still = allowed(0.0, 0.0, size)
     return {
         "head, its tokens": by_tokens / (math.exp(one.log_lipschitz) * moved),
