@@ -167,6 +167,9 @@ def test_multipliers_are_what_comes_after():
     lipschitz, radius, factors = read(follow(pieces, math.log(7.0)))
     assert (lipschitz, radius) == pytest.approx((30, 210))
     assert factors == pytest.approx({"W2": 15 * 7, "W3": 5 * 14, "W5": 42})
+    parts = follow(pieces, math.log(7.0)).parts
+    assert [math.exp(each.log_multiplier) for each in parts] == pytest.approx([15, 5, 1])
+    assert [math.exp(each.log_radius) for each in parts] == pytest.approx([7, 14, 42])
 
 
 def test_embeddings_come_first_and_forget_what_is_before():

@@ -5,8 +5,8 @@ import math
 from dataclasses import replace
 
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds.beyond.pieces import Passage, Piece, chained, log_plus, log_size, weights
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights, WeightClass
+from finetti.bounds.beyond.pieces import Part, Passage, Piece, chained, log_plus, log_size, weights
+from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
 from finetti.bounds.checks import checked
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
@@ -29,16 +29,16 @@ class HeadPiece(Piece, abc.ABC, kw_only=True):
         self,
         log_radius: float,
         log_score_lipschitz: float,
-        *scores: tuple[str, float, WeightClass | None],
+        *scores: Part,
     ) -> Passage:
         """From how far scores move with the tokens, and per unit of their own weights."""
         size = self.mixing.log_size
         reach = size + log_radius + math.log(softmax_constant())
-        parts = [(name, reach + factor, each) for name, factor, each in scores]
+        parts = [(name, reach + factor, radius, each) for name, factor, radius, each in scores]
         return Passage(
             log_plus(size, reach + log_score_lipschitz),
             size + log_radius,
-            chained(*parts, ("W_VO", log_radius, self.mixing)),
+            chained(*parts, ("W_VO", 0.0, log_radius, self.mixing)),
         )
 
 
@@ -69,8 +69,8 @@ class ProductHeadPiece(HeadPiece, kw_only=True):
         return self.attend(
             log_radius,
             log_plus(steep, log_size(self.score_bias)),
-            ("W_QK", 2 * log_radius, self.score),
-            ("bias of W_QK", log_radius, self.score_bias),
+            ("W_QK", log_radius, log_radius, self.score),
+            ("bias of W_QK", 0.0, log_radius, self.score_bias),
         )
 
 
@@ -111,10 +111,10 @@ class RotaryHeadPiece(HeadPiece, kw_only=True):
         return self.attend(
             log_radius,
             log_plus(query + read, key + asked),
-            ("W_Q", read + log_radius, self.query),
-            ("W_K", asked + log_radius, self.key),
-            ("bias of W_Q", read, self.query_bias),
-            ("bias of W_K", asked, self.key_bias),
+            ("W_Q", read, log_radius, self.query),
+            ("W_K", asked, log_radius, self.key),
+            ("bias of W_Q", read, 0.0, self.query_bias),
+            ("bias of W_K", asked, 0.0, self.key_bias),
         )
 
 
@@ -145,5 +145,5 @@ class AttentionPiece(Piece, kw_only=True):
         return Passage(
             log_plus(*(each.log_lipschitz for each in found)),
             log_plus(*(each.log_radius for each in found), log_size(self.bias)),
-            (*parts, *chained(("bias of attention", 0.0, self.bias))),
+            (*parts, *chained(("bias of attention", 0.0, 0.0, self.bias))),
         )

@@ -42,10 +42,10 @@ class FeedForwardPiece(Piece, kw_only=True):
             outside + self.inner.log_size,
             log_plus(self.outer.log_size + hidden, log_size(self.outer_bias)),
             chained(
-                ("W_in", outside + log_radius, self.inner),
-                ("bias of W_in", outside, self.inner_bias),
-                ("W_out", hidden, self.outer),
-                ("bias of W_out", 0.0, self.outer_bias),
+                ("W_in", outside, log_radius, self.inner),
+                ("bias of W_in", outside, 0.0, self.inner_bias),
+                ("W_out", 0.0, hidden, self.outer),
+                ("bias of W_out", 0.0, 0.0, self.outer_bias),
             ),
         )
 
@@ -88,11 +88,11 @@ class GatedPiece(Piece, kw_only=True):
             log_plus(by_up + self.up.log_size, by_gate + self.gate.log_size),
             log_plus(down + opened + raised, log_size(self.down_bias)),
             chained(
-                ("W_gate", by_gate + log_radius, self.gate),
-                ("bias of W_gate", by_gate, self.gate_bias),
-                ("W_up", by_up + log_radius, self.up),
-                ("bias of W_up", by_up, self.up_bias),
-                ("W_down", opened + raised, self.down),
-                ("bias of W_down", 0.0, self.down_bias),
+                ("W_gate", by_gate, log_radius, self.gate),
+                ("bias of W_gate", by_gate, 0.0, self.gate_bias),
+                ("W_up", by_up, log_radius, self.up),
+                ("bias of W_up", by_up, 0.0, self.up_bias),
+                ("W_down", 0.0, opened + raised, self.down),
+                ("bias of W_down", 0.0, 0.0, self.down_bias),
             ),
         )

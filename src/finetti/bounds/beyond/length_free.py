@@ -19,12 +19,25 @@ _COARSE = 0.5  # a new allocation after so much log ε; in between the last one 
 
 @dataclass(frozen=True)
 class ChainedWeights:
-    """Trained weights, and the log of how far the output moves per unit of their error: a_jρ_j."""
+    """Weights of a network: what their error is multiplied by on its way to the output.
+
+    Args:
+        name, layer: as "W_QK", and from 1; None where there is only one.
+        log_multiplier: log a_j, all that comes after them and their local factor.
+        weights: their class.
+        log_radius: log ρ_j, how long what they read can be; 0 where a_j contains it.
+    """
 
     name: str
     layer: int | None
-    log_factor: float
+    log_multiplier: float
     weights: WeightClass
+    log_radius: float = 0.0
+
+    @property
+    def log_factor(self) -> float:
+        """log a_jρ_j: how far the output moves per unit of the weights."""
+        return self.log_multiplier + self.log_radius
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,11 @@ class Passage:
     log_radius: float
     parts: tuple[ChainedWeights, ...] = ()
 
-    def carried(self, log_factor: float) -> tuple[ChainedWeights, ...]:
+    def carried(self, log_by: float) -> tuple[ChainedWeights, ...]:
         """Its weights, their errors multiplied on the way out."""
-        return tuple(replace(each, log_factor=each.log_factor + log_factor) for each in self.parts)
+        return tuple(
+            replace(each, log_multiplier=each.log_multiplier + log_by) for each in self.parts
+        )
 
 
 class Piece(fields.Description, abc.ABC, kw_only=True):
@@ -66,9 +68,16 @@ def log_size(weights: WeightClass | None) -> float:
     return -math.inf if weights is None else weights.log_size
 
 
-def chained(*parts: tuple[str, float, WeightClass | None]) -> tuple[ChainedWeights, ...]:
-    """Those that are there: name, log of what their error is multiplied by, weights."""
-    return tuple(ChainedWeights(name, None, f, w) for name, f, w in parts if w is not None)
+Part = tuple[str, float, float, WeightClass | None]  # name, local factor, what they read, weights
+
+
+def chained(*parts: Part) -> tuple[ChainedWeights, ...]:
+    """Those that are there, with the logs of their local factor and of the radius they read."""
+    return tuple(
+        ChainedWeights(name, None, factor, weights, radius)
+        for name, factor, radius, weights in parts
+        if weights is not None
+    )
 
 
 def weights(kind: type[WeightClass], optional: bool = False) -> Any:
@@ -114,7 +123,7 @@ class NormalizationPiece(Piece, kw_only=True):
         return Passage(
             self.gain.log_size - math.log(self.epsilon) / 2,
             log_plus(root + self.gain.log_size, log_size(self.shift)),
-            chained(("gain", root, self.gain), ("shift", 0.0, self.shift)),
+            chained(("gain", 0.0, root, self.gain), ("shift", 0.0, 0.0, self.shift)),
         )
 
 
@@ -140,8 +149,8 @@ class LinearPiece(Piece, kw_only=True):
             steep + size,
             log_plus(size + log_radius, log_size(self.bias)),
             chained(
-                (self.name, steep + log_radius, self.matrix),
-                (f"bias of {self.name}", steep, self.bias),
+                (self.name, steep, log_radius, self.matrix),
+                (f"bias of {self.name}", steep, 0.0, self.bias),
             ),
         )
 

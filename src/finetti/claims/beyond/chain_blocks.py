@@ -25,8 +25,9 @@ class _NoRadius(beyond.ProductHeadPiece):
 
     def through(self, log_radius: float) -> Any:
         found = super().through(log_radius)
-        parts = [replace(p, log_factor=p.log_factor - 2 * log_radius) for p in found.parts[:1]]
-        return replace(found, parts=(*parts, *found.parts[1:]))
+        scores, *others = found.parts
+        free = replace(scores, log_multiplier=scores.log_factor - 2 * log_radius, log_radius=0.0)
+        return replace(found, parts=(free, *others))
 
 
 class _NoRoot(beyond.NormalizationPiece):
