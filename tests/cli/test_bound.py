@@ -323,6 +323,7 @@ def test_words_find_bounds():
     assert [line.split()[0] for line in found.stdout.splitlines()] == [
         "E-thm-C.5",
         "S-thm-A.17-gap",
+        "F-cover-length-gap",
     ]
     assert "T context-length, L layers, H heads" in found.stderr
     starting = run_json("E-thm-5*,parameter-count")
@@ -332,7 +333,7 @@ def test_words_find_bounds():
         "E-thm-5.5",
         "parameter-count",
     ]
-    assert [each["name"] for each in run_json("TRANSFORMER", "gap")][-1] == "S-thm-A.17-gap"
+    assert [each["name"] for each in run_json("TRANSFORMER", "gap")][-1] == "F-cover-length-gap"
 
 
 def test_a_table_of_sample_sizes(tmp_path):

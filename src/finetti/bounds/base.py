@@ -34,7 +34,7 @@ class Bound(Description, Shown, abc.ABC):
     title: ClassVar[str]  # a few words
     statement: ClassVar[str]  # the theorem in one line
     citation: ClassVar[str]  # theorem and paper, as Theorem A.17, edelman2022
-    paper: ClassVar[str] = ""  # E, S, R, or "" where it is nobody's; the name says it
+    paper: ClassVar[str] = ""  # E, S, R, F, or "" where it is nobody's; the name says it
     quantity: ClassVar[str]  # what it bounds
     assumes: ClassVar[tuple[str, ...]] = ()  # what has to be true and is not a field
     needs_bounded_loss: ClassVar[bool] = False  # whether a loss without a bound is refused

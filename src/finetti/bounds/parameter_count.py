@@ -11,7 +11,7 @@ from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE, NO_RESIDUALS, UNIT_B
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.dudley import TOO_RICH, dudley_quadrature, gap_terms
 from finetti.bounds.sample import Sample
-from finetti.bounds.sparse_variables.transformer_class import ProjectedLayerNorms, TransformerClass
+from finetti.bounds.sparse_variables.transformer_class import TransformerClass
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_sum
@@ -81,16 +81,12 @@ class ParameterCount(Bound):
         """log Λ: the root of the sum of squares of what every matrix is multiplied by."""
         if self.lipschitz is not None:
             return log_of(self.lipschitz)
-        # With columns of length 1, a matrix's cost is its multiplier times its outputs.
         network = self.added
-        unit = replace(network, layers=tuple(map(_unit_columns, network.layers)))
-        matrices = unit.composition(sample, "derived").matrices
         heads = math.log(self.n_heads) / 2  # H matrices, each with this multiplier
-        multipliers = [each.log_cost - math.log(each.outputs) + heads for each in matrices]
-        # The cost of w carries its own norm; its multiplier is the length of what it reads.
-        multipliers[0] -= heads + (log_of(unit.readout_norm) if unit.readout_norm else 0.0)
-        if unit.positions == "trained":  # max_t ‖ΔP_t‖ ≤ ‖ΔP‖_F, then through all layers
-            multipliers.append(log_of(unit.readout_norm) + sum(unit.log_factors(sample)))
+        readout, *matrices = network.log_multipliers(sample)
+        multipliers = [readout, *(each + heads for each in matrices)]
+        if network.positions == "trained":  # max_t ‖ΔP_t‖ ≤ ‖ΔP‖_F, then through all layers
+            multipliers.append(log_of(network.readout_norm) + sum(network.log_factors(sample)))
         return float(log_sum(2 * np.array(multipliers))) / 2
 
     def log_radius(self, sample: Sample) -> float:
@@ -112,13 +108,10 @@ class ParameterCount(Bound):
         return float(log_sum(squares)) / 2
 
 
-def _unit_columns(layer: ProjectedLayerNorms) -> ProjectedLayerNorms:
-    return replace(layer, output_column_norm=1.0, value_column_norm=1.0, score_row_norm=1.0)
-
-
 class ParameterCountCovering(ParameterCount):
     """log N_∞ ≤ p log(1 + 2ΛR/ε): a cover of the ball of radius R in R^p by balls of radius ε/Λ.
 
+    >>> from finetti.bounds.sparse_variables import ProjectedLayerNorms
     >>> network = TransformerClass(layers=(ProjectedLayerNorms(),), width=4)
     >>> bound = ParameterCountCovering(network, lipschitz=1.0, resolution=0.1)
     >>> value = bound.evaluate(Sample(n_samples=100, context_length=10))

@@ -19,7 +19,7 @@ class Registry(Catalog[type[Bound]]):
     noun, key, command = "bound", "name", "finetti bound --list"
     texts = ("name", "title", "statement", "quantity")
     columns: ClassVar = {"name": "name", "statement": "statement", "kind": "derived_kind"}
-    papers = ("E", "S", "R", "")
+    papers = ("E", "S", "R", "F", "")
 
 
 def load_bounds(package: str = "finetti.bounds") -> Registry:

@@ -20,6 +20,9 @@ from finetti.core.logspace import log_add, log_subtract, log_sum
 # log ε ↦ log log N_∞(ε), for one or many ε.
 Cover = Callable[[Any], Any]
 LOG_3, LOG_12 = math.log(3), math.log(12)
+# The steps of an upper sum: so many in a unit of log ε, found so many at a time.
+_PER_UNIT, _BLOCK, _MAX_BLOCKS = 16, 64, 1000
+_NEGLIGIBLE = 18.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
@@ -88,6 +91,37 @@ def dudley_quadrature(log_log_cover: Cover, log_range: float, log_samples: float
     return Dudley(min(found, log_range), low, found >= log_range)
 
 
+def dudley_upper_sum(log_log_cover: Cover, log_range: float, log_samples: float) -> Dudley:
+    """The same by an upper sum, for any cover: steps, jumps and poor optima included
+
+        4ε_k + (12/√m) Σ_{i≤k} (ε_{i−1} − ε_i)√log N(ε_i),   ε_i = A·e^{−i/16},   at the best k
+
+    What covers at ε_i covers at every larger ε, so that a step lies above the integral.
+
+    >>> above = dudley_upper_sum(lambda u: -2 * u, 0.0, math.log(1e6)).log_value
+    >>> 1 < math.exp(above - dudley_closed(0.0, 0.0, math.log(1e6))) < 1.04
+    True
+    """
+    if log_range == -math.inf:
+        return Dudley(log_range, log_range, False)
+    integral, best = -math.inf, (log_range, log_range)
+    for block in range(_MAX_BLOCKS):
+        u = log_range - np.arange(1 + block * _BLOCK, 1 + (block + 1) * _BLOCK) / _PER_UNIT
+        heights = np.asarray(log_log_cover(u), dtype=np.float64) / 2
+        steps = heights + u + math.log(math.expm1(1 / _PER_UNIT))
+        integrals = np.logaddexp.accumulate(np.r_[integral, steps])[1:]
+        deviations = LOG_12 - log_samples / 2 + integrals
+        found = np.logaddexp(math.log(4) + u, deviations)
+        k = int(found.argmin())
+        best = min(best, (float(found[k]), float(u[k])))
+        integral = float(integrals[-1])
+        # Further down the integral grows faster than 4ε falls, or 4ε is nothing beside it.
+        steep = heights[-1] >= log_samples / 2 - LOG_3
+        if steep or math.log(4) + u[-1] < deviations[-1] - _NEGLIGIBLE:
+            break
+    return Dudley(min(best[0], log_range), best[1], best[0] >= log_range)
+
+
 def dudley_at_best(log_log_cover: Cover, log_range: float, log_samples: float) -> Dudley:
     """4δ(1 + log(A/δ)) at the best δ: the closed form for log N = C(ε)/ε², C larger for smaller ε.
 
@@ -149,10 +183,13 @@ NEGATIVE = (
 )
 
 
-def log_confidence(sample: Sample, form: Form = "derived", two_sided: bool = True) -> float:
+def log_confidence(
+    sample: Sample, form: Form = "derived", two_sided: bool = True, post_hoc: float = 0.0
+) -> float:
     """log of 3b√(log(3/δ)/(2m)), one-sided log(2/δ)              Lemma 2.2 and A.4, edelman2022
 
-    Printed: 2b√(log(1/δ)/(2m)), which is enough for one side (S-lemma-2.2).
+    Printed: 2b√(log(1/δ)/(2m)), which is enough for one side (S-lemma-2.2). For a class that was
+    chosen after training, of many, ``post_hoc`` is added to the logarithm: that of 1/weight.
 
     >>> round(math.exp(log_confidence(Sample(200, 1))), 6)  # 3√(log 60 / 400)
     0.303517
@@ -161,11 +198,17 @@ def log_confidence(sample: Sample, form: Form = "derived", two_sided: bool = Tru
     events = 3 if two_sided else 2
     factor, inside = (3, events / sample.delta) if form == "derived" else (2, 1 / sample.delta)
     log_scale = math.log(factor) + math.log(sample.loss_bound)
-    return log_scale + (math.log(math.log(inside)) - math.log(2) - sample.log_samples) / 2
+    return (
+        log_scale + (math.log(math.log(inside) + post_hoc) - math.log(2) - sample.log_samples) / 2
+    )
 
 
 def gap_terms(
-    log_rademacher: float, sample: Sample, parts: Iterable[Term] = (), two_sided: bool = True
+    log_rademacher: float,
+    sample: Sample,
+    parts: Iterable[Term] = (),
+    two_sided: bool = True,
+    post_hoc: float = 0.0,
 ) -> tuple[float, tuple[Term, ...]]:
     """2L·Rad + confidence, derived: the log of the sum, and its terms.
 
@@ -181,7 +224,8 @@ def gap_terms(
             Term("complexity", part.layer, part.matrix, complexity + part.log_value - whole)
             for part in parts
         ]
-    confidence = Term("confidence", log_value=log_confidence(sample, two_sided=two_sided))
+    log_sure = log_confidence(sample, two_sided=two_sided, post_hoc=post_hoc)
+    confidence = Term("confidence", log_value=log_sure)
     return summed([*split, confidence])
 
 

@@ -147,6 +147,18 @@ class TransformerClass(SizedClass, kw_only=True):
             ]
         return Composition(tuple(matrices))
 
+    def log_multipliers(self, sample: Sample) -> tuple[float, ...]:
+        """log of how far the output moves per unit of each matrix of `composition`, in its order.
+
+        A matrix moves in spectral norm, by which Lemmas A.13, A.15 and A.16 hold as well.
+        """
+        # With columns of length 1, a matrix's cost is its multiplier times its outputs.
+        unit = replace(self, layers=tuple(map(_unit_columns, self.layers)))
+        matrices = unit.composition(sample, "derived").matrices
+        found = [each.log_cost - math.log(each.outputs) for each in matrices]
+        # The cost of w carries its own norm; its multiplier is the length of what it reads.
+        return (log_of(self.radii(sample)[-1]), *found[1:])
+
     @classmethod
     def from_weights(
         cls, weights: Any, readout: Any = None, **assumptions: Any
@@ -170,6 +182,10 @@ class TransformerClass(SizedClass, kw_only=True):
         if readout is not None:
             fields["readout_norm"] = measure.readout_norm(readout, cls.__name__)
         return cls(layers=layers, **{**fields, **assumptions})
+
+
+def _unit_columns(layer: ProjectedLayerNorms) -> ProjectedLayerNorms:
+    return replace(layer, output_column_norm=1.0, value_column_norm=1.0, score_row_norm=1.0)
 
 
 @lru_cache(maxsize=16)
