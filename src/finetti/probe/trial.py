@@ -80,7 +80,7 @@ class ProbeTrial(CohortKind):
     Reference: Section 5 and Appendix C, edelman2022.
     """
 
-    version = 1
+    version = 2  # gradients of sharp attention were wrong before
     Parameters = ProbeParameters
 
     def __init__(self, slots: int | None = None) -> None:
