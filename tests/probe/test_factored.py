@@ -94,12 +94,14 @@ def sharper(params, factor):
     return params | {"layers": [layer | {"query": query}]}
 
 
-def test_equal_however_sharp_the_attention_is(params):
+@pytest.mark.parametrize("name", ["none", "attention"])
+def test_equal_however_sharp_the_attention_is(params, name):
     """In float32, whose squares end at e^±88: scores that spread over 10 to 600."""
     _, tables = engine._tables(params, HEADS)
     spread = float(jnp.max(_spread(tables)))
+    key = None if name == "none" else jax.random.key(3)
     routes = {
-        dtype: jax.jit(lambda p, route=route: answers_and_gradients(route, p, None, RATES["none"]))
+        dtype: jax.jit(lambda p, route=route: answers_and_gradients(route, p, key, RATES[name]))
         for dtype, route in ((jnp.float32, factored), (jnp.float64, textbook))
     }
     for wanted in (10, 50, 80, 110, 140, 600):

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from finetti.attention.binary.absorbed import as_multiplier, cls_part
 from finetti.attention.binary.binary_tables import BinaryTables
@@ -76,11 +76,12 @@ def binary_attention(
         return _by_selection(ones, tables, *drops)
     spread = _spread(tables)
     if method == "auto":
-        safe = jnp.all(spread <= 2 * _reach(tables))
         return jax.lax.cond(
-            safe,
+            spread_is_safe(tables),
             lambda: _by_sums(ones, tables, *drops, None),
-            lambda: _by_selection(ones, tables, *drops),
+            # Computed again for the gradient: what it kept would be (m, H, T) zeros in the other
+            # case, and to write these takes longer than all the rest.
+            jax.checkpoint(lambda: _by_selection(ones, tables, *drops)),
         )
     if is_concrete(spread) and float(jnp.max(spread)) > 2 * _reach(tables):
         raise InputError(
@@ -149,6 +150,11 @@ def _maxima(tables: BinaryTables) -> tuple[Float[Array, " H"], Float[Array, " H"
     scores, cls_scores = jax.lax.stop_gradient((tables.scores, tables.cls_scores))
     least = jnp.maximum(jnp.max(jnp.min(scores, axis=0), axis=0), cls_scores)
     return least, jnp.maximum(jnp.max(scores, axis=(0, 1)), cls_scores)
+
+
+def spread_is_safe(tables: BinaryTables) -> Bool[Array, ""]:
+    """Whether "split" and "difference" are safe for these scores; also known inside ``jit``."""
+    return jnp.all(_spread(tables) <= 2 * _reach(tables))
 
 
 def _spread(tables: BinaryTables) -> Float[Array, " H"]:
