@@ -65,7 +65,8 @@ def analyzed(history, rng):
     """The interval of `analyze`."""
     m, n, hits = np.array(history, dtype=float).T
     resampled = fit_curves(m, resample_cells(hits, n, N_RESAMPLES, rng), n)
-    return critical_size(fit_curves(m, hits[None], n), resampled, 0.5, 0.95, rng).interval
+    fits = fit_curves(m, hits[None], n)
+    return critical_size(fits, resampled, (hits, n), 0.5, 0.95, rng).interval
 
 
 def row(grid, slope, ceiling, learners, covered):

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from finetti.probe.analysis.curve import fit_curve
-from finetti.probe.analysis.curve_fits import LIMIT, fit_curves
+from finetti.probe.analysis.curve_fits import LEAST_STEEPNESS, LIMIT, fit_curves
 
 SIZES = np.array([50.0, 80, 110, 140, 170, 200])
 STANDARD_ERRORS = 4
@@ -23,7 +23,7 @@ def slow_fit(hits, n, ceiling=None):
     first, last = np.log(SIZES[[0, -1]])
     limits = [
         (first - span, last + span),
-        (math.log(0.1 / span), math.log(2 * special.logit(LIMIT) / gap)),
+        (math.log(LEAST_STEEPNESS), math.log(2 * special.logit(LIMIT) / gap)),
     ]
     limits += [(1e-4, 1.0)] if ceiling is None else []
 
@@ -50,6 +50,21 @@ def test_likelihood_is_what_the_formula_gives():
     p = fits.probability(np.log(SIZES))
     expected = (special.xlogy(hits, p) + special.xlog1py(12 - hits, -p)).sum(1)
     assert fits.log_likelihood == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.5, 0.8])
+def test_a_flat_success_rate_is_its_own_ceiling(rate):
+    """Not the foot of a curve up to 1 that no trial has seen. 24 of 50 in every cell, say."""
+    n = np.full(6, 50)
+    exact = fit_curve(SIZES, np.full(6, 50 * rate), n)
+    assert exact.ceiling == pytest.approx(rate, abs=1e-3)
+    assert exact.p_value < 0.01
+    assert "does not rise" in exact.reason
+    hits = np.random.default_rng(4).binomial(50, rate, (200, 6))
+    ceilings = fit_curves(SIZES, hits, n).ceiling
+    # A cell is off by 1.5 standard errors now and then, and a fit follows the last ones.
+    assert np.mean(ceilings > 0.97) < 0.02
+    assert abs(np.median(ceilings) - rate) < 2 * math.sqrt(rate * (1 - rate) / 300)
 
 
 def test_data_sets_do_not_see_each_other():

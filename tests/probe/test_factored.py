@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from finetti.attention.binary import dropped_tokens
+from finetti.attention.binary.binary_tokens import _spread
 from finetti.probe.learners import factored as engine
 from finetti.probe.learners.factored import factored_logits
 from finetti.probe.learners.textbook import Rates, draw_masks, textbook_logits
@@ -47,7 +48,7 @@ def answers_and_gradients(route, params, key, rates):
 
     def total(params):
         logits = route(params, key, rates)
-        return jnp.sum(weights * logits), logits
+        return jnp.sum(weights.astype(logits.dtype) * logits), logits
 
     gradient, logits = jax.jit(jax.grad(total, has_aux=True))(params)
     return logits, gradient
@@ -84,3 +85,32 @@ def test_a_cohort_is_its_members(params):
         member = jax.tree.map(lambda a, i=index: a[i], others)
         alone = one(member, keys[index])
         check_equal(jax.tree.map(lambda a, i=index: a[i], together), alone)
+
+
+def sharper(params, factor):
+    """The same network with scores ``factor`` times as large."""
+    (layer,) = params["layers"]
+    query = jax.tree.map(lambda leaf: factor * leaf, layer["query"])
+    return params | {"layers": [layer | {"query": query}]}
+
+
+@pytest.mark.parametrize("name", ["none", "attention"])
+def test_equal_however_sharp_the_attention_is(params, name):
+    """In float32, whose squares end at e^±88: scores that spread over 10 to 600."""
+    _, tables = engine._tables(params, HEADS)
+    spread = float(jnp.max(_spread(tables)))
+    key = None if name == "none" else jax.random.key(3)
+    routes = {
+        dtype: jax.jit(lambda p, route=route: answers_and_gradients(route, p, key, RATES[name]))
+        for dtype, route in ((jnp.float32, factored), (jnp.float64, textbook))
+    }
+    for wanted in (10, 50, 80, 110, 140, 600):
+        sharp = sharper(params, wanted / spread)
+        found, exact = (
+            jax.tree.leaves(route(jax.tree.map(lambda a, d=dtype: a.astype(d), sharp)))
+            for dtype, route in routes.items()
+        )
+        for one, other in zip(found, exact, strict=True):
+            # Scores are rounded to a half of 6e-8 times themselves, and so are all answers.
+            tolerance = 2e-6 * wanted * max(1.0, float(jnp.abs(other).max()))
+            np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)

@@ -189,6 +189,9 @@ def test_rules_and_tasks_show_themselves():
             "one label per row",
         ),
         (lambda: HiddenTask(make_rule("and", 2, 9), (1, 2)).labels([[0, 1]]), r"\(m, 9\)"),
+        (lambda: make_rule("and", 2, 9).draw(0), r"`rng` .* HiddenRule.draw .*default_rng\(0\)"),
+        (lambda: HiddenTask(make_rule("and", 2, 9), (1, 2)).sample(None, 5), "`rng`"),
+        (lambda: HiddenTask(make_rule("and", 2, 9), (1, 2)).stream(7, 5), "`rng`"),
     ],
 )
 def test_bad_arguments_are_named(call, words):

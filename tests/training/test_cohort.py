@@ -154,6 +154,8 @@ def test_wrong_arguments_are_named():
     rules = {"optimizer": OPTIMIZER, "iterations": 8, "check_every": 4}
     with pytest.raises(InputError, match=r"multiple of `check_every` \(4\)"):
         train_cohort(loss, [member(0)], **{**rules, "iterations": 10})
+    with pytest.raises(InputError, match=r"an Optax optimizer, .* Got 'adam' instead"):
+        train(loss, jnp.zeros(2), key=jax.random.key(0), optimizer="adam")
     with pytest.raises(InputError, match="`slots` argument"):
         train_cohort(loss, [member(0)], slots=0, **rules)
     larger = member(1)._replace(data=tuple(jnp.concatenate([a, a]) for a in member(1).data))

@@ -14,6 +14,7 @@ from finetti.cli.compile import compile_rule
 from finetti.cli.export import export
 from finetti.cli.merge import merge
 from finetti.cli.options import DEBUG, Debug
+from finetti.cli.pipes import forgive_closed_pipes
 from finetti.cli.probe import probe
 from finetti.cli.reproduce import reproduce
 from finetti.cli.run import run
@@ -74,6 +75,7 @@ app.command("status")(status)
 
 def main() -> None:
     """Run ``finetti`` with the arguments of the process."""
+    forgive_closed_pipes()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot write λ or ≤ shows ? and does not end the run.
         if hasattr(stream, "reconfigure"):

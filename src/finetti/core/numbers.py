@@ -49,3 +49,14 @@ def as_real(value: Any, argument: str, owner: str, requirement: str) -> float:
         return float(value)
     except (OverflowError, TypeError, ValueError) as error:
         raise bad_argument(argument, owner, requirement, repr(value)) from error
+
+
+def json_number(value: float) -> float | str | None:
+    """A number as JSON holds it, which has no infinity and no NaN: a word, and null.
+
+    >>> [json_number(each) for each in (0.5, math.inf, -math.inf, math.nan)]
+    [0.5, 'Infinity', '-Infinity', None]
+    """
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return None if math.isnan(value) else float(value)

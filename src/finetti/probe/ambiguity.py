@@ -18,7 +18,7 @@ from finetti.probe.set_search import Hits, Integers, NotCountedError, PackedSamp
 from finetti.probe.symmetries import arrangements
 from finetti.probe.tasks import HiddenRule, HiddenTask
 
-MAX_VISITS = 10**8  # partial sets looked at before a count is given up: seconds at most
+MAX_VISITS = 10**8  # partial sets looked at before a count is given up: a minute at most
 MAX_TABLE_BITS = 16  # of a symmetric function that is searched for
 MAX_ORDERED_BITS = 7  # of another one: its orders are gone through one by one
 MAX_LISTED = 10**6  # functions that exhaustive search starts from
@@ -210,15 +210,21 @@ def _search_all_orders(rule: HiddenRule, sample: PackedSample, hits: Hits) -> No
         search(table, sample, hits, order)
 
 
+def is_parity(rule: HiddenRule) -> bool:
+    """Whether the rule is the parity of two or more bits, or its negation."""
+    profile = find_profile(rule.function)
+    return profile is not None and rule.sparsity >= 2 and bool((np.diff(profile) != 0).all())
+
+
 def _found_parities(
     rule: HiddenRule, rows: NDArray[np.uint8], marks: NDArray[np.uint8], hits: Hits
 ) -> bool:
     """Whether the rule is a parity with so many sets that the search of its own was taken."""
-    profile, s = find_profile(rule.function), rule.sparsity
-    if profile is None or (np.diff(profile) == 0).any() or s < 2 or hits.max_errors:
+    s = rule.sparsity
+    if not is_parity(rule) or hits.max_errors or comb(rule.context_length, s) <= ENOUGH_FOR_SEARCH:
         return False
-    if comb(rule.context_length, s) <= ENOUGH_FOR_SEARCH:
-        return False
+    profile = find_profile(rule.function)
+    assert profile is not None
     marks = marks ^ np.uint8(profile[0])  # a negated parity
     sample = PackedSample.of(rows, marks)
     try:

@@ -138,6 +138,7 @@ class HiddenRule(Shown):
 
     def draw(self, rng: np.random.Generator) -> "HiddenTask":
         """One of the C(T, s) index sets, uniformly; in random order if the order matters."""
+        _check_generator(rng, "HiddenRule.draw")
         found = rng.choice(self.context_length, self.sparsity, replace=False)
         if find_profile(self.function) is not None:
             found = np.sort(found)
@@ -204,6 +205,7 @@ class HiddenTask(Shown):
         A smaller sample of an equal generator is the beginning of a larger one, and the bits do
         not depend on the noise: what is compared is compared on common random numbers.
         """
+        _check_generator(rng, "HiddenTask.sample")
         n_samples = as_whole(n_samples, "n_samples", "HiddenTask.sample")
         digits = _binary_digits(self.rule.bit_probability)
         n_words = -(-self.rule.context_length // 64)
@@ -224,6 +226,7 @@ class HiddenTask(Shown):
         self, rng: np.random.Generator, batch_size: int, noisy: bool = True
     ) -> Iterator[tuple[Bits, Bits]]:
         """Fresh batches without end, for online learning."""
+        _check_generator(rng, "HiddenTask.stream")
         batch_size = as_whole(batch_size, "batch_size", "HiddenTask.stream")
         return (self.sample(rng, batch_size, noisy) for _ in count())
 
@@ -321,6 +324,12 @@ def _binary_digits(probability: float) -> list[int]:
     """The digits of p = 0.d₁d₂…, rounded to `PROBABILITY_BITS`, without zeros at the end."""
     scaled = min(max(round(probability * 2**PROBABILITY_BITS), 1), 2**PROBABILITY_BITS - 1)
     return [int(digit) for digit in f"{scaled:0{PROBABILITY_BITS}b}".rstrip("0")]
+
+
+def _check_generator(rng: Any, owner: str) -> None:
+    if not isinstance(rng, np.random.Generator):
+        requirement = "a NumPy generator, such as np.random.default_rng(0)"
+        raise bad_argument("rng", owner, requirement, repr(rng))
 
 
 def _check_function(function: Any) -> None:

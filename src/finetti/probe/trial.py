@@ -80,7 +80,7 @@ class ProbeTrial(CohortKind):
     Reference: Section 5 and Appendix C, edelman2022.
     """
 
-    version = 1
+    version = 2  # gradients of sharp attention were wrong before
     Parameters = ProbeParameters
 
     def __init__(self, slots: int | None = None) -> None:
@@ -115,7 +115,15 @@ class ProbeTrial(CohortKind):
             sentence = f"needs a learner that is trained by gradients, which {name!r} is not"
             raise ParameterError("online", sentence)
         else:
-            resolved["iterations"] = None
+            if resolved["iterations"] is not None:
+                name = resolved["learner"]
+                sentence = (
+                    f"is for learners that the probe trains by gradients, which {name!r} is not. "
+                    "Leave it out; give it to others of the same probe as their option `iterations`"
+                )
+                raise ParameterError("iterations", sentence)
+            rule = rule_of(resolved)
+            learner.informed(rule.function).check_task(rule, resolved["n_samples"])
         if not resolved["online"]:
             resolved["batch_size"] = None
         if "attention" in resolved["trace"] and not isinstance(learner, ShowsAttention):

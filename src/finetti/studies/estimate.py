@@ -103,7 +103,9 @@ def time_pilot(
         try:
             executor.start(plan.source, Limits(pilot.longest, limits.memory))
             alone = (cohort for each in _spread(todo) for cohort in plan.cohorts([each]))
-            pilot.run(_spread(cohorts) if plan.together else alone)
+            # By cells: cohorts come replicate by replicate, and every n-th may be of one cell.
+            by_cell = sorted(cohorts, key=lambda cohort: plan.places[cohort.trials[0].id])
+            pilot.run(_spread(by_cell) if plan.together else alone)
         finally:
             executor.close()
     return pilot

@@ -2,10 +2,10 @@
 
 import io
 import json
-import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from finetti.core.numbers import json_number
 from finetti.show import Table
 from finetti.show.table_formats import TableFormat, format_table
 from finetti.studies.table import ERROR_SUFFIX, is_large
@@ -68,11 +68,9 @@ def _word(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, float) and math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, bool | int | str):
         return value
-    return value if isinstance(value, float) and not math.isnan(value) else None
+    return json_number(value) if isinstance(value, float) else None
 
 
 def _written(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -1,5 +1,6 @@
 """From a spec to trials: every cell resolved by its kind, every trial with its id."""
 
+import heapq
 import json
 import math
 import sys
@@ -64,19 +65,34 @@ class WorkPlan:
     ) -> Iterator[Cohort]:
         """The trials ``todo`` in cohorts of one shape, small enough that all workers have some.
 
+        The first replicates of all cells come first: a run that is interrupted knows a little of
+        every cell, not all of a few.
+
         ``most`` says how large the next one may be, where the trials run one by one.
         """
-        by_shape: dict[str, list[str]] = {}
+        by_shape: dict[str, list[tuple[int, int, str]]] = {}
         for trial_id in todo:
-            by_shape.setdefault(self.shapes[self.places[trial_id][0]], []).append(trial_id)
+            number, replicate = self.places[trial_id]
+            waiting = by_shape.setdefault(self.shapes[number], [])
+            waiting.append((replicate, number, trial_id))
+        largest = {shape: self.size(len(ids), workers) for shape, ids in by_shape.items()}
+        queue = []
         for shape, ids in by_shape.items():
-            largest, start = self.size(len(ids), workers), 0
-            while start < len(ids):
-                size = largest if most is None or self.together else min(largest, most())
-                places = {each: self.places[each] for each in ids[start : start + size]}
-                start += size
-                trials = (self.cells[n].trial(each, r) for each, (n, r) in places.items())
-                yield Cohort(shape, tuple(trials))
+            ids.sort()
+            queue.append((ids[0], shape, 0))
+        heapq.heapify(queue)
+        while queue:
+            _, shape, start = queue[0]
+            size = largest[shape]
+            if most is not None and not self.together:
+                size = min(size, most())
+            ids, stop = by_shape[shape], start + size
+            if stop < len(ids):
+                heapq.heapreplace(queue, (ids[stop], shape, stop))
+            else:
+                heapq.heappop(queue)
+            trials = (self.cells[n].trial(each, r) for r, n, each in ids[start:stop])
+            yield Cohort(shape, tuple(trials))
 
     def size(self, count: int, workers: int) -> int:
         """The size of the cohorts of ``count`` trials of one shape."""

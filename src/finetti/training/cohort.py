@@ -113,6 +113,9 @@ def train_cohort(
         raise bad_argument(
             "iterations", "train_cohort", f"a multiple of `check_every` ({check_every})", iterations
         )
+    if not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
+        requirement = "an Optax optimizer, such as optax.adam(1e-3) or adamw(1e-3)"
+        raise bad_argument("optimizer", "train_cohort", requirement, repr(optimizer))
     rules = Rules(loss, stream, optimizer.update, check_every)
     waiting = ((TrainingRun(each.tag), *_split(each, optimizer)) for each in members)
     first = list(itertools.islice(waiting, slots))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from sklearn.tree import DecisionTreeClassifier
 
 from finetti.probe import FitLearner, NetworkLearner
 
@@ -96,3 +97,13 @@ class FitWrong(FitLearner):
 
     def fit(self, bits, labels, seed):
         return _Rule(lambda rows: np.zeros((len(rows), 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfBlindTree(FitLearner):
+    """A decision tree that sees the first half of the positions only."""
+
+    def fit(self, bits, labels, seed):
+        half = bits.shape[1] // 2
+        tree = DecisionTreeClassifier(random_state=0).fit(bits[:, :half], labels)
+        return _Rule(lambda rows: tree.predict(rows[:, :half]))

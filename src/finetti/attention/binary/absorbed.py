@@ -28,8 +28,10 @@ def absorbed_attention(
     """What [CLS] reads from T tokens and itself, per head, without making keys or values.
 
     The query goes into the keys, u_h = W_K^h q_h, and the tokens are averaged before W_V^h:
-    (Σ_t p_t x_t)ᵀW_V^h with p = softmax(scale · Xu_h). Cost m·T·d·H instead of m·T·d². For samples
-    whose tokens differ, as under embedding dropout; else see `binary_attention`. A bias of the keys
+    (Σ_t p_t x_t)ᵀW_V^h with p = softmax(scale · Xu_h). Cost m·T·d·H instead of m·T·d². For any
+    tokens that differ from sample to sample, given as they are; else see `binary_attention`. Where
+    they differ by embedding dropout alone, `dropped_tokens.dropped_attention` is the same read
+    without ever holding (m, T, d) tokens: that is what the probe trains with. A bias of the keys
     would change no weight, so there is none.
 
     Args:

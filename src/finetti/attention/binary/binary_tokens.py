@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from finetti.attention.binary.absorbed import as_multiplier, cls_part
 from finetti.attention.binary.binary_tables import BinaryTables
@@ -45,9 +45,10 @@ def binary_attention(
         cls_dropout: the same for [CLS] itself, shape (m, H).
         method: "split" adds nonnegative terms only; "difference" is X(e_1 − e_0) + Σe_0, half the
             work, with an error of about ε·Σe_0/den (with dropout it is the denominator's form
-            only); "auto" is "difference" where no sequence can lose more than three bits by it, and
-            "split" elsewhere; "select" takes the maximum of each sequence by itself, safe for any
-            scores but with (m, H, T) numbers in memory.
+            only); "select" takes the maximum of each sequence by itself, safe for any scores but
+            with (m, H, T) numbers in memory; "auto" decides by the scores, also inside ``jit``:
+            "difference" where no sequence can lose more than three bits by it, "split" where that
+            is safe, "select" elsewhere.
 
     "split" and "difference" are safe while the largest score of a head exceeds the least maximum
     that a sequence can have by less than 120 in float32, 1200 in float64. Beyond that they are
@@ -70,22 +71,53 @@ def binary_attention(
     cls_dropout = as_multiplier(cls_dropout, "cls_dropout", owner, (len(ones), heads), ones.dtype)
     if method not in get_args(Method):
         raise bad_argument("method", owner, f"one of {get_args(Method)}", repr(method))
+    drops = dropout, cls_dropout
     if method == "select":
-        return _by_selection(ones, tables, dropout, cls_dropout)
-    e, e_cls = _exponentials(tables, owner)
+        return _by_selection(ones, tables, *drops)
+    spread = _spread(tables)
+    if method == "auto":
+        return jax.lax.cond(
+            spread_is_safe(tables),
+            lambda: _by_sums(ones, tables, *drops, None),
+            # Computed again for the gradient: what it kept would be (m, H, T) zeros in the other
+            # case, and to write these takes longer than all the rest.
+            jax.checkpoint(lambda: _by_selection(ones, tables, *drops)),
+        )
+    if is_concrete(spread) and float(jnp.max(spread)) > 2 * _reach(tables):
+        raise InputError(
+            f"The scores in the `tables` argument of {owner} spread over "
+            f"{float(jnp.max(spread)):.0f}, so that a sequence without the largest of them would "
+            'underflow. Use method="select" or "auto".'
+        )
+    by = {"split": _split_sums, "difference": _difference_sums}[method]
+    return _by_sums(ones, tables, *drops, by)
+
+
+def _by_sums(
+    ones: Float[Array, "m T"],
+    tables: BinaryTables,
+    dropout: Float[Array, "m H T"] | None,
+    cls_dropout: Float[Array, "m H"] | None,
+    by: Any,
+) -> Float[Array, "m H v"]:
+    """All sequences by one matrix product; ``by`` None takes the cheaper one that is accurate."""
+    _, length, heads, _ = tables.values.shape
+    e, e_cls = _exponentials(tables)
     # A column for each denominator, then one for each numerator; heads last, as there are more of
     # them than entries of a value, and the last axis is what a processor works on at once.
     weighted = e[:, :, None] * tables.values.swapaxes(2, 3)  # (2, T, v, H)
     flat = jnp.concatenate([e, weighted.reshape(2, length, -1)], axis=2)
-    by = {"split": _split_sums, "difference": _difference_sums, "auto": _safe_sums(e, e_cls)}
-    sums = by[method](ones, flat)
+    sums = (by or _safe_sums(e, e_cls))(ones, flat)
     den, num = sums[:, :heads] + e_cls[None], sums[:, heads:].reshape(len(ones), -1, heads)
     if dropout is not None:
         kept = dropout * ones[:, None, :]
         num = jnp.einsum("nht,tvh->nvh", kept, weighted[1])
         num = num + jnp.einsum("nht,tvh->nvh", dropout - kept, weighted[0])
     own = cls_part(e_cls[None], tables.cls_values, cls_dropout).swapaxes(1, 2)
-    return ((num + own) / den[:, None]).swapaxes(1, 2)
+    # The gradient of a quotient has the square of its denominator, which may be e^±120: beyond
+    # float32. So that denominators are 1, they are divided by themselves, taken as constants.
+    size = jax.lax.stop_gradient(den)
+    return ((num + own) / size[:, None] / (den / size)[:, None]).swapaxes(1, 2)
 
 
 def _split_sums(ones: Float[Array, "m T"], flat: Float[Array, "2 T c"]) -> Float[Array, "m c"]:
@@ -108,27 +140,36 @@ def _safe_sums(e: Float[Array, "2 T H"], e_cls: Float[Array, " H"]) -> Any:
     return functools.partial(jax.lax.cond, safe, _difference_sums, _split_sums)
 
 
-def _exponentials(
-    tables: BinaryTables, owner: str
-) -> tuple[Float[Array, "2 T H"], Float[Array, " H"]]:
-    """exp(score − shift): no overflow, and no sequence whose terms all vanish.
+def _reach(tables: BinaryTables) -> float:
+    """Exponents up to which terms are far from the ends of their precision."""
+    return 60.0 if tables.scores.dtype == jnp.float32 else 600.0
 
-    The maximum of a sequence lies between ``least``, whatever its bits, and ``most``. Shifting by
-    ``least`` makes every denominator at least 1; only if that lets the largest term grow beyond
-    e^reach is the shift raised.
-    """
-    reach = 60.0 if tables.scores.dtype == jnp.float32 else 600.0
+
+def _maxima(tables: BinaryTables) -> tuple[Float[Array, " H"], Float[Array, " H"]]:
+    """The least and the largest that the maximum of a sequence's scores can be, per head."""
     scores, cls_scores = jax.lax.stop_gradient((tables.scores, tables.cls_scores))
     least = jnp.maximum(jnp.max(jnp.min(scores, axis=0), axis=0), cls_scores)
-    most = jnp.maximum(jnp.max(scores, axis=(0, 1)), cls_scores)
-    shift = jnp.maximum(least, most - reach)
-    if is_concrete(shift):
-        spread = float(jnp.max(most - least))
-        if spread > 2 * reach:
-            raise InputError(
-                f"The scores in the `tables` argument of {owner} spread over {spread:.0f}, so that "
-                'a sequence without the largest of them would underflow. Use method="select".'
-            )
+    return least, jnp.maximum(jnp.max(scores, axis=(0, 1)), cls_scores)
+
+
+def spread_is_safe(tables: BinaryTables) -> Bool[Array, ""]:
+    """Whether "split" and "difference" are safe for these scores; also known inside ``jit``."""
+    return jnp.all(_spread(tables) <= 2 * _reach(tables))
+
+
+def _spread(tables: BinaryTables) -> Float[Array, " H"]:
+    least, most = _maxima(tables)
+    return most - least
+
+
+def _exponentials(tables: BinaryTables) -> tuple[Float[Array, "2 T H"], Float[Array, " H"]]:
+    """exp(score − shift): no overflow, and no sequence whose terms all vanish.
+
+    Shifting by the least maximum makes every denominator at least 1; only if that lets the largest
+    term grow beyond e^reach is the shift raised.
+    """
+    least, most = _maxima(tables)
+    shift = jnp.maximum(least, most - _reach(tables))
     return jnp.exp(tables.scores - shift[None, None]), jnp.exp(tables.cls_scores - shift)
 
 

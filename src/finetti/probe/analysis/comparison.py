@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from finetti.bounds.value import finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
+from finetti.core.numbers import json_number
 from finetti.core.statistics import Interval
 from finetti.probe.analysis.critical import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
@@ -98,8 +98,8 @@ class LearnerComparison(Shown):
                     "first": each.first.to_dict(),
                     "second": each.second.to_dict(),
                     "difference": each.value,
-                    "low": finite(float(each.interval.low)),
-                    "high": finite(float(each.interval.high)),
+                    "low": json_number(float(each.interval.low)),
+                    "high": json_number(float(each.interval.high)),
                     "detectable": each.detectable,
                 }
                 for each in self.sizes

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from finetti.bounds.value import finite
+from finetti.core.numbers import json_number
 from finetti.core.statistics import Interval, wilson_interval
 from finetti.probe.analysis.curve_fits import CurveFits, Floats
 from finetti.show.card import Card
@@ -60,11 +60,11 @@ class CriticalSize(Shown):
         return f"{sign}{format_interval(end, ends)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an open end of the interval is None."""
+        """Plain data for JSON; an open end of the interval is 0 or "Infinity"."""
         return {
             "n_samples": self.value,
-            "low": finite(float(self.interval.low)) or None,
-            "high": finite(float(self.interval.high)),
+            "low": json_number(float(self.interval.low)),
+            "high": json_number(float(self.interval.high)),
             "confidence": self.interval.confidence,
             "level": self.level,
             "censored": self.censored,

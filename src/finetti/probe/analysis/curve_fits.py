@@ -11,6 +11,9 @@ Start = tuple[ArrayLike, ArrayLike]  # midpoint, log steepness
 
 ITERATIONS = 200
 TOLERANCE = 1e-9  # gain of log-likelihood at which a fit has ended
+# Of a curve: from 10 % to 90 % of its ceiling within a factor 80 of m. A gentler one up to 1 and
+# a flat one below it look alike at the sizes tried; success that does not rise there is flat.
+LEAST_STEEPNESS = 1.0
 LIMIT = 0.999  # the steepest curve goes from 1 − LIMIT to LIMIT between the two nearest sizes
 RESOLVED = 0.01  # a cell whose P/ceiling is inside (RESOLVED, 1 − RESOLVED) is on the slope
 STARTING_CEILINGS = (0.97, 0.75, 0.4)
@@ -56,8 +59,9 @@ def fit_curves(
 
     Fisher scoring with Levenberg's damping in (midpoint, log steepness, logit ceiling), from
     several starts. The midpoint stays within one range of the sizes on either side, and the
-    steepness below what the nearest sizes can tell apart: so data without a finite maximum
-    (all trials succeed, or a perfect step) end at a limit instead of nowhere.
+    steepness between `LEAST_STEEPNESS` and what the nearest sizes can tell apart: so data without a
+    finite maximum (all trials succeed, or a perfect step) end at a limit instead of nowhere, and a
+    flat success rate has its own height as its ceiling.
 
     Args:
         n_samples: the sizes m, (J,), increasing, at least two.
@@ -107,8 +111,10 @@ def _climb(
 ) -> CurveFits:
     """Damped Fisher scoring of all rows from one start."""
     span, gap = np.ptp(log_sizes), np.diff(log_sizes).min()
-    low = np.array([log_sizes[0] - span, np.log(0.1 / span), -MAX_LOGIT])
-    high = np.array([log_sizes[-1] + span, np.log(2 * special.logit(LIMIT) / gap), MAX_LOGIT])
+    steepest = 2 * special.logit(LIMIT) / gap
+    gentlest = min(LEAST_STEEPNESS, steepest)
+    low = np.array([log_sizes[0] - span, np.log(gentlest), -MAX_LOGIT])
+    high = np.array([log_sizes[-1] + span, np.log(steepest), MAX_LOGIT])
     rows = len(hits)
     point = np.empty((rows, 3))
     point[:, 0], point[:, 1] = start

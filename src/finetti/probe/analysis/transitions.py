@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from finetti.bounds.value import finite
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import json_number
 from finetti.core.statistics import Interval
 from finetti.probe.analysis.trial_tables import Frame, groups_of, plain_records
 from finetti.show.card import Card, Table
@@ -62,11 +62,11 @@ class Transitions(Shown):
         return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; a time that was not reached is None."""
+        """Plain data for JSON; a time that was not reached is "Infinity"."""
 
         def rows(table: Frame) -> list[dict[str, Any]]:
             return [
-                {k: finite(v) if isinstance(v, float) else v for k, v in row.items()}
+                {k: json_number(v) if isinstance(v, float) else v for k, v in row.items()}
                 for row in plain_records(table)
             ]
 

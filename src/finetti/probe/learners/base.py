@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Integer, PRNGKeyArray
 from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction
+from finetti.probe.tasks import HiddenRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,3 +89,6 @@ class FitLearner(Learner, ABC):
     @abstractmethod
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Fit to bits (m, T) and labels (m,), both 0 or 1. All randomness comes from ``seed``."""
+
+    def check_task(self, rule: HiddenRule, n_samples: int) -> None:
+        """Raise InputError for a task that it would give up on: before anything runs."""

@@ -10,6 +10,7 @@ from finetti.boolean.functions.base import BooleanFunction
 from finetti.core.errors import InputError
 from finetti.probe.ambiguity import MAX_VISITS, best_set
 from finetti.probe.learners.base import FitLearner, Predictor
+from finetti.probe.search_cost import refuse_hopeless
 from finetti.probe.tasks import HiddenRule, HiddenTask, make_rule
 
 
@@ -24,7 +25,8 @@ class ExhaustiveSearch(FitLearner):
     Args:
         function: as of `make_rule`, if it is another than that of the trial.
         sparsity: its number of bits.
-        max_visits: partial sets that are looked at before it is given up, seconds at most.
+        max_visits: partial sets that are looked at before it is given up, a minute at most. Tasks
+            that would take more are refused before anything runs.
 
     >>> task = make_rule("and", 3, 400).draw(np.random.default_rng(0))
     >>> bits, labels = task.sample(np.random.default_rng(1), 300)
@@ -46,6 +48,11 @@ class ExhaustiveSearch(FitLearner):
         """Search; nothing is random."""
         rule = self._rule(bits.shape[1])
         return FoundRule(rule, best_set(rule, bits, labels, max_visits=self.max_visits))
+
+    def check_task(self, rule: HiddenRule, n_samples: int) -> None:
+        """Refuse what a search would give up on."""
+        sought = replace(rule, function=self._rule(rule.context_length).function)
+        refuse_hopeless(sought, n_samples, self.max_visits)
 
     def _rule(self, context_length: int) -> HiddenRule:
         if self.told is not None:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.binary.binary_tables import BinaryTables, binary_tables
-from finetti.attention.binary.binary_tokens import binary_attention
+from finetti.attention.binary.binary_tokens import binary_attention, spread_is_safe
 from finetti.attention.binary.dropped_tokens import dropped_attention
 from finetti.core.masks import dropout_mask, keep, mask_words
 from finetti.probe.learners.textbook import (
@@ -116,14 +116,24 @@ def _read_tables(
     mask: Callable[..., Array] | None,
 ) -> tuple[Float[Array, "m d"], Float[Array, "m H k"]]:
     """[CLS] before the layer and what it reads; ``mask`` draws that of the attention's weights."""
-    dropout, cls_dropout = None, None
-    if mask is not None:
-        (samples, length), heads = bits.shape, len(tables.cls_scores)
-        row = (length + 1) * heads  # numbered as (m, T + 1, H), used as (m, H, T)
+    (samples, length), heads = bits.shape, len(tables.cls_scores)
+    row = (length + 1) * heads  # numbered as (m, T + 1, H), used as (m, H, T)
+
+    def drops() -> dict[str, Any]:
+        if mask is None:
+            return {}
         dropout = mask((samples, heads, length), strides=(row, 1, heads))
         cls_dropout = mask((samples, heads), strides=(row, 1), first=length * heads)
-    drops = {"dropout": dropout, "cls_dropout": cls_dropout}
-    read = binary_attention(bits, tables, **drops, method="auto")
+        return {"dropout": dropout, "cls_dropout": cls_dropout}
+
+    if mask is None:
+        read = binary_attention(bits, tables, method="auto")
+    else:  # in each case by itself, and again for the gradient: masks are drawn, never kept
+        read = jax.lax.cond(
+            spread_is_safe(tables),
+            jax.checkpoint(lambda: binary_attention(bits, tables, **drops(), method="split")),
+            jax.checkpoint(lambda: binary_attention(bits, tables, **drops(), method="select")),
+        )
     return jnp.broadcast_to(cls[None], (len(bits), len(cls))), read
 
 

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from finetti.probe.analysis.curve_fits import LEAST_STEEPNESS
+
 Array = NDArray[np.float64]
 
 # Shares of the way from the level up to 1, with prior weights: most learners succeed nearly always.
 CEILINGS_ABOVE = ((1.0, 0.4), (0.96, 0.2), (0.85, 0.14), (0.65, 0.09), (0.4, 0.06), (0.15, 0.03))
 # Shares of the level: learners that never reach it, whatever the number of samples.
 CEILINGS_BELOW = ((0.85, 0.03), (0.5, 0.03), (0.1, 0.02))
-SLOPES = np.geomspace(1.0, 128.0, 15)  # 10 % to 90 % within a factor 80, or within 3 %
+SLOPES = np.geomspace(LEAST_STEEPNESS, 128.0, 15)  # 10 % to 90 % within a factor 80, or within 3 %
 N_PLACES = 96
 REACH = np.log(4.0)  # how far beyond the ends of the range a crossing is looked for
 PASSES = 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds.value import finite
+from finetti.core.numbers import json_number
 from finetti.core.statistics import Interval
 from finetti.probe.analysis.critical import CriticalSize
 from finetti.show.numbers import format_interval, format_number
@@ -37,13 +37,13 @@ class SizeRatio:
         return format_interval(float(f"{self.value:.3g}"), ends)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an open end of the interval is None."""
+        """Plain data for JSON; an open end of the interval is 0 or "Infinity"."""
         return {
             "learners": list(self.learners),
             "context_length": self.context_length,
             "ratio": self.value,
-            "low": float(self.interval.low) or None,
-            "high": finite(float(self.interval.high)),
+            "low": json_number(float(self.interval.low)),
+            "high": json_number(float(self.interval.high)),
             "confidence": self.interval.confidence,
         }
 
