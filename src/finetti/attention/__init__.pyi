@@ -17,9 +17,15 @@ from .cme.ridge import choose_ridge as choose_ridge
 from .cme.ridge import effective_dimension as effective_dimension
 from .cme.solution import CMESolution as CMESolution
 from .cme.solution import cme_solve as cme_solve
+from .fast_weights.delta_rule import DeltaRule as DeltaRule
+from .fast_weights.linear_attention import LinearAttention as LinearAttention
 from .functional import cme_attention as cme_attention
 from .functional import kernel_attention as kernel_attention
 from .functional import softmax_attention as softmax_attention
+from .functional_regression import delta_rule_attention as delta_rule_attention
+from .functional_regression import linear_attention as linear_attention
+from .functional_regression import local_linear_attention as local_linear_attention
+from .local_linear import LocalLinear as LocalLinear
 from .networks.activations import Activation as Activation
 from .networks.head import Head as Head
 from .networks.head_parts import BilinearScore as BilinearScore
