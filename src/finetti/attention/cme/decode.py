@@ -4,11 +4,9 @@ A new key adds one row to the Cholesky factor, g = G⁻¹K(K, k) and √(K(k, k)
 to U = G⁻¹V; nothing before it changes.
 """
 
-import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -16,10 +14,10 @@ from jaxtyping import Array, Float, Int
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.route import kernel_grows
-from finetti.core.arrays import check_finite, is_concrete
+from finetti.attention.decode_state import DecodeState, Double, as_token, batched, join, split
+from finetti.core.arrays import is_concrete
 from finetti.core.blocked import solve_lower
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.precision import float64_inside, widest_float
 from finetti.core.solves import at_least_floor, safe_cholesky
 
 
@@ -46,8 +44,8 @@ class DecodeCache(DecodeState):
         A full cache is refused; inside ``jit``, where the length cannot be seen, it stays as it is.
         """
         owner = "DecodeCache.append"
-        key = as_token(owner, "key", key, (*batch, self.keys.shape[-1]), dtype)
-        value = as_token(owner, "value", self.half_values.high, value)
+        key = self._token(owner, "key", self.keys, key)
+        value = self._token(owner, "value", self.half_values.high, value)
         if is_concrete(self.length) and int(self.length) >= self.capacity:
             raise InputError(
                 f"{owner} found the cache full: it holds {self.capacity} keys. Start with a larger "
@@ -64,8 +62,12 @@ class DecodeCache(DecodeState):
 
     def read(self, query: ArrayLike) -> tuple[Float[Array, "*batch d_v"], Float[Array, "*batch"]]:
         """Posterior mean and variance of the value at ``query`` (\\*batch, d_k)."""
-        query = as_token("DecodeCache.read", "query", self.keys, query)
+        query = self._token("DecodeCache.read", "query", self.keys, query)
         return self._run(_read, self.keys, self.factor, self.half_values, query)
+
+    def _token(self, owner: str, name: str, rows: Array, token: ArrayLike) -> Array:
+        shape = (*rows.shape[:-2], rows.shape[-1])
+        return as_token(owner, name, token, shape, rows.dtype)
 
     def _run(self, step: Callable[..., Any], *operands: Any) -> Any:
         run = batched(step, self.keys.ndim - 2, len(operands), self.keys.dtype)
