@@ -106,7 +106,8 @@ def local_linear_attention(
     )
     module = LocalLinear(RBF() if kernel is None else kernel, ridge)
     # A slope in √s·k is one in k over √s: λ in these units is λ/s.
-    in_keys = LocalLinear(module.kernel.on_scaled_tokens(heads.scale), module.ridge / heads.scale)
+    ridge = module.ridge / heads.scale.astype(module.log_ridge.dtype)
+    in_keys = LocalLinear(module.kernel.on_scaled_tokens(heads.scale), ridge)
     out = in_keys.read(heads.contexts, jnp.matmul, is_causal)
     return heads.restore(heads.contexts.restore_values(out))
 

@@ -46,7 +46,7 @@ def write_prompt(
 ) -> FastWeightState:
     """The state of a prompt."""
     (*batch, _, dimension), width, dtype = keys.shape, values.shape[-1], keys.dtype
-    working = jnp.promote_types(dtype, jnp.float32)
+    working = jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype
     # One key of zeros: features of no key at all are refused.
     one = jax.eval_shape(module.features, jax.ShapeDtypeStruct((1, dimension), working))
     state = jnp.zeros((*batch, one.shape[1], width), working)
