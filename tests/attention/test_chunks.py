@@ -71,9 +71,8 @@ def test_float32_over_two_thousand_keys(name):
     """Errors stay near the rounding of the data: 10⁻⁵ of the largest answer."""
     rng = np.random.default_rng(1)
     tokens = [rng.normal(size=(2048, width)).astype(np.float32) for width in (8, 8, 4)]
-    exact = by_recurrence(
-        MEMBERS[name](), *(jnp.asarray(array, jnp.float64) for array in tokens), None
-    )[:2048]
+    query, keys, values = (jnp.asarray(array, jnp.float64) for array in tokens)
+    exact = by_recurrence(MEMBERS[name](), query, keys, values, None)[:2048]
     with jax.enable_x64(False):
         module = MEMBERS[name]()
         out = module(*tokens, is_causal=True)

@@ -129,7 +129,7 @@ def test_a_state_of_fixed_size_is_the_causal_call(name, prompt):
     exact = module(keys, keys, values, is_causal=True)[:, prompt:]
     np.testing.assert_allclose(means.swapaxes(0, 1), exact, atol=1e-10)
     if name == "mesa":
-        exact = module.posterior(keys, keys, values, is_causal=True)[1][:, prompt:]
+        exact = STATES["mesa"].posterior(keys, keys, values, is_causal=True)[1][:, prompt:]
         np.testing.assert_allclose(variances.swapaxes(0, 1), exact, atol=1e-10)
     else:
         assert variances is None

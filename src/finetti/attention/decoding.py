@@ -1,21 +1,39 @@
 """Incremental decoding: one interface for every attention that has a state."""
 
+from typing import overload
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from finetti.attention.base import Attention
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.cme.decode import factor_prompt
-from finetti.attention.cme.decode_moments import moments_of_prompt
+from finetti.attention.cme.decode import DecodeCache, factor_prompt
+from finetti.attention.cme.decode_moments import MomentCache, moments_of_prompt
 from finetti.attention.decode_state import DecodeState
 from finetti.attention.fast_weights.base import FastWeights
-from finetti.attention.fast_weights.decode import write_prompt
+from finetti.attention.fast_weights.decode import FastWeightState, write_prompt
 from finetti.attention.rows import RowAttention
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.precision import widest_float
 
 
+@overload
+def start_decoding(
+    attention: ConditionalMean, keys: ArrayLike, values: ArrayLike, capacity: int
+) -> DecodeCache: ...
+@overload
+def start_decoding(
+    attention: ConditionalMean, keys: ArrayLike, values: ArrayLike, capacity: None = None
+) -> MomentCache: ...
+@overload
+def start_decoding(
+    attention: FastWeights, keys: ArrayLike, values: ArrayLike, capacity: int | None = None
+) -> FastWeightState: ...
+@overload
+def start_decoding(
+    attention: Attention, keys: ArrayLike, values: ArrayLike, capacity: int | None = None
+) -> DecodeState: ...
 def start_decoding(
     attention: Attention, keys: ArrayLike, values: ArrayLike, capacity: int | None = None
 ) -> DecodeState:

@@ -37,7 +37,8 @@ class MomentCache(DecodeState):
         run = batched(_add, len(batch), 4, dtype)
         kept = self.matrix, self.moment
         pair = key[..., None, :], value[..., None, :]
-        return MomentCache(self.module, *run(self.module, None, *kept, *pair), self.dimension)
+        matrix, moment = run(self.module, None, *kept, *pair)
+        return MomentCache(self.module, matrix, moment, self.dimension)
 
     def read(self, query: ArrayLike) -> tuple[Float[Array, "*batch d_v"], Float[Array, "*batch"]]:
         """Posterior mean and variance of the value at ``query`` (\\*batch, d_k)."""
@@ -79,5 +80,5 @@ def _add(
 
 def _answer(module: ConditionalMean, _: None, matrix: Double, moment: Double, query: Array) -> Any:
     features = module.kernel.features(query[None])[0]
-    solved, _, _ = posdef_solve(join(matrix), features[:, None])
-    return solved[:, 0] @ join(moment), jnp.maximum(features @ solved[:, 0], 0.0)
+    solved = posdef_solve(join(matrix), features[:, None])[0][:, 0]
+    return solved @ join(moment), jnp.maximum(features @ solved, 0.0)
