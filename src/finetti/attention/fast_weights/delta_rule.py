@@ -42,7 +42,7 @@ class DeltaRule(FastWeights):
 
     >>> import jax.numpy as jnp
     >>> keys, values = jnp.array([[1.0], [1.0]]), jnp.array([[2.0], [4.0]])
-    >>> float(DeltaRule(step=0.5)(jnp.ones(1), keys, values)[0])       # 0 → 1 → 2.5
+    >>> round(float(DeltaRule(step=0.5)(jnp.ones(1), keys, values)[0]), 4)   # 0 → 1 → 2.5
     2.5
 
     Reference: Widrow and Hoff (1960); Schlag et al., arXiv 2102.11174.
