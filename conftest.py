@@ -1,5 +1,6 @@
 """For tests and documentation alike: what the processes of a run share."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -21,6 +22,8 @@ os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
 # A sixth of the rest went into noting for every operation which line it comes from.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
+# A tenth of the time went into looking for garbage among all that had been imported.
+gc.set_threshold(20_000, 20, 20)
 # Before the package is imported: what its signatures say of shapes is checked at every call. Only
 # of modules that have shapes: the hook wraps every function, and calls of the others are slow too.
 SOURCE = Path(__file__).parent / "src"
@@ -34,3 +37,8 @@ install_import_hook(SHAPED, "shapes.check_shapes")
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them all that they
 # start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: the garbage collector need not look at them again."""
+    gc.freeze()
