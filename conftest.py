@@ -23,7 +23,8 @@ os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
 # A sixth of the rest went into noting for every operation which line it comes from.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
-# A tenth of the time went into looking for garbage among all that had been imported.
+# A tenth of the time went into looking for garbage among all that had been imported, and nearly
+# half of collecting the tests.
 gc.set_threshold(20_000, 20, 20)
 # Before the package is imported: what its signatures say of shapes is checked at every call. Only
 # of modules that have shapes: the hook wraps every function, and calls of the others are slow too.
