@@ -3,6 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Packages are installed without bytecode: the first process that imports a module writes it. Where
+# it may not, each of some hundred processes translates all that it imports once more.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: reproduce test checks tests test-portable format clean
 
