@@ -104,7 +104,7 @@ def test_products_of_any_size_are_quick():
     start = time.process_time()
     found = composition.log_log_cover(np.linspace(-5, 5, 64))
     assert np.isfinite(found).all()
-    assert (np.diff(found) < 1e-3).all()  # a poor allocation may be kept for half a unit
+    assert (np.diff(found) < 1e-3).all()  # a poor allocation may be kept for a unit
     assert time.process_time() - start < 20
 
 
