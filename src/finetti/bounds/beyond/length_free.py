@@ -14,7 +14,7 @@ from finetti.core.logspace import log_sum
 
 _STEPS = 40  # of the search for an allocation; it stops where nothing is gained
 _WINDOW = 0.5  # over which the steps of a cover are smoothed, in log x
-_COARSE = 0.5  # a new allocation after so much log ε; in between the last one is kept
+_COARSE = 1.0  # a new allocation after so much log ε; in between the last one is kept
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class LengthFreeComposition:
             idle = 0 if total < least * (1 - 1e-4) else idle + 1
             if total < least:
                 best, least = shares, total
-            if idle == 6:
+            if idle == 4:
                 break
             slope = np.log(np.maximum(below - above, 1e-9 * (below - above).sum()) + 1e-300)
             shares = (shares + slope - log_sum(slope)) / 2
@@ -122,7 +122,7 @@ class LengthFreeComposition:
     def log_numbers(self, log_resolution: ArrayLike) -> NDArray[np.float64]:
         """log N_j(x_j) of the parts that cost anything, on the last axis; for any number of log ε.
 
-        Many log ε share their allocations, which are found at every half of one.
+        Many log ε share their allocations, which are found at every whole one.
         """
         log_resolution = np.asarray(log_resolution, dtype=np.float64)
         flat = log_resolution.ravel()

@@ -12,11 +12,11 @@ from finetti.bounds.beyond.block_network import BlockNetwork
 from finetti.bounds.beyond.length_free import ChainedWeights, LengthFreeComposition
 from finetti.bounds.beyond.strata import Strata, Stratified
 from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
-from finetti.bounds.covering.dudley import TOO_RICH, dudley_upper_sum, gap_terms
+from finetti.bounds.covering.dudley import dudley_upper_sum, gap_terms
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass
-from finetti.bounds.value import BoundKind, BoundValue
+from finetti.bounds.value import BoundKind, BoundValue, log_of
 
 RadiiKind = Literal["fixed", "stratified", "measured"]
 ASSUMED_OF_BLOCKS = (
@@ -32,6 +32,7 @@ ASSUMED_OF_RADII = (
     "('measured') give a scaling quantity",
 )
 _NOT_TRAINED = ("activation_lipschitz", "position_norm")  # of a TransformerClass
+RICH = "The class is too rich for this sample: its complexity is as large as it can be."
 MEASURED = "Norms are as measured after training, without the price of choosing the class then."
 
 
@@ -50,6 +51,8 @@ class LengthFreeCovering(Bound):
 
 class LengthFreeGap(Bound):
     """The gap: Dudley's integral of the cover by an upper sum, then Lemma 2.2.
+
+    The integral is that of the losses, whose cover at L·ε is that of the functions at ε.
 
     Args:
         functions: the class.
@@ -82,14 +85,16 @@ class LengthFreeGap(Bound):
     def _evaluate(self, sample: Sample) -> BoundValue:
         strata = self.strata
         composition = _composition(strata.rounded, sample.input_norm)
-        # A fixed function may be subtracted from all: the one with every Δ = 0, for example.
-        log_range = min(strata.rounded.log_range(sample), composition.log_spread)
+        # A fixed function may be subtracted from all, the one with every Δ = 0, for example. Losses
+        # lie in an interval of length b, so that one is enough where ε·L exceeds half of it.
+        loss = math.log(sample.loss_bound / 2) - log_of(sample.loss_lipschitz)
+        log_range = min(strata.rounded.log_range(sample), composition.log_spread, loss)
         found = dudley_upper_sum(composition.log_log_cover, log_range, sample.log_samples)
         shared = found.log_resolution > -math.inf
         parts = composition.terms(found.log_resolution)[1] if shared else ()
         post_hoc = strata.post_hoc
         total, terms = gap_terms(found.log_value, sample, parts, self.two_sided, post_hoc)
-        notes = [TOO_RICH] if found.trivial else []
+        notes = [RICH] if found.trivial else []
         if strata.radii:
             count = len(strata.radii)
             notes.append(f"{count} radii chosen after training add {post_hoc:.4g} to log(3/δ).")
