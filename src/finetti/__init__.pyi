@@ -7,6 +7,7 @@ from . import estimators as estimators
 from . import kernels as kernels
 from . import probe as probe
 from . import report as report
+from . import risk as risk
 from . import show as show
 from . import studies as studies
 from . import training as training

@@ -1,0 +1,2 @@
+from .limits import NormLimits as NormLimits
+from .networks import AttentionNetwork as AttentionNetwork
