@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import random_key
 from finetti.core.numbers import as_whole
 from finetti.core.precision import float64
+from finetti.latent import Encoded
 from finetti.risk.parameters import flatten, redraw, unflatten
 from finetti.show.card import Card
 from finetti.show.shown import Shown
@@ -29,14 +30,6 @@ CHECK_EVERY = 100
 def squared_loss(prediction: Any, target: Any) -> Any:
     """ℓ = ‖y − f(X)‖² of every sequence                                     (5.2), zhang2022"""
     return jnp.sum((target - prediction) ** 2, axis=-1)
-
-
-class Sequences(NamedTuple):
-    """What a network reads, and what it should answer; `finetti.latent.Encoded` is one, too."""
-
-    tokens: Any  # (n, L, d)
-    mask_token: Any  # (n, d)
-    target: Any  # (n, d_y)
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ def minimize_risk(
     >>> found.best_risk <= found.risk < np.mean(np.sum(data[2] ** 2, axis=1))
     True
     """
-    data = as_sequences(data, "minimize_risk")
+    data = as_encoded(data, "minimize_risk")
     restarts = as_whole(restarts, "restarts", "minimize_risk")
     iterations = as_whole(iterations, "iterations", "minimize_risk")
     keys = [random_key("finetti.risk start", seed, index) for index in range(restarts)]
@@ -130,7 +123,7 @@ def minimize_risk(
 
 
 def _chosen(
-    runs: Sequence[TrainingRun], data: Sequences, loss: SequenceLoss, polish: int
+    runs: Sequence[TrainingRun], data: Encoded, loss: SequenceLoss, polish: int
 ) -> RiskMinimum:
     if runs[0].failure is not None:
         raise bad_argument(
@@ -153,7 +146,7 @@ def polish_network(
     network: Any, data: Any, loss: SequenceLoss = squared_loss, *, iterations: int = 200
 ) -> tuple[Any, float]:
     """A network with a smaller empirical risk by L-BFGS in float64, and ‖∇_θ Ê ℓ‖ there."""
-    data = as_sequences(data, "polish_network")
+    data = as_encoded(data, "polish_network")
     with float64():
         held = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), data)
 
@@ -171,7 +164,7 @@ def polish_network(
 
 def predictions(network: Any, data: Any) -> np.ndarray:
     """f(X; msk) of every sequence, (n, d_y), float64 from a float32 program, part by part."""
-    data = as_sequences(data, "predictions")
+    data = as_encoded(data, "predictions")
     network, found = _float32(network), []
     count = len(data.tokens)
     size = min(CHUNK, count)
@@ -185,7 +178,7 @@ def predictions(network: Any, data: Any) -> np.ndarray:
 
 def empirical_risk(network: Any, data: Any, loss: SequenceLoss = squared_loss) -> float:
     """Ê ℓ(f(X; msk), y)."""
-    data = as_sequences(data, "empirical_risk")
+    data = as_encoded(data, "empirical_risk")
     return float(np.mean(losses(predictions(network, data), data.target, loss)))
 
 
@@ -195,7 +188,7 @@ def losses(prediction: np.ndarray, target: np.ndarray, loss: SequenceLoss) -> np
         return np.asarray(loss(jnp.asarray(prediction), jnp.asarray(target)), np.float64)
 
 
-def as_sequences(data: Any, owner: str) -> Sequences:
+def as_encoded(data: Any, owner: str) -> Encoded:
     """Checked: as many mask tokens and targets as sequences."""
     tokens, mask_token, target = (np.asarray(each, np.float64) for each in tuple(data)[:3])
     count = len(tokens)
@@ -206,7 +199,7 @@ def as_sequences(data: Any, owner: str) -> Sequences:
         if array.ndim != 2 or len(array) != count:
             got = f"{name} of shape {array.shape}"
             raise bad_argument("data", owner, f"one row of {name} for {count} sequences", got)
-    return Sequences(tokens, mask_token, target)
+    return Encoded(tokens, mask_token, target)
 
 
 def _float32(tree: Any) -> Any:
@@ -224,7 +217,7 @@ def _adam(learning_rate: float, iterations: int) -> optax.GradientTransformation
 
 @functools.lru_cache
 def _objective(loss: SequenceLoss) -> Callable[[Any, Any, Any], Any]:
-    def objective(network: Any, data: Sequences, _: Any) -> Any:
+    def objective(network: Any, data: Encoded, _: Any) -> Any:
         return jnp.mean(loss(network(data.tokens, data.mask_token), data.target))
 
     return objective
@@ -236,7 +229,7 @@ def _call(network: Any, tokens: Any, mask_token: Any) -> Any:
 
 
 @eqx.filter_jit
-def _risk_and_slope(flat: Any, network: Any, data: Sequences, loss: SequenceLoss) -> Any:
+def _risk_and_slope(flat: Any, network: Any, data: Encoded, loss: SequenceLoss) -> Any:
     def risk(flat: Any) -> Any:
         return _objective(loss)(unflatten(flat, network), data, None)
 
