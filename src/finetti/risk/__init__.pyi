@@ -1,2 +1,12 @@
+from .decomposition import Estimate as Estimate
+from .decomposition import ExcessRisk as ExcessRisk
+from .decomposition import decompose as decompose
 from .limits import NormLimits as NormLimits
+from .minimization import RiskMinimum as RiskMinimum
+from .minimization import empirical_risk as empirical_risk
+from .minimization import minimize_risk as minimize_risk
+from .minimization import polish_network as polish_network
+from .minimization import predictions as predictions
+from .minimization import squared_loss as squared_loss
 from .networks import AttentionNetwork as AttentionNetwork
+from .theorem import risk_bound as risk_bound
