@@ -28,7 +28,7 @@ from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 from finetti.show.waterfall import waterfall
 
-MIN_CLASS_SAMPLES = 4096
+MIN_CLASS_SAMPLES, CLASS_BATCH = 4096, 256
 
 
 class Estimate(NamedTuple):
@@ -146,9 +146,9 @@ def decompose(
     E_opt = Ê[ℓ(f̂)] − Ê[ℓ(f̃)],  f̃ = argmin_F Ê[ℓ(f)].
 
     f̂ is the network after training from its own start; f̃ the best of all starts on the same
-    sample, polished. The best of the class comes from the same starts, polished on a large sample
-    of its own. Expectations are over a test sample that nothing was trained on; with the squared
-    loss E[ℓ(f)] − E[ℓ(f*)] is the mean of ‖f − f*‖², which has no noise of the answers in it.
+    sample, polished. The best of the class comes from the same starts, trained and polished on a
+    large sample of its own. Expectations are over a test sample that nothing was trained on; with
+    the squared loss E[ℓ(f)] − E[ℓ(f*)] is the mean of ‖f − f*‖², free of the answers' noise.
 
     Args:
         network: an Equinox module called as ``network(tokens, mask_token)``: your own, or an
@@ -188,11 +188,10 @@ def decompose(
         return world.sample(generator("finetti.risk", what, seed), count, context_length)
 
     sample = world.encode(draw("training", n_samples))
-    minimum = minimize_risk(
-        network, sample, seed=seed, loss=loss, restarts=restarts, polish=polish, **training
-    )
+    options = {"seed": seed, "restarts": restarts, "polish": polish, **training}
+    minimum = minimize_risk(network, sample, loss=loss, **options)
     large = world.encode(draw("class", class_samples))
-    best_of_class = _best_of_class(minimum, large, loss, polish)
+    best_of_class = _best_of_class(network, minimum.best, large, loss, options)
 
     tested = draw("test", test_samples)
     law = world.predict(tested.tokens, tested.query)
@@ -232,11 +231,16 @@ def decompose(
     )
 
 
-def _best_of_class(minimum: RiskMinimum, large: Any, loss: SequenceLoss, polish: int) -> Any:
-    """The smallest risk on a large sample, from every start; chosen there, not on the test."""
+def _best_of_class(
+    network: Any, sample_best: Any, large: Any, loss: SequenceLoss, options: dict[str, Any]
+) -> Any:
+    """The smallest risk on a large sample; chosen there, not on the test sample.
+
+    From every start in small batches, and from the best network of the training sample.
+    """
     found = [
-        polish_network(each, large, loss, iterations=polish)[0]
-        for each in (minimum.best, *minimum.starts)
+        minimize_risk(network, large, loss=loss, batch_size=CLASS_BATCH, **options).best,
+        polish_network(sample_best, large, loss, iterations=options["polish"])[0],
     ]
     return min(found, key=lambda each: empirical_risk(each, large, loss))
 

@@ -75,12 +75,13 @@ def minimize_risk(
     iterations: int = 1000,
     learning_rate: float = 0.02,
     optimizer: optax.GradientTransformation | None = None,
+    batch_size: int | None = None,
     polish: int = 200,
     slots: int = 1,
 ) -> RiskMinimum:
     """min_θ Ê ℓ(f_θ(X; msk), y) over the arrays of a network               (3.11), (4.8), zhang2022
 
-    Full batch, by Adam through `finetti.training`; then the best of all starts is polished by
+    By Adam through `finetti.training`; then the best of all starts is polished by
     L-BFGS in float64, which gets far closer to a stationary point.
 
     Args:
@@ -92,7 +93,8 @@ def minimize_risk(
         iterations: steps of training.
         learning_rate: at the first step; it falls to 0 along a cosine.
         optimizer: of Optax, instead of Adam with that rate.
-        polish: most iterations of L-BFGS; 0 for none.
+        batch_size: sequences of a step, drawn at random; all of them by default.
+        polish: most iterations of L-BFGS, always on all sequences; 0 for none.
         slots: starts that train at a time in one compiled program.
 
     >>> from finetti.risk import AttentionNetwork
@@ -101,12 +103,15 @@ def minimize_risk(
     >>> data = tokens, tokens[:, 0], tokens.mean(axis=1)
     >>> network = AttentionNetwork.init(jax.random.key(0), token_dimension=2, out_dimension=2)
     >>> found = minimize_risk(network, data, seed=0, iterations=100)
-    >>> found.best_risk <= found.risk < np.mean(np.sum(data[2] ** 2, axis=1))
+    >>> found.best_risk <= found.risk < float(np.mean(np.sum(data[2] ** 2, axis=1)))
     True
     """
     data = as_encoded(data, "minimize_risk")
     restarts = as_whole(restarts, "restarts", "minimize_risk")
     iterations = as_whole(iterations, "iterations", "minimize_risk")
+    if batch_size is not None:
+        batch_size = as_whole(batch_size, "batch_size", "minimize_risk")
+    count = len(data.tokens)
     keys = [random_key("finetti.risk start", seed, index) for index in range(restarts)]
     first = _float32(network)
     starts = (first if index == 0 else redraw(first, key) for index, key in enumerate(keys))
@@ -118,6 +123,7 @@ def minimize_risk(
         iterations=iterations,
         check_every=next(step for step in range(CHECK_EVERY, 0, -1) if iterations % step == 0),
         slots=slots,
+        stream=_batches(batch_size) if batch_size is not None and batch_size < count else None,
     )
     return _chosen(runs, data, loss, polish)
 
@@ -213,6 +219,15 @@ def _float32(tree: Any) -> Any:
 def _adam(learning_rate: float, iterations: int) -> optax.GradientTransformation:
     """One object per rate, so that nothing is compiled twice."""
     return adamw(optax.cosine_decay_schedule(learning_rate, iterations))
+
+
+@functools.lru_cache
+def _batches(size: int) -> Callable[[Any, Any, Any], Any]:
+    def stream(data: Encoded, key: Any, _: Any) -> Encoded:
+        rows = jax.random.randint(key, (size,), 0, len(data.tokens))
+        return jax.tree.map(lambda array: array[rows], data)
+
+    return stream
 
 
 @functools.lru_cache

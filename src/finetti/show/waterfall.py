@@ -28,7 +28,7 @@ def waterfall(
         reference: a level to compare with, drawn dashed.
 
     >>> chart = waterfall([("rent", 3.0), ("discount", -1.0, 0.1)], ("together", 2.0, 0.1))
-    >>> [(row["from"], row["to"]) for row in chart["layer"][0]["data"]["values"]]
+    >>> [(row["from"], row["to"]) for row in chart["data"]["values"]]
     [(0.0, 3.0), (3.0, 2.0), (0.0, 2.0)]
     """
     import altair as alt
