@@ -1,3 +1,7 @@
+from .alphabets import AlphabetContexts as AlphabetContexts
+from .alphabets import alphabet_contexts as alphabet_contexts
+from .approximation import ApproximationError as ApproximationError
+from .approximation import approximation_error as approximation_error
 from .decomposition import Estimate as Estimate
 from .decomposition import ExcessRisk as ExcessRisk
 from .decomposition import decompose as decompose
@@ -9,4 +13,7 @@ from .minimization import polish_network as polish_network
 from .minimization import predictions as predictions
 from .minimization import squared_loss as squared_loss
 from .networks import AttentionNetwork as AttentionNetwork
+from .recovery import LatentToValue as LatentToValue
+from .recovery import RecoveryGap as RecoveryGap
+from .recovery import recovery_gap as recovery_gap
 from .theorem import risk_bound as risk_bound

@@ -105,8 +105,8 @@ class ExcessRisk(Shown):
     def __card__(self) -> Card:
         meanings = {
             "generalization": "a sample of this size",
-            "approximation": "the class of networks (an upper estimate)",
-            "optimization": "training from one start (a lower estimate)",
+            "approximation": "the class (an upper estimate)",
+            "optimization": "one start (a lower estimate)",
         }
         rows = [(name, *part, meanings[name]) for name, part in self.parts.items()]
         rows.append(("excess risk", *self.excess, "all three together"))

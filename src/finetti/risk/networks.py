@@ -151,6 +151,11 @@ class AttentionNetwork(eqx.Module):
             aggregation=aggregation,
         )
 
+    def values(self, tokens: ArrayLike) -> Float[Array, "... L d_v"]:
+        """v_θ(x) of every token, (…, L, d)."""
+        acting = self.limited()
+        return jnp.matmul(*promote(acting.feed_forward(tokens), acting.value_weights))
+
     def read(
         self, tokens: ArrayLike, mask_token: ArrayLike, mask: ArrayLike | None = None
     ) -> Float[Array, "n d_v"]:
