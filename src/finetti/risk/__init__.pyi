@@ -13,7 +13,14 @@ from .minimization import polish_network as polish_network
 from .minimization import predictions as predictions
 from .minimization import squared_loss as squared_loss
 from .networks import AttentionNetwork as AttentionNetwork
+from .norm_sums import NormSumMinimum as NormSumMinimum
+from .norm_sums import minimize_norms as minimize_norms
+from .optimization import OptimizationBound as OptimizationBound
+from .optimization import optimization_bound as optimization_bound
 from .recovery import LatentToValue as LatentToValue
 from .recovery import RecoveryGap as RecoveryGap
 from .recovery import recovery_gap as recovery_gap
+from .regions import ParameterBall as ParameterBall
+from .regions import ParameterBox as ParameterBox
+from .regions import Region as Region
 from .theorem import risk_bound as risk_bound
