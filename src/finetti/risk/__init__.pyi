@@ -5,6 +5,7 @@ from .approximation import approximation_error as approximation_error
 from .decomposition import Estimate as Estimate
 from .decomposition import ExcessRisk as ExcessRisk
 from .decomposition import decompose as decompose
+from .lbfgs import minimize_smooth as minimize_smooth
 from .limits import NormLimits as NormLimits
 from .minimization import RiskMinimum as RiskMinimum
 from .minimization import empirical_risk as empirical_risk

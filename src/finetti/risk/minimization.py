@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from scipy import optimize
 
 from finetti.core.errors import bad_argument
 from finetti.core.keys import random_key
 from finetti.core.numbers import as_whole
 from finetti.core.precision import float64
 from finetti.latent import Encoded
+from finetti.risk.lbfgs import minimize_smooth
 from finetti.risk.parameters import flatten, redraw, unflatten
 from finetti.show.card import Card
 from finetti.show.shown import Shown
@@ -162,8 +162,7 @@ def polish_network(
 
         start = flatten(network)
         if iterations:
-            options = {"maxiter": iterations, "maxcor": 20, "ftol": 1e-14, "gtol": 1e-9}
-            start = optimize.minimize(value, start, jac=True, method="L-BFGS-B", options=options).x
+            start = minimize_smooth(value, start, iterations=iterations)
         slope = float(np.linalg.norm(value(start)[1]))
     return _float32(unflatten(start, network)), slope
 

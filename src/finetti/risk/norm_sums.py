@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from finetti.risk.lbfgs import minimize_smooth
 from finetti.risk.regions import ParameterBall, ParameterBox, Region
 
 STAGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the mean residual: how much each stage smooths
@@ -100,9 +101,9 @@ def _smoothed(
     """The smoothed minimum over the region, from a warm start."""
     if isinstance(region, ParameterBox):
         low, high = np.broadcast_arrays(region.low - at, region.high - at, at)[:2]
-        return _lbfgs(function, start, optimize.Bounds(low, high))
+        return minimize_smooth(function, start, optimize.Bounds(low, high))
     assert isinstance(region, ParameterBall)
-    free = _lbfgs(function, start)
+    free = minimize_smooth(function, start)
     if np.linalg.norm(at + free - region.center) <= region.radius:
         return free
 
@@ -112,7 +113,7 @@ def _smoothed(
             away = at + move - region.center
             return value + weight / 2 * away @ away, slope + weight * away
 
-        return _lbfgs(penalized, start)
+        return minimize_smooth(penalized, start)
 
     # The multiplier of the ball: the stronger the pull to the center, the shorter the way.
     low, high, move = -20.0, 20.0, start
@@ -124,10 +125,3 @@ def _smoothed(
         else:
             high = middle
     return move
-
-
-def _lbfgs(function: Callable[[np.ndarray], Any], start: np.ndarray, bounds: Any = None) -> Any:
-    options = {"maxiter": 500, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-10}
-    return optimize.minimize(
-        function, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    ).x
