@@ -1,0 +1,16 @@
+from .atoms import AtomMixture as AtomMixture
+from .base import Encoded as Encoded
+from .base import LatentModel as LatentModel
+from .base import Pairs as Pairs
+from .base import WorldDraw as WorldDraw
+from .base import append_token as append_token
+from .base import reorder as reorder
+from .beta_bernoulli import BetaBernoulli as BetaBernoulli
+from .emissions import Emission as Emission
+from .emissions import GaussianEmission as GaussianEmission
+from .emissions import LetterEmission as LetterEmission
+from .finite_atoms import FiniteAtoms as FiniteAtoms
+from .laws import Categorical as Categorical
+from .laws import Gaussian as Gaussian
+from .linear_gaussian import LinearGaussian as LinearGaussian
+from .registry import worlds as worlds
