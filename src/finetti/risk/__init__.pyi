@@ -1,2 +1,10 @@
+from .contexts import ContextTable as ContextTable
+from .contexts import enumerate_contexts as enumerate_contexts
+from .contexts import largest_squares as largest_squares
+from .contexts import uniform_error as uniform_error
 from .limits import NormLimits as NormLimits
 from .networks import AttentionNetwork as AttentionNetwork
+from .transfer import TransferReport as TransferReport
+from .transfer import transfer_report as transfer_report
+from .uniform import UniformFit as UniformFit
+from .uniform import uniform_fit as uniform_fit

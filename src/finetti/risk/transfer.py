@@ -196,7 +196,11 @@ def transfer_report(
     shapes = {
         "pretraining": (pretraining, "atoms", contexts.posteriors.shape[1]),
         "downstream": (downstream, "atoms", contexts.posteriors.shape[1]),
-        "features": (pretraining if features is None else features, "atoms", len(np.asarray(pretraining))),
+        "features": (
+            pretraining if features is None else features,
+            "atoms",
+            len(np.asarray(pretraining)),
+        ),
         "pretrained": (pretrained, "contexts", len(contexts.mass)),
         "readout": (readout, "contexts", len(contexts.mass)),
     }
