@@ -4,6 +4,9 @@ from .contexts import largest_squares as largest_squares
 from .contexts import uniform_error as uniform_error
 from .limits import NormLimits as NormLimits
 from .networks import AttentionNetwork as AttentionNetwork
+from .pretraining import Pretrained as Pretrained
+from .pretraining import measure_transfer as measure_transfer
+from .pretraining import pretrain as pretrain
 from .transfer import TransferReport as TransferReport
 from .transfer import transfer_report as transfer_report
 from .uniform import UniformFit as UniformFit

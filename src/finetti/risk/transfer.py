@@ -8,6 +8,7 @@ import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds.exchangeability import TransferApproximation, transfer_matrix
+from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 from finetti.risk.contexts import ContextTable, largest_squares, uniform_error
 from finetti.risk.uniform import uniform_fit
@@ -210,8 +211,7 @@ def transfer_report(
     psi, source, target = (tables[name] for name in ("features", "pretraining", "downstream"))
     source_weights, target_weights = _projected(psi, source), _projected(psi, target)
     matrix = transfer_matrix(target_weights, source_weights)
-    frozen = tables["readout"]
-    aligned = frozen @ uniform_fit(frozen, tables["pretrained"] @ matrix.T).weights
+    aligned = frozen @ uniform_fit(frozen, learned @ matrix.T).weights
     root = np.sqrt(contexts.mass)[:, None]
     best = frozen @ np.linalg.lstsq(root * frozen, root * contexts.mean(target), rcond=None)[0]
     return TransferReport(
@@ -221,7 +221,7 @@ def transfer_report(
         psi,
         source_weights,
         target_weights,
-        tables["pretrained"],
+        learned,
         aligned,
         best,
     )
@@ -238,4 +238,5 @@ def _table(value: Any, name: str, axis: str, length: int) -> np.ndarray:
     if array.ndim != 2 or len(array) != length or not array.size:
         wanted = f"a table with one row for each of {length} {axis}"
         raise bad_argument(name, "transfer_report", wanted, f"shape {array.shape}")
+    check_finite(array, name, "transfer_report")
     return array
