@@ -11,13 +11,12 @@ from finetti.attention import LinearMap
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_norm, as_whole
-from finetti.latent import FiniteAtoms
+from finetti.latent import Encoded, FiniteAtoms
 from finetti.latent.base import LatentModel
 from finetti.risk.contexts import enumerate_contexts
 from finetti.risk.minimization import (
     RiskMinimum,
-    Sequences,
-    as_sequences,
+    as_encoded,
     minimize_risk,
     predictions,
 )
@@ -75,7 +74,7 @@ class Pretrained(Shown):
             ridge: λ.
         """
         ridge = as_norm(ridge, "ridge", "Pretrained.fit_aggregation")
-        data = as_sequences(data, "Pretrained.fit_aggregation")
+        data = as_encoded(data, "Pretrained.fit_aggregation")
         readout, targets = predictions(self.frozen, data), data.target
         if ridge:
             root = ridge**0.5 * np.eye(readout.shape[1])
@@ -94,9 +93,9 @@ class Pretrained(Shown):
             data: tokens, mask tokens and downstream targets.
             seed: a number or a word.
         """
-        data = as_sequences(data, "Pretrained.train_aggregation")
+        data = as_encoded(data, "Pretrained.train_aggregation")
         readout = predictions(self.frozen, data)
-        held = Sequences(readout[:, None], readout, data.target)
+        held = Encoded(readout[:, None], readout, data.target)
         found = minimize_risk(_OnReadout(aggregation), held, seed=seed, **options)
         return self.with_aggregation(found.best.aggregation)
 
@@ -182,7 +181,7 @@ def measure_transfer(
         raise bad_argument("downstream", "measure_transfer", wanted, "another world")
     tokens = world.emission.encode(contexts.tokens)
     asked = np.zeros((len(tokens), tokens.shape[2]))
-    at_pretraining = Sequences(tokens, asked, asked)
+    at_pretraining = Encoded(tokens, asked, asked)
     if mask_token is not None:
         asked = asked + _mask(mask_token, tokens.shape[2])
     return transfer_report(
@@ -190,7 +189,7 @@ def measure_transfer(
         pretraining=world.emission.mean,
         downstream=downstream.answers.mean,
         pretrained=predictions(pretrained.network, at_pretraining),
-        readout=predictions(pretrained.frozen, Sequences(tokens, asked, asked)),
+        readout=predictions(pretrained.frozen, Encoded(tokens, asked, asked)),
         features=features,
     )
 

@@ -194,21 +194,12 @@ def transfer_report(
     >>> round(report.excess, 3), round(report.pretraining_excess, 3)
     (0.25, 0.18)
     """
-    shapes = {
-        "pretraining": (pretraining, "atoms", contexts.posteriors.shape[1]),
-        "downstream": (downstream, "atoms", contexts.posteriors.shape[1]),
-        "features": (
-            pretraining if features is None else features,
-            "atoms",
-            len(np.asarray(pretraining)),
-        ),
-        "pretrained": (pretrained, "contexts", len(contexts.mass)),
-        "readout": (readout, "contexts", len(contexts.mass)),
-    }
-    tables = {
-        name: _table(value, name, axis, length) for name, (value, axis, length) in shapes.items()
-    }
-    psi, source, target = (tables[name] for name in ("features", "pretraining", "downstream"))
+    n_contexts, n_atoms = contexts.posteriors.shape
+    source = _table(pretraining, "pretraining", "atoms", n_atoms)
+    target = _table(downstream, "downstream", "atoms", n_atoms)
+    psi = source if features is None else _table(features, "features", "atoms", n_atoms)
+    learned = _table(pretrained, "pretrained", "contexts", n_contexts)
+    frozen = _table(readout, "readout", "contexts", n_contexts)
     source_weights, target_weights = _projected(psi, source), _projected(psi, target)
     matrix = transfer_matrix(target_weights, source_weights)
     aligned = frozen @ uniform_fit(frozen, learned @ matrix.T).weights
