@@ -4,16 +4,22 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from finetti.core.errors import InputError
+from finetti.kernels import RBF
 from finetti.latent import (
     BetaBernoulli,
     FiniteAtoms,
     GaussianEmission,
+    GaussianProcessWorld,
+    InstrumentalWorld,
     LetterEmission,
     LinearGaussian,
     Pairs,
+    SphereWorld,
     append_token,
+    random_rotations,
     reorder,
     worlds,
 )
@@ -29,6 +35,10 @@ MEMBERS = {
         [0.3, 0.7], GaussianEmission(CENTERS, 0.8), answers=LetterEmission(LETTERS)
     ),
     "linear-gaussian": LinearGaussian(2, 2, noise_variance=0.5, prior_variance=1.5),
+    "gaussian-process": GaussianProcessWorld(RBF(0.8), 2, 2, noise_variance=0.4),
+    "sphere": SphereWorld(random_rotations(0, 3, 3), [0.2, 0.3, 0.5], concentration=1.5),
+    "sphere-mixed": SphereWorld(random_rotations(1, 2, 2), concentration=2.0, harmonics="mixed"),
+    "instrumental": InstrumentalWorld(((1.0, 0.5), (0.0, 0.7)), confounding_variance=2.0),
 }
 members = pytest.mark.parametrize("world", MEMBERS.values(), ids=MEMBERS.keys())
 next_token = pytest.mark.parametrize(
@@ -154,11 +164,17 @@ def test_a_law_has_mass_one(world):
         letters = np.arange(law.mean.shape[1])[:, None].repeat(2, axis=1)
         np.testing.assert_allclose(np.exp(law.log_prob(letters)).sum(axis=0), 1, atol=1e-12)
         return
-    scale, rng = np.sqrt(law.variance), np.random.default_rng(11)
-    steps = rng.standard_t(3, size=(MANY, *law.mean.shape))
-    # Student's density with 3 degrees of freedom
-    logs = np.log(2 / (np.pi * np.sqrt(3))) - 2 * np.log1p(steps**2 / 3) - np.log(scale)
-    ratio = np.exp(law.log_prob(law.mean + scale * steps) - logs.sum(axis=-1))
+    rng, shape = np.random.default_rng(11), (MANY, *law.mean.shape)
+    if np.allclose(np.linalg.norm(draw.answer, axis=1), 1):  # on a sphere: uniform, 1/area
+        points, d = rng.normal(size=shape), shape[-1]
+        points /= np.linalg.norm(points, axis=-1, keepdims=True)
+        logs = gammaln(d / 2) - np.log(2) - d / 2 * np.log(np.pi)
+    else:  # Student's law with 3 degrees of freedom in every direction
+        scale, steps = np.sqrt(law.variance), rng.standard_t(3, size=shape)
+        each = np.log(2 / (np.pi * np.sqrt(3))) - 2 * np.log1p(steps**2 / 3) - np.log(scale)
+        points, logs = law.mean + scale * steps, each.sum(axis=-1)
+    ratio = np.exp(law.log_prob(points) - logs)
+    assert ratio.std() <= 0.03 * np.sqrt(MANY)  # otherwise nothing would be seen
     assert_mean(ratio, 1.0)
 
 

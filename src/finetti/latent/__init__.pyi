@@ -10,7 +10,15 @@ from .emissions import Emission as Emission
 from .emissions import GaussianEmission as GaussianEmission
 from .emissions import LetterEmission as LetterEmission
 from .finite_atoms import FiniteAtoms as FiniteAtoms
+from .finite_sequences import FiniteDistance as FiniteDistance
+from .finite_sequences import finite_distance as finite_distance
+from .gaussian_process import GaussianProcessWorld as GaussianProcessWorld
+from .instrumental import InstrumentalWorld as InstrumentalWorld
 from .laws import Categorical as Categorical
 from .laws import Gaussian as Gaussian
 from .linear_gaussian import LinearGaussian as LinearGaussian
 from .registry import worlds as worlds
+from .sphere import SphereWorld as SphereWorld
+from .sphere import random_rotations as random_rotations
+from .sufficiency import recover_posterior as recover_posterior
+from .sufficiency import twin_posteriors as twin_posteriors

@@ -11,7 +11,7 @@ from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 from finetti.show.shown import Shown
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]  # float64 throughout
 Letters = NDArray[np.integer]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.errors import bad_argument
+from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.latent.base import Floats, as_generator
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
@@ -100,8 +100,8 @@ class Gaussian:
             variance = np.broadcast_to(np.asarray(self.variance, np.float64), self.mean.shape)
         else:
             variance = np.diagonal(self.covariance, axis1=-2, axis2=-1)
-        if not np.all(variance > 0):
-            raise bad_argument("variance", "Gaussian", "positive", f"{np.min(variance)}")
+        if not np.all(variance >= 0):
+            raise bad_argument("variance", "Gaussian", "≥ 0", f"{np.min(variance)}")
         object.__setattr__(self, "variance", variance)
 
     def log_prob(self, y: Any) -> Floats:
@@ -110,7 +110,7 @@ class Gaussian:
         if self.covariance is None:
             terms = miss**2 / self.variance + np.log(self.variance) + LOG_TWO_PI
             return -0.5 * terms.sum(axis=-1)
-        factor = np.linalg.cholesky(self.covariance)
+        factor = self._factor
         white = np.linalg.solve(factor, miss[..., None])[..., 0]
         logs = 2 * np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
         return -0.5 * ((white**2).sum(axis=-1) + logs + LOG_TWO_PI * miss.shape[-1])
@@ -121,7 +121,20 @@ class Gaussian:
         noise = as_generator(rng, "Gaussian.sample").normal(size=shape)
         if self.covariance is None:
             return self.mean + np.sqrt(self.variance) * noise
-        return self.mean + (np.linalg.cholesky(self.covariance) @ noise[..., None])[..., 0]
+        # A square root that exists also where the covariance is singular.
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0))[..., None, :]
+        return self.mean + (root @ noise[..., None])[..., 0]
+
+    @property
+    def _factor(self) -> Floats:
+        try:
+            return np.linalg.cholesky(self.covariance)
+        except np.linalg.LinAlgError as error:
+            raise UnsupportedError(
+                "This Gaussian has no density: its covariance is singular, so that all of it lies "
+                "on a subspace. Use `sample`, `mean` and `variance`, or fewer entries."
+            ) from error
 
 
 def _shape(n_samples: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -19,44 +19,9 @@ from finetti.latent.base import (
     encode_pairs,
 )
 from finetti.latent.keys import KeyLaw, check_key_law, draw_keys
-from finetti.latent.laws import LOG_TWO_PI, Gaussian
+from finetti.latent.laws import Gaussian
+from finetti.latent.matrix_posterior import MatrixPosterior, regress, regression_evidence
 from finetti.show.card import Card
-
-
-@dataclass(frozen=True, eq=False)
-class MatrixPosterior:
-    """z ∼ N(z̄, I ⊗ S): the rows of z are independent, each with covariance S.
-
-    Args:
-        mean: z̄(X) = E[z | X], (n, d_r, d_c).
-        row_covariance: S = σ²(CᵀC + λI)⁻¹, (n, d_c, d_c).
-    """
-
-    mean: Floats
-    row_covariance: Floats
-
-    @property
-    def rows(self) -> Gaussian:
-        """The rows as a law of their own, (n, d_r, d_c)."""
-        return Gaussian(self.mean, covariance=self.row_covariance[:, None])
-
-    @property
-    def variance(self) -> Floats:
-        """Of every entry of z, (n, d_r, d_c)."""
-        return np.broadcast_to(self.rows.variance, self.mean.shape)
-
-    @property
-    def covariance(self) -> Floats:
-        """I ⊗ S of z row by row, (n, d_r d_c, d_r d_c)."""
-        return np.stack([np.kron(np.eye(self.mean.shape[1]), each) for each in self.row_covariance])
-
-    def log_prob(self, z: Any) -> Floats:
-        """The log density of one matrix per sequence, (…, n)."""
-        return self.rows.log_prob(z).sum(axis=-1)
-
-    def sample(self, rng: Any, n_samples: int | None = None) -> Floats:
-        """One matrix per sequence, (n, d_r, d_c); or (n_samples, n, d_r, d_c)."""
-        return self.rows.sample(rng, n_samples)
 
 
 @dataclass(frozen=True)
@@ -116,24 +81,11 @@ class LinearGaussian(LatentModel):
 
     def log_prob(self, tokens: Any) -> Floats:
         """log p(R | C): columns of R are independent N(0, τ²CCᵀ + σ²I)."""
-        keys, values = self._pairs(tokens)
-        mean = self.posterior(tokens).mean
-        # yᵀ(τ²CCᵀ + σ²I)⁻¹y = (‖y − Cz̄‖² + λ‖z̄‖²)/σ², in which nothing cancels
-        misses = values - keys @ np.swapaxes(mean, 1, 2)
-        quadratic = (misses**2).sum(axis=(1, 2)) + self.ridge * (mean**2).sum(axis=(1, 2))
-        scatter = np.swapaxes(keys, 1, 2) @ keys / self.ridge
-        _, log_det = np.linalg.slogdet(np.eye(self.key_dimension) + scatter)
-        log_det = log_det + keys.shape[1] * (np.log(self.noise_variance) + LOG_TWO_PI)
-        return -0.5 * (quadratic / self.noise_variance + self.value_dimension * log_det)
+        return regression_evidence(*self._pairs(tokens), self.noise_variance, self._prior)
 
     def posterior(self, tokens: Any) -> MatrixPosterior:
         """N(z̄, I ⊗ σ²(CᵀC + λI)⁻¹), (3.6) with its exact covariance."""
-        keys, values = self._pairs(tokens)
-        across = np.swapaxes(keys, 1, 2)
-        inverse = np.linalg.inv(across @ keys + self.ridge * np.eye(self.key_dimension))
-        inverse = (inverse + np.swapaxes(inverse, 1, 2)) / 2
-        mean = np.swapaxes(values, 1, 2) @ keys @ inverse
-        return MatrixPosterior(mean, self.noise_variance * inverse)
+        return regress(*self._pairs(tokens), self.noise_variance, self._prior)
 
     def integrate(self, posterior: MatrixPosterior, query: Any = None) -> Gaussian:
         """N(z̄c, σ̃²I), (3.7) with its exact variance."""
@@ -145,6 +97,10 @@ class LinearGaussian(LatentModel):
     def encode(self, draw: WorldDraw) -> Encoded:
         """(c, r) side by side; the mask token is (c at the query, 0)."""
         return encode_pairs(draw)
+
+    @property
+    def _prior(self) -> Floats:
+        return np.full(self.key_dimension, self.prior_variance)
 
     def _pairs(self, tokens: Any) -> Pairs:
         return as_pairs(tokens, self.key_dimension, self.value_dimension, "LinearGaussian")
