@@ -16,8 +16,11 @@ from finetti.latent import Encoded, FiniteAtoms, GaussianEmission
 if TYPE_CHECKING:
     from finetti.risk import Pretrained
 
-PRIOR = (0.5, 0.3, 0.2)
-LETTERS = ((0.7, 0.1, 0.1, 0.1), (0.1, 0.6, 0.2, 0.1), (0.1, 0.1, 0.2, 0.6))
+PRIOR = (0.4, 0.3, 0.2, 0.1)
+# Four atoms and four letters: what predicts the letters is a matrix of full rank.
+LETTERS = np.array(
+    [[0.7, 0.1, 0.1, 0.1], [0.1, 0.5, 0.2, 0.2], [0.05, 0.25, 0.6, 0.1], [0.3, 0.1, 0.1, 0.5]]
+)
 LENGTH = 4
 WORLD = FiniteAtoms(PRIOR, LETTERS)
 
@@ -81,13 +84,13 @@ def e_thm_6_4_trained(
 
     E^PT is summed over all contexts, and measured a second time on fresh sequences.
     """
-    tasks = _task([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])
+    tasks = _task([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]])
     reports, gaps, identity = [], [], 0.0
     before, after = _networks(context.seed, 4)
     smallest = risk.measure_transfer(after, tasks).pretraining_excess
     for index, network in enumerate((before, after)):
         rng = context.generator(e_thm_6_4_trained.id, index)
-        for features in (None, np.asarray(LETTERS)[:, :2]):
+        for features in (None, LETTERS[:, :2]):
             for mask in (None, [3.0, 0.0, 0.0, 0.0]):
                 report = risk.measure_transfer(network, tasks, mask_token=mask, features=features)
                 reports.append(report)
@@ -129,7 +132,7 @@ def _gaps(pretrained: "Pretrained", kept: int, rng: np.random.Generator) -> np.n
     """
     from finetti.risk.minimization import predictions
 
-    table = np.array([[0.5], [-0.5], [0.2]])
+    table = np.array([[0.5], [-0.5], [0.2], [0.0]])
     contexts = risk.enumerate_contexts(WORLD, LENGTH)
     tokens = WORLD.emission.encode(contexts.tokens)
     asked = np.zeros((len(tokens), 4))
@@ -139,11 +142,10 @@ def _gaps(pretrained: "Pretrained", kept: int, rng: np.random.Generator) -> np.n
     spread = contexts.mean(table**2)[:, 0] - truth**2 + 1.0
     where = rng.choice(len(tokens), size=(ROUNDS, SAMPLES), p=contexts.mass)
     chance = rng.random((ROUNDS, SAMPLES, 1))
-    atoms = np.sum(chance > np.cumsum(posteriors[where], axis=-1), axis=-1).clip(max=2)
+    atoms = np.sum(chance > np.cumsum(posteriors[where], axis=-1), axis=-1).clip(max=3)
     labels = table[atoms, 0] + rng.normal(size=(ROUNDS, SAMPLES))
     seen = readout[where]  # (rounds, samples, d_v)
-    gram = np.einsum("rni,rnj->rij", seen, seen)
-    weights = np.linalg.solve(gram, np.einsum("rni,rn->ri", seen, labels)[..., None])[..., 0]
+    weights = np.einsum("rin,rn->ri", np.linalg.pinv(seen), labels)
     fitted = np.einsum("rni,ri->rn", seen, weights)
     empirical = np.mean((labels - fitted) ** 2, axis=1)
     whole = ((weights @ readout.T - truth) ** 2 + spread) @ contexts.mass
@@ -188,5 +190,5 @@ def e_sec_6_downstream(context: Context, kept: tuple[int, int] = (4, 4)) -> Evid
     name = f"gap with {many} attention weights / with {few}"
     return Evidence(
         within(name, size, 0.9, 1.1, interval=size_ends),
-        within("gap with 4 aggregation weights / with 2", less, 1.5, 2.6, interval=less_ends),
+        within("gap with 4 aggregation weights / with 2", less, 1.3, 3.0, interval=less_ends),
     )
