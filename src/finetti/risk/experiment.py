@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
-from finetti.risk.trial import RiskParameters
+from finetti.risk.trial import RiskParameters, RiskTrial
 from finetti.studies.estimate import RunEstimate, time_pilot
 from finetti.studies.executors.base import Executor
 from finetti.studies.limits import Limits
+from finetti.studies.parameters import ParameterError
 from finetti.studies.study import Study
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class RiskExperiment:
     def __post_init__(self) -> None:
         if not self.n_samples:
             raise InputError("A study of the excess risk needs at least one sample size.")
+        try:
+            RiskTrial().resolve({"n_samples": self.n_samples[-1], **self.fixed})
+        except ParameterError as error:
+            raise InputError(f"`{error.parameter}` {error}.") from error
 
     @property
     def settings(self) -> RiskParameters:
@@ -53,7 +58,7 @@ class RiskExperiment:
     @property
     def title(self) -> str:
         """Network and world in words."""
-        return f"{self.settings.network} in the world {self.settings.world}"
+        return f"{self.settings.network} in {self.settings.world}"
 
     @property
     def n_trials(self) -> int:

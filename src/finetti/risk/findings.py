@@ -95,12 +95,12 @@ class RiskFindings:
         """What was found, in one line."""
         title = self.experiment.title
         if not self.points:
-            return f"{title}: no trial is done"
+            return f"Excess risk of {title}: no trial is done"
         last = self.points[-1]
         value, error = last.values["excess"]
         largest = max(PARTS, key=lambda part: last.values[part][0])
         text = (
-            f"{title}: excess risk {format_number(value, 3)} ± {format_number(error, 2)} with "
+            f"Excess risk {format_number(value, 3)} ± {format_number(error, 2)} of {title} with "
             f"{last.n_samples} sequences, most of it {largest}"
         )
         return text + (f" (partial: {self.partial})" if self.partial else "")
@@ -179,7 +179,7 @@ class RiskFindings:
 
 def _point(n_samples: int, rows: pd.DataFrame) -> RiskPoint:
     values = {name: _mean(rows[name], rows[f"{name}_error"]) for name in ("excess", *PARTS)}
-    bounds = rows["bound"].dropna()
+    bounds = rows["bound"].dropna() if "bound" in rows else ()
     return RiskPoint(
         n_samples,
         len(rows),

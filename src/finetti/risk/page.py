@@ -42,8 +42,8 @@ def _what_was_done(findings: RiskFindings) -> str:
     several = findings.experiment.trials > 1
     times = f"{findings.experiment.trials} times each" if several else "once"
     return (
-        f"The network {given.network} is trained on n sequences of {given.context_length} tokens "
-        f"of the world {given.world}, {times}, by {given.iterations} steps from one start. In this "
+        f"The network ({given.network}) is trained on n sequences of {given.context_length} tokens "
+        f"of a world ({given.world}), {times}, by {given.iterations} steps from one start. In this "
         "world the best answer f*(X) = E[y|X] is known, so that the excess risk E‖f̂ − f*‖² is, "
         f"too. The minima over the class are the best of {given.restarts} starts."
     )
@@ -55,7 +55,9 @@ def _records(findings: RiskFindings, names: tuple[str, ...]) -> list[dict[str, A
         for name in names:
             value, error = point.values[name]
             label = "excess risk" if name == "excess" else f"{name} {SIGNS[name].strip()}".strip()
-            ends = {"low": value - REACH * error, "high": value + REACH * error}
+            # Four bands over each other would hide what they are about.
+            reach = REACH * error if name == "excess" else 0.0
+            ends = {"low": value - reach, "high": value + reach}
             records.append({"n": point.n_samples, "risk": value, "part": label, **ends})
     return records
 
@@ -114,8 +116,9 @@ def _against(findings: RiskFindings) -> Section:
     caption = (
         "The excess risk of the trained network, and what it is made of: a sample of n sequences "
         "(generalization), the class of networks (approximation, estimated from above), and "
-        "training (optimization, estimated from below). Bands: two standard errors. What is "
-        "negative has no place on a logarithmic axis: see the table."
+        "training (optimization, estimated from below). Band: two standard errors of the excess "
+        "risk; those of the parts stand below. What is negative has no place on a logarithmic "
+        "axis: see the table."
     )
     return Section(
         "Excess risk against the number of sequences",

@@ -13,7 +13,9 @@ from finetti.core.errors import bad_argument
 from finetti.risk.contexts import ContextTable, largest_squares, uniform_error
 from finetti.risk.uniform import uniform_fit
 from finetti.show.card import Card, Table
+from finetti.show.charts import Chart
 from finetti.show.shown import Shown
+from finetti.show.waterfall import waterfall
 
 # The terms of the bound: its name there, what it is made of, and which error it is.
 _TERMS = (
@@ -124,6 +126,13 @@ class TransferReport(Shown):
             {"term": name, "formula": formula, "value": values.get(name, 0.0)}
             for name, formula, _ in _TERMS
         ]
+
+    def chart(self) -> Chart:
+        """A waterfall: from 0 by the terms to the bound; dashed, the downstream excess risk."""
+        parts = [(term["formula"], term["value"]) for term in self.terms]
+        title = "The bound of Theorem 6.4, and the excess risk (dashed)"
+        total = ("bound", self.bound.value)
+        return waterfall(parts, total, title, "excess risk", reference=self.excess)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, Posit
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.latent import LatentModel, worlds
-from finetti.risk.decomposition import decompose
 from finetti.risk.named_networks import make_network, network_code
 from finetti.studies.kinds import CohortKind
 from finetti.studies.parameters import ParameterError, check_name, resolve_with
@@ -90,6 +89,8 @@ def make_world(name: str, options: Mapping[str, Any]) -> LatentModel:
 
 
 def _measure(params: dict[str, Any], seed: int) -> dict[str, Any]:
+    from finetti.risk.decomposition import decompose  # loads JAX, which a plan does not need
+
     world = make_world(params.pop("world"), params.pop("world_options"))
     example = world.encode(world.sample(0, 1, params["context_length"]))
     name, code = params.pop("network"), params.pop("network_code")
@@ -99,12 +100,12 @@ def _measure(params: dict[str, Any], seed: int) -> dict[str, Any]:
     for part in ("excess", *PARTS):
         estimate = getattr(found, part)
         metrics[part], metrics[f"{part}_error"] = estimate.value, estimate.standard_error
-    bound = None if found.bound is None else found.bound.value
-    return {
-        **metrics,
+    metrics |= {
         "noise": found.noise,
         "train_risk": found.train_risk,
         "best_train_risk": found.best_train_risk,
-        "bound": bound if bound is not None and math.isfinite(bound) else None,
         "bound_note": found.bound_note,
     }
+    if found.bound is not None and math.isfinite(found.bound.value):
+        metrics["bound"] = found.bound.value
+    return metrics
