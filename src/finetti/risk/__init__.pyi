@@ -5,6 +5,9 @@ from .contexts import uniform_error as uniform_error
 from .decomposition import Estimate as Estimate
 from .decomposition import ExcessRisk as ExcessRisk
 from .decomposition import decompose as decompose
+from .experiment import RiskExperiment as RiskExperiment
+from .findings import RiskFindings as RiskFindings
+from .findings import RiskPoint as RiskPoint
 from .limits import NormLimits as NormLimits
 from .minimization import RiskMinimum as RiskMinimum
 from .minimization import empirical_risk as empirical_risk
@@ -13,11 +16,14 @@ from .minimization import polish_network as polish_network
 from .minimization import predictions as predictions
 from .minimization import squared_loss as squared_loss
 from .networks import AttentionNetwork as AttentionNetwork
+from .page import risk_page as risk_page
 from .pretraining import Pretrained as Pretrained
 from .pretraining import measure_transfer as measure_transfer
 from .pretraining import pretrain as pretrain
 from .theorem import risk_bound as risk_bound
 from .transfer import TransferReport as TransferReport
 from .transfer import transfer_report as transfer_report
+from .trial import RiskParameters as RiskParameters
+from .trial import RiskTrial as RiskTrial
 from .uniform import UniformFit as UniformFit
 from .uniform import uniform_fit as uniform_fit

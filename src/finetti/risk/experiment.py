@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KIND = "finetti.risk.trial:RiskTrial"
-PILOT_STEPS = 10
+PILOT_STEPS, PILOT_POLISH = 100, 10  # of a trial that is only timed
 
 
 @dataclass(frozen=True)
@@ -96,41 +96,32 @@ class RiskExperiment:
         stored = [int(n) for n in table["n_samples"]] if len(table) else []
         left = self.trials * sum(map(self._work, self.n_samples)) - sum(map(self._work, stored))
         pending = self.n_trials - len(stored)
-        pilot = failures = 0
-        if not pending:
-            seconds: float | None = 0.0
-        elif stored:
+        pilot, cut, seconds = 0, False, 0.0
+        if stored:
             rate = math.fsum(table["seconds"]) / sum(map(self._work, stored))
             seconds = rate * left / workers
-        else:
-            seconds, pilot, failures = self._pilot(executor, workers, left)
-        return RunEstimate(
-            self.title,
-            self.n_trials,
-            len(stored),
-            pending,
-            pending,
-            seconds,
-            False,
-            workers,
-            pilot,
-            failures,
-        )
+        elif pending:
+            seconds, pilot, cut = self._pilot(executor, workers, left)
+        counts = self.n_trials, len(stored), pending, pending
+        return RunEstimate(self.title, *counts, seconds, cut, workers, pilot, 0)
 
-    def _pilot(
-        self, executor: Executor, workers: int, left: float
-    ) -> tuple[float | None, int, int]:
+    def _pilot(self, executor: Executor, workers: int, left: float) -> tuple[float, int, bool]:
         """A few steps with the largest sample, two times: compiled programs are slow at first."""
-        few = {"iterations": PILOT_STEPS, "polish": 1, "restarts": 1}
+        given = self.settings
+        few = {
+            "iterations": min(given.iterations, PILOT_STEPS),
+            "polish": min(given.polish, PILOT_POLISH),
+            "restarts": 1,
+        }
         short = replace(self, n_samples=self.n_samples[-1:], trials=1, fixed={**self.fixed, **few})
         plan = short.study().plan
         todo = list(plan.places)
         found = time_pilot(plan, todo, list(plan.cohorts(todo)), executor, Limits())
         if not found.timed:
-            return None, 0, 0
+            return found.longest, 0, True
         rate = found.seconds_per_trial / short._work(self.n_samples[-1])
         once = found.startup + found.seconds_to_compile * len(self.n_samples)
-        return once + rate * left / workers, len(found.timed), 0
+        return once + rate * left / workers, len(found.timed), False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
