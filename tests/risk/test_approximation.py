@@ -11,7 +11,6 @@ from finetti.latent import BetaBernoulli, FiniteAtoms
 from finetti.risk import (
     AttentionNetwork,
     LatentToValue,
-    alphabet_contexts,
     approximation_error,
     predictions,
     recovery_gap,
@@ -61,17 +60,6 @@ def test_latent_space_is_that_of_its_kernel():
         space.norm(RNG.normal(size=6))
 
 
-def test_contexts_are_all_sequences_up_to_order():
-    contexts = alphabet_contexts(3, 4)
-    assert len(contexts.counts) == 15
-    assert (contexts.counts.sum(axis=1) == 4).all()
-    assert contexts.probabilities(WORLD).sum() == pytest.approx(1, abs=1e-12)
-    for counts, letters in zip(contexts.counts, contexts.letters, strict=True):
-        assert (np.bincount(letters, minlength=3) == counts).all()
-    with pytest.raises(core.InputError, match="shorter context"):
-        alphabet_contexts(20, 20)
-
-
 def test_both_sides_of_theorem_5_5():
     network = AttentionNetwork.init(jax.random.key(0), 3, 3)
     found = approximation_error(network, WORLD, 3)
@@ -103,7 +91,7 @@ def test_poor_values_leave_a_gap():
 
 def test_wrong_arguments_are_refused():
     network = AttentionNetwork.init(jax.random.key(0), 3, 3)
-    with pytest.raises(core.InputError, match="FiniteAtoms"):
+    with pytest.raises(core.InputError, match="FiniteAtoms with letters"):
         approximation_error(network, BetaBernoulli(), 3)
     with pytest.raises(core.InputError, match="one row per letter"):
         approximation_error(network, WORLD, 3, letter_values=np.ones((2, 1)))

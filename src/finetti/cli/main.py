@@ -16,6 +16,7 @@ from finetti.cli.merge import merge
 from finetti.cli.options import DEBUG, Debug
 from finetti.cli.probe import probe
 from finetti.cli.reproduce import reproduce
+from finetti.cli.risk import risk
 from finetti.cli.run import run
 from finetti.cli.status import status
 from finetti.core.errors import FinettiError
@@ -68,6 +69,7 @@ app.command("export")(export)
 app.command("merge")(merge)
 app.command("probe")(probe)
 app.command("reproduce")(reproduce)
+app.command("risk")(risk)
 app.command("run")(run)
 app.command("status")(status)
 

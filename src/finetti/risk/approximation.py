@@ -8,8 +8,8 @@ import numpy as np
 from finetti.bounds import Sample
 from finetti.bounds.exchangeability import SurrogateApproximation
 from finetti.core.errors import bad_argument
-from finetti.latent import FiniteAtoms
-from finetti.risk.alphabets import alphabet_contexts, encode_contexts, letter_world
+from finetti.latent import Encoded, FiniteAtoms
+from finetti.risk.contexts import enumerate_contexts, uniform_error
 from finetti.risk.minimization import predictions
 from finetti.risk.networks import AttentionNetwork
 from finetti.risk.recovery import RecoveryGap, recovery_gap
@@ -76,7 +76,8 @@ def approximation_error(
     >>> found.n_contexts, found.excess <= found.bound
     (6, True)
     """
-    table = letter_world(world, "approximation_error")
+    contexts = enumerate_contexts(world, context_length)
+    table = np.asarray(world.emission.mean)
     if letter_values is None:
         if not isinstance(network, AttentionNetwork):
             wanted = "given for a network that is not an AttentionNetwork"
@@ -86,16 +87,14 @@ def approximation_error(
     if values.ndim != 2 or len(values) != table.shape[1]:
         wanted = f"of shape ({table.shape[1]}, d), one row per letter"
         raise bad_argument("letter_values", "approximation_error", wanted, f"shape {values.shape}")
-    contexts = alphabet_contexts(table.shape[1], context_length)
-    encoded = encode_contexts(world, contexts)
-    features = table @ values
-    gap = recovery_gap(world.answers.mean, features)
-    found = predictions(network, encoded)
-    surrogate = world.posterior(contexts.letters).probabilities @ features @ gap.weights
-    squares = np.sum((found - encoded.target) ** 2, axis=1)
+    target, features = world.answers.mean, table @ values
+    gap = recovery_gap(target, features)
+    tokens, best = world.emission.encode(contexts.tokens), contexts.mean(target)
+    asked = np.zeros((len(tokens), tokens.shape[2]))  # as the world encodes it
+    found = predictions(network, Encoded(tokens, asked, best))
     return ApproximationError(
-        float(contexts.probabilities(world) @ squares),
+        contexts.squared(found - best),
         gap,
-        float(np.linalg.norm(found - surrogate, axis=1).max()),
-        len(contexts.letters),
+        uniform_error(found - contexts.mean(features @ gap.weights)),
+        len(tokens),
     )

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from finetti.core.arrays import check_finite
-from finetti.core.errors import FinettiError, InputError, bad_argument
+from finetti.core.errors import InputError, bad_argument
+from finetti.risk.uniform import uniform_fit
 from finetti.show.card import Card
 from finetti.show.shown import Shown
 
@@ -55,42 +55,24 @@ def recovery_gap(target: Any, features: Any) -> RecoveryGap:
     The projection onto the constants is the middle of the range:
 
     >>> gap = recovery_gap(target=[[0.0], [1.0], [3.0]], features=[[1.0], [1.0], [1.0]])
-    >>> float(gap.errors[0]), float(gap.weights[0, 0])
-    (1.5, 1.5)
+    >>> gap.errors.round(9), gap.weights.round(9)
+    (array([1.5]), array([[1.5]]))
 
     Reference: Assumption 5.4 and (5.10), zhang2022.
     """
-    target, features = _pair(target, features, "recovery_gap")
-    atoms, width = features.shape
-    errors, lower, weights = [], [], []
-    # Variables (w, t): minimize t with ψw − t ≤ g and −ψw − t ≤ −g.
-    above = np.hstack([np.vstack([features, -features]), -np.ones((2 * atoms, 1))])
-    cost = np.append(np.zeros(width), 1.0)
-    bounds = [(None, None)] * width + [(0, None)]
-    for column in target.T:
-        limit = np.concatenate([column, -column])
-        found = optimize.linprog(cost, above, limit, bounds=bounds, method="highs")
-        if found.status != 0:
-            raise FinettiError(
-                f"The sup-norm projection did not end: {found.message} Scale the features so that "
-                "their largest entry is about 1."
-            )
-        weight = found.x[:width]
-        weights.append(weight)
-        errors.append(np.abs(column - features @ weight).max())
-        lower.append(_dual_value(found.ineqlin.marginals, features, column))
-    weights = np.stack(weights, axis=1)
-    residual = target - features @ weights
-    return RecoveryGap(np.array(errors), np.array(lower), weights, residual)
-
-
-def _dual_value(marginals: np.ndarray, features: np.ndarray, column: np.ndarray) -> float:
-    """max uᵀg over ‖u‖₁ ≤ 1 and ψᵀu = 0, at the solver's u made feasible: a floor, whatever u."""
-    atoms = len(column)
-    dual = marginals[:atoms] - marginals[atoms:]
-    dual = dual - features @ np.linalg.lstsq(features, dual)[0]
-    size = np.abs(dual).sum()
-    return float(max(0.0, np.abs(dual @ column) / size)) if size > 0 else 0.0
+    target, features = np.asarray(target, np.float64), np.asarray(features, np.float64)
+    if target.ndim != 2 or features.ndim != 2 or len(target) != len(features):
+        wanted = "(atoms, d), one row for each row of target (atoms, d_y)"
+        got = f"shapes {features.shape} and {target.shape}"
+        raise bad_argument("features", "recovery_gap", wanted, got)
+    fits = [uniform_fit(features, column[:, None]) for column in target.T]
+    weights = np.hstack([fit.weights for fit in fits])
+    return RecoveryGap(
+        np.array([fit.error for fit in fits]),
+        np.array([fit.floor for fit in fits]),
+        weights,
+        target - features @ weights,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,16 +119,3 @@ class LatentToValue:
                 "`recovery_gap` finds the nearest in the sup-norm."
             )
         return float(np.linalg.norm(weights))
-
-
-def _pair(target: Any, features: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
-    target, features = np.asarray(target, np.float64), np.asarray(features, np.float64)
-    for name, array in (("target", target), ("features", features)):
-        if array.ndim != 2 or not array.size:
-            got = f"shape {array.shape}"
-            raise bad_argument(name, owner, "of shape (atoms, columns)", got)
-        check_finite(array, name, owner)
-    if len(target) != len(features):
-        got = f"{len(target)} and {len(features)} rows"
-        raise bad_argument("features", owner, "one row for each row of target", got)
-    return target, features

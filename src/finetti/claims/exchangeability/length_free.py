@@ -142,7 +142,7 @@ def _length_trend(
 
 def _growing(context: Context) -> Evidence:
     """Values whose dimension grows with the context, as a weight per position would."""
-    trended, _ = _length_trend(context, (4, 16, 64), 128, True, lambda length: math.isqrt(length))
+    trended, _ = _length_trend(context, (4, 16, 64), 128, True, lambda length: 1 + length // 8)
     return Evidence(trended)
 
 
