@@ -106,7 +106,7 @@ def test_what_was_interrupted_goes_on_and_ends_with_a_page(tmp_path):
     ("arguments", "words"),
     [
         (("--world", "nope"), "--world must be one of beta-bernoulli, finite-atoms, linear-gaus"),
-        (("--network", "nope"), "Known are attention, conditional-mean"),
+        (("--network", "nope"), "Known are attention, limited-attention, conditional-mean"),
         (("--network", "./nothing.py:make"), "nothing.py"),
         (("--samples", "ten"), "--samples cannot read 'ten'"),
         (("--samples", "0"), "--samples must be at least 1"),

@@ -65,7 +65,7 @@ def risk(
         typer.Option(
             "--network",
             metavar="NAME",
-            help="attention, conditional-mean, or yours, module:name or ./file.py:name.",
+            help="attention, limited-attention, conditional-mean, or yours, ./file.py:name.",
         ),
     ] = "attention",
     samples: Annotated[

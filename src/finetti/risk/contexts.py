@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
-from finetti.latent import FiniteAtoms, LetterEmission
+from finetti.latent import FiniteAtoms, LatentModel, LetterEmission
 
 MAX_CONTEXTS = 100_000
 _SUM_TOL = 1e-9
@@ -58,7 +58,7 @@ class ContextTable:
         return float(self.mass @ np.sum(error**2, axis=1))
 
 
-def enumerate_contexts(world: FiniteAtoms, context_length: int) -> ContextTable:
+def enumerate_contexts(world: LatentModel, context_length: int) -> ContextTable:
     """Every context of ``context_length`` letters that the world can draw, up to their order.
 
     Tokens are exchangeable and attention does not see their order, so that one sequence stands for

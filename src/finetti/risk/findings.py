@@ -184,8 +184,8 @@ def _point(n_samples: int, rows: pd.DataFrame) -> RiskPoint:
         n_samples,
         len(rows),
         values,
-        float(rows["noise"].mean()),
-        float(rows["train_risk"].mean()),
+        float(np.mean(np.asarray(rows["noise"], np.float64))),
+        float(np.mean(np.asarray(rows["train_risk"], np.float64))),
         float(np.median(bounds)) if len(bounds) else None,
     )
 

@@ -10,7 +10,8 @@ from finetti.latent import Encoded
 from finetti.studies.importing import load_object
 from finetti.studies.sources import find_source
 
-NETWORKS = ("attention", "conditional-mean")
+NETWORKS = ("attention", "limited-attention", "conditional-mean")
+LIMIT = 2.0  # ω and α of limited-attention
 RIDGE = 0.1  # λ of conditional-mean
 
 
@@ -48,8 +49,9 @@ def make_network(name: str, code: str, data: Encoded, seed: Any) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _maker(name: str, code: str) -> Callable[[Any, int, int], Any]:
-    if name == "conditional-mean":
-        return _conditional_mean
+    own = {"conditional-mean": _conditional_mean, "limited-attention": _limited}
+    if name in own:
+        return own[name]
     if name == "attention":
         from finetti.risk.networks import AttentionNetwork
 
@@ -61,6 +63,15 @@ def _maker(name: str, code: str) -> Callable[[Any, int, int], Any]:
             "Start the study again, and leave the file as it is while it runs."
         )
     return load_object(source, "network")
+
+
+def _limited(key: Any, token_dimension: int, out_dimension: int) -> Any:
+    """(5.1) within Assumption 5.1, and ‖f‖ ≤ 1: a class that is fixed before the sample is seen."""
+    from finetti.risk.limits import NormLimits
+    from finetti.risk.networks import AttentionNetwork
+
+    limits = NormLimits(attention=LIMIT, feed_forward=LIMIT)
+    return AttentionNetwork.init(key, token_dimension, out_dimension, limits=limits)
 
 
 def _conditional_mean(key: Any, token_dimension: int, out_dimension: int) -> Any:

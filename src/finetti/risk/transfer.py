@@ -210,7 +210,9 @@ def transfer_report(
     psi = source if features is None else _table(features, "features", "atoms", n_atoms)
     learned = _table(pretrained, "pretrained", "contexts", n_contexts)
     frozen = _table(readout, "readout", "contexts", n_contexts)
-    source_weights, target_weights = _projected(psi, source), _projected(psi, target)
+    source_weights, target_weights = (
+        recovery_gap(table, psi).weights for table in (source, target)
+    )
     matrix = transfer_matrix(target_weights, source_weights)
     aligned = frozen @ uniform_fit(frozen, learned @ matrix.T).weights
     root = np.sqrt(contexts.mass)[:, None]
@@ -226,11 +228,6 @@ def transfer_report(
         aligned,
         best,
     )
-
-
-def _projected(features: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """argmin_w ‖g_i − ψw‖_∞ for every column g_i, (5.10) and Assumption 6.1."""
-    return recovery_gap(targets, features).weights
 
 
 def _table(value: Any, name: str, axis: str, length: int) -> np.ndarray:

@@ -22,8 +22,7 @@ class RiskParameters(BaseModel):
     Args:
         world: a name of `finetti.latent.worlds`.
         world_options: changes to its defaults.
-        network: a name (``attention``, ``conditional-mean``), ``module:name`` or
-            ``./file.py:name``.
+        network: a name (`finetti.risk.named_networks`), ``module:name`` or ``./file.py:name``.
         n_samples: n, the training sequences.
         context_length: L.
         restarts: starts for the two minima of (5.3).

@@ -72,6 +72,7 @@ def _cut(basis: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, float]:
     where = np.repeat(np.arange(n), 2 * d)
     directions = np.tile(np.concatenate([np.eye(d), -np.eye(d)]), (n, 1))
     objective = np.append(np.zeros(rank * d), 1.0)
+    weights, floor = np.zeros((rank, d)), 0.0
     for _ in range(ROUNDS):
         # uᵀ(Wᵀh − t) ≤ error, for every x and the directions u that are known there
         rows = np.einsum("mr,md->mrd", basis[where], directions).reshape(len(where), -1)
