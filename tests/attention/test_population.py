@@ -20,7 +20,7 @@ def test_population_is_attention_on_tokens_in_exact_proportion():
     module = ConditionalMean(RBF(), ridge_per_token=0.1)
     expected = module(queries, keys, np.repeat(means, counts, axis=0))
     np.testing.assert_allclose(SUPPORT.regularized(means, 0.1, queries), expected, atol=1e-10)
-    shared = SUPPORT.regularized(means, 0.1, (SUPPORT.across(queries),))
+    shared = SUPPORT.regularized(means, 0.1, across=SUPPORT.across(queries))
     np.testing.assert_allclose(shared, expected, atol=1e-10)
 
 

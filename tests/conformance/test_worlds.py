@@ -23,6 +23,7 @@ from finetti.latent import (
     reorder,
     worlds,
 )
+from own_world import NormalMean
 
 LETTERS = [[0.7, 0.2, 0.1], [0.1, 0.7, 0.2]]
 CENTERS = [[-1.0, 0.5], [1.0, 0.0]]
@@ -39,11 +40,10 @@ MEMBERS = {
     "sphere": SphereWorld(random_rotations(0, 3, 3), [0.2, 0.3, 0.5], concentration=1.5),
     "sphere-mixed": SphereWorld(random_rotations(1, 2, 2), concentration=2.0, harmonics="mixed"),
     "instrumental": InstrumentalWorld(((1.0, 0.5), (0.0, 0.7)), confounding_variance=2.0),
+    "own": NormalMean(noise=0.8),
 }
 members = pytest.mark.parametrize("world", MEMBERS.values(), ids=MEMBERS.keys())
-next_token = pytest.mark.parametrize(
-    "world", [w for w in MEMBERS.values() if getattr(w, "answers_next_token", True)]
-)
+NEXT_TOKEN = [w for w in MEMBERS.values() if w.answers_next_token]
 # |z| ≤ 5 for every entry looked at: 6e-7 each, some hundred in all, and the seeds are fixed.
 MANY, STANDARD_ERRORS = 20_000, 5.0
 
@@ -87,7 +87,7 @@ def test_neither_does_the_answer(world):
     np.testing.assert_allclose(again.log_prob(draw.answer), law.log_prob(draw.answer), atol=1e-12)
 
 
-@next_token
+@pytest.mark.parametrize("world", NEXT_TOKEN)
 @pytest.mark.parametrize("length", [0, 1, 7])
 def test_chain_rule(world, length):
     draw = world.sample(2, 6, length)
@@ -141,6 +141,34 @@ def test_averages_over_the_world_are_those_of_the_posterior(world):
     for factor in (1.0, weight.reshape(-1, *[1] * (latent.ndim - 1))):
         assert_mean((latent - posterior.mean) * factor, 0.0)
     assert_mean((latent - posterior.mean) ** 2 - posterior.variance, 0.0)
+
+
+@pytest.mark.parametrize(
+    "world", [w for w in NEXT_TOKEN if not isinstance(w, GaussianProcessWorld)]
+)  # the latent of a process is its values at the keys, which are others in a longer context
+def test_bayes_rule(world):
+    """log p(z|X, x) − log p(z|X) + log p(x|X) = log p(x|z), whatever X: also none."""
+    draw = world.sample(15, 5, 4)
+
+    def log_likelihood(context):
+        longer = append_token(context, draw.answer, draw.query)
+        moved = world.posterior(longer).log_prob(draw.latent)
+        law = world.predict(context, draw.query)
+        return moved - world.posterior(context).log_prob(draw.latent) + law.log_prob(draw.answer)
+
+    empty = reorder(draw.tokens, [])
+    expected = log_likelihood(empty)
+    np.testing.assert_allclose(log_likelihood(draw.tokens), expected, rtol=0, atol=1e-9)
+
+
+@members
+def test_a_posterior_draws_what_it_says(world):
+    posterior = world.posterior(world.sample(16, 2, 1).tokens)
+    latents = posterior.sample(17, MANY)
+    assert latents.shape == (MANY, *posterior.sample(18).shape)
+    points = encoded_latent(latents, posterior.mean)
+    assert_mean(points, posterior.mean)
+    assert_mean((points - posterior.mean) ** 2, posterior.variance)
 
 
 @members

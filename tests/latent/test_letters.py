@@ -19,7 +19,7 @@ def test_the_urn_has_the_law_of_the_latent_mixture():
     prior = world.posterior(np.zeros((1, 0), int))
 
     def joint(z, heads):
-        return z**heads * (1 - z) ** (4 - heads) * np.exp(prior.log_prob(z)[0])
+        return z**heads * (1 - z) ** (4 - heads) * np.exp(prior.log_prob([z])[0])
 
     for tokens in SEQUENCES:
         ones, urn = world.alpha, 1.0
@@ -45,7 +45,7 @@ def test_both_ways_to_draw_have_that_law(sampler):
 
 def test_a_density_of_the_bias_has_mass_one():
     after = BetaBernoulli(1.0, 2.0).posterior(np.array([[1, 1, 0]]))
-    mass, _ = integrate.quad(lambda z: np.exp(after.log_prob(z)[0]), 0, 1)
+    mass, _ = integrate.quad(lambda z: np.exp(after.log_prob([z])[0]), 0, 1)
     assert mass == pytest.approx(1, abs=1e-10)
     assert after.log_prob(np.array([-0.1])) == -np.inf
     assert BetaBernoulli().posterior(np.array([[1]])).log_prob([1.0]) == pytest.approx(np.log(2))

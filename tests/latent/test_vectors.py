@@ -52,6 +52,24 @@ def test_linear_gaussian_is_conditioning_of_one_joint_gaussian():
         assert after.log_prob(draw.latent)[i] == pytest.approx(density, abs=1e-10)
 
 
+@pytest.mark.parametrize("noise", [1e-8, 1e6])
+@pytest.mark.parametrize("length", [1, 2, 20])
+def test_little_and_much_noise_lose_no_digits(noise, length):
+    """The chain rule where σ²/τ² is 1e-8 and 1e6: fewer tokens than directions, and more."""
+    world = LinearGaussian(3, 2, noise_variance=noise)
+    draw = world.sample(8, 20, length)
+    longer = append_token(draw.tokens, draw.answer, draw.query)
+    before = world.log_prob(draw.tokens)
+    law = world.predict(draw.tokens, draw.query).log_prob(draw.answer)
+    np.testing.assert_allclose((world.log_prob(longer) - before - law) / before, 0, atol=1e-11)
+
+
+def test_keys_on_top_of_each_other_need_noise():
+    world = GaussianProcessWorld(RBF(0.8), 2, 1, noise_variance=1e-18)
+    with pytest.raises(InputError, match=r"singular in float64.*more noise"):
+        world.log_prob(Pairs(np.ones((1, 5, 2)), np.ones((1, 5, 1))))
+
+
 def test_the_ridge_is_noise_over_prior_variance():
     world = LinearGaussian(2, 1, noise_variance=0.5, prior_variance=2.0)
     (keys, values), query = world.sample(1, 1, 6).tokens, np.array([[0.3, -1.0]])
@@ -174,6 +192,8 @@ def test_an_outcome_is_expected_as_the_structural_function_of_the_expected_input
         (lambda: SphereWorld(np.eye(3)), "rotations"),
         (lambda: SphereWorld(np.eye(2)[None], [0.5, 0.5]), "prior"),
         (lambda: SphereWorld(np.eye(2)[None], concentration=0.0), "concentration"),
+        (lambda: SphereWorld(np.eye(2)[None], concentration=1e4), "concentration"),
+        (lambda: SphereWorld(np.eye(600)[None]), "area"),
         (lambda: SphereWorld(np.eye(2)[None], harmonics="cubic"), "harmonics"),
         (lambda: InstrumentalWorld(((0.0, 0.0),)), "Without relevance"),
         (lambda: InstrumentalWorld(((1.0,), (2.0,))), "1 instruments for 2 inputs"),
@@ -182,6 +202,11 @@ def test_an_outcome_is_expected_as_the_structural_function_of_the_expected_input
         (lambda: Gaussian(np.zeros((1, 2)), variance=-1.0), "variance"),
         (lambda: Gaussian(np.zeros((1, 2))), "variance"),
         (lambda: Categorical(np.array([0.5, 0.5])), "shape"),
+        (lambda: Categorical(np.array([[0.5, 0.5]])).log_prob([-1]), "letters from 0 to 1"),
+        (lambda: Categorical(np.array([[0.5, 0.5]])).log_prob([0, 1]), "shape"),
+        (lambda: Gaussian(np.zeros((3, 1)), variance=1.0).log_prob(np.zeros(3)), "shape"),
+        (lambda: LinearGaussian().log_prob(Pairs([[[1.0]], [1.0]], [[[1.0]]])), "numbers"),
+        (lambda: LinearGaussian().log_prob(np.zeros((2, 3, 4))), "Pairs"),
         (lambda: Categorical(np.array([[0.5, np.nan]])), "nonnegative"),
     ],
 )

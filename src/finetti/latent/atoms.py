@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from finetti.core.errors import InputError
+from finetti.core.errors import InputError, bad_argument
 from finetti.latent.base import Floats, as_generator
 from finetti.latent.laws import Categorical, as_probabilities
 
@@ -65,7 +65,11 @@ class AtomMixture:
 
     def log_prob(self, y: Any) -> Floats:
         """log Σ_z w_z p(y | z) of one answer per sequence, (…, n)."""
-        return log_evidence(self.weights, self.components.log_prob(y))
+        logs = self.components.log_prob(y)
+        if logs.shape[-2:] != self.weights.shape:
+            wanted = f"one answer for each of {len(self.weights)} sequences"
+            raise bad_argument("y", "AtomMixture.log_prob", wanted, f"shape {np.shape(y)}")
+        return log_evidence(self.weights, logs)
 
     def sample(self, rng: Any, n_samples: int | None = None) -> Any:
         """One answer per sequence, (n, …); or (n_samples, n, …)."""

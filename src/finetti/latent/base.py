@@ -60,6 +60,11 @@ class LatentModel(Shown, ABC):
 
     name: ClassVar[str]
 
+    @property
+    def answers_next_token(self) -> bool:
+        """Whether an answer is a token, so that it can be appended to the context."""
+        return True
+
     @abstractmethod
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """n times: z, then L tokens and an answer given z; ``rng`` is a Generator or a seed."""
@@ -132,6 +137,15 @@ def as_length(value: Any, argument: str, owner: str) -> int:
     return int(value)
 
 
+def as_sampling(
+    rng: Any, n_sequences: Any, context_length: Any, world: LatentModel
+) -> tuple[np.random.Generator, int, int]:
+    """The arguments of `LatentModel.sample`, checked."""
+    owner = f"{type(world).__name__}.sample"
+    n = as_length(n_sequences, "n_sequences", owner)
+    return as_generator(rng, owner), n, as_length(context_length, "context_length", owner)
+
+
 def as_letters(tokens: Any, n_letters: int, owner: str) -> Letters:
     """Letters 0, …, n_letters − 1 of shape (n, L)."""
     array = np.asarray(tokens)
@@ -146,13 +160,31 @@ def as_letters(tokens: Any, n_letters: int, owner: str) -> Letters:
     return array
 
 
+def as_floats(values: Any, argument: str, owner: str) -> Floats:
+    """Numbers of any shape, in float64."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:  # a ragged list, or words
+        raise bad_argument(argument, owner, "an array of numbers", type(values).__name__) from error
+
+
+def as_answers(y: Any, shape: tuple[int, ...], argument: str, owner: str) -> Any:
+    """One answer per sequence, of ``shape``; more axes in front are more answers."""
+    array = np.asarray(y)
+    if array.shape[array.ndim - len(shape) :] != shape:
+        wanted = f"of shape (…, {', '.join(map(str, shape))})"
+        raise bad_argument(argument, owner, wanted, f"shape {array.shape}")
+    check_finite(array, argument, owner)
+    return array
+
+
 def as_vectors(tokens: Any, shape: tuple[Any, ...], argument: str, owner: str) -> Floats:
     """Finite float64 numbers of ``shape``, where text names an axis of any size.
 
     >>> as_vectors([[1, 2]], ("n", 2), "query", "LinearGaussian")
     array([[1., 2.]])
     """
-    array = np.asarray(tokens, dtype=np.float64)
+    array = as_floats(tokens, argument, owner)
     fits = array.ndim == len(shape) and all(
         isinstance(wanted, str) or size == wanted
         for size, wanted in zip(array.shape, shape, strict=True)

@@ -12,9 +12,10 @@ from finetti.latent.base import (
     Floats,
     LatentModel,
     WorldDraw,
+    as_answers,
     as_generator,
-    as_length,
     as_letters,
+    as_sampling,
     one_hot,
     refuse_query,
 )
@@ -42,7 +43,7 @@ class BetaPosterior:
 
     def log_prob(self, z: Any) -> Floats:
         """The log density at one bias per sequence, (…, n)."""
-        z = np.asarray(z, np.float64)
+        z = as_answers(z, self.alpha.shape, "z", "BetaPosterior.log_prob")
         front = xlogy(self.alpha - 1, z) + xlog1py(self.beta - 1, -z)
         return np.where((z >= 0) & (z <= 1), front, -np.inf) - betaln(self.alpha, self.beta)
 
@@ -80,18 +81,14 @@ class BetaBernoulli(LatentModel):
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """A bias for each sequence, then independent flips; the answer is the next one."""
-        rng = as_generator(rng, "BetaBernoulli.sample")
-        length = as_length(context_length, "context_length", "BetaBernoulli.sample")
-        n = as_length(n_sequences, "n_sequences", "BetaBernoulli.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         bias = rng.beta(self.alpha, self.beta, size=n)
         flips = (rng.random((n, length + 1)) < bias[:, None]).astype(np.intp)
         return WorldDraw(flips[:, :-1], None, flips[:, -1], bias)
 
     def sample_urn(self, rng: Any, n_sequences: int, context_length: int) -> Any:
         """The same law of (n, L) tokens without a latent: draw a ball, put it back with another."""
-        rng = as_generator(rng, "BetaBernoulli.sample_urn")
-        length = as_length(context_length, "context_length", "BetaBernoulli.sample_urn")
-        n = as_length(n_sequences, "n_sequences", "BetaBernoulli.sample_urn")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         tokens = np.zeros((n, length), np.intp)
         ones = np.full(n, self.alpha)
         for position in range(length):

@@ -12,8 +12,7 @@ from finetti.latent.base import (
     Floats,
     LatentModel,
     WorldDraw,
-    as_generator,
-    as_length,
+    as_sampling,
     refuse_query,
 )
 from finetti.latent.emissions import Emission, as_emission
@@ -61,14 +60,12 @@ class FiniteAtoms(LatentModel):
 
     @property
     def answers_next_token(self) -> bool:
-        """Whether the answer is the next token."""
+        """Whether the answer is the next token: no table of answers was given."""
         return self.answers is self.emission
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """An atom for each sequence, then independent tokens and an answer."""
-        rng = as_generator(rng, "FiniteAtoms.sample")
-        length = as_length(context_length, "context_length", "FiniteAtoms.sample")
-        n = as_length(n_sequences, "n_sequences", "FiniteAtoms.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         atoms = rng.choice(len(self.prior), size=n, p=self.prior)
         tokens = self.emission.sample(rng, np.repeat(atoms[:, None], length, axis=1))
         return WorldDraw(tokens, None, self.answers.sample(rng, atoms), atoms)

@@ -10,7 +10,7 @@ from scipy.special import gammaln, xlogy
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_whole
-from finetti.latent.base import Floats
+from finetti.latent.base import Floats, as_floats
 from finetti.latent.laws import as_probabilities
 from finetti.show.card import Card
 from finetti.show.numbers import format_number
@@ -77,8 +77,8 @@ def finite_distance(urns: Any, n_shown: int, weights: Any = None) -> FiniteDista
     Theorems 3 and 4.
     """
     owner = "finite_distance"
-    counts = np.atleast_2d(np.asarray(urns))
-    is_whole = np.issubdtype(counts.dtype, np.integer) and counts.ndim == 2 and counts.size
+    counts = np.atleast_2d(as_floats(urns, "urns", owner))
+    is_whole = counts.ndim == 2 and counts.size and (counts == np.floor(counts)).all()
     if not is_whole or (counts < 0).any() or (counts.sum(axis=1) < 1).any():
         raise bad_argument("urns", owner, "counts ≥ 0 of letters, not all 0", repr(urns))
     sizes = counts.sum(axis=1)

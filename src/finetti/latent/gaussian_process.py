@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from finetti.core.errors import InputError
 from finetti.core.numbers import as_positive, as_whole
 from finetti.latent.base import (
     Encoded,
@@ -13,10 +14,9 @@ from finetti.latent.base import (
     LatentModel,
     Pairs,
     WorldDraw,
-    as_generator,
-    as_length,
     as_pairs,
     as_query,
+    as_sampling,
     as_vectors,
     encode_pairs,
 )
@@ -72,6 +72,9 @@ class ProcessPosterior:
         gain = np.linalg.solve(self.factor, _kernel_matrix(self.kernel, self.keys, points))
         across = np.swapaxes(gain, 1, 2)
         covariance = _kernel_matrix(self.kernel, points, points) - across @ gain
+        # Rounding may take a variance below 0 where the values are all but known.
+        every = np.arange(points.shape[1])
+        covariance[:, every, every] = np.maximum(covariance[:, every, every], 0.0)
         return MatrixPosterior(np.swapaxes(across @ self.white, 1, 2), covariance)
 
     @property
@@ -141,9 +144,7 @@ class GaussianProcessWorld(LatentModel):
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """Keys, f at the keys and at one place more, and noise; the answer is there."""
-        rng = as_generator(rng, "GaussianProcessWorld.sample")
-        length = as_length(context_length, "context_length", "GaussianProcessWorld.sample")
-        n = as_length(n_sequences, "n_sequences", "GaussianProcessWorld.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         keys = draw_keys(rng, self.key_law, n, length + 1, self.key_dimension)
         zeros = np.zeros((n, self.value_dimension, length + 1))
         prior = MatrixPosterior(zeros, _kernel_matrix(self.kernel, keys, keys))
@@ -165,7 +166,13 @@ class GaussianProcessWorld(LatentModel):
         owner = "GaussianProcessWorld"
         keys, values = as_pairs(tokens, self.key_dimension, self.value_dimension, owner)
         gram = _kernel_matrix(self.kernel, keys, keys)
-        factor = np.linalg.cholesky(gram + self.noise_variance * np.eye(keys.shape[1]))
+        try:
+            factor = np.linalg.cholesky(gram + self.noise_variance * np.eye(keys.shape[1]))
+        except np.linalg.LinAlgError as error:
+            raise InputError(
+                f"K(C, C) + {self.noise_variance:g} I is singular in float64, because keys are too "
+                "near to each other. Give the world more noise, or keys that are further apart."
+            ) from error
         return ProcessPosterior(self.kernel, keys, factor, np.linalg.solve(factor, values))
 
     def integrate(self, posterior: ProcessPosterior, query: Any = None) -> Gaussian:
@@ -173,8 +180,7 @@ class GaussianProcessWorld(LatentModel):
         n = len(posterior.keys)
         place = as_query(query, n, self.key_dimension, "GaussianProcessWorld")
         there = posterior.at(place[:, None])
-        # Rounding may take the posterior variance below 0 at a key; never below the noise.
-        variance = np.maximum(there.row_covariance[:, 0], 0) + self.noise_variance
+        variance = there.row_covariance[:, 0] + self.noise_variance
         return Gaussian(there.mean[:, :, 0], variance=variance)
 
     def encode(self, draw: WorldDraw) -> Encoded:

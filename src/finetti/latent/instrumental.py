@@ -13,10 +13,11 @@ from finetti.latent.base import (
     LatentModel,
     Pairs,
     WorldDraw,
+    as_answers,
     as_generator,
-    as_length,
     as_pairs,
     as_query,
+    as_sampling,
     as_vectors,
     encode_pairs,
 )
@@ -62,7 +63,8 @@ class StructuralLaw:
 
     def log_prob(self, y: Any) -> Floats:
         """log p(x | z) + log p(y | x, z, X) of one (x, y) per sequence, (…, n)."""
-        pairs = np.asarray(y, np.float64)
+        n, d = self.expected.shape
+        pairs = as_answers(y, (n, d + 1), "y", "StructuralLaw.log_prob")
         inputs = Gaussian(self.expected, variance=self.input_variance).log_prob(pairs[..., :-1])
         mean, variance = self._outcome(pairs[..., :-1])
         squares = (pairs[..., -1] - mean) ** 2 / variance
@@ -140,9 +142,7 @@ class InstrumentalWorld(LatentModel):
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """β and κ for each sequence, then instruments, inputs and outcomes."""
-        rng = as_generator(rng, "InstrumentalWorld.sample")
-        length = as_length(context_length, "context_length", "InstrumentalWorld.sample")
-        n = as_length(n_sequences, "n_sequences", "InstrumentalWorld.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         inputs, instruments = self.first_stage.shape
         latent = np.sqrt(self._prior) * rng.normal(size=(n, 1, 2 * inputs))
         keys = rng.normal(size=(n, length + 1, instruments))
@@ -182,7 +182,10 @@ class InstrumentalWorld(LatentModel):
         return Gaussian(mean[:, None], variance=spread[:, None])
 
     def least_squares_limit(self, latent: Any) -> Floats:
-        """What regressing y on x alone tends to, (n, d): β + (ΠΠᵀ + sI)⁻¹ s κ, not β."""
+        """What regressing y on x alone tends to, (n, d): β + (ΠΠᵀ + sI)⁻¹ s κ, not β.
+
+        For instruments of unit covariance, as `sample` draws them.
+        """
         d = self.first_stage.shape[0]
         effect, confounding = latent[:, 0, :d], latent[:, 0, d:]
         second = self.first_stage @ self.first_stage.T + self.input_variance * np.eye(d)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.latent.base import Floats, as_generator
+from finetti.latent.base import Floats, as_answers, as_floats, as_generator, as_letters
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
 SUM_TOL = 1e-9  # probabilities that sum to 1 up to rounding
@@ -19,7 +19,7 @@ def as_probabilities(values: Any, argument: str, owner: str) -> Floats:
     Traceback (most recent call last):
     finetti.core.errors.InputError: The `prior` argument of FiniteAtoms must be nonnegative ...
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = as_floats(values, argument, owner)
     off = np.abs(array.sum(axis=-1) - 1) if array.ndim and array.shape[-1] else np.inf
     if not (np.all(off <= SUM_TOL) and np.all(array >= 0)):  # NaN is refused, too
         wanted = "nonnegative numbers of sum 1 along the last axis"
@@ -68,9 +68,12 @@ class Categorical:
 
     def log_prob(self, y: Any) -> Floats:
         """log p(y | X) of one letter per sequence, (…, n)."""
+        n, n_letters = self.probabilities.shape
+        letters = as_answers(y, (n,), "y", "Categorical.log_prob")
+        flat = as_letters(letters.reshape(-1, n), n_letters, "Categorical.log_prob")
         with np.errstate(divide="ignore"):
             logs = np.log(self.probabilities)
-        return logs[np.arange(len(logs)), np.asarray(y, dtype=np.intp)]
+        return logs[np.arange(n), flat].reshape(letters.shape)
 
     def sample(self, rng: Any, n_samples: int | None = None) -> Any:
         """One letter per sequence, (n,); or (n_samples, n)."""
@@ -94,8 +97,10 @@ class Gaussian:
     covariance: Any = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", as_floats(self.mean, "mean", "Gaussian"))
         if (self.variance is None) == (self.covariance is None):
-            raise bad_argument("variance", "Gaussian", "given, or else the covariance", "both")
+            got = "neither" if self.variance is None else "both"
+            raise bad_argument("variance", "Gaussian", "given, or else the covariance", got)
         if self.covariance is None:
             variance = np.broadcast_to(np.asarray(self.variance, np.float64), self.mean.shape)
         else:
@@ -106,7 +111,7 @@ class Gaussian:
 
     def log_prob(self, y: Any) -> Floats:
         """log p(y | X) of one vector per sequence, (…, n)."""
-        miss = np.asarray(y, np.float64) - self.mean
+        miss = as_answers(y, self.mean.shape, "y", "Gaussian.log_prob") - self.mean
         if self.covariance is None:
             terms = miss**2 / self.variance + np.log(self.variance) + LOG_TWO_PI
             return -0.5 * terms.sum(axis=-1)

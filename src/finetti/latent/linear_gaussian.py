@@ -12,10 +12,9 @@ from finetti.latent.base import (
     LatentModel,
     Pairs,
     WorldDraw,
-    as_generator,
-    as_length,
     as_pairs,
     as_query,
+    as_sampling,
     encode_pairs,
 )
 from finetti.latent.keys import KeyLaw, check_key_law, draw_keys
@@ -68,9 +67,7 @@ class LinearGaussian(LatentModel):
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """A matrix for each sequence, keys, and noisy values; the answer is one value more."""
-        rng = as_generator(rng, "LinearGaussian.sample")
-        length = as_length(context_length, "context_length", "LinearGaussian.sample")
-        n = as_length(n_sequences, "n_sequences", "LinearGaussian.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         shape = n, self.value_dimension, self.key_dimension
         latent = np.sqrt(self.prior_variance) * rng.normal(size=shape)
         keys = draw_keys(rng, self.key_law, n, length + 1, self.key_dimension)

@@ -51,19 +51,30 @@ def regress(features: Floats, values: Floats, noise: float, prior: Floats) -> Ma
 
     S = (ΦᵀΦ/σ² + diag(1/τ²))⁻¹,  z̄ = RᵀΦS/σ²
     """
-    across = np.swapaxes(features, 1, 2)
-    covariance = np.linalg.inv(across @ features / noise + np.diag(1 / prior))
-    covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
-    return MatrixPosterior(np.swapaxes(values, 1, 2) @ features @ covariance / noise, covariance)
+    left, scale, right = _decomposed(features, noise, prior)
+    across, shrink = np.swapaxes(right, 1, 2), scale / (1 + scale**2)
+    # V diag(1/(1 + s²)) Vᵀ, without an inverse of what a small noise makes singular
+    whitened = (across / (1 + scale**2)[:, None]) @ right
+    if features.shape[1] < len(prior):  # directions of which no token speaks
+        whitened = whitened + np.eye(len(prior)) - across @ right
+    root = np.sqrt(prior)
+    covariance = root[:, None] * whitened * root
+    mean = np.swapaxes(values, 1, 2) @ (left * shrink[:, None]) @ right
+    return MatrixPosterior(mean * root / np.sqrt(noise), covariance)
 
 
 def regression_evidence(features: Floats, values: Floats, noise: float, prior: Floats) -> Floats:
     """log p(R | Φ): the columns of R are independent N(0, Φ diag(τ²) Φᵀ + σ²I)."""
-    mean = regress(features, values, noise, prior).mean
-    # The quadratic form is ‖R − Φz̄ᵀ‖²/σ² + Σ z̄²/τ², in which nothing cancels.
-    misses = values - features @ np.swapaxes(mean, 1, 2)
-    quadratic = (misses**2).sum(axis=(1, 2)) / noise + (mean**2 / prior).sum(axis=(1, 2))
-    scaled = features * np.sqrt(prior / noise)
-    _, log_det = np.linalg.slogdet(np.eye(len(prior)) + np.swapaxes(scaled, 1, 2) @ scaled)
+    left, scale, _ = _decomposed(features, noise, prior)
+    along = np.swapaxes(left, 1, 2) @ values  # (n, rank, d_r)
+    rest = values - left @ along
+    quadratic = (along**2 / (1 + scale**2)[:, :, None]).sum(axis=(1, 2))
+    quadratic = (quadratic + (rest**2).sum(axis=(1, 2))) / noise
+    log_det = np.log1p(scale**2).sum(axis=1)
     log_det = log_det + features.shape[1] * (np.log(noise) + LOG_TWO_PI)
     return -0.5 * (quadratic + values.shape[2] * log_det)
+
+
+def _decomposed(features: Floats, noise: float, prior: Floats) -> tuple[Floats, Floats, Floats]:
+    """U, s and Vᵀ of Φ diag(τ)/σ: what the tokens say of z, in units of what is known before."""
+    return np.linalg.svd(features * np.sqrt(prior / noise), full_matrices=False)

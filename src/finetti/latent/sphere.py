@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import helmert
-from scipy.special import ive
 
+from finetti.attention.sphere import mean_resultant, sphere_constants
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
 from finetti.latent.atoms import AtomMixture, atom_posterior, log_evidence
@@ -17,9 +17,9 @@ from finetti.latent.base import (
     Pairs,
     WorldDraw,
     as_generator,
-    as_length,
     as_pairs,
     as_query,
+    as_sampling,
     as_vectors,
     encode_pairs,
 )
@@ -109,6 +109,9 @@ class SphereWorld(LatentModel):
         values = {"rotations": turns, "prior": prior, "concentration": concentration}
         for field, value in values.items():
             object.__setattr__(self, field, value)
+        if not sphere_constants(self.value_dimension, concentration).c0 > 0:
+            wanted = "of a dimension whose sphere has an area that float64 can hold"
+            raise bad_argument("rotations", owner, wanted, f"{self.value_dimension} for the values")
 
     @property
     def key_dimension(self) -> int:
@@ -123,12 +126,10 @@ class SphereWorld(LatentModel):
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """An atom for each sequence, uniform keys, and values around u(M_z k)."""
-        rng = as_generator(rng, "SphereWorld.sample")
-        length = as_length(context_length, "context_length", "SphereWorld.sample")
-        n = as_length(n_sequences, "n_sequences", "SphereWorld.sample")
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         atoms = rng.choice(len(self.prior), size=n, p=self.prior)
         keys = draw_keys(rng, "sphere", n, length + 1, self.key_dimension)
-        directions = self._directions(keys, self.rotations[atoms])
+        directions = self._directions(keys, self.rotations[atoms, None])
         values = draw_around(rng, directions, self.concentration)
         return WorldDraw(Pairs(keys[:, :-1], values[:, :-1]), keys[:, -1], values[:, -1], atoms)
 
@@ -160,16 +161,16 @@ class SphereWorld(LatentModel):
 
     def conditional_mean(self, latent: Any, query: Any) -> Floats:
         """E[V | K = q, z] for one atom and query per sequence, (n, d_r)."""
-        parts = self._parts(query, self.rotations[np.asarray(latent, np.intp)])
-        return self._resultant * np.concatenate(parts, axis=-1)
+        return self._resultant * np.concatenate(self._parts_at(latent, query), axis=-1)
 
     def smoother_limit(self, latent: Any, query: Any, scale: float = 1.0) -> Floats:
         """What softmax attention exp(s kᵀq) tends to as the context grows, (n, d_r)."""
-        order = self.key_dimension / 2 - 1
         scale = as_positive(scale, "scale", "SphereWorld.smoother_limit")
-        parts = self._parts(query, self.rotations[np.asarray(latent, np.intp)])
-        factors = ive(order + np.arange(1, 3), scale) / ive(order, scale)
-        shrunk = [factor * part for factor, part in zip(factors, parts, strict=False)]
+        shrunk, factor = [], 1.0
+        for degree, part in enumerate(self._parts_at(latent, query)):
+            # I_{d/2+j} / I_{d/2+j−1} = A_{d+2j}
+            factor *= mean_resultant(self.key_dimension + 2 * degree, scale)
+            shrunk.append(factor * part)
         return self._resultant * np.concatenate(shrunk, axis=-1)
 
     def encode(self, draw: WorldDraw) -> Encoded:
@@ -182,19 +183,26 @@ class SphereWorld(LatentModel):
 
     def _components(self, places: Floats) -> DirectionComponents:
         """p(v | k, z) for one place per sequence, all atoms."""
-        directions = self._directions(places[:, None, None], self.rotations)
-        return DirectionComponents(directions[:, :, 0], self.concentration)
+        directions = self._directions(places[:, None], self.rotations)
+        return DirectionComponents(directions, self.concentration)
 
     def _parts(self, places: Floats, turns: Floats) -> list[Floats]:
         """u(Mk) by its harmonic degrees, 1 and perhaps 2."""
-        turned = (turns @ np.asarray(places, np.float64)[..., None])[..., 0]
+        turned = (turns @ places[..., None])[..., 0]
         if self.harmonics == "linear":
             return [turned]
         return [turned / np.sqrt(2), quadratic_harmonics(turned) / np.sqrt(2)]
 
-    def _directions(self, keys: Floats, turns: Floats) -> Floats:
-        """u(Mk) of keys (n, …, L, d) and matrices (…, d, d)."""
-        return np.concatenate(self._parts(keys, turns[..., None, :, :]), axis=-1)
+    def _parts_at(self, latent: Any, query: Any) -> list[Floats]:
+        """The same for one atom and query per sequence."""
+        atoms = np.asarray(latent, np.intp)
+        place = as_query(query, len(atoms), self.key_dimension, "SphereWorld")
+        _check_unit(place, "query")
+        return self._parts(place, self.rotations[atoms])
+
+    def _directions(self, places: Floats, turns: Floats) -> Floats:
+        """u(Mk) as one vector."""
+        return np.concatenate(self._parts(places, turns), axis=-1)
 
     def __card__(self) -> Card:
         fields = (

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti.attention.sphere import mean_resultant, sphere_constants
-from finetti.latent.base import Floats, as_generator
+from finetti.latent.base import Floats, as_answers, as_generator
 
 UNIT_TOL = 1e-9  # what counts as a vector of length 1
 
@@ -44,7 +44,8 @@ class DirectionComponents:
 
     def log_prob(self, v: Any) -> Floats:
         """The log density of one vector per sequence under every component, (…, n, a)."""
-        points = np.asarray(v, np.float64)
+        shape = len(self.directions), self.directions.shape[2]
+        points = as_answers(v, shape, "v", "DirectionComponents.log_prob")
         cosines = np.einsum("nad,...nd->...na", self.directions, points)
         log_area = np.log(sphere_constants(self.directions.shape[-1], self.concentration).c0)
         is_unit = np.abs(np.linalg.norm(points, axis=-1) - 1) <= UNIT_TOL

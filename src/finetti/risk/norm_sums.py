@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
+from finetti.core.errors import bad_argument
 from finetti.risk.lbfgs import minimize_smooth
 from finetti.risk.regions import ParameterBall, ParameterBox, Region
 
@@ -100,9 +100,11 @@ def _smoothed(
 ) -> np.ndarray:
     """The smoothed minimum over the region, from a warm start."""
     if isinstance(region, ParameterBox):
-        low, high = np.broadcast_arrays(region.low - at, region.high - at, at)[:2]
-        return minimize_smooth(function, start, optimize.Bounds(low, high))
-    assert isinstance(region, ParameterBall)
+        ends = np.broadcast_arrays(region.low - at, region.high - at, at)[:2]
+        return minimize_smooth(function, start, np.stack(ends, axis=1).tolist())
+    if not isinstance(region, ParameterBall):
+        wanted = "a ParameterBox or a ParameterBall"
+        raise bad_argument("region", "minimize_norms", wanted, type(region).__name__)
     free = minimize_smooth(function, start)
     if np.linalg.norm(at + free - region.center) <= region.radius:
         return free

@@ -76,25 +76,29 @@ class KeySupport:
         return spectral_dimension(self.spectrum, ridge)
 
     def regularized(
-        self, means: Any, ridge: float, queries: Any = None, mass: Any = None
+        self,
+        means: Any,
+        ridge: float,
+        queries: Any = None,
+        *,
+        mass: Any = None,
+        across: np.ndarray | None = None,
     ) -> np.ndarray:
         """C_VK(C_KK + λI)⁻¹k(q, ·) at queries, by default at the points.
 
         Args:
             means: E[V|K = k_j], (P,) or (P, d_v).
             ridge: λ.
-            queries: q, (Q, d_k); or K from the points to them, made by `across`, (P, Q), in a tuple
-                ``(matrix,)``, where many calls share it.
+            queries: q, (Q, d_k).
             mass: other probabilities than the support's own: with counts / L, and the mean values
                 that were seen, it is attn_CME with the ridge Lλ on the L tokens themselves.
+            across: `across` of the queries, where many calls share it.
         """
         as_positive(ridge, "ridge", "KeySupport")
         means = np.asarray(means, np.float64)
         mass = self.mass if mass is None else np.asarray(mass, np.float64)
-        if queries is None:
-            across = self.gram
-        else:
-            across = queries[0] if isinstance(queries, tuple) else self.across(queries)
+        if across is None:
+            across = self.gram if queries is None else self.across(queries)
         seen = mass > 0
         system = self.gram[np.ix_(seen, seen)] + np.diag(ridge / mass[seen])
         return across[seen].T @ np.linalg.solve(system, means[seen])

@@ -34,14 +34,14 @@ def deviations(
     """sup_q |attn_CME − population value| with ridge Lλ, over independent contexts."""
     # E[V | K = point] is smooth, of size at most 0.9; V = ±1.
     means = 0.9 * np.sin(1.5 * support.points[:, 0]) * np.cos(support.points[:, 1])
-    across = (support.across(queries),)
-    population = support.regularized(means, ridge, across)
+    across = support.across(queries)
+    population = support.regularized(means, ridge, across=across)
     errors = []
     for _ in range(repeats):
         counts = rng.multinomial(length, support.mass)
         ups = rng.binomial(counts, (1 + means) / 2)
         averages = np.where(counts > 0, 2 * ups / np.maximum(counts, 1) - 1, 0.0)
-        estimate = support.regularized(averages, ridge, across, counts / length)
+        estimate = support.regularized(averages, ridge, mass=counts / length, across=across)
         errors.append(np.abs(estimate - population).max())
     return np.array(errors)
 
@@ -75,7 +75,7 @@ def _shortcut_error(
     values = rng.normal(size=300)
     counts = np.bincount(indices, minlength=len(support.mass))
     sums = np.bincount(indices, weights=values, minlength=len(support.mass))
-    grouped = support.regularized(sums / np.maximum(counts, 1), 0.01, queries, counts / 300)
+    grouped = support.regularized(sums / np.maximum(counts, 1), 0.01, queries, mass=counts / 300)
     module = attention.ConditionalMean(kernels.RBF(), ridge_per_token=0.01)
     output = module(queries, support.points[indices], values[:, None])
     return float(np.abs(np.asarray(output)[:, 0] - grouped).max())

@@ -22,7 +22,7 @@ def _problem(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 def _points(rng: np.random.Generator, starts: int) -> list["risk.OptimizationBound"]:
     """Both sides of (5.13) at the stationary points of one sample, and at its saddle θ = 0."""
-    from finetti.claims.exchangeability import small_attention as small
+    from finetti.claims import small_attention as small
 
     data = tokens, _, target = _problem(rng)
     found = [small.stationary(tokens, target, rng.uniform(-2, 2, size=8)) for _ in range(starts)]
@@ -39,7 +39,7 @@ def _points(rng: np.random.Generator, starts: int) -> list["risk.OptimizationBou
 
 def _tight(constant: float | None, eta: float = 0.02) -> Measurement:
     """y = −1, f_θ = 1 − θ² at θ̂ = 0, f̃ = 1 − η: E_opt = 4η − η², and 4·η is the bound."""
-    from finetti.claims.exchangeability.small_attention import Parabola
+    from finetti.claims.small_attention import Parabola
 
     data = np.zeros((1, 1, 1)), np.zeros((1, 1)), -np.ones((1, 1))
     box = risk.ParameterBox(-1.0, 1.0)

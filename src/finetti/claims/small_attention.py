@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import optimize
 
 from finetti import risk
 
@@ -47,7 +46,7 @@ def stationary(tokens: np.ndarray, target: np.ndarray, start: np.ndarray) -> np.
         found, slope = _risk(theta, tokens, target)
         return float(found), np.asarray(slope)
 
-    bounds = optimize.Bounds(-WIDTH, WIDTH)
+    bounds = [(-WIDTH, WIDTH)] * len(start)
     for _ in range(4):  # a line search may fail, and is fine again without memory
         start = risk.minimize_smooth(value, start, bounds, iterations=400, ftol=1e-15, gtol=1e-8)
     return start
