@@ -8,7 +8,14 @@ from scipy import integrate
 from scipy.special import gammaln, xlogy
 
 from finetti.core.errors import InputError
-from finetti.latent import BetaBernoulli, Emission, FiniteAtoms, GaussianEmission, append_token
+from finetti.latent import (
+    BetaBernoulli,
+    Emission,
+    FiniteAtoms,
+    Gaussian,
+    GaussianEmission,
+    append_token,
+)
 
 SEQUENCES = np.array(list(itertools.product((0, 1), repeat=4)))
 
@@ -85,6 +92,15 @@ def test_letters_that_an_atom_never_emits():
     assert 2 not in world.sample(0, 1000, 3).tokens
     with pytest.raises(InputError, match="1 of 2 sequences: they have probability 0"):
         world.posterior(np.array([[0, 1], [0, 0]]))
+
+
+def test_vectors_around_centers_have_the_gaussian_density():
+    emission = GaussianEmission([[-1.0, 0.5], [1.0, 0.0]], noise_variance=0.8)
+    points = np.random.default_rng(1).normal(size=(6, 2))
+    for atom, center in enumerate(emission.mean):
+        law = Gaussian(np.tile(center, (6, 1)), variance=0.8)
+        found = emission.log_prob(points)[:, atom]
+        np.testing.assert_allclose(found, law.log_prob(points), rtol=1e-12)
 
 
 class PoissonEmission(Emission):
