@@ -18,6 +18,8 @@ from finetti.risk import (
     risk_bound,
     squared_loss,
 )
+from finetti.risk.parameters import flatten, unflatten
+from finetti.risk.theorem import attention_class
 
 WORLD = FiniteAtoms([0.6, 0.4], [[0.8, 0.1, 0.1], [0.1, 0.3, 0.6]])
 LENGTH = 3
@@ -111,6 +113,23 @@ def test_bound_says_what_it_rests_on():
     callable_one = AttentionNetwork.init(jax.random.key(0), 2, 1, aggregation=lambda x: x[:, :1])
     with pytest.raises(core.UnsupportedError, match="linear"):
         risk_bound(callable_one, data)
+
+
+def test_class_contains_the_network():
+    """Also where queries have one entry and answers three: the values are the larger matrix."""
+    network = AttentionNetwork.init(
+        jax.random.key(0), 3, 3, head_dimension=1, limits=NormLimits(1.5, 1.0)
+    )
+    network = unflatten(10 * flatten(network).astype(np.float32), network)
+    acting, found = network.limited(), attention_class(network)
+    values = np.asarray(acting.value_weights) @ np.asarray(acting.aggregation.weights)
+    for matrix in (acting.query_weights, acting.key_weights, values):
+        assert core.spectral(np.asarray(matrix)) <= found.attention_norm * (1 + 1e-6)
+        assert core.frobenius(np.asarray(matrix)) <= found.attention_size * (1 + 1e-6)
+    inner = np.asarray(acting.feed_forward.inner)
+    assert core.spectral(inner) <= found.feed_forward_norm * (1 + 1e-6)
+    assert core.frobenius(inner) <= found.feed_forward_size * (1 + 1e-6)
+    assert core.frobenius(values) > 1.5 * 1.05  # more than a matrix with one column could have
 
 
 def test_bound_falls_with_samples_and_not_with_length():

@@ -50,7 +50,8 @@ def attention_class(network: AttentionNetwork) -> SingleAttention:
     hidden = network.feed_forward.out_dimension
     dimension = max(network.token_dimension, hidden, network.aggregation.weights.shape[1])
     if network.limits is not None:
-        limits, rank = network.limits, min(hidden, width)
+        limits = network.limits
+        rank = min(hidden, max(width, network.aggregation.weights.shape[1]))
         scale = max(1.0, limits.aggregation)
         norms = (
             limits.attention * scale,

@@ -112,11 +112,11 @@ def _risk(features: np.ndarray, target: np.ndarray, weights: np.ndarray) -> floa
     return float(np.mean((target - features @ weights) ** 2))
 
 
-def draw_networks(context: Context, width: int, *parts: Any) -> list[Any]:
+def draw_networks(context: Context, width: int) -> list[Any]:
     """Attention networks (4.7) with independent weights."""
     return [
         risk.AttentionNetwork.init(
-            context.random_key(e_thm_5_3_length.id, "network", index, *parts),
+            context.random_key(e_thm_5_3_length.id, "network", index),
             3,
             1,
             hidden_dimension=HIDDEN,
