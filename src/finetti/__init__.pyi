@@ -8,6 +8,7 @@ from . import kernels as kernels
 from . import latent as latent
 from . import probe as probe
 from . import report as report
+from . import risk as risk
 from . import show as show
 from . import studies as studies
 from . import training as training

@@ -13,7 +13,7 @@ from finetti.estimators import ConstrainedAttentionClassifier, ConstrainedAttent
 from finetti.estimators.constrained import minimize_constrained
 from finetti.estimators.constrained_risk import ConstrainedRisk
 from finetti.estimators.losses import Loss
-from finetti.estimators.norm_limits import NormLimits
+from finetti.estimators.norm_limits import BlockLimits
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 4, 3))
@@ -44,7 +44,7 @@ limit = st.floats(0.2, 4.0)
 def test_the_nearest_point_and_the_largest_product(lengths, norm_sum, root_square_sum):
     """Against a general convex solver; ties, zeros, either limit or both binding."""
     target = np.array(lengths)
-    limits = NormLimits(norm_sum, root_square_sum)
+    limits = BlockLimits(norm_sum, root_square_sum)
     options = {"ftol": 1e-14, "maxiter": 500}
     # No length can be more than either limit; without this it may wander off.
     bounds = [(0, min(norm_sum, root_square_sum))] * len(target)
@@ -62,7 +62,7 @@ def test_the_nearest_point_and_the_largest_product(lengths, norm_sum, root_squar
 
 def test_blocks_keep_their_directions():
     blocks = RNG.normal(size=(20, 3))
-    limits = NormLimits(5.0, 1.5)
+    limits = BlockLimits(5.0, 1.5)
     found = limits.project(blocks)
     ratios = found / blocks
     np.testing.assert_allclose(ratios, ratios[:, :1] * np.ones(3), atol=1e-12)
@@ -96,7 +96,9 @@ def conjugate(loss, slopes, targets):
     return share * np.log(share) + (1 - share) * np.log1p(-share)
 
 
-@pytest.mark.parametrize("limits", [NormLimits(1.0, 9.0), NormLimits(9.0, 0.5), NormLimits(2, 1)])
+@pytest.mark.parametrize(
+    "limits", [BlockLimits(1.0, 9.0), BlockLimits(9.0, 0.5), BlockLimits(2, 1)]
+)
 @pytest.mark.parametrize(("loss", "targets"), LOSSES)
 def test_the_gap_is_a_certificate(loss, targets, limits):
     """The dual bound written out with the conjugates, and a general solver that finds no less."""
@@ -135,7 +137,7 @@ def test_newton_finds_what_gradients_find(loss, targets, scale, monkeypatch):
     """And what they would not find, where features are badly scaled."""
     features = RNG.normal(size=(len(targets), 8)) * np.geomspace(1.0, scale, 8)
     shares = np.full(len(targets), 1 / len(targets))
-    risk = ConstrainedRisk(features, targets, shares, loss, NormLimits(2.0, 1.5), 4)
+    risk = ConstrainedRisk(features, targets, shares, loss, BlockLimits(2.0, 1.5), 4)
     monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 2)
     newton = minimize_constrained(risk, tol=1e-7, max_iter=400)
     assert newton.gap <= 1e-7

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from finetti.estimators.ridge import RidgePath, decompose, decompose_gram, ridge_grid
+from finetti.estimators.ridge import RidgePath, decompose_gram, decompose_rows, ridge_grid
 from finetti.estimators.sums import GramSums, TriangularSums
 
 SHAPES = [(30, 7), (12, 40), (9, 9), (10, 9)]
@@ -24,7 +24,7 @@ def problem(n, p, seed=0, targets=2):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_coefficients_are_those_of_scikit_learn(shape, has_intercept, least_ridge):
     features, targets, weights = problem(*shape)
-    system, _ = decompose(
+    system, _ = decompose_rows(
         features, targets, weights, has_intercept=has_intercept, least_ridge=least_ridge
     )
     for ridge in RIDGES[1:]:
@@ -41,7 +41,7 @@ def test_coefficients_are_those_of_scikit_learn(shape, has_intercept, least_ridg
 @pytest.mark.parametrize("shape", SHAPES)
 def test_leave_one_out_is_brute_force(shape, has_intercept):
     features, targets, weights = problem(*shape)
-    system, rows = decompose(features, targets, weights, has_intercept=has_intercept)
+    system, rows = decompose_rows(features, targets, weights, has_intercept=has_intercept)
     found = system.loo(RIDGES, [rows])
     for ridge, value in zip(RIDGES, found, strict=True):
         total = 0.0
@@ -57,7 +57,7 @@ def test_leave_one_out_is_brute_force(shape, has_intercept):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_generalized_cross_validation_is_its_formula(shape):
     features, targets, _ = problem(*shape)
-    system, _ = decompose(features, targets)
+    system, _ = decompose_rows(features, targets)
     n = len(features)
     centered = features - features.mean(axis=0)
     ridges = RIDGES[1:]  # below, the explicit inverse has no digits
@@ -76,9 +76,9 @@ def test_the_criteria_agree_at_equal_leverages_only():
     features = np.stack([np.cos(angles), np.sin(angles), np.cos(2 * angles)], axis=1)
     features = np.concatenate([features, np.sin(2 * angles)[:, None]], axis=1)
     targets = np.random.default_rng(0).normal(size=(12, 1))
-    system, rows = decompose(features, targets)
+    system, rows = decompose_rows(features, targets)
     np.testing.assert_allclose(system.loo(RIDGES, [rows]), system.gcv(RIDGES), rtol=1e-9)
-    system, rows = decompose(features**3, targets)
+    system, rows = decompose_rows(features**3, targets)
     assert np.abs(system.loo(RIDGES, [rows]) / system.gcv(RIDGES) - 1).max() > 0.01
 
 
@@ -87,7 +87,7 @@ def test_a_tiny_ridge_on_float32_features_is_stable():
     rng = np.random.default_rng(0)
     features = (rng.normal(size=(60, 4)) @ rng.normal(size=(4, 200))).astype(np.float32)
     targets = features[:, :1].astype(float)
-    system, rows = decompose(features, targets, least_ridge=1e-14)
+    system, rows = decompose_rows(features, targets, least_ridge=1e-14)
     found = system.coefficients(1e-14)
     assert np.abs(found).max() < 1.0
     np.testing.assert_allclose(features @ found + system.intercept(found), targets, atol=1e-6)
@@ -95,7 +95,7 @@ def test_a_tiny_ridge_on_float32_features_is_stable():
     errors = []
     for out in range(60):
         kept = np.arange(60) != out
-        part, _ = decompose(features[kept], targets[kept])
+        part, _ = decompose_rows(features[kept], targets[kept])
         inner = part.coefficients(1e-14)
         errors.append(targets[out] - features[out] @ inner - part.intercept(inner))
     assert tiny[0] == pytest.approx(np.mean(np.square(errors)), rel=1e-2)
@@ -107,8 +107,8 @@ def test_weights_count_rows(n, p, seed):
     features, targets, _ = problem(n, p, seed)
     weights = np.random.default_rng(seed).integers(0, 3, size=n)
     weights[0] = 1
-    whole, _ = decompose(features, targets, weights)
-    repeated, _ = decompose(np.repeat(features, weights, 0), np.repeat(targets, weights, 0))
+    whole, _ = decompose_rows(features, targets, weights)
+    repeated, _ = decompose_rows(np.repeat(features, weights, 0), np.repeat(targets, weights, 0))
     np.testing.assert_allclose(whole.coefficients(0.1), repeated.coefficients(0.1), atol=1e-9)
 
 
@@ -124,7 +124,7 @@ def test_of_equal_criteria_the_largest_ridge_is_chosen():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_parts_in_any_order_are_the_whole(shape, has_intercept, kind):
     features, targets, weights = problem(*shape)
-    whole, _ = decompose(features, targets, weights, has_intercept=has_intercept)
+    whole, _ = decompose_rows(features, targets, weights, has_intercept=has_intercept)
     cuts = [slice(0, 3), slice(3, 4), slice(4, None)]
     added, merged = kind(shape[1], 2), kind(shape[1], 2)
     for cut in cuts:
@@ -144,7 +144,7 @@ def test_parts_in_any_order_are_the_whole(shape, has_intercept, kind):
 def test_the_triangle_resolves_what_squares_cannot():
     features = np.vander(np.linspace(-1, 1, 200), 18)
     targets = np.sin(4 * features[:, -2:-1])
-    whole, _ = decompose(features, targets)
+    whole, _ = decompose_rows(features, targets)
     triangle = (
         TriangularSums(18, 1).add(features[:80], targets[:80]).add(features[80:], targets[80:])
     )
@@ -161,7 +161,7 @@ def test_products_alone_are_enough(shape, has_intercept):
     weights[2] = 0.0
     gram = features @ features.T
     system, rows = decompose_gram(gram, targets, weights, has_intercept=has_intercept)
-    whole, whole_rows = decompose(features, targets, weights, has_intercept=has_intercept)
+    whole, whole_rows = decompose_rows(features, targets, weights, has_intercept=has_intercept)
     for ridge in RIDGES[1:]:
         dual = system.coefficients(ridge)
         wanted = whole.coefficients(ridge)

@@ -17,6 +17,7 @@ from finetti.cli.options import DEBUG, Debug
 from finetti.cli.pipes import forgive_closed_pipes
 from finetti.cli.probe import probe
 from finetti.cli.reproduce import reproduce
+from finetti.cli.risk import risk
 from finetti.cli.run import run
 from finetti.cli.status import status
 from finetti.core.errors import FinettiError
@@ -69,6 +70,7 @@ app.command("export")(export)
 app.command("merge")(merge)
 app.command("probe")(probe)
 app.command("reproduce")(reproduce)
+app.command("risk")(risk)
 app.command("run")(run)
 app.command("status")(status)
 

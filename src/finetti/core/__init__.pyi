@@ -22,6 +22,7 @@ from .norms import spectral as spectral
 from .precision import float64 as float64
 from .precision import float64_inside as float64_inside
 from .solves import Status as Status
+from .spectra import spectral_dimension as spectral_dimension
 from .statistics import Interval as Interval
 from .statistics import Slope as Slope
 from .statistics import power_law_slope as power_law_slope

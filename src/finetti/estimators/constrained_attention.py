@@ -17,7 +17,7 @@ from finetti.estimators.constrained import minimize_constrained
 from finetti.estimators.constrained_risk import ConstrainedRisk
 from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.losses import check_loss
-from finetti.estimators.norm_limits import NormLimits
+from finetti.estimators.norm_limits import BlockLimits
 from finetti.estimators.random_features import (
     draw_heads,
     drawn,
@@ -92,7 +92,7 @@ class _Constrained(SetModel):
         square_sum = 10 * norm_sum**2
         if self.square_sum is not None:
             square_sum = as_positive(self.square_sum, "square_sum", owner)
-        limits = NormLimits(norm_sum, (square_sum / self.n_heads) ** 0.5)
+        limits = BlockLimits(norm_sum, (square_sum / self.n_heads) ** 0.5)
         model = drawn(self, sets)
         parts = [part.astype(np.float64) for _, part in over_chunks(features_of, model, sets)]
         # f has no 1/M in front, Φ has M^(−1/2).

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from finetti.estimators.losses import Loss
-from finetti.estimators.norm_limits import NormLimits
+from finetti.estimators.norm_limits import BlockLimits
 from finetti.estimators.ridge import Floats
 
 
@@ -35,7 +35,7 @@ class ConstrainedRisk:
     targets: Floats
     shares: Floats
     loss: Loss
-    limits: NormLimits
+    limits: BlockLimits
     n_blocks: int
 
     def value(self, outputs: Floats) -> float:

@@ -13,7 +13,7 @@ from finetti.estimators.ridge import Floats
 
 
 @dataclass(frozen=True)
-class NormLimits:
+class BlockLimits:
     """V for blocks (M, k).
 
     Args:
@@ -32,7 +32,7 @@ class NormLimits:
     def project(self, blocks: Floats) -> Floats:
         """The nearest point of V, (M, k).
 
-        >>> limits = NormLimits(3.0, 9.0)
+        >>> limits = BlockLimits(3.0, 9.0)
         >>> limits.project(np.array([[4.0, 0.0], [0.0, 2.0]]))  # the sum binds: τ = 1.5
         array([[2.5, 0. ],
                [0. , 0.5]])
@@ -59,7 +59,7 @@ class NormLimits:
     def support(self, blocks: Floats) -> float:
         """max of ⟨u, v⟩ over V, = min over τ ≥ 0 of aτ + b‖(c − τ)₊‖; never below, for any τ.
 
-        >>> NormLimits(3.0, 9.0).support(np.array([[4.0], [2.0]]))  # all on the longest block
+        >>> BlockLimits(3.0, 9.0).support(np.array([[4.0], [2.0]]))  # all on the longest block
         12.0
         """
         lengths = np.linalg.norm(blocks, axis=1)

@@ -26,7 +26,7 @@ from finetti.estimators.ridge import (
     Rows,
     check_ridge,
     choose,
-    decompose,
+    decompose_rows,
 )
 from finetti.estimators.set_models import SetModel
 from finetti.estimators.sets import (
@@ -122,7 +122,7 @@ class FeatureRidge(SetModel):
         center = weights @ features / weights.sum() if self.fit_intercept else 0.0
         square = float(np.sum(weights @ (features - center) ** 2))
         grid = self._rule.grid(square / np.count_nonzero(weights))
-        system, rows = decompose(
+        system, rows = decompose_rows(
             features,
             targets,
             weights,

@@ -201,7 +201,7 @@ def _shrinkage(eigenvalues: Floats, ridges: Floats) -> Floats:
     return ridges / (eigenvalues[:, None] + ridges)
 
 
-def decompose(
+def decompose_rows(
     features: Any,
     targets: Any,
     weights: Any = None,
@@ -214,7 +214,7 @@ def decompose(
     Rows of weight 0 do not count. AAᵀ or AᵀA, whichever is smaller, is decomposed where
     ``least_ridge`` allows its rounding; else A itself, whose singular values keep their digits.
 
-    >>> system, rows = decompose([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
+    >>> system, rows = decompose_rows([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
     >>> float(system.coefficients(0.0)[0, 0].round(9))
     1.0
     """

@@ -16,3 +16,4 @@ from .progress import Progress as Progress
 from .progress import progress_bar as progress_bar
 from .shown import Shown as Shown
 from .terminal import to_text as to_text
+from .waterfall import waterfall as waterfall

@@ -13,6 +13,7 @@ from finetti.attention.contexts import arrange
 from finetti.core.arrays import check_finite, check_positive
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
+from finetti.core.spectra import spectral_dimension
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
 from finetti.show.card import Card
@@ -149,13 +150,18 @@ def effective_dimension(
     """
     check_positive(ridge_per_token, "ridge_per_token", "effective_dimension")
     keys = np.asarray(keys)
-    kernel = RBF() if kernel is None else kernel
-    spectra = _spectra("effective_dimension", keys, np.zeros((*keys.shape[:-1], 1)), mask, kernel)
-    dimensions = [
-        np.sum(s.eigenvalues / (s.eigenvalues + len(s.eigenvalues) * ridge_per_token))
-        for s in spectra
-    ]
+    spectra = key_spectra("effective_dimension", keys, mask, RBF() if kernel is None else kernel)
+    dimensions = [spectral_dimension(s, len(s) * ridge_per_token) for s in spectra]
     return np.reshape(dimensions, keys.shape[:-2])
+
+
+def key_spectra(
+    owner: str, keys: ArrayLike, mask: ArrayLike | None, kernel: Kernel
+) -> list[np.ndarray]:
+    """The eigenvalues of every context's Gram matrix, of its unmasked keys."""
+    keys = np.asarray(keys)
+    spectra = _spectra(owner, keys, np.zeros((*keys.shape[:-1], 1)), mask, kernel)
+    return [spectrum.eigenvalues for spectrum in spectra]
 
 
 def _spectra(

@@ -15,6 +15,7 @@ from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
 from finetti.core.numbers import as_positive
+from finetti.core.spectra import spectral_dimension
 
 
 def gram_effective_dimension(gram: Any, ridge: float) -> float:
@@ -33,8 +34,7 @@ def gram_effective_dimension(gram: Any, ridge: float) -> float:
     if spectrum[0] < -1e-8 * abs(spectrum).max():
         got = f"the eigenvalue {spectrum[0]:.4g}"
         raise bad_argument("gram", owner, "positive semi-definite, as a Gram matrix is", got)
-    spectrum = np.maximum(spectrum, 0.0)  # rounding
-    return float(np.sum(spectrum / (spectrum + len(matrix) * ridge)))
+    return spectral_dimension(spectrum, len(matrix) * ridge)
 
 
 def log_mean_deviation(

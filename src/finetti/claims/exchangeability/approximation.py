@@ -5,7 +5,6 @@ posterior over the atoms of z; functions of X are posterior means of functions o
 row per atom.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,46 +15,21 @@ from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.perturbations import holds
+from finetti.risk import ContextTable, TransferReport, largest_squares, uniform_error
 
 SIGNS = np.array([[1.0], [-1.0]])
 
 
-@dataclass(frozen=True)
-class World:
-    """Posteriors p(z|X), one row per context, and how likely each context is."""
-
-    posteriors: np.ndarray  # (contexts, atoms)
-    mass: np.ndarray  # (contexts,)
-
-    def mean(self, function: np.ndarray) -> np.ndarray:
-        """E[g(z)|X] of a function with one row per atom."""
-        return self.posteriors @ function
-
-    def squared(self, error: np.ndarray) -> float:
-        """E‖error(X)‖²."""
-        return float(self.mass @ np.sum(error**2, axis=1))
-
-
-def draw_world(rng: np.random.Generator, contexts: int = 30, atoms: int = 6) -> World:
+def draw_world(rng: np.random.Generator, contexts: int = 30, atoms: int = 6) -> ContextTable:
     """Posteriors from nearly flat to nearly certain."""
     spread = 10.0 ** rng.uniform(-1.5, 1)
     posteriors = rng.dirichlet(np.full(atoms, spread), size=contexts)
-    return World(posteriors, rng.dirichlet(np.ones(contexts)))
+    return ContextTable(posteriors, rng.dirichlet(np.ones(contexts)))
 
 
-def revealed() -> World:
+def revealed() -> ContextTable:
     """Two atoms that X tells apart, equally likely: averages over the posterior lose nothing."""
-    return World(np.eye(2), np.array([0.5, 0.5]))
-
-
-def largest_squares(residual: np.ndarray) -> float:
-    """Σ_i ‖g_i‖²_∞ over the coordinates i: ε² of Assumptions 5.4 and 6.1."""
-    return float(np.sum(np.max(np.abs(residual), axis=0) ** 2))
-
-
-def uniform_error(error: np.ndarray) -> float:
-    """sup_X ‖error(X)‖."""
-    return float(np.linalg.norm(error, axis=1).max())
+    return ContextTable(np.eye(2), [0.5, 0.5])
 
 
 def _surrogate_bound(latent_error: float, attention_error: float) -> float:
@@ -74,7 +48,7 @@ def _surrogate_bound(latent_error: float, attention_error: float) -> float:
 def e_thm_5_5(context: Context, bound: Formula = _surrogate_bound) -> Evidence:
     """Excess risk over 2ε_g² + 2ε_attn² on random worlds, and where both errors point one way."""
 
-    def ratio(world: World, target: Any, surrogate: Any, miss: Any) -> float:
+    def ratio(world: ContextTable, target: Any, surrogate: Any, miss: Any) -> float:
         """E‖f_θ − f*‖² over the bound, where f_θ misses the surrogate W^⊤ψ by ``miss``."""
         excess = world.squared(world.mean(surrogate) + miss - world.mean(target))
         return excess / bound(largest_squares(target - surrogate) ** 0.5, uniform_error(miss))
@@ -96,63 +70,32 @@ def e_thm_5_5(context: Context, bound: Formula = _surrogate_bound) -> Evidence:
     )
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """A downstream task that reads a pretrained function through B."""
-
-    world: World
-    pretraining: np.ndarray  # g*_PT, one row per atom
-    downstream: np.ndarray  # g*_DS
-    features: np.ndarray  # ψ_DS
-    pretraining_weights: np.ndarray  # W_SSL
-    downstream_weights: np.ndarray  # W_DS
-    pretrained_miss: np.ndarray  # f̂_PT − f*_PT, one row per context
-    aggregation_miss: np.ndarray  # f − B f̂_PT
-
-    @property
-    def matrix(self) -> np.ndarray:
-        """B."""
-        return bounds.transfer_matrix(self.downstream_weights, self.pretraining_weights)
-
-    @property
-    def excess(self) -> float:
-        """E‖f − f*_DS‖²."""
-        pretrained = self.world.mean(self.pretraining) + self.pretrained_miss
-        found = pretrained @ self.matrix.T + self.aggregation_miss
-        return self.world.squared(found - self.world.mean(self.downstream))
-
-    def bound(self, pretraining_excess: float) -> float:
-        """3ε_agg² + 6μ(pretraining_excess + ε_SSL²) + 3ε_g²."""
-        transfer = self.pretraining - self.features @ self.pretraining_weights
-        latent = self.downstream - self.features @ self.downstream_weights
-        bound = bounds.TransferApproximation.from_weights(
-            self.downstream_weights,
-            self.pretraining_weights,
-            pretraining_excess=pretraining_excess,
-            transfer_error=largest_squares(transfer) ** 0.5,
-            latent_error=largest_squares(latent) ** 0.5,
-            aggregation_error=uniform_error(self.aggregation_miss),
-        )
-        return bound.evaluate(Sample(1, 1)).value
-
-    @property
-    def ratio(self) -> float:
-        """Excess over bound, with the whole excess risk of the pretrained function."""
-        return self.excess / self.bound(self.world.squared(self.pretrained_miss))
+def _missed(
+    contexts: ContextTable,
+    tables: tuple[np.ndarray, np.ndarray, np.ndarray],
+    weights: tuple[np.ndarray, np.ndarray],
+    pretrained_miss: np.ndarray,
+    aggregation_miss: np.ndarray,
+) -> TransferReport:
+    """g*_PT, g*_DS and ψ_DS, W_SSL and W_DS, f̂_PT that misses f*_PT, f that misses B f̂_PT."""
+    pretrained = contexts.mean(tables[0]) + pretrained_miss
+    matrix = bounds.transfer_matrix(weights[1], weights[0])
+    aligned = pretrained @ matrix.T + aggregation_miss
+    return TransferReport(contexts, *tables, *weights, pretrained, aligned)
 
 
-def _draw_transfer(rng: np.random.Generator) -> Transfer:
+def _draw_transfer(rng: np.random.Generator) -> TransferReport:
     """Errors of all sizes; six atoms, three features, two outputs."""
     features, pretraining_weights = rng.normal(size=(6, 3)), rng.normal(size=(3, 3))
     downstream_weights = rng.normal(size=(3, 2))
     sizes = 10.0 ** rng.uniform(-2, 1, size=4)
-    return Transfer(
-        draw_world(rng),
-        features @ pretraining_weights + sizes[0] * rng.normal(size=(6, 3)),
-        features @ downstream_weights + sizes[1] * rng.normal(size=(6, 2)),
-        features,
-        pretraining_weights,
-        downstream_weights,
+    contexts = draw_world(rng)
+    pretraining = features @ pretraining_weights + sizes[0] * rng.normal(size=(6, 3))
+    downstream = features @ downstream_weights + sizes[1] * rng.normal(size=(6, 2))
+    return _missed(
+        contexts,
+        (pretraining, downstream, features),
+        (pretraining_weights, downstream_weights),
         sizes[2] * rng.normal(size=(30, 3)),
         sizes[3] * rng.normal(size=(30, 2)),
     )
@@ -175,7 +118,7 @@ def e_thm_6_4(context: Context, power: float = 1.0) -> Evidence:
     identity = max(np.abs(miss).max() for miss in misses)
     # All four errors point one way: ε_agg = ε_g = 2t, and t for the two inside B.
     t, one = 0.1 * SIGNS, np.ones((1, 1))
-    aligned = Transfer(revealed(), t, -2 * t, 0 * t, one, one, t, 2 * t)
+    aligned = _missed(revealed(), (t, -2 * t, 0 * t), (one, one), t, 2 * t)
     weights = problems[0].pretraining_weights
     condition = bounds.transfer_condition_number
     once, twice = (condition(size * weights, weights) ** power for size in (1, 2))
@@ -249,9 +192,10 @@ def e_erratum_7(context: Context) -> Evidence:
 def e_erratum_10(context: Context) -> Evidence:
     """A class that contains the truth, and a pretrained function that is 0.3 away from it."""
     one = np.ones((1, 1))
-    problem = Transfer(revealed(), SIGNS, SIGNS, SIGNS, one, one, 0.3 * SIGNS, 0 * SIGNS)
-    printed = problem.bound(0.0)  # E_approx^PT = 0: the best of the class is exact
-    whole = problem.bound(problem.world.squared(problem.pretrained_miss))
+    tables = (SIGNS, SIGNS, SIGNS)
+    problem = _missed(revealed(), tables, (one, one), 0.3 * SIGNS, 0 * SIGNS)
+    printed = problem.bound_with(0.0).value  # E_approx^PT = 0: the best of the class is exact
+    whole = problem.bound.value
     return Evidence(
         at_most("downstream excess risk", problem.excess, printed),
         derived=(

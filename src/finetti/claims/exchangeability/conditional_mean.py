@@ -1,7 +1,5 @@
 """Proposition 4.1: CME attention tends to the conditional mean."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from finetti import attention, core, kernels
@@ -9,80 +7,52 @@ from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_most, close, trend, within
-from finetti.claims.exchangeability.instances import rbf
 
 _RIDGES = (0.1, 0.01, 0.001)
 DELTA = 0.05
 
 
-@dataclass(frozen=True)
-class Support:
-    """Keys on finitely many points with probabilities; K is the RBF kernel, K ≤ 1."""
-
-    points: np.ndarray  # (P, d_k)
-    mass: np.ndarray  # (P,)
-    queries: np.ndarray  # (Q, d_k): the points themselves and a grid around them
-
-    @property
-    def gram(self) -> np.ndarray:
-        """K among the points."""
-        return rbf(self.points, self.points)
-
-    @property
-    def across(self) -> np.ndarray:
-        """K from the points to the queries."""
-        return rbf(self.points, self.queries)
-
-    def regularized(self, mass: np.ndarray, means: np.ndarray, ridge: float) -> np.ndarray:
-        """C_VK(C_KK + λI)⁻¹k(q,·) at the queries: Σ_j masses, one mean value per point.
-
-        With mass = counts / L it is attn_CME with the ridge Lλ on the L tokens themselves, because
-        tokens with equal keys act through their number and their mean value only.
-        """
-        seen = mass > 0
-        system = self.gram[np.ix_(seen, seen)] + np.diag(ridge / mass[seen])
-        return self.across[seen].T @ np.linalg.solve(system, means[seen])
-
-    def effective_dimension(self, ridge: float) -> float:
-        """Γ(λ) = tr((C_KK + λI)⁻¹C_KK)."""
-        root = np.sqrt(self.mass)
-        spectrum = np.linalg.eigvalsh(root[:, None] * self.gram * root).clip(min=0.0)
-        return float(np.sum(spectrum / (spectrum + ridge)))
-
-
-def draw_support(rng: np.random.Generator, points: int = 40) -> Support:
-    """Points in the plane with uneven masses."""
+def draw_support(
+    rng: np.random.Generator, points: int = 40
+) -> tuple["attention.KeySupport", np.ndarray]:
+    """Points in the plane with uneven masses; and queries: the points, and a grid around them."""
     locations = rng.uniform(-2, 2, size=(points, 2))
     mass = rng.dirichlet(np.full(points, 5.0))
     axis = np.linspace(-2.5, 2.5, 15)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    return Support(locations, mass, np.vstack([locations, grid]))
+    return attention.KeySupport(locations, mass), np.vstack([locations, grid])
 
 
 def deviations(
-    rng: np.random.Generator, support: Support, ridge: float, length: int, repeats: int
+    rng: np.random.Generator,
+    support: "attention.KeySupport",
+    queries: np.ndarray,
+    ridge: float,
+    length: int,
+    repeats: int,
 ) -> np.ndarray:
     """sup_q |attn_CME − population value| with ridge Lλ, over independent contexts."""
     # E[V | K = point] is smooth, of size at most 0.9; V = ±1.
     means = 0.9 * np.sin(1.5 * support.points[:, 0]) * np.cos(support.points[:, 1])
-    population = support.regularized(support.mass, means, ridge)
+    across = support.across(queries)
+    population = support.regularized(means, ridge, across=across)
     errors = []
     for _ in range(repeats):
         counts = rng.multinomial(length, support.mass)
         ups = rng.binomial(counts, (1 + means) / 2)
         averages = np.where(counts > 0, 2 * ups / np.maximum(counts, 1) - 1, 0.0)
-        estimate = support.regularized(counts / length, averages, ridge)
+        estimate = support.regularized(averages, ridge, mass=counts / length, across=across)
         errors.append(np.abs(estimate - population).max())
     return np.array(errors)
 
 
-def upper_bound(support: Support, ridge: float, length: int, delta: float) -> float:
+def upper_bound(support: "attention.KeySupport", ridge: float, length: int, delta: float) -> float:
     """(B.10) with all constants for K ≤ 1, ‖v‖ ≤ 1: holds with probability 1 − δ."""
     bound = bounds.RegularizedDeviation(ridge, support.effective_dimension(ridge))
     return bound.evaluate(Sample(1, length, delta=delta)).value
 
 
-def _by_hand(support: Support, ridge: float, length: int, delta: float) -> float:
+def _by_hand(support: "attention.KeySupport", ridge: float, length: int, delta: float) -> float:
     """(B.10) from the inequalities of its proof, with Γ(λ) as a trace.
 
     With K ≤ 1 and ‖v‖ ≤ 1 the terms ξ of Ĉ_VK(C_KK + λ)⁻¹ and Ĉ_KK(C_KK + λ)⁻¹ have ‖ξ‖ ≤ 1/λ and
@@ -97,19 +67,23 @@ def _by_hand(support: Support, ridge: float, length: int, delta: float) -> float
     return float((1 + 1 / (2 * np.sqrt(ridge))) * deviation)
 
 
-def _shortcut_error(rng: np.random.Generator, support: Support) -> float:
+def _shortcut_error(
+    rng: np.random.Generator, support: "attention.KeySupport", queries: np.ndarray
+) -> float:
     """The grouped formula against `ConditionalMean` on the tokens themselves."""
     indices = rng.choice(len(support.mass), size=300, p=support.mass)
     values = rng.normal(size=300)
     counts = np.bincount(indices, minlength=len(support.mass))
     sums = np.bincount(indices, weights=values, minlength=len(support.mass))
-    grouped = support.regularized(counts / 300, sums / np.maximum(counts, 1), 0.01)
+    grouped = support.regularized(sums / np.maximum(counts, 1), 0.01, queries, mass=counts / 300)
     module = attention.ConditionalMean(kernels.RBF(), ridge_per_token=0.01)
-    output = module(support.queries, support.points[indices], values[:, None])
+    output = module(queries, support.points[indices], values[:, None])
     return float(np.abs(np.asarray(output)[:, 0] - grouped).max())
 
 
-def _without_dimension(support: Support, ridge: float, length: int, delta: float) -> float:
+def _without_dimension(
+    support: "attention.KeySupport", ridge: float, length: int, delta: float
+) -> float:
     return (2 + ridge**-0.5) * (2 / (ridge * length) + (ridge * length) ** -0.5)
 
 
@@ -129,7 +103,7 @@ def e_prop_4_1(context: Context, limit: Formula = upper_bound) -> Evidence:
 
     The errors stay far below (B.10), so its constants are checked against those of its proof.
     """
-    support = draw_support(context.generator(e_prop_4_1.id, "support"))
+    support, queries = draw_support(context.generator(e_prop_4_1.id, "support"))
     lengths = np.geomspace(1e2, 1e5, context.pick(quick=4, paper=7)).round().astype(int)
     repeats = context.pick(quick=100, paper=400)
     slopes, records, exceeded, differences = [], [], 0, []
@@ -137,7 +111,7 @@ def e_prop_4_1(context: Context, limit: Formula = upper_bound) -> Evidence:
         means, errors = [], []
         for length in lengths.tolist():
             rng = context.generator(e_prop_4_1.id, str(ridge), length)
-            sample = deviations(rng, support, ridge, length, repeats)
+            sample = deviations(rng, support, queries, ridge, length, repeats)
             means.append(sample.mean())
             errors.append(sample.std(ddof=1) / np.sqrt(repeats))
             bound = limit(support, ridge, length, DELTA)
@@ -147,7 +121,7 @@ def e_prop_4_1(context: Context, limit: Formula = upper_bound) -> Evidence:
         slope = core.power_law_slope(lengths, means, errors)
         slopes.append(within(f"slope in L at λ = {ridge:g}", slope.value, -0.56, -0.44))
     draws = len(_RIDGES) * len(lengths) * repeats
-    identity = _shortcut_error(context.generator(e_prop_4_1.id, "identity"), support)
+    identity = _shortcut_error(context.generator(e_prop_4_1.id, "identity"), support, queries)
     axes = {"length": "context length L", "error": "mean sup-error over queries"}
     chart = trend(
         records, axes, "CME attention approaches its population value", color="ridge", log_y=True
@@ -185,22 +159,18 @@ def e_prop_4_1_bias(context: Context, bound: Formula = _bias_bound) -> Evidence:
     With all keys at one point the bias is λ‖h‖/(1 + λ).
     """
     rng = context.generator(e_prop_4_1_bias.id)
-    support = draw_support(rng)
+    support, queries = draw_support(rng)
     # h is a smooth function of the kernel's space; applying C_KK once more makes E[V|K].
     weights = rng.normal(size=len(support.mass)) * support.mass
     source = support.gram @ weights  # h at the points
     norm = float(np.sqrt(weights @ source))
-    means = support.gram @ (support.mass * source)
-    truth = support.across.T @ (support.mass * source)
     ridges = np.geomspace(1e-3, 1e-5, 5)
-    values = (support.regularized(support.mass, means, ridge) for ridge in ridges)
-    biases = np.array([np.abs(value - truth).max() for value in values])
+    biases = np.array([support.bias(source, float(ridge), queries) for ridge in ridges])
     slope = core.power_law_slope(ridges, biases)
     limits = np.array([bound(float(ridge), norm) for ridge in ridges])
     # All keys at one point k and h = 3K(k, ·), so that E[V|K=k] is ‖h‖ = 3.
     point, size = np.zeros((1, 2)), np.array([3.0])
-    tight = Support(point, np.ones(1), point).regularized(np.ones(1), size, 1e-3)
-    single = abs(tight - size)[0] / bound(1e-3, 3.0)
+    single = attention.KeySupport(point, np.ones(1)).bias(size, 1e-3) / bound(1e-3, 3.0)
     records = [
         {"ridge": float(r), "bias": float(b), "bound": float(limit)}
         for r, b, limit in zip(ridges, biases, limits, strict=True)
@@ -228,10 +198,10 @@ def e_prop_4_1_bias(context: Context, bound: Formula = _bias_bound) -> Evidence:
 )
 def e_erratum_3(context: Context) -> Evidence:
     """How much the L^(-1/2) part of the error grows when λ falls from 0.1 to 0.001."""
-    support = draw_support(context.generator(e_erratum_3.id, "support"))
+    support, queries = draw_support(context.generator(e_erratum_3.id, "support"))
     length, repeats, ridges = 10_000, context.pick(quick=200, paper=1000), (0.1, 0.001)
     rngs = {ridge: context.generator(e_erratum_3.id, str(ridge)) for ridge in ridges}
-    sizes = [deviations(rngs[r], support, r, length, repeats).mean() for r in ridges]
+    sizes = [deviations(rngs[r], support, queries, r, length, repeats).mean() for r in ridges]
     factors = [support.effective_dimension(ridge) ** 0.5 / ridge for ridge in ridges]
     growth, allowed = sizes[1] / sizes[0], factors[1] / factors[0]
     return Evidence(

@@ -1,0 +1,227 @@
+"""``finetti risk``: the excess risk of a trained network, taken apart."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from finetti.cli.console import make_console
+from finetti.cli.options import Debug, Json, Quiet, Seed, whole_numbers
+from finetti.cli.reproduce import INTERRUPTED
+from finetti.cli.run_pages import (
+    command_line,
+    last_words,
+    options_named,
+    run_document,
+    write_page,
+)
+from finetti.cli.studies import (
+    Cluster,
+    RetryFailed,
+    private_stdout,
+    resumable,
+    run_study,
+    say_what_is_stored,
+    show_failures,
+)
+from finetti.core.errors import InputError
+
+if TYPE_CHECKING:
+    from finetti.risk.experiment import RiskExperiment
+    from finetti.risk.findings import RiskFindings
+
+SAMPLES, TRIALS = "50,200,800", 2
+STORE, PAGE = "trials.sqlite", "risk.html"
+# Names in Python, and at the command line.
+OPTIONS = {
+    "world": "--world",
+    "world_options": "--option",
+    "network": "--network",
+    "n_samples": "--samples",
+    "context_length": "--context-length",
+    "restarts": "--restarts",
+    "iterations": "--iterations",
+    "learning_rate": "--learning-rate",
+    "class_samples": "--class-samples",
+    "test_samples": "--test-samples",
+}
+NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
+
+
+def risk(
+    context: typer.Context,
+    world: Annotated[
+        str, typer.Option("--world", metavar="NAME", help="Where the best answer is known.")
+    ] = "linear-gaussian",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="A setting of the world; may be repeated."
+        ),
+    ] = None,
+    network: Annotated[
+        str,
+        typer.Option(
+            "--network",
+            metavar="NAME",
+            help="attention, limited-attention, conditional-mean, or yours, ./file.py:name.",
+        ),
+    ] = "attention",
+    samples: Annotated[
+        str, typer.Option("--samples", metavar="N,…", help="As 100,1000 or FIRST:LAST:STEP.")
+    ] = SAMPLES,
+    context_length: Annotated[
+        int, typer.Option("--context-length", min=1, help="Tokens of a sequence.")
+    ] = 8,
+    restarts: Annotated[
+        int, typer.Option("--restarts", min=1, help="Starts for the minima over the class.")
+    ] = 2,
+    iterations: Annotated[
+        int, typer.Option("--iterations", min=1, help="Steps of training.")
+    ] = 300,
+    learning_rate: Annotated[
+        float, typer.Option("--learning-rate", help="At the first step.")
+    ] = 0.02,
+    class_samples: Annotated[
+        int | None,
+        typer.Option(
+            "--class-samples", min=1, help="For the best of the class; 4n, at least 4096."
+        ),
+    ] = None,
+    test_samples: Annotated[
+        int, typer.Option("--test-samples", min=2, help="For expectations.")
+    ] = 4000,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Per sample size.")] = TRIALS,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Processes here; one per core by default."),
+    ] = None,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The page, the results and the trials.")
+    ] = Path("risk"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the trials, estimate the time.")
+    ] = False,
+    retry_failed: RetryFailed = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Train a network where the best answer is known, and take its excess risk apart.
+
+    Generalization, approximation and optimization against the number of sequences, with error
+    bars, and the bound of Theorem 5.3 beside them. Without options: a small study, within two
+    minutes. Exit code 0 if every trial ran. Run the same command again to go on after an
+    interruption.
+    """
+    with resumable(), options_named(OPTIONS):
+        given = dict(context.params)
+        experiment = _experiment(given)
+        from finetti.report import check_directory
+        from finetti.studies.executors.held import hold
+        from finetti.studies.executors.local import choose_executor
+        from finetti.studies.limits import usable_cores
+
+        if cluster is None and workers is None:
+            workers = usable_cores()
+        chosen = choose_executor("local", workers, cluster)
+        with private_stdout():
+            study = experiment.study()
+            _ = study.plan  # all that is refused is said before anything long begins
+        if not dry_run:
+            check_directory(out)
+        # What the pilot has compiled stays for the trials.
+        with hold(chosen) as executor:
+            if dry_run or not quiet:
+                _say_how_long(experiment, executor, workers or 1, dry_run, as_json)
+            if dry_run:
+                return
+            if not quiet:
+                say_what_is_stored(study)
+            summary = run_study(study, executor, quiet=quiet, retry_failed=retry_failed)
+    findings = _find(experiment)
+    command = command_line(context, "risk", given, NOT_IN_COMMAND)
+    document = run_document(findings.to_dict(), findings.trials, command, summary.interrupted)
+    from finetti.risk.page import risk_page
+
+    write_page(risk_page(findings, document), document, out, PAGE)
+    people = make_console(stderr=as_json)
+    if as_json:
+        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+    _show(findings, people, quiet)
+    if summary.failed and not quiet:
+        show_failures(study, out / STORE, people)
+    people.print(last_words(document, out / PAGE, out / STORE), soft_wrap=True)
+    if summary.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(1 if summary.failed else 0)
+
+
+def _experiment(given: dict[str, Any]) -> "RiskExperiment":
+    """The study that the options ask for."""
+    sizes = tuple(whole_numbers(given["samples"], "--samples"))
+    if not given["learning_rate"] > 0:
+        got = f"{given['learning_rate']:g}"
+        raise InputError(f"--learning-rate must be a number > 0. Got {got} instead.")
+    with private_stdout():
+        from finetti.risk.experiment import RiskExperiment
+
+    names = "world network context_length restarts iterations learning_rate test_samples"
+    fixed = {name: given[name] for name in names.split()}
+    if given["class_samples"] is not None:
+        fixed["class_samples"] = given["class_samples"]
+    if given["option"]:
+        fixed["world_options"] = _world_options(given["option"])
+    return RiskExperiment(sizes, given["trials"], given["out"] / STORE, fixed, given["seed"])
+
+
+def _world_options(texts: list[str]) -> dict[str, Any]:
+    """Settings from NAME=VALUE; values are numbers, lists or words."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not (sign and name.isidentifier()):
+            raise InputError(f"--option cannot read {text!r}. Write NAME=VALUE.")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value  # a word
+    return found
+
+
+def _say_how_long(
+    experiment: "RiskExperiment", executor: Any, workers: int, dry_run: bool, as_json: bool
+) -> None:
+    """Before anything long begins; on stderr unless nothing else is asked for."""
+    with private_stdout():
+        found = experiment.estimate(executor, workers)
+    if dry_run and as_json:
+        typer.echo(json.dumps({**vars(found), "duration": found.duration}, indent=1))
+        return
+    text = f"All {found.trials} trials are stored."
+    if found.pending:
+        text = f"{found.pending} of {found.trials} trials to run: {found.duration}."
+    typer.echo(text, err=not dry_run)
+
+
+def _find(experiment: "RiskExperiment") -> "RiskFindings":
+    from finetti.risk.findings import RiskFindings
+
+    with private_stdout():
+        return RiskFindings(experiment, experiment.table())
+
+
+def _show(findings: "RiskFindings", people: Any, quiet: bool) -> None:
+    from finetti.show.terminal import renderable_table
+
+    people.print(findings.headline, style="bold", soft_wrap=True)
+    if quiet:
+        return
+    people.print()
+    for table in findings.tables():
+        people.print(renderable_table(table))
+    for note in findings.notes:
+        people.print(note, style="italic", soft_wrap=True)

@@ -1,0 +1,197 @@
+"""What a study of the excess risk found: the three parts against n, with error bars."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from finetti.core.statistics import Slope, power_law_slope
+from finetti.risk.experiment import RiskExperiment
+from finetti.risk.trial import PARTS
+from finetti.show import Table, format_number
+from finetti.studies.outcome import DONE
+
+# E_approx and E_opt rest on the best network that was found, so they are estimates from one side.
+SIGNS = {"generalization": "", "approximation": "≤ ", "optimization": "≥ "}
+
+
+@dataclass(frozen=True)
+class RiskPoint:
+    """The means of all trials with one sample size; every value has its standard error.
+
+    Of several trials it is that of their mean; of one it is that of its test sample.
+    """
+
+    n_samples: int
+    trials: int
+    values: dict[str, tuple[float, float]]
+    noise: float
+    train_risk: float
+    bound: float | None
+
+    def told(self, name: str) -> str:
+        """A part as people read it, as in ≤ 0.52 ± 0.03."""
+        value, error = self.values[name]
+        return f"{SIGNS.get(name, '')}{format_number(value, 3)} ± {format_number(error, 2)}"
+
+
+@dataclass(frozen=True)
+class RiskFindings:
+    """The results of a study: plain data (`to_dict`), and tables for people (`tables`).
+
+    Args:
+        experiment: what was asked.
+        trials: one row per stored trial, with its details.
+    """
+
+    experiment: RiskExperiment
+    trials: pd.DataFrame
+
+    @cached_property
+    def done(self) -> pd.DataFrame:
+        """The trials that ended without an error."""
+        return self.trials.loc[self.trials["state"] == DONE] if len(self.trials) else self.trials
+
+    @cached_property
+    def points(self) -> tuple[RiskPoint, ...]:
+        """One per sample size that has a trial."""
+        if not len(self.done):
+            return ()
+        return tuple(
+            _point(int(n), rows)  # pyright: ignore[reportArgumentType]
+            for n, rows in self.done.groupby("n_samples", sort=True)
+        )
+
+    @cached_property
+    def slope(self) -> Slope | None:
+        """The exponent of the excess risk in n; None with fewer than three sizes."""
+        drawn = [point for point in self.points if point.values["excess"][0] > 0]
+        if len(drawn) < 3:
+            return None
+        return power_law_slope(
+            [point.n_samples for point in drawn], [point.values["excess"][0] for point in drawn]
+        )
+
+    @property
+    def failures(self) -> list[tuple[str, int]]:
+        """Why trials ended with an error, and how many, most first."""
+        if not len(self.trials):
+            return []
+        lost = self.trials.loc[self.trials["state"] != DONE, "failure"]
+        return Counter((each or "unknown").splitlines()[0] for each in lost).most_common()
+
+    @property
+    def partial(self) -> str:
+        """What has run, if it is not all."""
+        stored, wanted = len(self.trials), self.experiment.n_trials
+        return f"{stored} of {wanted} trials" if stored < wanted else ""
+
+    @property
+    def headline(self) -> str:
+        """What was found, in one line."""
+        title = self.experiment.title
+        if not self.points:
+            return f"Excess risk of {title}: no trial is done"
+        last = self.points[-1]
+        value, error = last.values["excess"]
+        largest = max(PARTS, key=lambda part: last.values[part][0])
+        text = (
+            f"Excess risk {format_number(value, 3)} ± {format_number(error, 2)} of {title} with "
+            f"{last.n_samples} sequences, most of it {largest}"
+        )
+        return text + (f" (partial: {self.partial})" if self.partial else "")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers rest on."""
+        found = [
+            "± is one standard error. Approximation is an estimate from above and optimization one "
+            "from below: both compare with the best network that was found."
+        ]
+        if self.slope is not None:
+            error = self.slope.standard_error
+            found.append(
+                f"The excess risk goes like n^{self.slope.value:.2f} ± {error:.2f} over these "
+                "sample sizes."
+            )
+        found += self.bound_notes
+        return tuple(found)
+
+    @property
+    def bound_notes(self) -> tuple[str, ...]:
+        """What the bound rests on, or why there is none."""
+        if not len(self.done):
+            return ()
+        return tuple(dict.fromkeys(filter(None, self.done["bound_note"])))
+
+    def tables(self) -> list[Table]:
+        """The parts per sample size."""
+        rows = [
+            (
+                point.n_samples,
+                point.trials,
+                point.told("excess"),
+                *(point.told(part) for part in PARTS),
+                point.bound,
+            )
+            for point in self.points
+        ]
+        columns = ("n", "trials", "excess risk", *PARTS, "bound on generalization")
+        title = "Excess risk, taken apart"
+        tables = [Table(title, columns, tuple(rows))] if rows else []
+        if self.failures:
+            tables.append(Table("Why trials failed", ("reason", "trials"), tuple(self.failures)))
+        return tables
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        failed = sum(count for _, count in self.failures)
+        slope = None if self.slope is None else vars(self.slope)
+        return {
+            "settings": self.experiment.to_dict(),
+            "trials": {
+                "all": self.experiment.n_trials,
+                "done": len(self.done),
+                "failed": failed,
+            },
+            "points": [
+                {
+                    "n_samples": point.n_samples,
+                    "trials": point.trials,
+                    **{
+                        name: {"value": value, "standard_error": error}
+                        for name, (value, error) in point.values.items()
+                    },
+                    "noise": point.noise,
+                    "train_risk": point.train_risk,
+                    "bound": point.bound,
+                }
+                for point in self.points
+            ],
+            "slope": slope,
+            "notes": list(self.notes),
+        }
+
+
+def _point(n_samples: int, rows: pd.DataFrame) -> RiskPoint:
+    values = {name: _mean(rows[name], rows[f"{name}_error"]) for name in ("excess", *PARTS)}
+    bounds = rows["bound"].dropna() if "bound" in rows else ()
+    return RiskPoint(
+        n_samples,
+        len(rows),
+        values,
+        float(np.mean(np.asarray(rows["noise"], np.float64))),
+        float(np.mean(np.asarray(rows["train_risk"], np.float64))),
+        float(np.median(bounds)) if len(bounds) else None,
+    )
+
+
+def _mean(values: Any, errors: Any) -> tuple[float, float]:
+    found = np.asarray(values, np.float64)
+    if len(found) == 1:
+        return float(found[0]), float(np.asarray(errors, np.float64)[0])
+    return float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found)))

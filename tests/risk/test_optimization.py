@@ -1,0 +1,148 @@
+"""Proposition 5.6: minima of sums of norms against other routes, and the inequality itself."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize
+
+from finetti import attention, core, kernels
+from finetti.risk import (
+    AttentionNetwork,
+    ParameterBall,
+    ParameterBox,
+    minimize_norms,
+    optimization_bound,
+    polish_network,
+)
+from finetti.risk.parameters import flatten
+
+RNG = np.random.default_rng(0)
+
+
+def _solve(residual, matrix, region, at):
+    """With J as a dense array (n, d_y, p)."""
+    return minimize_norms(
+        residual,
+        lambda move: matrix @ move,
+        lambda unit: np.einsum("nyp,ny->p", matrix, unit),
+        region,
+        at,
+    )
+
+
+def test_least_absolute_deviations_is_a_linear_program():
+    for _ in range(5):
+        residual, matrix = RNG.normal(size=(12, 1)), RNG.normal(size=(12, 1, 3))
+        found = _solve(residual, matrix, ParameterBox(-0.4, 0.3), np.zeros(3))
+        rows = matrix[:, 0]
+        program = optimize.linprog(
+            np.concatenate([np.zeros(3), np.full(12, 1 / 12)]),
+            np.block([[rows, -np.eye(12)], [-rows, -np.eye(12)]]),
+            np.concatenate([-residual[:, 0], residual[:, 0]]),
+            bounds=[(-0.4, 0.3)] * 3 + [(None, None)] * 12,
+        )
+        assert found.dual <= program.fun + 1e-12 <= found.value + 2e-12
+        assert found.gap <= 2e-4 * found.value
+
+
+def test_geometric_median_in_a_ball():
+    """J_i = −I: the mean distance to points; the ball cuts the way to their median."""
+    points = RNG.normal(size=(15, 2)) + 3
+    matrix = np.broadcast_to(-np.eye(2), (15, 2, 2))
+    wide = _solve(points, matrix, ParameterBall(np.zeros(2), 10.0), np.zeros(2))
+    unit = (points - wide.move) / np.linalg.norm(points - wide.move, axis=1, keepdims=True)
+    assert np.abs(unit.mean(axis=0)).max() < 1e-3
+    tight = _solve(points, matrix, ParameterBall(np.zeros(2), 1.0), np.zeros(2))
+    assert np.linalg.norm(tight.move) == pytest.approx(1, abs=1e-6)
+    angles = np.linspace(0, 2 * np.pi, 20_001)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    brute = np.linalg.norm(points[:, None] - circle, axis=2).mean(axis=0).min()
+    assert tight.dual <= brute + 1e-9
+    assert tight.value == pytest.approx(brute, rel=1e-6)
+    assert tight.gap <= 1e-3 * tight.value
+
+
+def test_floor_holds_at_random_members_of_the_region():
+    residual, matrix, at = RNG.normal(size=(8, 2)), RNG.normal(size=(8, 2, 4)), np.full(4, 0.1)
+    for region in (ParameterBox(-0.2, 0.5), ParameterBall(np.zeros(4), 0.6)):
+        found = _solve(residual, matrix, region, at)
+        moves = [region.project(at + RNG.normal(size=4)) - at for _ in range(200)]
+        values = [np.linalg.norm(residual + matrix @ move, axis=1).mean() for move in moves]
+        assert found.dual <= found.value <= min(values) + 1e-9
+        slope = matrix[0, 0]
+        assert region.lowest(slope, at) <= min(slope @ move for move in moves) + 1e-9
+    assert _solve(np.zeros((3, 1)), np.zeros((3, 1, 2)), region, at[:2]).value == 0
+
+
+def _data(count=6):
+    tokens = RNG.normal(size=(count, 3, 2))
+    target = RNG.normal(size=(count, 1))
+    return tokens, RNG.normal(size=(count, 2)), target / np.abs(target).max()
+
+
+@pytest.mark.parametrize(
+    "chosen", [None, attention.ConditionalMean(kernels.RBF(), ridge=0.5)], ids=["softmax", "cme"]
+)
+def test_products_agree_with_the_matrix(chosen):
+    network = AttentionNetwork.init(
+        jax.random.key(0), 2, 1, hidden_dimension=2, head_dimension=1, attention=chosen
+    )
+    data, other = _data(), np.zeros((6, 1))
+    region = ParameterBall(flatten(network), 0.5)
+    matrix = optimization_bound(network, data, other, region)
+    products = optimization_bound(network, data, other, region, dense_limit=0)
+    assert matrix.dense
+    assert not products.dense
+    assert products.value == pytest.approx(matrix.value, rel=1e-3)
+    assert products.slack == pytest.approx(matrix.slack, rel=1e-9)
+    assert products.dual <= matrix.value
+    assert matrix.dual <= products.value
+
+
+def test_inequality_at_a_minimum_and_its_slack_elsewhere():
+    data = _data()
+    start = AttentionNetwork.init(jax.random.key(1), 2, 1, hidden_dimension=2, head_dimension=1)
+    better, _ = polish_network(start, data)
+    stationary, slope = polish_network(start, data, iterations=5)
+    region = ParameterBall(flatten(stationary), 1.0)
+    found = optimization_bound(stationary, data, better, region)
+    assert found.slack == pytest.approx(slope, rel=1e-2)  # a ball of radius 1 around θ̂
+    assert found.excess <= found.bound
+    same = optimization_bound(better, data, better, ParameterBall(flatten(better), 1.0))
+    assert same.excess == pytest.approx(0, abs=1e-6)
+    assert same.value == pytest.approx(0, abs=1e-6)
+    assert "from below" in str(found)
+
+
+class Scale(eqx.Module):
+    """f = θ·(mean token)."""
+
+    theta: jax.Array
+
+    def __call__(self, tokens, mask_token):
+        return jnp.mean(tokens, axis=1) * self.theta[None]
+
+
+def test_linear_network_reaches_any_other_one():
+    tokens = RNG.normal(size=(5, 3, 2))
+    data = tokens, np.zeros((5, 2)), np.zeros((5, 2))
+    found = optimization_bound(
+        Scale(jnp.ones(2)), data, Scale(jnp.array([0.5, -0.5])), ParameterBox(-2.0, 2.0)
+    )
+    np.testing.assert_allclose(found.move, [-0.5, -1.5], atol=1e-4)
+    assert found.value < 1e-4
+    assert found.excess <= found.bound
+
+
+def test_wrong_arguments_are_refused():
+    tokens = RNG.normal(size=(5, 3, 2))
+    data = tokens, np.zeros((5, 2)), np.zeros((5, 2))
+    network = Scale(jnp.ones(2))
+    with pytest.raises(core.InputError, match="contains the network"):
+        optimization_bound(network, data, network, ParameterBox(-0.5, 0.5))
+    with pytest.raises(core.InputError, match="comparator"):
+        optimization_bound(network, data, np.zeros((5, 1)), ParameterBox(-2.0, 2.0))
+    with pytest.raises(core.InputError, match="nowhere above"):
+        ParameterBox(1.0, 0.0)
