@@ -9,6 +9,7 @@ import typer
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json, Quiet, Seed
 from finetti.cli.probe_options import (
+    OPTIONS,
     STORE,
     Ambiguous,
     AmbiguousSets,
@@ -34,10 +35,16 @@ from finetti.cli.probe_options import (
     TrialCount,
     completed,
     make_experiment,
-    options_named,
-    whole_command,
 )
 from finetti.cli.reproduce import INTERRUPTED
+from finetti.cli.run_pages import (
+    command_line,
+    last_words,
+    options_named,
+    run_document,
+    show_findings,
+    write_page,
+)
 from finetti.cli.studies import (
     Cluster,
     RetryFailed,
@@ -91,7 +98,7 @@ def probe(
     Without options: a small probe of the paper's Transformer without dropout, within two minutes.
     Exit code 0 if every trial ran. Run the same command again to go on after an interruption.
     """
-    with resumable(), options_named():
+    with resumable(), options_named(OPTIONS):
         given = completed(context.params)
         experiment = make_experiment(given)
         from finetti.report import check_directory
@@ -120,17 +127,20 @@ def probe(
         else:
             interrupted = _run(experiment, options)
     findings = _find(experiment, tried, level, searches)
-    document = _document(findings, whole_command(context, given), interrupted)
-    _write(findings, document, out)
+    command = command_line(context, "probe", given)
+    document = run_document(findings.to_dict(), findings.trials, command, interrupted)
+    from finetti.probe.page import probe_page
+
+    write_page(probe_page(findings, document), document, out, PAGE)
     people = make_console(stderr=as_json)
     if as_json:
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
-    _show(findings, people, quiet)
+    show_findings(findings, people, quiet)
     failed = document["trials"]["failed"]
     if failed and not quiet:
         for study in tried.studies().values():
             show_failures(study, Path(experiment.store), people)
-    people.print(_last_words(document, out), soft_wrap=True)
+    people.print(last_words(document, out / PAGE, out / STORE), soft_wrap=True)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if failed else 0)
@@ -202,61 +212,3 @@ def _find(
 
     with private_stdout():
         return Findings(experiment, tried.table(details=True), level, searches)
-
-
-def _document(findings: "Findings", command: str, interrupted: bool) -> dict[str, Any]:
-    """All that is known, as plain data."""
-    from finetti.core.provenance import software
-
-    trials = findings.trials
-    machine = {
-        name: sorted({str(each) for each in trials[name].dropna()}) if len(trials) else []
-        for name in ("device", "commit")
-    }
-    return {
-        **findings.to_dict(),
-        "interrupted": interrupted,
-        "command": command,
-        "seconds": round(sum(map(float, trials["seconds"])), 3) if len(trials) else 0.0,
-        "finished": trials["finished"].max().isoformat() if len(trials) else None,
-        "provenance": {**software(), **machine},
-    }
-
-
-def _write(findings: "Findings", document: dict[str, Any], out: Path) -> None:
-    from finetti.core.files import write_file
-    from finetti.probe.page import probe_page
-    from finetti.report import write_results
-
-    write_results(document, out)
-    page = probe_page(findings, document)
-    write_file(page.render().encode(), out / PAGE)
-    for figure in (each for section in page.sections for each in section.figures):
-        figure.chart.save(out / f"{figure.name}.svg")
-
-
-def _show(findings: "Findings", people: Any, quiet: bool) -> None:
-    from finetti.show.terminal import renderable_table
-
-    people.print(findings.headline, style="bold", soft_wrap=True)
-    if quiet:
-        return
-    people.print()
-    for table in findings.tables():
-        people.print(renderable_table(table))
-    for note in findings.notes:
-        people.print(note, style="italic", soft_wrap=True)
-
-
-def _last_words(document: dict[str, Any], out: Path) -> Any:
-    from rich.text import Text
-
-    counts = document["trials"]
-    text = f"{counts['done']} of {counts['all']} trials done"
-    text += f", {counts['failed']} failed" if counts["failed"] else ""
-    left = counts["all"] - counts["done"] - counts["failed"]
-    if document["interrupted"]:
-        stopped = f"with {left} left" if left else "before it was found"
-        text += f". Stopped {stopped}: run the same command again to continue"
-    text += f". Page: {out / PAGE} · trials: {out / STORE}"
-    return Text(text, style="bold green" if counts["done"] == counts["all"] else "bold red")

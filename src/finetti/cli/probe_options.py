@@ -1,9 +1,6 @@
 """What ``finetti probe`` is asked: its options, what stands for those not given, their meaning."""
 
 import json
-import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +35,6 @@ OPTIONS = {
     "online": "--online",
     "success_accuracy": "--success-accuracy",
 }
-NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
 
 
 class Dropout(StrEnum):
@@ -143,31 +139,6 @@ Out = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="The page, the results and the trials.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the trials, estimate the time.")]
-
-
-@contextmanager
-def options_named() -> Iterator[None]:
-    """Errors name arguments and parameters as the command line does."""
-    try:
-        yield
-    except InputError as error:
-        text = f"`{error.argument}` {error.problem}" if error.argument in OPTIONS else str(error)
-        for name, option in OPTIONS.items():
-            for written in (f"`{name}`", f"`fixed.{name}`", f"`grid.{name}`"):
-                text = text.replace(written, option)
-        raise InputError(text) from error
-
-
-def whole_command(context: typer.Context, given: dict[str, Any]) -> str:
-    """What makes this page again, with everything that was left to its default."""
-    words = ["finetti", "probe"]
-    for parameter in context.command.params:
-        value = given.get(parameter.name or "")
-        if parameter.name in NOT_IN_COMMAND or value is None or value is False:
-            continue
-        for each in value if isinstance(value, list | tuple) else [value]:
-            words += [parameter.opts[0]] if each is True else [parameter.opts[0], str(each)]
-    return shlex.join(words)
 
 
 def completed(options: dict[str, Any]) -> dict[str, Any]:

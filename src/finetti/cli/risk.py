@@ -14,6 +14,7 @@ from finetti.cli.run_pages import (
     last_words,
     options_named,
     run_document,
+    show_findings,
     write_page,
 )
 from finetti.cli.studies import (
@@ -46,7 +47,6 @@ OPTIONS = {
     "class_samples": "--class-samples",
     "test_samples": "--test-samples",
 }
-NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
 
 
 def risk(
@@ -143,7 +143,7 @@ def risk(
                 say_what_is_stored(study)
             summary = run_study(study, executor, quiet=quiet, retry_failed=retry_failed)
     findings = _find(experiment)
-    command = command_line(context, "risk", given, NOT_IN_COMMAND)
+    command = command_line(context, "risk", given)
     document = run_document(findings.to_dict(), findings.trials, command, summary.interrupted)
     from finetti.risk.page import risk_page
 
@@ -151,7 +151,7 @@ def risk(
     people = make_console(stderr=as_json)
     if as_json:
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
-    _show(findings, people, quiet)
+    show_findings(findings, people, quiet)
     if summary.failed and not quiet:
         show_failures(study, out / STORE, people)
     people.print(last_words(document, out / PAGE, out / STORE), soft_wrap=True)
@@ -212,16 +212,3 @@ def _find(experiment: "RiskExperiment") -> "RiskFindings":
 
     with private_stdout():
         return RiskFindings(experiment, experiment.table())
-
-
-def _show(findings: "RiskFindings", people: Any, quiet: bool) -> None:
-    from finetti.show.terminal import renderable_table
-
-    people.print(findings.headline, style="bold", soft_wrap=True)
-    if quiet:
-        return
-    people.print()
-    for table in findings.tables():
-        people.print(renderable_table(table))
-    for note in findings.notes:
-        people.print(note, style="italic", soft_wrap=True)

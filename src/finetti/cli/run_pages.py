@@ -1,7 +1,7 @@
 """What the commands share that run trials and end with a page."""
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from finetti.show import Document
+
+# How a run was made, and not what it found.
+NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
 
 
 @contextmanager
@@ -60,14 +63,26 @@ def write_page(page: "Document", document: Mapping[str, Any], out: Path, name: s
         figure.chart.save(out / f"{figure.name}.svg")
 
 
-def command_line(
-    context: typer.Context, name: str, given: Mapping[str, Any], left_out: Collection[str]
-) -> str:
+def show_findings(findings: Any, people: Any, quiet: bool) -> None:
+    """The headline, and without ``quiet`` the tables and notes, on the console ``people``."""
+    from finetti.show.terminal import renderable_table
+
+    people.print(findings.headline, style="bold", soft_wrap=True)
+    if quiet:
+        return
+    people.print()
+    for table in findings.tables():
+        people.print(renderable_table(table))
+    for note in findings.notes:
+        people.print(note, style="italic", soft_wrap=True)
+
+
+def command_line(context: typer.Context, name: str, given: Mapping[str, Any]) -> str:
     """What makes this page again, with everything that was left to its default."""
     words = ["finetti", name]
     for parameter in context.command.params:
         value = given.get(parameter.name or "")
-        if parameter.name in left_out or value is None or value is False:
+        if parameter.name in NOT_IN_COMMAND or value is None or value is False:
             continue
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [parameter.opts[0]] if each is True else [parameter.opts[0], str(each)]
@@ -83,6 +98,7 @@ def last_words(document: Mapping[str, Any], page: Path, store: Path) -> Any:
     text += f", {counts['failed']} failed" if counts["failed"] else ""
     if document["interrupted"]:
         left = counts["all"] - counts["done"] - counts["failed"]
-        text += f". Stopped with {left} left: run the same command again to continue"
+        stopped = f"with {left} left" if left else "before it was found"  # by a search
+        text += f". Stopped {stopped}: run the same command again to continue"
     text += f". Page: {page} · trials: {store}"
     return Text(text, style="bold green" if counts["done"] == counts["all"] else "bold red")

@@ -9,8 +9,9 @@ from typing import Any
 from finetti.probe.charts import critical_chart, success_chart, training_chart
 from finetti.probe.findings import REASONS, Findings
 from finetti.probe.information import information_bounds
-from finetti.show import Document, Figure, Section, format_duration
+from finetti.show import Document, Figure, Section
 from finetti.show.bars import stacked_bars
+from finetti.show.run_facts import run_facts
 from finetti.show.theme import PALETTE
 
 # Blue is what should happen, gray what nobody can help.
@@ -20,7 +21,7 @@ DRAWN_AHEAD = 4  # times the longest context: as far as the laws are drawn
 
 def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
     """The page; ``document`` is the plain data of the run (command, time, provenance)."""
-    counts, made_by = document["trials"], document["provenance"]
+    counts = document["trials"]
     warnings = []
     if left := counts["all"] - counts["done"] - counts["failed"]:
         warnings.append(
@@ -30,15 +31,6 @@ def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
         warnings.append(f"The probe is not complete: {findings.partial}.")
     if counts["failed"]:
         warnings.append(f"{counts['failed']} trials ended with an error and are not counted.")
-    versions = {"Finetti": "finetti", "JAX": "jax", "NumPy": "numpy", "Python": "python"}
-    facts = (
-        ("Trials", f"{counts['done']} of {counts['all']}"),
-        ("Computing time", format_duration(document["seconds"])),
-        ("Finished", (document["finished"] or "–")[:16].replace("T", " ") + " UTC"),
-        ("Versions", ", ".join(f"{name} {made_by[key]}" for name, key in versions.items())),
-        ("Commit", ", ".join(made_by["commit"]) or "–"),
-        ("Machine", ", ".join([*made_by["device"], made_by["platform"]])),
-    )
     sections: list[Section] = []
     if findings.analysis is not None:
         sections += [_success(findings), _critical(findings)]
@@ -58,7 +50,7 @@ def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
         warnings=tuple(warnings),
         sections=tuple(sections),
         command=document["command"],
-        facts=facts,
+        facts=run_facts(document),
     )
 
 
