@@ -5,6 +5,16 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+from finetti.show.theme import PALETTE
+
+# Ordered values get ordered colors, from cold to warm; few of them, colors that are far apart.
+_BLUE, _RED, _GREEN, _, _, _ORANGE, _ = PALETTE
+FEW_COLORS = {
+    1: (_BLUE,),
+    2: (_BLUE, _RED),
+    3: (_BLUE, _GREEN, _RED),
+    4: (_BLUE, _GREEN, _ORANGE, _RED),
+}
 MAX_SHAPES = 7  # as many as there are colors; more are told apart by color alone
 MAX_SIZES = 8  # of a grid, that are ticks themselves
 MIN_GAP = 1 / 12  # of an axis, between two ticks
@@ -78,9 +88,11 @@ def color_channels(rows: list[dict[str, Any]], color: str, shapes: bool = True) 
     colors: dict[str, Any] = {"domain": values}
     kind: dict[str, Any] = {"field": color, "type": "nominal", "legend": legend}
     if all(isinstance(value, int | float) for value in values):
-        # Ordered values get ordered colors, without the ends that vanish on black and on white.
         values.sort()
-        colors["scheme"] = {"name": "viridis", "extent": [0.15, 0.85]}
+        if len(values) in FEW_COLORS:
+            colors["range"] = list(FEW_COLORS[len(values)])
+        else:  # without the ends that vanish on black and on white
+            colors["scheme"] = {"name": "viridis", "extent": [0.15, 0.85]}
         kind["type"] = "ordinal"
     channels: dict[str, Any] = {"color": alt.Color(scale=alt.Scale.from_dict(colors), **kind)}
     if shapes and len(values) <= MAX_SHAPES:
