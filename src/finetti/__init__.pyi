@@ -5,6 +5,7 @@ from . import claims as claims
 from . import core as core
 from . import estimators as estimators
 from . import kernels as kernels
+from . import latent as latent
 from . import probe as probe
 from . import report as report
 from . import show as show

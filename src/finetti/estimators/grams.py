@@ -10,36 +10,12 @@ import scipy.spatial.distance
 from finetti.core.precision import float64
 from finetti.estimators.ridge import Floats
 from finetti.kernels.base import Kernel
+from finetti.kernels.precision import in_float64 as in_float64
 from finetti.kernels.rbf import RBF
 
 LEAST_BITS, MOST_BITS = 5, 8  # tables of 32, 64, 128, 256 rows
 CHUNK_ROWS = 1024
 DISTANCE_ROWS = 500
-
-
-def in_float64(kernel: Kernel) -> Kernel:
-    """The kernel with its parameters as NumPy arrays: those of JAX lose float64 in a pickle.
-
-    A parameter that was kept in single precision, by its logarithm, is read as it was written:
-    RBF(0.7) is that of 0.7.
-    """
-
-    def widened(path: Any, leaf: Any) -> np.ndarray:
-        if leaf.dtype == np.float32 and path[-1].name.startswith("log_"):
-            return np.vectorize(_log_as_written, otypes=[np.float64])(leaf)
-        return np.asarray(leaf, np.float64)
-
-    return jax.tree_util.tree_map_with_path(widened, kernel)
-
-
-def _log_as_written(log_value: float) -> float:
-    """log of the shortest decimal whose logarithm is this one to single precision."""
-    value, unit = np.exp(log_value), np.spacing(np.float32(abs(log_value)))
-    for digits in range(1, 9):
-        written = np.log(float(f"{value:.{digits}g}"))
-        if abs(written - log_value) <= unit:
-            return written
-    return float(log_value)
 
 
 def padding(n_rows: int) -> np.ndarray:

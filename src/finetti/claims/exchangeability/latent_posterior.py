@@ -1,36 +1,30 @@
 """Section 3: attention is the posterior mean of a latent variable."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy
 
-from finetti import attention, kernels
+from finetti import attention, kernels, latent
 from finetti.claims.claim import Context, Control, claim
-from finetti.claims.evidence import Evidence, at_least, at_most, close, trend, within
+from finetti.claims.evidence import Evidence, at_least, close, trend, within
 from finetti.claims.exchangeability.instances import attentions
 
 
 @dataclass(frozen=True)
 class Regression:
-    """r_ℓ = z c_ℓ + ϵ_ℓ with z_ij ∼ N(0, prior), ϵ ∼ N(0, noise), and a masked token's c."""
+    """One sequence of the world r = zc + noise, and a masked token's c."""
 
+    world: latent.LinearGaussian
     keys: np.ndarray  # (L, d_c)
     values: np.ndarray  # (L, d_r)
     query: np.ndarray  # (d_c,)
-    noise: float
-    prior: float
 
     @property
-    def ridge(self) -> float:
-        """λ = noise / prior variance."""
-        return self.noise / self.prior
-
-    @property
-    def normal(self) -> np.ndarray:
-        """CᵀC + λI."""
-        return self.keys.T @ self.keys + self.ridge * np.eye(self.keys.shape[1])
+    def tokens(self) -> latent.Pairs:
+        """The sequence as the world reads it, (1, L, …)."""
+        return latent.Pairs(self.keys[None], self.values[None])
 
     def miss(self, ridge: float) -> float:
         """How far attention with the linear kernel and this ridge is from the posterior mean."""
@@ -39,23 +33,23 @@ class Regression:
         return np.abs(np.asarray(mean) - exact).max() / np.abs(exact).max()
 
 
-def draw_regression(rng: np.random.Generator) -> Regression:
+def draw_regression(rng: np.random.Generator, noise: float | None = None) -> Regression:
     """A world of one of three sizes (each compiles once) and random variances."""
     length, d_c, d_r = ((3, 1, 2), (12, 4, 3), (30, 6, 1))[rng.integers(3)]
-    noise, prior = 10.0 ** rng.uniform(-1, 1, size=2)
-    latent = np.sqrt(prior) * rng.normal(size=(d_r, d_c))
-    keys = rng.normal(size=(length, d_c))
-    values = keys @ latent.T + np.sqrt(noise) * rng.normal(size=(length, d_r))
-    return Regression(keys, values, rng.normal(size=d_c), float(noise), float(prior))
+    drawn, prior = 10.0 ** rng.uniform(-1, 1, size=2)
+    world = latent.LinearGaussian(d_c, d_r, drawn if noise is None else noise, prior)
+    draw = world.sample(rng, 1, length)
+    return Regression(world, draw.tokens.keys[0], draw.tokens.values[0], draw.query[0])
 
 
-def condition(world: Regression) -> tuple[np.ndarray, float]:
+def condition(case: Regression) -> tuple[np.ndarray, float]:
     """Mean and variance of a new r at the query, from the joint Gaussian of all r's (3.7)."""
-    tokens = np.vstack([world.keys, world.query[None]])
-    joint = world.prior * tokens @ tokens.T + world.noise * np.eye(len(tokens))
+    tokens = np.vstack([case.keys, case.query[None]])
+    prior, noise = case.world.prior_variance, case.world.noise_variance
+    joint = prior * tokens @ tokens.T + noise * np.eye(len(tokens))
     seen, across = joint[:-1, :-1], joint[:-1, -1]
     gain = np.linalg.solve(seen, across)
-    return world.values.T @ gain, float(joint[-1, -1] - across @ gain)
+    return case.values.T @ gain, float(joint[-1, -1] - across @ gain)
 
 
 @claim(
@@ -95,11 +89,11 @@ def e_eq_3_6(context: Context) -> Evidence:
     """CME attention against conditioning the joint Gaussian of all r's, and against its primal."""
     worst = primal = 0.0
     for trial in range(context.pick(quick=20, paper=200)):
-        world = draw_regression(context.generator(e_eq_3_6.id, trial))
-        exact, _ = condition(world)
-        worst = max(worst, world.miss(world.ridge))
-        latent = world.values.T @ world.keys @ np.linalg.inv(world.normal)
-        primal = max(primal, np.abs(latent @ world.query - exact).max() / np.abs(exact).max())
+        case = draw_regression(context.generator(e_eq_3_6.id, trial))
+        exact, _ = condition(case)
+        worst = max(worst, case.miss(case.world.ridge))
+        mean = case.world.posterior(case.tokens).mean[0] @ case.query
+        primal = max(primal, np.abs(mean - exact).max() / np.abs(exact).max())
     return Evidence(
         close("attention − Bayes posterior mean (relative)", worst, 1e-10),
         close("primal form − Bayes posterior mean (relative)", primal, 1e-10),
@@ -117,11 +111,12 @@ def e_eq_3_7(context: Context) -> Evidence:
     """`ConditionalMean.posterior` against the closed form and against joint conditioning."""
     closed = brute = 0.0
     for trial in range(context.pick(quick=20, paper=200)):
-        world = draw_regression(context.generator(e_eq_3_7.id, trial))
-        module = attention.ConditionalMean(world.prior * kernels.Linear(), ridge=world.noise)
-        _, variance = module.posterior(world.query, world.keys, world.values, predictive=True)
-        formula = world.noise * (1 + world.query @ np.linalg.solve(world.normal, world.query))
-        _, exact = condition(world)
+        case = draw_regression(context.generator(e_eq_3_7.id, trial))
+        kernel = case.world.prior_variance * kernels.Linear()
+        module = attention.ConditionalMean(kernel, ridge=case.world.noise_variance)
+        _, variance = module.posterior(case.query, case.keys, case.values, predictive=True)
+        formula = case.world.predict(case.tokens, case.query[None]).variance[0, 0]
+        _, exact = condition(case)
         closed = max(closed, abs(float(variance) / formula - 1))
         brute = max(brute, abs(float(variance) / exact - 1))
     return Evidence(
@@ -141,19 +136,14 @@ def e_eq_3_7(context: Context) -> Evidence:
 )
 def e_eq_3_11(context: Context, ridge_factor: float = 1.0) -> Evidence:
     """The argmin over λ of the mean squared error of attention on 20 000 sequences."""
-    noise, prior, length = 0.5, 1.0, 7
-    rng = context.generator(e_eq_3_11.id)
+    world, length = latent.LinearGaussian(4, 3, noise_variance=0.5, prior_variance=1.0), 7
     count = context.pick(quick=20_000, paper=100_000)
-    latents = np.sqrt(prior) * rng.normal(size=(count, 3, 4))
-    tokens = rng.normal(size=(count, length + 1, 4))
-    values = np.einsum("nij,nlj->nli", latents, tokens)
-    values = values + np.sqrt(noise) * rng.normal(size=values.shape)
-    keys, query = tokens[:, :-1], tokens[:, -1]
+    draw = world.sample(context.generator(e_eq_3_11.id), count, length)
 
     def risk(log_ridge: float) -> float:
         ridge = ridge_factor * np.exp(log_ridge)
         module = attention.ConditionalMean(kernels.Linear(), ridge=ridge)
-        errors = values[:, -1] - np.asarray(module(query, keys, values[:, :-1]))
+        errors = draw.answer - np.asarray(module(draw.query, *draw.tokens))
         return float(np.mean(np.sum(errors**2, axis=1)))
 
     found: Any = scipy.optimize.minimize_scalar(
@@ -164,10 +154,11 @@ def e_eq_3_11(context: Context, ridge_factor: float = 1.0) -> Evidence:
     records = [{"ridge": float(value), "risk": risk(np.log(value))} for value in grid]
     axes = {"ridge": "ridge λ", "risk": "mean squared error"}
     chart = trend(records, axes, "Risk (3.11) against the ridge")
-    target = noise / prior
+    target = world.ridge
     return Evidence(
         within("ridge that minimizes (3.11)", ridge, 0.9 * target, 1.1 * target),
-        note=f"{count} sequences of {length} tokens; noise {noise}, prior variance {prior}.",
+        note=f"{count} sequences of {length} tokens; noise {world.noise_variance:g}, prior "
+        f"variance {world.prior_variance:g}.",
         charts=(chart,),
     )
 
@@ -184,54 +175,10 @@ def e_erratum_2(context: Context) -> Evidence:
     """The Bayes mean under the prior N(0, λI), against attention with the ridge λ and σ²/λ."""
     printed = derived = 0.0
     for trial in range(20):
-        world = draw_regression(context.generator(e_erratum_2.id, trial))
-        world = replace(world, noise=0.25)
-        printed = max(printed, world.miss(world.prior))
-        derived = max(derived, world.miss(world.ridge))
+        case = draw_regression(context.generator(e_erratum_2.id, trial), noise=0.25)
+        printed = max(printed, case.miss(case.world.prior_variance))
+        derived = max(derived, case.miss(case.world.ridge))
     return Evidence(
         close("attention with ridge λ − Bayes mean under N(0, λI) (relative)", printed, 1e-10),
         derived=(close("attention with ridge σ²/λ − the same (relative)", derived, 1e-10),),
-    )
-
-
-@claim(
-    id="E-erratum-11",
-    title="printed: Lemma 3.2(b) for an invertible operator",
-    statement="p(z|X) is a function of p(y|X) where (Tf)(y) = ∫p(y|z)f(z)dz is invertible, and not "
-    "elsewhere.",
-    label="Lemma 3.2(b)",
-    erratum="The proof applies T⁻¹ to p(y|X), which lies in the range of T: a left inverse will "
-    "do. T need only be injective, as with more answers than latent values.",
-)
-def e_erratum_11(context: Context) -> Evidence:
-    """A world with 3 latent values and 5 answers: T is 5 × 3, injective and not invertible."""
-    atoms, outcomes, letters, length = 3, 5, 4, 6
-    rng = context.generator(e_erratum_11.id)
-    # Each latent value leans to an answer of its own, so the columns of T are far from dependent.
-    answers = (np.eye(outcomes, atoms) + rng.dirichlet(np.ones(outcomes), size=atoms).T) / 2
-    prior = rng.dirichlet(np.full(atoms, 5.0))
-    emission = rng.dirichlet(np.ones(letters), size=atoms)
-    inverse, worst = np.linalg.pinv(answers), 0.0
-    for _ in range(100):
-        tokens = rng.integers(letters, size=length)
-        # p(z|X) and p(y|X), both from the joint distribution of z, X and y
-        likelihood = prior * np.prod(emission[:, tokens], axis=1)
-        joint = answers * likelihood  # (y, z) for this X
-        latent, answer = likelihood / likelihood.sum(), joint.sum(axis=1) / joint.sum()
-        worst = max(worst, np.abs(inverse @ answer - latent).max())
-    # An invertible T would reach every function of y, as the indicator of the last answer.
-    last = np.eye(outcomes)[-1]
-    missed = np.linalg.norm(answers @ (inverse @ last) - last)
-    # Two latent values that answer alike: T is not injective, and p(y|X) leaves p(z|X) open.
-    alike = answers[:, [0, 1, 1]]
-    posteriors = np.array([[0.2, 0.7, 0.1], [0.2, 0.1, 0.7]])
-    same = np.abs(alike @ (posteriors[0] - posteriors[1])).max()
-    blind = np.abs(np.linalg.pinv(alike) @ alike @ posteriors[0] - posteriors[0]).max()
-    return Evidence(
-        at_most("T is invertible: distance of a function of y to its range", missed, 1e-10),
-        derived=(
-            close("p(z|X) from p(y|X), 100 sequences", worst, 1e-12),
-            close("T not injective: difference of two p(y|X)", same, 1e-12),
-            at_least("the same: what is missed of p(z|X)", blind, 0.1),
-        ),
     )

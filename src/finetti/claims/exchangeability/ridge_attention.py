@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from finetti import attention, kernels
+from finetti import attention, kernels, latent
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
 from finetti.claims.exchangeability.instances import rbf, squared
@@ -158,17 +158,13 @@ def e_app_b_1(context: Context) -> Evidence:
 )
 def e_app_b_1_calibration(context: Context, ridge_factor: float = 1.0) -> Evidence:
     """Coverage of 95 % intervals and mean squared z over sequences drawn from the process."""
-    length, ridge = 8, 0.3
-    rng = context.generator(e_app_b_1_calibration.id)
+    world, length = latent.GaussianProcessWorld(kernels.RBF(), 2, noise_variance=0.3), 8
     count = context.pick(quick=20_000, paper=100_000)
-    tokens = rng.normal(size=(count, length + 1, 2))
-    factor = np.linalg.cholesky(rbf(tokens, tokens) + 1e-10 * np.eye(length + 1))
-    noise = np.sqrt(ridge) * rng.normal(size=(count, length + 1))
-    values = np.einsum("nij,nj->ni", factor, rng.normal(size=(count, length + 1))) + noise
-    module = attention.ConditionalMean(kernels.RBF(), ridge=ridge_factor * ridge)
-    given = tokens[:, -1], tokens[:, :-1], values[:, :-1, None]
-    mean, variance = module.posterior(*given, predictive=True)
-    z = (values[:, -1] - np.asarray(mean)[:, 0]) / np.sqrt(np.asarray(variance))
+    draw = world.sample(context.generator(e_app_b_1_calibration.id), count, length)
+    ridge = ridge_factor * world.noise_variance
+    module = attention.ConditionalMean(kernels.RBF(), ridge=ridge)
+    mean, variance = module.posterior(draw.query, *draw.tokens, predictive=True)
+    z = (draw.answer - np.asarray(mean))[:, 0] / np.sqrt(np.asarray(variance))
     coverage = float(np.mean(np.abs(z) <= 1.959963984540054))
     # Both limits are 3.9 and 4.0 standard errors at 20 000 sequences.
     return Evidence(

@@ -1,0 +1,129 @@
+"""Coin flips with an unknown bias, which are also the draws from a Pólya urn."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import betaln, xlog1py, xlogy
+
+from finetti.core.numbers import as_positive
+from finetti.latent.base import (
+    Encoded,
+    Floats,
+    LatentModel,
+    WorldDraw,
+    as_answers,
+    as_generator,
+    as_letters,
+    as_sampling,
+    one_hot,
+    refuse_query,
+)
+from finetti.latent.laws import Categorical
+from finetti.show.card import Card
+
+
+@dataclass(frozen=True, eq=False)
+class BetaPosterior:
+    """z ∼ Beta(a, b), with a and b of shape (n,)."""
+
+    alpha: Floats
+    beta: Floats
+
+    @property
+    def mean(self) -> Floats:
+        """a / (a + b)."""
+        return self.alpha / (self.alpha + self.beta)
+
+    @property
+    def variance(self) -> Floats:
+        """ab / ((a + b)² (a + b + 1))."""
+        total = self.alpha + self.beta
+        return self.alpha * self.beta / (total**2 * (total + 1))
+
+    def log_prob(self, z: Any) -> Floats:
+        """The log density at one bias per sequence, (…, n)."""
+        z = as_answers(z, self.alpha.shape, "z", "BetaPosterior.log_prob")
+        front = xlogy(self.alpha - 1, z) + xlog1py(self.beta - 1, -z)
+        return np.where((z >= 0) & (z <= 1), front, -np.inf) - betaln(self.alpha, self.beta)
+
+    def sample(self, rng: Any, n_samples: int | None = None) -> Floats:
+        """One bias per sequence, (n,); or (n_samples, n)."""
+        shape = self.alpha.shape if n_samples is None else (n_samples, *self.alpha.shape)
+        return as_generator(rng, "BetaPosterior.sample").beta(self.alpha, self.beta, size=shape)
+
+
+@dataclass(frozen=True)
+class BetaBernoulli(LatentModel):
+    """z ∼ Beta(α, β), and tokens 1 with probability z: an urn that gets back one ball more.
+
+    p(x_1, …, x_L) = B(α + h, β + L − h) / B(α, β),  h = Σ x_ℓ
+
+    Args:
+        alpha: α > 0, the balls marked 1 in the urn before the first draw.
+        beta: β > 0, the balls marked 0.
+
+    >>> world = BetaBernoulli(alpha=1, beta=1)
+    >>> world.predict(np.array([[1, 1, 0]])).probabilities  # Laplace's rule of succession
+    array([[0.4, 0.6]])
+
+    Reference: Proposition 3.1, zhang2022; de Finetti (1937).
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    name: ClassVar[str] = "beta-bernoulli"
+
+    def __post_init__(self) -> None:
+        for field in ("alpha", "beta"):
+            value = as_positive(getattr(self, field), field, "BetaBernoulli")
+            object.__setattr__(self, field, value)
+
+    def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
+        """A bias for each sequence, then independent flips; the answer is the next one."""
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
+        bias = rng.beta(self.alpha, self.beta, size=n)
+        flips = (rng.random((n, length + 1)) < bias[:, None]).astype(np.intp)
+        return WorldDraw(flips[:, :-1], None, flips[:, -1], bias)
+
+    def sample_urn(self, rng: Any, n_sequences: int, context_length: int) -> Any:
+        """The same law of (n, L) tokens without a latent: draw a ball, put it back with another."""
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
+        tokens = np.zeros((n, length), np.intp)
+        ones = np.full(n, self.alpha)
+        for position in range(length):
+            share = ones / (self.alpha + self.beta + position)
+            tokens[:, position] = rng.random(n) < share
+            ones += tokens[:, position]
+        return tokens
+
+    def log_prob(self, tokens: Any) -> Floats:
+        """log B(α + h, β + L − h) − log B(α, β)."""
+        after = self.posterior(tokens)
+        return betaln(after.alpha, after.beta) - betaln(self.alpha, self.beta)
+
+    def posterior(self, tokens: Any) -> BetaPosterior:
+        """Beta(α + h, β + L − h)."""
+        flips = as_letters(tokens, 2, "BetaBernoulli")
+        ones = flips.sum(axis=1)
+        return BetaPosterior(self.alpha + ones, self.beta + flips.shape[1] - ones)
+
+    def integrate(self, posterior: BetaPosterior, query: Any = None) -> Categorical:
+        """The next flip: 1 with probability E[z | X] = (α + h) / (α + β + L)."""
+        refuse_query(query, "BetaBernoulli")
+        mean = posterior.mean
+        return Categorical(np.stack([1 - mean, mean], axis=1))
+
+    def encode(self, draw: WorldDraw) -> Encoded:
+        """One-hot letters, (n, L, 2); the mask token is 0."""
+        mask = np.zeros((len(draw.tokens), 2))
+        return Encoded(one_hot(draw.tokens, 2), mask, one_hot(draw.answer, 2))
+
+    def __card__(self) -> Card:
+        fields = (
+            ("latent", f"bias z ∼ Beta({self.alpha:g}, {self.beta:g})"),
+            ("tokens", "0 or 1; 1 with probability z"),
+            ("answer", "the next token"),
+            ("posterior", "Beta(α + ones, β + zeros)"),
+        )
+        return Card("World: Beta–Bernoulli (Pólya urn)", fields)

@@ -1,0 +1,113 @@
+"""Tokens r = zc + noise with a Gaussian matrix z: the finite-dimensional example of the paper."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from finetti.core.numbers import as_positive, as_whole
+from finetti.latent.base import (
+    Encoded,
+    Floats,
+    LatentModel,
+    Pairs,
+    WorldDraw,
+    as_pairs,
+    as_query,
+    as_sampling,
+    encode_pairs,
+)
+from finetti.latent.keys import KeyLaw, check_key_law, draw_keys
+from finetti.latent.laws import Gaussian
+from finetti.latent.matrix_posterior import MatrixPosterior, regress, regression_evidence
+from finetti.show.card import Card
+
+
+@dataclass(frozen=True)
+class LinearGaussian(LatentModel):
+    """r_ℓ = z c_ℓ + ε_ℓ with z_ij ∼ N(0, τ²) and ε ∼ N(0, σ²I), (3.3) and (3.4).
+
+    z̄(X) = RᵀC(CᵀC + λI)⁻¹ with λ = σ²/τ²,  σ̃² = σ²(1 + cᵀ(CᵀC + λI)⁻¹c)
+
+    Args:
+        key_dimension: d_c.
+        value_dimension: d_r.
+        noise_variance: σ².
+        prior_variance: τ².
+        key_law: how `sample` draws keys: "normal" N(0, I), or "sphere", uniform.
+
+    >>> world = LinearGaussian(key_dimension=1, value_dimension=1, noise_variance=1.0)
+    >>> tokens = Pairs(np.array([[[1.0], [1.0]]]), np.array([[[3.0], [0.0]]]))
+    >>> law = world.predict(tokens, np.array([[2.0]]))
+    >>> law.mean.round(6).tolist(), law.variance.round(6).tolist()  # z̄ = 3/3, σ̃² = 1 + 4/3
+    ([[2.0]], [[2.333333]])
+
+    Reference: (3.3)–(3.7), zhang2022; the prior variance is not λ (erratum 2).
+    """
+
+    key_dimension: int = 4
+    value_dimension: int = 3
+    noise_variance: float = 0.5
+    prior_variance: float = 1.0
+    key_law: KeyLaw = "normal"
+    name: ClassVar[str] = "linear-gaussian"
+
+    def __post_init__(self) -> None:
+        owner = "LinearGaussian"
+        for field in ("key_dimension", "value_dimension"):
+            object.__setattr__(self, field, as_whole(getattr(self, field), field, owner))
+        for field in ("noise_variance", "prior_variance"):
+            object.__setattr__(self, field, as_positive(getattr(self, field), field, owner))
+        check_key_law(self.key_law, self.key_dimension, owner)
+
+    @property
+    def ridge(self) -> float:
+        """λ = σ²/τ²: with it attention over the linear kernel is the posterior mean."""
+        return self.noise_variance / self.prior_variance
+
+    def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
+        """A matrix for each sequence, keys, and noisy values; the answer is one value more."""
+        rng, n, length = as_sampling(rng, n_sequences, context_length, self)
+        shape = n, self.value_dimension, self.key_dimension
+        latent = np.sqrt(self.prior_variance) * rng.normal(size=shape)
+        keys = draw_keys(rng, self.key_law, n, length + 1, self.key_dimension)
+        values = keys @ np.swapaxes(latent, 1, 2)
+        values += np.sqrt(self.noise_variance) * rng.normal(size=values.shape)
+        tokens = Pairs(keys[:, :-1], values[:, :-1])
+        return WorldDraw(tokens, keys[:, -1], values[:, -1], latent)
+
+    def log_prob(self, tokens: Any) -> Floats:
+        """log p(R | C): columns of R are independent N(0, τ²CCᵀ + σ²I)."""
+        return regression_evidence(*self._pairs(tokens), self.noise_variance, self._prior)
+
+    def posterior(self, tokens: Any) -> MatrixPosterior:
+        """N(z̄, I ⊗ σ²(CᵀC + λI)⁻¹), (3.6) with its exact covariance."""
+        return regress(*self._pairs(tokens), self.noise_variance, self._prior)
+
+    def integrate(self, posterior: MatrixPosterior, query: Any = None) -> Gaussian:
+        """N(z̄c, σ̃²I), (3.7) with its exact variance."""
+        place = as_query(query, len(posterior.mean), self.key_dimension, "LinearGaussian")
+        mean = np.einsum("nij,nj->ni", posterior.mean, place)
+        spread = np.einsum("ni,nij,nj->n", place, posterior.row_covariance, place)
+        return Gaussian(mean, variance=(self.noise_variance + spread)[:, None])
+
+    def encode(self, draw: WorldDraw) -> Encoded:
+        """(c, r) side by side; the mask token is (c at the query, 0)."""
+        return encode_pairs(draw)
+
+    @property
+    def _prior(self) -> Floats:
+        return np.full(self.key_dimension, self.prior_variance)
+
+    def _pairs(self, tokens: Any) -> Pairs:
+        return as_pairs(tokens, self.key_dimension, self.value_dimension, "LinearGaussian")
+
+    def __card__(self) -> Card:
+        shape = f"{self.value_dimension} × {self.key_dimension}"
+        fields = (
+            ("latent", f"matrix z, {shape}, entries N(0, {self.prior_variance:g})"),
+            ("tokens", f"(c, r) with r = zc + N(0, {self.noise_variance:g}), keys {self.key_law}"),
+            ("answer", "r at the query"),
+            ("posterior", f"Gaussian; ridge λ = σ²/τ² = {self.ridge:g}"),
+        )
+        return Card("World: linear-Gaussian", fields)
