@@ -5,9 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import ConditionalMean, start_decoding
-from finetti.core.errors import InputError
-from finetti.kernels import RBF, Exponential, Polynomial
+from finetti.attention import (
+    ConditionalMean,
+    DecodeState,
+    DeltaRule,
+    KernelSmoother,
+    LinearAttention,
+    LocalLinear,
+    Softmax,
+    start_decoding,
+)
+from finetti.core.errors import InputError, UnsupportedError
+from finetti.kernels import RBF, Exponential, Linear, Polynomial
 
 pytestmark = pytest.mark.rounding
 
@@ -94,3 +103,58 @@ def test_bad_input_names_the_argument():
         start_decoding(ConditionalMean(RBF(), ridge_per_token=0.1), keys, values, 9)
     with pytest.raises(InputError, match="bounded growth"):
         start_decoding(ConditionalMean(Exponential()), keys, values, 9)
+
+
+STATES = {
+    "linear": LinearAttention(Polynomial(2)),
+    "delta": DeltaRule(0.8, 0.9),
+    "mesa": ConditionalMean(Linear(), ridge=0.05),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("prompt", [0, 5])
+def test_a_state_of_fixed_size_is_the_causal_call(name, prompt):
+    keys, values, _ = draw(2)
+    module = STATES[name]
+    state = start_decoding(module, keys[:, :prompt], values[:, :prompt])
+    assert isinstance(state, DecodeState)
+
+    def step(state, pair):
+        state = state.append(*pair)
+        return state, state.read(pair[0])
+
+    rest = (keys[:, prompt:].swapaxes(0, 1), values[:, prompt:].swapaxes(0, 1))
+    _, (means, variances) = jax.lax.scan(step, state, rest)
+    exact = module(keys, keys, values, is_causal=True)[:, prompt:]
+    np.testing.assert_allclose(means.swapaxes(0, 1), exact, atol=1e-10)
+    if name == "mesa":
+        exact = STATES["mesa"].posterior(keys, keys, values, is_causal=True)[1][:, prompt:]
+        np.testing.assert_allclose(variances.swapaxes(0, 1), exact, atol=1e-10)
+    else:
+        assert variances is None
+
+
+def test_a_state_keeps_the_precision_of_the_data():
+    with jax.enable_x64(False):
+        keys = jnp.ones((3, 2), jnp.bfloat16)
+        state = start_decoding(DeltaRule(), keys, keys)
+        assert state.state.dtype == jnp.float32  # sums need more bits than tokens
+        assert state.append(keys[0], keys[0]).read(keys[0])[0].dtype == jnp.bfloat16
+
+
+def test_attention_without_a_state_says_what_its_state_is():
+    keys, values, query = draw()
+    for module in (Softmax(), KernelSmoother(RBF()), LocalLinear(RBF())):
+        with pytest.raises(UnsupportedError, match="the pairs themselves"):
+            start_decoding(module, keys, values)
+    with pytest.raises(InputError, match=r"`capacity` .* no finite feature map"):
+        start_decoding(ConditionalMean(RBF(), ridge=0.1), keys, values)
+    state = start_decoding(DeltaRule(), keys, values)
+    with pytest.raises(InputError, match=r"`key` argument of FastWeightState\.append"):
+        state.append(keys[0][:2], values[0])
+    with pytest.raises(InputError, match=r"`query` argument of FastWeightState\.read"):
+        state.read(query * jnp.nan)
+    moments = start_decoding(STATES["mesa"], keys, values)
+    with pytest.raises(InputError, match=r"`value` argument of MomentCache\.append"):
+        moments.append(keys[0], values[0][:1])

@@ -8,7 +8,14 @@ import optax
 import pytest
 from flax import nnx
 
-from finetti.attention import cme_attention, flax_attention_fn, softmax_attention
+from finetti.attention import (
+    cme_attention,
+    delta_rule_attention,
+    flax_attention_fn,
+    linear_attention,
+    local_linear_attention,
+    softmax_attention,
+)
 from finetti.core.errors import InputError
 
 LENGTHS = jnp.array([6, 4])
@@ -70,6 +77,23 @@ def test_masks_reach_cme_attention(x, make):
     causal = run(x, MASKS["causal"])
     np.testing.assert_allclose(causal[:, :2], run(x[:, :2], CAUSAL[:, :, :2, :2]), atol=1e-5)
     assert not np.allclose(causal[0, 1], padded[0, 1], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "function", [linear_attention, delta_rule_attention, local_linear_attention]
+)
+def test_masks_reach_the_rest_of_the_family(x, function):
+    """Padding behaves as deletion; a causal mask is is_causal, the fast way to the same."""
+    layer, params = linen_layer(flax_attention_fn(function), x)
+    padded = layer.apply(params, x, x, mask=PADDING)
+    np.testing.assert_allclose(padded[1:, :4], layer.apply(params, x[1:, :4], x[1:, :4]), atol=2e-6)
+    fast, _ = linen_layer(flax_attention_fn(function, key_mask=True, is_causal=True), x)
+    seen = np.asarray(VALID)
+    np.testing.assert_allclose(
+        fast.apply(params, x, x, mask=MASKS["causal"])[seen],
+        layer.apply(params, x, x, mask=MASKS["causal"])[seen],
+        atol=2e-6,
+    )
 
 
 def test_a_key_mask_and_is_causal_are_the_fast_way_to_the_same(x):

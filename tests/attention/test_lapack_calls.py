@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 from tests.core.test_lapack import batched_calls
 
-from finetti.attention import ConditionalMean, start_decoding
+from finetti.attention import ConditionalMean, DeltaRule, LocalLinear, start_decoding
 from finetti.kernels import RBF, Exponential, Polynomial
 
 BATCH, LENGTH, WIDTH = 2, 6, 2
@@ -47,6 +47,8 @@ PROGRAMS = {
     "posterior": variance,
     "likelihood": lambda q, k, v: ConditionalMean().log_marginal_likelihood(k, v),
     "decoding": decoded,
+    "delta rule": lambda *tokens: DeltaRule(chunk_length=3)(*tokens, is_causal=True),
+    "local linear": lambda *tokens: LocalLinear(RBF())(*tokens),
 }
 
 

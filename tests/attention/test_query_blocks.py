@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import KernelSmoother, Softmax, blocks, normalized
+from finetti.attention import KernelSmoother, Softmax, blocks, rows
 from finetti.core.errors import InputError
 from finetti.kernels import RBF
 
@@ -22,8 +22,8 @@ def block_entries(request, monkeypatch):
     """11 queries at once, or 4, 4 and 3."""
     monkeypatch.setattr(blocks, "MAX_BLOCK_ENTRIES", request.param)
     # Compiled anew, with what is patched; what was compiled before is kept.
-    fresh = functools.cache(normalized._compiled.__wrapped__)
-    monkeypatch.setattr(normalized, "_compiled", fresh)
+    fresh = functools.cache(rows._compiled.__wrapped__)
+    monkeypatch.setattr(rows, "_compiled", fresh)
 
 
 def draw(batch=2):

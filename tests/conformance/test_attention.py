@@ -8,7 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import Attention, ConditionalMean, KernelSmoother, Softmax
+from finetti.attention import (
+    Attention,
+    ConditionalMean,
+    DeltaRule,
+    KernelSmoother,
+    LinearAttention,
+    LocalLinear,
+    Softmax,
+)
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
@@ -25,12 +33,16 @@ MEMBERS = {
     "mean-linear-per-token": ConditionalMean(Linear(), ridge_per_token=0.05),
     "mean-polynomial": ConditionalMean(Polynomial(3, scale=0.5), ridge=0.2),
     "mean-sum": ConditionalMean(0.5 * RBF() + Exponential(0.3), ridge_per_token=0.1),
+    "linear": LinearAttention(),
+    "linear-polynomial": LinearAttention(Polynomial(2, scale=0.5)),
+    "delta": DeltaRule(0.8, decay=0.9, chunk_length=4),
+    "local-rbf": LocalLinear(RBF(0.9), ridge=0.3),
 }
 members = pytest.mark.parametrize("attention", MEMBERS.values(), ids=MEMBERS.keys())
 # One per way of computing, for what the kernel cannot change.
-SOME = ["softmax", "smoother-rbf", "mean-rbf", "mean-exponential"]
+SOME = ["softmax", "smoother-rbf", "mean-rbf", "mean-exponential", "linear", "delta", "local-rbf"]
 some = pytest.mark.parametrize("attention", [MEMBERS[name] for name in SOME], ids=SOME)
-NORMALIZED = [name for name in MEMBERS if not name.startswith("mean")]
+NORMALIZED = [name for name in MEMBERS if name.startswith(("softmax", "smoother"))]
 MASK = jnp.array([True, False, True, True, False, True])
 MASKS = jnp.array(
     [
@@ -78,6 +90,9 @@ def test_order_of_tokens_does_not_matter(attention):
     query, keys, values = context()
     order = jnp.array([3, 0, 5, 1, 4, 2])
     out = attention(query, keys, values)
+    if isinstance(attention, DeltaRule):  # the one member that reads its keys in turn
+        assert jnp.abs(attention(query, keys[order], values[order]) - out).max() > 0.1
+        return
     close(attention(query, keys[order], values[order]), out, atol=1e-12)
     masked = attention(query, keys, values, MASKS)
     close(attention(query, keys[order], values[order], MASKS[:, order]), masked, atol=1e-12)
@@ -140,11 +155,12 @@ def test_a_mask_of_ones_changes_nothing(attention):
 
 @members
 def test_fully_masked_is_finite_and_stated(attention):
-    """The normalized spread evenly, as JAX does; the conditional mean falls back to its prior."""
+    """The normalized, and the line, spread evenly, as JAX does; the others have learned nothing."""
     query, keys, values = context()
     dead = jnp.zeros(6, bool)
     rows = MASKS.at[1].set(False)
-    expected = jnp.zeros(2) if isinstance(attention, ConditionalMean) else values.mean(axis=0)
+    nothing = isinstance(attention, ConditionalMean | DeltaRule | LinearAttention)
+    expected = jnp.zeros(2) if nothing else values.mean(axis=0)
     close(attention(query, keys, values, dead), jnp.broadcast_to(expected, (4, 2)), atol=1e-13)
     close(attention(query, keys, values, rows)[1], expected, atol=1e-13)
     if isinstance(attention, ConditionalMean):
@@ -164,7 +180,7 @@ def test_batches_are_loops(attention):
     close(jax.vmap(attention)(query, keys, values, masks), loop, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["softmax", "mean-rbf"])
+@pytest.mark.parametrize("name", ["softmax", "mean-rbf", "delta"])
 def test_axes_of_the_caller_come_back(name):
     attention = MEMBERS[name]
     query, keys, values = context()
@@ -257,7 +273,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", ["softmax", "smoother-rbf", "mean-rbf"])
+@pytest.mark.parametrize("name", ["softmax", "smoother-rbf", "mean-rbf", "delta"])
 @pytest.mark.parametrize("case", BAD)
 def test_bad_arguments_are_named(name, case):
     argument, spoil = BAD[case]

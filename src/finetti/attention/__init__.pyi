@@ -8,7 +8,7 @@ from .binary.binary_tokens import binary_attention as binary_attention
 from .cme.conditional_mean import ConditionalMean as ConditionalMean
 from .cme.conditional_mean import PerQueryMaskWarning as PerQueryMaskWarning
 from .cme.decode import DecodeCache as DecodeCache
-from .cme.decode import start_decoding as start_decoding
+from .cme.decode_moments import MomentCache as MomentCache
 from .cme.fit import KernelFit as KernelFit
 from .cme.fit import fit_kernel as fit_kernel
 from .cme.plan import Plan as Plan
@@ -17,9 +17,18 @@ from .cme.ridge import choose_ridge as choose_ridge
 from .cme.ridge import effective_dimension as effective_dimension
 from .cme.solution import CMESolution as CMESolution
 from .cme.solution import cme_solve as cme_solve
+from .decode_state import DecodeState as DecodeState
+from .decoding import start_decoding as start_decoding
+from .fast_weights.decode import FastWeightState as FastWeightState
+from .fast_weights.delta_rule import DeltaRule as DeltaRule
+from .fast_weights.linear_attention import LinearAttention as LinearAttention
 from .functional import cme_attention as cme_attention
 from .functional import kernel_attention as kernel_attention
 from .functional import softmax_attention as softmax_attention
+from .functional_regression import delta_rule_attention as delta_rule_attention
+from .functional_regression import linear_attention as linear_attention
+from .functional_regression import local_linear_attention as local_linear_attention
+from .local_linear import LocalLinear as LocalLinear
 from .networks.activations import Activation as Activation
 from .networks.head import Head as Head
 from .networks.head_parts import BilinearScore as BilinearScore

@@ -21,10 +21,11 @@ def flax_attention_fn(
     layer's call, CME attention's variance is sown as the intermediate ``attention_variance``.
 
     Args:
-        function: `cme_attention`, `kernel_attention` or `softmax_attention`.
+        function: `cme_attention`, `softmax_attention`, `kernel_attention`,
+            `local_linear_attention`, `linear_attention` or `delta_rule_attention`.
         key_mask: read Flax's (batch, heads, queries, keys) mask as a mask of keys: a key counts if
-            any query may read it. CME attention then factors once instead of once per query;
-            say ``is_causal=True`` beside it if the mask is causal.
+            any query may read it. CME attention then factors once, and the delta rule runs once,
+            instead of once per query; say ``is_causal=True`` beside it if the mask is causal.
         options: further arguments of ``function``, as ``ridge=0.1`` or ``kernel=RBF()``.
 
     >>> attention_fn = flax_attention_fn(cme_attention, ridge=0.1)

@@ -72,7 +72,7 @@ class KernelSmoother(NormalizedAttention):
         check_finite(points, "points", owner)
         kernel = self.kernel if value_kernel is None else value_kernel
 
-        return contexts.restore(self._read(contexts, _density, False, kernel, points))
+        return contexts.restore(self.read(contexts, _density, False, kernel, points))
 
     def _log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]

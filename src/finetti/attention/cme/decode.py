@@ -4,11 +4,9 @@ A new key adds one row to the Cholesky factor, g = G⁻¹K(K, k) and √(K(k, k)
 to U = G⁻¹V; nothing before it changes.
 """
 
-import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -16,21 +14,14 @@ from jaxtyping import Array, Float, Int
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.route import kernel_grows
-from finetti.core.arrays import check_finite, is_concrete
+from finetti.attention.decode_state import DecodeState, Double, as_token, batched, join, split
+from finetti.core.arrays import is_concrete
 from finetti.core.blocked import solve_lower
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.precision import float64_inside, widest_float
 from finetti.core.solves import at_least_floor, safe_cholesky
 
 
-class Double(NamedTuple):
-    """A float64 array as high + low in the precision of the data: it survives float32 programs."""
-
-    high: Float[Array, "..."]
-    low: Float[Array, "..."]
-
-
-class DecodeCache(eqx.Module):
+class DecodeCache(DecodeState):
     """A context of at most ``capacity`` keys with its factor: a plain pytree for jit and scan.
 
     Rows of the factor beyond ``length`` are those of an identity. `start_decoding` makes one.
@@ -53,8 +44,8 @@ class DecodeCache(eqx.Module):
         A full cache is refused; inside ``jit``, where the length cannot be seen, it stays as it is.
         """
         owner = "DecodeCache.append"
-        key = _token(owner, "key", self.keys, key)
-        value = _token(owner, "value", self.half_values.high, value)
+        key = self._token(owner, "key", self.keys, key)
+        value = self._token(owner, "value", self.half_values.high, value)
         if is_concrete(self.length) and int(self.length) >= self.capacity:
             raise InputError(
                 f"{owner} found the cache full: it holds {self.capacity} keys. Start with a larger "
@@ -71,98 +62,37 @@ class DecodeCache(eqx.Module):
 
     def read(self, query: ArrayLike) -> tuple[Float[Array, "*batch d_v"], Float[Array, "*batch"]]:
         """Posterior mean and variance of the value at ``query`` (\\*batch, d_k)."""
-        query = _token("DecodeCache.read", "query", self.keys, query)
+        query = self._token("DecodeCache.read", "query", self.keys, query)
         return self._run(_read, self.keys, self.factor, self.half_values, query)
 
+    def _token(self, owner: str, name: str, rows: Array, token: ArrayLike) -> Array:
+        shape = (*rows.shape[:-2], rows.shape[-1])
+        return as_token(owner, name, token, shape, rows.dtype)
+
     def _run(self, step: Callable[..., Any], *operands: Any) -> Any:
-        run = _batched(step, self.keys.ndim - 2, len(operands), self.keys.dtype)
+        run = batched(step, self.keys.ndim - 2, len(operands), self.keys.dtype)
         return run(self.module, self.length, *operands)
 
 
-def start_decoding(
-    module: ConditionalMean, keys: ArrayLike, values: ArrayLike, capacity: int
+def factor_prompt(
+    module: ConditionalMean, keys: Array, values: Array, capacity: int
 ) -> DecodeCache:
-    """Factor a prompt once, with room for ``capacity`` keys in all.
-
-    Args:
-        module: CME attention with a `ridge` (not per token) and a kernel of bounded growth.
-        keys: the prompt, (\\*batch, L, d_k); L may be 0.
-        values: (\\*batch, L, d_v).
-        capacity: at least L.
-
-    >>> import jax.numpy as jnp
-    >>> attention = ConditionalMean(ridge=0.1)
-    >>> cache = start_decoding(attention, jnp.zeros((0, 2)), jnp.zeros((0, 1)), capacity=16)
-    >>> cache = cache.append(jnp.zeros(2), jnp.ones(1))
-    >>> mean, variance = cache.read(jnp.zeros(2))
-    >>> f"{mean[0]:.3f} ± {variance**0.5:.3f}"
-    '0.909 ± 0.302'
-    """
+    """The cache of a prompt (\\*batch, L, d_k), with room for ``capacity`` keys in all."""
     owner = "start_decoding"
-    keys, values = jnp.asarray(keys), jnp.asarray(values)
-    if keys.ndim < 2 or values.ndim != keys.ndim or values.shape[:-1] != keys.shape[:-1]:
-        got = f"{values.shape} for keys {keys.shape}"
-        raise bad_argument("values", owner, "one per key, (..., L, d_v)", got)
     length, d_k = keys.shape[-2:]
     if capacity < max(length, 1):
         raise bad_argument("capacity", owner, f"at least the {length} keys given", capacity)
-    if module.per_token:
-        raise InputError(
-            f"{owner} cannot use `ridge_per_token`: the ridge would change with every key. Use "
-            "`ridge`."
-        )
     if kernel_grows(module.kernel, d_k):
         raise InputError(
             f"{owner} needs a kernel of bounded growth, because the scale of a cached factor "
             "cannot change. Use RBF, Matern, Linear or Polynomial, or their combinations."
         )
-    check_finite(keys, "keys", owner)
-    check_finite(values, "values", owner)
-    dtype = widest_float(keys, values)
     room = [(0, 0)] * (keys.ndim - 2) + [(0, capacity - length), (0, 0)]
-    keys, values = (jnp.pad(array.astype(dtype), room) for array in (keys, values))
+    keys, values = (jnp.pad(array, room) for array in (keys, values))
     count = jnp.asarray(length, jnp.int32)
-    factor, half_values = _batched(_start, keys.ndim - 2, 2, dtype)(module, count, keys, values)
+    run = batched(_start, keys.ndim - 2, 2, keys.dtype)
+    factor, half_values = run(module, count, keys, values)
     return DecodeCache(module, keys, factor, half_values, count)
-
-
-def _token(owner: str, name: str, rows: Array, token: ArrayLike) -> Array:
-    token = jnp.asarray(token)
-    wanted = (*rows.shape[:-2], rows.shape[-1])
-    if token.shape != wanted:
-        raise bad_argument(name, owner, f"of shape {wanted}", f"shape {token.shape}")
-    check_finite(token, name, owner)
-    return token.astype(rows.dtype)
-
-
-@functools.cache
-def _batched(step: Callable[..., Any], axes: int, operands: int, dtype: Any) -> Callable[..., Any]:
-    """``step(module, length, *operands)`` over the batch axes, in float64 inside, results split."""
-    mapped = step
-    for _ in range(axes):
-        mapped = jax.vmap(mapped, in_axes=(None, None) + (0,) * operands)
-
-    @float64_inside
-    def run(*arguments: Any) -> Any:
-        return mapped(*arguments)
-
-    @jax.jit
-    def call(*arguments: Any) -> Any:
-        with jax.numpy_dtype_promotion("standard"):
-            results = run(*arguments)
-        return jax.tree.map(lambda leaf: leaf.astype(dtype), results)
-
-    return call
-
-
-def _split(array: Float[Array, "..."]) -> Double:
-    # reduce_precision, because XLA may drop a cast to float32 and back as excess precision.
-    high = jax.lax.reduce_precision(array, exponent_bits=8, mantissa_bits=23)
-    return Double(high, array - high)
-
-
-def _join(double: Double) -> Float[Array, "..."]:
-    return double.high + double.low
 
 
 def _noise(module: ConditionalMean, diagonal: Array, capacity: int, dimension: int) -> Array:
@@ -176,7 +106,7 @@ def _start(module: ConditionalMean, length: Array, keys: Array, values: Array) -
     gram = jnp.where(held[:, None] & held[None, :], module.kernel.gram(keys), 0.0)
     factor, _ = safe_cholesky(gram + jnp.diag(jnp.where(held, noise, 1.0)))
     half_values = solve_lower(factor, values)
-    return _split(factor), _split(half_values)
+    return split(factor), split(half_values)
 
 
 def _half(
@@ -198,7 +128,7 @@ def _append(
     value: Array,
 ) -> Any:
     capacity, dimension = keys.shape
-    lower, half = _join(factor), _join(half_values)
+    lower, half = join(factor), join(half_values)
     row = _half(module, length, keys, lower, key)
     diagonal = module.kernel.diagonal(key[None])
     noise = _noise(module, diagonal, capacity, dimension)
@@ -209,7 +139,7 @@ def _append(
     keys = jnp.where(here[:, None], key[None, :], keys)
     lower = jnp.where(here[:, None], jnp.where(here, pivot, row)[None, :], lower)
     half = jnp.where(here[:, None], new_half[None, :], half)
-    return keys, _split(lower), _split(half)
+    return keys, split(lower), split(half)
 
 
 def _read(
@@ -220,6 +150,6 @@ def _read(
     half_values: Double,
     query: Array,
 ) -> Any:
-    row = _half(module, length, keys, _join(factor), query)
+    row = _half(module, length, keys, join(factor), query)
     variance = module.kernel.diagonal(query[None])[0] - row @ row
-    return row @ _join(half_values), jnp.maximum(variance, 0.0)
+    return row @ join(half_values), jnp.maximum(variance, 0.0)

@@ -1,0 +1,115 @@
+"""The interface of attention by a state, and how its calls are computed."""
+
+import abc
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
+
+from finetti.attention.base import Attention
+from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
+from finetti.attention.fast_weights.chunks import Rule, last_state, read_prefixes
+
+
+class FastWeights(Attention):
+    """Abstract: the pairs of a context are written into a matrix S; the answer is S φ(q).
+
+    The answer is linear in the values, with weights that depend on keys and their order only. Work
+    is linear in L: chunks of keys are matrix products (`finetti.attention.fast_weights.chunks`), in
+    the precision of the data or float32. A query that may read nothing answers 0. Gradients are
+    reverse mode.
+    """
+
+    chunk_length: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def rule(self, dtype: Any) -> Rule:
+        """How a pair changes the state."""
+
+    @abc.abstractmethod
+    def features(self, tokens: Float[Array, "N d_k"]) -> Float[Array, "N D"]:
+        """φ of queries."""
+
+    @abc.abstractmethod
+    def pairs(
+        self, keys: Float[Array, "L d_k"], values: Float[Array, "L d_v"]
+    ) -> tuple[Float[Array, "L D"], Float[Array, "L d_v"]]:
+        """What is written of keys and values that all count."""
+
+    @abc.abstractmethod
+    def _read_each(self, contexts: Contexts) -> Array:
+        """The answers where every query has a mask of its own."""
+
+    def __call__(
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
+    ) -> Float[Array, "..."]:
+        """S φ(q), S written by all keys that may be read; with ``is_causal`` by the keys 0…t."""
+        contexts = arrange(type(self).__name__, query, keys, values, mask)
+        return contexts.restore_values(self.read(contexts, is_causal))
+
+    def weights(
+        self,
+        query: ArrayLike,
+        keys: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        is_causal: bool = False,
+    ) -> Float[Array, "..."]:
+        """What each value is multiplied by: of either sign, and they need not sum to 1."""
+        contexts = arrange(type(self).__name__, query, keys, None, mask)
+        size, length, _ = contexts.keys.shape
+        # The answer to the values e_1, …, e_L.
+        units = jnp.broadcast_to(jnp.eye(length, dtype=contexts.keys.dtype), (size, length, length))
+        return contexts.restore(self.read(contexts._replace(values=units), is_causal))
+
+    def read(self, contexts: Contexts, is_causal: bool = False) -> Array:
+        """The answers in the layout of ``contexts``."""
+        contexts = contexts.at_least_float32()
+        if contexts.per_query:
+            return self._read_each(contexts.causal(type(self).__name__) if is_causal else contexts)
+        positions = contexts.positions(type(self).__name__) if is_causal else None
+        return run_rule(positions)(self, contexts.arrays)
+
+
+@functools.cache
+def run_rule(positions: int | None) -> Callable[..., Array]:
+    """One compiled function per number of positions; None where all queries read all keys."""
+
+    def run(module: FastWeights, arrays: ContextArrays) -> Array:
+        def one(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
+            rule = module.rule(keys.dtype)
+            written = masked_pairs(module, keys, values, mask)
+            asked = module.features(query)
+            if positions is None:
+                return asked @ last_state(rule, *written, mask, module.chunk_length)
+            groups = asked.reshape(-1, positions, asked.shape[1])
+            out = read_prefixes(rule, groups, *written, mask, module.chunk_length)
+            return out.reshape(len(query), -1)
+
+        return over_contexts(one, arrays)
+
+    return jax.jit(run)
+
+
+def masked_pairs(
+    module: FastWeights,
+    keys: Float[Array, "L d_k"],
+    values: Float[Array, "L d_v"],
+    mask: Bool[Array, "L"] | None,
+) -> tuple[Float[Array, "L D"], Float[Array, "L d_v"]]:
+    """What is written; zeros for a key that does not count."""
+    keys, values = module.pairs(keys, values)
+    if mask is None:
+        return keys, values
+    return jnp.where(mask[:, None], keys, 0), jnp.where(mask[:, None], values, 0)

@@ -1,0 +1,119 @@
+"""The delta rule: online gradient descent over the context."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import wadler_lindig
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from finetti.attention.cme.conditional_mean import PerQueryMaskWarning
+from finetti.attention.contexts import Contexts
+from finetti.attention.fast_weights.base import FastWeights, run_rule
+from finetti.attention.fast_weights.chunks import CHUNK_LENGTH, Rule
+from finetti.core.arrays import is_concrete
+from finetti.core.errors import bad_argument, warn_user
+from finetti.core.numbers import as_whole
+
+PER_QUERY_COST = (
+    "A mask that differs between queries makes the delta rule write one state per query. If it is "
+    "causal, say is_causal=True; if it only hides padding, pass one mask for all queries (of the "
+    "shape of the keys, or key_value_seq_lengths; in Flax key_mask=True): one state for all."
+)
+
+
+class DeltaRule(FastWeights):
+    """Online gradient descent on ½‖v − Sk‖², one normalized step for each key in turn.
+
+    S ← αS, then S ← S − β(Sk_i − v_i)k_iᵀ with β = step/‖k_i‖²; the answer is S q.
+
+    With step 1 the last pair is met exactly, S k_i = v_i; between 0 and 2 a step never moves away
+    from its pair. The order of the keys matters. A key of zeros changes nothing but the decay; a
+    masked one not even that. Only the direction of a key enters Sk: a common factor of queries and
+    keys cancels.
+
+    Args:
+        step: in (0, 2); kept as ``logit_step``, the logit of step/2, which can be trained.
+        decay: α in (0, 1]. 1 forgets nothing and is not trained; less is kept as ``logit_decay``.
+        chunk_length: keys that one step of the computation takes; it does not change the answer.
+
+    >>> import jax.numpy as jnp
+    >>> keys, values = jnp.array([[1.0], [1.0]]), jnp.array([[2.0], [4.0]])
+    >>> float(DeltaRule(step=0.5)(jnp.ones(1), keys, values)[0])       # 0 → 1 → 2.5
+    2.5
+
+    Reference: Widrow and Hoff (1960); Schlag et al., arXiv 2102.11174.
+    """
+
+    logit_step: Float[Array, ""]
+    logit_decay: Float[Array, ""] | None
+    chunk_length: int = eqx.field(static=True)
+
+    def __init__(
+        self, step: ArrayLike = 1.0, decay: ArrayLike = 1.0, *, chunk_length: int = CHUNK_LENGTH
+    ):
+        self.logit_step = _logit(step, 2.0, "step")
+        keeps_all = is_concrete(decay) and np.ndim(decay) == 0 and float(np.asarray(decay)) == 1.0
+        self.logit_decay = None if keeps_all else _logit(decay, 1.0, "decay")
+        self.chunk_length = as_whole(chunk_length, "chunk_length", "DeltaRule")
+
+    def __repr__(self) -> str:
+        def written(value: Array) -> str:
+            return f"{np.asarray(value):.4g}" if is_concrete(value) else str(value)
+
+        return f"DeltaRule(step={written(self.step)}, decay={written(self.decay)})"
+
+    def __pdoc__(self, **_: Any) -> wadler_lindig.AbstractDoc:
+        return wadler_lindig.TextDoc(repr(self))
+
+    @property
+    def step(self) -> Float[Array, ""]:
+        """The share of each error that is taken back, in (0, 2)."""
+        return 2.0 * jax.nn.sigmoid(self.logit_step)
+
+    @property
+    def decay(self) -> Float[Array, ""]:
+        """α."""
+        if self.logit_decay is None:
+            return jnp.ones_like(self.logit_step)
+        return jax.nn.sigmoid(self.logit_decay)
+
+    def rule(self, dtype: Any) -> Rule:
+        """S ← αS − step·(αSk − v)kᵀ on unit keys."""
+        step = 2.0 * jax.nn.sigmoid(self.logit_step.astype(dtype))
+        if self.logit_decay is None:
+            return Rule(step)
+        return Rule(step, jax.nn.log_sigmoid(self.logit_decay.astype(dtype)))
+
+    def features(self, tokens: Float[Array, "N d_k"]) -> Float[Array, "N d_k"]:
+        """The query itself."""
+        return tokens
+
+    def pairs(
+        self, keys: Float[Array, "L d_k"], values: Float[Array, "L d_v"]
+    ) -> tuple[Float[Array, "L d_k"], Float[Array, "L d_v"]]:
+        """k/‖k‖ and v/‖k‖, in whose terms β is the step; zeros for a key of zeros."""
+        largest = jax.lax.stop_gradient(jnp.max(jnp.abs(keys), axis=1, keepdims=True))
+        present = largest > 0
+        unit = jnp.where(present, largest, 1)  # squares of small numbers would vanish
+        squares = jnp.sum((keys / unit) ** 2, axis=1, keepdims=True)
+        norms = unit * jnp.sqrt(jnp.where(present, squares, 1))
+        return keys / norms, jnp.where(present, values / norms, 0)
+
+    def _read_each(self, contexts: Contexts) -> Array:
+        warn_user(PER_QUERY_COST, PerQueryMaskWarning)
+        return run_rule(None)(self, contexts.arrays)
+
+
+def _logit(value: ArrayLike, most: float, argument: str) -> Float[Array, ""]:
+    """log(x/(most − x)) of a number between 0 and ``most``."""
+    if is_concrete(value):
+        number = np.asarray(value)
+        if number.ndim or not (0 < number < most):
+            interval = "a number in (0, 2)" if argument == "step" else "a number in (0, 1]"
+            raise bad_argument(argument, "DeltaRule", interval, value)
+    number = jnp.asarray(value, dtype=float)
+    return jnp.log(number) - jnp.log(most - number)
