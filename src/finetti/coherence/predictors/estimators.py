@@ -1,0 +1,92 @@
+"""Scikit-learn's estimators as predictors: fitted on the context, asked at the query."""
+
+from typing import Any
+
+import numpy as np
+
+from finetti.coherence.predictors.base import RegressionPredictor
+from finetti.core.errors import InputError
+from finetti.latent.base import Floats
+
+
+class RegressorPredictor(RegressionPredictor):
+    """A regressor, cloned and fitted to every context.
+
+    Gaussian processes have a law: scikit-learn's, whose noise is ``alpha`` (and what a WhiteKernel
+    adds by itself), and `ConditionalMeanRegressor`. Other targets get one by ``noise_variance``.
+    """
+
+    def __init__(self, estimator: Any, name: str = ""):
+        from sklearn.gaussian_process import GaussianProcessRegressor
+
+        from finetti.estimators import ConditionalMeanRegressor
+
+        self.estimator, self.name = estimator, name or type(estimator).__name__
+        self._is_ours = isinstance(estimator, ConditionalMeanRegressor)
+        self._is_process = isinstance(estimator, GaussianProcessRegressor)
+        self.gives_variance = self._is_ours or self._is_process
+
+    def answer(
+        self, query: Floats, keys: Floats, values: Floats, variance: bool
+    ) -> tuple[Floats, Floats | None]:
+        """One fit per context."""
+        from sklearn.base import clone
+
+        wanted = variance and self.gives_variance
+        means, variances = [], []
+        for asked, rows, targets in zip(query, keys, values, strict=True):
+            single = targets.shape[1] == 1
+            model = clone(self.estimator).fit(rows, targets[:, 0] if single else targets)
+            if not wanted:
+                means.append(_columns(model.predict(asked), single))
+                continue
+            options = {"predictive": True} if self._is_ours else {}
+            mean, deviation = model.predict(asked, return_std=True, **options)
+            squares = _columns(deviation, single) ** 2
+            if self._is_process:
+                noise = np.asarray(model.alpha, np.float64)
+                if noise.ndim:
+                    raise InputError(
+                        f"{self.name} has an alpha for each row, and so none for a new value. Give "
+                        "one number."
+                    )
+                squares = squares + noise * np.asarray(model._y_train_std) ** 2
+            means.append(_columns(mean, single))
+            variances.append(squares)
+        return np.array(means), np.array(variances) if wanted else None
+
+
+class ClassifierPredictor(RegressionPredictor):
+    """A classifier with ``predict_proba``: values are one-hot classes, answers their probabilities.
+
+    A context without some class has probability 0 for it. There is no Gaussian law; the next value
+    is one of the classes, so that expectations over it are exact sums over them.
+    """
+
+    linear, categorical = False, True
+
+    def __init__(self, estimator: Any, name: str = ""):
+        self.estimator, self.name = estimator, name or type(estimator).__name__
+
+    def answer(
+        self, query: Floats, keys: Floats, values: Floats, variance: bool
+    ) -> tuple[Floats, Floats | None]:
+        """One fit per context."""
+        from sklearn.base import clone
+
+        found = np.zeros((*query.shape[:2], values.shape[2]))
+        for index, (asked, rows, targets) in enumerate(zip(query, keys, values, strict=True)):
+            classes = targets.argmax(axis=1)
+            present = np.unique(classes)
+            if len(present) == 1:  # nothing to tell apart
+                found[index, :, present[0]] = 1.0
+                continue
+            model = clone(self.estimator).fit(rows, classes)
+            found[index][:, model.classes_] = model.predict_proba(asked)
+        return found, None
+
+
+def _columns(found: Any, single: bool) -> Floats:
+    """(Q,) or (Q, d) as (Q, d)."""
+    array = np.asarray(found, np.float64)
+    return array[:, None] if single and array.ndim == 1 else array
