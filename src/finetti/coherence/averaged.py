@@ -74,7 +74,7 @@ class OrderAveragedLetters(AlphabetPredictor):
 def order_averaged(
     predictor: Any, n_orders: int = 24, seed: int = 0
 ) -> OrderAveraged | OrderAveragedLetters:
-    """The predictor averaged over orders of its context: all, if they are no more than ``n_orders``.
+    """The predictor averaged over orders of its context; all, if they are at most ``n_orders``.
 
     Args:
         predictor: anything that `as_predictor` takes and that can be asked for its answer.

@@ -1,7 +1,7 @@
 """How far a predictor is from a world's exact predictive, and how calibrated it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,6 @@ from scipy import special
 
 from finetti.coherence.predictors.base import (
     AlphabetPredictor,
-    DrawsOf,
-    RegressionPredictor,
     SampledPredictor,
     repeated,
 )
@@ -19,7 +17,7 @@ from finetti.coherence.predictors.worlds import world_predictor
 from finetti.coherence.regression import spread_of
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
-from finetti.core.statistics import Interval, wilson_interval
+from finetti.core.statistics import wilson_interval
 from finetti.latent.base import Floats, LatentModel, Pairs, one_hot
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_interval, format_number
@@ -36,20 +34,22 @@ class Distance:
 
     Args:
         context_length: n.
-        value: mean KL(exact ‖ predictor) in nats, where both have laws; otherwise the root of the
-            mean squared distance to the exact mean, in units of the values' spread.
+        value: the root of the mean squared distance to the exact mean, in units of the values'
+            spread; of letters the mean KL(exact ‖ predictor) in nats.
         interval: of the value, 95 %.
-        unit: nats or spread.
+        unit: spread or nats.
+        divergence: mean KL(exact ‖ predictor) in nats of predictors with a law, and its interval.
         coverage: the share of answers inside the predictor's 90 % intervals, and its interval.
-        squared_error: mean of ((y − m)/s)², which is 1 for a calibrated law; for letters the mean
-            of (1 − p(y))/Σ-free score, see ``p_value``.
-        p_value: how often the exact predictor would be as far from calibrated; None without a law.
+        score: mean of ((y − m)/s)², 1 for a calibrated law; of letters Brier's, Σ(1[y = x] − p)².
+        p_value: how often the score of a calibrated predictor is as far off (simulated null, rank).
     """
 
     context_length: int
     value: float
     interval: tuple[float, float]
     unit: str
+    divergence: float | None = None
+    divergence_interval: tuple[float, float] | None = None
     coverage: float | None = None
     coverage_interval: tuple[float, float] | None = None
     score: float | None = None
@@ -66,6 +66,8 @@ class Distance:
             "value": self.value,
             "interval": list(self.interval),
             "unit": self.unit,
+            "divergence": self.divergence,
+            "divergence_interval": self.divergence_interval and list(self.divergence_interval),
             "coverage": self.coverage,
             "coverage_interval": self.coverage_interval and list(self.coverage_interval),
             "score": self.score,
@@ -87,16 +89,20 @@ class DistanceTable(Shown):
             (
                 each.context_length,
                 format_interval(each.value, each.interval),
-                each.coverage if each.coverage is None else format_interval(
-                    each.coverage, each.coverage_interval
-                ),
+                _cell(each.divergence, each.divergence_interval),
+                _cell(each.coverage, each.coverage_interval),
                 each.score,
                 each.p_value,
             )
             for each in self.distances
         )
-        columns = ("tokens", f"distance ({unit})", "90 % intervals cover", "score", "p")
+        columns = ("tokens", f"distance ({unit})", "KL (nats)", "90 % intervals cover")
+        columns = (*columns, "score", "p")
         return Card(f"{self.name} in the world {self.world}", tables=(Table("", columns, rows),))
+
+
+def _cell(value: float | None, interval: tuple[float, float] | None) -> str | None:
+    return None if value is None else format_interval(value, interval)
 
 
 def distance_to_truth(
@@ -151,32 +157,28 @@ def distance_at(
     if law is None:
         mean = predictor.mean(query, *draw.tokens)
         return _means(mean[:, 0], exact.mean[:, 0], scale, context_length)
+    means = _means(law.mean[:, 0], exact.mean[:, 0], scale, context_length)
     ratio = exact.variance / law.variance
     gap = (exact.mean - law.mean) ** 2 / law.variance
-    divergence = (ratio - 1 - np.log(ratio) + gap).sum(axis=(1, 2)) / 2
+    divergence, ends = _mean_interval((ratio - 1 - np.log(ratio) + gap).sum(axis=(1, 2)) / 2)
     z = (draw.answer - law.mean[:, 0]) / np.sqrt(law.variance[:, 0])
-    return _calibrated(divergence, z, context_length, rng)
-
-
-def _calibrated(divergence: Floats, z: Floats, length: int, rng: Any) -> Distance:
-    """KL, coverage, and the mean of z² against that of an exact predictor (simulated null)."""
-    reach = special.ndtri((1 + COVERAGE) / 2)
-    inside = wilson_interval(int((np.abs(z) <= reach).sum()), z.size)
+    inside = np.abs(z) <= special.ndtri((1 + COVERAGE) / 2)
+    share = wilson_interval(int(inside.sum()), inside.size)
     score = float(np.mean(z**2))
-    null = np.mean(rng.normal(size=(N_NULL, z.size)) ** 2, axis=1)
-    return Distance(
-        length,
-        *_mean_interval(divergence),
-        "nats",
-        coverage=float(np.mean(np.abs(z) <= reach)),
-        coverage_interval=(inside.low, inside.high),
+    null = np.mean(rng.normal(size=(N_NULL, z.size)) ** 2, axis=1)  # of the exact predictor
+    return replace(
+        means,
+        divergence=divergence,
+        divergence_interval=ends,
+        coverage=float(inside.mean()),
+        coverage_interval=(share.low, share.high),
         score=score,
         p_value=_two_sided_rank(score, null),
     )
 
 
 def _letters(predictor: Any, draw: Any, exact: Floats, length: int, rng: Any) -> Distance:
-    """KL, and the excess log loss on the answers against that of an exact predictor."""
+    """KL, and Brier's score against what it is if the answer comes from the predictor itself."""
     if isinstance(predictor, SampledPredictor):
         found = _average(predictor, rng, draw.tokens, None)
         return _means(found, exact, 1.0, length)
@@ -184,11 +186,9 @@ def _letters(predictor: Any, draw: Any, exact: Floats, length: int, rng: Any) ->
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(exact > 0, exact * (np.log(exact) - np.log(found)), 0.0)
     divergence = np.maximum(terms.sum(axis=1), 0.0)
-    # Calibration: Σ (1[y = x] − p(x))² against what it is if y is drawn from p itself.
-    every = np.arange(exact.shape[1])
 
     def miss(letters: Any) -> Floats:
-        return ((one_hot(letters, len(every)) - found) ** 2).sum(axis=-1).mean(axis=-1)
+        return ((one_hot(letters, exact.shape[1]) - found) ** 2).sum(axis=-1).mean(axis=-1)
 
     cumulative = np.cumsum(found, axis=1)[:, :-1]
     drawn = np.sum(rng.random((N_NULL, len(found), 1)) >= cumulative, axis=2)
@@ -208,7 +208,7 @@ def _mean_interval(samples: Floats) -> tuple[float, tuple[float, float]]:
     """The mean, and Student's interval of it."""
     value = float(np.mean(samples))
     if len(samples) < 2 or not np.isfinite(value):
-        return value, (-np.inf, np.inf)
+        return value, (value, value)
     error = float(np.std(samples, ddof=1)) / np.sqrt(len(samples))
     reach = -float(special.stdtrit(len(samples) - 1, 0.025)) * error
     return value, (max(0.0, value - reach), value + reach)
@@ -222,7 +222,9 @@ def _two_sided_rank(value: float, null: Floats) -> float:
 def _average(predictor: SampledPredictor, rng: Any, tokens: Any, query: Any) -> Floats:
     """The mean of draws."""
     count = 200
-    many = repeated(tokens, count) if isinstance(tokens, Pairs) else np.repeat(tokens, count, axis=0)
+    many = (
+        repeated(tokens, count) if isinstance(tokens, Pairs) else np.repeat(tokens, count, axis=0)
+    )
     found = predictor.sample(rng, many, None if query is None else np.repeat(query, count, axis=0))
     if predictor.n_letters is not None:
         found = one_hot(found, predictor.n_letters)

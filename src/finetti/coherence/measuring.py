@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from finetti.coherence.defect import Defect
 from finetti.coherence.defects import martingale_defect, order_defect, two_step_defect
 from finetti.coherence.distance import Distance, distance_at
@@ -103,9 +101,9 @@ class CoherenceTable(Shown):
     def notes(self) -> tuple[str, ...]:
         """How to read the table."""
         return (
-            "✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the largest, "
-            "over contexts and queries, in units of the values' spread (two-step: its square; "
-            "letters: total variation). –: no law, and so no two steps.",
+            "✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the "
+            "largest, over contexts and queries, in units of the values' spread (two-step: its "
+            "square; letters: total variation). –: no law, and so no two steps.",
         )
 
     @property
@@ -170,7 +168,9 @@ def measure_coherence(
     """
     expected = expected or {}
     truth, found = world_predictor(world), [as_predictor(target) for target in targets]
-    lengths = sorted({as_whole(each, "context_lengths", "measure_coherence") for each in context_lengths})
+    lengths = sorted(
+        {as_whole(each, "context_lengths", "measure_coherence") for each in context_lengths}
+    )
     for each in found:
         _refuse_other_tokens(each, truth, world)
     counts = {"n_orders": n_orders, "n_paths": n_paths, "seed": seed}

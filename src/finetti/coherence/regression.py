@@ -141,9 +141,7 @@ def two_steps_of_pairs(
     return _tested("two-step", np.array(draws), scale)
 
 
-def _two_steps_of_classes(
-    predictor: RegressionPredictor, context: Pairs, places: Floats
-) -> Defect:
+def _two_steps_of_classes(predictor: RegressionPredictor, context: Pairs, places: Floats) -> Defect:
     """The total variation between p(x at a) p(y at b | x at a) and the other order."""
     n, count = places.shape[:2]
     first = predictor.mean(places, *context)
@@ -168,9 +166,7 @@ def appended(context: Pairs, places: Floats, values: Floats) -> Pairs:
     return Pairs(*parts)
 
 
-def _asked(
-    predictor: RegressionPredictor, query: Floats, context: Pairs
-) -> tuple[Floats, Floats]:
+def _asked(predictor: RegressionPredictor, query: Floats, context: Pairs) -> tuple[Floats, Floats]:
     """Mean and variance; zeros for the variance of a predictor that has none."""
     law = predictor.law(query, *context)
     if law is not None:

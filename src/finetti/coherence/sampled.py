@@ -6,7 +6,7 @@ goes through the same pipeline many times, and the p-value is the rank among its
 a reference it is Bonferroni's, of normal deviates.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,12 +97,21 @@ def _squared(values: Floats) -> Floats:
     return np.concatenate([values, values**2], axis=-1)
 
 
-def _statistic(first: Floats, second: Floats) -> tuple[float, Floats, Floats]:
+def statistic(first: Floats, second: Floats) -> tuple[float, Floats, Floats]:
     """The largest difference of moments in standard errors; differences and standard errors."""
     gap = first.mean(axis=0) - second.mean(axis=0)
     error = np.sqrt((first.var(axis=0) + second.var(axis=0)) / len(first))
     ratio = np.where(np.abs(gap) > 1e-12, np.abs(gap) / np.maximum(error, 1e-12), 0.0)
     return float(ratio.max()), np.abs(gap), error
+
+
+def rank_p_value(value: float, null: Sequence[float]) -> float:
+    """The share of the null, and of the value itself, that is at least as large.
+
+    >>> rank_p_value(3.0, [1.0, 2.0, 4.0])
+    0.5
+    """
+    return (1 + sum(each >= value for each in null)) / (1 + len(null))
 
 
 def tested_draws(
@@ -115,13 +124,13 @@ def tested_draws(
     rng: np.random.Generator,
 ) -> Defect:
     """The defect of draws, and its rank among those of the reference."""
-    largest, gap, error = _statistic(*compare(predictor, rng))
+    largest, gap, error = statistic(*compare(predictor, rng))
     if reference is None:
         chance = float(min(1.0, gap.size * 2 * special.ndtr(-largest)))
         how = "Bonferroni's p-value"
     else:
-        null = [_statistic(*compare(reference, rng))[0] for _ in range(n_null)]
-        chance = (1 + sum(each >= largest for each in null)) / (1 + n_null)
+        null = [statistic(*compare(reference, rng))[0] for _ in range(n_null)]
+        chance = rank_p_value(largest, null)
         how = f"rank among {n_null} runs of {reference.name}"
     d = gap.shape[-1] // 2 if name != "two-step" else gap.shape[-1]
     scale = spread_of(context) if isinstance(context, Pairs) else np.ones(len(context))

@@ -59,10 +59,8 @@ def _filled(size: int, unit: int) -> int:
 
 
 def _padded(array: Floats, size: int) -> Floats:
-    """Filled up to ``size`` rows and CONTEXTS contexts, by copies of the first of each."""
-    rows = np.minimum(np.arange(size), array.shape[1] - 1) if array.shape[1] else None
-    if rows is None:
-        array = np.zeros((len(array), size, array.shape[2]))
-    else:
-        array = array[:, rows]
+    """Filled up to ``size`` rows and CONTEXTS contexts, by copies of the last of each."""
+    if not array.shape[1]:
+        array = np.zeros((len(array), 1, array.shape[2]))
+    array = array[:, np.minimum(np.arange(size), array.shape[1] - 1)]
     return array[np.minimum(np.arange(CONTEXTS), len(array) - 1)]

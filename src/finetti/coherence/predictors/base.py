@@ -110,7 +110,9 @@ class RegressionPredictor(ABC):
         spread = np.broadcast_to(np.asarray(spread, np.float64), wanted)
         spread = as_answer(self.name, spread, wanted, "a variance")
         if spread.min(initial=1.0) <= 0:
-            raise InputError(f"{self.name} answered with a variance of {spread.min():.3g}, not > 0.")
+            raise InputError(
+                f"{self.name} answered with a variance of {spread.min():.3g}, not > 0."
+            )
         return mean, spread
 
 
@@ -175,7 +177,8 @@ class SampledPredictor(ABC):
         letters = as_answer(self.name, found, (len(context),), "a draw").astype(np.intp)
         if letters.size and not 0 <= letters.min() <= letters.max() < self.n_letters:
             raise InputError(
-                f"{self.name} drew the letter {letters.max()}, of letters 0 to {self.n_letters - 1}."
+                f"{self.name} drew letters {letters.min()} to {letters.max()}, of 0 to "
+                f"{self.n_letters - 1}."
             )
         return letters
 
@@ -203,8 +206,8 @@ class DrawsOf(SampledPredictor):
 def no_law(name: str, what: str) -> InputError:
     """The error where a law is needed, and there is none."""
     return InputError(
-        f"{name} answers with a mean and no law, and so cannot be {what}. Say how noisy a new value "
-        "is: as_predictor(target, noise_variance=…), or give a target with a variance."
+        f"{name} answers with a mean and no law, and so cannot be {what}. Say how noisy a new "
+        "value is: as_predictor(target, noise_variance=…), or give a target with a variance."
     )
 
 

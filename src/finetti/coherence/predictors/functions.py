@@ -11,9 +11,11 @@ from finetti.latent.base import Floats, Letters, Pairs
 
 
 class LettersPredictor(AlphabetPredictor):
-    """A function predictive(tokens (L,)) → probabilities (c,): a language model over few symbols."""
+    """A function predictive(tokens (L,)) → probabilities (c,), as of a language model."""
 
-    def __init__(self, predictive: Callable[..., Any], n_letters: int | None = None, name: str = ""):
+    def __init__(
+        self, predictive: Callable[..., Any], n_letters: int | None = None, name: str = ""
+    ):
         self.function = predictive
         self.name = name or getattr(predictive, "__name__", type(predictive).__name__)
         if n_letters is None:

@@ -117,8 +117,12 @@ class FunctionPredictor(RegressionPredictor):
 
 def _pair_of(found: Any) -> tuple[Any, Any] | None:
     """(init, apply), of a tuple, or of an object with functions of these names."""
-    pair = found if isinstance(found, tuple) else (
-        getattr(found, "init", None),
-        getattr(found, "apply", None),
+    pair = (
+        found
+        if isinstance(found, tuple)
+        else (
+            getattr(found, "init", None),
+            getattr(found, "apply", None),
+        )
     )
     return pair if len(pair) == 2 and all(map(callable, pair)) else None

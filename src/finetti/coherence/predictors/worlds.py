@@ -40,8 +40,13 @@ class WorldPairs(RegressionPredictor):
 
 def world_predictor(world: LatentModel) -> WorldLetters | WorldPairs:
     """The exact predictive of a world of letters, or of Gaussian pairs."""
-    from finetti.latent import BetaBernoulli, FiniteAtoms, GaussianProcessWorld, LetterEmission
-    from finetti.latent import LinearGaussian
+    from finetti.latent import (
+        BetaBernoulli,
+        FiniteAtoms,
+        GaussianProcessWorld,
+        LetterEmission,
+        LinearGaussian,
+    )
 
     if isinstance(world, BetaBernoulli):
         return WorldLetters(world, 2)

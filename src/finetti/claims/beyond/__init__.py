@@ -1,0 +1,1 @@
+"""Claims that are ours: docs/theory/beyond.md."""
