@@ -10,7 +10,6 @@ from scipy import special
 from finetti.coherence.predictors.base import (
     AlphabetPredictor,
     SampledPredictor,
-    repeated,
 )
 from finetti.coherence.predictors.targets import as_predictor
 from finetti.coherence.predictors.worlds import world_predictor
@@ -18,14 +17,15 @@ from finetti.coherence.regression import spread_of
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import wilson_interval
-from finetti.latent.base import Floats, LatentModel, Pairs, one_hot
+from finetti.latent.base import Floats, LatentModel, one_hot
+from finetti.latent.laws import choose
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_interval, format_number
 from finetti.show.shown import Shown
 
 COVERAGE = 0.9
 ROUNDING = 1e-10
-N_NULL = 199
+N_NULL, N_DRAWS = 199, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def distance_at(
     inside = np.abs(z) <= special.ndtri((1 + COVERAGE) / 2)
     share = wilson_interval(int(inside.sum()), inside.size)
     score = float(np.mean(z**2))
-    null = np.mean(rng.normal(size=(N_NULL, z.size)) ** 2, axis=1)  # of the exact predictor
+    null = rng.chisquare(z.size, size=N_NULL) / z.size  # mean z² of the exact predictor
     return replace(
         means,
         divergence=divergence,
@@ -190,8 +190,7 @@ def _letters(predictor: Any, draw: Any, exact: Floats, length: int, rng: Any) ->
     def miss(letters: Any) -> Floats:
         return ((one_hot(letters, exact.shape[1]) - found) ** 2).sum(axis=-1).mean(axis=-1)
 
-    cumulative = np.cumsum(found, axis=1)[:, :-1]
-    drawn = np.sum(rng.random((N_NULL, len(found), 1)) >= cumulative, axis=2)
+    drawn = choose(rng, found, (N_NULL, len(found)))
     score = float(miss(draw.answer))
     rank = _two_sided_rank(score, miss(drawn))
     return Distance(length, *_mean_interval(divergence), "nats", score=score, p_value=rank)
@@ -221,11 +220,7 @@ def _two_sided_rank(value: float, null: Floats) -> float:
 
 def _average(predictor: SampledPredictor, rng: Any, tokens: Any, query: Any) -> Floats:
     """The mean of draws."""
-    count = 200
-    many = (
-        repeated(tokens, count) if isinstance(tokens, Pairs) else np.repeat(tokens, count, axis=0)
-    )
-    found = predictor.sample(rng, many, None if query is None else np.repeat(query, count, axis=0))
+    found = predictor.sample(rng, tokens, query, N_DRAWS)
     if predictor.n_letters is not None:
         found = one_hot(found, predictor.n_letters)
-    return found.reshape(-1, count, found.shape[1]).mean(axis=1)
+    return found.mean(axis=0)

@@ -120,7 +120,7 @@ def martingale_posterior(
         paths, n, length = repeated(pairs, n_paths), len(pairs.keys), len(keys)
         queries = [np.broadcast_to(each, (n * n_paths, len(each))) for each in keys]
     for query in queries:
-        paths = append_token(paths, sampled.sample(rng, paths, query), query)
+        paths = append_token(paths, sampled.sample(rng, paths, query)[0], query)
     draws = np.asarray(functional(paths), np.float64)
     if draws.ndim < 1 or len(draws) != n * n_paths:
         wanted = f"a function with one answer per path, of shape ({n * n_paths}, …)"

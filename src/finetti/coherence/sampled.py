@@ -14,7 +14,7 @@ from scipy import special
 
 from finetti.coherence.defect import Defect
 from finetti.coherence.orders import draw_orders, reordered
-from finetti.coherence.predictors.base import SampledPredictor, repeated
+from finetti.coherence.predictors.base import SampledPredictor
 from finetti.coherence.regression import appended, spread_of
 from finetti.latent.base import Floats, Pairs, one_hot
 
@@ -64,11 +64,8 @@ def two_steps_of_draws(context: Any, query: Any, n_paths: int) -> Comparison:
 
 def _draws(predictor: SampledPredictor, rng: Any, context: Any, query: Any, n: int) -> Floats:
     """n draws for every context, (n, B, d); letters are unit vectors."""
-    many = repeated(context, n) if isinstance(context, Pairs) else np.repeat(context, n, axis=0)
-    found = predictor.sample(rng, many, None if query is None else np.repeat(query, n, axis=0))
-    if predictor.n_letters is not None:
-        found = one_hot(found, predictor.n_letters)
-    return np.swapaxes(found.reshape(-1, n, found.shape[1]), 0, 1)
+    found = predictor.sample(rng, context, query, n)
+    return found if predictor.n_letters is None else one_hot(found, predictor.n_letters)
 
 
 def _two(

@@ -38,8 +38,10 @@ class Overconfident(WorldPairs):
         return mean, spread * self.factor**2
 
 
-def forgetful_alarms(forgotten: int, repeats: int, level: float, rng: np.random.Generator) -> int:
-    """How often the order test refuses, over repeats, a predictor that forgets so many tokens.
+def forgetful_alarms(
+    forgotten: int, repeats: int, level: float, rng: np.random.Generator
+) -> tuple[int, int]:
+    """How often the order test refuses what forgets so many tokens, and the exact predictor.
 
     Each repeat is ranked among the same 999 runs of an exact predictor.
     """
@@ -48,10 +50,12 @@ def forgetful_alarms(forgotten: int, repeats: int, level: float, rng: np.random.
     exact = DrawsOf(WorldLetters(world, 2))
     flawed = DrawsOf(Forgetful(world, 2, forgotten))
     null = [statistic(*compare(exact, rng))[0] for _ in range(N_NULL)]
-    found = 0
-    for _ in range(repeats):
-        found += rank_p_value(statistic(*compare(flawed, rng))[0], null) <= level
-    return found
+
+    def alarms(predictor: DrawsOf) -> int:
+        values = (statistic(*compare(predictor, rng))[0] for _ in range(repeats))
+        return sum(rank_p_value(value, null) <= level for value in values)
+
+    return alarms(flawed), alarms(exact)
 
 
 def miscalibrated_alarms(factor: float, repeats: int, level: float, rng: Any) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 
 from finetti.core.errors import InputError
 from finetti.latent.base import Floats, Letters, Pairs
-from finetti.latent.laws import Gaussian
+from finetti.latent.laws import Gaussian, choose
 
 REPEAT_RTOL = 1e-6  # between two equal calls: parallel sums of float32 may differ by less
 LINEAR_RTOL = 1e-9
@@ -165,16 +165,19 @@ class SampledPredictor(ABC):
     n_letters: int | None = None
 
     @abstractmethod
-    def answer(self, rng: np.random.Generator, context: Any, query: Any) -> Any:
-        """One draw for each of B contexts: letters (B,), or values (B, d_v) at queries (B, d_k)."""
+    def answer(self, rng: np.random.Generator, context: Any, query: Any, count: int) -> Any:
+        """Draws for each of B contexts: letters (count, B), or values (count, B, d_v) at queries
+        (B, d_k)."""
 
-    def sample(self, rng: np.random.Generator, context: Any, query: Any = None) -> Any:
-        """One draw for each context; letters (B, L), or `Pairs` and a query for each."""
-        found = self.answer(rng, context, query)
+    def sample(
+        self, rng: np.random.Generator, context: Any, query: Any = None, count: int = 1
+    ) -> Any:
+        """``count`` draws after each context: letters (B, L), or `Pairs` and queries (B, d_k)."""
+        found = self.answer(rng, context, query, count)
         if self.n_letters is None:
-            wanted = len(context.values), context.values.shape[2]
-            return as_answer(self.name, found, wanted, "a draw")
-        letters = as_answer(self.name, found, (len(context),), "a draw").astype(np.intp)
+            wanted = count, len(context.values), context.values.shape[2]
+            return as_answer(self.name, found, wanted, "draws")
+        letters = as_answer(self.name, found, (count, len(context)), "draws").astype(np.intp)
         if letters.size and not 0 <= letters.min() <= letters.max() < self.n_letters:
             raise InputError(
                 f"{self.name} drew letters {letters.min()} to {letters.max()}, of 0 to "
@@ -192,15 +195,14 @@ class DrawsOf(SampledPredictor):
         if isinstance(predictor, RegressionPredictor) and not predictor.has_law:
             raise no_law(predictor.name, "drawn from")
 
-    def answer(self, rng: np.random.Generator, context: Any, query: Any) -> Any:
+    def answer(self, rng: np.random.Generator, context: Any, query: Any, count: int) -> Any:
         """From the law."""
         if isinstance(self.predictor, AlphabetPredictor):
             p = self.predictor.predictive(context)
-            # The last letter takes what rounding leaves below 1.
-            return np.sum(rng.random((len(p), 1)) >= np.cumsum(p, axis=1)[:, :-1], axis=1)
+            return choose(rng, p, (count, len(p)))
         law = self.predictor.law(query[:, None], context.keys, context.values)
         assert law is not None
-        return law.sample(rng)[:, 0]
+        return law.sample(rng, count)[:, :, 0]
 
 
 def no_law(name: str, what: str) -> InputError:

@@ -48,9 +48,12 @@ class OnlyDraws(SampledPredictor):
         self.target, self.n_letters = target, n_letters
         self.name = name or type(target).__name__
 
-    def answer(self, rng: np.random.Generator, context: Any, query: Any) -> Any:
-        """One call for each context."""
-        if isinstance(context, Pairs):
-            each = zip(*context, query, strict=True)
-            return np.array([self.target.sample(rng, *given) for given in each])
-        return np.array([self.target.sample(rng, tokens) for tokens in context])
+    def answer(self, rng: np.random.Generator, context: Any, query: Any, count: int) -> Any:
+        """One call for each draw."""
+        parts = (*context, query) if isinstance(context, Pairs) else (context,)
+        return np.array(
+            [
+                [self.target.sample(rng, *given) for given in zip(*parts, strict=True)]
+                for _ in range(count)
+            ]
+        )
