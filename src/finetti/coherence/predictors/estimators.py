@@ -30,13 +30,11 @@ class RegressorPredictor(RegressionPredictor):
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
         """One fit per context."""
-        from sklearn.base import clone
-
         wanted = variance and self.gives_variance
         means, variances = [], []
         for asked, rows, targets in zip(query, keys, values, strict=True):
             single = targets.shape[1] == 1
-            model = clone(self.estimator).fit(rows, targets[:, 0] if single else targets)
+            model = fitted(self, rows, targets[:, 0] if single else targets)
             if not wanted:
                 means.append(_columns(model.predict(asked), single))
                 continue
@@ -72,8 +70,6 @@ class ClassifierPredictor(RegressionPredictor):
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
         """One fit per context."""
-        from sklearn.base import clone
-
         found = np.zeros((*query.shape[:2], values.shape[2]))
         for index, (asked, rows, targets) in enumerate(zip(query, keys, values, strict=True)):
             classes = targets.argmax(axis=1)
@@ -81,9 +77,23 @@ class ClassifierPredictor(RegressionPredictor):
             if len(present) == 1:  # nothing to tell apart
                 found[index, :, present[0]] = 1.0
                 continue
-            model = clone(self.estimator).fit(rows, classes)
+            model = fitted(self, rows, classes)
             found[index][:, model.classes_] = model.predict_proba(asked)
         return found, None
+
+
+def fitted(predictor: Any, rows: Floats, targets: Any) -> Any:
+    """A copy of the estimator, fitted to one context; what it refuses names the target."""
+    from sklearn.base import clone
+
+    try:
+        model = clone(predictor.estimator).fit(rows, targets)
+        model.predict(rows[:1])
+    except ValueError as error:
+        raise InputError(
+            f"{predictor.name} cannot read a context of {len(rows)} tokens: {error}"
+        ) from error
+    return model
 
 
 def _columns(found: Any, single: bool) -> Floats:
