@@ -146,7 +146,7 @@ def noisy(keys, values, query):
     ("target", "words"),
     [
         (lambda keys, values, query: values[0] * np.nan, "NaN"),
-        (lambda keys, values, query: np.ones(3), r"shape \(1, 3, 3\) instead of \(1, 3, 1\)"),
+        (lambda keys, values, query: np.ones(3), r"shape \(25, 3, 3\) instead of \(25, 3, 1\)"),
         (noisy, "between two equal calls"),
     ],
 )
