@@ -11,11 +11,12 @@ products it makes, and "of GEMM" what this is of a 2048³ product in the same pr
 """
 
 import argparse
+import itertools
 import os
 import time
 
 LENGTH = 4096
-SHAPES = ((1, 64), (8, 64), (2, 128))
+RULES = ("linear", "delta", "delta, decay .99")
 
 
 def transposed(rule, query, keys, values):
@@ -91,7 +92,7 @@ def flops(name, heads, width):
     return heads * LENGTH * per_token
 
 
-def gemm(clock):
+def gemm():
     import jax
     import numpy as np
 
@@ -105,43 +106,48 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--heads", nargs="+", type=int, default=[1, 8, 2])
+    parser.add_argument("--widths", nargs="+", type=int, default=[64, 64, 128])
     options = parser.parse_args()
-    allowed = sorted(os.sched_getaffinity(0))[: options.threads]
+    allowed = sorted(os.sched_getaffinity(0))[-options.threads :]
     os.sched_setaffinity(0, allowed)  # before JAX counts the processors
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     now = {"wall": time.perf_counter, "cpu": time.process_time}[options.clock]
-    product = gemm(options.clock)
+    product = gemm()
+
+    def seconds(call):
+        start = now()
+        call()
+        return now() - start
+
     product()
-    rate = 0.0
-    table = []
-    for heads, width in SHAPES:
-        for name in ("linear", "delta", "delta, decay .99"):
-            for gradient in (False, True):
-                calls = programs(name, heads, width, gradient)
-                least = dict.fromkeys([*calls, "gemm"], float("inf"))
-                for _ in range(options.rounds):
-                    for way, call in [*calls.items(), ("gemm", product)]:
-                        start = now()
-                        call()
-                        least[way] = min(least[way], now() - start)
-                rate = max(rate, 2 * 2048**3 / least["gemm"] / 1e9)
-                table.append((heads, width, name, gradient, least))
+    rate = 2 * 2048**3 / min(seconds(product) for _ in range(options.rounds)) / 1e9
     print(f"L = {LENGTH}, {options.threads} thread(s), {options.clock} time, ", end="")
     print(f"least of {options.rounds} rounds; GEMM {rate:.0f} GFLOP/s in float32\n")
     print(
         "| heads | d_k = d_v | rule | what | finetti ms | recurrence ms | Finetti is | "
         "transposed ms | Finetti is | GFLOP/s | of GEMM |\n|" + "---|" * 11
     )
-    for heads, width, name, gradient, least in table:
-        ours, theirs, other = (least[way] for way in ("finetti", "recurrence", "transposed"))
-        # Reverse mode makes each product twice more.
-        speed = (3 if gradient else 1) * flops(name, heads, width) / ours / 1e9
-        what = "with gradient" if gradient else "forward"
-        print(
-            f"| {heads} | {width} | {name} | {what} | {1e3 * ours:.1f} | {1e3 * theirs:.1f} | "
-            f"{theirs / ours:.1f}× | {1e3 * other:.1f} | {other / ours:.1f}× | {speed:.0f} | "
-            f"{100 * speed / rate:.0f} % |"
-        )
+    for heads, width in zip(options.heads, options.widths, strict=True):
+        for name, gradient in itertools.product(RULES, (False, True)):
+            calls = programs(name, heads, width, gradient)
+            times = dict.fromkeys(calls, float("inf"))
+            for _ in range(options.rounds):
+                for way, call in calls.items():
+                    times[way] = min(times[way], seconds(call))
+            print(row(heads, width, name, gradient, times, rate), flush=True)
+
+
+def row(heads, width, name, gradient, times, rate):
+    ours, theirs, other = (times[way] for way in ("finetti", "recurrence", "transposed"))
+    # Reverse mode makes each product twice more.
+    speed = (3 if gradient else 1) * flops(name, heads, width) / ours / 1e9
+    what = "with gradient" if gradient else "forward"
+    return (
+        f"| {heads} | {width} | {name} | {what} | {1e3 * ours:.1f} | {1e3 * theirs:.1f} | "
+        f"{theirs / ours:.1f}× | {1e3 * other:.1f} | {other / ours:.1f}× | {speed:.0f} | "
+        f"{100 * speed / rate:.0f} % |"
+    )
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ class DeltaRule(FastWeights):
 
     With step 1 the last pair is met exactly, S k_i = v_i; between 0 and 2 a step never moves away
     from its pair. The order of the keys matters. A key of zeros changes nothing but the decay; a
-    masked one not even that. Only the direction of a key enters Sk: a common factor of queries and
-    keys cancels.
+    masked one not even that. A common factor of queries and keys cancels; ‖v‖/‖k‖ must be a number
+    in the precision of the data (below 10³⁸ in float32).
 
     Args:
         step: in (0, 2); kept as ``logit_step``, the logit of step/2, which can be trained.
@@ -42,7 +42,7 @@ class DeltaRule(FastWeights):
 
     >>> import jax.numpy as jnp
     >>> keys, values = jnp.array([[1.0], [1.0]]), jnp.array([[2.0], [4.0]])
-    >>> float(DeltaRule(step=0.5)(jnp.ones(1), keys, values)[0])       # 0 → 1 → 2.5
+    >>> round(float(DeltaRule(step=0.5)(jnp.ones(1), keys, values)[0]), 4)   # 0 → 1 → 2.5
     2.5
 
     Reference: Widrow and Hoff (1960); Schlag et al., arXiv 2102.11174.
