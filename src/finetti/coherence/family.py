@@ -12,7 +12,7 @@ RIDGE = 0.1
 LENGTHS = (12,)
 
 
-class Member(NamedTuple):
+class FamilyMember(NamedTuple):
     """A mechanism, and which defects it does not have: order, martingale, two-step."""
 
     make: Callable[[], Any]
@@ -35,19 +35,21 @@ def _neighbors() -> Any:
     return KNeighborsRegressor(3)
 
 
-FAMILY: dict[str, Member] = {
-    "softmax": Member(_attention("Softmax"), (True, False, None)),
-    "smoother": Member(_attention("KernelSmoother", "RBF"), (True, False, None)),
-    "linear": Member(_attention("LinearAttention"), (True, False, None)),
-    "local-linear": Member(_attention("LocalLinear", "RBF", ridge=RIDGE), (True, False, None)),
-    "delta-rule": Member(_attention("DeltaRule"), (False, True, None)),
-    "delta-rule-decay": Member(_attention("DeltaRule", decay=0.9), (False, False, None)),
-    "mesa": Member(_attention("ConditionalMean", "Linear", ridge=RIDGE), (True, True, True)),
-    "cme": Member(_attention("ConditionalMean", "RBF", ridge=RIDGE), (True, True, True)),
-    "cme-per-token": Member(
+FAMILY: dict[str, FamilyMember] = {
+    "softmax": FamilyMember(_attention("Softmax"), (True, False, None)),
+    "smoother": FamilyMember(_attention("KernelSmoother", "RBF"), (True, False, None)),
+    "linear": FamilyMember(_attention("LinearAttention"), (True, False, None)),
+    "local-linear": FamilyMember(
+        _attention("LocalLinear", "RBF", ridge=RIDGE), (True, False, None)
+    ),
+    "delta-rule": FamilyMember(_attention("DeltaRule"), (False, True, None)),
+    "delta-rule-decay": FamilyMember(_attention("DeltaRule", decay=0.9), (False, False, None)),
+    "mesa": FamilyMember(_attention("ConditionalMean", "Linear", ridge=RIDGE), (True, True, True)),
+    "cme": FamilyMember(_attention("ConditionalMean", "RBF", ridge=RIDGE), (True, True, True)),
+    "cme-per-token": FamilyMember(
         _attention("ConditionalMean", "RBF", ridge_per_token=RIDGE / 12), (True, False, False)
     ),
-    "neighbors": Member(_neighbors, (True, False, None)),
+    "neighbors": FamilyMember(_neighbors, (True, False, None)),
 }
 
 
@@ -89,7 +91,10 @@ def load_predictor(reference: str, directory: Any = ".") -> Predicts:
     True
     """
     if reference in FAMILY:
-        return as_predictor(FAMILY[reference].make(), name=reference)
+        from finetti.core.precision import float64
+
+        with float64():
+            return as_predictor(FAMILY[reference].make(), name=reference)
     if ":" not in reference:
         raise InputError(
             f"There is no target {reference!r}. Known are {', '.join(FAMILY)}; or, for your own, "

@@ -173,7 +173,7 @@ def measure_coherence(
     )
     for each in found:
         _refuse_other_tokens(each, truth, world)
-    counts = {"n_orders": n_orders, "n_paths": n_paths, "seed": seed}
+    counts: dict[str, Any] = {"n_orders": n_orders, "n_paths": n_paths, "seed": seed}
     rows = []
     for length in lengths:
         rng = generator("coherence", seed, world.name, length)

@@ -64,7 +64,7 @@ def martingale_of_pairs(
     both = np.concatenate([query, places], axis=1)
     mean, variance = _asked(predictor, both, context)
     here, there = mean[:, :asked], mean[:, asked:]  # (n, Q, d), (n, M, d)
-    scale = 1.0 if predictor.categorical else spread_of(context)[:, None, None]
+    scale = spread_of(context)[:, None, None]
     repeated_query = np.repeat(query, places.shape[1], axis=0)
 
     def moved(values: Floats) -> Floats:

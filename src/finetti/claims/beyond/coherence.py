@@ -94,7 +94,7 @@ def f_coherence_softmax(context: Context, own: float = 1.0, from_query: float = 
     }
     measurements = []
     for name, (module, scores) in members.items():
-        predictor = coherence.as_predictor(module)
+        predictor: Any = coherence.as_predictor(module)
         weights, total = np.exp(scores), np.exp(scores).sum(axis=2)
         mean = weights @ tokens.values / total[..., None]  # (n, q, d)
         between = (
@@ -178,7 +178,7 @@ def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) 
         ones = 0.7 + weights @ tokens
         return [1 - ones / (1.9 + weights.sum()), ones / (1.9 + weights.sum())]
 
-    targets = {"urn": (urn, latent.BetaBernoulli(0.7, 1.2))}
+    targets: dict[str, tuple[Any, Any]] = {"urn": (urn, latent.BetaBernoulli(0.7, 1.2))}
     targets |= {
         name: (latent.worlds[name](), latent.worlds[name]())
         for name in ("beta-bernoulli", "finite-atoms", "linear-gaussian", "gaussian-process")

@@ -36,7 +36,7 @@ def urn(rng: np.random.Generator, paths: int, frozen: bool) -> float:
     )
     counts = np.bincount(found.draws.astype(int), minlength=horizon + 1)
     after = world.posterior(start[None])
-    law = stats.betabinom(horizon, float(after.alpha[0]), float(after.beta[0]))
+    law: Any = stats.betabinom(horizon, float(after.alpha[0]), float(after.beta[0]))
     expected = law.pmf(np.arange(horizon + 1)) * paths
     few = expected < 10  # together, as the approximation wants it
     seen = [*counts[~few], counts[few].sum()] if few.any() else counts
@@ -66,7 +66,7 @@ def linear(rng: np.random.Generator, paths: int, plug_in: bool) -> float:
 def process(rng: np.random.Generator, paths: int) -> float:
     """Largest |z| of the moments of CME attention at 3 keys that are seen three times more."""
     world = latent.GaussianProcessWorld(key_dimension=1, noise_variance=0.2)
-    module = coherence.as_predictor(attention.ConditionalMean(kernels.RBF(), ridge=0.2))
+    module: Any = coherence.as_predictor(attention.ConditionalMean(kernels.RBF(), ridge=0.2))
     places = np.array([[-1.0], [0.3], [1.5]])
     start = world.sample(rng, 1, 5).tokens
 

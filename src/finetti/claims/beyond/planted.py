@@ -35,7 +35,7 @@ class Overconfident(WorldPairs):
     def answer(self, query: Any, keys: Any, values: Any, variance: bool) -> Any:
         """With less variance."""
         mean, spread = super().answer(query, keys, values, variance)
-        return mean, spread * self.factor**2
+        return mean, None if spread is None else spread * self.factor**2
 
 
 def forgetful_alarms(

@@ -35,7 +35,7 @@ class AttentionPredictor(RegressionPredictor):
         queries, whole = _filled(asked, QUERIES), _filled(length, LENGTH)
         means, variances = [], []
         with float64():
-            attention = in_float64(self.attention)
+            attention: Any = in_float64(self.attention)
             for start in range(0, n, CONTEXTS):
                 chunk = slice(start, start + CONTEXTS)
                 parts = (query, queries), (keys, whole), (values, whole)

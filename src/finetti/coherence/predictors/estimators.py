@@ -87,7 +87,8 @@ def fitted(predictor: Any, rows: Floats, targets: Any) -> Any:
     from sklearn.base import clone
 
     try:
-        model = clone(predictor.estimator).fit(rows, targets)
+        model: Any = clone(predictor.estimator)
+        model.fit(rows, targets)
         model.predict(rows[:1])
     except ValueError as error:
         raise InputError(

@@ -104,8 +104,8 @@ def _found(target: Any, n_letters: Any, params: Any, seed: int) -> Predicts:
     pair = isinstance(target, tuple) and len(target) == 2 and all(map(callable, target))
     if pair or all(callable(getattr(target, each, None)) for each in ("init", "apply")):
         return NetworkPredictor(target, params, seed)
-    if callable(getattr(target, "sample", None)):
-        if n_letters is None and _n_arguments(target.sample) == 2:
+    if callable(sample := getattr(target, "sample", None)):
+        if n_letters is None and _n_arguments(sample) == 2:
             raise InputError(
                 "A predictor that draws letters must say how many there are: as_predictor(target, "
                 "n_letters=2)."
