@@ -62,8 +62,9 @@ def order_defect(
         query: (Q, d_k) or (B, Q, d_k); None for letters.
         n_orders: how many orders are tried.
         seed: of the orders, and of draws; a Generator or a seed.
-        n_paths, reference, n_null: for predictors that can only be sampled: draws per context, a
-            world (or another predictor) that is coherent, and how often it is run.
+        n_paths, reference, n_null: for predictors that can only be sampled, which are asked at the
+            first query, and at the last where two places are needed: draws per context, a world
+            (or another predictor) that is coherent, and how often it is run.
 
     >>> from finetti.attention import DeltaRule, Softmax
     >>> rng = np.random.default_rng(0)

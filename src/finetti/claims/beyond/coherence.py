@@ -138,7 +138,7 @@ def f_coherence_ridge(context: Context, fixed: bool = True, per_token: bool = Tr
     tokens, query = drawn(context.generator(f_coherence_ridge.id), 20, 6)
 
     def module(is_fixed: bool) -> Any:
-        ridge = {"ridge": RIDGE} if is_fixed else {"ridge_per_token": RIDGE / LENGTH}
+        ridge: Any = {"ridge": RIDGE} if is_fixed else {"ridge_per_token": RIDGE / LENGTH}
         return coherence.as_predictor(attention.ConditionalMean(kernels.RBF(), **ridge))
 
     first, second = module(fixed), module(not per_token)

@@ -1,11 +1,13 @@
 """Scikit-learn's estimators as predictors: fitted on the context, asked at the query."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from finetti.coherence.predictors.base import RegressionPredictor
-from finetti.core.errors import InputError
+from finetti.core.errors import FinettiError, InputError
 from finetti.latent.base import Floats
 
 
@@ -30,28 +32,35 @@ class RegressorPredictor(RegressionPredictor):
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
         """One fit per context."""
+        from sklearn.base import clone
+
         wanted = variance and self.gives_variance
         means, variances = [], []
+        single = values.shape[2] == 1
         for asked, rows, targets in zip(query, keys, values, strict=True):
-            single = targets.shape[1] == 1
-            model = fitted(self, rows, targets[:, 0] if single else targets)
-            if not wanted:
-                means.append(_columns(model.predict(asked), single))
-                continue
-            options = {"predictive": True} if self._is_ours else {}
-            mean, deviation = model.predict(asked, return_std=True, **options)
-            squares = _columns(deviation, single) ** 2
-            if self._is_process:
-                noise = np.asarray(model.alpha, np.float64)
-                if noise.ndim:
-                    raise InputError(
-                        f"{self.name} has an alpha for each row, and so none for a new value. Give "
-                        "one number."
-                    )
-                squares = squares + noise * np.asarray(model._y_train_std) ** 2
+            with reading(self.name, len(rows)):
+                model: Any = clone(self.estimator)
+                model.fit(rows, targets[:, 0] if single else targets)
+                mean, deviation = self._predicted(model, asked, wanted)
             means.append(_columns(mean, single))
-            variances.append(squares)
+            variances.append(_columns(deviation, single) ** 2)
         return np.array(means), np.array(variances) if wanted else None
+
+    def _predicted(self, model: Any, asked: Floats, wanted: bool) -> tuple[Any, Any]:
+        """Mean and standard deviation, noise included; zeros where it is not wanted."""
+        if not wanted:
+            mean = model.predict(asked)
+            return mean, np.zeros_like(mean)
+        if self._is_ours:
+            return model.predict(asked, return_std=True, predictive=True)
+        mean, deviation = model.predict(asked, return_std=True)
+        noise = np.asarray(model.alpha, np.float64)
+        if noise.ndim:
+            raise InputError(
+                f"{self.name} has an alpha for each row, and so none for a new value. Give one "
+                "number."
+            )
+        return mean, np.sqrt(deviation**2 + noise * np.asarray(model._y_train_std) ** 2)
 
 
 class ClassifierPredictor(RegressionPredictor):
@@ -70,6 +79,8 @@ class ClassifierPredictor(RegressionPredictor):
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
         """One fit per context."""
+        from sklearn.base import clone
+
         found = np.zeros((*query.shape[:2], values.shape[2]))
         for index, (asked, rows, targets) in enumerate(zip(query, keys, values, strict=True)):
             classes = targets.argmax(axis=1)
@@ -77,24 +88,22 @@ class ClassifierPredictor(RegressionPredictor):
             if len(present) == 1:  # nothing to tell apart
                 found[index, :, present[0]] = 1.0
                 continue
-            model = fitted(self, rows, classes)
-            found[index][:, model.classes_] = model.predict_proba(asked)
+            with reading(self.name, len(rows)):
+                model: Any = clone(self.estimator)
+                model.fit(rows, classes)
+                found[index][:, model.classes_] = model.predict_proba(asked)
         return found, None
 
 
-def fitted(predictor: Any, rows: Floats, targets: Any) -> Any:
-    """A copy of the estimator, fitted to one context; what it refuses names the target."""
-    from sklearn.base import clone
-
+@contextmanager
+def reading(name: str, length: int) -> Iterator[None]:
+    """What an estimator refuses names the target, and the length of the context."""
     try:
-        model: Any = clone(predictor.estimator)
-        model.fit(rows, targets)
-        model.predict(rows[:1])
+        yield
+    except FinettiError:
+        raise
     except ValueError as error:
-        raise InputError(
-            f"{predictor.name} cannot read a context of {len(rows)} tokens: {error}"
-        ) from error
-    return model
+        raise InputError(f"{name} cannot read a context of {length} tokens: {error}") from error
 
 
 def _columns(found: Any, single: bool) -> Floats:
