@@ -56,9 +56,14 @@ class Distance:
     p_value: float | None = None
 
     @property
+    def is_none(self) -> bool:
+        """Whether nothing but rounding is left."""
+        return self.value <= ROUNDING
+
+    @property
     def text(self) -> str:
         """✓ where nothing but rounding is left, or the value."""
-        return "✓" if self.value <= ROUNDING else format_number(self.value, 2)
+        return "✓" if self.is_none else format_number(self.value, 2)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -77,22 +77,29 @@ def _defect_chart(found: CoherenceTable, name: str) -> Chart | None:
 
 
 def _distance(found: CoherenceTable) -> Section:
-    records = [
-        {
-            "tokens": row.context_length,
-            "distance": row.distance.value,
-            "low": row.distance.interval[0],
-            "high": row.distance.interval[1],
-            "target": row.name,
-        }
-        for row in found.rows
-    ]
     unit = found.rows[0].distance.unit
     what = (
         "mean KL from the exact predictive"
         if unit == "nats"
         else "root mean squared distance to the exact predictive mean"
     )
+    text = f"The {what}, with 95 % intervals, in the world {found.world.name}."
+    records = [
+        {
+            "tokens": row.context_length,
+            "distance": each.value,
+            "low": each.interval[0],
+            "high": each.interval[1],
+            "target": row.name,
+        }
+        for row in found.rows
+        if not (each := row.distance).is_none
+    ]
+    exact = sorted({row.name for row in found.rows if row.distance.is_none})
+    if exact:
+        text += f" Not drawn, where it is rounding error: {', '.join(exact)}."
+    if not records:
+        return Section("Distance to the truth", (text,))
     chart = line_chart(
         records,
         "tokens",
@@ -100,9 +107,9 @@ def _distance(found: CoherenceTable) -> Section:
         color="target",
         low="low",
         high="high",
+        log_y=True,
         title="distance to the truth",
         x_title="tokens in the context",
         y_title=f"distance ({unit})",
     )
-    caption = f"The {what}, with 95 % intervals, in the world {found.world.name}."
-    return Section("Distance to the truth", figures=(Figure(chart, caption, "distance"),))
+    return Section("Distance to the truth", figures=(Figure(chart, text, "distance"),))

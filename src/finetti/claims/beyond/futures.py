@@ -6,7 +6,9 @@ import numpy as np
 from scipy import stats
 
 from finetti import attention, coherence, kernels, latent
-from finetti.coherence.predictors.worlds import WorldPairs
+from finetti.coherence.predictors.worlds import WorldLetters, WorldPairs
+
+PATHS = 99  # and the truth: 100 ranks
 
 
 class NoiseAlone(WorldPairs):
@@ -90,8 +92,8 @@ def process(rng: np.random.Generator, paths: int) -> float:
     return largest_z(found.draws, before.mean[0, 0], told)
 
 
-def coverage(rng: np.random.Generator, plug_in: bool) -> float:
-    """|z| of how many of 300 true completed sequences lie in their 90 % intervals."""
+def linear_coverage(rng: np.random.Generator, plug_in: bool) -> float:
+    """|z| of how many true completed sequences of the linear-Gaussian world are covered."""
     world = latent.LinearGaussian(key_dimension=2, value_dimension=1, noise_variance=0.5)
     draw = world.sample(rng, 300, 4)
     places = rng.normal(size=(4, 2))
@@ -101,20 +103,65 @@ def coverage(rng: np.random.Generator, plug_in: bool) -> float:
     def functional(pairs: latent.Pairs) -> np.ndarray:
         return world.posterior(pairs).mean[:, 0, 0]
 
+    target = NoiseAlone(world) if plug_in else world
+    return _pairs_coverage(target, draw.tokens, places, truth, functional, rng)
+
+
+def process_coverage(rng: np.random.Generator) -> float:
+    """The same of CME attention at 3 keys, in the world of its kernel and noise."""
+    world = latent.GaussianProcessWorld(key_dimension=1, noise_variance=0.2)
+    module: Any = coherence.as_predictor(attention.ConditionalMean(kernels.RBF(), ridge=0.2))
+    places = np.array([[-1.0], [0.3], [1.5]])
+    start = world.sample(rng, 50, 5).tokens
+    every = np.broadcast_to(places, (50, 3, 1))
+    # The truth given the context: f from its exact posterior, and noise.
+    truth = world.posterior(start).at(every).sample(rng).swapaxes(1, 2)
+    truth = truth + np.sqrt(0.2) * rng.normal(size=truth.shape)
+
+    def functional(pairs: latent.Pairs) -> np.ndarray:
+        return module.mean(np.full((len(pairs.keys), 1, 1), 0.3), *pairs)[:, 0, 0]
+
+    return _pairs_coverage(module, start, places, truth, functional, rng)
+
+
+def urn_coverage(rng: np.random.Generator, frozen: bool) -> float:
+    """The same of the ones among 12 more draws from an urn."""
+    world = latent.BetaBernoulli(1.0, 1.0)
+    tokens = world.sample(rng, 300, 6 + 12).tokens
+
+    class Frozen(WorldLetters):
+        def answer(self, tokens: Any) -> Any:
+            return super().answer(tokens[:, :6])
+
     found = coherence.martingale_posterior(
-        NoiseAlone(world) if plug_in else world,
-        tuple(draw.tokens),
-        functional,
-        places=places,
-        n_paths=99,
+        Frozen(world, 2) if frozen else world,
+        tokens[:, :6],
+        lambda paths: paths[:, 6:].sum(axis=1),
+        horizon=12,
+        n_paths=PATHS,
         seed=rng,
     )
-    keys = np.concatenate([draw.tokens.keys, np.broadcast_to(places, (300, 4, 2))], axis=1)
-    whole = latent.Pairs(keys, np.concatenate([draw.tokens.values, truth], axis=1))
-    # Of 99 paths and the truth all ranks are equally likely: 90 of 100 lie from 5 to 94.
-    rank = np.sum(found.draws < functional(whole)[:, None], axis=1)
-    inside = np.sum((rank >= 5) & (rank <= 94))
-    return float(abs(inside - 270) / np.sqrt(300 * 0.09))
+    return _covered(found.draws, tokens[:, 6:].sum(axis=1), rng)
+
+
+def _pairs_coverage(
+    target: Any, start: latent.Pairs, places: Any, truth: Any, functional: Any, rng: Any
+) -> float:
+    found = coherence.martingale_posterior(
+        target, tuple(start), functional, places=places, n_paths=PATHS, seed=rng
+    )
+    every = np.broadcast_to(places, (len(start.keys), *places.shape))
+    keys = np.concatenate([start.keys, every], axis=1)
+    whole = latent.Pairs(keys, np.concatenate([start.values, truth], axis=1))
+    return _covered(found.draws, functional(whole), rng)
+
+
+def _covered(draws: np.ndarray, truth: np.ndarray, rng: np.random.Generator) -> float:
+    """|z| of the truths in the middle 90 of 100 ranks, which are all equally likely."""
+    below, ties = (draws < truth[:, None]).sum(axis=1), (draws == truth[:, None]).sum(axis=1)
+    rank = below + rng.integers(ties + 1)
+    inside, count = np.sum((rank >= 5) & (rank <= 94)), len(truth)
+    return float(abs(inside - 0.9 * count) / np.sqrt(0.09 * count))
 
 
 def largest_z(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> float:

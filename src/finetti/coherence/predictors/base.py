@@ -79,7 +79,7 @@ class RegressionPredictor(ABC):
         if self.linear is not None:
             return self.linear
         rng = np.random.default_rng(0)
-        size = max(float(np.std(values)), 1e-300)
+        size = float(np.std(values)) if values.size else 1.0
         places = np.concatenate([query, (keys[:, 1:] + keys[:, :-1]) / 2], axis=1)
         given = values + size * rng.normal(size=(N_TRIALS, *values.shape))
         answers = [self.mean(places, keys, each) for each in given]

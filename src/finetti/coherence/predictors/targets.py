@@ -148,11 +148,15 @@ def _is_classifier(target: Any) -> bool:
 
 
 def load_object_named(reference: str, directory: str | Path = ".") -> Any:
-    """What ``package.module:name`` or ``./file.py:Name`` names; a class is called once."""
+    """What ``package.module:name`` or ``./file.py:Name`` names.
+
+    A class, or a function without arguments, is called once: it makes the target.
+    """
     from finetti.studies.importing import load_object, loading
     from finetti.studies.sources import find_source
 
     source = find_source(reference, directory, argument="target")
     found = load_object(source, "target")
     with loading(source, "target"):
-        return found() if isinstance(found, type) else found
+        makes = isinstance(found, type) or (inspect.isfunction(found) and not _n_arguments(found))
+        return found() if makes else found
