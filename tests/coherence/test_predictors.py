@@ -209,3 +209,18 @@ def test_targets_by_name(tmp_path):
         measure_coherence([lambda tokens: [0.2, 0.3, 0.5]], BetaBernoulli())
     with pytest.raises(InputError, match="context of 2 tokens"):
         order_defect(load_predictor("neighbors"), (KEYS[:2], VALUES[:2]), QUERY)
+
+
+def test_a_mean_that_is_not_linear_has_an_order_and_a_distance_only():
+    def curved(keys, values, query):
+        return np.tanh(values).mean(axis=0)
+
+    small = {"n_contexts": 2, "n_queries": 2, "n_sequences": 5}
+    row = measure_coherence([curved], WORLD, [4], **small).rows[0]
+    assert row.order.holds()
+    assert row.martingale is row.two_step is None
+    assert row.to_dict()["martingale"] is None
+    table = measure_coherence([curved], WORLD, [4], **small)
+    assert table.headline == "None of 1 targets is coherent"
+    loud = as_predictor(curved, noise_variance=0.5)
+    assert measure_coherence([loud], WORLD, [4], **small).rows[0].martingale is not None

@@ -7,7 +7,7 @@ from typing import Any
 from finetti.coherence.defect import Defect
 from finetti.coherence.defects import martingale_defect, order_defect, two_step_defect
 from finetti.coherence.distance import Distance, distance_at
-from finetti.coherence.predictors.base import AlphabetPredictor, RegressionPredictor
+from finetti.coherence.predictors.base import RegressionPredictor
 from finetti.coherence.predictors.targets import Predicts, as_predictor
 from finetti.coherence.predictors.worlds import world_predictor
 from finetti.core.errors import InputError
@@ -26,14 +26,14 @@ N_SEQUENCES = 200
 class CoherenceRow:
     """What was measured of one target at one context length.
 
-    ``expected`` says which defects it should not have, True, and which it should; None if nobody
-    knows, or where it has no law and no two-step defect.
+    Without a law there are no two steps, and, unless answers are linear in the values, no own next
+    value to see. ``expected`` says which defects it should not have, True, and which it should.
     """
 
     name: str
     context_length: int
     order: Defect
-    martingale: Defect
+    martingale: Defect | None
     two_step: Defect | None
     distance: Distance
     expected: tuple[bool | None, ...] = (None, None, None)
@@ -103,7 +103,7 @@ class CoherenceTable(Shown):
         return (
             "✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the "
             "largest, over contexts and queries, in units of the values' spread (two-step: its "
-            "square; letters: total variation). –: no law, and so no two steps.",
+            "square; letters: total variation). –: no law, and so no two steps or no next value.",
         )
 
     @property
@@ -111,7 +111,10 @@ class CoherenceTable(Shown):
         """In one sentence, at the longest context."""
         last = [row for row in self.rows if row.context_length == self.context_lengths[-1]]
         good = [
-            row.name for row in last if all(each is None or each.holds() for each in row.defects)
+            row.name
+            for row in last
+            if row.martingale is not None
+            and all(each is None or each.holds() for each in row.defects)
         ]
         if not good:
             return f"None of {len(last)} targets is coherent"
@@ -173,40 +176,30 @@ def measure_coherence(
     )
     for each in found:
         _refuse_other_tokens(each, truth, world)
-    counts: dict[str, Any] = {"n_orders": n_orders, "n_paths": n_paths, "seed": seed}
+    options: dict[str, Any] = {"n_paths": n_paths, "reference": truth, "seed": seed}
     rows = []
     for length in lengths:
         rng = generator("coherence", seed, world.name, length)
         draw = world.sample(rng, n_contexts, length + n_queries)
         context, query = _split(draw.tokens, length)
         for each in found:
-            known = dict(counts)
-            if isinstance(each, AlphabetPredictor | RegressionPredictor):
-                del known["n_paths"]
-            else:
-                known["reference"] = truth
-            rest = {name: value for name, value in known.items() if name != "n_orders"}
-            two = None
-            if not isinstance(each, RegressionPredictor) or _has_two_steps(each, query, context):
-                two = two_step_defect(each, context, query, **rest)
-            rows.append(
-                CoherenceRow(
-                    each.name,
-                    length,
-                    order_defect(each, context, query, **known),
-                    martingale_defect(each, context, query, **rest),
-                    two,
-                    distance_at(each, world, length, n_sequences, seed),
-                    expected.get(each.name, (None, None, None)),
-                )
-            )
+            order = order_defect(each, context, query, n_orders=n_orders, **options)
+            moves = two = None
+            if _has_future(each, query, context):
+                moves = martingale_defect(each, context, query, **options)
+            if not isinstance(each, RegressionPredictor) or each.has_law:
+                two = two_step_defect(each, context, query, **options)
+            distance = distance_at(each, world, length, n_sequences, seed)
+            known = expected.get(each.name, (None, None, None))
+            rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known))
     return CoherenceTable(world, tuple(rows), seed)
 
 
-def _has_two_steps(predictor: RegressionPredictor, query: Any, context: Pairs) -> bool:
-    if not predictor._tried:
-        predictor.law(query, *context)  # a network shows by its answer whether it has a law
-    return predictor.has_law or predictor.categorical
+def _has_future(predictor: Predicts, query: Any, context: Any) -> bool:
+    """Whether its own next value has a law, or only its mean matters."""
+    if not isinstance(predictor, RegressionPredictor):
+        return True
+    return predictor.has_law or predictor.is_linear(query, *context)
 
 
 def _split(tokens: Any, length: int) -> tuple[Any, Any]:
