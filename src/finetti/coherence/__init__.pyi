@@ -11,6 +11,9 @@ from .distance import distance_to_truth as distance_to_truth
 from .family import FAMILY as FAMILY
 from .family import family_table as family_table
 from .family import load_predictor as load_predictor
+from .in_context import InContextTransformer as InContextTransformer
+from .in_context import PriorFitted as PriorFitted
+from .in_context import fit_prior as fit_prior
 from .martingale_posterior import MartingalePosterior as MartingalePosterior
 from .martingale_posterior import martingale_posterior as martingale_posterior
 from .measuring import CoherenceRow as CoherenceRow

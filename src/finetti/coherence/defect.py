@@ -11,6 +11,7 @@ from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
 TOLERANCE = 1e-8  # of a computed defect: more than rounding leaves of a coherent one
+SMALL_P = 1e-4
 LEVEL = 0.01  # of a tested one: coherent predictors are refused that often
 
 
@@ -62,7 +63,9 @@ class Defect(Shown):
             return "✓"
         median, largest = (format_number(each, 2) for each in (self.median, self.maximum))
         if self.p_value is not None:
-            return f"{largest} (p = {format_number(self.p_value, 2)})"
+            small = self.p_value < SMALL_P
+            chance = f"p < {SMALL_P:g}" if small else f"p = {format_number(self.p_value, 2)}"
+            return f"{median} (≤ {largest}, {chance})"
         return f"{median} (≤ {largest})" if median != largest else largest
 
     def to_dict(self) -> dict[str, Any]:

@@ -145,6 +145,7 @@ def measure_coherence(
     n_queries: int = N_QUERIES,
     n_orders: int = N_ORDERS,
     n_sequences: int = N_SEQUENCES,
+    n_samples: int = 100,
     n_paths: int = 1000,
     seed: int = 0,
 ) -> CoherenceTable:
@@ -160,6 +161,7 @@ def measure_coherence(
         n_queries: queries of each, which are also the places of new pairs.
         n_orders: orders that are tried of each.
         n_sequences: contexts over which the distance is averaged.
+        n_samples: draws of a next value, of laws that are not linear in the values.
         n_paths: draws per context, of a target that can only be sampled.
         seed: of all draws.
 
@@ -186,9 +188,9 @@ def measure_coherence(
             order = order_defect(each, context, query, n_orders=n_orders, **options)
             moves = two = None
             if _has_future(each, query, context):
-                moves = martingale_defect(each, context, query, **options)
+                moves = martingale_defect(each, context, query, n_samples=n_samples, **options)
             if not isinstance(each, RegressionPredictor) or each.has_law:
-                two = two_step_defect(each, context, query, **options)
+                two = two_step_defect(each, context, query, n_samples=n_samples, **options)
             distance = distance_at(each, world, length, n_sequences, seed)
             known = expected.get(each.name, (None, None, None))
             rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known))
