@@ -23,7 +23,7 @@ def coherence(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TARGET]…",
+            metavar="TARGET",
             help="Of the family (softmax, mesa, …), or yours: module:name or ./file.py:Name. "
             "Without any: the whole family.",
         ),

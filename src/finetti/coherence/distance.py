@@ -215,7 +215,7 @@ def _mean_interval(samples: Floats) -> tuple[float, tuple[float, float]]:
         return value, (value, value)
     error = float(np.std(samples, ddof=1)) / np.sqrt(len(samples))
     reach = -float(special.stdtrit(len(samples) - 1, 0.025)) * error
-    return value, (max(0.0, value - reach), value + reach)
+    return value, (float(max(0.0, value - reach)), float(value + reach))
 
 
 def _two_sided_rank(value: float, null: Floats) -> float:

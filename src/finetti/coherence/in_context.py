@@ -68,10 +68,12 @@ class InContextTransformer(eqx.Module):
         self.embedding = matrix(d_k + d_v + 1, width)
         self.blocks = tuple(
             ContextBlock(
-                *(matrix(width, width) for _ in range(3)),
-                matrix(width, 4 * width),
-                matrix(4 * width, width),
-                n_heads,
+                query=matrix(width, width),
+                key=matrix(width, width),
+                value=matrix(width, width),
+                first=matrix(width, 4 * width),
+                second=matrix(4 * width, width),
+                n_heads=n_heads,
             )
             for _ in range(n_layers)
         )
