@@ -240,7 +240,7 @@ def f_coherence_planted(
 ) -> Evidence:
     """200 repeats of both tests, of the flawed and of the exact predictor.
 
-    Draws: 1000 for each of 6 orders of 4 ones and 4 zeros, ranked among 999 runs of the exact
+    Draws: 1500 for each of 6 orders of 4 ones and 4 zeros, ranked among 999 runs of the exact
     predictor. Calibration: mean ((y − m)/s)² over 200 sequences of the linear-Gaussian world,
     ranked among 199. A factor on all standard deviations leaves no two-step defect: prior and noise
     are scaled alike, which is coherent, so that only the distance to the truth can see it.

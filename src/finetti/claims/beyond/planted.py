@@ -10,7 +10,7 @@ from finetti.coherence.predictors.base import DrawsOf
 from finetti.coherence.predictors.worlds import WorldLetters, WorldPairs
 from finetti.coherence.sampled import order_of_draws, rank_p_value, statistic
 
-N_PATHS, N_ORDERS, N_NULL = 1000, 5, 999
+N_PATHS, N_ORDERS, N_NULL = 1500, 5, 999
 
 
 class Forgetful(WorldLetters):
