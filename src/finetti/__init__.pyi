@@ -2,6 +2,7 @@ from . import attention as attention
 from . import boolean as boolean
 from . import bounds as bounds
 from . import claims as claims
+from . import coherence as coherence
 from . import core as core
 from . import estimators as estimators
 from . import kernels as kernels

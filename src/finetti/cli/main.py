@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from finetti._version import __version__
 from finetti.cli.bound import bound
 from finetti.cli.claims import claims
+from finetti.cli.coherence import coherence
 from finetti.cli.compile import compile_rule
 from finetti.cli.export import export
 from finetti.cli.merge import merge
@@ -65,6 +66,7 @@ app = typer.Typer(
 )
 app.command("bound")(bound)
 app.command("claims")(claims)
+app.command("coherence")(coherence)
 app.command("compile")(compile_rule)
 app.command("export")(export)
 app.command("merge")(merge)

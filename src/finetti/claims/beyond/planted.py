@@ -1,0 +1,80 @@
+"""Predictors with a planted flaw, and how often they are caught."""
+
+from typing import Any
+
+import numpy as np
+
+from finetti import latent
+from finetti.coherence.distance import distance_at
+from finetti.coherence.predictors.base import DrawsOf
+from finetti.coherence.predictors.worlds import WorldLetters, WorldPairs
+from finetti.coherence.sampled import order_of_draws, rank_p_value, statistic
+
+N_PATHS, N_ORDERS, N_NULL = 1500, 5, 999
+
+
+class Forgetful(WorldLetters):
+    """The exact predictive of all tokens but the oldest ones."""
+
+    def __init__(self, world: Any, n_letters: int, forgotten: int):
+        super().__init__(world, n_letters)
+        self.forgotten = forgotten
+
+    def answer(self, tokens: Any) -> Any:
+        """Of the rest."""
+        return super().answer(tokens[:, self.forgotten :])
+
+
+class Overconfident(WorldPairs):
+    """The exact predictive with all standard deviations multiplied by a factor."""
+
+    def __init__(self, world: Any, factor: float):
+        super().__init__(world)
+        self.factor = factor
+
+    def answer(self, query: Any, keys: Any, values: Any, variance: bool) -> Any:
+        """With less variance."""
+        mean, spread = super().answer(query, keys, values, variance)
+        return mean, None if spread is None else spread * self.factor**2
+
+
+def forgetful_alarms(
+    forgotten: int, repeats: int, level: float, rng: np.random.Generator
+) -> tuple[int, int]:
+    """How often the order test refuses what forgets so many tokens, and the exact predictor.
+
+    Each repeat is ranked among the same 999 runs of an exact predictor.
+    """
+    world, context = latent.BetaBernoulli(), np.array([[1, 1, 1, 1, 0, 0, 0, 0]])
+    compare = order_of_draws(context, None, N_ORDERS, N_PATHS, rng)
+    exact = DrawsOf(WorldLetters(world, 2))
+    flawed = DrawsOf(Forgetful(world, 2, forgotten))
+    null = [statistic(*compare(exact, rng))[0] for _ in range(N_NULL)]
+
+    def alarms(predictor: DrawsOf) -> int:
+        values = (statistic(*compare(predictor, rng))[0] for _ in range(repeats))
+        return sum(rank_p_value(value, null) <= level for value in values)
+
+    return alarms(flawed), alarms(exact)
+
+
+def miscalibrated_alarms(factor: float, repeats: int, level: float, rng: Any) -> int:
+    """How often the calibration refuses, over repeats, what is overconfident by this factor."""
+    world = latent.LinearGaussian(key_dimension=3, value_dimension=3)
+    predictor = Overconfident(world, factor)
+    seeds = rng.integers(2**31, size=repeats)
+    found = [distance_at(predictor, world, 8, 200, int(seed)).p_value for seed in seeds]
+    return sum(each is not None and each <= level for each in found)
+
+
+def alarm_limits(repeats: int, level: float, chance: float) -> tuple[int, int]:
+    """The most alarms of an exact predictor, by both tests: more have probability ≤ ``chance``.
+
+    Ranks among one null of 999 have a Beta(10, 990) level in common; those of calibration each
+    have a null of their own.
+    """
+    from scipy import stats
+
+    smaller = round(level * (N_NULL + 1))
+    shared = stats.betabinom(repeats, smaller, N_NULL + 1 - smaller)
+    return int(shared.isf(chance)), int(stats.binom(repeats, level).isf(chance))

@@ -1,0 +1,142 @@
+"""``finetti coherence``: is an in-context learner Bayesian?"""
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from finetti.cli.console import make_console
+from finetti.cli.options import Debug, Json, Quiet, Seed, whole_numbers
+from finetti.core.errors import InputError
+
+if TYPE_CHECKING:
+    from finetti.coherence.measuring import CoherenceTable
+
+PAGE = "coherence.html"
+CONTEXT_LENGTHS = "4,8,12"
+SHORTEST = 3  # of the family: nearest neighbors ask three
+
+
+def coherence(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="Of the family (softmax, mesa, …), or yours: module:name or ./file.py:Name. "
+            "Without any: the whole family.",
+        ),
+    ] = None,
+    world: Annotated[
+        str | None,
+        typer.Option(
+            "--world",
+            metavar="NAME",
+            help="Whose tokens are read: gaussian-process, linear-gaussian, beta-bernoulli or "
+            "finite-atoms; one that fits the targets by default.",
+        ),
+    ] = None,
+    context_length: Annotated[
+        str,
+        typer.Option("--context-length", metavar="T,…", help="As 4,8,12 or FIRST:LAST:STEP."),
+    ] = CONTEXT_LENGTHS,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write results.json, the page and its charts."),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Measure the order, martingale and two-step defects of predictors, and how far from true.
+
+    Exit code 0 if it ran and the members of the family are as expected, 1 if one of them is not.
+    """
+    lengths = whole_numbers(context_length, "--context-length")
+    if out is not None:
+        from finetti.report import check_directory
+
+        check_directory(out)
+    found = _measured(targets or [], world, lengths, seed)
+    words = ["finetti", "coherence", *(targets or []), "--world", found.world.name]
+    words += ["--context-length", context_length, "--seed", str(seed)]
+    document = _document(found, shlex.join(words))
+    if out is not None:
+        _write(found, document, out)
+    people = make_console(stderr=as_json)
+    if as_json:
+        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+    _show(found, people, quiet, out)
+    raise typer.Exit(0 if found.as_expected else 1)
+
+
+def _measured(
+    targets: list[str], world: str | None, lengths: list[int], seed: int
+) -> "CoherenceTable":
+    from finetti.cli.studies import private_stdout
+    from finetti.coherence.family import FAMILY, load_predictor
+    from finetti.coherence.measuring import measure_coherence
+
+    names = targets or list(FAMILY)
+    expected = {name: FAMILY[name].expected for name in names if name in FAMILY}
+    if expected and min(lengths) < SHORTEST:
+        raise InputError(
+            f"--context-length must be at least {SHORTEST} for members of the family: fewer pairs "
+            f"have too few orders and neighbors. Got {min(lengths)} instead."
+        )
+    with private_stdout():
+        predictors = [load_predictor(name) for name in names]
+        chosen = _world(world, predictors)
+        return measure_coherence(predictors, chosen, lengths, expected=expected, seed=seed)
+
+
+def _world(name: str | None, predictors: list[Any]) -> Any:
+    """The one that is named, or one whose tokens the targets can read."""
+    from finetti.coherence.family import default_world
+    from finetti.latent import worlds
+
+    if name is None:
+        letters = {getattr(each, "n_letters", None) for each in predictors}
+        if letters == {2}:
+            return worlds["beta-bernoulli"]()
+        return worlds["finite-atoms"]() if letters == {3} else default_world()
+    if name not in worlds:
+        raise InputError(f"There is no world {name!r}. Known are {', '.join(worlds)}.")
+    return default_world() if name == default_world().name else worlds[name]()
+
+
+def _document(found: "CoherenceTable", command: str) -> dict[str, Any]:
+    from finetti.claims.runner import to_plain
+    from finetti.core.provenance import software
+
+    return to_plain({**found.to_dict(), "command": command, "provenance": software()})
+
+
+def _write(found: "CoherenceTable", document: dict[str, Any], out: Path) -> None:
+    from finetti.coherence.page import coherence_page
+    from finetti.core.files import write_file
+    from finetti.report import write_results
+
+    write_results(document, out)
+    page = coherence_page(found, document)
+    write_file(page.render().encode(), out / PAGE)
+    for figure in (each for section in page.sections for each in section.figures):
+        figure.chart.save(out / f"{figure.name}.svg")
+
+
+def _show(found: "CoherenceTable", people: Any, quiet: bool, out: Path | None) -> None:
+    from finetti.show.terminal import renderable_table
+
+    people.print(found.headline, style="bold", soft_wrap=True)
+    if not quiet:
+        people.print(f"world: {found.world.name}, seed {found.seed}", soft_wrap=True)
+        people.print(renderable_table(found.table()))
+        for note in found.notes:
+            people.print(note, style="italic", soft_wrap=True)
+    if not found.as_expected:
+        names = sorted({row.name for row in found.rows if not row.as_expected})
+        people.print(f"Not as expected: {', '.join(names)}.", style="bold red", soft_wrap=True)
+    if out is not None:
+        people.print(f"Page: {out / PAGE}", style="bold", soft_wrap=True)

@@ -1,0 +1,69 @@
+"""The defects of predictors over letters: exact sums."""
+
+import numpy as np
+
+from finetti.coherence.defect import Defect
+from finetti.coherence.orders import draw_orders, reordered
+from finetti.coherence.predictors.base import AlphabetPredictor
+from finetti.latent.base import Floats, Letters
+
+
+def order_of_letters(
+    predictor: AlphabetPredictor, tokens: Letters, n_orders: int, rng: np.random.Generator
+) -> Defect:
+    """The largest total variation between p(· | πX) and p(· | X)."""
+    orders, complete = draw_orders(tokens.shape[1], n_orders, rng)
+    orders = np.concatenate([np.arange(tokens.shape[1])[None], orders])
+    found = predictor.predictive(reordered(tokens, orders))
+    found = found.reshape(len(tokens), len(orders), -1)
+    gaps = np.abs(found - found[:, :1]).sum(axis=2).max(axis=1) / 2
+    note = "" if complete else f"the largest over {len(orders) - 1} of all orders"
+    return Defect("order", gaps, complete, note=note)
+
+
+def next_two(predictor: AlphabetPredictor, tokens: Letters) -> tuple[Floats, Floats]:
+    """p(x | X), (B, c), and p(x | X) p(y | X, x), (B, c, c)."""
+    first, letters = predictor.predictive(tokens), predictor.n_letters
+    longer = np.repeat(tokens, letters, axis=0)
+    new = np.tile(np.arange(letters), len(tokens))[:, None]
+    second = predictor.predictive(np.concatenate([longer, new], axis=1))
+    return first, first[:, :, None] * second.reshape(-1, letters, letters)
+
+
+def martingale_of_letters(predictor: AlphabetPredictor, tokens: Letters) -> Defect:
+    """The total variation between Σ_x p(x|X) p(y|X, x) and p(y|X)."""
+    first, joint = next_two(predictor, tokens)
+    gaps = np.abs(joint.sum(axis=1) - first).sum(axis=1) / 2
+    return Defect("martingale", gaps, exact=True)
+
+
+def two_steps_of_letters(predictor: AlphabetPredictor, tokens: Letters) -> Defect:
+    """The total variation between p(x|X) p(y|X, x) and p(y|X) p(x|X, y)."""
+    joint = next_two(predictor, tokens)[1]
+    gaps = np.abs(joint - np.swapaxes(joint, 1, 2)).sum(axis=(1, 2)) / 2
+    return Defect("two-step", gaps, exact=True)
+
+
+def log_joint(predictor: AlphabetPredictor, tokens: Letters) -> Floats:
+    """Σ_t log p(x_t | x_1, …, x_{t−1}) of every sequence, (B,)."""
+    total = np.zeros(len(tokens))
+    for place in range(tokens.shape[1]):
+        found = predictor.predictive(tokens[:, :place])
+        with np.errstate(divide="ignore"):
+            total += np.log(found[np.arange(len(tokens)), tokens[:, place]])
+    return total
+
+
+def sequence_of_letters(
+    predictor: AlphabetPredictor, tokens: Letters, n_orders: int, rng: np.random.Generator
+) -> Defect:
+    """The range over orders π of log p(x_π1, …, x_πn), in nats."""
+    orders, complete = draw_orders(tokens.shape[1], n_orders, rng)
+    orders = np.concatenate([np.arange(tokens.shape[1])[None], orders])
+    found = log_joint(predictor, reordered(tokens, orders)).reshape(len(tokens), -1)
+    impossible = np.isneginf(found)
+    gaps = np.where(
+        impossible.all(axis=1), 0.0, np.where(impossible.any(axis=1), np.inf, np.ptp(found, axis=1))
+    )
+    note = "" if complete else f"over {len(orders) - 1} of all orders"
+    return Defect("sequence", gaps, complete, note=note)

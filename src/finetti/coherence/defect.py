@@ -1,0 +1,94 @@
+"""How far a predictor is from coherence: sizes, and whether they are more than nothing."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from finetti.latent.base import Floats
+from finetti.show.card import Card
+from finetti.show.numbers import format_number
+from finetti.show.shown import Shown
+
+TOLERANCE = 1e-8  # of a computed defect: more than rounding leaves of a coherent one
+SMALL_P = 1e-4
+LEVEL = 0.01  # of a tested one: coherent predictors are refused that often
+
+
+@dataclass(frozen=True, eq=False)
+class Defect(Shown):
+    """One of the defects, in units of the values' spread (of probability, for letters).
+
+    Args:
+        name: order, martingale, two-step or sequence.
+        sizes: of every context and query, flat.
+        exact: whether each is the defect itself: not a Monte Carlo mean, nor the largest over some
+            of all orders.
+        standard_error: that of the largest size, where it is a mean over draws.
+        p_value: how often a coherent predictor would show as much, where chance is involved.
+        note: what was done.
+
+    >>> defect = Defect("order", np.array([0.0, 3e-17, 1e-16]), exact=True)
+    >>> defect.text, defect.holds()
+    ('✓', True)
+    """
+
+    name: str
+    sizes: Floats
+    exact: bool
+    standard_error: float | None = None
+    p_value: float | None = None
+    note: str = ""
+
+    @property
+    def maximum(self) -> float:
+        """Over contexts and queries; a median can hide what happens at few of them."""
+        return float(np.max(self.sizes))
+
+    @property
+    def median(self) -> float:
+        """Over contexts and queries."""
+        return float(np.median(self.sizes))
+
+    def holds(self, tolerance: float = TOLERANCE, level: float = LEVEL) -> bool:
+        """Whether there is no defect: up to rounding, or as far as a test at ``level`` can tell."""
+        if self.p_value is not None:
+            return self.p_value > level
+        return self.maximum <= tolerance
+
+    @property
+    def text(self) -> str:
+        """✓, or the size: the median, and the largest where that says more."""
+        if self.holds():
+            return "✓"
+        median, largest = (format_number(each, 2) for each in (self.median, self.maximum))
+        if self.p_value is not None:
+            small = self.p_value < SMALL_P
+            chance = f"p < {SMALL_P:g}" if small else f"p = {format_number(self.p_value, 2)}"
+            return f"{median} (≤ {largest}, {chance})"
+        return f"{median} (≤ {largest})" if median != largest else largest
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "median": self.median,
+            "maximum": self.maximum,
+            "exact": self.exact,
+            "standard_error": self.standard_error,
+            "p_value": self.p_value,
+            "holds": self.holds(),
+        }
+
+    def __card__(self) -> Card:
+        fields: list[tuple[str, Any]] = [
+            ("verdict", self.text),
+            ("median", self.median),
+            ("largest", self.maximum),
+            ("of", f"{self.sizes.size} contexts and queries"),
+            ("computed", "exactly" if self.exact else self.note or "from some of all cases"),
+        ]
+        if self.standard_error is not None:
+            fields.append(("standard error", self.standard_error))
+        if self.p_value is not None:
+            fields.append(("p-value", self.p_value))
+        return Card(f"{self.name} defect", tuple(fields))

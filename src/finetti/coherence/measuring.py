@@ -1,0 +1,226 @@
+"""All that is measured of a target in a world: one row of the table."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from finetti.coherence.defect import Defect
+from finetti.coherence.defects import martingale_defect, order_defect, two_step_defect
+from finetti.coherence.distance import Distance, distance_at
+from finetti.coherence.predictors.base import RegressionPredictor
+from finetti.coherence.predictors.targets import Predicts, as_predictor
+from finetti.coherence.predictors.worlds import world_predictor
+from finetti.core.errors import InputError
+from finetti.core.keys import generator
+from finetti.core.numbers import as_whole
+from finetti.latent.base import LatentModel, Pairs
+from finetti.show.card import Card, Table
+from finetti.show.shown import Shown
+
+COLUMNS = ("order", "martingale", "two-step")
+N_CONTEXTS, N_QUERIES, N_ORDERS = 20, 6, 5
+N_SEQUENCES = 200
+
+
+@dataclass(frozen=True, eq=False)
+class CoherenceRow:
+    """What was measured of one target at one context length.
+
+    Without a law there are no two steps, and, unless answers are linear in the values, no own next
+    value to see. ``expected`` says which defects it should not have, True, and which it should.
+    """
+
+    name: str
+    context_length: int
+    order: Defect
+    martingale: Defect | None
+    two_step: Defect | None
+    distance: Distance
+    expected: tuple[bool | None, ...] = (None, None, None)
+
+    @property
+    def defects(self) -> tuple[Defect | None, ...]:
+        """In the order of the columns."""
+        return self.order, self.martingale, self.two_step
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether every verdict that was expected is there."""
+        return all(
+            wanted is None or (found is not None and found.holds() is wanted)
+            for wanted, found in zip(self.expected, self.defects, strict=True)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        named = zip(COLUMNS, self.defects, self.expected, strict=True)
+        found = {
+            name: None if each is None else {**each.to_dict(), "expected": wanted}
+            for name, each, wanted in named
+        }
+        own = {"name": self.name, "context_length": self.context_length}
+        distance = {"distance": self.distance.to_dict(), "as_expected": self.as_expected}
+        return {**own, **found, **distance}
+
+
+@dataclass(frozen=True, eq=False)
+class CoherenceTable(Shown):
+    """Targets and their defects in one world."""
+
+    world: LatentModel
+    rows: tuple[CoherenceRow, ...]
+    seed: int
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether all verdicts are those that were expected."""
+        return all(row.as_expected for row in self.rows)
+
+    @property
+    def context_lengths(self) -> tuple[int, ...]:
+        """In rising order."""
+        return tuple(sorted({row.context_length for row in self.rows}))
+
+    def table(self, context_length: int | None = None) -> Table:
+        """✓ or the size of every defect, at one context length: the longest by default."""
+        length = self.context_lengths[-1] if context_length is None else context_length
+        chosen = [row for row in self.rows if row.context_length == length]
+        unit = chosen[0].distance.unit
+        rows = [
+            (
+                row.name,
+                *("–" if each is None else each.text for each in row.defects),
+                row.distance.text,
+            )
+            for row in chosen
+        ]
+        title = f"Coherence, {length} tokens"
+        return Table(title, ("target", *COLUMNS, f"distance ({unit})"), tuple(rows))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How to read the table."""
+        return (
+            "✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the "
+            "largest, over contexts and queries, in units of the values' spread (two-step: its "
+            "square; letters: total variation). –: no law, and so no two steps or no next value.",
+        )
+
+    @property
+    def headline(self) -> str:
+        """In one sentence, at the longest context."""
+        last = [row for row in self.rows if row.context_length == self.context_lengths[-1]]
+        good = [
+            row.name
+            for row in last
+            if row.martingale is not None
+            and all(each is None or each.holds() for each in row.defects)
+        ]
+        if not good:
+            return f"None of {len(last)} targets is coherent"
+        return f"{len(good)} of {len(last)} coherent: {', '.join(good)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "world": self.world.name,
+            "seed": self.seed,
+            "context_lengths": list(self.context_lengths),
+            "headline": self.headline,
+            "as_expected": self.as_expected,
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+    def __card__(self) -> Card:
+        return Card(self.headline, (("world", self.world.name),), (self.table(),), self.notes)
+
+
+def measure_coherence(
+    targets: Iterable[Any],
+    world: LatentModel,
+    context_lengths: Sequence[int] = (12,),
+    *,
+    expected: dict[str, tuple[bool | None, ...]] | None = None,
+    n_contexts: int = N_CONTEXTS,
+    n_queries: int = N_QUERIES,
+    n_orders: int = N_ORDERS,
+    n_sequences: int = N_SEQUENCES,
+    n_samples: int = 100,
+    n_paths: int = 1000,
+    seed: int = 0,
+) -> CoherenceTable:
+    """Order, martingale and two-step defects of targets, and their distance to a world's answer.
+
+    Args:
+        targets: anything that `as_predictor` takes.
+        world: whose tokens they read; its own predictive is the truth, and the simulated null of
+            targets that can only be sampled.
+        context_lengths: n.
+        expected: by name, which defects a target does not have (True) and which it has.
+        n_contexts: contexts of which the defects are measured.
+        n_queries: queries of each, which are also the places of new pairs.
+        n_orders: orders that are tried of each.
+        n_sequences: contexts over which the distance is averaged.
+        n_samples: draws of a next value, of laws that are not linear in the values.
+        n_paths: draws per context, of a target that can only be sampled.
+        seed: of all draws.
+
+    >>> from finetti.latent import BetaBernoulli
+    >>> laplace = as_predictor(lambda tokens: [0.5, 0.5], name="never learns")
+    >>> table = measure_coherence([laplace], BetaBernoulli(), n_sequences=50)
+    >>> [each.text for each in table.rows[0].defects], table.rows[0].distance.value > 0.01
+    (['✓', '✓', '✓'], True)
+    """
+    expected = expected or {}
+    truth, found = world_predictor(world), [as_predictor(target) for target in targets]
+    lengths = sorted(
+        {as_whole(each, "context_lengths", "measure_coherence") for each in context_lengths}
+    )
+    for each in found:
+        _refuse_other_tokens(each, truth, world)
+    options: dict[str, Any] = {"n_paths": n_paths, "reference": truth, "seed": seed}
+    rows = []
+    for length in lengths:
+        rng = generator("coherence", seed, world.name, length)
+        draw = world.sample(rng, n_contexts, length + n_queries)
+        context, query = _split(draw.tokens, length)
+        for each in found:
+            order = order_defect(each, context, query, n_orders=n_orders, **options)
+            moves = two = None
+            if _has_future(each, query, context):
+                moves = martingale_defect(each, context, query, n_samples=n_samples, **options)
+            if not isinstance(each, RegressionPredictor) or each.has_law:
+                two = two_step_defect(each, context, query, n_samples=n_samples, **options)
+            distance = distance_at(each, world, length, n_sequences, seed)
+            known = expected.get(each.name, (None, None, None))
+            rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known))
+    return CoherenceTable(world, tuple(rows), seed)
+
+
+def _has_future(predictor: Predicts, query: Any, context: Any) -> bool:
+    """Whether its own next value has a law, or only its mean matters."""
+    if not isinstance(predictor, RegressionPredictor):
+        return True
+    return predictor.has_law or predictor.is_linear(query, *context)
+
+
+def _split(tokens: Any, length: int) -> tuple[Any, Any]:
+    """The context, and the keys of the tokens after it as queries."""
+    if not isinstance(tokens, Pairs):
+        return tokens[:, :length], None
+    return Pairs(tokens.keys[:, :length], tokens.values[:, :length]), tokens.keys[:, length:]
+
+
+def _refuse_other_tokens(predictor: Predicts, truth: Predicts, world: LatentModel) -> None:
+    letters = [getattr(each, "n_letters", None) for each in (predictor, truth)]
+    if letters[0] != letters[1]:
+        kinds = ["pairs" if each is None else f"{each} letters" for each in letters]
+        raise InputError(
+            f"{predictor.name} reads {kinds[0]}, and the world {world.name} has {kinds[1]}. Choose "
+            "another world (--world), or another target."
+        )
+    if getattr(predictor, "categorical", False):
+        raise InputError(
+            f"{predictor.name} is a classifier, and no world here has labels at places. Measure it "
+            "on your data with order_defect, martingale_defect and two_step_defect."
+        )

@@ -1,0 +1,115 @@
+"""The page of a coherence run: the table, and defects and distance against the context length."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from finetti.coherence.measuring import CoherenceTable
+from finetti.show import Chart, Document, Figure, Section, line_chart
+
+DEFECTS = {
+    "order": "Largest change of an answer over orders of the context.",
+    "martingale": "Largest change of an answer, on average over the predictor's own next value.",
+    "two_step": "Largest difference between two steps and the same two in the other order.",
+}
+
+
+def coherence_page(found: CoherenceTable, document: Mapping[str, Any]) -> Document:
+    """The page; ``document`` is the plain data of the run (command, provenance)."""
+    made_by = document["provenance"]
+    versions = {"Finetti": "finetti", "JAX": "jax", "NumPy": "numpy", "Python": "python"}
+    facts = (
+        ("World", found.world.name),
+        ("Seed", found.seed),
+        ("Versions", ", ".join(f"{name} {made_by[key]}" for name, key in versions.items())),
+        ("Machine", made_by["platform"]),
+    )
+    summary = (
+        "De Finetti: predictions of exchangeable data are coherent if they come from one "
+        "exchangeable law. Then they do not depend on the order of the context, do not move on "
+        "average when the predictor sees its own next value, and two steps have the same law in "
+        "either order. Each of these is measured; none alone is coherence.",
+    )
+    tables = tuple(found.table(length) for length in reversed(found.context_lengths))
+    warnings = () if found.as_expected else (_surprises(found),)
+    sections = [Section("Which are coherent", tables=tables, notes=found.notes)]
+    figures = [
+        Figure(chart, caption, name.replace("_", "-"))
+        for name, caption in DEFECTS.items()
+        if (chart := _defect_chart(found, name)) is not None
+    ]
+    if figures:
+        sections.append(Section("Defects against the context length", figures=tuple(figures)))
+    sections.append(_distance(found))
+    return Document(
+        found.headline,
+        summary=summary,
+        warnings=warnings,
+        sections=tuple(sections),
+        command=document["command"],
+        facts=facts,
+    )
+
+
+def _surprises(found: CoherenceTable) -> str:
+    names = sorted({row.name for row in found.rows if not row.as_expected})
+    return f"Not as expected: {', '.join(names)}."
+
+
+def _defect_chart(found: CoherenceTable, name: str) -> Chart | None:
+    """The largest defects of targets that have some; a median can be 0."""
+    records = [
+        {"tokens": row.context_length, "largest": defect.maximum, "target": row.name}
+        for row in found.rows
+        if (defect := getattr(row, name)) is not None and not defect.holds()
+    ]
+    if not records:
+        return None
+    return line_chart(
+        records,
+        "tokens",
+        "largest",
+        color="target",
+        log_y=True,
+        title=f"{name.replace('_', '-')} defect",
+        x_title="tokens in the context",
+        y_title="largest, in units of the spread",
+    )
+
+
+def _distance(found: CoherenceTable) -> Section:
+    unit = found.rows[0].distance.unit
+    what = (
+        "mean KL from the exact predictive"
+        if unit == "nats"
+        else "root mean squared distance to the exact predictive mean"
+    )
+    text = f"The {what}, with 95 % intervals, in the world {found.world.name}."
+    records = [
+        {
+            "tokens": row.context_length,
+            "distance": each.value,
+            "low": each.interval[0],
+            "high": each.interval[1],
+            "target": row.name,
+        }
+        for row in found.rows
+        if not (each := row.distance).is_none
+    ]
+    exact = sorted({row.name for row in found.rows if row.distance.is_none})
+    if exact:
+        text += f" Not drawn, where it is rounding error: {', '.join(exact)}."
+    if not records:
+        return Section("Distance to the truth", (text,))
+    chart = line_chart(
+        records,
+        "tokens",
+        "distance",
+        color="target",
+        low="low",
+        high="high",
+        log_y=True,
+        title="distance to the truth",
+        x_title="tokens in the context",
+        y_title=f"distance ({unit})",
+    )
+    return Section("Distance to the truth", figures=(Figure(chart, text, "distance"),))

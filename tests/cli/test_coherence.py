@@ -1,0 +1,65 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from finetti.cli.main import app
+
+MINE = """
+import numpy as np
+def recent(tokens):
+    kept = np.asarray(tokens)[-2:]
+    p = (1 + kept.sum()) / (2 + len(kept))
+    return [1 - p, p]
+"""
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["coherence", *map(str, arguments)])
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "coherence_target.py").write_text(MINE)
+    return "./coherence_target.py:recent"
+
+
+def test_a_function_of_letters_gets_a_page(mine, tmp_path):
+    done = command(mine, "--context-length", "3,6", "--out", tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["world"] == "beta-bernoulli"
+    assert [row["context_length"] for row in document["rows"]] == [3, 6]
+    assert not document["rows"][1]["order"]["holds"]
+    assert document == json.loads((tmp_path / "out" / "results.json").read_text())
+    page = (tmp_path / "out" / "coherence.html").read_text(encoding="utf-8")
+    assert "None of 1 targets is coherent" in page
+    assert (tmp_path / "out" / "order.svg").exists()
+    assert "distance (nats)" in done.stderr
+
+
+def test_members_of_the_family_are_as_expected():
+    done = command("mesa", "delta-rule", "--world", "linear-gaussian", "--context-length", 6)
+    assert done.exit_code == 0, done.output
+    assert "1 of 2 coherent: mesa" in done.stdout
+    quiet = command("mesa", "--context-length", 6, "--quiet")
+    assert quiet.stdout.strip() == "1 of 1 coherent: mesa"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["softmux"], "no target 'softmux'"),
+        (["mesa", "--world", "moon"], "no world 'moon'"),
+        (["mesa", "--world", "beta-bernoulli"], "reads pairs"),
+        (["mesa", "--context-length", "2"], "at least 3"),
+        (["mesa", "--context-length", "few"], "cannot read"),
+        (["./nowhere.py:Name"], "no file"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exit_code_2(arguments, words):
+    done = command(*arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.output

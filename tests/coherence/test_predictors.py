@@ -1,0 +1,226 @@
+"""Anything can be tested: every kind of target, and what is refused."""
+
+import equinox as eqx
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF as ProcessRBF
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeRegressor
+
+from finetti.coherence import (
+    as_predictor,
+    load_predictor,
+    martingale_defect,
+    measure_coherence,
+    order_defect,
+    two_step_defect,
+)
+from finetti.core.errors import FinettiError, InputError, UnsupportedError
+from finetti.estimators import ConditionalMeanRegressor
+from finetti.kernels import RBF
+from finetti.latent import (
+    BetaBernoulli,
+    FiniteAtoms,
+    GaussianProcessWorld,
+    SphereWorld,
+    random_rotations,
+)
+
+RNG = np.random.default_rng(0)
+KEYS, VALUES, QUERY = (RNG.normal(size=shape) for shape in ((6, 2), (6, 1), (3, 2)))
+WORLD = GaussianProcessWorld(key_dimension=2, noise_variance=0.3)
+
+
+def batch(*arrays):
+    return tuple(each[None] for each in arrays)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        GaussianProcessRegressor(ProcessRBF(1.0), alpha=0.3, optimizer=None),
+        ConditionalMeanRegressor(RBF(), ridge=0.3, fit_kernel=False, normalize_y=False),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_gaussian_processes_of_scikit_learn_are_the_world(estimator):
+    found, exact = as_predictor(estimator), as_predictor(WORLD)
+    laws = [each.law(*batch(QUERY, KEYS, VALUES)) for each in (found, exact)]
+    np.testing.assert_allclose(laws[0].mean, laws[1].mean, rtol=1e-7)
+    np.testing.assert_allclose(laws[0].variance, laws[1].variance, rtol=1e-7)
+    assert two_step_defect(found, (KEYS, VALUES), QUERY).exact
+    assert two_step_defect(found, (KEYS, VALUES), QUERY).holds()
+
+
+def test_a_normalized_process_is_not_coherent():
+    """Centered and scaled by the values themselves, it is not linear in them."""
+    found = as_predictor(
+        GaussianProcessRegressor(ProcessRBF(1.0), alpha=0.3, optimizer=None, normalize_y=True)
+    )
+    assert not two_step_defect(found, (KEYS, VALUES), QUERY, n_samples=60).holds()
+
+
+def test_linearity_is_tried_out():
+    ridge, tree = as_predictor(Ridge()), as_predictor(DecisionTreeRegressor(random_state=0))
+    assert ridge.is_linear(*batch(QUERY, KEYS, VALUES))
+    assert not tree.is_linear(*batch(QUERY, KEYS, VALUES))
+
+
+def test_classifiers_by_sums_over_their_classes():
+    labels = np.array([0, 1, 0, 1, 2, 2])
+    model = GaussianNB(var_smoothing=1.0)
+    found = martingale_defect(model, (KEYS, labels), QUERY[:2])
+    p = GaussianNB(var_smoothing=1.0).fit(KEYS, labels).predict_proba(QUERY[:2])
+    change = -p[1]
+    for label in range(3):
+        more = np.vstack([KEYS, QUERY[:1]]), np.append(labels, label)
+        change = (
+            change
+            + p[0, label] * GaussianNB(var_smoothing=1.0).fit(*more).predict_proba(QUERY[1:2])[0]
+        )
+    assert found.exact
+    assert found.sizes[1] == pytest.approx(np.abs(change).sum() / 2, abs=1e-14)
+    assert two_step_defect(model, (KEYS, labels), QUERY[:2]).maximum > 1e-4
+    assert order_defect(LogisticRegression(), (KEYS, labels), QUERY).maximum < 1e-6
+    with pytest.raises(UnsupportedError, match="predict_proba"):
+        as_predictor(LinearSVC())
+    with pytest.raises(InputError, match="classifier"):
+        measure_coherence([model], WORLD)
+
+
+class Reads(eqx.Module):
+    weight: jnp.ndarray
+
+    def __call__(self, keys, values, query):
+        shares = jnp.exp(self.weight * (keys @ query))
+        return shares @ values / shares.sum()
+
+
+class ReadsLinen(nn.Module):
+    @nn.compact
+    def __call__(self, keys, values, query):
+        weight = self.param("weight", lambda key: jnp.ones(()))
+        return Reads(weight)(keys, values, query)
+
+
+def with_variance(params, keys, values, query):
+    mean = Reads(params)(keys, values, query)
+    return mean, jnp.full_like(mean, 0.5)
+
+
+def test_networks_of_all_kinds_answer_alike():
+    network = Reads(jnp.ones(()))
+    linen = as_predictor(ReadsLinen())
+    pair = as_predictor((lambda key, *context: jnp.ones(()), with_variance))
+    found = [
+        each.mean(*batch(QUERY, KEYS, VALUES)) for each in (as_predictor(network), linen, pair)
+    ]
+    weights = np.exp(QUERY @ KEYS.T)
+    expected = (weights @ VALUES / weights.sum(axis=1, keepdims=True))[None]
+    for each in found:
+        np.testing.assert_allclose(each, expected, rtol=1e-12)
+    assert linen.law(*batch(QUERY, KEYS, VALUES)) is None
+    assert np.all(pair.law(*batch(QUERY, KEYS, VALUES)).variance == 0.5)
+
+
+def test_torch_modules():
+    torch = pytest.importorskip("torch")
+
+    class Module(torch.nn.Module):
+        def forward(self, keys, values, query):
+            return torch.softmax(keys @ query, dim=0) @ values
+
+    assert order_defect(Module(), (KEYS, VALUES), QUERY).holds()
+
+
+def noisy(keys, values, query):
+    return values[0] + RNG.normal()
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (lambda keys, values, query: values[0] * np.nan, "NaN"),
+        (lambda keys, values, query: np.ones(3), r"shape \(25, 3, 3\) instead of \(25, 3, 1\)"),
+        (noisy, "between two equal calls"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(target, words):
+    with pytest.raises(InputError, match=words):
+        order_defect(target, (KEYS, VALUES), QUERY)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (lambda tokens: [0.5, 0.6], "no probabilities"),
+        (lambda tokens: [np.nan, 0.5], "NaN"),
+        (lambda tokens: list(np.ones(1 + len(tokens)) / (1 + len(tokens))), "shape"),
+        (lambda tokens: (lambda p: [p, 1 - p])(RNG.random()), "between two equal calls"),
+    ],
+)
+def test_letters_that_cannot_be_measured_are_refused(target, words):
+    with pytest.raises(InputError, match=words):
+        order_defect(target, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (3, "must be an Attention"),
+        (Ridge, "not the class Ridge"),
+        (lambda one, two: one, "2 arguments"),
+        (SphereWorld(random_rotations(0, 2, 3)), "neither letters nor Gaussian"),
+        (FiniteAtoms([1.0], [[0.5, 0.5]], answers=[[1.0]]), "something else than its tokens"),
+    ],
+)
+def test_what_is_no_predictor(target, words):
+    with pytest.raises(UnsupportedError, match=words):
+        as_predictor(target)
+
+
+class Sampler:
+    def sample(self, rng, tokens):
+        return rng.integers(2)
+
+
+def test_draws_of_letters_say_how_many():
+    with pytest.raises(InputError, match="n_letters=2"):
+        as_predictor(Sampler())
+    found = as_predictor(Sampler(), n_letters=2)
+    assert order_defect(found, [0, 1, 1], n_paths=50).holds()
+    with pytest.raises(InputError, match="drew letters"):
+        order_defect(as_predictor(Sampler(), n_letters=1), [0, 0], n_paths=50)
+
+
+def test_targets_by_name(tmp_path):
+    assert load_predictor("neighbors").name == "neighbors"
+    (tmp_path / "mine.py").write_text("def coin(tokens):\n    return [0.5, 0.5]\n")
+    assert load_predictor("./mine.py:coin", tmp_path).n_letters == 2
+    for name in ("softmux", "./mine.py:other"):
+        with pytest.raises(FinettiError):
+            load_predictor(name, tmp_path)
+    with pytest.raises(InputError, match="3 letters"):
+        measure_coherence([lambda tokens: [0.2, 0.3, 0.5]], BetaBernoulli())
+    with pytest.raises(InputError, match="context of 2 tokens"):
+        order_defect(load_predictor("neighbors"), (KEYS[:2], VALUES[:2]), QUERY)
+
+
+def test_a_mean_that_is_not_linear_has_an_order_and_a_distance_only():
+    def curved(keys, values, query):
+        return np.tanh(values).mean(axis=0)
+
+    small = {"n_contexts": 2, "n_queries": 2, "n_sequences": 5}
+    row = measure_coherence([curved], WORLD, [4], **small).rows[0]
+    assert row.order.holds()
+    assert row.martingale is row.two_step is None
+    assert row.to_dict()["martingale"] is None
+    table = measure_coherence([curved], WORLD, [4], **small)
+    assert table.headline == "None of 1 targets is coherent"
+    loud = as_predictor(curved, noise_variance=0.5)
+    assert measure_coherence([loud], WORLD, [4], **small).rows[0].martingale is not None
