@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from finetti.audit.checkpoint import StoredTensor
 from finetti.audit.layouts import read_layouts
@@ -18,6 +19,7 @@ from finetti.core.errors import InputError
 from finetti.core.numbers import as_whole
 
 BLOCK = 2**20  # entries of an embedding that are read at the same time
+WIDE = 2048
 OnProgress = Callable[[int, int, str], None]
 
 
@@ -55,8 +57,11 @@ def audit(
     checkpoint = open_checkpoint(source)
     network = map_checkpoint(checkpoint, read_layouts(layouts))
     geometry = prove(network, checkpoint.config, heads, kv_heads)
-    steps = _Steps(on_progress, sum(len(each.weights) for each in network.layers))
-    layers = tuple(_measure_layer(layer, geometry, steps) for layer in network.layers)
+    steps = _Steps(on_progress, network)
+    # Threads of BLAS wait for each other longer than a small matrix takes: seventyfold on busy cores.
+    with threadpool_limits(1 if geometry.width < WIDE else None, "blas"):
+        layers = tuple(_measure_layer(layer, geometry, steps) for layer in network.layers)
+    steps.start(*network.embeddings.values())
     embeddings = {name: _measure_table(tensor) for name, tensor in network.embeddings.items()}
     tied = _tied(network)
     if network.unembedding is not None and not tied:
@@ -76,24 +81,26 @@ def audit(
 
 
 class _Steps:
-    """Counts the tensors that are done."""
+    """Counts the tensors that are done with; a fused one is one."""
 
-    def __init__(self, on_progress: OnProgress | None, total: int) -> None:
-        self.on_progress, self.total, self.done = on_progress, total, 0
+    def __init__(self, on_progress: OnProgress | None, network: MappedNetwork) -> None:
+        self.on_progress = on_progress
+        self.total = len(network.read) + len(network.skipped)
+        self.done = set(network.skipped)
 
-    def start(self, *mapped: MappedMatrix) -> None:
-        if self.on_progress is not None:
-            self.on_progress(self.done, self.total, mapped[0].tensor.name)
-        self.done += len(mapped)
+    def start(self, *tensors: StoredTensor) -> None:
+        if self.on_progress is not None and tensors:
+            self.on_progress(len(self.done), self.total, tensors[0].name)
+        self.done |= {tensor.name for tensor in tensors}
 
 
 def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) -> LayerMeasures:
     weights, matrices = layer.weights, {}
-    steps.start(weights["query"], weights["key"])
+    steps.start(weights["query"].tensor, weights["key"].tensor)
     query, key = _not_zero(weights["query"], layer), _not_zero(weights["key"], layer)
     query_key = _per_head(geometry, query, key, grouped=(False, True))
     del query, key
-    steps.start(weights["value"], weights["output"])
+    steps.start(weights["value"].tensor, weights["output"].tensor)
     value, output = _not_zero(weights["value"], layer), weights["output"].read()
     value_output = _per_head(geometry, value, output.T, grouped=(True, False))
     del value
@@ -101,8 +108,9 @@ def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) ->
     del output
     for role in ("feed_in", "feed_gate", "feed_out"):
         if role in weights:
-            steps.start(weights[role])
+            steps.start(weights[role].tensor)
             matrices[role] = measure_matrix(weights[role].read().T)
+    steps.start(*(mapped.tensor for mapped in layer.vectors.values()))
     numbered = enumerate(zip(query_key, value_output, strict=True))
     return LayerMeasures(
         layer.label,

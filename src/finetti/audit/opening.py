@@ -28,6 +28,8 @@ def open_checkpoint(source: Any) -> Checkpoint:
     >>> open_checkpoint({"weight": np.eye(2)}).tensors["weight"].shape
     (2, 2)
     """
+    if isinstance(source, Checkpoint):
+        return source
     if not isinstance(source, str | Path):
         return _checked("network in memory", read_tree(source), {})
     path = Path(source)

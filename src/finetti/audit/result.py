@@ -148,10 +148,8 @@ class Audit(Shown):
             heads = ((each, each.largest_head(kind)) for each in self.layers)
             layer, head = max(heads, key=lambda pair: getattr(pair[1], kind).spectral)
             found = getattr(head, kind)
-            rows.append(
-                (TITLES[kind], f"{layer.label}.{head.number}", found.spectral, found.frobenius)
-                + (found.nuclear, found.norm_2_1, found.entries, found.stable_rank)
-            )
+            sizes = (found.spectral, found.frobenius, found.nuclear, found.norm_2_1, found.entries)
+            rows.append((TITLES[kind], f"{layer.label}.{head.number}", *sizes, found.stable_rank))
         columns = ("product", "layer.head", "spectral", "Frobenius", "nuclear")
         return Table("Largest heads", (*columns, "(2,1)", "entries", "stable rank"), tuple(rows))
 
