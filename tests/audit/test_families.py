@@ -2,11 +2,11 @@
 
 import json
 
-import checkpoints as make
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import checkpoints as make
 from finetti.audit import audit
 
 RTOL = 1e-5

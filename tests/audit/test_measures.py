@@ -3,13 +3,13 @@
 import math
 import tracemalloc
 
-import checkpoints as make
 import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import checkpoints as make
 from finetti.audit import audit, measure_matrix, measure_product
 from finetti.core import norms
 

@@ -1,9 +1,9 @@
 """Each wrong mapping is caught, with what was found and what was expected."""
 
-import checkpoints as make
 import numpy as np
 import pytest
 
+import checkpoints as make
 from finetti.audit import audit
 from finetti.core.errors import InputError
 
@@ -32,7 +32,7 @@ def test_heads_must_fit():
 def test_given_and_declared_heads_must_agree(tmp_path):
     arrays, config, _ = make.synthetic("bert")
     path = make.write(tmp_path, arrays, config)
-    with pytest.raises(InputError, match="Found 4 heads in config.json, and 2 were given"):
+    with pytest.raises(InputError, match=r"Found 4 heads in config\.json, and 2 were given"):
         audit(path, heads=2)
     make.write(tmp_path, arrays, config | {"num_attention_heads": "four"})
     with pytest.raises(InputError, match="num_attention_heads = four"):
@@ -42,7 +42,7 @@ def test_given_and_declared_heads_must_agree(tmp_path):
 def test_declared_head_width_must_fit(tmp_path):
     arrays, config, _ = make.synthetic("llama")
     path = make.write(tmp_path, arrays, config | {"head_dim": 3})
-    with pytest.raises(InputError, match="found 8 outputs of the query.*expected 4 heads × 3"):
+    with pytest.raises(InputError, match=r"found 8 outputs of the query.*expected 4 heads × 3"):
         audit(path)
 
 

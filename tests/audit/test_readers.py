@@ -4,10 +4,10 @@ import json
 import os
 import zipfile
 
-import checkpoints as make
 import numpy as np
 import pytest
 
+import checkpoints as make
 from finetti.audit import audit, open_checkpoint
 from finetti.core.errors import InputError
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from checkpoints import MINILM, TUNED, needs_checkpoints
 from safetensors.numpy import load_file
 
+from checkpoints import MINILM, TUNED, needs_checkpoints
 from finetti.audit import audit
 
 pytestmark = needs_checkpoints

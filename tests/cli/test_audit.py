@@ -1,10 +1,10 @@
 import json
 
-import checkpoints as make
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import checkpoints as make
 from finetti.cli.main import app
 
 

@@ -58,7 +58,7 @@ def audit(
     network = map_checkpoint(checkpoint, read_layouts(layouts))
     geometry = prove(network, checkpoint.config, heads, kv_heads)
     steps = _Steps(on_progress, network)
-    # Threads of BLAS wait for each other longer than a small matrix takes: seventyfold on busy cores.
+    # On busy cores threads of BLAS wait for each other far longer than a small matrix takes.
     with threadpool_limits(1 if geometry.width < WIDE else None, "blas"):
         layers = tuple(_measure_layer(layer, geometry, steps) for layer in network.layers)
     steps.start(*network.embeddings.values())

@@ -32,8 +32,8 @@ def certified_spectral(matrix: Matrix, guess: float) -> tuple[float, float]:
     no eigenvalue of MᵀM exceeds t² by more than the rounding of all steps, γ·tr(t²I − MᵀM) (S. M.
     Rump, "Verification of positive definiteness", BIT 46 (2006)). ``guess`` is where t begins.
 
-    >>> lower, upper = certified_spectral(np.array([[3.0, 0.0], [4.0, 5.0]]) / 5, 1.34)
-    >>> bool(lower <= np.sqrt(45) / 5 <= upper), upper - lower < 1e-13
+    >>> lower, upper = certified_spectral(np.array([[3.0, 0.0], [4.0, 5.0]]) / 5, math.sqrt(1.8))
+    >>> lower <= math.sqrt(1.8) <= upper, upper - lower < 1e-13
     (True, True)
     """
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T

@@ -59,7 +59,7 @@ def measure_matrix(matrix: Any) -> MatrixMeasures:
     (4.0, 5.0, 7.0, 7.0, 2)
     """
     matrix, exponent = _scaled(matrix, "measure_matrix")
-    values = np.linalg.svd(matrix, compute_uv=False)
+    values = _singular_values(matrix)
     certified = certified_spectral(matrix, float(values[0])) if values[0] > 0 else (0.0, 0.0)
     columns = np.sqrt(np.einsum("ij,ij->j", matrix, matrix))
     rows = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
@@ -82,9 +82,9 @@ def measure_product(left: Any, right: Any) -> MatrixMeasures:
         raise bad_argument(
             "right", "measure_product", f"of {len(left)} rows, as left", f"shape {right.shape}"
         )
-    r_left, r_right = (np.linalg.qr(each.T, mode="r") for each in (left, right))
+    r_left, r_right = (np.asarray(np.linalg.qr(each.T, mode="r")) for each in (left, right))
     core = r_left @ r_right.T
-    values = np.linalg.svd(core, compute_uv=False)
+    values = _singular_values(core)
     certified = (0.0, 0.0)
     if values[0] > 0:
         certified = certified_product(left, right, r_left, r_right, core, float(values[0]))
@@ -108,6 +108,10 @@ def _scaled(matrix: Any, owner: str) -> tuple[Matrix, int]:
     return np.ldexp(matrix, -exponent), exponent
 
 
+def _singular_values(matrix: Matrix) -> Matrix:
+    return np.linalg.svd(matrix, compute_uv=False).astype(np.float64, copy=False)
+
+
 def _blocks(matrix: Matrix) -> Iterator[Matrix]:
     step = max(1, BLOCK // matrix.shape[1])
     return (matrix[start : start + step] for start in range(0, len(matrix), step))
@@ -115,7 +119,7 @@ def _blocks(matrix: Matrix) -> Iterator[Matrix]:
 
 def _measures(
     shape: tuple[int, ...],
-    values: Matrix,
+    values,
     certified: tuple[float, float],
     columns: Matrix,
     rows: Matrix,
