@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import checkpoints as make
-from finetti.audit import audit
+from finetti.audit import audit_checkpoint
 from finetti.core.errors import FinettiError
 
 FAMILIES = ("bert", "llama", "gpt2", "albert")
@@ -95,7 +95,7 @@ def fuzz(folder, count, seed):
         files += [path, path, path.with_suffix(".npz"), folder / family / "packed.npz"]
         files += [folder / family / "config.json"]
     originals = {path: path.read_bytes() for path in files}
-    audit(files[0])
+    audit_checkpoint(files[0])
     sentences = []
     tracemalloc.start()
     for _ in range(count):
@@ -104,7 +104,7 @@ def fuzz(folder, count, seed):
         path.write_bytes(kinds[rng.integers(len(kinds))](rng, originals[path]))
         source = path.parent if path.suffix == ".json" else path
         try:
-            found = audit(source)
+            found = audit_checkpoint(source)
         except FinettiError as error:
             sentences.append(str(error))
         else:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import checkpoints as make
-from finetti.audit import audit, measure_matrix, measure_product
+from finetti.audit import audit_checkpoint, measure_matrix, measure_product
 from finetti.core import norms
 
 
@@ -122,9 +122,9 @@ def test_memory_is_three_times_the_largest_pair(tmp_path):
     path = make.write(tmp_path, arrays)
     pair = 2 * 8 * width * hidden
     del arrays
-    audit(path, heads=4)  # what is imported and compiled once
+    audit_checkpoint(path, heads=4)  # what is imported and compiled once
     tracemalloc.start()
-    audit(path, heads=4)
+    audit_checkpoint(path, heads=4)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 3 * pair

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import checkpoints as make
-from finetti.audit import audit
+from finetti.audit import audit_checkpoint
 from finetti.core.errors import InputError
 
 QUERY, KEY, VALUE = (f"bert.encoder.layer.1.{name}.weight" for name in make.BERT)
@@ -16,7 +16,7 @@ def bert(layers=3):
 
 def refused(arrays, *words, heads=make.HEADS, **options):
     with pytest.raises(InputError) as caught:
-        audit(arrays, heads=heads, **options)
+        audit_checkpoint(arrays, heads=heads, **options)
     text = str(caught.value)
     for word in words:
         assert word in text, text
@@ -33,17 +33,17 @@ def test_given_and_declared_heads_must_agree(tmp_path):
     arrays, config, _ = make.synthetic("bert")
     path = make.write(tmp_path, arrays, config)
     with pytest.raises(InputError, match=r"Found 4 heads in config\.json, and 2 were given"):
-        audit(path, heads=2)
+        audit_checkpoint(path, heads=2)
     make.write(tmp_path, arrays, config | {"num_attention_heads": "four"})
     with pytest.raises(InputError, match="num_attention_heads = four"):
-        audit(path)
+        audit_checkpoint(path)
 
 
 def test_declared_head_width_must_fit(tmp_path):
     arrays, config, _ = make.synthetic("llama")
     path = make.write(tmp_path, arrays, config | {"head_dim": 3})
     with pytest.raises(InputError, match=r"found 8 outputs of the query.*expected 4 heads × 3"):
-        audit(path)
+        audit_checkpoint(path)
 
 
 @pytest.mark.parametrize("name", [QUERY, KEY, VALUE])
@@ -86,7 +86,7 @@ def test_the_config_counts_the_same_layers(tmp_path):
     arrays, config, _ = make.synthetic("bert")
     path = make.write(tmp_path, arrays, config | {"num_hidden_layers": 3})
     with pytest.raises(InputError, match="Found 2 layers, expected 3"):
-        audit(path)
+        audit_checkpoint(path)
 
 
 def test_shapes_chain():
@@ -143,7 +143,7 @@ def test_nothing_read_is_a_failure():
 
 def test_skipped_parameters_are_said():
     more = {"pooler.dense.weight": np.eye(8), "bert.encoder.layer.0.gain": np.ones(8)}
-    found = audit(bert() | more, heads=4)
+    found = audit_checkpoint(bert() | more, heads=4)
     assert found.skipped == {
         "pooler.dense.weight": "outside the layers, and not in the table",
         "bert.encoder.layer.0.gain": "inside a layer, and not in the table",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import checkpoints as make
-from finetti.audit import audit, open_checkpoint
+from finetti.audit import audit_checkpoint, open_checkpoint
 from finetti.core.errors import InputError
 
 F32 = np.ones(4, "<f4").tobytes()
@@ -165,5 +165,5 @@ def test_stored_types_are_exact(tmp_path):
 
 def test_empty_tensors_are_allowed_where_nothing_reads_them(tmp_path):
     arrays, config, _ = make.synthetic("bert")
-    found = audit(make.write(tmp_path, arrays | {"buffer": np.zeros((0, 3))}, config))
+    found = audit_checkpoint(make.write(tmp_path, arrays | {"buffer": np.zeros((0, 3))}, config))
     assert "buffer" in found.skipped

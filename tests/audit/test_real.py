@@ -5,14 +5,14 @@ import pytest
 from safetensors.numpy import load_file
 
 from checkpoints import MINILM, TUNED, needs_checkpoints
-from finetti.audit import audit
+from finetti.audit import audit_checkpoint
 
 pytestmark = needs_checkpoints
 
 
 @pytest.fixture(scope="module")
 def found():
-    return audit(MINILM)
+    return audit_checkpoint(MINILM)
 
 
 def test_layers_heads_and_parameters(found):
@@ -54,6 +54,6 @@ def test_every_enclosure_is_narrow(found):
 
 
 def test_the_fine_tuned_one_has_the_same_layout(found):
-    tuned = audit(TUNED)
+    tuned = audit_checkpoint(TUNED)
     assert (tuned.layout, tuned.geometry) == (found.layout, found.geometry)
     assert tuned.read == found.read

@@ -1,4 +1,4 @@
-from .auditing import audit as audit
+from .auditing import audit_checkpoint as audit_checkpoint
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import StoredTensor as StoredTensor
 from .layouts import Layout as Layout

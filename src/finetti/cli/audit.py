@@ -67,13 +67,12 @@ def audit(
 def _audit(
     path: str, heads: int | None, kv_heads: int | None, layouts: Path | None, quiet: bool
 ) -> Any:
-    from finetti.audit import audit as measure
-    from finetti.audit import open_checkpoint
+    from finetti.audit import audit_checkpoint, open_checkpoint
 
     checkpoint = open_checkpoint(path)
     total = len(checkpoint.tensors)
     with progress_bar("audit", total, not quiet, "tensors") as on_change:
-        return measure(
+        return audit_checkpoint(
             checkpoint,
             heads=heads,
             kv_heads=kv_heads,
