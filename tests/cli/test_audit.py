@@ -79,3 +79,18 @@ def test_bad_files_are_one_sentence(tmp_path):
         assert done.stderr.startswith("Error: ")
         assert done.stderr.count("\n") == 1
     assert "Traceback" in command(path, "--debug").stderr
+
+
+def test_what_moved_since_the_base(folder, tmp_path):
+    arrays, config, _ = make.synthetic("bert")
+    arrays["bert.encoder.layer.1.intermediate.dense.weight"] *= 1.5
+    tuned = make.write(tmp_path / "tuned", arrays, config)
+    done = command(tuned, "--base", folder, "--json")
+    assert done.exit_code == 0, done.output
+    assert "1 of 12 matrices" in done.stderr
+    matrices = json.loads(done.stdout)["audits"][0]["changes"]["matrices"]
+    moved = [(each["layer"], each["role"]) for each in matrices if each["relative"]]
+    assert moved == [("1", "feed_in")]
+    done = command(tuned, "--base", folder, "--quiet")
+    assert "most of all feed_in of layer 1, by 50 %" in done.stdout
+    assert command(folder, "--base", folder, "-q").stdout.endswith("0 of 12 matrices moved\n")

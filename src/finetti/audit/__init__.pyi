@@ -1,4 +1,7 @@
 from .auditing import audit_checkpoint as audit_checkpoint
+from .changes import CheckpointChanges as CheckpointChanges
+from .changes import MatrixChange as MatrixChange
+from .changes import compare_checkpoints as compare_checkpoints
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import StoredTensor as StoredTensor
 from .layouts import Layout as Layout

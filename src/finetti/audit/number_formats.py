@@ -16,6 +16,15 @@ STORED = {
     "F8_E4M3": "|u1",
     "F8_E5M2": "|u1",
 }
+# By how much of itself a (normal) number may move when it is stored.
+ROUNDING = {
+    "F64": 2.0**-53,
+    "F32": 2.0**-24,
+    "F16": 2.0**-11,
+    "BF16": 2.0**-8,
+    "F8_E4M3": 2.0**-4,
+    "F8_E5M2": 2.0**-3,
+}
 # Weights of these types are codes of a quantizer: without its tables they are no numbers.
 WHOLE = {
     "BOOL": "|b1",
