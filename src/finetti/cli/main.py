@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from finetti._version import __version__
+from finetti.cli.audit import audit
 from finetti.cli.bound import bound
 from finetti.cli.claims import claims
 from finetti.cli.coherence import coherence
@@ -64,6 +65,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit code: 0 as expected, 1 something is not as expected, 2 wrong use.",
 )
+app.command("audit")(audit)
 app.command("bound")(bound)
 app.command("claims")(claims)
 app.command("coherence")(coherence)

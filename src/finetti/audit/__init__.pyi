@@ -1,0 +1,15 @@
+from .auditing import audit_checkpoint as audit_checkpoint
+from .changes import CheckpointChanges as CheckpointChanges
+from .changes import MatrixChange as MatrixChange
+from .changes import compare_checkpoints as compare_checkpoints
+from .checkpoint import Checkpoint as Checkpoint
+from .checkpoint import StoredTensor as StoredTensor
+from .layouts import Layout as Layout
+from .layouts import read_layouts as read_layouts
+from .measures import MatrixMeasures as MatrixMeasures
+from .measures import measure_matrix as measure_matrix
+from .measures import measure_product as measure_product
+from .opening import open_checkpoint as open_checkpoint
+from .result import Audit as Audit
+from .result import HeadMeasures as HeadMeasures
+from .result import LayerMeasures as LayerMeasures

@@ -1,0 +1,184 @@
+"""From a checkpoint to its norms: opened, mapped, proven, then measured layer by layer."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from finetti.audit.checkpoint import StoredTensor
+from finetti.audit.layouts import read_layouts
+from finetti.audit.mapping import MappedLayer, MappedMatrix, MappedNetwork, map_checkpoint
+from finetti.audit.measures import MatrixMeasures, measure_matrix, measure_product
+from finetti.audit.opening import open_checkpoint
+from finetti.audit.proof import HeadGeometry, prove
+from finetti.audit.result import Audit, HeadMeasures, LayerMeasures
+from finetti.core.errors import InputError
+from finetti.core.numbers import as_whole
+
+BLOCK = 2**20  # entries of an embedding that are read at the same time
+WIDE = 2048
+OnProgress = Callable[[int, int, str], None]
+
+
+def audit_checkpoint(
+    source: Any,
+    *,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    layouts: str | Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Audit:
+    """The norms of every head and matrix of a checkpoint, with a proof that they are what they
+    are called.
+
+    Args:
+        source: a ``.safetensors`` or ``.npz`` file, an index of shards, a folder of a hub snapshot,
+            a model's name in the local hub cache, or a network in memory (a state dict, an Equinox
+            module, a mapping from names to arrays).
+        heads: how many heads there are, where no ``config.json`` says it.
+        kv_heads: how many keys and values there are, where heads share them.
+        layouts: a TOML file with names of further families.
+        on_progress: called with tensors done, tensors in all, and the one that is next.
+
+    >>> rng = np.random.default_rng(0)
+    >>> shapes = {"in_proj_weight": (12, 4), "out_proj.weight": (4, 4)}
+    >>> weights = {f"layers.0.self_attn.{k}": rng.normal(size=v) for k, v in shapes.items()}
+    >>> found = audit_checkpoint(weights, heads=2)
+    >>> found.layout, len(found.layers[0].heads), found.layers[0].heads[0].query_key.rank
+    ('torch', 2, 2)
+    """
+    heads, kv_heads = (
+        None if value is None else as_whole(value, name, "audit_checkpoint")
+        for name, value in (("heads", heads), ("kv_heads", kv_heads))
+    )
+    checkpoint = open_checkpoint(source)
+    network = map_checkpoint(checkpoint, read_layouts(layouts))
+    geometry = prove(network, checkpoint.config, heads, kv_heads)
+    steps = _Steps(on_progress, network)
+    # On busy cores threads of BLAS wait for each other far longer than a small matrix takes.
+    with threadpool_limits(1 if geometry.width < WIDE else None, "blas"):
+        layers = tuple(_measure_layer(layer, geometry, steps) for layer in network.layers)
+    steps.start(*network.embeddings.values())
+    embeddings = {name: _measure_table(tensor) for name, tensor in network.embeddings.items()}
+    tied = _tied(network)
+    if network.unembedding is not None and not tied:
+        embeddings["unembedding"] = _measure_table(network.unembedding)
+    sizes = {name: checkpoint.tensors[name].size for name in network.read if name not in tied}
+    return Audit(
+        checkpoint.name,
+        network.layout.name,
+        geometry,
+        layers,
+        embeddings,
+        sum(sizes.values()),
+        network.read,
+        network.skipped,
+        tied,
+    )
+
+
+class _Steps:
+    """Counts the tensors that are done with; a fused one is one."""
+
+    def __init__(self, on_progress: OnProgress | None, network: MappedNetwork) -> None:
+        self.on_progress = on_progress
+        self.total = len(network.read) + len(network.skipped)
+        self.done = set(network.skipped)
+
+    def start(self, *tensors: StoredTensor) -> None:
+        if self.on_progress is not None and tensors:
+            self.on_progress(len(self.done), self.total, tensors[0].name)
+        self.done |= {tensor.name for tensor in tensors}
+
+
+def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) -> LayerMeasures:
+    weights, matrices = layer.weights, {}
+    steps.start(weights["query"].tensor, weights["key"].tensor)
+    query, key = _not_zero(weights["query"], layer), _not_zero(weights["key"], layer)
+    query_key = _per_head(geometry, query, key, grouped=(False, True))
+    del query, key
+    steps.start(weights["value"].tensor, weights["output"].tensor)
+    value, output = _not_zero(weights["value"], layer), weights["output"].read()
+    value_output = _per_head(geometry, value, output.T, grouped=(True, False))
+    del value
+    matrices["output"] = measure_matrix(output.T)
+    del output
+    for role in ("feed_in", "feed_gate", "feed_out"):
+        if role in weights:
+            steps.start(weights[role].tensor)
+            matrices[role] = measure_matrix(weights[role].read().T)
+    steps.start(*(mapped.tensor for mapped in layer.vectors.values()))
+    numbered = enumerate(zip(query_key, value_output, strict=True))
+    return LayerMeasures(
+        layer.label,
+        tuple(HeadMeasures(number, *pair) for number, pair in numbered),
+        matrices,
+        {name: _length(mapped) for name, mapped in sorted(layer.vectors.items())},
+    )
+
+
+def _not_zero(mapped: MappedMatrix, layer: MappedLayer) -> NDArray[np.float64]:
+    values = mapped.read()
+    if not values.any():
+        part = "" if mapped.third is None else f" (part {mapped.third + 1} of 3)"
+        raise InputError(
+            f"{mapped.tensor.name}{part} in layer {layer.label} is all zero: found no numbers "
+            "where a query, key or value was expected. It was filled in, not trained."
+        )
+    return values
+
+
+def _per_head(
+    geometry: HeadGeometry,
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    grouped: tuple[bool, bool],
+) -> list[MatrixMeasures]:
+    """The measures of AᵀB for the rows of A and B that belong to each head."""
+    found = []
+    for head in range(geometry.heads):
+        own, shared = geometry.rows(head), geometry.kv_rows(head)
+        parts = (shared if each else own for each in grouped)
+        found.append(measure_product(left[next(parts)], right[next(parts)]))
+    return found
+
+
+def _length(mapped: MappedMatrix) -> float:
+    return measure_matrix(mapped.read()[None]).frobenius
+
+
+def _row_blocks(tensor: StoredTensor) -> list[slice]:
+    if len(tensor.shape) != 2 or 0 in tensor.shape:
+        raise InputError(
+            f"{tensor.name} is no table of embeddings: found shape {tensor.shape}, expected two "
+            "axes with entries."
+        )
+    step = max(1, BLOCK // tensor.shape[1])
+    return [slice(start, start + step) for start in range(0, tensor.shape[0], step)]
+
+
+def _measure_table(tensor: StoredTensor) -> dict[str, float]:
+    """The largest row of an embedding and its Frobenius norm, a block of rows at a time."""
+    largest, total = 0.0, 0.0
+    for rows in _row_blocks(tensor):
+        norms = np.linalg.norm(tensor.read(rows), axis=1)
+        largest, total = max(largest, float(norms.max())), np.hypot(total, np.linalg.norm(norms))
+    return {
+        "rows": tensor.shape[0],
+        "columns": tensor.shape[1],
+        "largest_row": largest,
+        "frobenius": float(total),
+    }
+
+
+def _tied(network: MappedNetwork) -> tuple[str, ...]:
+    """The unembedding, where it is the words' embedding stored a second time."""
+    last = network.unembedding
+    first = next(iter(network.embeddings.values()), None)
+    if last is None or first is None or first.shape != last.shape:
+        return ()
+    same = all(np.array_equal(first.read(rows), last.read(rows)) for rows in _row_blocks(first))
+    return (last.name,) if same else ()

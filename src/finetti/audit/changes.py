@@ -1,0 +1,147 @@
+"""What a fine-tuning moved: two checkpoints of one layout, matrix by matrix."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from finetti.audit.auditing import WIDE
+from finetti.audit.layouts import ROLES, read_layouts
+from finetti.audit.mapping import MappedMatrix, map_checkpoint
+from finetti.audit.measures import MatrixMeasures, measure_matrix
+from finetti.audit.number_formats import ROUNDING
+from finetti.audit.opening import open_checkpoint
+from finetti.audit.proof import prove
+from finetti.core.errors import InputError
+from finetti.show.card import Card, Table
+from finetti.show.shown import Shown
+
+
+@dataclass(frozen=True)
+class MatrixChange:
+    """Δ = W − W₀ of one matrix.
+
+    ``relative`` is ‖Δ‖_F/‖W₀‖_F, None where W₀ = 0. ``rank`` counts the singular values of Δ that
+    exceed u(‖W‖_F + ‖W₀‖_F), which storing numbers with relative error u cannot explain (Weyl).
+    ``delta`` has the norms of Δ, None where nothing moved.
+    """
+
+    layer: str
+    role: str
+    relative: float | None
+    rank: int
+    delta: MatrixMeasures | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        delta = None if self.delta is None else self.delta.to_dict()
+        names = ("layer", "role", "relative", "rank")
+        return {name: getattr(self, name) for name in names} | {"delta": delta}
+
+
+@dataclass(frozen=True)
+class CheckpointChanges(Shown):
+    """What moved between a base and a checkpoint, in the order of the layers."""
+
+    name: str
+    base: str
+    matrices: tuple[MatrixChange, ...]
+
+    @property
+    def moved(self) -> tuple[MatrixChange, ...]:
+        """The matrices in which any number differs, those that moved most first."""
+        found = [each for each in self.matrices if each.delta is not None]
+        return tuple(sorted(found, key=_how_far, reverse=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        matrices = [each.to_dict() for each in self.matrices]
+        return {"name": self.name, "base": self.base, "matrices": matrices}
+
+    def __card__(self) -> Card:
+        rows = []
+        for each in self.moved:
+            assert each.delta is not None
+            percent = None if each.relative is None else 100 * each.relative
+            sizes = (each.delta.spectral, each.delta.frobenius, each.delta.nuclear)
+            rows.append((each.layer, each.role, percent, each.rank, *sizes))
+        columns = ("layer", "matrix", "moved by %", "rank of Δ", "‖Δ‖", "‖Δ‖_F", "nuclear")
+        count = f"{len(rows)} of {len(self.matrices)} matrices"
+        table = Table("What moved, in the Frobenius norm", columns, tuple(rows))
+        fields = (("base", self.base), ("moved", count))
+        return Card(f"Changes of {self.name}", fields, (table,) if rows else ())
+
+
+def _how_far(change: MatrixChange) -> float:
+    return math.inf if change.relative is None else change.relative
+
+
+def compare_checkpoints(
+    source: Any,
+    base: Any,
+    *,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    layouts: str | Path | None = None,
+    on_progress: Callable[[int, int, str], None] | None = None,
+) -> CheckpointChanges:
+    """Which matrices of the layers moved since ``base``, by how much, and in how many directions.
+
+    Args:
+        source, base: as for `audit_checkpoint`; both are mapped and proven, and must be alike.
+        heads, kv_heads, layouts, on_progress: as there.
+
+    >>> rng = np.random.default_rng(0)
+    >>> shapes = {"in_proj_weight": (12, 4), "out_proj.weight": (4, 4)}
+    >>> old = {f"layers.0.self_attn.{k}": rng.normal(size=v) for k, v in shapes.items()}
+    >>> step = np.outer(rng.normal(size=4), rng.normal(size=4))
+    >>> name = "layers.0.self_attn.out_proj.weight"
+    >>> new = old | {name: old[name] + step}
+    >>> [(each.role, each.rank) for each in compare_checkpoints(new, old, heads=2).moved]
+    [('output', 1)]
+    """
+    table, found = read_layouts(layouts), []
+    for each in (source, base):
+        checkpoint = open_checkpoint(each)
+        network = map_checkpoint(checkpoint, table)
+        found.append((checkpoint, network, prove(network, checkpoint.config, heads, kv_heads)))
+    (new, network, geometry), (old, base_network, base_geometry) = found
+    kinds = (network.layout.name, geometry), (base_network.layout.name, base_geometry)
+    if kinds[0] != kinds[1] or len(network.layers) != len(base_network.layers):
+        raise InputError(
+            f"{new.name} and its base {old.name} are not alike: found {kinds[0][0]} with "
+            f"{len(network.layers)} layers and {geometry}, and in the base {kinds[1][0]} with "
+            f"{len(base_network.layers)} layers and {base_geometry}."
+        )
+    changes, total = [], sum(len(layer.weights) for layer in network.layers)
+    with threadpool_limits(1 if geometry.width < WIDE else None, "blas"):
+        for mine, other in zip(network.layers, base_network.layers, strict=True):
+            if set(mine.weights) != set(other.weights):
+                odd = ", ".join(sorted(set(mine.weights) ^ set(other.weights)))
+                raise InputError(f"Only one of {new.name} and its base has {odd}.")
+            for role in (role for role in ROLES if role in mine.weights):
+                if on_progress is not None:
+                    on_progress(len(changes), total, mine.weights[role].tensor.name)
+                changes.append(_change(mine.label, role, mine.weights[role], other.weights[role]))
+    return CheckpointChanges(new.name, old.name, tuple(changes))
+
+
+def _change(layer: str, role: str, mine: MappedMatrix, base: MappedMatrix) -> MatrixChange:
+    if mine.shape != base.shape:
+        raise InputError(
+            f"{mine.tensor.name} has shape {mine.shape}, and its base {base.shape}: not alike."
+        )
+    new, old = mine.read().T, base.read().T
+    sizes = [float(np.linalg.norm(each)) for each in (new, old)]
+    new -= old
+    if not new.any():
+        return MatrixChange(layer, role, 0.0, 0, None)
+    unit = max(ROUNDING[each.tensor.kind] for each in (mine, base))
+    delta = measure_matrix(new)
+    values = np.linalg.svd(new, compute_uv=False)
+    rank = int((values > unit * sum(sizes)).sum())
+    return MatrixChange(layer, role, delta.frobenius / sizes[1] if sizes[1] else None, rank, delta)

@@ -1,0 +1,53 @@
+"""A checkpoint as all readers give it: named tensors that are read when asked for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finetti.audit.number_formats import STORED, WHOLE, decode
+from finetti.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a file or in memory: its shape is known, its numbers are not yet read."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    load: Callable[[], NDArray[Any]] = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return int(np.prod(self.shape, dtype=object)) if self.shape else 1
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it holds floating point numbers."""
+        return self.kind in STORED
+
+    def read(self, *index: slice) -> NDArray[np.float64]:
+        """The numbers, or a slice of them, as float64; NaN and infinity are refused by name."""
+        if not self.is_real:
+            what = "whole numbers: quantized weights" if self.kind in WHOLE else "no real numbers"
+            raise InputError(
+                f"{self.name} has type {self.kind}, {what} cannot be measured. Audit the "
+                "checkpoint that was quantized."
+            )
+        values = decode(self.load()[index], self.kind)
+        if not np.isfinite(values).all():
+            raise InputError(f"{self.name} has entries that are NaN or infinite: nothing to audit.")
+        return values
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Tensors by name, and what ``config.json`` beside them says (empty if there is none)."""
+
+    name: str
+    tensors: Mapping[str, StoredTensor]
+    config: Mapping[str, Any] = field(default_factory=dict)

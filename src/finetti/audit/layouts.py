@@ -1,0 +1,155 @@
+"""The table of names: which parameter of a file is which matrix of a layer."""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from finetti.audit.plain_files import MEGABYTE, file_size
+from finetti.core.errors import InputError
+
+ROLES = ("query", "key", "value", "fused", "output", "feed_in", "feed_gate", "feed_out")
+ORIENTATIONS = ("output_input", "input_output")
+MAX_TABLE = MEGABYTE
+# Who a parameter is: its layer's number(s), its role, and weight or bias.
+Place = tuple[tuple[int, ...], str, str]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one family of networks names its parameters."""
+
+    name: str
+    layer: str
+    orientation: str
+    roles: dict[str, str]
+    norms: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    embeddings: tuple[str, ...] = ()
+    unembedding: str = ""
+    model_types: tuple[str, ...] = ()
+
+    @cached_property
+    def _patterns(self) -> list[tuple[str, re.Pattern[str]]]:
+        named = [*self.roles.items()]
+        named += [(f"norm_{number}", text) for number, text in enumerate(self.norms, 1)]
+        return [(role, _pattern(self.layer + text)) for role, text in named]
+
+    @cached_property
+    def _inside(self) -> re.Pattern[str]:
+        return _pattern(self.layer + "{rest}")
+
+    def place(self, name: str) -> Place | None:
+        """Where a parameter belongs in the layers, or None.
+
+        >>> read_layouts()["gpt2"].place("transformer.h.3.attn.c_attn.bias")
+        ((3,), 'fused', 'bias')
+        """
+        for role, pattern in self._patterns:
+            if found := pattern.fullmatch(name):
+                return _numbers(found), role, found.groupdict().get("kind") or "weight"
+        return None
+
+    def inside_a_layer(self, name: str) -> bool:
+        """Whether a parameter lies in a layer without being one of its weights by the table."""
+        return self._inside.fullmatch(name) is not None
+
+    def is_ignored(self, name: str) -> bool:
+        """Whether the table says that a parameter of a layer is no weight."""
+        return any(_pattern(self.layer + each).fullmatch(name) for each in self.ignored)
+
+    def embedding(self, name: str) -> str | None:
+        """Which embedding a parameter is, or None."""
+        for each in self.embeddings:
+            if _pattern(each).fullmatch(name):
+                return each.removesuffix(".weight").rpartition(".")[2]
+        return None
+
+    def is_unembedding(self, name: str) -> bool:
+        """Whether a parameter is the matrix that makes words of the last layer's output."""
+        return bool(self.unembedding) and _pattern(self.unembedding).fullmatch(name) is not None
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    parts = {"n": r"(?P<n>\d{1,6})", "m": r"(?P<m>\d{1,6})", "kind": "(?P<kind>weight|bias)"}
+    parts |= {"rest": r"(?P<rest>.+)"}
+    escaped = re.escape(text)
+    for name, pattern in parts.items():
+        escaped = escaped.replace(re.escape(f"{{{name}}}"), pattern)
+    return re.compile(rf"(?:.*\.)?{escaped}")
+
+
+def _numbers(found: re.Match[str]) -> tuple[int, ...]:
+    groups = found.groupdict()
+    return tuple(int(groups[name]) for name in ("n", "m") if groups.get(name))
+
+
+def read_layouts(path: str | Path | None = None) -> dict[str, Layout]:
+    """The table that ships with the package, and before it what a file of one's own adds.
+
+    >>> ", ".join(read_layouts())
+    'bert, albert, gpt2, vit, llama, torch, equinox'
+    """
+    shipped = (files("finetti.audit") / "layouts.toml").read_text("utf-8")
+    own = {} if path is None else _parse(_own_text(Path(path)), str(path))
+    return own | {k: v for k, v in _parse(shipped, "layouts.toml").items() if k not in own}
+
+
+def _own_text(path: Path) -> str:
+    if file_size(path) > MAX_TABLE:
+        raise InputError(f"The map {path.name!r} has more than {MAX_TABLE} bytes.")
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"The map {path.name!r} cannot be read: {error}.") from error
+
+
+def _parse(text: str, owner: str) -> dict[str, Layout]:
+    try:
+        tables = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"The map {owner} is no TOML: {error}.") from error
+    return {name: _layout(name, said, owner) for name, said in tables.items()}
+
+
+def _layout(name: str, said: Any, owner: str) -> Layout:
+    where = f"[{name}] of the map {owner}"
+    if not isinstance(said, dict):
+        raise InputError(f"{name} of the map {owner} must be a table: write [{name}].")
+    texts = {"layer", "orientation", "unembedding", *ROLES}
+    lists = {"norms", "ignored", "embeddings", "model_types"}
+    _refuse(where, "unknown", sorted(set(said) - texts - lists))
+    _refuse(where, "missing", sorted({"layer", "orientation", "output"} - set(said)))
+    for key, value in said.items():
+        good = isinstance(value, str) if key in texts else _is_texts(value)
+        if not good:
+            raise InputError(f"{key} in {where} must be {'text' if key in texts else 'texts'}.")
+    if said["orientation"] not in ORIENTATIONS:
+        raise InputError(f"The orientation in {where} must be one of {', '.join(ORIENTATIONS)}.")
+    if "{n}" not in said["layer"]:
+        raise InputError(f"The layer in {where} must have {{n}} where the layer's number stands.")
+    if "fused" not in said:
+        _refuse(where, "missing", sorted({"query", "key", "value"} - set(said)))
+    roles = {role: said[role] for role in ROLES if role in said}
+    rest = {key: tuple(said.get(key, ())) for key in sorted(lists)}
+    return Layout(
+        name,
+        said["layer"],
+        said["orientation"],
+        roles,
+        unembedding=said.get("unembedding", ""),
+        **rest,
+    )
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _refuse(where: str, what: str, names: Iterable[str]) -> None:
+    if named := ", ".join(names):
+        raise InputError(f"{where} has {what} names: {named}.")

@@ -1,0 +1,188 @@
+"""What an audit found, as an object that shows itself."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from finetti.audit.measures import MatrixMeasures
+from finetti.audit.proof import HeadGeometry
+from finetti.show.card import Card, Table
+from finetti.show.shown import Shown
+
+TITLES = {
+    "query_key": "W_QW_Kᵀ",
+    "value_output": "W_VW_O",
+    "output": "output",
+    "feed_in": "feed-forward in",
+    "feed_gate": "gate",
+    "feed_out": "feed-forward out",
+}
+
+
+@dataclass(frozen=True)
+class HeadMeasures:
+    """The two products that a head is made of: which tokens it reads, and what it writes."""
+
+    number: int
+    query_key: MatrixMeasures
+    value_output: MatrixMeasures
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        products = {"query_key": self.query_key, "value_output": self.value_output}
+        return {"head": self.number} | {name: each.to_dict() for name, each in products.items()}
+
+
+@dataclass(frozen=True)
+class LayerMeasures:
+    """A layer's heads, its other matrices by role, and the Euclidean norms of its vectors."""
+
+    label: str
+    heads: tuple[HeadMeasures, ...]
+    matrices: dict[str, MatrixMeasures]
+    vectors: dict[str, float]
+
+    def largest_head(self, product: str) -> HeadMeasures:
+        """The head whose ``query_key`` or ``value_output`` has the largest spectral norm."""
+        return max(self.heads, key=lambda head: getattr(head, product).spectral)
+
+    def of_kind(self, kind: str) -> list[MatrixMeasures]:
+        """All matrices of one kind: a product of every head, or one matrix (or none)."""
+        if kind in ("query_key", "value_output"):
+            return [getattr(head, kind) for head in self.heads]
+        return [self.matrices[kind]] if kind in self.matrices else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "layer": self.label,
+            "heads": [head.to_dict() for head in self.heads],
+            "matrices": {name: each.to_dict() for name, each in self.matrices.items()},
+            "vectors": self.vectors,
+        }
+
+
+@dataclass(frozen=True)
+class Audit(Shown):
+    """The norms of a checkpoint, which parameters they come from, and which were left out."""
+
+    name: str
+    layout: str
+    geometry: HeadGeometry
+    layers: tuple[LayerMeasures, ...]
+    embeddings: dict[str, dict[str, float]]
+    n_parameters: int
+    read: tuple[str, ...]
+    skipped: dict[str, str]
+    tied: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = tuple(kind for kind in TITLES if self.layers[0].of_kind(kind))
+        object.__setattr__(self, "kinds", kinds)
+
+    def totals(self) -> dict[str, dict[str, float]]:
+        """For each kind of matrix: how many, the largest and typical norm, what they sum to."""
+        return {kind: _total(self._of_kind(kind)) for kind in self.kinds}
+
+    def _of_kind(self, kind: str) -> list[MatrixMeasures]:
+        return [each for layer in self.layers for each in layer.of_kind(kind)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: everything that was measured, read and skipped."""
+        heads = self.geometry
+        return {
+            "name": self.name,
+            "layout": self.layout,
+            "n_layers": len(self.layers) * heads.repeats,
+            "stored_layers": len(self.layers),
+            "n_heads": heads.heads,
+            "n_kv_heads": heads.kv_heads,
+            "head_width": heads.head_width,
+            "width": heads.width,
+            "n_parameters": self.n_parameters,
+            "layers": [layer.to_dict() for layer in self.layers],
+            "totals": self.totals(),
+            "embeddings": self.embeddings,
+            "read": list(self.read),
+            "skipped": self.skipped,
+            "tied": list(self.tied),
+        }
+
+    def __card__(self) -> Card:
+        heads = self.geometry
+        layers = f"{len(self.layers)}"
+        if heads.repeats > 1:
+            layers += f", each run {heads.repeats} times"
+        shared = f", {heads.kv_heads} keys and values" if heads.kv_heads < heads.heads else ""
+        fields = (
+            ("layout", self.layout),
+            ("layers", layers),
+            ("heads", f"{heads.heads} of width {heads.head_width}{shared}"),
+            ("width", heads.width),
+            ("numbers read", self.n_parameters),
+            ("parameters", f"{len(self.read)} read, {len(self.skipped)} skipped"),
+        )
+        tables = (self._layer_table(), self._head_table(), self._total_table())
+        return Card(f"Audit of {self.name}", fields, tables, tuple(self._notes()))
+
+    def _layer_table(self) -> Table:
+        rows = []
+        for layer in self.layers:
+            cells: list[Any] = [layer.label]
+            for kind in self.kinds:
+                cells.append(max(each.spectral for each in layer.of_kind(kind)))
+                if kind in ("query_key", "value_output"):
+                    cells.append(layer.largest_head(kind).number)
+            rows.append(tuple(cells))
+        columns = ["layer"]
+        for kind in self.kinds:
+            columns += [TITLES[kind]]
+            columns += ["head"] if kind in ("query_key", "value_output") else []
+        return Table("Spectral norms, of heads the largest", tuple(columns), tuple(rows))
+
+    def _head_table(self) -> Table:
+        rows = []
+        for kind in ("query_key", "value_output"):
+            heads = ((each, each.largest_head(kind)) for each in self.layers)
+            layer, head = max(heads, key=lambda pair: getattr(pair[1], kind).spectral)
+            found = getattr(head, kind)
+            sizes = (found.spectral, found.frobenius, found.nuclear, found.norm_2_1, found.entries)
+            rows.append((TITLES[kind], f"{layer.label}.{head.number}", *sizes, found.stable_rank))
+        columns = ("product", "layer.head", "spectral", "Frobenius", "nuclear")
+        return Table("Largest heads", (*columns, "(2,1)", "entries", "stable rank"), tuple(rows))
+
+    def _total_table(self) -> Table:
+        totals = self.totals()
+        names = ("count", "largest", "geometric mean", "Frobenius", "mean stable rank")
+        rows = tuple((TITLES[kind], *totals[kind].values()) for kind in totals)
+        return Table("Totals", ("matrices", *names), rows)
+
+    def _notes(self) -> Iterator[str]:
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.skipped.items():
+            reasons.setdefault(reason, []).append(name)
+        for reason, names in reasons.items():
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            yield f"Skipped ({reason}): {', '.join(names[:3])}{more}."
+        if self.tied:
+            yield f"Tied, counted once: {', '.join(self.tied)}."
+        gap = max(
+            (each.spectral_upper - each.spectral_lower) / each.spectral_upper
+            for kind in self.kinds
+            for each in self._of_kind(kind)
+            if each.spectral_upper > 0
+        )
+        yield f"Every spectral norm is certain to {gap:.1e} of itself."
+
+
+def _total(found: list[MatrixMeasures]) -> dict[str, float]:
+    logs = [math.log(each.spectral) if each.spectral > 0 else -math.inf for each in found]
+    return {
+        "count": len(found),
+        "largest_spectral": max(each.spectral for each in found),
+        "geometric_mean_spectral": math.exp(sum(logs) / len(logs)),
+        "frobenius": math.hypot(*(each.frobenius for each in found)),
+        "mean_stable_rank": sum(each.stable_rank for each in found) / len(found),
+    }

@@ -1,0 +1,76 @@
+"""What moved between two checkpoints."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import checkpoints as make
+from checkpoints import MINILM, TUNED, needs_checkpoints
+from finetti.audit import compare_checkpoints
+from finetti.core.errors import InputError
+
+MOVED = {
+    "bert.encoder.layer.0.attention.self.query.weight": ("0", "query", 1),
+    "bert.encoder.layer.1.attention.self.value.weight": ("1", "value", 2),
+    "bert.encoder.layer.1.output.dense.weight": ("1", "feed_out", 1),
+}
+
+
+def test_exactly_what_moved_is_found_with_its_rank(tmp_path):
+    rng = np.random.default_rng(0)
+    old, config, _ = make.synthetic("bert")
+    new, expected = dict(old), {}
+    for name, (layer, role, rank) in MOVED.items():
+        rows, columns = old[name].shape
+        step = 0.01 * rng.normal(size=(rows, rank)) @ rng.normal(size=(rank, columns))
+        new[name] = (old[name] + step).astype(np.float32)  # rounding makes Δ of full rank
+        difference = new[name].astype(float) - old[name]
+        expected[layer, role] = np.linalg.norm(difference) / np.linalg.norm(old[name].astype(float))
+    folders = [make.write(tmp_path / n, a, config).parent for n, a in (("old", old), ("new", new))]
+    found = compare_checkpoints(folders[1], folders[0])
+    assert len(found.matrices) == 2 * 6
+    moved = {(each.layer, each.role): each for each in found.moved}
+    assert set(moved) == set(expected)
+    for name, (layer, role, rank) in MOVED.items():
+        change = moved[layer, role]
+        assert change.rank == rank < change.delta.rank, name
+        assert change.relative == pytest.approx(expected[layer, role], rel=1e-12)
+    assert "3 of 12 matrices" in str(found)
+    sizes = [each.relative for each in found.moved]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_nothing_moved():
+    old = make.synthetic("gpt2")[0]
+    found = compare_checkpoints(old, old, heads=4)
+    assert found.moved == ()
+    assert "0 of 12 matrices" in str(found)
+
+
+def test_a_base_that_was_zero_has_no_relative_change():
+    new = make.synthetic("bert")[0]
+    name = "bert.encoder.layer.0.attention.output.dense.weight"
+    found = compare_checkpoints(new, new | {name: np.zeros_like(new[name])}, heads=4)
+    assert [(each.role, each.relative) for each in found.moved] == [("output", None)]
+    assert found.to_dict()["matrices"][3]["relative"] is None
+
+
+def test_networks_that_are_not_alike():
+    bert = make.synthetic("bert")[0]
+    for other in (make.synthetic("vit")[0], make.synthetic("bert", layers=3)[0]):
+        with pytest.raises(InputError, match="are not alike"):
+            compare_checkpoints(bert, other, heads=4)
+
+
+@needs_checkpoints
+def test_a_real_fine_tuning():
+    # All 36 matrices of the layers moved, by at most 2.5 %.
+    found = compare_checkpoints(TUNED, MINILM)
+    assert len(found.matrices) == len(found.moved) == 36
+    assert (found.moved[0].layer, found.moved[0].role) == ("5", "feed_out")
+    old, new = (load_file(each / "model.safetensors") for each in (MINILM, TUNED))
+    name = "encoder.layer.5.output.dense.weight"
+    before, after = old[name].astype(float), new[name].astype(float)
+    relative = np.linalg.norm(after - before) / np.linalg.norm(before)
+    assert found.moved[0].relative == pytest.approx(relative, rel=1e-12)
+    assert 0.025 < relative < 0.0252

@@ -1,0 +1,130 @@
+"""Measures against plain NumPy, and enclosures against arithmetic with many digits."""
+
+import math
+import tracemalloc
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import checkpoints as make
+from finetti.audit import audit_checkpoint, measure_matrix, measure_product
+from finetti.core import norms
+
+
+def check_plain(found, matrix):
+    values = np.linalg.svd(matrix, compute_uv=False)
+    values = values[values > 1e-13 * values[0]]
+    shares = values**2 / (values**2).sum()
+    expected = {
+        "rows": matrix.shape[0],
+        "columns": matrix.shape[1],
+        "spectral": values[0],
+        "frobenius": norms.frobenius(matrix),
+        "nuclear": values.sum(),
+        "half": (values**0.5).sum() ** 2,
+        "quarter": (values**0.25).sum() ** 4,
+        "norm_2_inf": norms.max_column_norm(matrix),
+        "norm_2_1": norms.norm_pq(matrix, 2, 1),
+        "rows_2_inf": norms.max_row_norm(matrix),
+        "rows_2_1": norms.norm_pq(matrix.T, 2, 1),
+        "entries": np.abs(matrix).sum(),
+        "rank": len(values),
+        "stable_rank": (values**2).sum() / values[0] ** 2,
+        "entropy": -(shares * np.log(shares)).sum(),
+    }
+    for name, value in expected.items():
+        assert getattr(found, name) == pytest.approx(value, rel=1e-10, abs=1e-12), name
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (3, 7), (7, 3), (1, 4), (4, 1)])
+def test_matrix_and_product_against_numpy(shape):
+    rng = np.random.default_rng(sum(shape))
+    left, right = rng.normal(size=shape), rng.normal(size=shape)
+    check_plain(measure_matrix(left), left)
+    check_plain(measure_product(left, right), left.T @ right)
+
+
+def test_low_rank_is_seen():
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 15))
+    check_plain(measure_matrix(matrix), matrix)
+    assert measure_matrix(matrix).rank == 2
+    assert measure_matrix(np.eye(4)).entropy == pytest.approx(math.log(4))
+
+
+def exact_spectral(matrix):
+    """The largest singular value with 40 digits."""
+    with mpmath.workdps(40):
+        wide = mpmath.matrix(matrix.tolist())
+        return mpmath.sqrt(max(mpmath.eigsy(wide.T * wide, eigvals_only=True)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1e-30, 1e-5, 1.0, 1e30, 1e100]))
+def test_the_enclosure_holds_the_true_value(seed, scale):
+    rng = np.random.default_rng(seed)
+    rows, columns = rng.integers(1, 6, 2)
+    matrix = scale * rng.normal(size=(rows, columns)) * 10.0 ** rng.integers(-6, 1, (rows, 1))
+    found = measure_matrix(matrix)
+    true = exact_spectral(matrix)
+    assert found.spectral_lower <= true <= found.spectral_upper
+    assert found.spectral_upper - found.spectral_lower <= 1e-12 * float(true)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_enclosure_of_a_product_holds_the_true_value(seed):
+    rng = np.random.default_rng(seed)
+    left, right = rng.normal(size=(2, 5)), rng.normal(size=(2, 4))
+    found = measure_product(left, right)
+    with mpmath.workdps(40):
+        product = mpmath.matrix(left.T.tolist()) * mpmath.matrix(right.tolist())
+        true = mpmath.sqrt(max(mpmath.eigsy(product.T * product, eigvals_only=True)))
+    assert found.spectral_lower <= true <= found.spectral_upper
+    assert found.spectral_upper - found.spectral_lower <= 1e-9 * float(true)
+
+
+def test_equal_singular_values_are_certified():
+    # The leading vector is not unique, and t²I − MᵀM is nearly zero as a whole.
+    found = measure_matrix(np.eye(30))
+    assert found.spectral_lower <= 1 <= found.spectral_upper <= 1 + 1e-11
+
+
+def test_what_is_too_large_or_no_matrix_is_refused():
+    with pytest.raises(ValueError, match="too large for float64"):
+        measure_product(np.full((1, 2), 1e200), np.full((1, 2), 1e200))
+    with pytest.raises(ValueError, match="a matrix with entries"):
+        measure_matrix(np.zeros((0, 3)))
+    with pytest.raises(ValueError, match="finite"):
+        measure_matrix([[np.nan]])
+    with pytest.raises(ValueError, match="2 rows, as left"):
+        measure_product(np.ones((2, 3)), np.ones((1, 3)))
+
+
+def test_zero_has_zero_norms():
+    found = measure_matrix(np.zeros((2, 3)))
+    assert (found.spectral_upper, found.quarter, found.rank, found.entropy) == (0, 0, 0, 0)
+
+
+def test_memory_is_three_times_the_largest_pair(tmp_path):
+    rng = np.random.default_rng(0)
+    width, hidden, layers = 256, 1024, 4
+    arrays = {}
+    for number in range(layers):
+        start = f"layers.{number}."
+        arrays[f"{start}self_attn.in_proj_weight"] = rng.normal(size=(3 * width, width))
+        arrays[f"{start}self_attn.out_proj.weight"] = rng.normal(size=(width, width))
+        arrays[f"{start}linear1.weight"] = rng.normal(size=(hidden, width))
+        arrays[f"{start}linear2.weight"] = rng.normal(size=(width, hidden))
+    path = make.write(tmp_path, arrays)
+    pair = 2 * 8 * width * hidden
+    del arrays
+    audit_checkpoint(path, heads=4)  # what is imported and compiled once
+    tracemalloc.start()
+    audit_checkpoint(path, heads=4)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 3 * pair

@@ -1,0 +1,169 @@
+"""Files that lie, are damaged, or are of another kind: one sentence each."""
+
+import json
+import os
+import zipfile
+
+import numpy as np
+import pytest
+
+import checkpoints as make
+from finetti.audit import audit_checkpoint, open_checkpoint
+from finetti.core.errors import InputError
+
+F32 = np.ones(4, "<f4").tobytes()
+
+
+def refused(source, *words):
+    with pytest.raises(InputError) as caught:
+        open_checkpoint(source)
+    text = str(caught.value)
+    assert "\n" not in text
+    for word in words:
+        assert word in text, text
+
+
+def entry(first, last, shape=(4,), kind="F32"):
+    return {"dtype": kind, "shape": list(shape), "data_offsets": [first, last]}
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ({"a": entry(0, 16), "b": entry(8, 24)}, "overlap"),
+        ({"a": entry(0, 16), "b": entry(20, 36)}, "a hole"),
+        ({"a": entry(4, 20)}, "a hole"),
+        ({"a": entry(0, 16)}, "end at byte 16 of 32"),
+        ({"a": entry(0, 16), "b": entry(16, 48, (8,))}, "end at byte 48 of 32"),
+        ({"a": entry(0, 15)}, "that is 16 bytes, and its offsets leave 15"),
+        ({"a": entry(16, 0)}, "leave -16"),
+        ({"a": entry(0, 16, (2**40, 2**40))}, "bytes, and its offsets leave 16"),
+        ({"a": entry(0, 16, (-4,))}, "whole numbers ≥ 0"),
+        ({"a": entry(0, 16, (4.0,))}, "whole numbers ≥ 0"),
+        ({"a": entry(0, 16, (True, 4))}, "whole numbers ≥ 0"),
+        ({"a": entry(0, 16, (1,) * 9)}, "at most 8"),
+        ({"a": entry(0, 16, kind="F4")}, "unknown type 'F4'"),
+        ({"a": entry(0, 16, kind=3)}, "no text"),
+        ({"a": {"dtype": "F32"}}, "dtype, shape and data_offsets"),
+        ({"a": [1]}, "dtype, shape and data_offsets"),
+        ({"a": entry(0, 16) | {"data_offsets": "0"}}, "two offsets"),
+        ([1, 2], "must be a JSON object"),
+        ({"__metadata__": 3}, "metadata"),
+    ],
+)
+def test_headers_that_lie(header, words, tmp_path):
+    raw = {"a": ("F32", (4,), F32), "b": ("F32", (4,), F32)}
+    refused(make.raw_file(tmp_path / "x.safetensors", raw, header), words)
+
+
+def test_headers_that_are_none(tmp_path):
+    path = tmp_path / "x.safetensors"
+    for content, words in (
+        (b"", "no whole safetensors file"),
+        (b"\x01", "no whole safetensors file"),
+        ((2**62).to_bytes(8, "little") + b"{}", "no whole safetensors file"),
+        ((4).to_bytes(8, "little") + b"\xff\xfe{}", "not readable as JSON"),
+        ((10**5).to_bytes(8, "little") + b"[" * 10**5, "not readable as JSON"),
+        ((5002).to_bytes(8, "little") + b"{" + b"9" * 5000 + b"}", "not readable as JSON"),
+        ((16).to_bytes(8, "little") + b'{"a":1,"a":2}   ', "'a' twice"),
+        ((2).to_bytes(8, "little") + b"{}", "holds no tensors"),
+    ):
+        path.write_bytes(content)
+        refused(path, words)
+
+
+def test_a_huge_header_is_not_read(tmp_path):
+    path = tmp_path / "x.safetensors"
+    with path.open("wb") as file:
+        file.write((2**33).to_bytes(8, "little"))
+        file.truncate(2**33 + 8)  # sparse: the file takes no room
+    refused(path, "at most 33554432 are read")
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x.pt", "x.PTH", "x.ckpt"])
+def test_pickles_are_never_opened(name, tmp_path):
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
+    refused(tmp_path / name, "is a pickle", "torch.load", "weights_only=True")
+    refused(tmp_path, "is a pickle")  # a folder that has nothing else
+
+
+def test_other_kinds_are_refused_by_name(tmp_path):
+    for name, words in (("x.gguf", "GGUF"), ("x.onnx", "ONNX"), ("x.txt", "of no kind")):
+        (tmp_path / name).write_bytes(b"GGUF")
+        refused(tmp_path / name, words)
+        (tmp_path / name).unlink()
+    refused(tmp_path, "holds no safetensors")
+    make.write(tmp_path, {"a": np.ones(2)}, name="adapter_model.safetensors")
+    refused(tmp_path, "LoRA adapter")
+    make.write(tmp_path / "two", {"a": np.ones(2)}, name="a.safetensors")
+    make.write(tmp_path / "two", {"a": np.ones(2)}, name="b.safetensors")
+    refused(tmp_path / "two", "a.safetensors, b.safetensors: say which")
+
+
+def test_pipes_loops_and_folders_do_not_hang(tmp_path):
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    refused(tmp_path / "pipe.safetensors", "no regular file")
+    loop = tmp_path / "loop.safetensors"
+    loop.symlink_to(loop)
+    refused(loop, "cannot be")
+    (tmp_path / "x.safetensors").mkdir()
+    refused(tmp_path / "x.safetensors", "holds no safetensors")
+    refused("no\0name", "")
+    refused("x" * 5000, "")
+    refused("../../etc", "no file or folder")
+
+
+def test_npz_bombs_and_pickles(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.array([{"x": 1}], dtype=object))
+    refused(path, "pickled objects")
+    np.savez_compressed(path, a=np.zeros(2**22))
+    refused(path, "more than 100 times")
+    np.save(tmp_path / "a.npy", np.zeros(4))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", (tmp_path / "a.npy").read_bytes().replace(b"(4,)", b"(9,)"))
+    refused(path, "declares shape (9,)")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", b"no npy")
+    refused(path, "cannot be read as npz")
+    path.write_bytes(b"PK")
+    refused(path, "cannot be read as npz")
+
+
+def test_npz_that_declares_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr("finetti.audit.npz_files.MAX_UNPACKED", 1000)
+    np.savez(tmp_path / "x.npz", a=np.zeros(200))
+    refused(tmp_path / "x.npz", "at most 1000 are")
+
+
+def test_a_config_that_is_none(tmp_path):
+    path = make.write(tmp_path, {"a": np.ones(2)})
+    (tmp_path / "config.json").write_text("{")
+    refused(path, "config.json is not readable as JSON")
+    (tmp_path / "config.json").write_text(json.dumps([1]))
+    refused(path, "config.json must be a JSON object")
+
+
+def test_stored_types_are_exact(tmp_path):
+    import ml_dtypes
+
+    every = np.arange(256, dtype=np.uint8)
+    pairs = np.random.default_rng(0).integers(0, 2**16, 500, dtype=np.uint16)
+    for kind, codes, dtype in (
+        ("F8_E4M3", every, ml_dtypes.float8_e4m3fn),
+        ("F8_E5M2", every, ml_dtypes.float8_e5m2),
+        ("BF16", pairs, ml_dtypes.bfloat16),
+        ("F16", pairs, np.float16),
+    ):
+        with np.errstate(invalid="ignore"):  # signaling NaN
+            expected = codes.view(dtype).astype(np.float64)
+        codes, expected = codes[np.isfinite(expected)], expected[np.isfinite(expected)]
+        raw = {"a": (kind, codes.shape, codes.tobytes())}
+        path = make.raw_file(tmp_path / "x.safetensors", raw)
+        np.testing.assert_array_equal(open_checkpoint(path).tensors["a"].read(), expected)
+
+
+def test_empty_tensors_are_allowed_where_nothing_reads_them(tmp_path):
+    arrays, config, _ = make.synthetic("bert")
+    found = audit_checkpoint(make.write(tmp_path, arrays | {"buffer": np.zeros((0, 3))}, config))
+    assert "buffer" in found.skipped

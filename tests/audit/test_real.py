@@ -1,0 +1,59 @@
+"""Two real networks of the package index, against plain NumPy."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from checkpoints import MINILM, TUNED, needs_checkpoints
+from finetti.audit import audit_checkpoint
+
+pytestmark = needs_checkpoints
+
+
+@pytest.fixture(scope="module")
+def found():
+    return audit_checkpoint(MINILM)
+
+
+def test_layers_heads_and_parameters(found):
+    heads = found.geometry
+    assert (found.layout, len(found.layers), heads.heads) == ("bert", 6, 12)
+    assert (heads.width, heads.head_width, heads.kv_heads) == (384, 32, 12)
+    assert len(found.read) == 99
+    assert "pooler.dense.weight" in found.skipped
+
+
+@pytest.mark.parametrize(("layer", "head"), [(0, 2), (3, 3), (5, 11)])
+def test_heads_by_full_svd(found, layer, head):
+    weights = load_file(MINILM / "model.safetensors")
+    start, rows = f"encoder.layer.{layer}.attention.", slice(32 * head, 32 * head + 32)
+    query, key, value = (
+        weights[f"{start}self.{name}.weight"].astype(float)[rows]
+        for name in ("query", "key", "value")
+    )
+    output = weights[f"{start}output.dense.weight"].astype(float)[:, rows]
+    measured = found.layers[layer].heads[head]
+    for product, one in (
+        (query.T @ key, measured.query_key),
+        (value.T @ output.T, measured.value_output),
+    ):
+        values = np.linalg.svd(product, compute_uv=False)[:32]
+        assert one.spectral == pytest.approx(values[0], rel=1e-10)
+        assert one.nuclear == pytest.approx(values.sum(), rel=1e-10)
+        assert one.half == pytest.approx(np.sqrt(values).sum() ** 2, rel=1e-8)
+        assert one.entries == pytest.approx(np.abs(product).sum(), rel=1e-10)
+        assert one.norm_2_1 == pytest.approx(np.linalg.norm(product, axis=0).sum(), rel=1e-10)
+
+
+def test_every_enclosure_is_narrow(found):
+    for layer in found.layers:
+        for kind in found.kinds:
+            for one in layer.of_kind(kind):
+                assert one.spectral_lower <= one.spectral <= one.spectral_upper
+                assert one.spectral_upper <= one.spectral_lower * (1 + 1e-8)
+
+
+def test_the_fine_tuned_one_has_the_same_layout(found):
+    tuned = audit_checkpoint(TUNED)
+    assert (tuned.layout, tuned.geometry) == (found.layout, found.geometry)
+    assert tuned.read == found.read

@@ -1,0 +1,96 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import checkpoints as make
+from finetti.cli.main import app
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["audit", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    arrays, config, _ = make.synthetic("bert")
+    return make.write(tmp_path / "model", arrays, config).parent
+
+
+def test_the_table_is_shown(folder):
+    done = command(folder)
+    assert done.exit_code == 0, done.output
+    for words in ("Spectral norms", "Largest heads", "Totals", "4 of width 2", "W_QW_Kᵀ"):
+        assert words in done.stdout
+
+
+def test_progress_counts_tensors(folder, monkeypatch):
+    monkeypatch.setattr("finetti.show.progress.MIN_SILENCE_SECONDS", 0.0)
+    done = command(folder)
+    assert "of 26 tensors, about" in done.stderr
+    assert "bert.encoder.layer.1." in done.stderr
+    assert command(folder, "--quiet").stderr == ""
+
+
+def test_json_is_one_document_and_people_read_stderr(folder, tmp_path):
+    done = command(folder, folder / "model.safetensors", "--json", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    first, second = document["audits"]
+    assert first["layers"] == second["layers"]
+    assert first["n_heads"] == 4
+    assert len(first["read"]) == 26
+    assert "Spectral norms" in done.stderr
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == document
+
+
+def test_quiet_is_one_line(folder):
+    done = command(folder, "--quiet")
+    assert done.stdout.count("\n") == 1
+    assert "26 parameters read, 0 skipped" in done.stdout
+
+
+def test_heads_and_map_are_given(tmp_path):
+    arrays, _, _ = make.synthetic("llama", kv_heads=2)
+    path = make.write(tmp_path, arrays)
+    assert command(path, "--heads", 4, "--kv-heads", 2).exit_code == 0
+    for options, words in (
+        ((), "Give --heads N"),
+        (("--heads", 4), "Give --kv-heads N"),
+        (("--heads", 3, "--kv-heads", 1), "heads × head width = width"),
+        (("--heads", 4, "--map", tmp_path / "none.toml"), "cannot be read"),
+        (("--heads", 4, "--kv-heads", 2, "--out", path), "is a file"),
+    ):
+        done = command(path, *options)
+        assert done.exit_code == 2
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_bad_files_are_one_sentence(tmp_path):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(b"no header")
+    (tmp_path / "x.pt").write_bytes(b"")
+    np.savez(tmp_path / "x.npz", a=np.eye(2))
+    for name in ("x.safetensors", "x.pt", "x.npz", "none/such", "none.onnx"):
+        done = command(tmp_path / name if name.startswith("x") else name)
+        assert done.exit_code == 2, name
+        assert done.stderr.startswith("Error: ")
+        assert done.stderr.count("\n") == 1
+    assert "Traceback" in command(path, "--debug").stderr
+
+
+def test_what_moved_since_the_base(folder, tmp_path):
+    arrays, config, _ = make.synthetic("bert")
+    arrays["bert.encoder.layer.1.intermediate.dense.weight"] *= 1.5
+    tuned = make.write(tmp_path / "tuned", arrays, config)
+    done = command(tuned, "--base", folder, "--json")
+    assert done.exit_code == 0, done.output
+    assert "1 of 12 matrices" in done.stderr
+    matrices = json.loads(done.stdout)["audits"][0]["changes"]["matrices"]
+    moved = [(each["layer"], each["role"]) for each in matrices if each["relative"]]
+    assert moved == [("1", "feed_in")]
+    done = command(tuned, "--base", folder, "--quiet")
+    assert "most of all feed_in of layer 1, by 50 %" in done.stdout
+    assert command(folder, "--base", folder, "-q").stdout.endswith("0 of 12 matrices moved\n")
