@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import threading
 from pathlib import Path
 
 from jaxtyping import install_import_hook
@@ -39,26 +38,6 @@ install_import_hook(SHAPED, "shapes.check_shapes")
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them all that they
 # start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_configure() -> None:
-    """Fifty programs share the dialects that JAX otherwise loads anew for every program it lowers.
-
-    That is a fifth of the time of a small program. Not all programs share them: what a program
-    mentions stays as long as they do.
-    """
-    from jax._src.interpreters import mlir  # now that the environment is set
-
-    load, mine = mlir.make_ir_context, threading.local()
-
-    def shared() -> object:
-        uses = getattr(mine, "uses", 0)
-        if uses % 50 == 0:
-            mine.context = load()
-        mine.uses = uses + 1
-        return mine.context
-
-    mlir.make_ir_context = shared
 
 
 def pytest_collection_finish() -> None:
