@@ -241,3 +241,19 @@ def test_bfloat16_in_memory():
     half = {name: a.astype(ml_dtypes.bfloat16) for name, a in arrays.items()}
     exact = audit_checkpoint({name: a.astype(np.float64) for name, a in half.items()}, heads=4)
     same(audit_checkpoint(half, heads=4), exact)
+
+
+def test_norms_by_their_old_names():
+    arrays = make.synthetic("bert")[0]
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma"): array for name, array in arrays.items()
+    }
+    one, other = audit_checkpoint(arrays, heads=4), audit_checkpoint(old, heads=4)
+    assert [layer.vectors for layer in one.layers] == [layer.vectors for layer in other.layers]
+    assert other.layers[0].vectors["norm_1_weight"] == pytest.approx(np.sqrt(make.WIDTH))
+    assert not other.skipped
+
+
+def test_rotary_positions_are_said():
+    found = audit_checkpoint(make.synthetic("llama")[0], heads=4)
+    assert "Positions rotate queries and keys" in str(found)
