@@ -214,7 +214,7 @@ def test_a_name_in_the_hub_cache(tmp_path, monkeypatch):
         audit_checkpoint("someone/large")
 
 
-def test_an_equinox_module_and_a_state_dict():
+def test_an_equinox_module():
     import equinox as eqx
     import jax
 
@@ -257,3 +257,13 @@ def test_norms_by_their_old_names():
 def test_rotary_positions_are_said():
     found = audit_checkpoint(make.synthetic("llama")[0], heads=4)
     assert "Positions rotate queries and keys" in str(found)
+
+
+def test_a_state_dict_of_pytorch():
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install finetti[torch]")
+    arrays = make.synthetic("torch")[0]
+    state = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    same(audit_checkpoint(state, heads=4), audit_checkpoint(arrays, heads=4))
+    half = {name: tensor.to(torch.bfloat16) for name, tensor in state.items()}
+    wide = {name: tensor.to(torch.float32).numpy() for name, tensor in half.items()}
+    same(audit_checkpoint(half, heads=4), audit_checkpoint(wide, heads=4))
