@@ -185,6 +185,8 @@ norms = ["norm1.{kind}"]
 """
     table.write_text(text)
     check(audit_checkpoint(mine, heads=4, layouts=table), planted)
+    table.write_text(text.replace("tower.block_", "encoder.layers."))
+    assert audit_checkpoint(arrays, heads=4, layouts=table).layout == "mine"  # before the shipped
     for bad, words in (
         (text + "query_weight = 'x'\n", "unknown names: query_weight"),
         (text.replace("fused", "query"), "missing names: key, value"),

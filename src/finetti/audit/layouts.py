@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +34,7 @@ class Layout:
     unembedding: str = ""
     model_types: tuple[str, ...] = ()
     note: str = ""
+    own: bool = False  # from a user's map, which comes before the shipped table
 
     @cached_property
     def _patterns(self) -> list[tuple[str, re.Pattern[str]]]:
@@ -102,7 +103,8 @@ def read_layouts(path: str | Path | None = None) -> dict[str, Layout]:
     'bert, albert, gpt2, vit, llama, torch, equinox'
     """
     shipped = (files("finetti.audit") / "layouts.toml").read_text("utf-8")
-    own = {} if path is None else _parse(_own_text(Path(path)), str(path))
+    found = {} if path is None else _parse(_own_text(Path(path)), str(path))
+    own = {name: replace(each, own=True) for name, each in found.items()}
     return own | {k: v for k, v in _parse(shipped, "layouts.toml").items() if k not in own}
 
 
