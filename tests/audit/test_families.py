@@ -185,6 +185,8 @@ norms = ["norm1.{kind}"]
 """
     table.write_text(text)
     check(audit_checkpoint(mine, heads=4, layouts=table), planted)
+    table.write_text(text.replace("tower.block_", "encoder.layers."))
+    assert audit_checkpoint(arrays, heads=4, layouts=table).layout == "mine"  # before the shipped
     for bad, words in (
         (text + "query_weight = 'x'\n", "unknown names: query_weight"),
         (text.replace("fused", "query"), "missing names: key, value"),
@@ -214,7 +216,7 @@ def test_a_name_in_the_hub_cache(tmp_path, monkeypatch):
         audit_checkpoint("someone/large")
 
 
-def test_an_equinox_module_and_a_state_dict():
+def test_an_equinox_module():
     import equinox as eqx
     import jax
 
@@ -241,3 +243,29 @@ def test_bfloat16_in_memory():
     half = {name: a.astype(ml_dtypes.bfloat16) for name, a in arrays.items()}
     exact = audit_checkpoint({name: a.astype(np.float64) for name, a in half.items()}, heads=4)
     same(audit_checkpoint(half, heads=4), exact)
+
+
+def test_norms_by_their_old_names():
+    arrays = make.synthetic("bert")[0]
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma"): array for name, array in arrays.items()
+    }
+    one, other = audit_checkpoint(arrays, heads=4), audit_checkpoint(old, heads=4)
+    assert [layer.vectors for layer in one.layers] == [layer.vectors for layer in other.layers]
+    assert other.layers[0].vectors["norm_1_weight"] == pytest.approx(np.sqrt(make.WIDTH))
+    assert not other.skipped
+
+
+def test_rotary_positions_are_said():
+    found = audit_checkpoint(make.synthetic("llama")[0], heads=4)
+    assert "Positions rotate queries and keys" in str(found)
+
+
+def test_a_state_dict_of_pytorch():
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install finetti[torch]")
+    arrays = make.synthetic("torch")[0]
+    state = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    same(audit_checkpoint(state, heads=4), audit_checkpoint(arrays, heads=4))
+    half = {name: tensor.to(torch.bfloat16) for name, tensor in state.items()}
+    wide = {name: tensor.to(torch.float32).numpy() for name, tensor in half.items()}
+    same(audit_checkpoint(half, heads=4), audit_checkpoint(wide, heads=4))

@@ -1,5 +1,7 @@
 """Each wrong mapping is caught, with what was found and what was expected."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -156,3 +158,11 @@ def test_nan_is_refused_by_name():
     arrays = bert()
     arrays[KEY][0, 0] = np.nan
     refused(arrays, KEY, "NaN or infinite")
+
+
+def test_numbers_that_no_norm_can_hold_are_refused_by_name():
+    arrays = {name: array.astype(float) for name, array in bert().items()}
+    words = {"bert.embeddings.word_embeddings.weight": np.full((2, 8), 1e200)}
+    refused(arrays | words, "word_embeddings", "beyond 1e+100")
+    audit = audit_checkpoint({name: 1e99 * a for name, a in arrays.items()}, heads=4)
+    json.dumps(audit.to_dict(), allow_nan=False)

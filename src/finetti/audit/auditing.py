@@ -77,6 +77,7 @@ def audit_checkpoint(
         network.read,
         network.skipped,
         tied,
+        network.layout.note,
     )
 
 

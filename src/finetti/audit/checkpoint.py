@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from finetti.audit.number_formats import STORED, WHOLE, decode
 from finetti.core.errors import InputError
 
+LARGEST = 1e100  # every norm of a product of two matrices is still a float64
+
 
 @dataclass(frozen=True)
 class StoredTensor:
@@ -39,8 +41,11 @@ class StoredTensor:
                 "checkpoint that was quantized."
             )
         values = decode(self.load()[index], self.kind)
-        if not np.isfinite(values).all():
-            raise InputError(f"{self.name} has entries that are NaN or infinite: nothing to audit.")
+        if values.size and not -LARGEST <= values.min() <= values.max() <= LARGEST:
+            raise InputError(
+                f"{self.name} has entries that are NaN or infinite or beyond {LARGEST:g}, and "
+                "cannot be measured."
+            )
         return values
 
 

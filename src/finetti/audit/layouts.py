@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +15,7 @@ from finetti.core.errors import InputError
 ROLES = ("query", "key", "value", "fused", "output", "feed_in", "feed_gate", "feed_out")
 ORIENTATIONS = ("output_input", "input_output")
 MAX_TABLE = MEGABYTE
+OLD_KINDS = {"gamma": "weight", "beta": "bias"}  # of norms, in files of TensorFlow's making
 # Who a parameter is: its layer's number(s), its role, and weight or bias.
 Place = tuple[tuple[int, ...], str, str]
 
@@ -32,6 +33,8 @@ class Layout:
     embeddings: tuple[str, ...] = ()
     unembedding: str = ""
     model_types: tuple[str, ...] = ()
+    note: str = ""
+    own: bool = False  # from a user's map, which comes before the shipped table
 
     @cached_property
     def _patterns(self) -> list[tuple[str, re.Pattern[str]]]:
@@ -51,7 +54,8 @@ class Layout:
         """
         for role, pattern in self._patterns:
             if found := pattern.fullmatch(name):
-                return _numbers(found), role, found.groupdict().get("kind") or "weight"
+                kind = found.groupdict().get("kind") or "weight"
+                return _numbers(found), role, OLD_KINDS.get(kind, kind)
         return None
 
     def inside_a_layer(self, name: str) -> bool:
@@ -75,7 +79,11 @@ class Layout:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    parts = {"n": r"(?P<n>\d{1,6})", "m": r"(?P<m>\d{1,6})", "kind": "(?P<kind>weight|bias)"}
+    parts = {
+        "n": r"(?P<n>\d{1,6})",
+        "m": r"(?P<m>\d{1,6})",
+        "kind": "(?P<kind>weight|bias|gamma|beta)",
+    }
     parts |= {"rest": r"(?P<rest>.+)"}
     escaped = re.escape(text)
     for name, pattern in parts.items():
@@ -95,7 +103,8 @@ def read_layouts(path: str | Path | None = None) -> dict[str, Layout]:
     'bert, albert, gpt2, vit, llama, torch, equinox'
     """
     shipped = (files("finetti.audit") / "layouts.toml").read_text("utf-8")
-    own = {} if path is None else _parse(_own_text(Path(path)), str(path))
+    found = {} if path is None else _parse(_own_text(Path(path)), str(path))
+    own = {name: replace(each, own=True) for name, each in found.items()}
     return own | {k: v for k, v in _parse(shipped, "layouts.toml").items() if k not in own}
 
 
@@ -120,7 +129,7 @@ def _layout(name: str, said: Any, owner: str) -> Layout:
     where = f"[{name}] of the map {owner}"
     if not isinstance(said, dict):
         raise InputError(f"{name} of the map {owner} must be a table: write [{name}].")
-    texts = {"layer", "orientation", "unembedding", *ROLES}
+    texts = {"layer", "orientation", "unembedding", "note", *ROLES}
     lists = {"norms", "ignored", "embeddings", "model_types"}
     _refuse(where, "unknown", sorted(set(said) - texts - lists))
     _refuse(where, "missing", sorted({"layer", "orientation", "output"} - set(said)))
@@ -135,15 +144,9 @@ def _layout(name: str, said: Any, owner: str) -> Layout:
     if "fused" not in said:
         _refuse(where, "missing", sorted({"query", "key", "value"} - set(said)))
     roles = {role: said[role] for role in ROLES if role in said}
-    rest = {key: tuple(said.get(key, ())) for key in sorted(lists)}
-    return Layout(
-        name,
-        said["layer"],
-        said["orientation"],
-        roles,
-        unembedding=said.get("unembedding", ""),
-        **rest,
-    )
+    rest: dict[str, Any] = {key: tuple(said.get(key, ())) for key in sorted(lists)}
+    rest |= {key: said.get(key, "") for key in ("unembedding", "note")}
+    return Layout(name, said["layer"], said["orientation"], roles, **rest)
 
 
 def _is_texts(value: Any) -> bool:

@@ -96,6 +96,7 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
 def _choose(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Layout:
     """The layout whose names are there; if several are, the one that config.json calls for."""
     fitting = [each for each in layouts.values() if _has_attention(checkpoint, each)]
+    fitting = [each for each in fitting if each.own] or fitting
     if len(fitting) > 1:
         kind = checkpoint.config.get("model_type")
         fitting = [each for each in fitting if kind in each.model_types] or fitting

@@ -76,6 +76,7 @@ class Audit(Shown):
     read: tuple[str, ...]
     skipped: dict[str, str]
     tied: tuple[str, ...] = ()
+    note: str = ""
     kinds: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,6 +109,7 @@ class Audit(Shown):
             "read": list(self.read),
             "skipped": self.skipped,
             "tied": list(self.tied),
+            "note": self.note,
         }
 
     def __card__(self) -> Card:
@@ -160,6 +162,8 @@ class Audit(Shown):
         return Table("Totals", ("matrices", *names), rows)
 
     def _notes(self) -> Iterator[str]:
+        if self.note:
+            yield self.note
         reasons: dict[str, list[str]] = {}
         for name, reason in self.skipped.items():
             reasons.setdefault(reason, []).append(name)

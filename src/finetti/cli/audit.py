@@ -94,7 +94,7 @@ def _compare(path: str, base: str, options: dict[str, Any], quiet: bool) -> Any:
 @contextmanager
 def _bar(name: str, total: int, quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
     with progress_bar(name, total, not quiet, "tensors") as on_change:
-        yield lambda done, _, tensor: on_change(Progress(done, 0, tensor))
+        yield lambda done, of, tensor: on_change(Progress(done * total // of, 0, tensor))
 
 
 def _summary_of_changes(changes: Any) -> str:
