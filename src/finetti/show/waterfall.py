@@ -92,7 +92,12 @@ def waterfall(
         layers.append(
             flat.mark_rule(style="reference").encode(y=alt.Y(field="level", type="quantitative"))
         )
-    spec = alt.layer(*layers, **({"title": title} if title else {})).to_dict()
+    named = {}
+    if title:
+        uncertain = any(row["standard error"] for row in rows)
+        below_title = {"subtitle": "Lines: two standard errors on either side"} if uncertain else {}
+        named["title"] = alt.TitleParams(text=title, **below_title)
+    spec = alt.layer(*layers, **named).to_dict()
     config = chart_config()
     config["view"] = {**config["view"], "discreteWidth": 110 * len(rows)}
     return Chart(spec, config=config)
