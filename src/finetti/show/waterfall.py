@@ -92,12 +92,11 @@ def waterfall(
         layers.append(
             flat.mark_rule(style="reference").encode(y=alt.Y(field="level", type="quantitative"))
         )
-    named = {}
+    spec = alt.layer(*layers).to_dict()
     if title:
-        uncertain = any(row["standard error"] for row in rows)
-        below_title = {"subtitle": "Lines: two standard errors on either side"} if uncertain else {}
-        named["title"] = alt.TitleParams(text=title, **below_title)
-    spec = alt.layer(*layers, **named).to_dict()
+        spec["title"] = {"text": title}
+        if any(row["standard error"] for row in rows):
+            spec["title"]["subtitle"] = "Lines: two standard errors on either side"
     config = chart_config()
     config["view"] = {**config["view"], "discreteWidth": 110 * len(rows)}
     return Chart(spec, config=config)
