@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from finetti.cli.main import app
+from finetti.latent import worlds
 
 MAX_WAIT_SECONDS = 600  # no machine is that slow
 # The mean of the tokens and a matrix; the second one that is made waits for a file to appear.
@@ -110,8 +111,15 @@ def test_what_was_interrupted_goes_on_and_ends_with_a_page(tmp_path):
         (("--network", "./nothing.py:make"), "nothing.py"),
         (("--samples", "ten"), "--samples cannot read 'ten'"),
         (("--samples", "0"), "--samples must be at least 1"),
-        (("--option", "noise_variance=-1"), "--option do not fit linear-gaussian: The `noise_var"),
-        (("--option", "colour=3"), "--option do not fit linear-gaussian"),
+        (("--option", "noise_variance=-1"), "must be a finite number > 0. Got -1 instead.\n"),
+        (
+            ("--option", "colour=3"),
+            "--option must be a setting of linear-gaussian: key_dimension, val",
+        ),
+        (
+            ("--world", "sphere", "--option", "rotations=1"),
+            "--option must be a setting of sphere: ",
+        ),
         (("--option", "noise"), "Write NAME=VALUE"),
         (("--learning-rate", "0"), "--learning-rate must be a number > 0"),
         (("--workers", "2", "--cluster", "tcp://x:1"), "Give one"),
@@ -125,3 +133,8 @@ def test_wrong_calls_are_one_sentence_of_advice(tmp_path, monkeypatch, arguments
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_every_world():
+    text = CliRunner().invoke(app, ["risk", "--help"], env={"COLUMNS": "400"}).output
+    assert all(name in text for name in worlds)

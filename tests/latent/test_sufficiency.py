@@ -48,3 +48,8 @@ def test_a_law_that_no_posterior_gives_is_refused():
         recover_posterior([[0.5, 0.5]], TALL)
     with pytest.raises(InputError, match="p_y_given_z"):
         recover_posterior([[0.5, 0.5]], [0.5, 0.5])
+
+
+def test_twins_are_shown_without_rounding_errors():
+    with pytest.raises(InputError, match=r"posteriors \[1\. 0\.\] and \[0\. 1\.\] give"):
+        recover_posterior([[0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]])

@@ -99,6 +99,13 @@ def test_own_network_and_loss():
     assert "MeanTokenMLP" in found.bound_note
 
 
+def test_one_test_sequence_is_refused():
+    """It has no standard error, which was NaN."""
+    network = AttentionNetwork.init(jax.random.key(0), 3, 3)
+    with pytest.raises(core.InputError, match="≥ 2"):
+        decompose(network, WORLD, 60, seed=0, context_length=LENGTH, test_samples=1)
+
+
 def test_bound_says_what_it_rests_on():
     world = LinearGaussian(key_dimension=1, value_dimension=1)
     data = world.encode(world.sample(0, 10, 3))

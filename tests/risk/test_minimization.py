@@ -93,3 +93,30 @@ def test_wrong_data_is_refused(data, message):
 def test_nothing_to_train_is_refused():
     with pytest.raises(core.InputError, match="real numbers"):
         minimize_risk({"name": "f"}, DATA, seed=0)
+    with pytest.raises(core.InputError, match="an Equinox module"):
+        minimize_risk(lambda tokens, mask_token: tokens[:, 0], DATA, seed=0)
+
+
+@pytest.mark.parametrize("answer", [lambda y: y[:, 0], lambda y: jnp.tile(y, (1, 2)), jnp.mean])
+def test_answers_of_another_shape_are_refused(answer):
+    """They would be stretched to an n × n table, and its mean be called the risk."""
+
+    class Other(eqx.Module):
+        inner: MeanToken
+
+        def __call__(self, tokens, mask_token):
+            return answer(self.inner(tokens, mask_token))
+
+    network = Other(MeanToken(jnp.ones((2, 1))))
+    with pytest.raises(core.InputError, match=r"answers with shape \(40, 1\)"):
+        minimize_risk(network, DATA, seed=0, iterations=1)
+    with pytest.raises(core.InputError, match=r"answers with shape \(40, 1\)"):
+        polish_network(network, DATA)
+
+
+def test_loss_is_one_number_per_sequence():
+    def total(prediction, target):
+        return jnp.sum((prediction - target) ** 2)
+
+    with pytest.raises(core.InputError, match="one number per sequence"):
+        minimize_risk(MeanToken(jnp.ones((2, 1))), DATA, seed=0, loss=total, iterations=1)

@@ -100,6 +100,14 @@ def test_bandwidth_is_learned_only_when_asked():
     np.testing.assert_allclose(fixed.value_weights, learned.value_weights, rtol=1e-5)
 
 
+def test_wrong_dimensions_are_refused_by_name():
+    for name in ("token_dimension", "out_dimension"):
+        with pytest.raises(core.InputError, match=f"`{name}`.*≥ 1"):
+            AttentionNetwork.init(
+                jax.random.key(0), **{"token_dimension": 2, "out_dimension": 2} | {name: 0}
+            )
+
+
 def test_wrong_parts_are_refused():
     network = _network()
     with pytest.raises(core.InputError, match="one per sequence"):

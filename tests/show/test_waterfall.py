@@ -13,6 +13,11 @@ def test_every_bar_starts_where_the_last_one_ended(tmp_path):
     assert [row["kind"] for row in rows] == ["adds", "takes", "total"]
     assert (rows[0]["low"], rows[0]["high"]) == pytest.approx((1.8, 2.2))  # two standard errors
     assert rows[1]["low"] == rows[1]["high"]
+    assert chart["title"] == {
+        "text": "Sum",
+        "subtitle": "Lines: two standard errors on either side",
+    }
+    assert waterfall([("a", 2.0)], ("all", 2.0), title="Sum")["title"] == {"text": "Sum"}
     assert chart.save(tmp_path / "sum.svg").stat().st_size > 1000
 
 

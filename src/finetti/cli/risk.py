@@ -52,7 +52,13 @@ OPTIONS = {
 def risk(
     context: typer.Context,
     world: Annotated[
-        str, typer.Option("--world", metavar="NAME", help="Where the best answer is known.")
+        str,
+        typer.Option(
+            "--world",
+            metavar="NAME",
+            help="Where the best answer is known: beta-bernoulli, finite-atoms, linear-gaussian, "
+            "gaussian-process, sphere or instrumental.",
+        ),
     ] = "linear-gaussian",
     option: Annotated[
         list[str] | None,
@@ -196,6 +202,8 @@ def _say_how_long(
     experiment: "RiskExperiment", executor: Any, workers: int, dry_run: bool, as_json: bool
 ) -> None:
     """Before anything long begins; on stderr unless nothing else is asked for."""
+    if not len(experiment.table()):
+        typer.echo("A short trial first, to tell how long all of them will take…", err=True)
     with private_stdout():
         found = experiment.estimate(executor, workers)
     if dry_run and as_json:

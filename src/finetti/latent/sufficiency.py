@@ -38,7 +38,7 @@ def recover_posterior(answer_law: Any, p_y_given_z: Any) -> Categorical:
         raise bad_argument("answer_law", owner, wanted, law.shape[1])
     twins = twin_posteriors(table)
     if twins is not None:
-        first, second = (np.array2string(each, precision=3) for each in twins)
+        first, second = (np.array2string(each.round(3)) for each in twins)
         raise InputError(
             "p(z | X) cannot be recovered from p(y | X): T is not injective, because some values "
             f"of z answer like a mixture of others. The posteriors {first} and {second} give the "

@@ -180,6 +180,9 @@ def decompose(
         raise bad_argument("world", owner, "a world of finetti.latent", type(world).__name__)
     n_samples = as_whole(n_samples, "n_samples", owner)
     test_samples = as_whole(test_samples, "test_samples", owner)
+    if test_samples < 2:
+        why = "One sequence has no standard error."
+        raise bad_argument("test_samples", owner, "a whole number ≥ 2", test_samples, why)
     if class_samples is None:
         class_samples = max(4 * n_samples, MIN_CLASS_SAMPLES)
     class_samples = as_whole(class_samples, "class_samples", owner)
@@ -258,5 +261,4 @@ def _above(
 
 
 def _mean(values: np.ndarray) -> Estimate:
-    spread = values.std(ddof=1) if len(values) > 1 else np.nan
-    return Estimate(float(values.mean()), float(spread / np.sqrt(len(values))))
+    return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))

@@ -107,6 +107,9 @@ def minimize_risk(
     True
     """
     data = as_encoded(data, "minimize_risk")
+    if not any(map(eqx.is_inexact_array, jax.tree.leaves(network))):
+        wanted = "an Equinox module with arrays of real numbers to train"
+        raise bad_argument("network", "minimize_risk", wanted, type(network).__name__)
     restarts = as_whole(restarts, "restarts", "minimize_risk")
     iterations = as_whole(iterations, "iterations", "minimize_risk")
     if batch_size is not None:
@@ -232,9 +235,28 @@ def _batches(size: int) -> Callable[[Any, Any, Any], Any]:
 @functools.lru_cache
 def _objective(loss: SequenceLoss) -> Callable[[Any, Any, Any], Any]:
     def objective(network: Any, data: Encoded, _: Any) -> Any:
-        return jnp.mean(loss(network(data.tokens, data.mask_token), data.target))
+        found = network(data.tokens, data.mask_token)
+        _check_shapes(found, data.target, loss)
+        each = loss(found, data.target)
+        if jnp.shape(each) != (len(data.target),):
+            wanted = f"one number per sequence, shape ({len(data.target)},)"
+            raise bad_argument("loss", "minimize_risk", wanted, f"shape {jnp.shape(each)}")
+        return jnp.mean(each)
 
     return objective
+
+
+def _check_shapes(found: Any, target: Any, loss: SequenceLoss) -> None:
+    """Shapes that do not fit would be stretched silently, and the risk be that of another sum."""
+    wanted = (len(target), target.shape[1])
+    shape = jnp.shape(found)
+    if shape == wanted or (loss is not squared_loss and len(shape) == 2 and shape[0] == wanted[0]):
+        return
+    why = (
+        "It is called as network(tokens, mask_token), with tokens (n, L, d) and mask tokens (n, d)."
+    )
+    requirement = f"one that answers with shape {wanted}, as the targets have"
+    raise bad_argument("network", "minimize_risk", requirement, f"shape {shape}", why)
 
 
 @eqx.filter_jit

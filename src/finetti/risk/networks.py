@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finetti.attention import Attention, FeedForward, LinearMap, project_ball, rbf_attention
 from finetti.attention.networks.weights import as_sequence, as_weights, draw, promote
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_whole
 from finetti.risk.limits import NormLimits
 
 
@@ -105,6 +106,8 @@ class AttentionNetwork(eqx.Module):
             attention, limits, learn_attention: as above.
             aggregation: instead of a linear one.
         """
+        token_dimension = as_whole(token_dimension, "token_dimension", "AttentionNetwork")
+        out_dimension = as_whole(out_dimension, "out_dimension", "AttentionNetwork")
         hidden = 4 * token_dimension if hidden_dimension is None else hidden_dimension
         width = token_dimension if head_dimension is None else head_dimension
         values = token_dimension if value_dimension is None else value_dimension

@@ -1,10 +1,11 @@
 """The kind of trial that `finetti risk` repeats: train on n sequences, take the risk apart."""
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.latent import LatentModel, worlds
@@ -42,7 +43,7 @@ class RiskParameters(BaseModel):
     learning_rate: PositiveFloat = 0.02
     polish: NonNegativeInt = 50
     class_samples: PositiveInt | None = None
-    test_samples: PositiveInt = 4000
+    test_samples: int = Field(4000, ge=2)
 
 
 @final
@@ -81,10 +82,16 @@ def make_world(name: str, options: Mapping[str, Any]) -> LatentModel:
     """The world of that name; what it refuses is refused by the parameter."""
     if name not in worlds:
         raise ParameterError("world", f"must be one of {', '.join(worlds)}. Got {name!r} instead")
+    known = list(inspect.signature(worlds[name]).parameters)
+    for option in options:
+        if option not in known:
+            text = f"must be a setting of {name}: {', '.join(known)}. Got {option!r} instead"
+            raise ParameterError("world_options", text)
     try:
         return worlds[name](**options)
     except (FinettiError, TypeError) as error:
-        raise ParameterError("world_options", f"do not fit {name}: {error}") from error
+        text = f"does not fit {name}: {str(error).rstrip('.')}"
+        raise ParameterError("world_options", text) from error
 
 
 def _measure(params: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -92,7 +92,11 @@ def waterfall(
         layers.append(
             flat.mark_rule(style="reference").encode(y=alt.Y(field="level", type="quantitative"))
         )
-    spec = alt.layer(*layers, **({"title": title} if title else {})).to_dict()
+    spec = alt.layer(*layers).to_dict()
+    if title:
+        spec["title"] = {"text": title}
+        if any(row["standard error"] for row in rows):
+            spec["title"]["subtitle"] = "Lines: two standard errors on either side"
     config = chart_config()
     config["view"] = {**config["view"], "discreteWidth": 110 * len(rows)}
     return Chart(spec, config=config)
