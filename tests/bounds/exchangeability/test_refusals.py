@@ -74,10 +74,10 @@ def test_tokens_for_a_tiny_ridge_are_counted_and_no_bias_is_blamed():
 
 def test_a_gram_matrix_has_no_negative_eigenvalue():
     with pytest.raises(InputError, match=r"`gram` .* semi-definite.* Got the eigenvalue -1"):
-        bounds.gram_effective_dimension(-np.eye(3), 0.1)
+        bounds.RegularizedDeviation.from_keys(-np.eye(3), 0.1)
     keys = np.random.default_rng(0).normal(size=(30, 2))
     assert (
-        0 < bounds.gram_effective_dimension(keys @ keys.T, 0.1) < 2
+        0 < bounds.RegularizedDeviation.from_keys(keys @ keys.T, 0.1).effective_dimension < 2
     )  # rounding is no negative part
 
 

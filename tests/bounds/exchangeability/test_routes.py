@@ -259,7 +259,7 @@ def test_pretraining_heads():
 def test_the_effective_dimension_of_keys():
     keys = np.random.default_rng(0).normal(size=(20, 2))
     gram = np.exp(-np.sum((keys[:, None] - keys[None]) ** 2, axis=-1) / 2)
-    found = bounds.gram_effective_dimension(gram, 0.01)
+    found = bounds.RegularizedDeviation.from_keys(gram, 0.01).effective_dimension
     eigenvalues = np.linalg.eigvalsh(gram)
     assert found == pytest.approx(np.sum(eigenvalues / (eigenvalues + 0.2)), rel=1e-9)
     assert found == pytest.approx(float(attention.effective_dimension(keys, 0.01, kernel=RBF())))

@@ -5,7 +5,6 @@ from .approximation import transfer_matrix as transfer_matrix
 from .conditional_mean import ConditionalMeanError as ConditionalMeanError
 from .conditional_mean import RegularizedDeviation as RegularizedDeviation
 from .conditional_mean import RidgeBias as RidgeBias
-from .conditional_mean import gram_effective_dimension as gram_effective_dimension
 from .generalization import FullTransformerGap as FullTransformerGap
 from .generalization import TransformerComplexity as TransformerComplexity
 from .generalization import TransformerRisk as TransformerRisk

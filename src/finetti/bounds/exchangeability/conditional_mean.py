@@ -18,13 +18,11 @@ from finetti.core.numbers import as_positive
 from finetti.core.spectra import spectral_dimension
 
 
-def gram_effective_dimension(gram: Any, ridge: float) -> float:
+def _gram_dimension(gram: Any, ridge: float, owner: str) -> float:
     """Γ̂(λ) = tr(G(G + LλI)⁻¹) of L keys' Gram matrix: about tr((C + λI)⁻¹C)      B.4, zhang2022
 
-    >>> gram_effective_dimension(np.eye(4), 0.25)
-    2.0
+    `finetti.attention.effective_dimension` has it of the keys themselves.
     """
-    owner = "gram_effective_dimension"
     matrix = np.asarray(gram, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise bad_argument("gram", owner, "a square matrix", f"shape {matrix.shape}")
@@ -101,7 +99,7 @@ class DeviationBound(ConditionalMeanBound):
     """A bound that contains the deviation (B.10).
 
     Args:
-        effective_dimension: Γ(λ); `gram_effective_dimension` estimates it from keys.
+        effective_dimension: Γ(λ); `from_keys` estimates it.
         value_norm: the longest value, ‖v‖.
     """
 
@@ -110,8 +108,12 @@ class DeviationBound(ConditionalMeanBound):
 
     @classmethod
     def from_keys(cls, gram: Any, ridge: float, **others: Any) -> Self:
-        """With the effective dimension of the Gram matrix of keys."""
-        return cls(ridge, gram_effective_dimension(gram, ridge), **others)
+        """With the effective dimension Γ̂(λ) of the Gram matrix of keys.
+
+        >>> RegularizedDeviation.from_keys(np.eye(4), 0.25).effective_dimension
+        2.0
+        """
+        return cls(ridge, _gram_dimension(gram, ridge, f"{cls.__name__}.from_keys"), **others)
 
     def deviation(self, sample: Sample) -> list[Term]:
         """The two parts of (B.10)."""
