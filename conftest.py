@@ -30,7 +30,7 @@ gc.set_threshold(20_000, 20, 20)
 SOURCE = Path(__file__).parent / "src"
 SHAPED = [
     ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-    for room in ("attention", "core", "kernels")
+    for room in ("attention", "core", "kernels", "risk")
     for path in (SOURCE / "finetti" / room).rglob("*.py")
     if "from jaxtyping import" in path.read_text("utf-8")
 ]
