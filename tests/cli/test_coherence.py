@@ -63,3 +63,23 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(arguments, words):
     assert done.exit_code == 2
     assert words in done.stderr
     assert "Traceback" not in done.output
+
+
+NOISY = """
+import warnings
+import numpy as np
+def noisy(tokens):
+    warnings.warn(f"{len(tokens)} tokens are few")
+    return [0.5, 0.5]
+"""
+
+
+def test_warnings_of_a_target_are_counted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "noisy_target.py").write_text(NOISY)
+    done = command("./noisy_target.py:noisy", "--context-length", 3, "--contexts", 2)
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.stderr.splitlines() if "UserWarning" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("Warned ")
+    assert "tokens are few" in lines[0]

@@ -20,6 +20,7 @@ from finetti.coherence import (
     order_defect,
     two_step_defect,
 )
+from finetti.coherence.measuring import PARTS
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.estimators import ConditionalMeanRegressor
 from finetti.kernels import RBF
@@ -89,8 +90,15 @@ def test_classifiers_by_sums_over_their_classes():
     assert order_defect(LogisticRegression(), (KEYS, labels), QUERY).maximum < 1e-6
     with pytest.raises(UnsupportedError, match="predict_proba"):
         as_predictor(LinearSVC())
-    with pytest.raises(InputError, match="classifier"):
-        measure_coherence([model], WORLD)
+    heard = []
+    (row,) = measure_coherence([model], WORLD, (4,), n_contexts=2, on_change=heard.append).rows
+    assert row.order.holds()
+    assert row.martingale is not None
+    assert row.martingale.exact
+    assert row.two_step is not None
+    assert row.two_step.exact
+    assert row.distance is None
+    assert [each.done for each in heard] == list(range(PARTS))
 
 
 class Reads(eqx.Module):

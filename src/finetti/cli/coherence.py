@@ -2,6 +2,10 @@
 
 import json
 import shlex
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +14,15 @@ import typer
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json, Quiet, Seed, whole_numbers
 from finetti.core.errors import InputError
+from finetti.show.progress import progress_bar
 
 if TYPE_CHECKING:
     from finetti.coherence.measuring import CoherenceTable
 
 PAGE = "coherence.html"
 CONTEXT_LENGTHS = "4,8,12"
+CONTEXTS, DRAWS = 20, 100
+MAX_WARNINGS = 5
 SHORTEST = 3  # of the family: nearest neighbors ask three
 
 
@@ -41,6 +48,18 @@ def coherence(
         str,
         typer.Option("--context-length", metavar="T,…", help="As 4,8,12 or FIRST:LAST:STEP."),
     ] = CONTEXT_LENGTHS,
+    contexts: Annotated[
+        int, typer.Option("--contexts", min=2, help="Contexts at each length.")
+    ] = CONTEXTS,
+    draws: Annotated[
+        int,
+        typer.Option(
+            "--draws",
+            min=10,
+            help="Draws of a next value, where no sum is exact; an estimator is fitted 12 times "
+            "for each of them, context and length.",
+        ),
+    ] = DRAWS,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -59,9 +78,12 @@ def coherence(
         from finetti.report import check_directory
 
         check_directory(out)
-    found = _measured(targets or [], world, lengths, seed)
+    sizes = {"n_contexts": contexts, "n_samples": draws, "seed": seed}
+    with _warnings_counted() as warned:
+        found = _measured(targets or [], world, lengths, quiet, sizes)
     words = ["finetti", "coherence", *(targets or []), "--world", found.world.name]
-    words += ["--context-length", context_length, "--seed", str(seed)]
+    words += ["--context-length", context_length, "--contexts", str(contexts)]
+    words += ["--draws", str(draws), "--seed", str(seed)]
     document = _document(found, shlex.join(words))
     if out is not None:
         _write(found, document, out)
@@ -69,15 +91,35 @@ def coherence(
     if as_json:
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
     _show(found, people, quiet, out)
+    for text, count in warned.most_common(MAX_WARNINGS):
+        typer.echo(f"Warned {count} times: {text}", err=True)
     raise typer.Exit(0 if found.as_expected else 1)
 
 
+@contextmanager
+def _warnings_counted() -> Iterator[Counter[str]]:
+    """Targets are fitted thousands of times, and may warn each time: what they say, and how often.
+
+    What is said at the same line counts as one, in its first wording.
+    """
+    counts: Counter[str] = Counter()
+    wordings: dict[tuple[str, int], str] = {}
+
+    def count(message: Any, category: Any, filename: str, line: int, *_: Any) -> None:
+        counts[wordings.setdefault((filename, line), f"{category.__name__}: {message}")] += 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = count
+        yield counts
+
+
 def _measured(
-    targets: list[str], world: str | None, lengths: list[int], seed: int
+    targets: list[str], world: str | None, lengths: list[int], quiet: bool, sizes: dict[str, int]
 ) -> "CoherenceTable":
     from finetti.cli.studies import private_stdout
     from finetti.coherence.family import FAMILY, load_predictor
-    from finetti.coherence.measuring import measure_coherence
+    from finetti.coherence.measuring import PARTS, measure_coherence
 
     names = targets or list(FAMILY)
     expected = {name: FAMILY[name].expected for name in names if name in FAMILY}
@@ -89,7 +131,11 @@ def _measured(
     with private_stdout():
         predictors = [load_predictor(name) for name in names]
         chosen = _world(world, predictors)
-        return measure_coherence(predictors, chosen, lengths, expected=expected, seed=seed)
+        total = PARTS * len(names) * len(lengths)
+        with progress_bar("coherence", total, not quiet, "parts") as on_change:
+            return measure_coherence(
+                predictors, chosen, lengths, expected=expected, on_change=on_change, **sizes
+            )
 
 
 def _world(name: str | None, predictors: list[Any]) -> Any:

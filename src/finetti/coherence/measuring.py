@@ -1,6 +1,6 @@
 """All that is measured of a target in a world: one row of the table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,15 @@ from finetti.coherence.predictors.worlds import world_predictor
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
-from finetti.latent.base import LatentModel, Pairs
+from finetti.latent.base import LatentModel, Pairs, one_hot
 from finetti.show.card import Card, Table
+from finetti.show.progress import Progress
 from finetti.show.shown import Shown
 
 COLUMNS = ("order", "martingale", "two-step")
+PARTS = len(COLUMNS) + 1  # and the distance
 N_CONTEXTS, N_QUERIES, N_ORDERS = 20, 6, 5
-N_SEQUENCES = 200
+N_SEQUENCES, N_SAMPLES = 200, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +29,9 @@ class CoherenceRow:
     """What was measured of one target at one context length.
 
     Without a law there are no two steps, and, unless answers are linear in the values, no own next
-    value to see. ``expected`` says which defects it should not have, True, and which it should.
+    value to see. A classifier reads the signs of a world's values, of which no exact predictive is
+    known, and has no distance. ``expected`` says which defects it should not have, True, and which
+    it should.
     """
 
     name: str
@@ -35,7 +39,7 @@ class CoherenceRow:
     order: Defect
     martingale: Defect | None
     two_step: Defect | None
-    distance: Distance
+    distance: Distance | None
     expected: tuple[bool | None, ...] = (None, None, None)
 
     @property
@@ -59,8 +63,8 @@ class CoherenceRow:
             for name, each, wanted in named
         }
         own = {"name": self.name, "context_length": self.context_length}
-        distance = {"distance": self.distance.to_dict(), "as_expected": self.as_expected}
-        return {**own, **found, **distance}
+        far = None if self.distance is None else self.distance.to_dict()
+        return {**own, **found, "distance": far, "as_expected": self.as_expected}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,17 +89,20 @@ class CoherenceTable(Shown):
         """✓ or the size of every defect, at one context length: the longest by default."""
         length = self.context_lengths[-1] if context_length is None else context_length
         chosen = [row for row in self.rows if row.context_length == length]
-        unit = chosen[0].distance.unit
         rows = [
             (
                 row.name,
-                *("–" if each is None else each.text for each in row.defects),
-                row.distance.text,
+                *("–" if each is None else each.text for each in (*row.defects, row.distance)),
             )
             for row in chosen
         ]
         title = f"Coherence, {length} tokens"
-        return Table(title, ("target", *COLUMNS, f"distance ({unit})"), tuple(rows))
+        return Table(title, ("target", *COLUMNS, f"distance ({self.unit})"), tuple(rows))
+
+    @property
+    def unit(self) -> str:
+        """Of distances to the truth: spread (of the values) or nats."""
+        return next((row.distance.unit for row in self.rows if row.distance), "spread")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -103,7 +110,8 @@ class CoherenceTable(Shown):
         return (
             "✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the "
             "largest, over contexts and queries, in units of the values' spread (two-step: its "
-            "square; letters: total variation). –: no law, and so no two steps or no next value.",
+            "square; letters and classes: total variation). –: no law, and so no two steps or no "
+            "next value; for a classifier, which reads the signs of the values, no exact answer.",
         )
 
     @property
@@ -145,9 +153,10 @@ def measure_coherence(
     n_queries: int = N_QUERIES,
     n_orders: int = N_ORDERS,
     n_sequences: int = N_SEQUENCES,
-    n_samples: int = 100,
+    n_samples: int = N_SAMPLES,
     n_paths: int = 1000,
     seed: int = 0,
+    on_change: Callable[[Progress], None] | None = None,
 ) -> CoherenceTable:
     """Order, martingale and two-step defects of targets, and their distance to a world's answer.
 
@@ -164,6 +173,7 @@ def measure_coherence(
         n_samples: draws of a next value, of laws that are not linear in the values.
         n_paths: draws per context, of a target that can only be sampled.
         seed: of all draws.
+        on_change: called before each part, of which every target has `PARTS` at every length.
 
     >>> from finetti.latent import BetaBernoulli
     >>> laplace = as_predictor(lambda tokens: [0.5, 0.5], name="never learns")
@@ -179,29 +189,47 @@ def measure_coherence(
     for each in found:
         _refuse_other_tokens(each, truth, world)
     options: dict[str, Any] = {"n_paths": n_paths, "reference": truth, "seed": seed}
-    rows = []
+    rows: list[CoherenceRow] = []
     for length in lengths:
         rng = generator("coherence", seed, world.name, length)
         draw = world.sample(rng, n_contexts, length + n_queries)
-        context, query = _split(draw.tokens, length)
         for each in found:
+            context, query = _split(_readable(draw.tokens, each), length)
+
+            def begin(part: int, what: str) -> None:
+                if on_change is not None:
+                    activity = f"{each.name}: {what}, {length} tokens"  # noqa: B023 - called here
+                    on_change(Progress(PARTS * len(rows) + part, 0, activity))
+
+            begin(0, "order")
             order = order_defect(each, context, query, n_orders=n_orders, **options)
-            moves = two = None
+            moves = two = distance = None
+            begin(1, "martingale")
             if _has_future(each, query, context):
                 moves = martingale_defect(each, context, query, n_samples=n_samples, **options)
-            if not isinstance(each, RegressionPredictor) or each.has_law:
+            begin(2, "two-step")
+            if not isinstance(each, RegressionPredictor) or each.has_law or each.categorical:
                 two = two_step_defect(each, context, query, n_samples=n_samples, **options)
-            distance = distance_at(each, world, length, n_sequences, seed)
+            begin(3, "distance to the truth")
+            if not getattr(each, "categorical", False):
+                distance = distance_at(each, world, length, n_sequences, seed)
             known = expected.get(each.name, (None, None, None))
             rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known))
     return CoherenceTable(world, tuple(rows), seed)
+
+
+def _readable(tokens: Any, predictor: Predicts) -> Any:
+    """What ``predictor`` reads: for a classifier the signs of the values are the classes."""
+    if not getattr(predictor, "categorical", False):
+        return tokens
+    return Pairs(tokens.keys, one_hot((tokens.values[:, :, 0] > 0).astype(int), 2))
 
 
 def _has_future(predictor: Predicts, query: Any, context: Any) -> bool:
     """Whether its own next value has a law, or only its mean matters."""
     if not isinstance(predictor, RegressionPredictor):
         return True
-    return predictor.has_law or predictor.is_linear(query, *context)
+    return predictor.has_law or predictor.categorical or predictor.is_linear(query, *context)
 
 
 def _split(tokens: Any, length: int) -> tuple[Any, Any]:
@@ -218,9 +246,4 @@ def _refuse_other_tokens(predictor: Predicts, truth: Predicts, world: LatentMode
         raise InputError(
             f"{predictor.name} reads {kinds[0]}, and the world {world.name} has {kinds[1]}. Choose "
             "another world (--world), or another target."
-        )
-    if getattr(predictor, "categorical", False):
-        raise InputError(
-            f"{predictor.name} is a classifier, and no world here has labels at places. Measure it "
-            "on your data with order_defect, martingale_defect and two_step_defect."
         )

@@ -77,7 +77,7 @@ def _defect_chart(found: CoherenceTable, name: str) -> Chart | None:
 
 
 def _distance(found: CoherenceTable) -> Section:
-    unit = found.rows[0].distance.unit
+    unit = found.unit
     what = (
         "mean KL from the exact predictive"
         if unit == "nats"
@@ -93,9 +93,9 @@ def _distance(found: CoherenceTable) -> Section:
             "target": row.name,
         }
         for row in found.rows
-        if not (each := row.distance).is_none
+        if (each := row.distance) is not None and not each.is_none
     ]
-    exact = sorted({row.name for row in found.rows if row.distance.is_none})
+    exact = sorted({row.name for row in found.rows if row.distance and row.distance.is_none})
     if exact:
         text += f" Not drawn, where it is rounding error: {', '.join(exact)}."
     if not records:
