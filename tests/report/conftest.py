@@ -10,7 +10,7 @@ from finetti.claims import (
     close,
     provenance,
     results_document,
-    run_claims,
+    run_claim,
     within,
 )
 from finetti.show import Table, line_chart
@@ -54,5 +54,5 @@ def results():
         Claim("R-table", "breaks", "…", _raises, "Table 1"),
     )
     context = Context("quick", 7)
-    run = list(run_claims(Ledger(claims), context))
+    run = [run_claim(claim, context) for claim in Ledger(claims)]
     return results_document(run, provenance(context), len(claims))
