@@ -67,7 +67,7 @@ def reproduce(
         reproduce_claims,
         results_document,
     )
-    from finetti.report import check_directory, write_report, write_results
+    from finetti.report import check_directory, write_figures, write_report, write_results
     from finetti.studies.executors.local import choose_executor
 
     # All that the user may have to fix is checked before anything long begins.
@@ -108,6 +108,7 @@ def reproduce(
     if directory is not None:
         write_results(document, directory)
         write_report(document, directory)
+        write_figures(document, directory / "figures")
         if not quiet:
             people.print(f"Report: {directory / 'report.html'}", soft_wrap=True)
     elif not quiet:

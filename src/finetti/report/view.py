@@ -57,7 +57,9 @@ def _read_rule(rule: str) -> tuple[float, float] | None:
     found = pattern.fullmatch(rule) if pattern else None
     if found is None:
         return None
-    ends = {"low": -math.inf, "high": math.inf} | {k: number(v) for k, v in found.groupdict().items()}
+    ends = {"low": -math.inf, "high": math.inf} | {
+        k: number(v) for k, v in found.groupdict().items()
+    }
     return ends["low"], ends["high"]
 
 
@@ -140,7 +142,9 @@ def shown_papers(papers: Mapping[str, Plain], results: Iterable[Plain]) -> list[
         own = [result for result in results if result["paper"] == letter]
         if own:
             good = sum(result["as_expected"] for result in own)
-            shown.append({**paper, "letter": letter, "results": own, "as_expected": good, **_row(own)})
+            shown.append(
+                {**paper, "letter": letter, "results": own, "as_expected": good, **_row(own)}
+            )
     return shown
 
 

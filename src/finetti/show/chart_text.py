@@ -61,9 +61,7 @@ def _panels(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The parts of a chart with axes of their own; each has its data, if only from above."""
     for name in ("hconcat", "vconcat", "concat"):
         if name in chart:
-            return [
-                {**_above(chart), **panel} for part in chart[name] for panel in _panels(part)
-            ]
+            return [{**_above(chart), **panel} for part in chart[name] for panel in _panels(part)]
     return [dict(chart)]
 
 

@@ -1,6 +1,7 @@
 """The frame of every page of the house: one HTML file that asks the network for nothing."""
 
 import base64
+import functools
 import hashlib
 from collections.abc import Mapping
 from importlib.resources import files
@@ -36,21 +37,24 @@ class Drawn:
             "index": len(self.charts) - 1,
             "alt": f"Chart: {text if chart_title(chart) else f'{title}. {text}'}",
             "image": "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode(),
-            "svg": svg,
             "caption": caption,
             "tables": [table_parts(table) for table in chart_tables(chart)],
         }
 
     def bundle(self) -> str:
         """The script library that draws them; empty if there are none."""
-        if not self.charts:
-            return ""
-        import vl_convert
+        return _library() if self.charts else ""
 
-        # A closing tag inside a string of the library would end the script element, and the
-        # function around it keeps the library's hundreds of short names to itself.
-        bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-        return f"(() => {{ {bundle} }})();".replace("</script", "<\\/script")
+
+@functools.cache
+def _library() -> str:
+    """Vega with all that it needs; putting it together takes seconds."""
+    import vl_convert
+
+    # A closing tag inside a string of the library would end the script element, and the function
+    # around it keeps the library's hundreds of short names to itself.
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return f"(() => {{ {bundle} }})();".replace("</script", "<\\/script")
 
 
 def table_parts(table: Table) -> dict[str, Any]:

@@ -67,6 +67,8 @@ class _Reader:
 
     def __init__(self, formula: str) -> None:
         self.formula = formula
+        if not all(sign.isprintable() or sign.isspace() for sign in formula):
+            raise self.problem("it holds signs that cannot be printed")
         # A letter with its accent is two signs here; ≠ and other operators stay one.
         parts = (unicodedata.normalize("NFD", c) if c.isalpha() else c for c in formula)
         self.tokens = TOKEN.findall("".join(parts))

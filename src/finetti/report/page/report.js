@@ -68,7 +68,7 @@
     const claim = state.claim && document.getElementById(state.claim);
     if (!claim) return;
     claim.open = true;
-    claim.scrollIntoView();
+    claim.scrollIntoView({ behavior: "instant" });
     claim.querySelector("summary").focus({ preventScroll: true });
   }
 
@@ -90,7 +90,7 @@
     apply();
     writeAddress();
     if (state.claim) reveal();
-    else if (hash.includes("=")) document.querySelector(".views").scrollIntoView();
+    else if (hash.includes("=")) document.querySelector(".views").scrollIntoView({ behavior: "instant" });
   }
 
   function change() {
