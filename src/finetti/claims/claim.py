@@ -75,12 +75,15 @@ class Control:
     """A wrong version of a claim's formula, which its measurements must tell from the right one.
 
     ``run`` measures as the claim's own does, with a wrong constant or without a factor; by default
-    it is the claim's own with ``changes`` to its arguments. Its verdict must not be the expected.
+    it is the claim's own with ``changes`` to its arguments, while functions of the package are
+    exchanged for those of ``breaks`` (name → what makes the wrong one of the right one, see
+    `finetti.claims.wrong`). Its verdict must not be the expected.
     """
 
     name: str
     run: Callable[[Context], Evidence] | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
+    breaks: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 def _label(claim_id: str) -> str:
@@ -115,8 +118,9 @@ class Claim(Shown):
         formula: what is checked, in symbols (of an erratum: the derived form).
         printed: what the paper prints in its place, in symbols, where the two differ.
 
-    Symbols are Unicode as on the theory pages; ``_`` and ``^`` with a single sign or ``{…}``, and
-    the commands of `COMMANDS`. Two or more Latin letters in a row are one upright word (log, attn).
+    Symbols are Unicode; ``_`` and ``^`` take a single sign or ``{…}``, a brace itself is ``\\{``,
+    and `COMMANDS` are as in LaTeX. Latin letters in a row are one upright word (log, attn), a
+    single one is a variable; two spaces stand between formulas.
     """
 
     id: str

@@ -9,6 +9,7 @@ from typing import Any
 
 from finetti.claims.claim import Claim, Context, Control
 from finetti.claims.evidence import Evidence, Verdict
+from finetti.claims.wrong import broken
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
 from finetti.show.shown import Shown
@@ -139,7 +140,12 @@ def shareable_traceback(text: str) -> str:
 
 def wrong_version(claim: Claim, control: Control) -> Claim:
     """``claim`` with the wrong formula of ``control``."""
-    return replace(claim, run=control.run or partial(claim.run, **control.changes))
+
+    def run(context: Context) -> Evidence:
+        with broken(control.breaks):
+            return (control.run or partial(claim.run, **control.changes))(context)
+
+    return replace(claim, run=run)
 
 
 def measure(claim: Claim, context: Context) -> Evidence:
