@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from browser import load_page, needs_browser
+from browser import needs_browser, open_browser
 from finetti.probe.experiment import Experiment
 from finetti.probe.findings import REASONS, Findings
 from finetti.probe.page import probe_page
@@ -242,7 +242,15 @@ def test_online_runs_have_curves_and_times_and_no_sample_sizes():
 
 @needs_browser
 def test_the_page_draws_its_charts_in_a_browser(page, tmp_path):
-    document, console = load_page(page, tmp_path)
-    assert console == []
-    charts = document.count("<figure")
-    assert document.count('<figure class="drawn">') == charts == 10
+    file = tmp_path / "probe.html"
+    file.write_text(page)
+    figures = "[...document.querySelectorAll('figure')]"
+    with open_browser() as browser:
+        shown = browser.show(file)
+        assert shown.run(f"{figures}.length") == 10
+        for index in range(10):
+            shown.run(f"{figures}[{index}].scrollIntoView({{behavior: 'instant'}})")
+            shown.wait(
+                f"{figures}[{index}].querySelectorAll('.mark-line path, .mark-rect path').length"
+            )
+        assert shown.console == []

@@ -1,43 +1,83 @@
 import copy
+import csv
 import json
 import re
 import sys
+from html.parser import HTMLParser
 
 import pytest
 
 from finetti.core.errors import FinettiError
-from finetti.report import check_directory, render, write_report, write_results
+from finetti.report import check_directory, render, write_figures, write_report, write_results
 
 
 @pytest.fixture(scope="module")
-def page(results):
-    return render(results)
+def page(report):
+    return report.read_text()
 
 
 def test_everything_in_the_results_is_on_the_page(page, results):
     text = re.sub(r"\s+", " ", page)
     assert "2 of 4 verdicts as expected" in text
-    for part in ("quick", "7", f"JAX {results['provenance']['jax']}", "UTC"):
+    for part in ("quick", "7", f"JAX {results['provenance']['jax']}", "UTC", "0.1 % of such runs"):
         assert part in text
     for part in ("-0.98 [-1.02, -0.94]", "in [-1.1, -0.9]", "As 1/T.", "1.235", "NaN"):
         assert part in text
-    assert text.count("Derived form: ") == 1
+    assert text.count("<h4>Derived form</h4>") == 1
     assert "Zhang et al. (2022), Proposition 4.1" in text
     assert "fails, as expected" in text
     assert "inconclusive, expected: holds" in text
     assert "Traceback (most recent call last)" in text
+    assert "turned red</span> a flat curve" in text
+    assert "finetti reproduce --only E-prop-4.1" in text
+    assert "@misc{zhang2022" in text
+    assert "def _curve(context" in text
+    assert "fresh: measured in this run" in text
+
+
+def test_formulas_are_mathematics_and_errata_have_both(page):
+    assert "<mfrac><mi>c</mi><msqrt><mi>T</mi></msqrt></mfrac>" in page
+    erratum = page[page.index('id="errata"') :].split("</section>")[0]
+    assert erratum.count("<math") == 1  # the other cannot be read, and is shown as it is
+    assert "Printed" in erratum
+    assert "Derived" in erratum
+    assert "<code>\\&lt;script&gt;" in erratum
+
+
+def test_rules_are_drawn_with_words_beside_them(page):
+    assert 'aria-label="-0.98 [-1.02, -0.94] against the limit in [-1.1, -0.9]: obeyed"' in page
+    assert 'aria-label="1.73 against the limit ≤ 1: broken"' in page
+
+
+class Elements(HTMLParser):
+    """The elements of a page as a browser reads them."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attributes]
 
 
 def test_markup_in_the_results_is_shown_and_not_run(page, results):
-    own = page[page.index("</head>") :]
-    assert 'alert("x")' not in own.replace('alert(\\"x\\")', "")
-    assert own.count("<script") == own.count("</script>") == 3
-    assert "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt;" in own
+    elements = Elements(page)
+    assert elements.tags.count("script") == 5  # the data, the library, and three of the house
+    assert not [name for name in elements.attributes if name.startswith("on")]
+    assert "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt;" in page
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert "<" not in data[1]
+    assert json.loads(data[1]) == results
 
 
-def test_the_page_asks_the_network_for_nothing(page):
-    assert "default-src 'none'" in page
-    markup = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+def test_the_page_asks_the_network_for_nothing_and_evaluates_no_text(page):
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
+    assert "default-src 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert "script-src 'sha256-" in policy
+    markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert not re.search(r'(src|srcset)="(?!data:)', markup)
     assert "<link" not in markup
     assert "@import" not in markup
@@ -48,14 +88,33 @@ def test_the_script_library_is_there_once_and_only_if_charts_are(page, results):
     bare = copy.deepcopy(results)
     for result in bare["results"]:
         result["charts"] = []
-    assert len(render(bare)) < 60_000 < len(page)
+    assert len(render(bare)) < 90_000 < len(page)
 
 
-def test_every_chart_has_a_still_picture_with_a_description(page):
-    assert (
-        len(re.findall(r'<img class="still" alt="Chart: Error [^"]+" src="data:image/svg', page))
-        == 2
+def test_every_chart_has_a_still_picture_with_a_description_and_its_numbers(page):
+    pictures = re.findall(
+        r'<img class="still" alt="Chart: Error ([^"]+)" src="data:image/svg', page
     )
+    assert len(pictures) == 2
+    assert all("Lines: error (0.03125 to 0.25) against T (8 to 32" in each for each in pictures)
+    assert page.count("<summary>Data of the chart</summary>") == 2
+    assert page.count('<td class="number">0.03125</td>') == 2
+
+
+def test_documents_of_older_versions_are_pages_too(results):
+    old = copy.deepcopy(results)
+    for name in ("false_alarm", "changes", "controls"):
+        del old[name]
+    for result in old["results"]:
+        names = "kind formula printed pass_rule code bibtex seed fresh control_results"
+        for name in names.split():
+            del result[name]
+        for each in result["measurements"] + result["derived"]:
+            del each["limits"]
+    text = render(old)
+    assert "not compared with an older one" in text
+    assert "against the limit in [-1.1, -0.9]: obeyed" in text
+    assert "1, not run" in text
 
 
 def test_an_interrupted_run_says_so(results):
@@ -68,12 +127,22 @@ def test_an_empty_run_is_a_page_too(results):
     assert "0 of 0 verdicts" in render(empty)
 
 
-def test_files(tmp_path, results):
-    report = write_report(results, tmp_path / "new" / "place")
-    assert report == tmp_path / "new" / "place" / "report.html"
-    data = write_results(results, report.parent)
+def test_files(tmp_path, results, report):
+    assert report.name == "report.html"
+    data = write_results(results, check_directory(tmp_path / "new" / "place"))
     assert json.loads(data.read_text()) == results
-    assert sorted(p.name for p in report.parent.iterdir()) == ["report.html", "results.json"]
+    assert [p.name for p in data.parent.iterdir()] == ["results.json"]
+
+
+def test_figures_and_their_data_are_files_for_a_paper(tmp_path, results):
+    paths = write_figures(results, tmp_path / "figures")
+    names = [f"E-prop-4.1-{i}.{form}" for i in (1, 2) for form in ("svg", "csv", "pdf", "png")]
+    assert [path.name for path in paths] == names
+    starts = {".svg": b"<svg", ".csv": b"T,error,of", ".pdf": b"%PDF", ".png": b"\x89PNG"}
+    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in paths)
+    data = (tmp_path / "figures" / "E-prop-4.1-1.csv").read_text()
+    rows = list(csv.DictReader(data.splitlines()))
+    assert [float(row["error"]) for row in rows] == [2 / 8, 2 / 16, 2 / 32, 1 / 8, 1 / 16, 1 / 32]
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, results):
@@ -89,7 +158,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, results):
     with pytest.raises(FinettiError, match="Give a directory"):
         check_directory(tmp_path / "file")
     with pytest.raises(FinettiError, match="Give a directory"):
-        check_directory(tmp_path / "file" / "below")
+        write_report(results, tmp_path / "file" / "below")
     (tmp_path / "results.json").mkdir()
     with pytest.raises(FinettiError, match=r"results\.json cannot be written"):
         write_results(results, tmp_path)

@@ -4,6 +4,10 @@ from .claim import Claim as Claim
 from .claim import Context as Context
 from .claim import Control as Control
 from .claim import Scale as Scale
+from .document import compare_runs as compare_runs
+from .document import provenance as provenance
+from .document import read_results as read_results
+from .document import results_document as results_document
 from .evidence import Evidence as Evidence
 from .evidence import Measurement as Measurement
 from .evidence import Verdict as Verdict
@@ -13,10 +17,10 @@ from .evidence import close as close
 from .evidence import within as within
 from .ledger import Ledger as Ledger
 from .ledger import load_ledger as load_ledger
+from .reproduction import claims_study as claims_study
+from .reproduction import reproduce_claims as reproduce_claims
 from .runner import ClaimResult as ClaimResult
-from .runner import provenance as provenance
-from .runner import results_document as results_document
+from .runner import ControlResult as ControlResult
 from .runner import run_claim as run_claim
-from .runner import run_claims as run_claims
 from .runner import run_control as run_control
 from .runner import turns_red as turns_red

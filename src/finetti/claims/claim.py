@@ -24,6 +24,12 @@ LABELS = {
     "app": "Appendix {}",
     "eq": "({})",
 }
+FIGURES = ("fig", "table", "learn")  # in the ids of experiments
+COMMANDS = ("frac", "binom", "sqrt", "hat", "tilde", "bar", "text")
+PLAIN_FIELDS = (
+    "id title statement kind paper label citation formula printed measured pass_rule "
+    "checked_by code command erratum"
+)
 Value = TypeVar("Value")
 Formula = Callable[..., float]  # what a control may change
 
@@ -69,12 +75,15 @@ class Control:
     """A wrong version of a claim's formula, which its measurements must tell from the right one.
 
     ``run`` measures as the claim's own does, with a wrong constant or without a factor; by default
-    it is the claim's own with ``changes`` to its arguments. Its verdict must not be the expected.
+    it is the claim's own with ``changes`` to its arguments, while functions of the package are
+    exchanged for those of ``breaks`` (name → what makes the wrong one of the right one, see
+    `finetti.claims.wrong`). Its verdict must not be the expected.
     """
 
     name: str
     run: Callable[[Context], Evidence] | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
+    breaks: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 def _label(claim_id: str) -> str:
@@ -106,6 +115,12 @@ class Claim(Shown):
             the whole run may have; 0 for identities.
         erratum: what the paper prints and what its proof gives, where they differ.
         controls: wrong versions of the formula, each of which must turn the claim red.
+        formula: what is checked, in symbols (of an erratum: the derived form).
+        printed: what the paper prints in its place, in symbols, where the two differ.
+
+    Symbols are Unicode; ``_`` and ``^`` take a single sign or ``{…}``, a brace itself is ``\\{``,
+    and `COMMANDS` are as in LaTeX. Latin letters in a row are one upright word (log, attn), a
+    single one is a variable; two spaces stand between formulas.
     """
 
     id: str
@@ -117,6 +132,8 @@ class Claim(Shown):
     false_alarm: float = 0.0
     erratum: str | None = None
     controls: tuple[Control, ...] = ()
+    formula: str = ""
+    printed: str = ""
 
     def __post_init__(self) -> None:
         if not ID.fullmatch(self.id):
@@ -133,9 +150,35 @@ class Claim(Shown):
         return self.id[0]
 
     @property
+    def kind(self) -> str:
+        """``theorem`` (all that is proven), ``figure`` (all that is an experiment) or ``erratum``.
+
+        What turns a claim red is the fourth kind, ``control``.
+        """
+        kind = self.id.split("-")[1]
+        return "erratum" if kind == "erratum" else "figure" if kind in FIGURES else "theorem"
+
+    @property
+    def pass_rule(self) -> str:
+        """When the evidence is as expected, in one sentence."""
+        if self.expected is Verdict.FAILS:
+            return "Every number of the printed form breaks its rule, every derived one obeys."
+        return "Every number obeys its rule, with all of its interval where it has one."
+
+    @property
     def checked_by(self) -> str:
         """The file and the function that check it, as ``finetti/claims/…/file.py: function``."""
         return f"{self.run.__module__.replace('.', '/')}.py: {self.run.__qualname__}"
+
+    @property
+    def code(self) -> dict[str, str]:
+        """The code that checks it: file, function, and its source as text."""
+        file, function = self.checked_by.split(": ")
+        try:
+            source = inspect.getsource(self.run)
+        except OSError:
+            source = ""  # typed in, not written to a file
+        return {"file": file, "function": function, "source": source}
 
     @property
     def command(self) -> str:
@@ -154,9 +197,9 @@ class Claim(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        names = "id title statement paper label citation measured checked_by command erratum"
         return {
-            **{name: getattr(self, name) for name in names.split()},
+            **{name: getattr(self, name) for name in PLAIN_FIELDS.split()},
+            "bibtex": PAPERS[self.paper].bibtex,
             "expected": self.expected.value,
             "false_alarm": self.false_alarm,
             "controls": [control.name for control in self.controls],
@@ -166,8 +209,11 @@ class Claim(Shown):
         chance = f"at most {format_number(100 * self.false_alarm)} % if the claim is true"
         fields = (
             ("statement", self.statement),
+            ("formula", self.formula or None),
+            ("printed", self.printed or None),
             ("source", self.citation),
             ("measured", self.measured or None),
+            ("passes if", self.pass_rule),
             ("checked by", self.checked_by),
             ("alone", self.command),
             ("erratum", self.erratum or "none"),

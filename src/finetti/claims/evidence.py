@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, SupportsFloat
 
@@ -28,7 +28,8 @@ class Measurement:
     """One number, the rule it was held against, and whether it obeyed.
 
     ``holds`` is None where the rule could not be decided; ``reason`` then says why. A value that is
-    not a number decides nothing, neither for a claim nor against it.
+    not a number decides nothing, neither for a claim nor against it. ``limits`` are the ends of
+    what the rule allows, infinite on an open side, where the rule is such a range.
     """
 
     name: str
@@ -38,14 +39,15 @@ class Measurement:
     interval: _Interval = None
     unit: str = ""
     reason: str = ""
+    limits: _Interval = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "value", float(self.value))
         set_field(self, "holds", None if self.holds is None else bool(self.holds))
-        if self.interval is not None:
-            low, high = self.interval
-            set_field(self, "interval", (float(low), float(high)))
+        for name in ("interval", "limits"):
+            if (ends := getattr(self, name)) is not None:
+                set_field(self, name, (float(ends[0]), float(ends[1])))
         if any(math.isnan(number) for number in (self.value, *(self.interval or ()))):
             set_field(self, "holds", None)
             set_field(self, "reason", "it is not a number")
@@ -93,7 +95,7 @@ def within(
         holds = False
     else:
         holds, reason = None, "its interval reaches over the limit"
-    return Measurement(name, float(value), rule, holds, interval, unit, reason)
+    return Measurement(name, float(value), rule, holds, interval, unit, reason, (low, high))
 
 
 def at_most(name: str, value: SupportsFloat, limit: SupportsFloat, **details: Any) -> Measurement:
@@ -159,6 +161,35 @@ class Evidence(Shown):
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `from_dict` makes the evidence of it again."""
+        return {
+            "measurements": [to_plain(asdict(each)) for each in self.measurements],
+            "derived": [to_plain(asdict(each)) for each in self.derived],
+            "note": self.note,
+            "charts": [to_plain(chart) for chart in self.charts],
+            "tables": [
+                {"title": each.title, "columns": list(each.columns), "rows": to_plain(each.rows)}
+                for each in self.tables
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Evidence":
+        """The evidence that `to_dict` made plain.
+
+        >>> found = Evidence(close("two routes", 3e-16, 1e-10), note="Small.")
+        >>> Evidence.from_dict(found.to_dict()) == found
+        True
+        """
+        printed, derived = (
+            [Measurement(**each) for each in plain[name]] for name in ("measurements", "derived")
+        )
+        tables = (Table(**each) for each in plain["tables"])
+        return cls(
+            *printed, derived=derived, note=plain["note"], charts=plain["charts"], tables=tables
+        )
+
     @property
     def verdict(self) -> Verdict:
         """Holds if all measurements hold, fails if any does; inconclusive where that is undecided.
@@ -221,6 +252,25 @@ class Evidence(Shown):
         fields = (("verdict", self.verdict.value), ("because", self.reason))
         notes = (self.note,) if self.note else ()
         return Card("Evidence", fields, (*tables, *self.tables), notes)
+
+
+def to_plain(value: Any) -> Any:
+    """Plain JSON data. JSON has no NaN or infinity, so they become the words that name them.
+
+    >>> to_plain({"a": (1, float("inf"))})
+    {'a': [1, 'Infinity']}
+    """
+    if hasattr(value, "tolist"):  # NumPy and JAX arrays and scalars
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(name): to_plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return str(value)
 
 
 def trend(

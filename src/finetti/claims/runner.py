@@ -1,34 +1,41 @@
-"""Runs claims, one after another, and turns what came out into plain data."""
+"""Runs one claim, or a wrong version of it, and says what became of it."""
 
-import math
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from finetti.claims.bibliography import PAPERS
 from finetti.claims.claim import Claim, Context, Control
 from finetti.claims.evidence import Evidence, Verdict
-from finetti.core.provenance import jax_device, software
+from finetti.claims.wrong import broken
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
 from finetti.show.shown import Shown
 
-RESULTS_FORMAT = "finetti-results-1"
-
 
 @dataclass(frozen=True)
 class ClaimResult(Shown):
-    """What became of one claim. ``error`` is the traceback of a claim that could not finish."""
+    """What became of one claim.
+
+    Args:
+        claim: the claim.
+        evidence: what was measured; None if it could not finish.
+        seconds: that it took.
+        error: the traceback of a claim that could not finish.
+        seed: of its run.
+        fresh: whether it was run now; else its evidence is that of an earlier run of the same code.
+        controls: what became of its wrong versions, where they were run.
+    """
 
     claim: Claim
     evidence: Evidence | None
     seconds: float
     error: str | None = None
+    seed: int = 0
+    fresh: bool = True
+    controls: "tuple[ControlResult, ...]" = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -69,21 +76,16 @@ class ClaimResult(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, with everything that a report needs."""
-        evidence = self.evidence or Evidence()
         return {
             **self.claim.to_dict(),
             "verdict": self.verdict.value,
             "as_expected": self.as_expected,
             "reason": self.reason,
             "seconds": round(self.seconds, 4),
-            "measurements": [to_plain(asdict(m)) for m in evidence.measurements],
-            "derived": [to_plain(asdict(m)) for m in evidence.derived],
-            "note": evidence.note,
-            "charts": [to_plain(chart) for chart in evidence.charts],
-            "tables": [
-                {"title": t.title, "columns": list(t.columns), "rows": to_plain(t.rows)}
-                for t in evidence.tables
-            ],
+            "seed": self.seed,
+            "fresh": self.fresh,
+            **(self.evidence or Evidence()).to_dict(),
+            "control_results": [each.to_dict() for each in self.controls],
             "error": self.error,
         }
 
@@ -99,27 +101,32 @@ class ClaimResult(Shown):
         return Card(f"{self.claim.id}: {self.claim.title}", fields, tables, notes)
 
 
-def to_plain(value: Any) -> Any:
-    """Plain JSON data. JSON has no NaN or infinity, so they become the words that name them.
+@dataclass(frozen=True)
+class ControlResult:
+    """What became of a wrong version of a claim: it must turn the claim red."""
 
-    >>> to_plain({"a": (1, float("inf"))})
-    {'a': [1, 'Infinity']}
-    """
-    if hasattr(value, "tolist"):  # NumPy and JAX arrays and scalars
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(name): to_plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return str(value)
+    name: str
+    result: ClaimResult
+
+    @property
+    def red(self) -> bool:
+        """Whether the wrong version was noticed."""
+        return turns_red(self.result)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "name": self.name,
+            "red": self.red,
+            "reason": self.result.reason,
+            "seconds": round(self.result.seconds, 4),
+            "fresh": self.result.fresh,
+            "error": self.result.error,
+        }
 
 
-def _shareable_traceback(error: BaseException) -> str:
-    """The traceback with files named from their package on, since results are shown to others."""
+def shareable_traceback(text: str) -> str:
+    """A traceback with files named from their package on, since results are shown to others."""
 
     def shorten(match: re.Match[str]) -> str:
         path = match[1].replace("\\", "/")
@@ -128,47 +135,43 @@ def _shareable_traceback(error: BaseException) -> str:
                 return f'File "{path.rsplit(root, 1)[1]}"'
         return f'File "{path.rsplit("/", 1)[-1]}"'
 
-    return re.sub(r'File "([^"]+)"', shorten, "".join(traceback.format_exception(error)))
+    return re.sub(r'File "([^"]+)"', shorten, text)
+
+
+def wrong_version(claim: Claim, control: Control) -> Claim:
+    """``claim`` with the wrong formula of ``control``."""
+
+    def run(context: Context) -> Evidence:
+        with broken(control.breaks):
+            return (control.run or partial(claim.run, **control.changes))(context)
+
+    return replace(claim, run=run)
+
+
+def measure(claim: Claim, context: Context) -> Evidence:
+    """The evidence for ``claim``, measured in float64."""
+    from finetti.core.precision import float64
+
+    with float64():
+        evidence = claim.run(context)
+    if not isinstance(evidence, Evidence):
+        raise TypeError(f"run of {claim.id} must return Evidence. Got {type(evidence)} instead.")
+    return evidence
 
 
 def run_claim(claim: Claim, context: Context) -> ClaimResult:
-    """Run one claim in float64. An exception is a result too; Ctrl-C is not, and goes through."""
-    from finetti.core.precision import float64
-
-    start = time.perf_counter()
+    """Run one claim here and now. An exception is a result too; Ctrl-C is not, and goes through."""
+    start, evidence, error = time.perf_counter(), None, None
     try:
-        with float64():
-            evidence = claim.run(context)
-        if not isinstance(evidence, Evidence):
-            raise TypeError(
-                f"run of {claim.id} must return Evidence. Got {type(evidence)} instead."
-            )
-        error = None
+        evidence = measure(claim, context)
     except Exception as exception:
-        evidence, error = None, _shareable_traceback(exception)
-    return ClaimResult(claim, evidence, time.perf_counter() - start, error)
-
-
-def run_claims(
-    claims: Iterable[Claim],
-    context: Context | None = None,
-    on_start: Callable[[Claim], Any] | None = None,
-) -> Iterator[ClaimResult]:
-    """Run ``claims`` in turn and yield each result as it is there.
-
-    Results that were yielded stay with the caller if the run is interrupted.
-    """
-    context = context or Context()
-    for claim in claims:
-        if on_start:
-            on_start(claim)
-        yield run_claim(claim, context)
+        error = shareable_traceback("".join(traceback.format_exception(exception)))
+    return ClaimResult(claim, evidence, time.perf_counter() - start, error, context.seed)
 
 
 def run_control(claim: Claim, control: Control, context: Context) -> ClaimResult:
     """Run a wrong version of ``claim``'s formula, which must turn it red (``turns_red``)."""
-    run = control.run or partial(claim.run, **control.changes)
-    return run_claim(replace(claim, run=run), context)
+    return run_claim(wrong_version(claim, control), context)
 
 
 def turns_red(result: ClaimResult) -> bool:
@@ -177,37 +180,3 @@ def turns_red(result: ClaimResult) -> bool:
         return False
     measured = (*result.evidence.measurements, *result.evidence.derived)
     return all(measurement.holds is not None for measurement in measured)
-
-
-def provenance(context: Context) -> dict[str, Any]:
-    """What another person needs to repeat the run; nothing that tells whose machine it was."""
-    import jax  # noqa: F401 - loaded, so that its device is known
-
-    return {
-        **software(),
-        "device": jax_device(),
-        "scale": context.scale.value,
-        "seed": context.seed,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def results_document(
-    results: Iterable[ClaimResult], made_by: dict[str, Any], selected: int
-) -> dict[str, Any]:
-    """The whole run as plain data; ``complete`` says whether all ``selected`` claims were run."""
-    plain = [result.to_dict() for result in results]
-    return {
-        "format": RESULTS_FORMAT,
-        "complete": len(plain) == selected,
-        "selected": selected,
-        "finished": len(plain),
-        "as_expected": sum(result["as_expected"] for result in plain),
-        "seconds": round(sum(result["seconds"] for result in plain), 3),
-        "provenance": made_by,
-        "papers": {
-            paper.letter: {"title": paper.title, "citation": paper.cite(), "arxiv": paper.arxiv}
-            for paper in PAPERS.values()
-        },
-        "results": plain,
-    }

@@ -49,4 +49,9 @@ def claims(
         content = claim.to_dict() if claim else [each.to_dict() for each in ledger]
         typer.echo(json.dumps(content, indent=1, allow_nan=False))
     else:
-        make_console().print(claim or ledger)
+        console = make_console()
+        console.print(claim or ledger)
+        if claim and (source := claim.code["source"]):
+            from rich.text import Text
+
+            console.print(Text(f"\n{source}"), soft_wrap=True, end="")

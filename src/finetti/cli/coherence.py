@@ -154,7 +154,7 @@ def _world(name: str | None, predictors: list[Any]) -> Any:
 
 
 def _document(found: "CoherenceTable", command: str) -> dict[str, Any]:
-    from finetti.claims.runner import to_plain
+    from finetti.claims.evidence import to_plain
     from finetti.core.provenance import software
 
     return to_plain({**found.to_dict(), "command": command, "provenance": software()})

@@ -22,6 +22,7 @@ from finetti.cli.reproduce import reproduce
 from finetti.cli.risk import risk
 from finetti.cli.run import run
 from finetti.cli.status import status
+from finetti.cli.view import view
 from finetti.core.errors import FinettiError
 
 
@@ -77,6 +78,7 @@ app.command("reproduce")(reproduce)
 app.command("risk")(risk)
 app.command("run")(run)
 app.command("status")(status)
+app.command("view")(view)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import typer
 from finetti.core.errors import InputError
 
 DEBUG = "finetti.debug"
+INTERRUPTED = 130  # the exit code after Ctrl-C
 
 
 def _remember_debug(context: typer.Context, value: bool) -> bool:

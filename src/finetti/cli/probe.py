@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from finetti.cli.console import make_console
-from finetti.cli.options import Debug, Json, Quiet, Seed
+from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet, Seed
 from finetti.cli.probe_options import (
     OPTIONS,
     STORE,
@@ -36,7 +36,6 @@ from finetti.cli.probe_options import (
     completed,
     make_experiment,
 )
-from finetti.cli.reproduce import INTERRUPTED
 from finetti.cli.run_pages import (
     command_line,
     last_words,

@@ -1,23 +1,24 @@
 """``finetti reproduce``: run the claims, show the verdicts, write the report."""
 
 import json
-from collections.abc import Callable
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from finetti.claims.claim import Claim, Context, Scale
+from finetti.claims.claim import Context, Scale
 from finetti.cli.console import make_console
-from finetti.cli.options import DEBUG, Debug, Json, Quiet, Seed
+from finetti.cli.options import DEBUG, INTERRUPTED, Debug, Json, Quiet, Seed
+from finetti.cli.studies import Cluster, Workers, resumable, run_study
 from finetti.core.errors import FinettiError
 from finetti.show.numbers import format_duration
-from finetti.show.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from finetti.claims.runner import ClaimResult
 
-INTERRUPTED = 130
+EVIDENCE = "evidence.sqlite"
 
 
 def reproduce(
@@ -35,17 +36,39 @@ def reproduce(
         typer.Option("--scale", case_sensitive=False, help="Minutes, or the grid as printed."),
     ] = Scale.QUICK,
     seed: Seed = 0,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Also run the wrong versions that must turn red.")
+    ] = False,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit 0 also if some are undecided.")
+    ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write results.json and report.html here."),
+        typer.Option("--out", metavar="DIR", help="Keep evidence, results.json, report.html here."),
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="OLD.json", help="Say what changed since that run."),
+    ] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Check the claims on this machine. Exit code 0 only if every verdict is as expected."""
-    from finetti.claims import load_ledger
-    from finetti.report import check_directory
+    """Check the claims on this machine. Exit code 0 only if every verdict is as expected.
+
+    With --out, what was found before by the same code is used again: an interrupted run goes on.
+    """
+    from finetti.claims import (
+        load_ledger,
+        provenance,
+        read_results,
+        reproduce_claims,
+        results_document,
+    )
+    from finetti.report import check_directory, write_figures, write_report, write_results
+    from finetti.studies.executors.local import choose_executor
 
     # All that the user may have to fix is checked before anything long begins.
     ledger = load_ledger()
@@ -53,81 +76,61 @@ def reproduce(
         raise FinettiError("There are no claims in this installation. Install Finetti again.")
     chosen = (ledger.select(",".join(only)) if only else ledger).entries
     directory = check_directory(out) if out is not None else None
+    older = read_results(against) if against is not None else None
+    here = workers is None and cluster is None
+    executor = choose_executor("inline" if here else "local", workers, cluster)
+    titles = {claim.id: claim.title for claim in chosen}
+    ended = []
 
-    run = _Run(chosen, Context(scale, seed), directory)
-    with progress_bar("claims", len(chosen), not quiet, "claims", every=True) as on_change:
-        run.go(lambda claim: on_change(Progress(len(run.results), 0, f"{claim.id} {claim.title}")))
+    def run(study: Any) -> None:
+        options = {"describe": lambda params: _described(params["entry"], titles), "quiet": quiet}
+        ended.append(run_study(study, executor, retry_failed=True, wait=True, **options))
+
+    context = Context(scale, seed)
+    with ExitStack() as stack:
+        stack.enter_context(resumable())
+        place = directory or stack.enter_context(tempfile.TemporaryDirectory())
+        store = Path(place) / EVIDENCE
+        results = reproduce_claims(chosen, context, store=store, controls=controls, run=run)
+    document = results_document(results, provenance(context), len(chosen), older)
 
     people = make_console(stderr=as_json)
     if not quiet:
-        people.print(_verdict_table(run.results))
+        people.print(_verdict_table(results))
+        people.print(_surprises(document), soft_wrap=True, end="")
     if command.meta.get(DEBUG):
-        for result in run.results:
+        for result in results:
             if result.error:
                 people.print(result.error, soft_wrap=True)
-    people.print(_summary(run), soft_wrap=True)
+    people.print(_summary(document), soft_wrap=True)
     if as_json:
-        typer.echo(json.dumps(run.document(), indent=1, allow_nan=False))
+        typer.echo(json.dumps(document, indent=1, allow_nan=False))
     if directory is not None:
-        run.write_report()
+        write_results(document, directory)
+        write_report(document, directory)
+        write_figures(document, directory / "figures")
         if not quiet:
             people.print(f"Report: {directory / 'report.html'}", soft_wrap=True)
     elif not quiet:
         people.print("Add --out DIR for the report with its charts, and the data.", soft_wrap=True)
-    if run.interrupted:
+    if ended and ended[0].interrupted:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if all(result.as_expected for result in run.results) else 1)
+    raise typer.Exit(0 if _is_success(results, allow_inconclusive) else 1)
 
 
-class _Run:
-    """The claims chosen, the results so far, and the files that hold them."""
+def _described(entry: str, titles: dict[str, str]) -> str:
+    """What is running: a claim with its title, or a control of one."""
+    return f"{entry} {titles[entry]}" if entry in titles else entry
 
-    def __init__(self, claims: tuple[Claim, ...], context: Context, directory: Path | None) -> None:
-        self.claims = claims
-        self.context = context
-        self.directory = directory
-        self.results: list[ClaimResult] = []
-        self.interrupted = False
-        self.failure: FinettiError | None = None
 
-    def go(self, on_start: Callable[[Claim], None]) -> None:
-        """Run all claims; Ctrl-C ends this early and keeps what is finished."""
-        from finetti.claims import provenance, run_claims
+def _is_success(results: "list[ClaimResult]", allow_inconclusive: bool) -> bool:
+    """Whether all is as expected; an error is never allowed, nor a control that nobody notices."""
 
-        self.made_by = provenance(self.context)
-        try:
-            for result in run_claims(self.claims, self.context, on_start):
-                self.results.append(result)
-                self._save()
-        except KeyboardInterrupt:
-            self.interrupted = True
+    def good(result: "ClaimResult") -> bool:
+        undecided = result.error is None and result.verdict == "inconclusive"
+        return result.as_expected or (allow_inconclusive and undecided)
 
-    def document(self) -> dict[str, Any]:
-        """The run so far as plain data."""
-        from finetti.claims import results_document
-
-        return results_document(self.results, self.made_by, len(self.claims))
-
-    def _save(self) -> None:
-        from finetti.report import write_results
-
-        if self.directory is None or self.failure is not None:
-            return
-        try:
-            write_results(self.document(), self.directory)
-        except FinettiError as error:
-            # A full disk must not cost the verdicts of a long run: they are shown first.
-            self.failure = error
-
-    def write_report(self) -> None:
-        """Write the page, or say why the files could not be written."""
-        from finetti.report import write_report, write_results
-
-        if self.failure is not None:
-            raise self.failure
-        if self.directory is not None:
-            write_results(self.document(), self.directory)
-            write_report(self.document(), self.directory)
+    return all(good(each) and all(control.red for control in each.controls) for each in results)
 
 
 def _verdict_table(results: "list[ClaimResult]") -> Any:
@@ -155,19 +158,43 @@ def _verdict_table(results: "list[ClaimResult]") -> Any:
             Text(result.claim.title),
             Text(verdict, style="green" if result.as_expected else "bold red"),
             Text(decisive.outcome if decisive else result.reason),
-            Text(format_duration(result.seconds)),
+            Text(format_duration(result.seconds) if result.fresh else "re-used"),
         )
     return table
 
 
-def _summary(run: _Run) -> Any:
+def _surprises(document: dict[str, Any]) -> Any:
+    """Controls that nobody noticed, and what changed; nothing if there is none of both."""
     from rich.text import Text
 
-    good = sum(result.as_expected for result in run.results)
-    finished, selected = len(run.results), len(run.claims)
-    seconds = format_duration(sum(result.seconds for result in run.results))
+    lines = [
+        f"{result['id']} does not notice: {control['name']}. {control['reason']}"
+        for result in document["results"]
+        for control in result["control_results"]
+        if not control["red"]
+    ]
+    changes = document["changes"]
+    if changes is not None:
+        lines += [f"{x['id']}: {x['old']} before, {x['new']} now" for x in changes["flipped"]]
+        lines += [f"{x['id']} moved: {x['name']}" for x in changes["moved"]]
+        counts = (f"{len(changes[part])} {part}" for part in ("flipped", "new", "removed", "moved"))
+        lines.append(f"Against the older run: {', '.join(counts)}.")
+    return Text("".join(f"{line}\n" for line in lines))
+
+
+def _summary(document: dict[str, Any]) -> Any:
+    from rich.text import Text
+
+    good, finished, selected = (document[n] for n in ("as_expected", "finished", "selected"))
+    made_by, controls = document["provenance"], document["controls"]
     text = f"{good} of {finished} verdicts as expected"
-    text += f" (scale {run.context.scale.value}, seed {run.context.seed}, {seconds})."
-    if run.interrupted:
+    text += f" (scale {made_by['scale']}, seed {made_by['seed']}"
+    reused = sum(not result["fresh"] for result in document["results"])
+    text += f", {reused} re-used" if reused else ""
+    text += f", {format_duration(document['seconds'])})."
+    if controls["run"]:
+        text += f" {controls['red']} of {controls['run']} controls turned red."
+    if finished < selected:
         text += f" Stopped with {selected - finished} of {selected} claims not run."
-    return Text(text, style="bold green" if good == selected else "bold red")
+    complete = good == selected and controls["red"] == controls["run"]
+    return Text(text, style="bold green" if complete else "bold red")

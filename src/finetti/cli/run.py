@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finetti.cli.console import make_console
-from finetti.cli.options import Debug, Json, Quiet
-from finetti.cli.reproduce import INTERRUPTED
+from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet
 from finetti.cli.studies import (
     Cluster,
     RetryFailed,

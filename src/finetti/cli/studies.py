@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from finetti.cli.reproduce import INTERRUPTED
+from finetti.cli.options import INTERRUPTED
 from finetti.core.errors import InputError
 from finetti.studies.interruption import ignore_interruptions
 

@@ -1,18 +1,29 @@
-"""Writes a run into a directory: ``results.json`` (the data) and ``report.html`` (the page)."""
+"""Writes a run into a directory: ``results.json`` (the data), ``report.html`` (the page), figures."""
 
 import json
 import tempfile
-from collections.abc import Mapping
-from datetime import datetime
-from importlib.resources import files
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from finetti.core.errors import FinettiError
 from finetti.core.files import write_file
-from finetti.show.card import Table
-from finetti.show.document import Drawn, chart_script, page_environment, page_style, table_parts
-from finetti.show.numbers import format_interval
+from finetti.report.view import (
+    KINDS,
+    changes_by_claim,
+    made,
+    sentence,
+    shown_changes,
+    shown_papers,
+    shown_result,
+)
+from finetti.show.chart_text import chart_tables
+from finetti.show.charts import Chart
+from finetti.show.frame import Drawn, fill_frame, page_environment
+from finetti.show.table_formats import TableFormat, format_table
+
+PAGE = ("finetti.report", "page")
+FIGURES = ("svg", "csv", "pdf", "png")
 
 
 def check_directory(directory: str | Path) -> Path:
@@ -44,49 +55,63 @@ def write_report(results: Mapping[str, Any], directory: str | Path) -> Path:
     return write_file(render(results).encode(), check_directory(directory) / "report.html")
 
 
-def _number(value: Any) -> float:
-    """Numbers as JSON holds them; NaN and infinity are words there."""
-    return value if isinstance(value, int | float) else float(value)
+def write_figures(
+    results: Mapping[str, Any], directory: str | Path, formats: Iterable[str] = FIGURES
+) -> list[Path]:
+    """Write every chart of a run into ``directory``: its picture, and its data as CSV.
 
-
-def _measured(measurement: Mapping[str, Any]) -> str:
-    interval = measurement["interval"]
-    ends = (_number(interval[0]), _number(interval[1])) if interval else None
-    return f"{format_interval(_number(measurement['value']), ends)} {measurement['unit']}".rstrip()
+    Args:
+        results: of ``finetti.claims.results_document``.
+        directory: made if need be.
+        formats: of ``svg``, ``csv``, ``pdf`` and ``png``.
+    """
+    directory = check_directory(directory)
+    formats = list(formats)
+    paths = []
+    for result in results["results"]:
+        for index, plain in enumerate(result["charts"], 1):
+            name = result["id"] + (f"-{index}" if len(result["charts"]) > 1 else "")
+            for form in (each for each in FIGURES if each in formats):
+                if form != "csv":
+                    paths.append(Chart(plain).save(directory / f"{name}.{form}"))
+                    continue
+                tables = chart_tables(plain)
+                for part, table in enumerate(tables, 1):
+                    file = f"{name}-data{part}.csv" if len(tables) > 1 else f"{name}.csv"
+                    text = format_table(table, TableFormat.CSV) + "\n"
+                    paths.append(write_file(text.encode(), directory / file))
+    return paths
 
 
 def render(results: Mapping[str, Any]) -> str:
     """The page as text."""
-    from markupsafe import Markup
-
-    environment = page_environment(("finetti.report", "page"))
-    environment.filters["measured"] = _measured
+    environment = page_environment(PAGE)
     drawn = Drawn()
-    shown = []
-    for result in results["results"]:
-        charts = [drawn.add(chart, result["title"]) for chart in result["charts"]]
-        tables = [table_parts(Table(**table)) for table in result["tables"]]
-        shown.append({**result, "charts": charts, "tables": tables})
-    papers = []
-    for letter, paper in results["papers"].items():
-        own = [result for result in shown if result["paper"] == letter]
-        good = sum(result["as_expected"] for result in own)
-        if own:
-            papers.append({**paper, "letter": letter, "results": own, "as_expected": good})
-    page = files("finetti.report") / "page"
-    made = datetime.fromisoformat(results["provenance"]["time"])
+    changes = results.get("changes")
+    changed = changes_by_claim(changes)
+    shown = [shown_result(result, drawn, changed) for result in results["results"]]
     good, finished = results["as_expected"], results["finished"]
-    style = page_style() + (page / "report.css").read_text(encoding="utf-8")
-    script = (page / "report.js").read_text(encoding="utf-8") + chart_script()
-    return environment.get_template("report.html.jinja").render(
-        run={**results, "results": shown},
-        papers=papers,
-        charts=drawn.charts,
-        headline=f"{good} of {finished} verdicts as expected",
-        all_good=results["complete"] and good == finished,
-        made=f"{made:%Y-%m-%d %H:%M} UTC",
-        badge=environment.get_template("badge.html.jinja").module.badge,  # pyright: ignore
-        style=Markup(style),
-        script=Markup(script),
-        bundle=Markup(drawn.bundle()),
+    controls = [control for result in shown for control in result["controls"]]
+    unnoticed = [(r, c) for r in shown for c in r["controls"] if c["red"] is False]
+    title, rest = sentence(results)
+    return fill_frame(
+        environment,
+        "report.html.jinja",
+        drawn,
+        results,
+        own=(PAGE, "report"),
+        run=results,
+        results=shown,
+        papers=shown_papers(results["papers"], shown),
+        errata=[result for result in shown if result["kind"] == "erratum"],
+        kinds=KINDS,
+        changes=shown_changes(changes),
+        unexpected=[result for result in shown if not result["as_expected"]],
+        unnoticed=unnoticed,
+        n_controls=len(controls),
+        n_ran=sum(control["red"] is not None for control in controls),
+        title=title,
+        rest=rest,
+        all_good=results["complete"] and good == finished and not unnoticed,
+        made=made(results["provenance"]),
     )

@@ -27,14 +27,17 @@ class _Lines:
     def __init__(self, name: str, total: int, unit: str, every: bool) -> None:
         self.name, self.total, self.unit, self.every = name, total, unit, every
         self.tenths = 0
+        self.told: Progress | None = None
         self.start = self.last = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
         silence = time.monotonic() - self.last
         tenths = 10 * progress.done // self.total
         further = tenths > self.tenths and silence >= MIN_SILENCE_SECONDS
-        if not (self.every or further or silence >= MAX_SILENCE_SECONDS):
+        changed = self.every and progress != self.told and progress.done < self.total
+        if not (changed or further or silence >= MAX_SILENCE_SECONDS):
             return
+        self.told = progress
         self.tenths, self.last = tenths, time.monotonic()
         text = f"{self.name}: {progress.done} of {self.total} {self.unit}"
         text += f", {progress.failed} failed" if progress.failed else ""

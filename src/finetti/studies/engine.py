@@ -1,7 +1,7 @@
 """The coordinator: cohorts to the executor, outcomes to the store, failures to their cause."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,12 +29,14 @@ class Engine:
         executor: Executor,
         extra: dict[str, Any],
         on_change: Callable[[Progress], None],
+        describe: Callable[[Mapping[str, Any]], str] | None = None,
     ) -> None:
         self.plan = plan
         self.store = store
         self.executor = executor
         self.extra = extra
         self.on_change = on_change
+        self.describe = describe
         self.stored = self.failures = 0
         self.urgent: deque[Cohort] = deque()
         self.under_way: dict[Cohort, set[str]] = {}
@@ -82,6 +84,11 @@ class Engine:
         activity = "running"
         if shapes and not shapes & self.known_shapes:
             activity = "compiling…" if self.plan.together else "starting…"
+        if self.describe is not None:
+            # Those that wait at a worker were sent last.
+            running = list(self.under_way.items())[: self.executor.workers]
+            left = ([t for t in cohort.trials if t.id not in done] for cohort, done in running)
+            activity = ", ".join(self.describe(trials[0].params) for trials in left if trials)
         activity = self.executor.activity or activity
         self.on_change(Progress(self.stored, self.failures, activity))
 

@@ -150,6 +150,7 @@ class Study(Shown):
         quiet: bool = False,
         on_wait: Callable[[str], None] | None = None,
         journal: str = "auto",
+        describe: Callable[[Mapping[str, Any]], str] | None = None,
     ) -> RunSummary:
         """Run what has no result yet, and store it.
 
@@ -166,6 +167,7 @@ class Study(Shown):
             quiet: no progress bar.
             on_wait: called with a sentence that says who is waited for.
             journal: see ``Store``.
+            describe: names a trial by its parameters, in a progress bar that tells each.
         """
         if os.environ.get(WORKER_VARIABLE):
             raise InputError(
@@ -186,7 +188,7 @@ class Study(Shown):
         with one_interruption(), Store(self.store, journal, wait, on_wait) as store:
             plan = plan or self._plan(store.records)
             todo = _todo(plan, store.records.states(), retry_failed)
-            return self._run(store, plan, chosen, limits, todo, quiet)
+            return self._run(store, plan, chosen, limits, todo, quiet, describe)
 
     def _run(
         self,
@@ -196,6 +198,7 @@ class Study(Shown):
         limits: Limits,
         todo: list[str],
         quiet: bool,
+        describe: Callable[[Mapping[str, Any]], str] | None,
     ) -> RunSummary:
         from finetti.show.progress import progress_bar
         from finetti.studies.engine import Engine
@@ -203,8 +206,9 @@ class Study(Shown):
         start, interrupted = time.monotonic(), False
         own = plan.source.reference.startswith("finetti.")
         commit = commit_of(Path(__file__).parent if own else self.directory)
-        with progress_bar(self.name, len(todo), not quiet) as on_change:
-            engine = Engine(plan, store, executor, {"commit": commit}, on_change)
+        every = describe is not None
+        with progress_bar(self.name, len(todo), not quiet, every=every) as on_change:
+            engine = Engine(plan, store, executor, {"commit": commit}, on_change, describe)
             try:
                 executor.start(plan.source, limits)
                 if plan.only is None:

@@ -81,6 +81,8 @@ def _with(**pieces: Any) -> Any:
     "Lip(σ)‖W₁‖‖W₂‖, gated ones ‖W_down‖(‖W_up‖·sup|gate| + Lip(σ)‖W_gate‖·sup|up|), a residual "
     "adds 1, and constants multiply along the depth: an error x_j of every weight moves the output "
     "by at most Σ_j a_jρ_jx_j.",
+    formula=r"|out − \hat{out}| ≤ Σ_j a_j ρ_j x_j,  Lip(LN) = \frac{max|g|}{\sqrt{ε}},  Lip(head) "
+    "= ‖W_V W_O‖ (1 + ρ (2 ‖M‖ ρ + ‖c‖))",
     label="the chain for real blocks",
     controls=(
         Control("scores that move with one token only", _with(head=_ScoresOnce)),

@@ -29,6 +29,7 @@ def drawn(rng: np.random.Generator, n: int, n_queries: int) -> tuple[Any, np.nda
     "CME attention with a ridge per token do not depend on the order but are no martingales; the "
     "delta rule is one but depends on the order, and with decay fails both; mesa and CME attention "
     "with a fixed ridge have neither defect, and no two-step defect.",
+    formula="m(q; πX) = m(q; X),  E[m(q; X ∪ (k′,V′))] = m(q; X)",
     controls=(
         Control("CME with a ridge per token", changes={"swaps": {"cme": "cme-per-token"}}),
         Control("softmax as mesa", changes={"swaps": {"mesa": "softmax"}}),
@@ -81,6 +82,8 @@ def f_coherence_table(context: Context, swaps: Mapping[str, str] | None = None) 
     title="softmax attention moves by its own prediction",
     statement="E[m(q; X ∪ (k', V'))] − m(q; X) = K(q, k')(m(k') − m(q)) / (Σ_i K(q, k_i) + "
     "K(q, k')) for softmax attention, and for any kernel smoother.",
+    formula=r"E[m(q; X ∪ (k′,V′))] − m(q; X) = \frac{K(q,k′) (m(k′) − m(q))}{Σ_i K(q,k_i) + "
+    "K(q,k′)}",
     controls=(
         Control("without K(q, k') in the denominator", changes={"own": 0.0}),
         Control("the values' mean in place of m(q)", changes={"from_query": 0.0}),
@@ -132,6 +135,7 @@ def f_coherence_softmax(context: Context, own: float = 1.0, from_query: float = 
     statement="CME attention with the ridge λ and with the ridge per token λ/n answer the same at "
     "n tokens; the first is coherent, and the second is neither a martingale nor the same in two "
     "steps (erratum 1 of zhang2022).",
+    formula=r"K + λI \text{is coherent},  K + n λ′ I \text{is not}",
     controls=(
         Control("the same ridge twice", changes={"per_token": False}),
         Control("a ridge per token twice", changes={"fixed": False}),
@@ -169,6 +173,7 @@ def f_coherence_ridge(context: Context, fixed: bool = True, per_token: bool = Tr
     title="the Pólya urn and exact posteriors are coherent",
     statement="The predictives of a Pólya urn, of finitely many atoms, of the linear-Gaussian "
     "world and of a Gaussian process have no order, martingale, two-step or sequence defect.",
+    formula="log p(x_{π1}, …, x_{πn}) = log p(x_1, …, x_n),  Σ_x p(x|X) p(y|X,x) = p(y|X)",
     controls=(
         Control("later balls weigh 1 % more each", changes={"late": 0.01}),
         Control("the noise alone as variance", changes={"plug_in": True}),
@@ -221,6 +226,7 @@ def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) 
     statement="Seen through draws only, a predictor that forgets its oldest token is caught by the "
     "order test, and one whose standard deviations are 20 % too small by its calibration, at the "
     "level 1 %; an exact predictor through the same pipeline is refused at that rate.",
+    formula="P(p ≤ 0.01 | exact) ≤ 0.01,  P(p ≤ 0.01 | flawed) ≈ 1",
     # Alarms of exact predictors beyond their limits, 1e-5 each (`planted.alarm_limits`); flaws that
     # are missed more often than in 1 of 10 repeats, where a miss is rarer than 1 in 50, far less.
     false_alarm=3e-5,
@@ -280,6 +286,7 @@ def f_coherence_planted(
     statement="Continuing a sequence by draws from an exact predictive, the completed sequence has "
     "the law of the exact posterior: Beta for the Pólya urn, that of z in the linear-Gaussian "
     "world, the Gaussian process at finitely many keys for CME attention; its intervals cover.",
+    formula="E[z | X_{1:N}] − E[z | X_{1:n}] ∼ N(0, S_n − S_N)",
     # χ² at 1e-5; 5 + 9 moments of 2000 draws beyond 5 standard errors, 1e-6 each; binomial counts
     # of 300, 300 and 50 beyond 5 standard errors, 4e-6, 4e-6 and 1.8e-5.
     false_alarm=6e-5,

@@ -87,6 +87,7 @@ def _unamplified(network: Any, sample: Sample) -> tuple[float, ...]:
     "it crosses Theorem A.17, which grows with log T; with the smallest of the covers it lies "
     "below on random classes already at T = 1, unless norms are so small that ε exceeds all "
     "outputs.",
+    formula="log N(ε) ≤ Σ_j log N_j(x_j),  Σ_j a_j ρ_j x_j = ε",
     label="covers without T",
     controls=(
         Control("errors that later layers do not amplify", changes={"multipliers": _unamplified}),

@@ -78,6 +78,8 @@ def _members(step: float, ridge: float) -> Mapping[str, tuple[Any, Fit]]:
     statement="Linear attention is one gradient step, the delta rule online gradient descent, mesa "
     "attention a ridge regression, a kernel smoother the best weighted constant and local linear "
     "attention the intercept of the best weighted line through the pairs (k_i, v_i), read at q.",
+    formula="S = Σ_i v_i k_i^⊤,  min_a Σ_i K(q,k_i) ‖v_i − a‖^2,  min_{a,B} Σ_i K(q,k_i) ‖v_i − "
+    "a − B(k_i − q)‖^2 + λ‖B‖^2",
     label="the family",
     controls=(
         Control("a step 1 % too long", changes={"step": 1.01 * STEP}),
@@ -105,6 +107,7 @@ def f_family_closed(context: Context, step: float = STEP, ridge: float = RIDGE) 
     title="chunks of any length give the same state",
     statement="Causal linear and delta-rule attention in chunks of matrix products answer as their "
     "recurrence does, token by token, whatever the length of a chunk.",
+    formula="S_t = α S_{t−1} − β (α S_{t−1} k_t − v_t) k_t^⊤",
     label="the family",
     controls=(Control("a decay of 0.89 for 0.9", changes={"decay": 0.89}),),
 )

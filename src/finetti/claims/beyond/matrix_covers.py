@@ -44,6 +44,7 @@ def _half_count(parameters: int, norm: float, resolution: float) -> float:
     title="a cover of matrices, by their parameters",
     statement="Matrices with ‖W‖ ≤ B have a cover of log N = D·log(1 + 2B/x) of their own in "
     "spectral norm; rows of a table and vectors, too, in their norms.",
+    formula=r"log N ≤ D log(1 + \frac{2B}{x})",
     label=_LABEL,
     controls=(Control("B in the place of 2B", changes={"cover": _half_count}),),
 )
@@ -94,6 +95,7 @@ def _without_signs(parameters: int, entry_norm: float, resolution: float) -> flo
     title="a cover of matrices, by the sum of their entries",
     statement="Matrices with Σ|w_ij| ≤ B₁ have a cover of log N = log C(2D + k, k), k = ⌈B₁²/x²⌉: "
     "averages of k atoms ±B₁e_ie_jᵀ or 0.",
+    formula=r"log N ≤ log \binom{2D+k}{k},  k = ⌈\frac{B_1^2}{x^2}⌉",
     label=_LABEL,
     controls=(
         Control("half as many atoms", changes={"atoms": _half_atoms}),
@@ -158,6 +160,7 @@ def _coarse_factors(sides: Any, norm: float, schatten_norm: float, x: float, pow
     statement="Matrices with ‖W‖_{S_p} ≤ B_p and ‖W‖ ≤ B have a cover of log N = "
     "r(d₁ + d₂)·log(1 + 8B/x), r = ⌈(2B_p/x)^p⌉ − 1: products of two factors for the r largest "
     "singular values; p ∈ {2, 1, 1/2, 1/4}.",
+    formula=r"log N ≤ r (d_1 + d_2) log(1 + \frac{8B}{x}),  r = ⌈(\frac{2B_p}{x})^p⌉ − 1",
     label=_LABEL,
     controls=(
         Control("B_p in the place of 2B_p", changes={"rank": _short_rank}),

@@ -21,6 +21,7 @@ _BY_HAND = {0.95: 0, 1.05: 1, 2.0: 8, 0.5: -7}
     statement="With radii B₀c^j and weights 1/(κ(|j| + 1)²), κ = π²/3 − 1, which add up to 1, a "
     "bound holds for all classes at once if log(3/δ) becomes log(3/δ) + Σ (2 log(|j| + 1) + log κ) "
     "over the radii of the class that holds the trained network.",
+    formula=r"log\frac{3}{δ} + Σ_{radii} (2 log(|j|+1) + log κ),  κ = \frac{π^2}{3} − 1",
     label="after training",
     controls=(
         Control("κ = π²/6, the sum over j ≥ 0", changes={"kappa": math.pi**2 / 6}),

@@ -79,6 +79,7 @@ def covariance_z(tokens: np.ndarray) -> np.ndarray:
     title="exchangeable tokens are independent given a latent",
     statement="p(x_1, …, x_L) = ∫ ∏ p(x_ℓ|z) p(z) dz does not depend on the order of the tokens, "
     "and p(x_ℓ|X_{−ℓ}) = ∫ p(x_ℓ|z) p(z|X_{−ℓ}) dz for every ℓ.",
+    formula="p(x_1, …, x_L) = ∫ ∏_ℓ p(x_ℓ|z) p(z) dz",
     # 16 covariances of 4.5 standard errors each: 16 · 6.8e-6.
     false_alarm=1.1e-4,
     controls=(
@@ -134,6 +135,7 @@ def distance_by_hand(urn: tuple[int, ...], n_shown: int) -> float:
     title="finite sequences are nearly mixtures",
     statement="The first k of n exchangeable tokens over c letters are within 2ck/n, and within "
     "k(k−1)/n, of a mixture of independent ones, in the variation distance 2·sup|P − Q|.",
+    formula=r"2 sup|P − Q| ≤ min(\frac{2 c k}{n}, \frac{k(k−1)}{n})",
     controls=(
         Control("k(k − 1)/2n", changes={"general": 0.5}),
         Control("0.9 ck/n", changes={"alphabet": 0.45}),

@@ -45,6 +45,7 @@ def _limit_by_hand(network: "bounds.FullTransformer", radius: float) -> float:
     title="the product of all layers, in γ, κ and ζ",
     statement="R_T^trans R_T ≤ (2κ/√ζ)√T(1 + ζR_0²(1+γ)^{4T})^{T+1}, with κ and ζ as the proof "
     "needs them.",
+    formula=r"R_T^{trans} R_T ≤ \frac{2κ}{\sqrt{ζ}} \sqrt{T} (1 + ζ R_0^2 (1+γ)^{4T})^{T+1}",
     controls=(Control("the limit divided by 4.4", changes={"divisor": 4.4}),),
 )
 def e_eq_g_5(context: Context, divisor: float = 1.0) -> Evidence:
@@ -77,19 +78,22 @@ def e_eq_g_5(context: Context, divisor: float = 1.0) -> Evidence:
     id="E-erratum-12",
     title="printed: (G.5) with R_0 for R_0²",
     statement="R_T^trans R_T ≤ (2κ/ζ)(1 + ζR_0(1+γ)^{4T})^{T+3}.",
+    formula=r"R_T^{trans} R_T ≤ \frac{2κ}{\sqrt{ζ}} \sqrt{T} (1 + ζ R_0^2 (1+γ)^{4T})^{T+1}",
+    printed=r"R_T^{trans} R_T ≤ \frac{2κ}{ζ} (1 + ζ R_0 (1+γ)^{4T})^{T+3}",
     label="(G.5)",
     erratum="ρ̃_t/ω̃_t ≤ 1 + ζ(α̃_tR_t)², so R_0² belongs there and κ/√ζ in front. Theorem C.4 keeps "
     "its order.",
+    controls=(Control("short tokens, for which print is right", changes={"radius": 1.0}),),
 )
-def e_erratum_12(context: Context) -> Evidence:
+def e_erratum_12(context: Context, radius: float = 1e4) -> Evidence:
     """100 layers with norms 0.001, whose scores are large only because the tokens are long."""
-    network, radius = bounds.FullTransformer.uniform(4, 4, 100, norm=1e-3), 1e4
+    network = bounds.FullTransformer.uniform(4, 4, 100, norm=1e-3)
     printed = bounds.log_product_limit(network, radius, "printed")
     derived = bounds.log_product_limit(network, radius)
     found = log_product(network, radius)
     # γ = 10⁻³, κ = R^{qk}/(ω^{qk}ω^v) = 10³ and ζ = (2·10⁻³)²·10⁻³/1.001, as printed.
     zeta = 4e-9 / 1.001
-    by_hand = math.log(2e3 / zeta) + 103 * math.log1p(zeta * 1e4 * 1.001**400)
+    by_hand = math.log(2e3 / zeta) + 103 * math.log1p(zeta * radius * 1.001**400)
     return Evidence(
         at_most("log(R_T^trans R_T)", found, printed),
         at_most("the same, as printed", log_product(network, radius, "printed"), printed),
@@ -188,6 +192,8 @@ def _smaller_dudley(network: "bounds.FullTransformer", sample: Sample) -> float:
     title="the generalization bound is free of L",
     statement="Theorem C.4 at H = T = 1 without skips is Theorem 5.3; its value does not depend on "
     "L, halves when n grows fourfold, and grows like T^{3/2}.",
+    formula=r"E_{gen} = O(\frac{D}{\sqrt{n}} [\sqrt{log(1+γ)} + \sqrt{log(1+ζR)} + "
+    r"\sqrt{log(1+κ/ζ)}] + \sqrt{\frac{log(1/δ)}{n}})",
     label="Theorem 5.3, Theorem C.4",
     controls=(Control("0.12 for Dudley's 12", changes={"value": _smaller_dudley}),),
 )
@@ -272,6 +278,7 @@ def _covering(network: Any, resolution: float, sample: Sample, **form: Any) -> f
     id="E-lemma-C.8",
     title="the full Transformer is covered, whatever the length",
     statement="log N(F, ε) ≤ p·log(1 + 2R_T^trans R_T/ε) with p parameters, for every L.",
+    formula=r"log N(F, ε) ≤ p log(1 + \frac{2 R_T^{trans} R_T}{ε})",
     controls=(Control("the printed chain", changes={"value": partial(_covering, form="printed")}),),
 )
 def e_lemma_c_8(context: Context, value: Formula = _covering) -> Evidence:
@@ -311,15 +318,19 @@ def e_lemma_c_8(context: Context, value: Formula = _covering) -> Evidence:
     id="E-erratum-9",
     title="printed: (4 + H)D²T dimensions for any head",
     statement="A network with H heads and D = max{d, d_σ, d_p} has at most (4 + H)D²T parameters.",
+    formula="p = T (2 d d_σ + H (2 d d_p + d^2))",
+    printed=r"p ≤ (4 + H) D^2 T,  D = max\{d, d_σ, d_p\}",
     label="Lemma C.8",
     erratum="H(2dd_p + d²) ≤ (2 + H)D² needs d_pH ≤ D, as in d = d_pH.",
+    controls=(Control("d = d_pH, where print is right", changes={"head_dimension": 8}),),
 )
-def e_erratum_9(context: Context) -> Evidence:
+def e_erratum_9(context: Context, head_dimension: int = 64) -> Evidence:
     """Eight heads that are as wide as the tokens, d = d_σ = d_p = 64."""
-    network = bounds.FullTransformer.uniform(64, 64, n_heads=8, head_dimension=64)
+    network = bounds.FullTransformer.uniform(64, 64, n_heads=8, head_dimension=head_dimension)
     printed = bounds.FullTransformerCovering(network, form="printed").n_dimensions
     derived = bounds.FullTransformerCovering(network).n_dimensions
-    parameters = 2 * 64 * 64 + 8 * (3 * 64 * 64)  # A^x and A^σ; W_q, W_k and W_v of eight heads
+    # A^x and A^σ; W_q, W_k and W_v of eight heads
+    parameters = 2 * 64 * 64 + 8 * (2 * 64 * head_dimension + 64 * 64)
     return Evidence(
         at_most("parameters of the network", parameters, printed),
         derived=(

@@ -11,6 +11,7 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
 from finetti.claims.exchangeability import instances
 from finetti.claims.perturbations import DRAWS, attained, evidence, holds, nearby, ratios, sizes
+from finetti.claims.wrong import looser
 from finetti.core.forms import Form
 
 
@@ -20,6 +21,14 @@ from finetti.core.forms import Form
     statement="‖softmax(q,K) − softmax(q̂,K̂)‖₁ ≤ c(‖q‖_r + ‖K‖_{r,∞})‖K − K̂‖_{r,∞} + "
     "c‖K‖_{r,∞}‖q − q̂‖_r with c = σ⁻²d_p^{max(0, 1−2/r)}, for any bandwidth; c is sharp and at "
     "most 1/2 at the printed σ² = 2d_p^{1/s}.",
+    formula=r"‖softmax(q,K) − softmax(\hat{q},\hat{K})‖_1 ≤ c (‖q‖_r + ‖K‖_{r,∞}) ‖K − "
+    r"\hat{K}‖_{r,∞} + c ‖K‖_{r,∞} ‖q − \hat{q}‖_r,  c = σ^{-2} d_p^{max(0, 1−2/r)}",
+    controls=(
+        Control(
+            "c 25 % too large",
+            breaks={"finetti.attention.lipschitz.rbf_softmax_perturbation": looser(1.25)},
+        ),
+    ),
 )
 def e_lemma_f_1(context: Context) -> Evidence:
     """Both sides for four norms and any bandwidth, and on keys that move apart."""
@@ -69,6 +78,8 @@ def _tight_lemma_c_11(form: Form = "derived") -> dict[str, Any]:
     title="heads move no more than their weights",
     statement="‖MHA(X;W) − MHA(X;Ŵ)‖_{2,∞} ≤ RΣε_v + σ⁻²R³Σω_v(ω_q + ω_k)(ε_q + ε_k): the lemma "
     "with the ω_v of its proof.",
+    formula=r"‖MHA(X;W) − MHA(X;\hat{W})‖_{2,∞} ≤ R Σ_i ε_v^i + σ^{-2} R^3 Σ_i ω_v^i (ω_q^i + "
+    "ω_k^i)(ε_q^i + ε_k^i)",
     controls=(
         Control("without ω_v, as printed", lambda _: evidence(_tight_lemma_c_11("printed"))),
     ),
@@ -104,6 +115,8 @@ def _tight_lemma_c_13(form: Form = "derived") -> dict[str, Any]:
     id="E-lemma-C.13",
     title="heads move no more than their tokens, times ρ",
     statement="‖MHA(X;W) − MHA(X̂;W)‖_{2,∞} ≤ ρ‖X − X̂‖_{2,∞} with ρ = Σω_v + σ⁻²R²Σ(ω_q + ω_k)²ω_v.",
+    formula=r"‖MHA(X;W) − MHA(\hat{X};W)‖_{2,∞} ≤ (Σ_i ω_v^i + σ^{-2} R^2 Σ_i (ω_q^i + ω_k^i)^2 "
+    r"ω_v^i) ‖X − \hat{X}‖_{2,∞}",
     controls=(Control("1 for σ⁻², as printed", lambda _: evidence(_tight_lemma_c_13("printed"))),),
 )
 def e_lemma_c_13(context: Context) -> Evidence:
@@ -123,9 +136,18 @@ def e_lemma_c_13(context: Context) -> Evidence:
     id="E-erratum-5",
     title="printed: Lemma C.11 without the values' norm",
     statement="‖MHA(X;W) − MHA(X;Ŵ)‖ ≤ RΣε_v + R³Σ(ω_q + ω_k)(ε_q + ε_k).",
+    formula=r"‖MHA(X;W) − MHA(X;\hat{W})‖ ≤ R Σ_i ε_v^i + σ^{-2} R^3 Σ_i ω_v^i (ω_q^i + "
+    "ω_k^i)(ε_q^i + ε_k^i)",
+    printed=r"‖MHA(X;W) − MHA(X;\hat{W})‖ ≤ R Σ_i ε_v^i + R^3 Σ_i (ω_q^i + ω_k^i)(ε_q^i + ε_k^i)",
     label="Lemma C.11",
     erratum="(F.10)–(F.11) contain ω_v in the second sum; print drops it, also in Lemma C.12, "
     "(C.10) and the third entry of κ.",
+    controls=(
+        Control(
+            "bounds 25 % too large",
+            breaks={"finetti.attention.lipschitz.heads_weight_perturbation": looser(1.25)},
+        ),
+    ),
 )
 def e_erratum_5(context: Context) -> Evidence:
     """A query that reads opposite tokens evenly, ω_v = 10, while W_k leaves 0 by 10⁻⁴·e₁e₁ᵀ."""
@@ -206,6 +228,8 @@ def _tight(form: Form = "derived") -> tuple[Measurement, ...]:
     title="a deep network moves no more than the chain allows",
     statement="‖X_T − X̂_T‖_{2,∞} ≤ Σ_t (ρ̃_t ε_{t,a} + ε_{t,w}) Π_{τ>t} ρ̃_τ α̃_τ, with ε_{t,w} of "
     "the corrected Lemma C.11 and tokens as long as α̃_tR_t inside layer t.",
+    formula=r"‖X_T − \hat{X}_T‖_{2,∞} ≤ Σ_t (\tilde{ρ}_t ε_{t,a} + ε_{t,w}) ∏_{τ>t} \tilde{ρ}_τ "
+    r"\tilde{α}_τ",
     # The first instance has no scores: there the printed chain lacks α̃ and nothing else.
     controls=(Control("without α̃, as printed", lambda context: Evidence(*_tight("printed"))),),
 )
@@ -244,9 +268,17 @@ def e_lemma_c_14(context: Context) -> Evidence:
     id="E-erratum-6",
     title="printed: heads read tokens of length R_t",
     statement="The chain of Lemma C.14 with R_t in ρ̃_t and R_t^mha.",
+    formula=r"\tilde{ρ}_t = \tilde{ω}_t^v + (ω_t^{qk})^2 ω_t^v (\tilde{α}_t R_t)^2",
+    printed=r"\tilde{ρ}_t = \tilde{ω}_t^v + (ω_t^{qk})^2 ω_t^v R_t^2",
     label="(C.10), (C.11), Lemma C.14",
     erratum="The heads of layer t read X̄_t, which is as long as α̃_tR_t; and the product in "
     "R_T^trans must start at τ = t. Both only move constants inside a logarithm of the theorem.",
+    controls=(
+        Control(
+            "bounds 25 % too large",
+            breaks={"finetti.attention.lipschitz.residual_perturbation": looser(1.25)},
+        ),
+    ),
 )
 def e_erratum_6(context: Context) -> Evidence:
     """A feed-forward part with α̃ = 10, then the tight instance of Lemma C.11 with ω_v = 1."""

@@ -32,6 +32,11 @@ def attentions(ridge: float) -> dict[str, Any]:
     }
 
 
+def larger_c1(right: Any) -> Any:
+    """Constants of the sphere whose C₁ is 1 % too large."""
+    return lambda dimension: right(dimension)._replace(c1=1.01 * right(dimension).c1)
+
+
 def heads(query: Any, key: Any, value: Any) -> Any:
     """Heads with RBF-form softmax attention, σ² = 2√d_p."""
     return attention.MultiHead(query, key, value, attention=attention.rbf_attention(key.shape[-1]))

@@ -33,6 +33,7 @@ def _is_refused(x: np.ndarray, y: np.ndarray, instruments: np.ndarray) -> bool:
     statement="With E[ε|z] = 0 and P(x|z) not constant in z, E[y|z] = E[g(x)|z]: a first stage for "
     "x given z and a second for y recover g, where regression of y on x does not. Without "
     "relevance the regression refuses.",
+    formula="E[ϵ|z] = 0 ⇒ E[y|z] = E[g(x)|z]",
     label="Assumption B.1, (B.3)",
     # χ² with 40 degrees of freedom above 98.5 or below 11.8: 5e-6; |mean z| > 5/√40: 6e-7;
     # F ≥ 10 for three of 40 useless pairs of instruments: 10⁴ · e^−30; half of |κ| < 0.12: 1e-9.

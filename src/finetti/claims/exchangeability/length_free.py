@@ -174,6 +174,7 @@ def _missing_range(attention: Any, sample: Sample) -> float:
     statement="The generalization error of attention networks falls like n^(-1/2) or faster and "
     "does not grow with the context length L, also for random labels; the bound with all "
     "constants is above it for every L and n.",
+    formula=r"E_{gen}(n, L) ≲ n^{-1/2},  \text{whatever} L",
     label="Theorem 5.3, Theorem C.4",
     # Three slopes, each at least 4.5 of its measured spreads away from its limit.
     false_alarm=1e-5,

@@ -73,6 +73,7 @@ def _derived_matrix(downstream: np.ndarray, pretrained: np.ndarray) -> np.ndarra
     title="what a trained network carries over",
     statement="A network that was trained to predict the masked token obeys Theorem 6.4, every ε "
     "of it measured over all contexts, with the same mask downstream and with another one.",
+    formula="E_{approx} ≤ 3 ε_{agg}^2(B) + 6 μ (E^{PT} + ε_{SSL}^2) + 3 ε_g^2",
     # One deviation of 5 standard errors among two means of 20 000 bounded numbers: 1.2e-6.
     false_alarm=2e-6,
     controls=(
@@ -162,6 +163,7 @@ def _gaps(pretrained: "Pretrained", kept: int, rng: np.random.Generator) -> np.n
     title="downstream, only the aggregation has to be learned",
     statement="After pretraining, the generalization gap of the downstream task follows the size "
     "of the aggregation and not that of the frozen attention.",
+    formula=r"E_{gen}^{DS} ≈ \frac{2 σ^2 d}{n}",
     label="Section 6, (6.2)",
     # Six standard errors of two ratios of means over 20 000 rounds, two sides each: 4 · 1e-9.
     false_alarm=1e-8,

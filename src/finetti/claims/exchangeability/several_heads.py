@@ -5,7 +5,7 @@ import numpy as np
 from finetti import attention, kernels
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
-from finetti.claims.exchangeability.instances import attentions, rbf
+from finetti.claims.exchangeability.instances import attentions, larger_c1, rbf
 from finetti.claims.perturbations import unit_vectors
 
 
@@ -14,8 +14,10 @@ from finetti.claims.perturbations import unit_vectors
     title="adding heads is concatenating them",
     statement="Σ_h attn(q, XW_k^h, XW_v^h) is the concatenation of narrower heads times an output "
     "matrix, for every attention that is linear in its values.",
+    formula="Σ_h attn(q, X W_k^h, X W_v^h) = [head_1 … head_H] W_o",
+    controls=(Control("heads that are averaged", changes={"share": 1 / 3}),),
 )
-def e_eq_b_2(context: Context) -> Evidence:
+def e_eq_b_2(context: Context, share: float = 1.0) -> Evidence:
     """Sum form against concatenated form and a loop, with each attention inside."""
     measurements = []
     for name, module in attentions(ridge=0.3).items():
@@ -28,7 +30,7 @@ def e_eq_b_2(context: Context) -> Evidence:
         beside = attention.MultiHead(query, key, value, output, module).concatenated()
         parts = [module(tokens @ query[h], tokens @ key[h], tokens @ value[h]) for h in range(3)]
         loop = np.concatenate(parts, axis=1) @ np.concatenate(output)
-        out = np.asarray(summed(tokens, tokens))
+        out = share * np.asarray(summed(tokens, tokens))
         error = max(np.abs(out - beside(tokens, tokens)).max(), np.abs(out - loop).max())
         measurements.append(close(f"{name}: sum − concatenation", error, 1e-10))
         measurements.append(at_least(f"{name}: largest output", np.abs(out).max(), 1.0))
@@ -40,6 +42,10 @@ def e_eq_b_2(context: Context) -> Evidence:
     title="the exponential kernel reproduces directions",
     statement="∫ a exp(aᵀb) da over the unit sphere is C₁b, with C₀ = (2π)^(d/2) I_(d/2−1)(1) and "
     "C₁ = (2π)^(d/2) I_(d/2)(1).",
+    formula="∫_{S^{d−1}} a e^{a^⊤ b} da = C_1 b,  C_1 = (2π)^{d/2} I_{d/2}(1)",
+    controls=(
+        Control("C₁ 1 % too large", breaks={"finetti.attention.sphere_constants": larger_c1}),
+    ),
 )
 def e_lemma_b_2(context: Context) -> Evidence:
     """C_0, C_1 and ∫ a exp(aᵀb) da by quadrature, against Bessel functions."""
@@ -82,6 +88,7 @@ def _by_hand(query: np.ndarray, keys: np.ndarray, values: np.ndarray, ridge: flo
     title="one full-rank head is blind to the sequence",
     statement="With one head and an invertible W_k, attention tends to (W_k⁻¹W_v)ᵀq: linear in q "
     "and independent of X. Several heads with W_k of lower rank are neither.",
+    formula="attn(q,K,V) → (W_k^{-1} W_v)^⊤ q",
     controls=(Control("a ridge 20 % too large", changes={"factor": 1.2}),),
 )
 def e_app_b_2_heads(context: Context, factor: float = 1.0) -> Evidence:

@@ -6,9 +6,11 @@ import numpy as np
 import scipy
 
 from finetti import attention, core, kernels
-from finetti.claims.claim import Context, claim
+from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_most, close, trend, within
+from finetti.claims.exchangeability.instances import larger_c1
 from finetti.claims.perturbations import normalized, unit_vectors
+from finetti.claims.wrong import times
 
 SPHERE_DIMENSION = 5
 
@@ -37,9 +39,11 @@ def quadratic(tokens: np.ndarray) -> np.ndarray:
     title="softmax attention is a kernel smoother",
     statement="attn_SM is the Nadaraya–Watson smoother of the exponential kernel, and on the unit "
     "sphere that of the RBF kernel.",
+    formula=r"attn_{SM}(q,K,V) = \frac{Σ_ℓ e^{q^⊤ k_ℓ} v_ℓ}{Σ_ℓ e^{q^⊤ k_ℓ}}",
     label="(4.9), (4.10)",
+    controls=(Control("scores divided by √d", changes={"scale": 0.5}),),
 )
-def e_eq_4_10(context: Context) -> Evidence:
+def e_eq_4_10(context: Context, scale: float = 1.0) -> Evidence:
     """Softmax against the exponential smoother, JAX's own attention, and RBF on the sphere."""
     import jax
 
@@ -47,7 +51,7 @@ def e_eq_4_10(context: Context) -> Evidence:
     for trial in range(context.pick(quick=10, paper=100)):
         rng = context.generator(e_eq_4_10.id, trial)
         query, (keys, values) = rng.normal(size=(6, 4)), rng.normal(size=(2, 20, 4))
-        output = np.asarray(attention.Softmax()(query, keys, values))
+        output = np.asarray(attention.Softmax(scale)(query, keys, values))
         exponential = attention.KernelSmoother(kernels.Exponential())
         smoother = max(smoother, np.abs(output - exponential(query, keys, values)).max())
         heads = [tokens[None, :, None] for tokens in (query, keys, values)]
@@ -85,6 +89,10 @@ def density_mean_error(context: Context, claim_id: str, dimension: int, constant
     title="softmax attention is the mean of a kernel density",
     statement="On the unit sphere attn_SM(q, K, V) = C ∫ v p̂(v|q) dv with p̂ of (4.11) and "
     "C = 1/C₁.",
+    formula=r"attn_{SM}(q,K,V) = \frac{1}{C_1} ∫_{S^{d−1}} v \hat{p}(v|q) dv",
+    controls=(
+        Control("C₁ 1 % too large", breaks={"finetti.attention.sphere_constants": larger_c1}),
+    ),
 )
 def e_prop_4_2(context: Context) -> Evidence:
     """∫ v p̂(v|q) dv by quadrature on spheres in 2, 3 and 4 dimensions."""
@@ -101,7 +109,11 @@ def e_prop_4_2(context: Context) -> Evidence:
     title="softmax attention tends to Nadaraya–Watson",
     statement="As L grows softmax attention tends to E[V·K(K,q)] / E[K(K,q)] at the rate L^(-1/2); "
     "with keys uniform on the sphere and E[V|K=k] = Mk that is A_d(1)·Mq.",
+    formula=r"attn_{SM}(q,K,V) → \frac{E[V K(K,q)]}{E[K(K,q)]},  E[V|K=k] = M k ⇒ A_d(1) M q",
     false_alarm=5e-4,
+    controls=(
+        Control("A_d 5 % too large", breaks={"finetti.attention.mean_resultant": times(1.05)}),
+    ),
 )
 def e_prop_4_2_limit(context: Context) -> Evidence:
     """Distance to the Nadaraya–Watson limit against L, and the shrinkage factor at L = 20 000."""
@@ -144,9 +156,14 @@ def e_prop_4_2_limit(context: Context) -> Evidence:
     id="E-erratum-4",
     title="printed: the constant is 1/(C₀C₁)",
     statement="attn_SM(q, K, V) = C ∫ v p̂(v|q) dv with p̂ of (4.11) and C = 1/(C₀C₁).",
+    formula=r"C = \frac{1}{C_1}",
+    printed=r"C = \frac{1}{C_0 C_1}",
     label="Proposition 4.2",
     erratum="With (4.11) as printed C = 1/C₁; with p̂ normalized to a density C = C₀/C₁. The "
     "printed constant fits only if C₀ denotes the normalizer 1/∫K.",
+    controls=(
+        Control("C₁ 1 % too large", breaks={"finetti.attention.sphere_constants": larger_c1}),
+    ),
 )
 def e_erratum_4(context: Context) -> Evidence:
     """The identity of Proposition 4.2 with the printed constant 1/(C₀C₁), and with 1/C₁."""
@@ -166,12 +183,15 @@ def e_erratum_4(context: Context) -> Evidence:
     id="E-erratum-4-limit",
     title="printed: softmax attention tends to C·E[V|K=q]",
     statement="As L grows, attn_SM(q, K, V) tends to C·E[V|K=q] with one absolute constant C.",
+    formula=r"attn_{SM}(q,K,V) → \frac{E[V K(K,q)]}{E[K(K,q)]}",
+    printed="attn_{SM}(q,K,V) → C · E[V|K=q]",
     label="Proposition 4.2",
     erratum="At a fixed bandwidth p̂ keeps its smoothing bias. The limit is Nadaraya–Watson, which "
     "shrinks each harmonic degree of E[V|K] by its own factor (Funk–Hecke).",
     false_alarm=1e-6,
+    controls=(Control("the factors of a sphere in 6 dimensions", changes={"dimension": 6}),),
 )
-def e_erratum_4_limit(context: Context) -> Evidence:
+def e_erratum_4_limit(context: Context, dimension: int = SPHERE_DIMENSION) -> Evidence:
     """The ratio of attention to E[V|K=q] for a linear and a quadratic part of E[V|K]."""
     rng = context.generator(e_erratum_4_limit.id)
     harmonic = np.linalg.qr(rng.normal(size=(SPHERE_DIMENSION, SPHERE_DIMENSION)))[0]
@@ -185,7 +205,7 @@ def e_erratum_4_limit(context: Context) -> Evidence:
         for part in parts
     )
     # Funk–Hecke: degree k shrinks by I_{d/2−1+k}(1)/I_{d/2−1}(1).
-    bessel = scipy.special.iv(SPHERE_DIMENSION / 2 - 1 + np.arange(3), 1.0)
+    bessel = scipy.special.iv(dimension / 2 - 1 + np.arange(3), 1.0)
     factors = bessel[1:] / bessel[0]
     # Both measured spreads are at most 0.0004: five of them.
     return Evidence(

@@ -57,6 +57,7 @@ def answers_table(rng: np.random.Generator, n_answers: int) -> np.ndarray:
     statement="(a) b_z(X) = p(z|X) is a minimal sufficient statistic of X for z. (b) Where "
     "(Tf)(y) = ∫p(y|z)f(z)dz is injective, p(z|X) is also a function of p(y|X), and so b_z(X) is "
     "one for y; where T is singular, it is not.",
+    formula="b_z(X) = p(z|X),  p(y|X) = ∫ p(y|z) p(z|X) dz",
     controls=(
         Control("a statistic that is not minimal", changes={"statistic": "counts"}),
         Control("one that is not sufficient", changes={"statistic": "without the last token"}),
@@ -114,14 +115,17 @@ def e_lemma_3_2(
     title="printed: Lemma 3.2(b) for an invertible operator",
     statement="p(z|X) is a function of p(y|X) where (Tf)(y) = ∫p(y|z)f(z)dz is invertible, and not "
     "elsewhere.",
+    formula="ker T = 0 ⇒ p(z|X) = T^{+} p(y|X)",
+    printed=r"T^{-1} \text{exists} ⇔ p(z|X) \text{is a function of} p(y|X)",
     label="Lemma 3.2(b)",
     erratum="The proof applies T⁻¹ to p(y|X), which lies in the range of T: a left inverse will "
     "do. T need only be injective, as with more answers than latent values.",
+    controls=(Control("as many answers as latent values", changes={"n_answers": ATOMS}),),
 )
-def e_erratum_11(context: Context) -> Evidence:
+def e_erratum_11(context: Context, n_answers: int = 5) -> Evidence:
     """A world with 3 latent values and 5 answers: T is 5 × 3, injective and not invertible."""
     rng = context.generator(e_erratum_11.id)
-    answers, n_letters = answers_table(rng, n_answers=5), 4
+    answers, n_letters = answers_table(rng, n_answers), 4
     prior = rng.dirichlet(np.full(ATOMS, 5.0))
     world = latent.FiniteAtoms(prior, rng.dirichlet(np.ones(n_letters), size=ATOMS), answers)
     tokens = rng.integers(n_letters, size=(100, 6))

@@ -59,6 +59,7 @@ def _ratio(found: Any, constant: float | None) -> float:
     title="what a stationary point costs, by its linearization",
     statement="At a stationary θ̂ (5.12), E_opt ≤ 4·min_θ Ê‖f_θ̂ + ∇f_θ̂^⊤(θ − θ̂) − f̃‖ with the best "
     "function f̃ of the class on the sample, for ‖y‖, ‖f‖ ≤ 1.",
+    formula=r"E_{opt} ≤ 4 min_θ \hat{E} ‖f_{\hat{θ}} + ∇f_{\hat{θ}}^⊤ (θ − \hat{θ}) − \tilde{f}‖",
     label="Proposition 5.6, (5.13)",
     controls=(Control("3 for 4", lambda context: Evidence(_tight(3.0))),),
 )

@@ -93,6 +93,8 @@ def _sharp(target: "bounds.Target") -> float:
     statement="(1/N)Σ_i Σ_rs⟨f_rs, x₀^{⊗r} ⊗ x_i^{⊗s}⟩ is an infinite-head attention with "
     "E‖v(W)‖² ≤ Σ‖Sym f_rs‖²/κ_rs, which is at most 4.42 times the stated Σ C_k‖f_rs‖², "
     "C_k = max(k^4.5·4^k, 1), for all degrees up to 20.",
+    formula=r"E‖v(W)‖^2 ≤ Σ_{r,s} \frac{‖f_{rs}‖^2}{κ_{rs}},  κ_{rs} = Σ_ℓ c_ℓ 4^{-ℓ} "
+    r"\binom{ℓ}{r} \binom{ℓ+1}{s}",
     label="expressivity theorem (stated; constants derived)",
     controls=(Control("a norm 20 % too large", changes={"norm": lambda f: 1.2 * _sharp(f)}),),
 )
@@ -192,6 +194,8 @@ def _attained(divisor: float = 1.0) -> tuple[dict[tuple[int, int], float], list[
     title="biased heads: a norm that is free of d",
     statement="With the mean W₀ = [[I,0],[0,0]], F(⟨x₀,x⟩)⟨β,x⟩ is within ε_L‖F‖_∞ of a function "
     "with E‖v(W)‖² ≤ ‖β‖²Σ_m G_m²(m+2)!4^{m+2}/(m+3), whatever the dimension.",
+    formula=r"E‖v(W)‖^2 ≤ ‖β‖^2 Σ_m G_m^2 \frac{(m+2)! 4^{m+2}}{m+3},  ε_L = \frac{1}{2^{L+1} "
+    "(L+1)!}",
     label="biased random-feature attention (ε_L stated; norm derived)",
     controls=(Control("the norm divided by 500", lambda _: Evidence(*_attained(500.0)[1])),),
 )
@@ -248,6 +252,7 @@ def _norm(target: "bounds.Target") -> float:
     statement="For (1/N)Σ_i⟨b,x_i⟩^p the norm for random neurons on all tokens exceeds that for "
     "attention by N^{p−1} for p = 1 and even p, and by N^p for odd p ≥ 3. Derived; a ratio of "
     "upper bounds.",
+    formula=r"\frac{B_{MLP}}{B_{RFA}} ∼ N^{p−1},  \text{for odd} p ≥ 3: N^p",
     label="comparison with RFMLP (stated; derived)",
     controls=(Control("a norm without 1/N", changes={"norm": lambda f: _LENGTH * _norm(f)}),),
 )

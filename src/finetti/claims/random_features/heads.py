@@ -11,6 +11,7 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, trend, within
 from finetti.claims.perturbations import unit_vectors
 from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_inputs
+from finetti.claims.wrong import louder, times
 
 
 @claim(
@@ -20,9 +21,16 @@ from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_input
     "fourth moment 3 + 6/D on the unit sphere: they tend to the normal scores of a W with entries "
     "iid N(0, 1/4), and the kernel tends to that of RFA. The limit is stated from knowledge of the "
     "paper, the moment is derived.",
+    formula=r"W = \frac{Q^⊤ K}{2 \sqrt{D}},  E[⟨W, \tilde{x}_0 \tilde{x}_i^⊤⟩^4] = 3 + \frac{6}{D}",
     label="sampling of the heads (stated from knowledge)",
     # Two moments at 4 standard errors; at D = 4 score⁴ is skewed.
     false_alarm=4e-4,
+    controls=(
+        Control(
+            "scores 5 % too large",
+            breaks={"finetti.attention.RandomFeatureAttention.preactivations": times(1.05)},
+        ),
+    ),
 )
 def r_def_factored(context: Context) -> Evidence:
     """Fourth moment of the scores against 3 + 6/D, and the way of the kernel from D = 1 to 32."""
@@ -60,7 +68,14 @@ def r_def_factored(context: Context) -> Evidence:
     statement="Random-feature attention and its kernel do not change when the keys are permuted, "
     "with any activation and any W₀; a random-feature network on the concatenated tokens does. "
     "Derived from the model.",
+    formula="f(x_0; π x_{1:N}) = f(x_0; x_{1:N})",
     label="model (stated from knowledge)",
+    controls=(
+        Control(
+            "later keys that weigh more",
+            breaks={"finetti.attention.RandomFeatureAttention.__call__": louder(2)},
+        ),
+    ),
 )
 def r_def_order(context: Context) -> Evidence:
     """The change of the output and of the kernel when the keys are permuted."""
@@ -99,6 +114,7 @@ def r_def_order(context: Context) -> Evidence:
     statement="With entries of W iid N(0, 1/4) and unit-norm tokens, ⟨W, x̃₀x̃_iᵀ⟩ ∼ N(0, 1), two "
     "such scores have covariance u_ij, and W₀ = [[I, 0], [0, 0]] moves the mean to ⟨x₀, x_i⟩. The "
     "sampling is stated from knowledge of the paper, the law of the scores is derived.",
+    formula=r"W_{ij} ∼ N(0, \frac{1}{4}) ⇒ ⟨W, \tilde{x}_0 \tilde{x}_i^⊤⟩ ∼ N(0, 1)",
     label="sampling of the heads (stated from knowledge)",
     # Two p-values at 1e-4 and 4 standard errors once.
     false_alarm=2.7e-4,
@@ -136,9 +152,16 @@ def r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
     title="heads approach their kernel like M^(-1/2)",
     statement="Φ(x)·Φ(x') of M independent heads is unbiased for the infinite-head kernel, with an "
     "error that falls like M^(-1/2). Derived: a mean of M independent terms.",
+    formula=r"E(Φ(x)·Φ(x′) − K(x,x′))^2 ∝ \frac{1}{M}",
     label="finite heads (derived)",
     # Three slopes at ±0.05; the measured spread of a slope is at most 0.009, so 5.5 of them each.
     false_alarm=1e-6,
+    controls=(
+        Control(
+            "a kernel 20 % too large",
+            breaks={"finetti.attention.InfiniteHeadKernel.gram": times(1.2)},
+        ),
+    ),
 )
 def r_rate_heads(context: Context) -> Evidence:
     """Slope in M of the root mean square of Φ(x)·Φ(x') − K(x, x') over independent draws."""

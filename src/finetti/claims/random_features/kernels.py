@@ -10,6 +10,7 @@ from finetti import attention
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, close
 from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_inputs, estimate_kernel
+from finetti.claims.wrong import times
 
 
 @claim(
@@ -19,6 +20,8 @@ from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_input
     "E⟨φ_W(x), φ_W(x')⟩ = (1/N²) Σ_ij κ₁(u_ij) ⟨x̃_i, x̃'_j⟩, where u_ij = (1 + ⟨x₀, x₀'⟩)"
     "(1 + ⟨x_i, x'_j⟩)/4 and κ₁(u) = (√(1 − u²) + u(π − arccos u))/(2π). The model is stated from "
     "knowledge of the paper, the kernel is derived from it.",
+    formula=r"K(x,x′) = \frac{1}{N^2} Σ_{ij} κ_1(u_{ij}) ⟨\tilde{x}_i, \tilde{x}′_j⟩,  κ_1(u) = "
+    r"\frac{\sqrt{1−u^2} + u (π − arccos u)}{2π}",
     label="infinite-head RFA (stated from knowledge; kernel derived)",
     # Three pairs at 4 standard errors, 6.3e-5 each.
     false_alarm=2e-4,
@@ -40,9 +43,17 @@ def r_eq_rfa_kernel(context: Context, factor: float = 1.0) -> Evidence:
     "⟨x̃_i, x̃'_j⟩ with t_i = ⟨W₀, x̃₀x̃_iᵀ⟩ and normal g, g' of correlation u_ij, which is elementary "
     "up to the bivariate normal distribution function. The model is stated from knowledge of the "
     "paper, the kernel is derived from it.",
+    formula=r"K(x,x′) = \frac{1}{N^2} Σ_{ij} E[σ(t_i + g) σ(t′_j + g′)] ⟨\tilde{x}_i, "
+    r"\tilde{x}′_j⟩",
     label="biased RFA (stated from knowledge; kernel derived)",
     # Four comparisons at 4 standard errors, 6.3e-5 each.
     false_alarm=2.6e-4,
+    controls=(
+        Control(
+            "a kernel 5 % too large",
+            breaks={"finetti.attention.InfiniteHeadKernel.gram": times(1.05)},
+        ),
+    ),
 )
 def r_eq_brfa_kernel(context: Context) -> Evidence:
     """Many biased heads against the bivariate-normal form, for the identity and a random W₀."""
@@ -72,9 +83,17 @@ def r_eq_brfa_kernel(context: Context) -> Evidence:
     "+ c_ij) ⟨x̃_i, x̃'_j⟩ with s_i² = ‖x̃₀‖²‖x̃_i‖²/4 and c_ij = ⟨x̃₀, x̃'₀⟩⟨x̃_i, x̃'_j⟩/4: the mean "
     "of a log-normal, exp(1 + u_ij) on the unit sphere without W₀. A variant of the paper's model, "
     "derived here.",
+    formula=r"K(x,x′) = \frac{1}{N^2} Σ_{ij} e^{t_i + t′_j + (s_i^2 + s′_j^2)/2 + c_{ij}} "
+    r"⟨\tilde{x}_i, \tilde{x}′_j⟩",
     label="exponential variant (ours)",
     # Four comparisons at 4 standard errors; the log-normal's skewness makes each about 1.2e-4.
     false_alarm=5e-4,
+    controls=(
+        Control(
+            "a kernel 10 % too large",
+            breaks={"finetti.attention.InfiniteHeadKernel.gram": times(1.1)},
+        ),
+    ),
 )
 def r_eq_exp_kernel(context: Context) -> Evidence:
     """Many exponential heads against the log-normal mean, without W₀ and with W₀ = I."""
@@ -99,9 +118,16 @@ def r_eq_exp_kernel(context: Context) -> Evidence:
     statement="With w ∼ N(0, I/(N + 2)) and vec = [x₀; …; x_N; 1] of unit-norm tokens, "
     "E[σ⟨w, vec⟩ σ⟨w, vec'⟩] = κ₁(⟨vec, vec'⟩/(N + 2)). The model is stated from knowledge of the "
     "paper, the kernel is derived from it.",
+    formula=r"E[σ⟨w, vec⟩ σ⟨w, vec′⟩] = κ_1(\frac{⟨vec, vec′⟩}{N+2})",
     label="RFMLP comparison (stated from knowledge; kernel derived)",
     # Three pairs at 4 standard errors, 6.3e-5 each.
     false_alarm=2e-4,
+    controls=(
+        Control(
+            "a kernel 5 % too large",
+            breaks={"finetti.attention.InfiniteMLPKernel.gram": times(1.05)},
+        ),
+    ),
 )
 def r_eq_rfmlp_kernel(context: Context) -> Evidence:
     """Φ(x)·Φ(x') of many random neurons against κ₁, on three pairs of inputs."""
@@ -153,7 +179,10 @@ def _stated_coefficient(order: int) -> float:
     statement="E[σ(t + g) σ(t' + g')] = Σ_l μ_l(t) μ_l(t') u^l with μ₀ = tΦ + φ, μ₁ = Φ and "
     "μ_l = (−1)^l He_{l−2} φ/√l!; at t = t' = 0 it is κ₁(u) with the coefficients 1/(2π), 1/4 and "
     "((l − 3)!!)²/(2π l!) for even l. Derived from the model.",
+    formula=r"E[σ(t+g) σ(t′+g′)] = Σ_ℓ μ_ℓ(t) μ_ℓ(t′) u^ℓ,  μ_ℓ = \frac{(−1)^ℓ He_{ℓ−2} "
+    r"φ}{\sqrt{ℓ!}}",
     label="kernels of RFA and biased RFA (derived)",
+    controls=(Control("κ₁ 1 % too large", breaks={"finetti.attention.arc_cosine": times(1.01)}),),
 )
 def r_eq_series(context: Context) -> Evidence:
     """Series against closed form at random means with |u| ≤ 0.9, where 400 terms suffice."""

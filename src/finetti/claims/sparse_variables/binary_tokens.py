@@ -3,8 +3,9 @@
 from typing import Any
 
 from finetti import attention
-from finetti.claims.claim import Context, claim
+from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, close
+from finetti.claims.wrong import times
 
 
 @claim(
@@ -12,7 +13,11 @@ from finetti.claims.evidence import Evidence, close
     title="binary tokens: attention by tables is exact",
     statement="Over binary tokens the attention of [CLS] depends on 2T + 1 scores and values only: "
     "tables and one matrix product give the outputs and gradients of the full layer.",
+    formula="den = X (e_1 − e_0) + Σ_t e_0(t) + e_{cls}",
     label="Section 5 (the experiments; the tables are ours)",
+    controls=(
+        Control("tables 1 % too large", breaks={"finetti.attention.binary_attention": times(1.01)}),
+    ),
 )
 def s_sec_5_tables(context: Context) -> Evidence:
     """Outputs and gradients against a layer in which all T + 1 tokens attend to all."""

@@ -20,6 +20,7 @@ from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, cl
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables import boolean_cases as cases
 from finetti.claims.sparse_variables.boolean_cases import THREE, head_error
+from finetti.claims.wrong import dimmer
 from finetti.show.card import Table
 
 
@@ -45,6 +46,9 @@ def embedding_evidence(context: Context, claim_id: str, embedding: str) -> Evide
     statement="With W_Q = R v_[CLS]e_1ᵀ, W_K = ue_1ᵀ (u the dual vector of I), W_V = (E_0 − E_1)"
     "e_1ᵀ one head is within γ/4 of (1/s)Σ_Iχ_i, and s heads of each χ_i; "
     "‖W_Q‖ ≤ log(8T/γ)(1−(s−1)Δ)/(1−(2s−1)Δ), ‖W_K‖ ≤ √(s/(1−(s−1)Δ)), ‖W_V‖ ≤ 2, ‖W_C‖ ≤ 1.",
+    formula=r"|f(b) − \frac{1}{s} Σ_{i∈I} χ_i| ≤ \frac{γ}{4},  R = log(\frac{8T}{γ}) "
+    r"\frac{1−(s−1)Δ}{1−(2s−1)Δ}",
+    controls=(Control("half of R", breaks={"finetti.boolean.compile": dimmer(0.5)}),),
 )
 def s_lemma_b_2(context: Context) -> Evidence:
     """The head's largest error over all inputs against γ/4, and every norm against its bound."""
@@ -56,6 +60,9 @@ def s_lemma_b_2(context: Context) -> Evidence:
     title="trained positions: the same with ‖Pᵀ‖_{2,1} ≤ s",
     statement="With P_i = v_1 on I and 0 elsewhere, W_K = v_1e_1ᵀ and R = log(8T/γ), one head "
     "reads (1/s)Σ_Iχ_i within γ/4; with P_i = v_{n(i)}, s heads read each χ_i; ‖Pᵀ‖_{2,1} ≤ s.",
+    formula=r"|f(b) − \frac{1}{s} Σ_{i∈I} χ_i| ≤ \frac{γ}{4},  R = log\frac{8T}{γ},  ‖P^⊤‖_{2,1} "
+    "≤ s",
+    controls=(Control("half of R", breaks={"finetti.boolean.compile": dimmer(0.5)}),),
 )
 def s_lemma_b_3(context: Context) -> Evidence:
     """The head's largest error over all inputs against γ/4, and every norm against its bound."""
@@ -86,6 +93,7 @@ def _measure(eight: float = 8.0) -> Measurement:
     statement="Over X = diag(b)V one head with keys u + v_[CLS] and dual vectors on the value side "
     "is within γ/4, γ = 1/s, of (r − s)/(r + 1), or of the vector of (b_i − 1)/(r + 1), with no "
     "condition between γ and Δ; ‖W_V‖ ≤ 2s, ‖W_C‖ ≤ s.",
+    formula=r"|f(b) − \frac{r − s}{r + 1}| ≤ \frac{γ}{4},  R = log\frac{8 T s}{γ}",
     controls=(Control("R = log(4Ts/γ)", lambda context: Evidence(_measure(4.0))),),
 )
 def s_lemma_b_4(context: Context) -> Evidence:
@@ -102,9 +110,12 @@ def s_lemma_b_4(context: Context) -> Evidence:
     title="printed: the key v_I = Σv_i for Δ < 1/s",
     statement="With the key Σ_Iv_i and R = log(8T/γ)/(1 − sΔ) the head of Lemma B.2 is within γ/4 "
     "of (1/s)Σ_Iχ_i whenever Δ < 1/s.",
+    formula=r"u = V_I (V_I^⊤ V_I)^{-1} 1,  R = log(\frac{8T}{γ}) \frac{1 − (s−1)Δ}{1 − (2s−1)Δ}",
+    printed=r"v_I = Σ_{i∈I} v_i,  R = \frac{log(8T/γ)}{1 − sΔ},  Δ < \frac{1}{s}",
     label="Lemma B.2",
     erratum="Scores on I differ by up to 2(s−1)Δ·R. The dual vector V_I(V_IᵀV_I)^{-1}1 makes them "
     "equal; its gap is at least (1−(2s−1)Δ)/(1−(s−1)Δ).",
+    controls=(Control("half of R", breaks={"finetti.boolean.compile": dimmer(0.5)}),),
 )
 def s_erratum_3(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .05 and .10 against γ/4, beside the repaired one."""
@@ -148,8 +159,11 @@ def _injectivity(weights: Any, length: int) -> Measurement:
     title="printed: W_V with e_2, W_C with e_1",
     statement="With W_V = (E_0 − E_1)e_2ᵀ and W_C^h = e_1e_hᵀ the s heads of Lemma B.2 are "
     "2-injective.",
+    formula="W_V = (E_0 − E_1) e_1^⊤,  W_C^h = e_1 e_h^⊤",
+    printed="W_V = (E_0 − E_1) e_2^⊤,  W_C^h = e_1 e_h^⊤",
     label="Lemma B.2, s heads",
     erratum="e_2ᵀe_1 = 0: the output is zero for every input. Both must be e_1.",
+    controls=(Control("a fifth of R", breaks={"finetti.boolean.compile": dimmer(0.2)}),),
 )
 def s_erratum_4(context: Context) -> Evidence:
     """How far apart the features of different settings are, over all inputs of ten bits."""
@@ -166,9 +180,12 @@ def s_erratum_4(context: Context) -> Evidence:
     title="printed: over a bag γ > sΔ is enough",
     statement="With keys Σ_Iv_i + v_[CLS] and values v_i the head of Lemma B.4 is within γ/4 of "
     "g_I whenever γ > sΔ.",
+    formula=r"X = diag(b) V,  g_I(r) = \frac{r − s}{r + 1},  \text{any} γ",
+    printed="X = V + diag(b),  g_I(r) = r − s,  γ > sΔ",
     label="Lemma B.4",
     erratum="Not even γ > 4sΔ suffices. Dual vectors do, for any γ. The tokens are diag(b)V, and "
     "g_I(r) = (r − s)/(r + 1), which lost its denominator.",
+    controls=(Control("half of R", breaks={"finetti.boolean.compile": dimmer(0.5)}),),
 )
 def s_erratum_5(context: Context) -> Evidence:
     """The printed head's largest error at Δ = .01, where γ > 4sΔ, against γ/4."""
@@ -191,8 +208,11 @@ def s_erratum_5(context: Context) -> Evidence:
     id="S-erratum-15",
     title="printed: B.2's function increases in r",
     statement="(1/s)Σ_Iχ_i, χ_i = +1 if b_i = 0 and −1 if b_i = 1, increases in r = Σ_Ib_i.",
+    formula=r"\frac{1}{s} Σ_{i∈I} χ_i = 1 − \frac{2r}{s}",
+    printed=r"\frac{1}{s} Σ_{i∈I} χ_i \text{increases in} r",
     label="Lemma B.2",
     erratum="It is 1 − 2r/s: 2/s-strictly decreasing.",
+    controls=(Control("a fifth of R", breaks={"finetti.boolean.compile": dimmer(0.2)}),),
 )
 def s_erratum_15(context: Context) -> Evidence:
     """The least step of the compiled head's feature from r to r + 1 ones."""

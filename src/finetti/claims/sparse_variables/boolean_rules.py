@@ -13,9 +13,10 @@ from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
 from finetti.boolean.norms import lookup_norms
 from finetti.boolean.printed import printed_bump
-from finetti.claims.claim import Context, claim
+from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables.boolean_cases import THREE, random_rule, symmetric_rule
+from finetti.claims.wrong import dimmer, times
 from finetti.show.card import Table
 
 
@@ -24,7 +25,10 @@ from finetti.show.card import Table
     title="one layer computes every sparse Boolean function",
     statement="Every s-sparse Boolean function is computed exactly by one layer with norms of "
     "order log T: by one head if it is symmetric or the input a bag of vectors, else by s heads.",
+    formula=r"∀ f: \{0,1\}^T → R \text{that depends on} s \text{bits}: f = \text{one layer},  ‖W‖ "
+    "= O(log T)",
     label="Proposition 4.7 (B.1)",
+    controls=(Control("half of R", breaks={"finetti.boolean.compile": dimmer(0.5)}),),
 )
 def s_prop_4_7(context: Context) -> Evidence:
     """All 256 functions of three bits, every embedding, both bases, on all inputs; then growth."""
@@ -52,13 +56,18 @@ def s_prop_4_7(context: Context) -> Evidence:
     )
 
 
-def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bool) -> Evidence:
+BITS = (1, 2, 3, 5, 8)
+
+
+def exact_evidence(
+    context: Context, claim_id: str, draw: Any, heads_per_bit: bool, bits: tuple[int, ...] = BITS
+) -> Evidence:
     """Random rules of up to 8 bits: the largest error of the network, and its number of heads."""
     length = context.pick(quick=200, paper=1000)
     rng = context.generator(claim_id)
     error = single = 0.0
     too_many = n_inputs = 0
-    for sparsity, embedding, basis in product((1, 2, 3, 5, 8), EMBEDDINGS, BASES):
+    for sparsity, embedding, basis in product(bits, EMBEDDINGS, BASES):
         compiled = boolean.compile(draw(rng, length, sparsity), length, embedding, basis)
         error = max(error, compiled.check.error64)
         single = max(single, compiled.check.error32)
@@ -78,6 +87,8 @@ def exact_evidence(context: Context, claim_id: str, draw: Any, heads_per_bit: bo
     title="symmetric rules: one head and a lookup on s + 1 points",
     statement="A symmetric s-sparse function is computed exactly by one head and a lookup on s + 1 "
     "points with δ = γ/4.",
+    formula=r"f(b) = lookup(\frac{1}{s} Σ_{i∈I} χ_i),  δ = \frac{γ}{4}",
+    controls=(Control("half of R", breaks={"finetti.boolean.compile": dimmer(0.5)}),),
 )
 def s_lemma_b_5(context: Context) -> Evidence:
     """Random functions of the number of ones, every embedding, both bases."""
@@ -89,10 +100,18 @@ def s_lemma_b_5(context: Context) -> Evidence:
     title="any rule: s features and a lookup on 2^s points",
     statement="Any s-sparse function is computed exactly by s heads (one over a bag of vectors) "
     "and a lookup on 2^s points with δ = γ/4.",
+    formula=r"f(b) = lookup(χ_1, …, χ_s),  δ = \frac{γ}{4}",
+    controls=(
+        Control(
+            "half of R",
+            changes={"bits": (1, 2, 3)},
+            breaks={"finetti.boolean.compile": dimmer(0.5)},
+        ),
+    ),
 )
-def s_lemma_b_6(context: Context) -> Evidence:
+def s_lemma_b_6(context: Context, bits: tuple[int, ...] = BITS) -> Evidence:
     """Random truth tables with real values, every embedding, both bases."""
-    return exact_evidence(context, s_lemma_b_6.id, random_rule, heads_per_bit=True)
+    return exact_evidence(context, s_lemma_b_6.id, random_rule, True, bits)
 
 
 @claim(
@@ -100,6 +119,13 @@ def s_lemma_b_6(context: Context) -> Evidence:
     title="softmax truncation",
     statement="If s of T scores are equal to R and the others at most 0, softmax is within "
     "2(T − s)/(s e^R) of the uniform distribution on the s, in ℓ1.",
+    formula=r"‖softmax(θ) − \frac{1}{s} 1_I‖_1 ≤ \frac{2 (T−s)}{s e^R}",
+    controls=(
+        Control(
+            "without the factor 2",
+            breaks={"finetti.claims.sparse_variables.boolean_rules.attention_error": times(0.5)},
+        ),
+    ),
 )
 def s_lemma_b_7(context: Context) -> Evidence:
     """The ℓ1 distance to the uniform mixture over its bound, for random and for tight scores."""
@@ -126,12 +152,23 @@ def s_lemma_b_7(context: Context) -> Evidence:
     )
 
 
+def _narrower(right: Any) -> Any:
+    """Lookups that tolerate half of what they are asked to."""
+    return lambda points, values, tolerance: right(points, values, tolerance / 2)
+
+
 @claim(
     id="S-lemma-B.8",
     title="a lookup in three layers",
     statement="For points at least 4δ apart in the maximum norm a three-layer ReLU network gives "
     "f(x_i) for every x within δ of x_i; ‖W_1‖_∞ ≤ max(1, B + 2δ)/δ, ‖W_2‖_∞ ≤ max(1, d), "
     "‖w‖_∞ ≤ max|f|.",
+    formula="ψ(z) = r(z+2) − r(z+1) − r(z−1) + r(z−2),  ‖x − x_i‖_∞ ≤ δ ⇒ N(x) = f(x_i)",
+    controls=(
+        Control(
+            "δ/2", breaks={"finetti.claims.sparse_variables.boolean_rules.make_lookup": _narrower}
+        ),
+    ),
 )
 def s_lemma_b_8(context: Context) -> Evidence:
     """Outputs at points with noise up to δ, in the corners of the noise and inside, and norms."""
@@ -173,10 +210,13 @@ def wrong_inputs(rule: str, factor: float) -> int:
     title="printed: δ = γ/8",
     statement="The head of Lemmas B.2 and B.3 errs by up to γ/4, and the lookup with δ = γ/8 is "
     "exact on it.",
+    formula=r"δ = \frac{γ}{4}",
+    printed=r"δ = \frac{γ}{8}",
     label="Lemmas B.5 and B.6",
     erratum="The lookup must tolerate γ/4: δ = γ/4, for which points γ = 4δ apart are far enough.",
+    controls=(Control("δ = γ/6", changes={"repaired": 1 / 6}),),
 )
-def s_erratum_6(context: Context) -> Evidence:
+def s_erratum_6(context: Context, repaired: float = 1 / 4) -> Evidence:
     """Wrong inputs of all 1024 at T = 10, δ = γ/8 and γ/4: one bit, and three with three heads."""
 
     def measured(factor: float) -> tuple[Measurement, ...]:
@@ -187,7 +227,7 @@ def s_erratum_6(context: Context) -> Evidence:
 
     return Evidence(
         *measured(1 / 8),
-        derived=measured(1 / 4),
+        derived=measured(repaired),
         note="One-head rules of s ≥ 2 bits and the bag happen to pass with γ/8 too.",
     )
 
@@ -197,9 +237,19 @@ def s_erratum_6(context: Context) -> Evidence:
     title="printed: the bump of the lookup, and its bound on W_1",
     statement="The bump ψ = r(z+2) − r(z+1) − r(2−z) + r(1−z) of Lemma B.8, z = (x − a)/δ, is 1 "
     "within δ of its point, and ‖W_1‖_∞ ≤ max(1, B)/δ.",
+    formula=r"ψ(z) = r(z+2) − r(z+1) − r(z−1) + r(z−2),  ‖W_1‖_∞ ≤ \frac{max(1, B+2δ)}{δ}",
+    printed=r"ψ(z) = r(z+2) − r(z+1) − r(2−z) + r(1−z),  ‖W_1‖_∞ ≤ \frac{max(1, B)}{δ}",
     label="Lemma B.8",
     erratum="Both of its steps are 1 there, and it is 0. ψ = r(z+2) − r(z+1) − r(z−1) + r(z−2) is "
     "1. The bound is max(1, B + 2δ)/δ.",
+    controls=(
+        Control(
+            "corners at ¾ of their places",
+            breaks={
+                "finetti.claims.sparse_variables.boolean_rules.CORNERS": lambda right: 0.75 * right
+            },
+        ),
+    ),
 )
 def s_erratum_16(context: Context) -> Evidence:
     """Both bumps within δ of their point, and the entries of W_1 and its biases against a bound."""

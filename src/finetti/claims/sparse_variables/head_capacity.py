@@ -12,6 +12,7 @@ from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables import covers
 from finetti.claims.sparse_variables.instances import score_change
+from finetti.claims.wrong import times
 from finetti.core.forms import Form
 from finetti.core.norms import max_column_norm, max_row_norm
 
@@ -48,6 +49,8 @@ def as_printed(described: Any) -> Any:
     title="the capacity of a head is logarithmic in the context length",
     statement="log N_∞ of heads with bounded norms is affine in log T, so the generalization gap "
     "grows no faster than √log T.",
+    formula=r"log N_∞ ≤ 36 \frac{γ^2}{ε^2} Σ_j c_j^{2/3} log(2 ⌈\frac{4 γ c_j^{1/3}}{\sqrt{d_j} "
+    "ε} + 2⌉ N_j + 1),  γ = Σ_j c_j^{2/3}",
     controls=(
         Control("c_QK without B_X B_τ, as printed", changes={"make": as_printed(bounds.HeadClass)}),
     ),
@@ -100,15 +103,18 @@ def s_cor_4_4(context: Context, make: Any = bounds.HeadClass) -> Evidence:
     title="printed: W_QK's error without the lengths of tokens and query",
     statement="An error of W_QK moves a head by at most B_V B_X times that error (Corollary 4.4), "
     "or twice that (A.12).",
+    formula="c_{QK} = C d L_σ B_V B_{QK}^∞ B_X^2 B_τ,  C = 1",
+    printed=r"c_{QK} = d L_σ B_V B_{QK}^∞ B_X,  \text{or with a factor} 2",
     label="Corollary 4.4, A.12",
     erratum="Scores grow with the token and with the query: C·B_VB_QK^∞B_X²B_τ with C = 1, where "
     "Corollary 4.4 prints B_VB_QK^∞B_X, its proof one more B_X, and A.12 a factor 2.",
+    controls=(Control("C = 2", changes={"constant": 2.0}),),
 )
-def s_erratum_1(context: Context) -> Evidence:
+def s_erratum_1(context: Context, constant: float = 1.0) -> Evidence:
     """Tokens ±3e₁, the query e₁, and M from 0 to t·e₁e₁ᵀ: the head's change per unit of t."""
     longest = 3.0
     change = score_change(longest)
-    head = bounds.HeadClass(width=3, query_norm=1.0)
+    head = bounds.HeadClass(width=3, query_norm=1.0, norm_lipschitz=constant)
     layer = bounds.MultiHeadClass(heads=(head,), width=3, query_norm=1.0)
     sample = Sample(1, 2, input_norm=longest)
 
@@ -136,9 +142,17 @@ def _largest_outputs(matrices: np.ndarray) -> np.ndarray:
     title="printed: rows of W_V and columns of W_QK",
     statement="Each output of x ↦ W_Vᵀx is at most ‖W_Vᵀ‖_{2,∞}‖x‖, and each of x ↦ W_QK x at most "
     "‖W_QK‖_{2,∞}‖x‖.",
+    formula="|(W_V^⊤ x)_j| ≤ ‖W_V‖_{2,∞} ‖x‖,  |(W_{QK} x)_j| ≤ ‖W_{QK}^⊤‖_{2,∞} ‖x‖",
+    printed="|(W_V^⊤ x)_j| ≤ ‖W_V^⊤‖_{2,∞} ‖x‖,  |(W_{QK} x)_j| ≤ ‖W_{QK}‖_{2,∞} ‖x‖",
     label="Corollary 4.4, Theorem A.17",
     erratum="Lemma 4.5 is about Wᵀx and the columns of W: it needs the columns of W_V and the rows "
     "of W_QK.",
+    controls=(
+        Control(
+            "norms 25 % too large",
+            breaks={"finetti.claims.sparse_variables.head_capacity.max_column_norm": times(1.25)},
+        ),
+    ),
 )
 def s_erratum_9(context: Context) -> Evidence:
     """Each output of W_Vᵀx and of W_QK x for unit x, against the printed and the derived norm."""

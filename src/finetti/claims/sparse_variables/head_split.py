@@ -18,6 +18,7 @@ from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios, unit_v
 from finetti.claims.sparse_variables import covers, instances
 from finetti.claims.sparse_variables.head_capacity import random_norms
 from finetti.claims.sparse_variables.instances import AXES, first_axis, two_tokens
+from finetti.claims.wrong import log_plus, looser
 
 
 @claim(
@@ -25,6 +26,14 @@ from finetti.claims.sparse_variables.instances import AXES, first_axis, two_toke
     title="the best way to share an error between matrices",
     statement="min Σ α_i/x_i² subject to Σ β_i x_i = C and x_i > 0 is γ³/C², γ = Σ α_i^{1/3}"
     "β_i^{2/3}, at x_i = (C/γ)(α_i/β_i)^{1/3}.",
+    formula=r"min Σ_i \frac{α_i}{x_i^2} = \frac{γ^3}{C^2},  Σ_i β_i x_i = C,  γ = Σ_i α_i^{1/3} "
+    "β_i^{2/3}",
+    controls=(
+        Control(
+            "γ³/C² 1 % too large",
+            breaks={"finetti.claims.sparse_variables.head_split.allocate": log_plus(1.01)},
+        ),
+    ),
 )
 def s_lemma_a_8(context: Context) -> Evidence:
     """γ³/C² against the value at the printed point, a numerical minimum, and random points."""
@@ -58,8 +67,16 @@ def s_lemma_a_8(context: Context) -> Evidence:
     id="S-erratum-14",
     title="printed: the least cost of any shares",
     statement="Σ α_i/x_i² ≥ γ³/C² for all x with Σ β_i x_i = C.",
+    formula=r"Σ_i \frac{α_i}{x_i^2} ≥ \frac{γ^3}{C^2},  Σ_i β_i x_i = C,  x_i > 0",
+    printed=r"Σ_i \frac{α_i}{x_i^2} ≥ \frac{γ^3}{C^2},  Σ_i β_i x_i = C",
     label="Lemma A.8",
     erratum="The shares must be positive; with large shares of both signs the sum tends to 0.",
+    controls=(
+        Control(
+            "γ³/C² 1 % too large",
+            breaks={"finetti.claims.sparse_variables.head_split.allocate": log_plus(1.01)},
+        ),
+    ),
 )
 def s_erratum_14(context: Context) -> Evidence:
     """1/x₁² + 1/x₂² where x₁ + x₂ = 1, at (1000, −999) and at positive shares, against 8."""
@@ -77,6 +94,14 @@ def s_erratum_14(context: Context) -> Evidence:
     title="a head moves no more than its scores and values",
     statement="‖f − f̂‖ ≤ C_Norm L_out B_in B_X ‖Score − Score^‖_∞ + L_out ‖φ_in − φ̂_in‖_{2,∞}, "
     "with C_Norm = 1 for softmax.",
+    formula=r"‖f − \hat{f}‖ ≤ C_{Norm} L_{out} B_{in} B_X ‖Score − \hat{Score}‖_∞ + L_{out} "
+    r"‖φ_{in} − \hat{φ}_{in}‖_{2,∞}",
+    controls=(
+        Control(
+            "C = 2, as printed",
+            breaks={"finetti.attention.lipschitz.head_perturbation": looser(2.0)},
+        ),
+    ),
 )
 def s_lemma_4_3(context: Context) -> Evidence:
     """Both sides on random heads, and on two tokens whose scores move apart."""
@@ -150,6 +175,8 @@ def _without_query(head: Any, sample: Any) -> float:
     title="a head costs what its scores and its values cost",
     statement="log N(F_head; ε) ≤ min over α of log N(F_Score; αε/(C_Norm L_out B_in B_X)) + "
     "log N(F_in; (1 − α)ε/L_out). Its leading part is the γ³ of Lemma A.8.",
+    formula=r"log N(F_{head}; ε) ≤ min_α log N(F_{Score}; \frac{αε}{C_{Norm} L_{out} B_{in} B_X}) "
+    r"+ log N(F_{in}; \frac{(1−α)ε}{L_{out}})",
     controls=(
         Control("scores without the length of the query", changes={"value": _without_query}),
         Control("1 % less", changes={"value": lambda *given: _best_split(*given) / 1.01}),

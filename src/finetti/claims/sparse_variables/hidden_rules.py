@@ -25,6 +25,7 @@ CHANCES = ((0.5, 0.0), (0.7, 0.0), (0.5, 0.1), (0.6, 0.3))  # of a bit, of a fli
     title="no learner finds hidden positions with fewer samples",
     statement="Any learner finds the hidden function of m samples with probability at most "
     "2^m/C(T, s), and at most the packing bound, which knows the bias and the noise of the labels.",
+    formula=r"P(success) ≤ \frac{2^m}{\binom{T}{s}}",
     label="Section 5",
     controls=(
         Control("index sets counted twice", changes={"factor": 0.5}),
@@ -59,6 +60,7 @@ def s_sec_5_information(
     title="exhaustive search needs log₂ C(T, s)/h(2^{-s}) samples, to first order",
     statement="The search over all index sets finds a hidden AND of 3 bits with probability 1/2 "
     "from 0.95 to 1.35 times log₂ C(T, 3)/h(1/8) samples, h the entropy of the label.",
+    formula=r"m^* ≈ \frac{log_2 \binom{T}{s}}{h(2^{-s})}",
     label="Section 5",
     false_alarm=1e-6,  # 300 trials: the curve is 5 standard errors from 1/2 at both ends
     controls=(

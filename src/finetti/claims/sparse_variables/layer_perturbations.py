@@ -4,11 +4,12 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.claim import Context, claim
+from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios
 from finetti.claims.sparse_variables import instances
 from finetti.claims.sparse_variables.instances import AXES, balanced, first_axis, layer, two_tokens
+from finetti.claims.wrong import looser
 
 
 @claim(
@@ -16,6 +17,16 @@ from finetti.claims.sparse_variables.instances import AXES, balanced, first_axis
     title="attention moves no more than its weights",
     statement="‖f(Z;W) − f(Z;Ŵ)‖_{2,∞} ≤ ‖W_V‖r²‖(M − M̂)Zᵀ‖_{2,∞} + ‖(W_V − Ŵ_V)ᵀZᵀ‖_{2,∞} for "
     "tokens of length at most r, M = W_QW_Kᵀ.",
+    formula=r"‖f(Z;W) − f(Z;\hat{W})‖_{2,∞} ≤ ‖W_V‖ r^2 ‖(M − \hat{M}) Z^⊤‖_{2,∞} + ‖(W_V − "
+    r"\hat{W}_V)^⊤ Z^⊤‖_{2,∞}",
+    printed=r"‖f(Z;W) − f(Z;\hat{W})‖_{2,∞} ≤ 2 ‖W_V‖ ‖(M − \hat{M}) Z^⊤‖_{2,∞} + ‖(W_V − "
+    r"\hat{W}_V)^⊤ Z^⊤‖_{2,∞}",
+    controls=(
+        Control(
+            "C = 2, as printed",
+            breaks={"finetti.attention.lipschitz.attention_weight_perturbation": looser(2.0)},
+        ),
+    ),
 )
 def s_lemma_a_13(context: Context) -> Evidence:
     """Both sides on random layers, and on the two tokens ±e₁ while M leaves 0."""
@@ -39,6 +50,14 @@ def s_lemma_a_13(context: Context) -> Evidence:
     title="attention moves no more than its tokens, times 1 + 2‖M‖",
     statement="‖f(Z;W) − f(Ẑ;W)‖_{2,∞} ≤ ‖W_V‖(1 + 2‖M‖r²)‖Z − Ẑ‖_{2,∞} for tokens of length at "
     "most r, M = W_QW_Kᵀ.",
+    formula=r"‖f(Z;W) − f(\hat{Z};W)‖_{2,∞} ≤ ‖W_V‖ (1 + 2 ‖M‖ r^2) ‖Z − \hat{Z}‖_{2,∞}",
+    printed=r"‖f(Z;W) − f(\hat{Z};W)‖_{2,∞} ≤ ‖W_V‖ (1 + 4 ‖M‖) ‖Z − \hat{Z}‖_{2,∞}",
+    controls=(
+        Control(
+            "C = 2, as printed",
+            breaks={"finetti.attention.lipschitz.attention_token_perturbation": looser(2.0)},
+        ),
+    ),
 )
 def s_lemma_a_14(context: Context) -> Evidence:
     """Both sides on random layers, and on a query that reads 200 tokens e₁ and 200 tokens −e₁."""
@@ -62,6 +81,14 @@ def s_lemma_a_14(context: Context) -> Evidence:
     title="a layer moves no more than its weights and tokens",
     statement="A layer multiplies a deviation of its tokens by at most L_σB_CB_V(1 + 2B_QK r²), "
     "and adds its own: ‖ΔW_Cᵀσ(Πf)ᵀ‖ + L_σB_CB_V r²‖ΔMĝᵀ‖ + L_σB_C‖ΔW_Vᵀĝᵀ‖.",
+    formula="‖Δg^{(i+1)}‖ ≤ ‖ΔW_C^⊤ σ(Πf)^⊤‖ + L_σ B_C B_V (1 + 2 B_{QK} r^2) ‖Δg‖ + L_σ B_C B_V "
+    r"r^2 ‖ΔM \hat{g}^⊤‖ + L_σ B_C ‖ΔW_V^⊤ \hat{g}^⊤‖",
+    controls=(
+        Control(
+            "C = 2, as printed",
+            breaks={"finetti.attention.lipschitz.layer_perturbation": looser(2.0)},
+        ),
+    ),
 )
 def s_lemma_a_15(context: Context) -> Evidence:
     """Both sides on random pairs of layers, and on the tight instance of Lemma A.14."""
@@ -85,6 +112,13 @@ def s_lemma_a_15(context: Context) -> Evidence:
     id="S-lemma-A.16",
     title="the output moves no more than its token",
     statement="|wᵀg_[CLS] − ŵᵀĝ_[CLS]| ≤ ‖w‖‖g_[CLS] − ĝ_[CLS]‖ + |(w − ŵ)ᵀĝ_[CLS]|.",
+    formula=r"|w^⊤ g − \hat{w}^⊤ \hat{g}| ≤ ‖w‖ ‖g − \hat{g}‖ + |(w − \hat{w})^⊤ \hat{g}|",
+    controls=(
+        Control(
+            "‖w‖ 25 % too large",
+            breaks={"finetti.attention.lipschitz.readout_perturbation": looser(1.25)},
+        ),
+    ),
 )
 def s_lemma_a_16(context: Context) -> Evidence:
     """Both sides on random read-outs, and on a token that moves along w."""

@@ -40,6 +40,7 @@ def learn(context: Context, trials: int, **params: Any) -> tuple[TrialResult, ..
     title="the samples that a hidden AND takes grow more slowly than the context",
     statement="A one-layer Transformer finds an AND of 3 hidden bits at T = 400 from 6 times as "
     "many samples as are too few at T = 50; a linear law would ask for 8 times as many.",
+    formula="m^*(T=400) < 8 m^*(T=50)",
     label="Figure 2 (Section 5)",
     # 13 of 96 trials succeed at (50, 40), and 16 of 16 at (400, 240).
     false_alarm=1e-4,
@@ -87,6 +88,7 @@ def s_fig_2(
     title="a hidden parity is learned online, all at once",
     statement="On fresh batches of 2048 samples a one-layer Transformer learns a parity of 3 of "
     "T = 10 bits. Most of the time nothing shows; then accuracy goes from chance to 1.",
+    formula="y = b_i ⊕ b_j ⊕ b_k,  T = 10",
     label="Figure 3 (Section 5)",
     # 7 of 8 runs ended within 720 steps; the last 3 to 22 % of them were above 60 % accuracy.
     false_alarm=1e-4,
@@ -126,6 +128,7 @@ def s_fig_3(context: Context, runs: int = 6, iterations: int = 1500) -> Evidence
     statement="For one layer read at [CLS], tables of 2T + 1 tokens, or the query absorbed into "
     "the keys where embeddings are dropped, give the outputs and gradients of the textbook layer "
     "under the same masks of all three dropouts.",
+    formula="num = X (e_1 v_1 − e_0 v_0) + Σ_t e_0 v_0(t) + e_{cls} v_{cls}",
     label="Section 5 (the experiments; the factored form is ours)",
     controls=(Control("masks of another step", changes={"other_step": True}),),
 )

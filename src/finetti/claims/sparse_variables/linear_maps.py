@@ -18,8 +18,10 @@ from finetti.claims.sparse_variables import covers
     title="linear functionals: a cover that is logarithmic in the points",
     statement="The functionals x ↦ vᵀx with ‖v‖ ≤ B₁ have on N points of length B₂ a cover with "
     "log N_∞ ≤ 36(B₁B₂/ε)² log(2⌈4B₁B₂/ε + 2⌉N + 1).",
+    formula=r"log N_∞ ≤ 36 \frac{B_1^2 B_2^2}{ε^2} log(2 ⌈\frac{4 B_1 B_2}{ε} + 2⌉ N + 1)",
+    controls=(Control("18 in the place of 36", changes={"factor": 0.5}),),
 )
-def s_lemma_a_10(context: Context) -> Evidence:
+def s_lemma_a_10(context: Context, factor: float = 1.0) -> Evidence:
     """The bound against packings of all functionals of the plane, and its printed test value."""
     points = unit_vectors(context.generator(s_lemma_a_10.id), 8, 2)
     outputs = (covers.disk(61) @ points.T)[:, :, None]
@@ -28,7 +30,7 @@ def s_lemma_a_10(context: Context) -> Evidence:
         bound = bounds.VectorCovering(1.0, resolution).evaluate(Sample(1, len(points))).value
         packing = covers.log_packing(outputs, 2 * resolution)
         measurements.append(covers.covered(f"ε = {resolution}", packing, bound))
-    value = bounds.VectorCovering(1.0, 0.1).evaluate(Sample(100, 100)).value
+    value = factor * bounds.VectorCovering(1.0, 0.1).evaluate(Sample(100, 100)).value
     exact = 3600 * np.log(2 * 42 * 1e4 + 1)
     measurements.append(close("36·100·log(84·10⁴ + 1), relative", value / exact - 1, 1e-12))
     return Evidence(*measurements)
@@ -84,6 +86,8 @@ def _refined(outputs: int, budget: int) -> float:
     statement="The maps x ↦ Wᵀx with d₂ columns of length ≤ B_∞ have log N_∞ ≤ 36(d₂B_∞B_X/ε)² "
     "log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1). If the lengths add up to B₁, the columns can share whole "
     "budgets K_i = ⌊n‖v_i‖/B₁⌋ + 1 for any n, and d₂² becomes (1 + d₂/n)².",
+    formula=r"log N_∞ ≤ 36 \frac{d_2^2 B_∞^2 B_X^2}{ε^2} log(2 ⌈\frac{4 B_∞ B_X \sqrt{d_2}}{ε} + "
+    "2⌉ N + 1)",
     controls=(
         Control("d₂ in the place of d₂²", changes={"value": lambda d: _value(d) / d}),
         Control(
@@ -145,11 +149,14 @@ def _budgets(lengths: np.ndarray, bound: np.ndarray) -> tuple[Measurement, Measu
     title="printed: the columns share a budget by B_∞",
     statement="For every W with columns of length ≤ B_∞ the tuple k_i = ⌊d₂‖v_i‖/B_∞⌋ lies in "
     "S = {Σ k_i ≤ d₂}, so that columns covered at ε√((k_i + 1)/2d₂) are within ε together.",
+    formula=r"k_i = ⌊\frac{d_2 ‖v_i‖}{B_1}⌋,  B_1 = Σ_i ‖v_i‖",
+    printed=r"k_i = ⌊\frac{d_2 ‖v_i‖}{B_∞}⌋,  Σ_i k_i ≤ d_2",
     label="Lemma 4.5, proof",
     erratum="By B_∞ every long column takes nearly the whole budget. It must be shared by B₁, the "
     "sum of the lengths, which bounds ‖W‖_{2,1} and not ‖W‖_{2,∞}: S-lemma-4.5-refined.",
+    controls=(Control("half of B₁", changes={"part": 0.5}),),
 )
-def s_erratum_8(context: Context) -> Evidence:
+def s_erratum_8(context: Context, part: float = 1.0) -> Evidence:
     """Random W with 32 columns: whether its tuple is in S = {Σ k_i ≤ d₂}, and the cover's radius.
 
     The printed proof rounds by B_∞, the length of the longest column; derived: by their sum B₁.
@@ -158,6 +165,6 @@ def s_erratum_8(context: Context) -> Evidence:
     lengths = np.linalg.norm(rng.normal(size=(_MATRICES, 16, 32)), axis=1)
     return Evidence(
         *_budgets(lengths, lengths.max(axis=1)),
-        derived=_budgets(lengths, lengths.sum(axis=1)),
+        derived=_budgets(lengths, part * lengths.sum(axis=1)),
         note="S-lemma-4.5 has the proof with B₁ and n units for the columns in the place of d₂.",
     )

@@ -11,6 +11,7 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, close
 from finetti.claims.sparse_variables import covers, head_split
 from finetti.claims.sparse_variables.head_capacity import as_printed, random_norms, score_cost_used
+from finetti.claims.wrong import times
 
 
 @claim(
@@ -18,6 +19,12 @@ from finetti.claims.sparse_variables.head_capacity import as_printed, random_nor
     title="multi-head attention is a sum of heads",
     statement="Σ_h σ(RowSoftmax(XW_Q^h(XW_K^h)ᵀ)XW_V^h)W_C^h is the concatenated layer "
     "σ([head_1 … head_H])W_C whose W_C stacks those of the heads.",
+    formula="Σ_h σ(softmax(X W_Q^h (X W_K^h)^⊤) X W_V^h) W_C^h = σ([head_1 … head_H]) W_C",
+    controls=(
+        Control(
+            "heads that are averaged", breaks={"finetti.attention.MultiHead.__call__": times(1 / 4)}
+        ),
+    ),
 )
 def s_app_a_5(context: Context) -> Evidence:
     """The sum of four heads σ(·)W_C against σ(concatenation) times the stacked W_C."""
@@ -46,6 +53,7 @@ def s_app_a_5(context: Context) -> Evidence:
     title="the capacity of several heads",
     statement="A sum of heads has the terms of Corollary 4.4 of all of them; H equal heads cost H³ "
     "times as much as one.",
+    formula=r"γ = Σ_h (c_V(h)^{2/3} + c_{QK}(h)^{2/3}),  H \text{equal heads}: γ^3 ∝ H^3",
     controls=(
         Control(
             "c_QK with 2 in the place of B_X B_τ, as printed",

@@ -18,6 +18,7 @@ from finetti.claims.perturbations import (
     normalized,
     sizes,
 )
+from finetti.claims.wrong import looser
 
 
 @claim(
@@ -25,6 +26,14 @@ from finetti.claims.perturbations import (
     title="softmax is 1-Lipschitz, from ℓ_∞ to ℓ₁",
     statement="‖softmax(θ) − softmax(θ')‖₁ ≤ ‖θ − θ'‖_∞; the constant 1 is sharp (printed: 2), and "
     "2 tanh(‖θ − θ'‖_∞/2) bounds it at any distance.",
+    formula=r"‖softmax(θ) − softmax(θ′)‖_1 ≤ 2 tanh(\frac{‖θ−θ′‖_∞}{2}) ≤ ‖θ − θ′‖_∞",
+    printed="‖softmax(θ) − softmax(θ′)‖_1 ≤ 2 ‖θ − θ′‖_∞",
+    controls=(
+        Control(
+            "C = 2, as printed",
+            breaks={"finetti.attention.lipschitz.softmax_perturbation": looser(2.0)},
+        ),
+    ),
 )
 def s_cor_a_7(context: Context) -> Evidence:
     """‖softmax(θ) − softmax(θ')‖₁ against ‖θ − θ'‖_∞ and against 2 tanh(‖θ − θ'‖_∞ / 2)."""
@@ -62,6 +71,7 @@ def stretched(first: np.ndarray, second: np.ndarray, project: Callable[[Any], An
     id="S-lemma-A.9",
     title="projection onto the ball is a contraction",
     statement="‖Π(a) − Π(b)‖ ≤ ‖a − b‖ for the projection Π of tokens onto the unit ball.",
+    formula="‖Π(a) − Π(b)‖ ≤ ‖a − b‖",
     controls=(Control("the sphere", changes={"project": normalized}),),
 )
 def s_lemma_a_9(context: Context, project: Any = None) -> Evidence:
@@ -82,6 +92,7 @@ _EPSILON, _WIDTH = 1e-5, 4
     title="neither dividing by the length nor LayerNorm is a contraction",
     statement="Dividing by the length tears tokens of length r apart by 1/r; LayerNorm with ε is "
     "max|gain|/√ε-Lipschitz, and no better.",
+    formula=r"‖LN(a) − LN(b)‖ ≤ \frac{max|g|}{\sqrt{ε}} ‖a − b‖",
     label="Lemma A.9 (the paper projects onto the ball; this is ours)",
     controls=(Control("LayerNorm as a contraction", changes={"constant": _EPSILON**0.5}),),
 )
@@ -117,6 +128,7 @@ def s_lemma_a_9_sphere(context: Context, constant: float = 1.0) -> Evidence:
     title="Lemma A.9 stands, its printed proof does not",
     statement="⟨Πa − Πb, a − b⟩ ≥ ‖Πa − Πb‖² for the projection Π onto the unit ball, which gives "
     "Lemma A.9.",
+    formula="⟨Πa − Πb, a − b⟩ ≥ ‖Πa − Πb‖^2",
     label="Lemma A.9, proof",
     expected=Verdict.HOLDS,
     erratum="The printed proof has misprints; the lemma is true.",

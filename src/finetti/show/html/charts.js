@@ -1,9 +1,8 @@
 "use strict";
 (() => {
-  // Charts: drawn in the colors of the page, and again when these change.
-  const data = document.getElementById("charts");
-  if (!data) return;
-  const specs = JSON.parse(data.textContent);
+  // Charts: drawn when they come into view, in the colors of the page, and again when these change.
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const specs = data.charts || (data.results || []).flatMap((result) => result.charts);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const night = {
     axis: { labelColor: "#c3cad3", titleColor: "#e6e9ee", domainColor: "#6c7683", tickColor: "#6c7683" },
@@ -30,14 +29,24 @@
       spec.width = "container";
       spec.autosize = { type: "fit-x", contains: "padding" };
     }
+    spec.description = figure.nextElementSibling.alt;
     const narrow = figure.clientWidth < 520 ? { legend: { orient: "bottom" } } : {};
     spec.config = merged(merged(spec.config || {}, narrow), dark.matches ? night : {});
     const actions = { export: true, source: false, compiled: false, editor: false };
-    return vegaEmbed(figure, spec, { actions, renderer: "svg", downloadFileName: "chart" })
+    // `ast`: expressions are interpreted, so that the page needs no right to evaluate text as code.
+    return vegaEmbed(figure, spec, { actions, ast: true, renderer: "svg", downloadFileName: "chart" })
       .then(() => figure.parentElement.classList.add("drawn"))
       .catch((error) => { figure.hidden = true; console.error(error); });
   }
-  const drawAll = () => document.querySelectorAll("[data-chart]").forEach(draw);
-  dark.addEventListener("change", drawAll);
-  drawAll();
+
+  const seen = new Set();
+  const observer = new IntersectionObserver((entries) => {
+    for (const entry of entries.filter((each) => each.isIntersecting)) {
+      observer.unobserve(entry.target);
+      seen.add(entry.target);
+      draw(entry.target);
+    }
+  }, { rootMargin: "400px 0px" });
+  document.querySelectorAll("[data-chart]").forEach((figure) => observer.observe(figure));
+  dark.addEventListener("change", () => seen.forEach(draw));
 })();

@@ -1,0 +1,165 @@
+"""A run as one document of plain data: what ``--json`` prints and what a report is made of.
+
+On top: ``format``, ``complete`` (whether all ``selected`` claims are ``finished``),
+``as_expected`` (how many), ``false_alarm`` (the chance that any true claim of the run is red),
+``seconds`` (the sum over claims), ``provenance`` (versions, device, scale, seed, time),
+``papers`` (letter → title, citation, arxiv, bibtex), ``controls`` (how many were ``run``, and how
+many of them turned ``red``), ``changes`` (`compare_runs`, or null), ``results``. Of each result:
+
+- the claim (`Claim.to_dict`): ``id``, ``title``, ``statement``, ``kind`` (theorem, figure,
+  erratum), ``paper``, ``label``, ``citation``, ``bibtex``, ``formula`` and ``printed`` (see
+  `Claim`), ``measured``, ``pass_rule``, ``checked_by``, ``code`` (file, function, source),
+  ``command``, ``erratum``, ``expected``, ``false_alarm``, ``controls`` (names);
+- what came out: ``verdict``, ``as_expected``, ``reason``, ``seconds``, ``seed``, ``fresh`` (false:
+  evidence of an earlier run of the same code), ``error``;
+- the evidence: ``measurements`` and ``derived``, each with ``name``, ``value``, ``interval``
+  ([low, high] or null), ``limits`` ([low, high] of the rule or null), ``rule``, ``holds``,
+  ``unit``, ``reason``; ``note``, ``charts``, ``tables``;
+- ``control_results``, for each control that was run: ``name``, ``red``, ``reason``, ``seconds``,
+  ``fresh``, ``error``.
+
+Numbers that JSON does not have are the words NaN, Infinity and -Infinity.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from finetti.claims.bibliography import PAPERS
+from finetti.claims.claim import Context
+from finetti.claims.runner import ClaimResult
+from finetti.core.errors import InputError
+from finetti.core.provenance import jax_device, software
+
+RESULTS_FORMAT = "finetti-results-1"
+RELATIVE_MOVE = 0.01  # of the limit, for a number without an interval
+
+
+def provenance(context: Context) -> dict[str, Any]:
+    """What another person needs to repeat the run; nothing that tells whose machine it was."""
+    import jax  # noqa: F401 - loaded, so that its device is known
+
+    return {
+        **software(),
+        "device": jax_device(),
+        "scale": context.scale.value,
+        "seed": context.seed,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def results_document(
+    results: Iterable[ClaimResult],
+    made_by: dict[str, Any],
+    selected: int,
+    against: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The whole run as plain data; ``against`` is the document of an older run."""
+    results = list(results)
+    controls = [control for result in results for control in result.controls]
+    document = {
+        "format": RESULTS_FORMAT,
+        "complete": len(results) == selected,
+        "selected": selected,
+        "finished": len(results),
+        "as_expected": sum(result.as_expected for result in results),
+        "false_alarm": sum(result.claim.false_alarm for result in results),
+        "seconds": round(sum(result.seconds for result in results), 3),
+        "provenance": made_by,
+        "papers": {
+            paper.letter: {
+                "title": paper.title,
+                "citation": paper.cite(),
+                "arxiv": paper.arxiv,
+                "bibtex": paper.bibtex,
+            }
+            for paper in PAPERS.values()
+        },
+        "controls": {"run": len(controls), "red": sum(control.red for control in controls)},
+        "changes": None,
+        "results": [result.to_dict() for result in results],
+    }
+    if against is not None:
+        document["changes"] = compare_runs(against, document)
+    return document
+
+
+def read_results(path: str | Path) -> dict[str, Any]:
+    """The document of an earlier run, from its results.json."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as the results of a run: {error}.") from error
+    if not isinstance(found, dict) or found.get("format") != RESULTS_FORMAT:
+        raise InputError(
+            f"{path} does not hold the results of `finetti reproduce`. Give the results.json that "
+            "`--out DIR` has written, or what `--json` has printed."
+        )
+    return found
+
+
+def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """What changed between two documents, as plain data.
+
+    ``flipped`` verdicts (id, title, old, new, as_expected), claims ``new`` and ``removed`` (ids; a
+    claim that only one of the runs selected counts, too), numbers that ``moved`` (id, name, old,
+    new, each with value and interval), and the ``against``: the provenance of the old run. A number
+    has moved if its intervals are disjoint. Without intervals it is compared only where both runs
+    drew alike (scale and seed): it has moved by more than 1 % of its limit, or obeys where it did
+    not.
+    """
+    before = {each["id"]: each for each in old["results"]}
+    after = {each["id"]: each for each in new["results"]}
+    common = [each for each in after if each in before]
+    alike = all(old["provenance"].get(n) == new["provenance"].get(n) for n in ("scale", "seed"))
+    moved = []
+    for each in common:
+        known = {m["name"]: m for m in _numbers(before[each])}
+        for now in _numbers(after[each]):
+            then = known.get(now["name"])
+            if then is not None and _has_moved(then, now, alike):
+                pair = {n: {k: m[k] for k in ("value", "interval")} for n, m in _pair(then, now)}
+                moved.append({"id": each, "name": now["name"], **pair})
+    return {
+        "against": dict(old["provenance"]),
+        "flipped": [
+            {
+                "id": each,
+                "title": after[each]["title"],
+                "old": before[each]["verdict"],
+                "new": after[each]["verdict"],
+                "as_expected": after[each]["as_expected"],
+            }
+            for each in common
+            if before[each]["verdict"] != after[each]["verdict"]
+        ],
+        "new": [each for each in after if each not in before],
+        "removed": [each for each in before if each not in after],
+        "moved": moved,
+    }
+
+
+def _numbers(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [*result["measurements"], *result["derived"]]
+
+
+def _pair(then: Any, now: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    return ("old", then), ("new", now)
+
+
+def _has_moved(then: Mapping[str, Any], now: Mapping[str, Any], alike: bool) -> bool:
+    if then["interval"] or now["interval"]:
+        (low, high), (first, last) = (
+            map(float, each["interval"] or (each["value"],) * 2) for each in (then, now)
+        )
+        return not (first <= high and low <= last)
+    if not alike:
+        return False
+    if then["holds"] != now["holds"]:
+        return True
+    ends = [abs(float(end)) for end in now.get("limits") or ()]
+    scale = max((end for end in ends if end < float("inf")), default=0.0)
+    scale = scale or abs(float(then["value"]))
+    return abs(float(now["value"]) - float(then["value"])) > RELATIVE_MOVE * scale
