@@ -1,5 +1,7 @@
 """Kernel and ridge by marginal likelihood: against scikit-learn, and what the profile says."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -48,6 +50,12 @@ def test_the_profile_has_its_top_at_the_fit_and_gives_an_interval(fit):
     assert "95 %" in str(chart["title"])
     with pytest.raises(InputError, match="lengthscale"):
         fit.profile("nothing")
+
+
+def test_the_fit_has_the_precision_of_the_caller(fit, data):
+    assert {leaf.dtype for leaf in jax.tree.leaves(fit.module)} == {jnp.asarray(1.0).dtype}
+    with pytest.raises(InputError, match=r"`mask` argument of .* an array of booleans"):
+        fit_kernel(*data, RBF())  # the kernel without its name
 
 
 def test_it_says_what_it_found(fit, data):

@@ -221,7 +221,11 @@ def as_mask(
 
 def as_boolean(owner: str, mask: ArrayLike, read: str = "key") -> Bool[Array, "..."]:
     """The mask, if it is one."""
-    mask = jnp.asarray(mask)
+    try:
+        mask = jnp.asarray(mask)
+    except (TypeError, ValueError) as error:  # a kernel, say, that was given without its name
+        wanted = f"an array of booleans, True where a {read} may be read"
+        raise bad_argument("mask", owner, wanted, f"{type(mask).__name__}") from error
     if mask.dtype != bool:
         raise InputError(
             f"The `mask` argument of {owner} must be boolean, True where a {read} may be read. Got "

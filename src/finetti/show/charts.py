@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.show.channels import axis_channel, color_channels
+from finetti.show.chart_text import describe_chart
 from finetti.show.theme import GRAY, chart_config
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Chart(dict[str, Any]):
         import vl_convert
 
         return vl_convert.vegalite_to_svg({**self, "background": "white"})
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """In a notebook's text, what is drawn instead of all of its data."""
+        printer.text(f"Chart: {describe_chart(self)}")
 
 
 def _plain(value: Any, positive: bool) -> Any:

@@ -9,7 +9,7 @@ from finetti.show.terminal import renderable, to_text
 
 
 class Shown(ABC):
-    """Give ``__card__``, get ``print(object)``, Rich output and the notebook's HTML from it."""
+    """Give ``__card__``, get ``print(object)``, Rich output and what notebooks show from it."""
 
     __slots__ = ()
 
@@ -25,3 +25,7 @@ class Shown(ABC):
 
     def _repr_html_(self) -> str:
         return to_html(self.__card__())
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """In a notebook's text, too, the card stands in for the fields and their arrays."""
+        return {"text/plain": str(self)}

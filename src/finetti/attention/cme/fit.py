@@ -150,16 +150,18 @@ def fit_kernel(
         found = [search.climb(start) for start in begin]
         heights = np.array([climb.height for climb in found])
         search.best = found[int(np.argmax(heights))].point
-        low, high = search.limits.T
-        near = (np.minimum(search.best - low, high - search.best) < 1e-3) & (low < high)
-        return KernelFit(
-            jax.tree.map(jnp.asarray, search.module_at(search.best)),
-            float(heights.max()),
-            heights,
-            np.array([climb.converged for climb in found]),
-            tuple(name for name, hits in zip(search.names, near, strict=True) if hits),
-            search,
-        )
+        fitted = search.module_at(search.best)
+    low, high = search.limits.T
+    near = (np.minimum(search.best - low, high - search.best) < 1e-3) & (low < high)
+    return KernelFit(
+        # In the precision of the caller: a float64 array where JAX has none warns at every use.
+        jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), fitted),
+        float(heights.max()),
+        heights,
+        np.array([climb.converged for climb in found]),
+        tuple(name for name, hits in zip(search.names, near, strict=True) if hits),
+        search,
+    )
 
 
 # Compiled once for contexts and kernels of one shape, not once for each search.
