@@ -103,12 +103,9 @@ def e_lemma_c_10(context: Context, size: Formula = _feed_forward) -> Evidence:
     """One token that both matrices lengthen while they grow, and the number of dimensions."""
     inner, outer, moves, radius = 2.0, 5.0, (1e-4, 3e-4), 3.0
     token = np.full((1, 1), radius)
-    before, after = (
-        np.asarray(
-            attention.FeedForward([[inner + part * moves[0]]], [[outer + part * moves[1]]])(token)
-        )
-        for part in (0.0, 1.0)
-    )
+    weights = np.array([[[inner]], [[outer]]])
+    moved = weights + np.reshape(moves, (2, 1, 1))
+    before, after = (np.asarray(attention.FeedForward(*pair)(token)) for pair in (weights, moved))
     used = float(np.abs(after - before).max()) / size(radius, inner, outer, moves)
     rng, errors = context.generator(e_lemma_c_10.id), []
     for _ in range(_NETWORKS):

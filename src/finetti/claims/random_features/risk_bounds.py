@@ -56,7 +56,7 @@ def _complexity(context: Context, samples: int, heads: int) -> float:
         Control("a class of 1000 heads at 1/n", changes={"power": 1.0}),
     ),
 )
-def r_thm_risk(context: Context, terms: Formula = _terms, power: float = 0.0) -> Evidence:
+def r_thm_risk(context: Context, terms: Any = _terms, power: float = 0.0) -> Evidence:
     """Both parts by hand; the complexity of the class against n, and against the samples' part.
 
     The complexity is what the samples' part bounds: it must fall with the same power and stay below

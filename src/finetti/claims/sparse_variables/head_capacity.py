@@ -132,7 +132,7 @@ def s_app_a_4(
     rng, worst = context.generator(s_app_a_4.id), 0.0
     for _ in range(_HEADS):
         longest, position = (10.0 ** rng.uniform(-1, 1, size=2)).tolist()
-        norms = random_norms(rng)
+        norms: Any = random_norms(rng)
         plain = bounds.HeadClass(width=6, head_dimension=3, **norms)
         added = position if length is None else length
         head = replace(plain, positions="fixed", position_norm=added)
