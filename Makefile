@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: reproduce test checks tests test-portable checkpoints format clean
 
 reproduce: .venv/.runtime
-	$(BIN)/finetti reproduce --out reproduction
+	$(BIN)/finetti reproduce --controls --workers 2 --out reproduction
 
 # Side by side: many tests wait for something, and the checks use that time.
 test: .venv/.dev

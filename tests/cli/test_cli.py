@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import finetti.claims
 from finetti._version import __version__
-from finetti.claims import Claim, Evidence, Ledger, Verdict, close
+from finetti.claims import Claim, Control, Evidence, Ledger, Verdict, close
 from finetti.cli.main import app
 from finetti.core.errors import FinettiError
 
@@ -120,6 +120,7 @@ def test_one_claim_is_explained(finetti_command):
     assert result.exit_code == 0
     for part in ("A statement.", "Edelman", "Prints 2.", "fails", "nothing is left to chance"):
         assert part in result.stdout
+    assert "def no(context):" in result.stdout  # the code that checks it
 
 
 def test_words_and_globs_find_claims(finetti_command):
@@ -240,6 +241,44 @@ def test_trouble_with_the_files_does_not_cost_the_verdicts(finetti_command, tmp_
     assert result.exit_code == 2
     assert "2 of 2 verdicts" in result.stdout
     assert "cannot be written" in result.stderr
+
+
+def test_a_second_run_uses_the_evidence_again_and_says_what_changed(finetti_command, tmp_path):
+    arguments = ("reproduce", "--out", str(tmp_path))
+    assert finetti_command(*arguments).exit_code == 0
+    again = finetti_command(*arguments, "--against", str(tmp_path / "results.json"))
+    assert again.exit_code == 0
+    assert "2 re-used" in again.stdout
+    assert "0 flipped, 0 new, 0 removed, 0 moved" in again.stdout
+    flipped = finetti_command(
+        *("reproduce", "--json", "--against", str(tmp_path / "results.json")),
+        claims=(claim("E-eq-1", no), claim("E-eq-9", yes)),
+    )
+    assert flipped.exit_code == 1
+    changes = json.loads(flipped.stdout)["changes"]
+    assert [each["id"] for each in changes["flipped"]] == ["E-eq-1"]
+    assert (changes["new"], changes["removed"]) == (["E-eq-9"], ["S-erratum-3"])
+    wrong = finetti_command("reproduce", "--against", str(tmp_path / "report.html"))
+    assert is_one_sentence_of_advice(wrong)
+
+
+@pytest.mark.parametrize(("wrong", "code", "said"), [(no, 0, "1 of 1"), (yes, 1, "0 of 1")])
+def test_a_control_that_nobody_notices_is_exit_code_1(finetti_command, wrong, code, said):
+    controls = (Control("off by a lot", wrong),)
+    result = finetti_command(
+        "reproduce", "--controls", claims=(claim("E-eq-1", yes, controls=controls),)
+    )
+    assert result.exit_code == code
+    assert f"{said} controls turned red" in result.stdout
+    assert ("E-eq-1 does not notice: off by a lot" in result.stdout) == bool(code)
+
+
+def test_undecided_is_not_as_expected_unless_allowed(finetti_command):
+    undecided = (*GOOD, claim("R-table", lambda context: Evidence(close("nan", 1e999 * 0, 1))))
+    assert finetti_command("reproduce", claims=undecided).exit_code == 1
+    assert finetti_command("reproduce", "--allow-inconclusive", claims=undecided).exit_code == 0
+    broken = (*GOOD, claim("R-table", breaks))
+    assert finetti_command("reproduce", "--allow-inconclusive", claims=broken).exit_code == 1
 
 
 @pytest.mark.parametrize("arguments", [("--debug", "claims", "X-1"), ("claims", "X-1", "--debug")])

@@ -13,9 +13,10 @@ from finetti import attention
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
-from finetti.claims.evidence import Evidence, at_most, close, within
+from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.perturbations import holds
-from finetti.risk import ContextTable, TransferReport, largest_squares, uniform_error
+from finetti.claims.wrong import times
+from finetti.risk import ContextTable, LatentToValue, TransferReport, largest_squares, uniform_error
 
 SIGNS = np.array([[1.0], [-1.0]])
 
@@ -212,4 +213,41 @@ def e_erratum_10(context: Context, miss: float = 0.3) -> Evidence:
             at_most("the same, with the excess risk of the pretrained function", miss**2, whole),
             close("downstream excess risk − 0.3²", problem.excess - miss**2, 1e-12),
         ),
+    )
+
+
+@claim(
+    id="E-eq-5.10",
+    title="functions of the latent that attention's values span",
+    statement="The functions w^⊤ψ(z) are the space of K_LTV(z, z') = ψ(z)^⊤ψ(z'): "
+    "g_a = Σ a(z')K_LTV(z', ·) is w_a^⊤ψ with w_a = Σ a(z')ψ(z'), and ‖g_a‖² = ‖w_a‖².",
+    formula=r"K_{LTV}(z,z′) = ψ(z)^⊤ ψ(z′),  ‖g_a‖^2 = a^⊤ K_{LTV} a = ‖w_a‖^2",
+    label="(5.10), E.1–E.3",
+    controls=(
+        Control(
+            "K_LTV 1 % too large",
+            breaks={"finetti.risk.LatentToValue.norm": times(1.01**0.5)},
+        ),
+    ),
+)
+def e_eq_5_10(context: Context) -> Evidence:
+    """‖g_a‖², a^⊤K_LTV a and ‖w_a‖² on random features, and the shortest of equal functions."""
+    rng, errors, least = context.generator(e_eq_5_10.id), [], np.inf
+    for _ in range(context.pick(quick=100, paper=1_000)):
+        features, coefficients = rng.normal(size=(6, 4)), rng.normal(size=6)
+        space = LatentToValue(features)
+        values, weights = space.element(coefficients)
+        quadratic = coefficients @ features @ features.T @ coefficients
+        errors += [
+            abs(space.norm(values) ** 2 / quadratic - 1),
+            abs(weights @ weights / quadratic - 1),
+            np.abs(features @ weights - values).max(),
+        ]
+        # Fewer atoms than features: several w are the same function, the shortest is its norm.
+        short = LatentToValue(features[:3])
+        other = rng.normal(size=4)
+        least = min(least, np.linalg.norm(other) / short.norm(features[:3] @ other))
+    return Evidence(
+        close("‖g_a‖², a^⊤K_LTV a and ‖w_a‖² (relative)", max(errors), 1e-10),
+        at_least("least ‖w‖ / ‖w^⊤ψ‖ where several w are one function", least, 1 - 1e-12),
     )

@@ -1,13 +1,14 @@
 """Corollary 4.4: what one head costs, and what its print leaves out."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
-from finetti.claims.claim import Context, Control, claim
+from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables import covers
@@ -95,6 +96,57 @@ def s_cor_4_4(context: Context, make: Any = bounds.HeadClass) -> Evidence:
         close("derived: spread of the steps per decade of T", uneven[1], 1e-6),
         at_most("complexity: log of its growth over that of √log T", faster, 0.0),
         charts=(chart,),
+    )
+
+
+def _with_positions(head: Any, sample: Any) -> float:
+    """The bound as the package has it."""
+    return bounds.PositionCovering(head, 0.1).evaluate(sample).value
+
+
+def _query_without(head: Any, sample: Any) -> float:
+    """The same where the query has no position."""
+    plain = replace(head, positions="none", position_norm=0.0, query_norm=sample.input_norm)
+    longer = replace(sample, input_norm=sample.input_norm + head.position_norm)
+    return bounds.HeadCovering(plain, 0.1).evaluate(longer).value
+
+
+@claim(
+    id="S-app-A.4",
+    title="positions cost as much as longer tokens",
+    statement="A head over x_t + p_t with positions of length B_P has the capacity of Corollary "
+    "4.4 with B_X + B_P for B_X, also for the query.",
+    formula="B_X ↦ B_X + B_P,  B_τ ↦ B_τ + B_P",
+    controls=(
+        Control("B_P not added", changes={"length": 0.0}),
+        Control("a query without position", changes={"value": _query_without}),
+    ),
+)
+def s_app_a_4(
+    context: Context, value: Formula = _with_positions, length: float | None = None
+) -> Evidence:
+    """log N_∞ against the same made again with longer tokens, and tokens that positions lengthen.
+
+    Tokens ±e₁ with positions ±2e₁ move the head as tokens of length 3 do, and so does the query.
+    """
+    rng, worst = context.generator(s_app_a_4.id), 0.0
+    for _ in range(_HEADS):
+        longest, position = (10.0 ** rng.uniform(-1, 1, size=2)).tolist()
+        norms: Any = random_norms(rng)
+        plain = bounds.HeadClass(width=6, head_dimension=3, **norms)
+        added = position if length is None else length
+        head = replace(plain, positions="fixed", position_norm=added)
+        found = value(head, Sample(1000, 50, input_norm=longest))
+        sample = Sample(1000, 50, input_norm=longest + position)
+        again = covers.composed(covers.head_parts(plain, plain, sample), 0.1)
+        worst = max(worst, abs(found / again - 1))
+    unit = bounds.HeadClass(width=3, positions="fixed", position_norm=2.0)
+    cost = unit.composition(Sample(1, 2, input_norm=1.0), "derived").matrices[1].log_cost
+    # The query, too, is three times as long as e₁.
+    used = 3 * score_change(3.0) / (math.exp(cost) / 3)
+    return Evidence(
+        close(f"{_HEADS} heads: relative error of log N_∞", worst, 1e-9),
+        within("tokens ±e₁ at ±2e₁: change / what W_QK costs", used, 0.98, 1 + RATIO_RTOL),
     )
 
 

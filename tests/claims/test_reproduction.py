@@ -1,0 +1,163 @@
+"""Claims as trials of a study: re-used, resumed, compared; tiny claims of the tests' own."""
+
+import json
+
+import pytest
+
+import finetti.claims
+from finetti.claims import (
+    Claim,
+    Context,
+    Control,
+    Evidence,
+    Ledger,
+    at_most,
+    close,
+    compare_runs,
+    provenance,
+    read_results,
+    reproduce_claims,
+    results_document,
+)
+from finetti.claims import reproduction as engine
+from finetti.core.errors import InputError
+
+RAN = []
+
+
+def measured(context, value=0.25):
+    """A number below 1, with an interval."""
+    RAN.append(value)
+    return Evidence(at_most("number", value, 1.0, interval=(value - 0.1, value + 0.1)))
+
+
+def interrupted(context):
+    raise KeyboardInterrupt
+
+
+def breaks(context):
+    raise RuntimeError("no luck")
+
+
+WRONG = Control("too large", changes={"value": 2.0})
+
+
+def claim(claim_id, run=measured, **fields):
+    return Claim(claim_id, "title", "A statement.", run, "(1)", **fields)
+
+
+@pytest.fixture
+def reproduce(monkeypatch, tmp_path):
+    """Runs claims in one store, and says which numbers were measured for it."""
+
+    def run(*claims, context=None, **options):
+        monkeypatch.setattr(finetti.claims, "load_ledger", lambda: Ledger(claims))
+        RAN.clear()
+        return reproduce_claims(claims, context, store=tmp_path / "evidence.sqlite", **options)
+
+    return run
+
+
+def test_evidence_is_used_again_and_controls_are_trials_too(reproduce):
+    pair = claim("E-eq-1"), claim("E-eq-2", controls=(WRONG,))
+    first = reproduce(*pair)
+    assert [each.fresh for each in first] == [True, True]
+    assert RAN == [0.25, 0.25]
+    second = reproduce(*pair, controls=True)
+    assert [each.fresh for each in second] == [False, False]
+    assert RAN == [2.0]
+    assert [each.evidence for each in second] == [each.evidence for each in first]
+    (control,) = second[1].controls
+    assert control.red
+    assert control.result.fresh
+    assert control.to_dict()["name"] == "too large"
+    assert reproduce(*pair, context=Context(seed=1))[0].fresh
+    assert reproduce(*pair, context=Context("paper"))[0].fresh
+
+
+def test_other_code_measures_again(reproduce, monkeypatch):
+    reproduce(claim("E-eq-1"))
+    assert not reproduce(claim("E-eq-1"))[0].fresh
+    monkeypatch.setattr(engine, "software", lambda: {"finetti": "another version"})
+    assert reproduce(claim("E-eq-1"))[0].fresh
+
+
+def test_a_failure_is_a_result_and_is_tried_again(reproduce):
+    (failed,) = reproduce(claim("E-eq-1", breaks))
+    assert failed.evidence is None
+    assert not failed.as_expected
+    assert "no luck" in failed.reason
+    assert 'File "/' not in failed.error
+    (again,) = reproduce(claim("E-eq-1"))
+    assert again.as_expected
+    assert again.fresh
+
+
+def test_an_interrupted_run_goes_on(reproduce):
+    pair = claim("E-eq-1"), claim("E-eq-2", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(*pair)
+    found = reproduce(claim("E-eq-1"), claim("E-eq-2"))
+    assert [each.fresh for each in found] == [False, True]
+
+
+def document(*values, seed=0, holds=True):
+    results = []
+    for number, value in enumerate(values, start=1):
+        if value is not None:
+            plain = close("number", value, 1.0) if holds is None else None
+            interval = (value - 0.1, value + 0.1)
+            evidence = Evidence(plain or at_most("number", value, 1.0, interval=interval))
+            made = claim(f"E-eq-{number}", lambda context, found=evidence: found)
+            results.append(finetti.claims.run_claim(made, Context(seed=seed)))
+    return results_document(results, provenance(Context(seed=seed)), len(results))
+
+
+def test_what_changed_between_two_runs():
+    changes = compare_runs(document(0.2, 0.2, 0.5), document(0.25, 2.0, None, 0.1))
+    assert [(each["id"], each["old"], each["new"]) for each in changes["flipped"]] == [
+        ("E-eq-2", "holds", "fails")
+    ]
+    assert changes["flipped"][0]["as_expected"] is False
+    assert changes["new"] == ["E-eq-4"]
+    assert changes["removed"] == ["E-eq-3"]
+    (moved,) = changes["moved"]
+    assert moved["id"] == "E-eq-2"
+    assert moved["old"]["value"] == 0.2
+    assert moved["new"]["interval"] == pytest.approx([1.9, 2.1])
+    assert json.loads(json.dumps(changes, allow_nan=False)) == changes
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "seed", "moved"),
+    [(0.5, 0.505, 0, 0), (0.5, 0.52, 0, 1), (0.5, 0.9, 1, 0), (1e-16, 3e-16, 0, 0)],
+)
+def test_numbers_without_an_interval_move_by_parts_of_their_limit(then, now, seed, moved):
+    pair = document(then, holds=None), document(now, holds=None, seed=seed)
+    assert len(compare_runs(*pair)["moved"]) == moved
+
+
+def test_results_of_an_older_run_are_read_or_refused(tmp_path):
+    old = document(0.2)
+    (tmp_path / "old.json").write_text(json.dumps(old), encoding="utf-8")
+    assert read_results(tmp_path / "old.json") == old
+    for text in ("", "[]", '{"format": "other"}'):
+        (tmp_path / "wrong.json").write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match="results"):
+            read_results(tmp_path / "wrong.json")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_results(tmp_path / "missing.json")
+
+
+def test_the_document_says_all_that_a_report_shows():
+    plain = document(0.2)
+    (row,) = plain["results"]
+    fields = "kind formula printed bibtex citation measured pass_rule code command seed fresh"
+    assert set(fields.split()) <= set(row)
+    assert row["kind"] == "theorem"
+    assert row["bibtex"].startswith("@misc{zhang2022")
+    assert "lambda" in row["code"]["source"]
+    assert row["measurements"][0]["limits"] == ["-Infinity", 1.0]
+    assert plain["false_alarm"] == 0.0
+    assert plain["controls"] == {"run": 0, "red": 0}
+    assert plain["changes"] is None
