@@ -148,18 +148,16 @@ def test_on_paper_everything_is_open_whatever_the_filters(show):
     page = show("#view=errata&paper=R")
     page.emulate(media="print")
     assert page.run(SHOWN) == ALL
-    body = "[...document.querySelectorAll('.claim .statement')].filter(s => s.checkVisibility({contentVisibilityAuto: true})).length"
-    assert page.run(body) == len(ALL)
-    stills = "[...document.querySelectorAll('.still')].filter(s => s.checkVisibility()).length"
-    assert page.run(stills) == 2
+    for part, number in ((".statement", len(ALL)), (".claim .more pre", 4), (".still", 2)):
+        found = f"[...document.querySelectorAll('{part}')].filter(each => each.checkVisibility())"
+        assert page.run(f"{found}.length") == number
     assert page.run("document.querySelector('#errata').checkVisibility()")
 
 
 def test_what_can_be_copied_is_selected_where_the_clipboard_is_refused(show):
     page = show("#S-erratum-3")
-    page.run(
-        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: () => Promise.reject()}})"
-    )
+    refused = "{value: {writeText: () => Promise.reject()}}"
+    page.run(f"Object.defineProperty(navigator, 'clipboard', {refused})")
     page.run("document.querySelector('#S-erratum-3 .json').open = true")
     page.wait("document.querySelector('#S-erratum-3 .json pre').textContent")
     for part, words in ((".json", '"id": "S-erratum-3"'), (".link", "report.html#S-erratum-3")):

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from finetti.claims import compare_runs
 from finetti.core.errors import FinettiError
 from finetti.report import check_directory, render, write_figures, write_report, write_results
 
@@ -115,6 +116,13 @@ def test_documents_of_older_versions_are_pages_too(results):
     assert "not compared with an older one" in text
     assert "against the limit in [-1.1, -0.9]: obeyed" in text
     assert "1, not run" in text
+
+
+def test_printed_and_derived_numbers_of_one_name_are_not_mixed_up(results):
+    changes = compare_runs(results, results)
+    assert not any(changes[name] for name in ("flipped", "new", "removed", "moved"))
+    text = render({**results, "changes": changes})
+    assert "Nothing: no verdict flipped" in text
 
 
 def test_an_interrupted_run_says_so(results):

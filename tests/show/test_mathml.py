@@ -38,6 +38,7 @@ def inside(formula):
         ("a ≠ b", "mi(a) mo(≠) mi(b)"),
         ("s log T", "mi(s) mspace() mi(log) mspace() mi(T)"),
         ("attn(q)", "mi(attn) mrow(mo(() mi(q) mo()))"),
+        ("a = 1,  b", "mi(a) mo(=) mn(1) mo(,) mspace() mi(b)"),
         (r"\text{if x}", "mtext(if x)"),
         ("(a]", "mrow(mo(() mi(a) mo(]))"),
         ("(a", "mo(() mi(a)"),

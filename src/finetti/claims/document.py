@@ -116,9 +116,9 @@ def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
     alike = all(old["provenance"].get(n) == new["provenance"].get(n) for n in ("scale", "seed"))
     moved = []
     for each in common:
-        known = {m["name"]: m for m in _numbers(before[each])}
-        for now in _numbers(after[each]):
-            then = known.get(now["name"])
+        known = _numbers(before[each])
+        for name, now in _numbers(after[each]).items():
+            then = known.get(name)
             if then is not None and _has_moved(then, now, alike):
                 pair = {n: {k: m[k] for k in ("value", "interval")} for n, m in _pair(then, now)}
                 moved.append({"id": each, "name": now["name"], **pair})
@@ -141,8 +141,10 @@ def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _numbers(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [*result["measurements"], *result["derived"]]
+def _numbers(result: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """By form and name: the printed and the derived form often measure what has one name."""
+    forms = ("measurements", "derived")
+    return {(form, each["name"]): each for form in forms for each in result[form]}
 
 
 def _pair(then: Any, now: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:

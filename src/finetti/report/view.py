@@ -165,10 +165,10 @@ def sentence(run: Plain) -> tuple[str, str]:
     by, good, finished = run["provenance"], run["as_expected"], run["finished"]
     chance = run.get("false_alarm", sum(each["false_alarm"] for each in run["results"]))
     title = f"{good} of {finished} verdicts as expected"
+    machine = f"Finetti {by['finetti']} on {by['device']} ({by['platform']})"
     rest = (
-        f"at scale {by['scale']} and seed {by['seed']}, with Finetti {by['finetti']} on {by['device']} "
-        f"({by['platform']}), in {format_duration(run['seconds'])} of computing time; were every "
-        f"claim true, chance alone would turn any of them red in at most "
-        f"{format_number(100 * chance, 2)} % of such runs."
+        f"at scale {by['scale']} and seed {by['seed']}, with {machine}, in "
+        f"{format_duration(run['seconds'])} of computing time; were every claim true, chance alone "
+        f"would turn any of them red in at most {format_number(100 * chance, 2)} % of such runs."
     )
     return title, rest

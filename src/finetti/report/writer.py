@@ -1,4 +1,4 @@
-"""Writes a run into a directory: ``results.json`` (the data), ``report.html`` (the page), figures."""
+"""Writes a run into a directory: ``results.json``, the page ``report.html``, and its figures."""
 
 import json
 import tempfile

@@ -122,9 +122,8 @@ class Gauge:
         parts = []
         if self.interval is not None:
             start, end = (self._x(number, first, last) for number in self.interval)
-            parts.append(
-                f'<path class="range" d="M{start} {LINE}H{end}M{start} {LINE - 4}v8M{end} {LINE - 4}v8"/>'
-            )
+            ends = "".join(f"M{x} {LINE - 4}v8" for x in (start, end))
+            parts.append(f'<path class="range" d="M{start} {LINE}H{end}{ends}"/>')
         x = self._x(self.value, first, last)
         if self.holds is False:
             cross = f"M{x - 4:.1f} {LINE - 4}l8 8m0 -8l-8 8"

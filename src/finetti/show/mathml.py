@@ -1,8 +1,8 @@
 """Formulas on a page: a small notation as MathML, which browsers draw by themselves.
 
-Symbols are Unicode (λ, ≤, Σ, ‖), as in text; `_` and `^` take one sign or `{…}`; `\\frac`, `\\binom`,
-`\\sqrt`, `\\hat`, `\\tilde`, `\\bar` and `\\text` are as in LaTeX; two or more Latin letters in a row
-are one upright word (log, attn).
+Symbols are Unicode (λ, ≤, Σ, ‖), as in text; `_` and `^` take one sign or `{…}`; `\\frac`,
+`\\binom`, `\\sqrt`, `\\hat`, `\\tilde`, `\\bar` and `\\text` are as in LaTeX; two or more Latin
+letters in a row are one upright word (log, attn); two spaces stand between formulas.
 """
 
 import re
@@ -22,13 +22,13 @@ MARKS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯", "\u0305": "¯", "\u0307":
 FENCES = {"(": ")]", "[": "])", "⟨": "⟩", "⌈": "⌉", "⌊": "⌋", "‖": "‖"}
 BIG = {"Σ": "∑", "∑": "∑", "Π": "∏", "∏": "∏", "⋃": "⋃", "⋂": "⋂"}
 LIMITS = ("sup", "inf", "max", "min", "lim", "argmin", "argmax")
-THIN = "0.17em"
+THIN, WIDE = "0.17em", "1.2em"
 
 
 def to_mathml(formula: str, display: bool = True) -> str:
     """``formula`` as a ``<math>`` element; its texts are escaped, and it can hold nothing else.
 
-    >>> to_mathml("x_i² < 2", display=False)[49:-14]
+    >>> to_mathml("x_i² < 2", display=False)[29:-14]
     '<msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup><mo>&lt;</mo><mn>2</mn>'
     """
     reader = _Reader(formula)
@@ -73,6 +73,7 @@ class _Reader:
         parts = (unicodedata.normalize("NFD", c) if c.isalpha() else c for c in formula)
         self.tokens = TOKEN.findall("".join(parts))
         self.position = 0
+        self.apart = False  # whether two spaces were passed: another formula begins
 
     def problem(self, what: str) -> InputError:
         return InputError(f"The formula {self.formula!r} cannot be read: {what}.")
@@ -81,6 +82,7 @@ class _Reader:
     def ahead(self) -> str | None:
         """The next sign, spaces left out; None at the end."""
         while self.position < len(self.tokens) and self.tokens[self.position].isspace():
+            self.apart = self.apart or len(self.tokens[self.position]) > 1
             self.position += 1
         return self.tokens[self.position] if self.position < len(self.tokens) else None
 
@@ -95,8 +97,11 @@ class _Reader:
         """Everything up to one of the signs in ``stop``, or the end."""
         parts: list[Element] = []
         while self.ahead is not None and self.ahead not in stop:
+            if self.apart and parts:
+                parts.append(_element("mspace", width=WIDE))
+            self.apart = False
             part = self.scripted()
-            near = bool(parts) and parts[-1].tag != "mo" and part.tag != "mo"
+            near = bool(parts) and parts[-1].tag not in ("mo", "mspace") and part.tag != "mo"
             opens = part.tag == "mrow" and len(part) > 0 and part[0].tag == "mo"
             if near and not opens and (_is_word(part) or _is_word(parts[-1])):
                 parts.append(_element("mspace", width=THIN))

@@ -1,0 +1,67 @@
+"""``finetti view``."""
+
+import webbrowser
+
+import pytest
+from typer.testing import CliRunner
+
+from finetti.cli.main import app
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The addresses that a browser was asked for; none is started."""
+    addresses = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) or True)
+    monkeypatch.setenv("DISPLAY", ":0")
+    return addresses
+
+
+def view(*arguments):
+    return CliRunner().invoke(app, ["view", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("name", ["report", "probe", "risk", "coherence", "audit"])
+def test_any_page_is_found_and_opened(opened, tmp_path, name):
+    page = tmp_path / f"{name}.html"
+    page.write_text("")
+    (tmp_path / "results.json").write_text("{}")
+    for place in (tmp_path, page):
+        done = view(place)
+        assert done.exit_code == 0
+        assert str(page) in done.stdout
+    assert opened == [page.as_uri()] * 2
+
+
+def test_the_path_alone(opened, tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text("")
+    assert view(tmp_path, "--print-path").stdout == f"{page}\n"
+    assert opened == []
+
+
+def test_without_a_screen_it_says_where_the_page_is(opened, tmp_path, monkeypatch):
+    (tmp_path / "report.html").write_text("")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    done = view(tmp_path)
+    assert done.exit_code == 0
+    assert f"The page: {tmp_path / 'report.html'}" in done.stdout
+    assert opened == []
+
+
+def test_no_page_names_those_nearby(opened, tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    assert "write one into the directory that --out names" in view(tmp_path / "one").stderr
+    (tmp_path / "two" / "probe.html").write_text("")
+    for place in (tmp_path / "one", tmp_path / "three", tmp_path):
+        done = view(place)
+        assert done.exit_code == 2
+        assert str(tmp_path / "two" / "probe.html") in done.stderr
+    (tmp_path / "two" / "notes.txt").write_text("")
+    assert "is no page" in view(tmp_path / "two" / "notes.txt").stderr
+    (tmp_path / "two" / "risk.html").write_text("")
+    assert "several pages" in view(tmp_path / "two").stderr
+    assert opened == []
