@@ -1,9 +1,14 @@
 from .auditing import audit_checkpoint as audit_checkpoint
+from .capacity import Capacity as Capacity
+from .capacity import CapacityRow as CapacityRow
+from .capacity import measure_capacity as measure_capacity
+from .chain import block_network as block_network
 from .changes import CheckpointChanges as CheckpointChanges
 from .changes import MatrixChange as MatrixChange
 from .changes import compare_checkpoints as compare_checkpoints
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import StoredTensor as StoredTensor
+from .design import BlockDesign as BlockDesign
 from .layouts import Layout as Layout
 from .layouts import read_layouts as read_layouts
 from .measures import MatrixMeasures as MatrixMeasures
@@ -13,3 +18,4 @@ from .opening import open_checkpoint as open_checkpoint
 from .result import Audit as Audit
 from .result import HeadMeasures as HeadMeasures
 from .result import LayerMeasures as LayerMeasures
+from .result import OuterMeasures as OuterMeasures
