@@ -19,3 +19,5 @@ from .result import Audit as Audit
 from .result import HeadMeasures as HeadMeasures
 from .result import LayerMeasures as LayerMeasures
 from .result import OuterMeasures as OuterMeasures
+from .tuning import WeightDelta as WeightDelta
+from .tuning import tuned_network as tuned_network

@@ -14,6 +14,7 @@ from finetti.audit.nearest import (
     residual_class,
 )
 from finetti.audit.result import Audit
+from finetti.audit.tuning import Place, WeightDelta, tuned_network
 from finetti.bounds import Bound, BoundValue, Sample, Term
 from finetti.bounds.beyond import BlocksCovering, BlocksGap, Strata, Stratified
 from finetti.bounds.exchangeability import FullTransformerCovering, TransformerRisk
@@ -27,6 +28,7 @@ from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
 RESOLUTION = 0.1
+TUNING = "fine-tuning: base + Δ"
 LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 READOUT = (
     "A trained vector of length {norm:g} reads one number from a token, or from a mean of tokens."
@@ -109,7 +111,8 @@ class Capacity(Shown):
     @property
     def best(self) -> CapacityRow | None:
         """Of the rows that cover the network itself, the one that asks for the fewest samples."""
-        found = [each for each in self.rows if not each.nearest and each.needed is not None]
+        found = [each for each in self.rows if not each.nearest and each.name != TUNING]
+        found = [each for each in found if each.needed is not None]
         return min(found, key=lambda each: each.needed.log_value, default=None)  # pyright: ignore
 
     def place(self, term: Term) -> tuple[str, str]:
@@ -224,6 +227,8 @@ def measure_capacity(
     delta: float = 0.05,
     readout_norm: float = 1.0,
     input_norm: float = 1.0,
+    base: Audit | None = None,
+    moved: Mapping[Place, WeightDelta] | None = None,
 ) -> Capacity:
     """Theorem A.17, paper E, the count of parameters, and covers without T, for one checkpoint.
 
@@ -238,6 +243,8 @@ def measure_capacity(
         delta: δ, with which probability a bound may fail.
         readout_norm: B_w, of the vector that makes a number of a token.
         input_norm: how long tokens are, where the checkpoint has no table of them.
+        base: the audit of what training began with, for one more row: the class base + Δ.
+        moved: with it, how far which weights moved; see `tuned_network`.
     """
     owner = "measure_capacity"
     sample = Sample(as_whole(n_samples, "n_samples", owner), context_length, delta=delta)
@@ -253,6 +260,11 @@ def measure_capacity(
             for name in COVERS
         ),
     ]
+    if base is not None:
+        deltas = moved or {}
+        rows.append(
+            evaluate.row(TUNING, lambda: of_network(tuned_network(base, deltas, readout_norm)))
+        )
     log_lipschitz = None
     if not audit.design.refused:
         network = block_network(audit, readout_norm)

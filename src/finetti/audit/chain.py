@@ -1,7 +1,7 @@
 """From an audit to the chain of real blocks: every weight as a class of its own norms."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -30,10 +30,7 @@ def block_network(
         readout_norm: B_w, of that vector.
         known: which norms a class has beside the spectral ones; see `COVERS`.
     """
-    check_design(audit)
-    build = _Builder(audit, frozenset(known))
-    pieces = [*build.first(), *build.layers(), *build.last(readout_norm)]
-    return beyond.BlockNetwork(pieces=tuple(pieces))
+    return ChainBuilder(audit, frozenset(known)).network(readout_norm)
 
 
 def check_design(audit: Audit) -> None:
@@ -46,7 +43,7 @@ def check_design(audit: Audit) -> None:
 
 def token_radius(audit: Audit, input_norm: float = 1.0) -> float:
     """How long a token can be before the first layer; ``input_norm`` where no table says it."""
-    first = _Builder(audit, frozenset()).first()
+    first = ChainBuilder(audit, frozenset()).first()
     return math.exp(beyond.follow(first, math.log(input_norm)).log_radius)
 
 
@@ -89,53 +86,65 @@ def vector_class(columns: int, norm: float | None) -> beyond.RowWeights | None:
     return beyond.RowWeights(rows=1, columns=columns, norm=norm * _ROUNDING)
 
 
-class _Builder:
-    """The pieces of one audit."""
+class ChainBuilder:
+    """The pieces of one audit; all weights come from `matrix`, `vector` and `table`."""
 
     def __init__(self, audit: Audit, known: frozenset[str]) -> None:
         self.audit, self.known = audit, known
         self.width, self.design = audit.geometry.width, audit.design
         self.scale = audit.geometry.head_width**-0.5
 
+    def network(self, readout_norm: float) -> beyond.BlockNetwork:
+        """All pieces, in their order."""
+        check_design(self.audit)
+        pieces = (*self.first(), *self.layers(), *self.last(readout_norm))
+        return beyond.BlockNetwork(pieces=pieces)
+
+    def matrix(self, layer: str, role: str, measured: MatrixMeasures) -> beyond.MatrixWeights:
+        """The class of a matrix."""
+        return matrix_class(measured, self.known)
+
+    def vector(
+        self, layer: str, role: str, columns: int, norm: float | None
+    ) -> beyond.RowWeights | None:
+        """The class of a bias, a shift or a gain; None where there is none."""
+        return vector_class(columns, norm)
+
+    def table(self, role: str, measured: Mapping[str, float]) -> beyond.RowWeights:
+        """The class of a table of embeddings."""
+        rows, columns = int(measured["rows"]), int(measured["columns"])
+        norm = measured["largest_row"] * _ROUNDING
+        return beyond.RowWeights(rows=rows, columns=columns, norm=norm)
+
     def first(self) -> list[beyond.Piece]:
         """Tables of embeddings, their norm, and a projection to the width of the layers."""
         pieces: list[beyond.Piece] = []
-        tables = {k: v for k, v in self.audit.embeddings.items() if k != "unembedding"}
-        if tables:
-            rows = (
-                beyond.RowWeights(
-                    rows=int(each["rows"]),
-                    columns=int(each["columns"]),
-                    norm=each["largest_row"] * _ROUNDING,
-                )
-                for each in tables.values()
-            )
+        rows = [self.table(k, v) for k, v in self.audit.embeddings.items() if k != "unembedding"]
+        if rows:
             pieces.append(beyond.EmbeddingPiece(tables=tuple(rows)))
-        projection = self.audit.outer.get("projection")
-        inside = self.width
-        if projection is not None and projection.matrix is not None:
-            inside = projection.matrix.rows
-        pieces += self._outer_norm("embedding_norm", inside)
-        if projection is not None and projection.matrix is not None:
-            matrix = matrix_class(projection.matrix, self.known)
-            bias = vector_class(self.width, projection.bias)
-            pieces.append(beyond.LinearPiece(matrix=matrix, bias=bias, name="projection"))
+        found = self.audit.outer.get("projection", OuterMeasures())
+        matrix = found.matrix
+        pieces += self._outer_norm("embedding_norm", self.width if matrix is None else matrix.rows)
+        if matrix is not None:
+            made = self.matrix("", "projection_weight", matrix)
+            bias = self.vector("", "projection_bias", self.width, found.bias)
+            pieces.append(beyond.LinearPiece(matrix=made, bias=bias, name="projection"))
         return pieces
 
     def _outer_norm(self, role: str, width: int) -> list[beyond.Piece]:
         found = self.audit.outer.get(role, OuterMeasures())
         if found.gain is None:
             return []
-        return [self.normalization(width, found.gain, found.bias)]
+        return [self.normalization("", role, width, found.gain, found.bias)]
 
     def normalization(
-        self, width: int, gain: float, shift: float | None
+        self, layer: str, role: str, width: int, gain: float, shift: float | None
     ) -> beyond.NormalizationPiece:
         """A LayerNorm, or its kin without a shift."""
-        row = vector_class(width, gain)
+        row = self.vector(layer, f"{role}_weight", width, gain)
         assert row is not None
         assert self.design.epsilon is not None
-        beta = vector_class(width, shift)
+        beta = self.vector(layer, f"{role}_bias", width, shift)
         return beyond.NormalizationPiece(gain=row, shift=beta, epsilon=self.design.epsilon)
 
     def layers(self) -> list[beyond.Piece]:
@@ -162,13 +171,15 @@ class _Builder:
     ) -> beyond.ResidualPiece:
         """x + f(norm(x)) or norm(x + f(x))."""
         gain, shift = layer.gains.get(norm), layer.vectors.get(f"{norm}_bias")
-        around = None if gain is None else self.normalization(self.width, gain, shift)
+        around = None
+        if gain is not None:
+            around = self.normalization(layer.label, norm, self.width, gain, shift)
         order: Any = self.design.order or "pre"
         return beyond.ResidualPiece(piece=piece, normalization=around, order=order, layer=number)
 
     def attention(self, layer: LayerMeasures) -> beyond.Piece:
         """The heads of a layer: by their products or, under rotary positions, by their factors."""
-        make = self.rotary_head if self.design.rotary else self.product_head
+        make = self._rotary_head if self.design.rotary else self._product_head
         output = layer.matrices["output"].spectral_upper
         heads = tuple(make(head, output) for head in layer.heads)
         bias = vector_class(self.width, layer.attention_bias)
@@ -185,7 +196,7 @@ class _Builder:
         rank = min(self.audit.geometry.head_width, measured.rows)
         return matrix_class(measured, self.known, scale, rank, error)
 
-    def product_head(self, head: HeadMeasures, output: float) -> beyond.HeadPiece:
+    def _product_head(self, head: HeadMeasures, output: float) -> beyond.HeadPiece:
         """By W_QW_Kᵀ/√d_k and W_VW_O."""
         sizes = head.factors["query"].spectral_upper * head.factors["key"].spectral_upper
         bias = head.biases.get("score")
@@ -195,7 +206,7 @@ class _Builder:
             score_bias=vector_class(self.width, None if bias is None else self.scale * bias),
         )
 
-    def rotary_head(self, head: HeadMeasures, output: float) -> beyond.HeadPiece:
+    def _rotary_head(self, head: HeadMeasures, output: float) -> beyond.HeadPiece:
         """By W_Q and W_K, between which positions rotate."""
         inside = self.audit.geometry.head_width
         return beyond.RotaryHeadPiece(
@@ -208,29 +219,17 @@ class _Builder:
 
     def feed_forward(self, layer: LayerMeasures) -> beyond.Piece:
         """Two matrices, or three with a gate."""
-        made = {role: matrix_class(layer.matrices[role], self.known) for role in layer.matrices}
-        biases = {
-            role: vector_class(each.columns, layer.vectors.get(f"{role}_bias"))
-            for role, each in made.items()
-        }
-        activation = self.design.activation
-        if "feed_gate" not in made:
-            return beyond.FeedForwardPiece(
-                inner=made["feed_in"],
-                outer=made["feed_out"],
-                inner_bias=biases["feed_in"],
-                outer_bias=biases["feed_out"],
-                activation=activation,
-            )
-        return beyond.GatedPiece(
-            gate=made["feed_gate"],
-            up=made["feed_in"],
-            down=made["feed_out"],
-            gate_bias=biases["feed_gate"],
-            up_bias=biases["feed_in"],
-            down_bias=biases["feed_out"],
-            activation=activation,
-        )
+        made: dict[str, Any] = {}
+        places = {"feed_in": "inner", "feed_out": "outer"}
+        if "feed_gate" in layer.matrices:
+            places = {"feed_in": "up", "feed_out": "down", "feed_gate": "gate"}
+        for role, place in places.items():
+            measured, bias = layer.matrices[role], f"{role}_bias"
+            made[place] = self.matrix(layer.label, role, measured)
+            length = layer.vectors.get(bias)
+            made[f"{place}_bias"] = self.vector(layer.label, bias, measured.columns, length)
+        piece = beyond.GatedPiece if "gate" in made else beyond.FeedForwardPiece
+        return piece(**made, activation=self.design.activation)
 
     def last(self, readout_norm: float) -> list[beyond.Piece]:
         """The norm after the last layer, and the readout."""
