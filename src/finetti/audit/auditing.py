@@ -1,6 +1,6 @@
 """From a checkpoint to its norms: opened, mapped, proven, then measured layer by layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,21 +151,20 @@ def _length(mapped: MappedMatrix) -> float:
     return measure_matrix(mapped.read()[None]).frobenius
 
 
-def _row_blocks(tensor: StoredTensor) -> list[slice]:
+def _row_blocks(tensor: StoredTensor) -> Iterator[NDArray[np.float64]]:
     if len(tensor.shape) != 2 or 0 in tensor.shape:
         raise InputError(
             f"{tensor.name} is no table of embeddings: found shape {tensor.shape}, expected two "
             "axes with entries."
         )
-    step = max(1, BLOCK // tensor.shape[1])
-    return [slice(start, start + step) for start in range(0, tensor.shape[0], step)]
+    return tensor.blocks(max(1, BLOCK // tensor.shape[1]))
 
 
 def _measure_table(tensor: StoredTensor) -> dict[str, float]:
     """The largest row of an embedding and its Frobenius norm, a block of rows at a time."""
     largest, total = 0.0, 0.0
     for rows in _row_blocks(tensor):
-        norms = np.linalg.norm(tensor.read(rows), axis=1)
+        norms = np.linalg.norm(rows, axis=1)
         largest, total = max(largest, float(norms.max())), np.hypot(total, np.linalg.norm(norms))
     return {
         "rows": tensor.shape[0],
@@ -176,10 +175,13 @@ def _measure_table(tensor: StoredTensor) -> dict[str, float]:
 
 
 def _tied(network: MappedNetwork) -> tuple[str, ...]:
-    """The unembedding, where it is the words' embedding stored a second time."""
+    """The unembedding, where it is an embedding stored a second time."""
     last = network.unembedding
-    first = next(iter(network.embeddings.values()), None)
-    if last is None or first is None or first.shape != last.shape:
+    if last is None:
         return ()
-    same = all(np.array_equal(first.read(rows), last.read(rows)) for rows in _row_blocks(first))
-    return (last.name,) if same else ()
+    for first in network.embeddings.values():
+        if first.shape == last.shape:
+            pairs = zip(_row_blocks(first), _row_blocks(last), strict=True)
+            if all(np.array_equal(*pair) for pair in pairs):
+                return (last.name,)
+    return ()

@@ -73,9 +73,10 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
     layout = _choose(checkpoint, layouts)
     layers: dict[tuple[int, ...], MappedLayer] = {}
     embeddings: dict[str, StoredTensor] = {}
-    unembedding, read, skipped = None, [], {}
+    unembedding, read, skipped, prefix = None, [], {}, None
     for name, tensor in checkpoint.tensors.items():
         if place := layout.place(name):
+            prefix = _same_prefix(prefix, layout.prefix(name), name)
             layer = layers.setdefault(place[0], MappedLayer(place[0]))
             _put(layer, place[1], place[2], tensor, layout)
         elif layout.inside_a_layer(name):
@@ -91,6 +92,15 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
         read.append(name)
     ordered = tuple(layers[number] for number in sorted(layers))
     return MappedNetwork(layout, ordered, embeddings, unembedding, tuple(read), skipped)
+
+
+def _same_prefix(before: str | None, prefix: str, name: str) -> str:
+    if before not in (None, prefix):
+        raise InputError(
+            f"Layers lie below {before!r} and, as {name[:80]}, below {prefix!r}; expected all of "
+            "them below one name. Audit one network at a time, or give --map with its names."
+        )
+    return prefix
 
 
 def _choose(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Layout:
@@ -169,12 +179,12 @@ def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
 
 
 def config_number(config: Mapping[str, Any], *names: str) -> int | None:
-    """The first whole number ≥ 1 that a config gives under one of the names."""
-    for name in names:
-        value = config.get(name)
-        if value is None:
-            continue
+    """The whole number ≥ 1 that a config gives under any of the names, or None."""
+    found = {name: config[name] for name in names if config.get(name) is not None}
+    for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 10**9:
             raise InputError(f"config.json has {name} = {str(value)[:40]}: no whole number ≥ 1.")
-        return value
-    return None
+    if len(set(found.values())) > 1:
+        said = " and ".join(f"{name} = {value}" for name, value in found.items())
+        raise InputError(f"config.json has {said}; expected one number for one thing.")
+    return next(iter(found.values()), None)
