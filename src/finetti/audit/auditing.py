@@ -98,11 +98,11 @@ class _Steps:
 def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) -> LayerMeasures:
     weights, matrices = layer.weights, {}
     steps.start(weights["query"].tensor, weights["key"].tensor)
-    query, key = _not_zero(weights["query"], layer), _not_zero(weights["key"], layer)
+    query, key = layer.read("query"), layer.read("key")
     query_key = _per_head(geometry, query, key, grouped=(False, True))
     del query, key
     steps.start(weights["value"].tensor, weights["output"].tensor)
-    value, output = _not_zero(weights["value"], layer), weights["output"].read()
+    value, output = layer.read("value"), layer.read("output")
     value_output = _per_head(geometry, value, output.T, grouped=(True, False))
     del value
     matrices["output"] = measure_matrix(output.T)
@@ -110,7 +110,7 @@ def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) ->
     for role in ("feed_in", "feed_gate", "feed_out"):
         if role in weights:
             steps.start(weights[role].tensor)
-            matrices[role] = measure_matrix(weights[role].read().T)
+            matrices[role] = measure_matrix(layer.read(role).T)
     steps.start(*(mapped.tensor for mapped in layer.vectors.values()))
     numbered = enumerate(zip(query_key, value_output, strict=True))
     return LayerMeasures(
@@ -119,17 +119,6 @@ def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) ->
         matrices,
         {name: _length(mapped) for name, mapped in sorted(layer.vectors.items())},
     )
-
-
-def _not_zero(mapped: MappedMatrix, layer: MappedLayer) -> NDArray[np.float64]:
-    values = mapped.read()
-    if not values.any():
-        part = "" if mapped.third is None else f" (part {mapped.third + 1} of 3)"
-        raise InputError(
-            f"{mapped.tensor.name}{part} in layer {layer.label} is all zero: found no numbers "
-            "where a query, key or value was expected. It was filled in, not trained."
-        )
-    return values
 
 
 def _per_head(

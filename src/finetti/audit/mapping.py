@@ -55,6 +55,18 @@ class MappedLayer:
         """The layer's number, as people write it."""
         return ".".join(map(str, self.number))
 
+    def read(self, role: str) -> NDArray[np.float64]:
+        """A matrix as float64 (outputs, inputs); a query, key or value of zeros is refused."""
+        mapped = self.weights[role]
+        values = mapped.read()
+        if role in ATTENTION and not values.any():
+            part = "" if mapped.third is None else f" (part {mapped.third + 1} of 3)"
+            raise InputError(
+                f"{mapped.tensor.name}{part} in layer {self.label} is all zero: found no numbers "
+                "where a query, key or value was expected. It was filled in, not trained."
+            )
+        return values
+
 
 @dataclass(frozen=True)
 class MappedNetwork:
