@@ -55,6 +55,15 @@ def test_a_base_that_was_zero_has_no_relative_change():
     assert found.to_dict()["matrices"][3]["relative"] is None
 
 
+def test_what_was_filled_with_zeros_is_no_base():
+    new = make.synthetic("bert")[0]
+    name = "bert.encoder.layer.1.attention.self.key.weight"
+    zeros = new | {name: np.zeros_like(new[name])}
+    for pair in ((new, zeros), (zeros, new)):
+        with pytest.raises(InputError, match=f"{name} in layer 1 is all zero"):
+            compare_checkpoints(*pair, heads=4)
+
+
 def test_networks_that_are_not_alike():
     bert = make.synthetic("bert")[0]
     for other in (make.synthetic("vit")[0], make.synthetic("bert", layers=3)[0]):

@@ -87,6 +87,13 @@ def test_the_enclosure_of_a_product_holds_the_true_value(seed):
     assert found.spectral_upper - found.spectral_lower <= 1e-9 * float(true)
 
 
+def test_what_underflows_is_still_enclosed():
+    found = measure_product(np.full((1, 2), 1e-200), np.full((1, 2), 1e-200))
+    assert found.spectral_lower == 0 < found.spectral_upper < 1e-300
+    found = measure_matrix([[3e-320, 1e-320]])  # its norm is no float64
+    assert found.spectral_lower < np.hypot(3e-320, 1e-320) < found.spectral_upper
+
+
 def test_equal_singular_values_are_certified():
     # The leading vector is not unique, and t²I − MᵀM is nearly zero as a whole.
     found = measure_matrix(np.eye(30))

@@ -1,6 +1,6 @@
 """From a checkpoint to its norms: opened, mapped, proven, then measured layer by layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +112,13 @@ def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) ->
         if f"{role}_bias" in layer.vectors
     }
     steps.start(weights["query"].tensor, weights["key"].tensor)
-    query, key = _not_zero(weights["query"], layer), _not_zero(weights["key"], layer)
+    query, key = layer.read("query"), layer.read("key")
     query_key = _per_head(geometry, query, key, grouped=(False, True))
     queries, keys = _factors(geometry, query, False), _factors(geometry, key, True)
     lengths = [_bias_lengths(geometry, head, biases, key) for head in range(geometry.heads)]
     del query, key
     steps.start(weights["value"].tensor, weights["output"].tensor)
-    value, output = _not_zero(weights["value"], layer), weights["output"].read()
+    value, output = layer.read("value"), layer.read("output")
     value_output = _per_head(geometry, value, output.T, grouped=(True, False))
     values = _factors(geometry, value, True)
     del value
@@ -128,7 +128,7 @@ def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) ->
     for role in ("feed_in", "feed_gate", "feed_out"):
         if role in weights:
             steps.start(weights[role].tensor)
-            matrices[role] = measure_matrix(weights[role].read().T)
+            matrices[role] = measure_matrix(layer.read(role).T)
     steps.start(*(mapped.tensor for mapped in layer.vectors.values()))
     factors = zip(queries, keys, values, strict=True)
     heads = zip(query_key, value_output, factors, lengths, strict=True)
@@ -199,17 +199,6 @@ def _measure_outer(network: MappedNetwork) -> dict[str, OuterMeasures]:
     return found
 
 
-def _not_zero(mapped: MappedMatrix, layer: MappedLayer) -> NDArray[np.float64]:
-    values = mapped.read()
-    if not values.any():
-        part = "" if mapped.third is None else f" (part {mapped.third + 1} of 3)"
-        raise InputError(
-            f"{mapped.tensor.name}{part} in layer {layer.label} is all zero: found no numbers "
-            "where a query, key or value was expected. It was filled in, not trained."
-        )
-    return values
-
-
 def _per_head(
     geometry: HeadGeometry,
     left: NDArray[np.float64],
@@ -238,21 +227,20 @@ def _norm(vector: NDArray[np.float64]) -> float:
     return measure_matrix(vector[None]).frobenius if vector.any() else 0.0
 
 
-def _row_blocks(tensor: StoredTensor) -> list[slice]:
+def _row_blocks(tensor: StoredTensor) -> Iterator[NDArray[np.float64]]:
     if len(tensor.shape) != 2 or 0 in tensor.shape:
         raise InputError(
             f"{tensor.name} is no table of embeddings: found shape {tensor.shape}, expected two "
             "axes with entries."
         )
-    step = max(1, BLOCK // tensor.shape[1])
-    return [slice(start, start + step) for start in range(0, tensor.shape[0], step)]
+    return tensor.blocks(max(1, BLOCK // tensor.shape[1]))
 
 
 def _measure_table(tensor: StoredTensor) -> dict[str, float]:
     """The largest row of an embedding and its Frobenius norm, a block of rows at a time."""
     largest, total = 0.0, 0.0
     for rows in _row_blocks(tensor):
-        norms = np.linalg.norm(tensor.read(rows), axis=1)
+        norms = np.linalg.norm(rows, axis=1)
         largest, total = max(largest, float(norms.max())), np.hypot(total, np.linalg.norm(norms))
     return {
         "rows": tensor.shape[0],
@@ -263,10 +251,13 @@ def _measure_table(tensor: StoredTensor) -> dict[str, float]:
 
 
 def _tied(network: MappedNetwork) -> tuple[str, ...]:
-    """The unembedding, where it is the words' embedding stored a second time."""
+    """The unembedding, where it is an embedding stored a second time."""
     last = network.unembedding
-    first = next(iter(network.embeddings.values()), None)
-    if last is None or first is None or first.shape != last.shape:
+    if last is None:
         return ()
-    same = all(np.array_equal(first.read(rows), last.read(rows)) for rows in _row_blocks(first))
-    return (last.name,) if same else ()
+    for first in network.embeddings.values():
+        if first.shape == last.shape:
+            pairs = zip(_row_blocks(first), _row_blocks(last), strict=True)
+            if all(np.array_equal(*pair) for pair in pairs):
+                return (last.name,)
+    return ()

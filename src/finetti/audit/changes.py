@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from finetti.audit.auditing import WIDE
 from finetti.audit.layouts import ROLES, read_layouts
-from finetti.audit.mapping import MappedMatrix, map_checkpoint
+from finetti.audit.mapping import MappedLayer, map_checkpoint
 from finetti.audit.measures import MatrixMeasures, measure_matrix
 from finetti.audit.number_formats import ROUNDING
 from finetti.audit.opening import open_checkpoint
@@ -126,22 +126,24 @@ def compare_checkpoints(
             for role in (role for role in ROLES if role in mine.weights):
                 if on_progress is not None:
                     on_progress(len(changes), total, mine.weights[role].tensor.name)
-                changes.append(_change(mine.label, role, mine.weights[role], other.weights[role]))
+                changes.append(_change(role, mine, other))
     return CheckpointChanges(new.name, old.name, tuple(changes))
 
 
-def _change(layer: str, role: str, mine: MappedMatrix, base: MappedMatrix) -> MatrixChange:
+def _change(role: str, layer: MappedLayer, base_layer: MappedLayer) -> MatrixChange:
+    mine, base = layer.weights[role], base_layer.weights[role]
     if mine.shape != base.shape:
         raise InputError(
             f"{mine.tensor.name} has shape {mine.shape}, and its base {base.shape}: not alike."
         )
-    new, old = mine.read().T, base.read().T
+    new, old = layer.read(role).T, base_layer.read(role).T
     sizes = [float(np.linalg.norm(each)) for each in (new, old)]
     new -= old
     if not new.any():
-        return MatrixChange(layer, role, 0.0, 0, None)
+        return MatrixChange(layer.label, role, 0.0, 0, None)
     unit = max(ROUNDING[each.tensor.kind] for each in (mine, base))
     delta = measure_matrix(new)
     values = np.linalg.svd(new, compute_uv=False)
     rank = int((values > unit * sum(sizes)).sum())
-    return MatrixChange(layer, role, delta.frobenius / sizes[1] if sizes[1] else None, rank, delta)
+    relative = delta.frobenius / sizes[1] if sizes[1] else None
+    return MatrixChange(layer.label, role, relative, rank, delta)

@@ -59,6 +59,8 @@ class Layout:
         >>> read_layouts()["gpt2"].place("transformer.h.3.attn.c_attn.bias")
         ((3,), 'fused', 'bias')
         """
+        if not self.inside_a_layer(name):
+            return None
         for role, pattern in self._patterns:
             if found := pattern.fullmatch(name):
                 kind = found.groupdict().get("kind") or "weight"
@@ -68,6 +70,11 @@ class Layout:
     def inside_a_layer(self, name: str) -> bool:
         """Whether a parameter lies in a layer without being one of its weights by the table."""
         return self._inside.fullmatch(name) is not None
+
+    def prefix(self, name: str) -> str:
+        """What comes before a layer in the name of one of its parameters."""
+        found = self._inside.fullmatch(name)
+        return "" if found is None else found["prefix"] or ""
 
     def is_ignored(self, name: str) -> bool:
         """Whether the table says that a parameter of a layer is no weight."""
@@ -103,7 +110,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     escaped = re.escape(text)
     for name, pattern in parts.items():
         escaped = escaped.replace(re.escape(f"{{{name}}}"), pattern)
-    return re.compile(rf"(?:.*\.)?{escaped}")
+    return re.compile(rf"(?P<prefix>.*\.)?{escaped}")
 
 
 def _numbers(found: re.Match[str]) -> tuple[int, ...]:

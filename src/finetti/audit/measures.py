@@ -14,6 +14,7 @@ from finetti.core.errors import InputError, bad_argument
 
 Matrix = NDArray[np.float64]
 POWERS = {"frobenius": 2.0, "nuclear": 1.0, "half": 0.5, "quarter": 0.25}
+TINY = 2.0**-1000  # far above the numbers that have fewer digits
 BLOCK = 2**20  # entries of a product that exist at the same time
 
 
@@ -146,6 +147,10 @@ def _measures(
     }
     try:
         sizes = {name: math.ldexp(value, exponent) for name, value in sizes.items()}
+        if certified[1] > 0 and sizes["spectral_upper"] < TINY:  # rounded once more
+            sizes["spectral_upper"] = math.nextafter(sizes["spectral_upper"], math.inf)
+            sizes["spectral_lower"] = math.nextafter(sizes["spectral_lower"], -math.inf)
+            sizes["spectral_lower"] = max(0.0, sizes["spectral_lower"])
     except OverflowError as error:
         raise InputError(
             "A norm is too large for float64: entries beyond 1e150 cannot be measured."

@@ -57,9 +57,15 @@ def _prove_numbers(network: MappedNetwork, config: Mapping[str, Any]) -> int:
                 "missing."
             )
     said = config_number(config, "num_hidden_layers", "n_layer", "num_layers")
+    groups = config_number(config, "num_hidden_groups") if len(sizes) == 2 else None
+    if groups not in (None, sizes[0]):
+        raise InputError(
+            f"Found {sizes[0]} groups of layers, expected {groups} by config.json. A shard may be "
+            "missing."
+        )
     if said is None:
         return 1
-    if len(sizes) == 2 and said % sizes[0] == 0:  # every group runs for several layers
+    if len(sizes) == 2 and said % sizes[0] == 0:  # each of the config's layers runs a whole group
         return said // sizes[0]
     if said != len(found):
         raise InputError(f"Found {len(found)} layers, expected {said} by config.json.")

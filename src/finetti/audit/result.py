@@ -206,12 +206,9 @@ class Audit(Shown):
             yield f"Skipped ({reason}): {', '.join(names[:3])}{more}."
         if self.tied:
             yield f"Tied, counted once: {', '.join(self.tied)}."
-        gap = max(
-            (each.spectral_upper - each.spectral_lower) / each.spectral_upper
-            for kind in self.kinds
-            for each in self._of_kind(kind)
-            if each.spectral_upper > 0
-        )
+        found = [each for kind in self.kinds for each in self._of_kind(kind)]
+        gaps = [1 - each.spectral_lower / each.spectral_upper for each in found if each.spectral]
+        gap = max(gaps, default=0.0)
         yield f"Every spectral norm is certain to {gap:.1e} of itself."
 
 
