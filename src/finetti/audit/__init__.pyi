@@ -14,7 +14,10 @@ from .layouts import read_layouts as read_layouts
 from .measures import MatrixMeasures as MatrixMeasures
 from .measures import measure_matrix as measure_matrix
 from .measures import measure_product as measure_product
+from .moved import moved_weights as moved_weights
 from .opening import open_checkpoint as open_checkpoint
+from .page import Audited as Audited
+from .page import audit_page as audit_page
 from .result import Audit as Audit
 from .result import HeadMeasures as HeadMeasures
 from .result import LayerMeasures as LayerMeasures
