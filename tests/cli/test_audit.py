@@ -94,3 +94,23 @@ def test_what_moved_since_the_base(folder, tmp_path):
     done = command(tuned, "--base", folder, "--quiet")
     assert "most of all feed_in of layer 1, by 50 %" in done.stdout
     assert command(folder, "--base", folder, "-q").stdout.endswith("0 of 12 matrices moved\n")
+
+
+def test_an_adapter_on_its_base(folder, tmp_path):
+    adapter, module = tmp_path / "adapter", "base_model.model.bert.encoder.layer.1.output.dense"
+    factors = {"lora_A": np.ones((1, make.HIDDEN)), "lora_B": np.ones((make.WIDTH, 1))}
+    arrays = {f"{module}.{name}.weight": array for name, array in factors.items()}
+    weights = make.write(adapter, arrays, name="adapter_model.safetensors")
+    said = {"peft_type": "LORA", "r": 1, "lora_alpha": 2}
+    (adapter / "adapter_config.json").write_text(json.dumps(said))
+    done = command(adapter, "--base", folder, "--json", "--quiet")
+    assert done.exit_code == 0, done.output
+    (audit,) = json.loads(done.stdout)["audits"]
+    assert audit["name"] == f"{adapter} on {folder}"
+    (moved,) = (each for each in audit["changes"]["matrices"] if each["delta"])
+    assert (moved["layer"], moved["role"], moved["rank"]) == ("1", "feed_out", 1)
+    assert moved["delta"]["spectral"] == pytest.approx(2 * np.sqrt(make.HIDDEN * make.WIDTH))
+    for source in (adapter, weights):
+        done = command(source)
+        assert done.exit_code == 2
+        assert "Give --base" in done.stderr

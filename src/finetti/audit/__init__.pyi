@@ -1,3 +1,10 @@
+from .adapter_files import LoraAdapter as LoraAdapter
+from .adapter_files import LowRankFactors as LowRankFactors
+from .adapter_files import read_adapter as read_adapter
+from .adapters import AdaptedCheckpoint as AdaptedCheckpoint
+from .adapters import apply_adapter as apply_adapter
+from .adapters import open_tuned as open_tuned
+from .angles import leading_angle as leading_angle
 from .auditing import audit_checkpoint as audit_checkpoint
 from .capacity import Capacity as Capacity
 from .capacity import CapacityRow as CapacityRow

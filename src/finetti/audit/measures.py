@@ -62,13 +62,19 @@ def measure_matrix(matrix: Any) -> MatrixMeasures:
     >>> found.spectral, found.frobenius, found.nuclear, found.norm_2_1, found.rank
     (4.0, 5.0, 7.0, 7.0, 2)
     """
+    return measure_spectrum(matrix)[0]
+
+
+def measure_spectrum(matrix: Any) -> tuple[MatrixMeasures, Matrix]:
+    """All measures of a matrix, and its singular values."""
     matrix, exponent = _scaled(matrix, "measure_matrix")
     values = _singular_values(matrix)
     certified = certified_spectral(matrix, float(values[0])) if values[0] > 0 else (0.0, 0.0)
     columns = np.sqrt(np.einsum("ij,ij->j", matrix, matrix))
     rows = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
     entries = sum(float(np.abs(block).sum()) for block in _blocks(matrix))
-    return _measures(matrix.shape, values, certified, columns, rows, entries, exponent)
+    found = _measures(matrix.shape, values, certified, columns, rows, entries, exponent)
+    return found, np.ldexp(values, exponent)
 
 
 def measure_product(left: Any, right: Any) -> MatrixMeasures:

@@ -19,7 +19,8 @@ def audit(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="A .safetensors or .npz file, a folder, or a model's name in the hub cache.",
+            help="A .safetensors or .npz file, a folder, or a model's name in the hub cache; "
+            "with --base also a LoRA adapter.",
         ),
     ],
     heads: Annotated[
@@ -52,7 +53,7 @@ def audit(
     options = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
     found = []
     for path in paths:
-        made = _audit(path, options, quiet)
+        made = _audit(path, base, options, quiet)
         found.append(made.to_dict())
         people.print(_summary(made) if quiet else made, soft_wrap=quiet)
         if base is not None:
@@ -75,18 +76,18 @@ def audit(
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
-def _audit(path: str, options: dict[str, Any], quiet: bool) -> Any:
-    from finetti.audit import audit_checkpoint, open_checkpoint
+def _audit(path: str, base: str | None, options: dict[str, Any], quiet: bool) -> Any:
+    from finetti.audit import audit_checkpoint, open_tuned
 
-    checkpoint = open_checkpoint(path)
+    checkpoint = open_tuned(path, base, options["layouts"])
     with _bar("audit", len(checkpoint.tensors), quiet) as on_progress:
         return audit_checkpoint(checkpoint, on_progress=on_progress, **options)
 
 
 def _compare(path: str, base: str, options: dict[str, Any], quiet: bool) -> Any:
-    from finetti.audit import compare_checkpoints, open_checkpoint
+    from finetti.audit import compare_checkpoints, open_tuned
 
-    checkpoint = open_checkpoint(path)
+    checkpoint = open_tuned(path, base, options["layouts"])
     with _bar("compare", len(checkpoint.tensors), quiet) as on_progress:
         return compare_checkpoints(checkpoint, base, on_progress=on_progress, **options)
 
