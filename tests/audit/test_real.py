@@ -1,11 +1,13 @@
 """Real networks of the package index: two against plain NumPy, two that are refused."""
 
+import math
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from checkpoints import GGUF, MINILM, PICKLED, TUNED, needs_checkpoints, needs_refused
-from finetti.audit import audit_checkpoint
+from finetti.audit import audit_checkpoint, measure_capacity
 from finetti.core.errors import InputError
 
 
@@ -21,6 +23,25 @@ def test_layers_heads_and_parameters(found):
     assert (heads.width, heads.head_width, heads.kv_heads) == (384, 32, 12)
     assert len(found.read) == 101
     assert "pooler.dense.weight" in found.skipped
+
+
+@needs_checkpoints
+def test_samples_and_where_capacity_sits(found):
+    capacity = measure_capacity(found)
+    best, theirs = capacity.best, capacity.rows[0]
+    assert 13 < best.needed.log_value / math.log(10) < 15
+    assert theirs.needed.log_value > 50 * math.log(10)
+    assert 110 < capacity.log_lipschitz / math.log(10) < 118
+    layers = capacity.shares(best, lambda layer, matrix: layer)
+    assert max(layers, key=layers.get) == "embeddings"
+    (word,) = (
+        share
+        for (layer, matrix), share in capacity.shares(
+            best, lambda layer, matrix: (layer, matrix)
+        ).items()
+        if matrix == "word_embeddings"
+    )
+    assert 0.5 < word < 0.8
 
 
 @needs_checkpoints

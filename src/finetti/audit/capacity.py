@@ -166,7 +166,10 @@ class Capacity(Shown):
             assert row.gap is not None
             size = round(row.covering.log_value / _LOG_10, 2)
             top = self.largest(row)
-            rows.append((row.name, of, size, row.gap.number, row.samples, row.post_hoc, top))
+            assert row.needed is not None
+            needed = row.needed.number
+            needed = float(needed) if isinstance(needed, int) and needed >= 10**7 else needed
+            rows.append((row.name, of, size, row.gap.number, needed, row.post_hoc, top))
         title = f"Capacity at ε = {RESOLUTION:g}, and samples for a gap of {self.wanted:g}"
         return Table(title, (*columns, "most of it"), tuple(rows))
 
@@ -188,8 +191,10 @@ class Capacity(Shown):
 
     def left_table(self) -> Table | None:
         """Assumptions that the network leaves, by theorem."""
-        rows = [(row.name, each) for row in self.rows for each in row.leaves]
-        rows += [(row.name, f"refused: {row.refused}") for row in self.rows if row.refused]
+        rows = []
+        for row in self.rows:
+            said = [*row.leaves, *([f"refused: {row.refused}"] if row.refused else [])]
+            rows += [("" if i else row.name, each) for i, each in enumerate(said)]
         return (
             Table("Assumptions that this network leaves", ("bound", "assumes"), tuple(rows))
             if rows
@@ -354,7 +359,7 @@ class _Evaluation:
 
             return build
 
-        names = {"S": "paper S, Theorem A.17", "E": "paper E, Theorem C.4"}
+        names = {"S": "Theorem A.17 (S)", "E": "Theorem C.4 (E)"}
         nearest = {"S": NEAREST_S, "E": NEAREST_E}
         return [
             replace(

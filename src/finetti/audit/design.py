@@ -39,7 +39,7 @@ def read_design(layout: Layout, config: Mapping[str, Any]) -> BlockDesign:
     >>> from finetti.audit.layouts import read_layouts
     >>> found = read_design(read_layouts()["gpt2"], {"activation_function": "gelu_new"})
     >>> found.order, found.activation, found.epsilon, len(found.assumed)
-    ('pre', 'gelu_tanh', 1e-05, 2)
+    ('pre', 'gelu_tanh', 1e-05, 1)
     """
     assumed, problems = [], []
 
@@ -47,9 +47,9 @@ def read_design(layout: Layout, config: Mapping[str, Any]) -> BlockDesign:
         for name in names:
             if config.get(name) is not None:
                 return config[name]
-        if default:
+        if default and not layout.own:
             assumed.append(f"{what} {default}, as in the family {layout.name}")
-        else:
+        elif not default:
             key = what.split()[0]
             problems.append(f"nothing says the {what}: give `{key}` in the --map")
         return default

@@ -22,6 +22,8 @@ from finetti.show import (
 from finetti.show.card import Table
 
 _LOG_10 = math.log(10)
+SMALL = "biases, norms"
+LITTLE = 0.001  # of all: parts that a waterfall shows together
 MOST_LAYERS = 9  # bars of a waterfall that have room; more are gathered
 PAGE_TEXT = (
     "Every matrix of the checkpoint is measured, and the norms are put into theorems. Capacity is "
@@ -137,7 +139,7 @@ def _samples(capacity: Capacity) -> Section:
     for row in capacity.rows:
         if row.needed is None:
             continue
-        group = "of the nearest class that the paper covers" if row.nearest else "of this network"
+        group = "the paper's nearest class" if row.nearest else "this network"
         rows.append((row.name, row.needed.log_value / _LOG_10, _words(row), group))
     charts: tuple[Figure, ...] = ()
     if rows:
@@ -193,8 +195,10 @@ def _unit(total: float) -> tuple[float, str]:
 
 
 def _gathered(shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """As many as there is room for: neighbors of many layers together."""
-    items = list(shares.items())
+    """As many as there is room for: neighbors of many layers together, and what is little."""
+    little = {label: share for label, share in shares.items() if share < LITTLE}
+    items = [item for item in shares.items() if item[0] not in little]
+    items += [("others", sum(little.values()))] if little else []
     layers = [item for item in items if item[0].startswith("layer ")]
     if len(items) <= MOST_LAYERS:
         return items
@@ -215,27 +219,27 @@ def _gathered(shares: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def _by_matrix(capacity: Capacity, row: CapacityRow, name: str) -> Figure:
-    shares = capacity.shares(row, lambda layer, matrix: (layer, matrix.partition(", head")[0]))
-    biases = {place: share for place, share in shares.items() if not _is_small(place[1])}
-    rest: dict[tuple[str, str], float] = {}
-    for (layer, matrix), share in shares.items():
-        if _is_small(matrix):
-            rest[layer, "biases, norms"] = rest.get((layer, "biases, norms"), 0.0) + share
-    cells = {**biases, **rest}
-    columns = list(dict.fromkeys(matrix for _, matrix in cells))
-    layers = list(dict.fromkeys(layer for layer, _ in cells))
+    """Layers × matrices; what is beside the layers is in the waterfall."""
+    cells = capacity.shares(row, lambda layer, matrix: (layer, _matrix(matrix)))
+    cells = {place: share for place, share in cells.items() if place[0].startswith("layer ")}
+    columns = list(dict.fromkeys(matrix for _, matrix in cells if matrix != SMALL))
+    columns += [SMALL] if any(matrix == SMALL for _, matrix in cells) else []
     records = [
-        {"matrix": matrix, "part": layer, "share": 100 * cells.get((layer, matrix), 0.0)}
-        for layer in layers
+        {"matrix": matrix, "layer": layer, "share": 100 * cells.get((layer, matrix), 0.0)}
+        for layer in dict.fromkeys(layer for layer, _ in cells)
         for matrix in columns
     ]
-    chart = heat_map(records, "matrix", "part", "share", x_title="matrix", y_title="part")
-    of = "the nearest class" if row.nearest else "the capacity"
+    for record in records:
+        record["layer"] = record["layer"].removeprefix("layer ")
+    chart = heat_map(records, "matrix", "layer", "share", number=".2~f")
+    of = "the capacity of the nearest class" if row.nearest else "the capacity"
     return Figure(chart, f"Percent of {of} by layer and matrix: {row.name}.", name)
 
 
-def _is_small(matrix: str) -> bool:
-    return matrix.startswith("bias of") or matrix in ("gain", "shift")
+def _matrix(matrix: str) -> str:
+    """Heads together, and what is small in one column."""
+    small = matrix.startswith("bias of") or matrix in ("gain", "shift")
+    return SMALL if small else matrix.partition(", head")[0]
 
 
 def _growth(capacity: Capacity) -> Section | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from finetti.audit.chain import COVERS, ChainBuilder, matrix_class
+from finetti.audit.mapping import ATTENTION
 from finetti.audit.measures import MatrixMeasures
 from finetti.audit.result import Audit, LayerMeasures
 from finetti.bounds import beyond
@@ -104,7 +105,7 @@ class _TunedBuilder(ChainBuilder):
         """All heads from whole matrices, which is how Δ is given."""
         heads = self.audit.geometry
         made: dict[str, Any] = {}
-        for role in ("query", "key", "value"):
+        for role in ATTENTION:
             count = heads.heads if role == "query" else heads.kv_heads
             own = layer.heads[:: heads.heads // count]
             # No matrix is larger than its columns' parts together.
@@ -116,5 +117,13 @@ class _TunedBuilder(ChainBuilder):
             bias = f"{role}_bias"
             length = layer.vectors.get(bias)
             made[bias] = self.vector(layer.label, bias, made[role].columns, length)
-        shape = {"n_heads": heads.heads, "head_dimension": heads.head_width}
-        return beyond.WholeHeadsPiece(**made, **shape)
+        before = tuple(
+            beyond.BaseHead(
+                **{role: head.factors[role].spectral_upper for role in ATTENTION},
+                scores=head.query_key.spectral_upper,
+                mixing=head.value_output.spectral_upper,
+            )
+            for head in layer.heads
+        )
+        shape = {"head_dimension": heads.head_width, "rotary": self.design.rotary}
+        return beyond.WholeHeadsPiece(**made, base_heads=before, **shape)

@@ -1,5 +1,6 @@
 """Bars that add up: what became of the cases of a group; and bars to compare sizes."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -100,7 +101,7 @@ def ranked_bars(
     groups = list(dict.fromkeys(row["group"] for row in values))
     colors = alt.Scale(domain=groups, range=[PALETTE[i % len(PALETTE)] for i in range(len(groups))])
     legend = alt.Legend(title=None, orient="top") if len(groups) > 1 else None
-    labels = {"labelExpr": "'10^' + datum.label"} if logarithmic else {}
+    labels = _powers(max(float(row["size"]) for row in values)) if logarithmic else {}
     base = alt.Chart(alt.Data(values=values)).encode(
         y=alt.Y(
             field="label", type="nominal", sort=None, title=None, axis=alt.Axis(labelLimit=260)
@@ -119,3 +120,12 @@ def ranked_bars(
     if title:
         spec["title"] = title
     return Chart(spec, config=chart_config())
+
+
+def _powers(largest: float) -> dict[str, Any]:
+    """An axis of powers of ten, at most about a dozen."""
+    step = next(each for each in (1, 2, 5, 10, 20, 50, 100, 10**9) if largest / each <= 12)
+    ticks = [step * i for i in range(int(largest / step) + 2)]
+    raised = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+    names = {str(tick): "10" + str(tick).translate(raised) for tick in ticks}
+    return {"values": ticks, "labelExpr": f"{json.dumps(names, ensure_ascii=False)}[datum.value]"}

@@ -32,4 +32,5 @@ from .weights import CoverTable as CoverTable
 from .weights import MatrixWeights as MatrixWeights
 from .weights import RowWeights as RowWeights
 from .weights import WeightClass as WeightClass
+from .whole_heads import BaseHead as BaseHead
 from .whole_heads import WholeHeadsPiece as WholeHeadsPiece

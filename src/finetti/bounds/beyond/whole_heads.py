@@ -3,35 +3,51 @@
 import math
 
 from finetti.attention.networks.softmax_constants import softmax_constant
+from finetti.bounds import fields
 from finetti.bounds.beyond.pieces import Passage, Piece, chained, log_plus, log_size, weights
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
+from finetti.bounds.beyond.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.checks import checked
-from finetti.core.numbers import as_whole
+from finetti.bounds.value import log_of
+from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_norm, as_whole
+
+
+class BaseHead(fields.Description, kw_only=True):
+    """Spectral norms of one head before training: W_Q, W_K, W_V, W_QW_Kᵀ and W_VW_O, all fixed."""
+
+    query: float = checked(as_norm, 0.0)
+    key: float = checked(as_norm, 0.0)
+    value: float = checked(as_norm, 0.0)
+    scores: float = checked(as_norm, 0.0)
+    mixing: float = checked(as_norm, 0.0)
 
 
 class WholeHeadsPiece(Piece, kw_only=True):
-    """(A_1XW_V^1, …, A_HXW_V^H)W_O + b_VW_O + b_O, scores (z_τW_Q^h + b_Q)R(z_tW_K^h + b_K)ᵀ/√d_k
+    """Σ_h A_hXW_V^hW_O^h + b_VW_O + b_O, every matrix W₀ + Δ with ‖Δ‖ ≤ B (of all heads together)
 
-        Lip = √H‖W_V‖‖W_O‖(1 + Cρ(‖W_Q‖k + ‖W_K‖q)/√d_k),   q = ‖W_Q‖ρ + ‖b_Q‖, k = ‖W_K‖ρ + ‖b_K‖
+    No columns of Δ have a larger norm than all of it. With the norms of a head before training,
 
-    No columns of a matrix have a larger norm than all of it, rotations R (or R = I) change no
-    length, and H parts of length at most r are together no longer than √H·r. Moving W_Q by x moves
-    all scores by at most kρx/√d_k, so the output by √H‖W_V‖‖W_O‖ρ·C times that; W_K and the biases
-    alike; W_V by x: √H‖W_O‖ρx; W_O by x: (√H‖W_V‖ρ + ‖b_V‖)x.
+        ‖W_Q‖ ≤ q + B_Q,  ‖W_QW_Kᵀ‖ ≤ m + qB_K + B_Q(k + B_K),  ‖W_VW_O‖ ≤ w + vB_O + B_V(o + B_O)
+
+    and so on; Lip is Σ_h of `ProductHeadPiece`'s with these. Under rotary positions ‖W_QRW_Kᵀ‖ is
+    at most ‖W_Q‖‖W_K‖, and b_K counts. Moving W_Q by x moves all scores of a head by at most
+    (‖W_K‖ρ + ‖b_K‖)ρx/√d_k; moving W_V by x moves the H heads side by side by √H·ρx, and the
+    output by ‖W_O‖ times that.
 
     Args:
         query, key, value: W_Q, W_K and W_V of all heads; keys and values may be shared by heads.
         output: W_O.
         query_bias, key_bias, value_bias, output_bias: b_Q, b_K, b_V and b_O.
-        n_heads: H.
+        base_heads: one `BaseHead` per head.
         head_dimension: d_k.
+        rotary: whether positions rotate queries and keys.
 
     >>> inward = MatrixWeights(rows=8, columns=8, norm=2.0)
     >>> unit = MatrixWeights(rows=8, columns=8)
     >>> heads = {"query": inward, "key": inward, "value": unit, "output": unit}
-    >>> found = WholeHeadsPiece(**heads, n_heads=4, head_dimension=4).through(0.0)
-    >>> round(math.exp(found.log_lipschitz), 9)                              # √4(1 + 2·2·2/√4)
-    10.0
+    >>> piece = WholeHeadsPiece(**heads, base_heads=(BaseHead(),) * 4, head_dimension=4)
+    >>> round(math.exp(piece.through(0.0).log_lipschitz), 9)                  # 4(1 + 2·2·2/√4)
+    20.0
     """
 
     query: MatrixWeights = weights(MatrixWeights)
@@ -42,30 +58,62 @@ class WholeHeadsPiece(Piece, kw_only=True):
     key_bias: RowWeights | None = weights(RowWeights, optional=True)
     value_bias: RowWeights | None = weights(RowWeights, optional=True)
     output_bias: RowWeights | None = weights(RowWeights, optional=True)
-    n_heads: int = checked(as_whole)
+    base_heads: tuple[BaseHead, ...] = checked(lambda value, name, owner: tuple(value))
     head_dimension: int = checked(as_whole)
+    rotary: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.base_heads or not all(isinstance(h, BaseHead) for h in self.base_heads):
+            raise bad_argument("base_heads", "WholeHeadsPiece", "a BaseHead per head", "others")
 
     def through(self, log_radius: float) -> Passage:
         """On a ball of radius ρ."""
-        root = math.log(self.n_heads) / 2
-        query, key = self.query.log_size, self.key.log_size
-        value, output = root + self.value.log_size, self.output.log_size
+        moved = [_moved(each) for each in (self.query, self.key, self.value, self.output)]
+        by_query, by_key, by_value, by_output = moved
+        output = self.output.log_size
+        shift = log_size(self.key_bias) if self.rotary else -math.inf  # which softmax sees
         scale = -math.log(self.head_dimension) / 2
-        asked = scale + log_plus(query + log_radius, log_size(self.query_bias))
-        read = scale + log_plus(key + log_radius, log_size(self.key_bias))
-        reach = value + output + log_radius + math.log(softmax_constant())
-        mixed = log_plus(value + log_radius, log_size(self.value_bias))
+        lipschitz, asking, reading, mixings, values = [], [], [], [], []
+        for head in self.base_heads:
+            query, key = log_plus(log_of(head.query), by_query), log_plus(log_of(head.key), by_key)
+            scores = query + key
+            if not self.rotary:
+                pulled = log_of(head.query) + by_key, by_query + key
+                scores = min(scores, log_plus(log_of(head.scores), *pulled))
+            value = log_plus(log_of(head.value), by_value)
+            pushed = log_of(head.value) + by_output, by_value + output
+            mixing = min(value + output, log_plus(log_of(head.mixing), *pushed))
+            reach = mixing + log_radius + math.log(softmax_constant()) + scale
+            biased = log_plus(key + log_size(self.query_bias), query + shift)
+            steep = log_plus(math.log(2) + scores + log_radius, biased)
+            lipschitz.append(log_plus(mixing, reach + steep))
+            asking.append(reach + log_plus(query + log_radius, log_size(self.query_bias)))
+            reading.append(reach + log_plus(key + log_radius, shift))
+            mixings.append(mixing)
+            values.append(value)
+        by_q, by_k = log_plus(*reading), log_plus(*asking)
+        # What W_O reads: all heads side by side.
+        side = log_plus(*(2 * (each + log_radius) for each in values)) / 2
+        inside = log_plus(side, log_size(self.value_bias))
+        outside = log_plus(output + log_size(self.value_bias), log_size(self.output_bias))
+        root = math.log(len(self.base_heads)) / 2
         return Passage(
-            log_plus(value + output, reach + log_plus(query + read, key + asked)),
-            log_plus(output + mixed, log_size(self.output_bias)),
+            log_plus(*lipschitz),
+            log_plus(*(each + log_radius for each in mixings), outside),
             chained(
-                ("W_Q", reach + read, log_radius, self.query),
-                ("bias of W_Q", reach + read, 0.0, self.query_bias),
-                ("W_K", reach + asked, log_radius, self.key),
-                ("bias of W_K", reach + asked, 0.0, self.key_bias),
+                ("W_Q", by_q, log_radius, self.query),
+                ("bias of W_Q", by_q, 0.0, self.query_bias),
+                ("W_K", by_k, log_radius, self.key),
+                ("bias of W_K", by_k, 0.0, self.key_bias if self.rotary else None),
                 ("W_V", root + output, log_radius, self.value),
                 ("bias of W_V", output, 0.0, self.value_bias),
-                ("W_O", 0.0, mixed, self.output),
+                ("W_O", 0.0, inside, self.output),
                 ("bias of W_O", 0.0, 0.0, self.output_bias),
             ),
         )
+
+
+def _moved(weights: WeightClass) -> float:
+    """log of ‖Δ‖, −∞ for weights that are fixed."""
+    return log_of(weights.norm) if weights.trained else -math.inf
