@@ -10,6 +10,7 @@ from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTr
 from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
+from finetti.core.errors import UnsupportedError
 
 NEAREST_S = (
     "one head per layer, in every norm as large as the largest of that layer, W_VW_OW_in as its "

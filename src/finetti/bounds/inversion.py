@@ -95,7 +95,10 @@ def smallest_count(
 
 def _neighborhood(excess: Callable[[int], float], low: float, high: float) -> tuple[float, float]:
     """A narrow part of (low, high), in log n, at whose ends the excess has the same signs."""
-    root = optimize.brentq(lambda u: excess(whole_exp(u)), low, high, xtol=1e-12, maxiter=200)
+    found = optimize.root_scalar(
+        lambda u: excess(whole_exp(u)), bracket=(low, high), method="brentq", xtol=1e-12
+    )
+    root = float(found.root)
     step = 1e-11
     while True:
         first, last = max(low, root - step), min(high, root + step)
