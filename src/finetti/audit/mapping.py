@@ -76,6 +76,7 @@ class MappedNetwork:
     layers: tuple[MappedLayer, ...]
     embeddings: dict[str, StoredTensor]
     unembedding: StoredTensor | None
+    outer: dict[str, MappedMatrix]  # norms and a projection beside the layers, as "final_norm_bias"
     read: tuple[str, ...]
     skipped: dict[str, str]
 
@@ -85,6 +86,7 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
     layout = _choose(checkpoint, layouts)
     layers: dict[tuple[int, ...], MappedLayer] = {}
     embeddings: dict[str, StoredTensor] = {}
+    outer: dict[str, MappedMatrix] = {}
     unembedding, read, skipped, prefix = None, [], {}, None
     for name, tensor in checkpoint.tensors.items():
         if place := layout.place(name):
@@ -96,6 +98,9 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
             continue
         elif (kind := layout.embedding(name)) and kind not in embeddings and tensor.is_real:
             embeddings[kind] = tensor
+        elif (beside := layout.beside_the_layers(name)) and "_".join(beside) not in outer:
+            turned = beside == ("projection", "weight") and layout.orientation == "input_output"
+            outer["_".join(beside)] = MappedMatrix(tensor, turned)
         elif layout.is_unembedding(name) and unembedding is None and tensor.is_real:
             unembedding = tensor
         else:
@@ -103,7 +108,7 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
             continue
         read.append(name)
     ordered = tuple(layers[number] for number in sorted(layers))
-    return MappedNetwork(layout, ordered, embeddings, unembedding, tuple(read), skipped)
+    return MappedNetwork(layout, ordered, embeddings, unembedding, outer, tuple(read), skipped)
 
 
 def _same_prefix(before: str | None, prefix: str, name: str) -> str:

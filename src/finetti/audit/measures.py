@@ -16,6 +16,7 @@ from finetti.core.errors import InputError, bad_argument
 Matrix = NDArray[np.float64]
 POWERS = {"frobenius": 2.0, "nuclear": 1.0, "half": 0.5, "quarter": 0.25}
 TINY = 2.0**-1000  # far above the numbers that have fewer digits
+SHOWN = 33  # singular values that are kept for a chart
 BLOCK = 2**20  # entries of a product that exist at the same time
 
 
@@ -27,7 +28,8 @@ class MatrixMeasures:
     ``half`` and ``quarter`` are (Σσ^p)^{1/p} for p = 1, 1/2, 1/4. ``norm_2_inf`` and ``norm_2_1``
     are the largest and the summed column norm, ``rows_2_inf`` and ``rows_2_1`` those of rows.
     Singular values below max(rows, columns)·2⁻⁵²·σ₁ count as zero. ``entropy`` is that of
-    σ²/Σσ², in nats.
+    σ²/Σσ², in nats. ``spectrum`` has at most 33 of the singular values, evenly spaced from the
+    largest to the smallest.
     """
 
     rows: int
@@ -47,10 +49,11 @@ class MatrixMeasures:
     rank: int
     stable_rank: float
     entropy: float
+    spectrum: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
+        """Plain data, without the spectrum."""
+        return {name: value for name, value in asdict(self).items() if name != "spectrum"}
 
 
 def measure_matrix(matrix: Any) -> MatrixMeasures:
@@ -133,6 +136,8 @@ def _measures(
     exponent: int,
 ) -> MatrixMeasures:
     top = float(values[0])
+    chosen = np.linspace(0, len(values) - 1, min(len(values), SHOWN)).round().astype(int)
+    kept = values[chosen]
     values = values[values > max(shape) * 2.0**-52 * top]
     relative = values / top if top > 0 else values
     squares = relative**2 / max(float((relative**2).sum()), 1.0)
@@ -167,4 +172,5 @@ def _measures(
         rank=len(values),
         stable_rank=float((relative**2).sum()),
         entropy=float(-(squares * np.log(squares)).sum()) + 0.0,
+        spectrum=tuple(np.ldexp(kept, exponent).tolist()),
     )
