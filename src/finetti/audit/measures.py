@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.audit.certified import certified_product, certified_spectral
+from finetti.audit.singular import singular_values
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 
@@ -68,8 +69,10 @@ def measure_matrix(matrix: Any) -> MatrixMeasures:
 def measure_spectrum(matrix: Any) -> tuple[MatrixMeasures, Matrix]:
     """All measures of a matrix, and its singular values."""
     matrix, exponent = _scaled(matrix, "measure_matrix")
-    values = _singular_values(matrix)
-    certified = certified_spectral(matrix, float(values[0])) if values[0] > 0 else (0.0, 0.0)
+    tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
+    gram = tall.T @ tall
+    values = singular_values(tall, gram)
+    certified = certified_spectral(tall, gram, float(values[0])) if values[0] > 0 else (0.0, 0.0)
     columns = np.sqrt(np.einsum("ij,ij->j", matrix, matrix))
     rows = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
     entries = sum(float(np.abs(block).sum()) for block in _blocks(matrix))
@@ -94,7 +97,7 @@ def measure_product(left: Any, right: Any) -> MatrixMeasures:
         )
     r_left, r_right = (np.asarray(np.linalg.qr(each.T, mode="r")) for each in (left, right))
     core = r_left @ r_right.T
-    values = _singular_values(core)
+    values = np.linalg.svd(core, compute_uv=False)
     certified = (0.0, 0.0)
     if values[0] > 0:
         certified = certified_product(left, right, r_left, r_right, core, float(values[0]))
@@ -116,10 +119,6 @@ def _scaled(matrix: Any, owner: str) -> tuple[Matrix, int]:
     check_finite(matrix, "matrix", owner)
     exponent = math.frexp(max(float(matrix.max()), -float(matrix.min())))[1]
     return np.ldexp(matrix, -exponent), exponent
-
-
-def _singular_values(matrix: Matrix) -> Matrix:
-    return np.linalg.svd(matrix, compute_uv=False).astype(np.float64, copy=False)
 
 
 def _blocks(matrix: Matrix) -> Iterator[Matrix]:
