@@ -15,6 +15,7 @@ SCHATTEN = ("frobenius_norm", "nuclear_norm", "half_norm", "quarter_norm")
 COVERS = {"count": (), "Maurey": ("entry_norm",), "Schatten": SCHATTEN}
 COVERS["smallest"] = ("entry_norm", *SCHATTEN)
 _ROUNDING = 1 + 1e-12  # of sums of squares in float64, more than all of their rounding
+_SPECTRAL = 1 + 1e-9  # of norms of singular values, ten times the error of `singular_values`
 
 
 def block_network(
@@ -69,7 +70,7 @@ def matrix_class(
             grown = value + side ** (1 / power) * error
         else:
             grown = (value**power + side * error**power) ** (1 / power)
-        norms[f"{name}_norm"] = scale * _ROUNDING * grown
+        norms[f"{name}_norm"] = scale * _SPECTRAL * grown
     return beyond.MatrixWeights(
         rows=measured.rows,
         columns=measured.columns,
