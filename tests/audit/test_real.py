@@ -1,13 +1,14 @@
-"""Two real networks of the package index, against plain NumPy."""
+"""Real networks of the package index: two against plain NumPy, two that are refused."""
+
+import math
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from checkpoints import MINILM, TUNED, needs_checkpoints
-from finetti.audit import audit_checkpoint
-
-pytestmark = needs_checkpoints
+from checkpoints import GGUF, MINILM, PICKLED, TUNED, needs_checkpoints, needs_refused
+from finetti.audit import audit_checkpoint, measure_capacity
+from finetti.core.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -15,14 +16,35 @@ def found():
     return audit_checkpoint(MINILM)
 
 
+@needs_checkpoints
 def test_layers_heads_and_parameters(found):
     heads = found.geometry
     assert (found.layout, len(found.layers), heads.heads) == ("bert", 6, 12)
     assert (heads.width, heads.head_width, heads.kv_heads) == (384, 32, 12)
-    assert len(found.read) == 99
+    assert len(found.read) == 101
     assert "pooler.dense.weight" in found.skipped
 
 
+@needs_checkpoints
+def test_samples_and_where_capacity_sits(found):
+    capacity = measure_capacity(found)
+    best, theirs = capacity.best, capacity.rows[0]
+    assert 13 < best.needed.log_value / math.log(10) < 15
+    assert theirs.needed.log_value > 50 * math.log(10)
+    assert 110 < capacity.log_lipschitz / math.log(10) < 118
+    layers = capacity.shares(best, lambda layer, matrix: layer)
+    assert max(layers, key=layers.get) == "embeddings"
+    (word,) = (
+        share
+        for (layer, matrix), share in capacity.shares(
+            best, lambda layer, matrix: (layer, matrix)
+        ).items()
+        if matrix == "word_embeddings"
+    )
+    assert 0.5 < word < 0.8
+
+
+@needs_checkpoints
 @pytest.mark.parametrize(("layer", "head"), [(0, 2), (3, 3), (5, 11)])
 def test_heads_by_full_svd(found, layer, head):
     weights = load_file(MINILM / "model.safetensors")
@@ -45,6 +67,7 @@ def test_heads_by_full_svd(found, layer, head):
         assert one.norm_2_1 == pytest.approx(np.linalg.norm(product, axis=0).sum(), rel=1e-10)
 
 
+@needs_checkpoints
 def test_every_enclosure_is_narrow(found):
     for layer in found.layers:
         for kind in found.kinds:
@@ -53,7 +76,25 @@ def test_every_enclosure_is_narrow(found):
                 assert one.spectral_upper <= one.spectral_lower * (1 + 1e-8)
 
 
+@needs_checkpoints
 def test_the_fine_tuned_one_has_the_same_layout(found):
     tuned = audit_checkpoint(TUNED)
     assert (tuned.layout, tuned.geometry) == (found.layout, found.geometry)
     assert tuned.read == found.read
+
+
+@needs_refused
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        (GGUF, ("SmolLM2-135M-Instruct.Q4_1.gguf", "is GGUF", "Give the safetensors")),
+        (PICKLED, ("'pytorch_model.bin' is a pickle", "never opened", "weights_only=True")),
+    ],
+)
+def test_real_networks_of_other_kinds_are_refused_with_what_to_do(folder, words):
+    weights = max(folder.iterdir(), key=lambda path: path.stat().st_size)
+    for source in (folder, weights):
+        with pytest.raises(InputError) as caught:
+            audit_checkpoint(source)
+        for word in words:
+            assert word in str(caught.value)

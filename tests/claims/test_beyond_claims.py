@@ -5,6 +5,9 @@ import pytest
 from finetti.claims import Context, load_ledger, run_claim
 
 CLAIMS = (
+    "F-audit-length",
+    "F-audit-planted",
+    "F-audit-tuning",
     "F-family-chunks",
     "F-family-closed",
     "F-chain-blocks",

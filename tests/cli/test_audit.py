@@ -21,6 +21,9 @@ def folder(tmp_path):
 def test_the_table_is_shown(folder):
     done = command(folder)
     assert done.exit_code == 0, done.output
+    assert "Capacity at ε = 0.1, and samples for a gap of 0.1" in done.stdout
+    for words in ("Theorem A.17 (S)", "smallest", "a single head per layer, and here are 4"):
+        assert words in done.stdout
     for words in ("Spectral norms", "Largest heads", "Totals", "4 of width 2", "W_QW_Kᵀ"):
         assert words in done.stdout
 
@@ -49,6 +52,7 @@ def test_quiet_is_one_line(folder):
     done = command(folder, "--quiet")
     assert done.stdout.count("\n") == 1
     assert "26 parameters read, 0 skipped" in done.stdout
+    assert "samples for a gap of 0.1: " in done.stdout
 
 
 def test_heads_and_map_are_given(tmp_path):
@@ -61,6 +65,9 @@ def test_heads_and_map_are_given(tmp_path):
         (("--heads", 3, "--kv-heads", 1), "heads × head width = width"),
         (("--heads", 4, "--map", tmp_path / "none.toml"), "cannot be read"),
         (("--heads", 4, "--kv-heads", 2, "--out", path), "is a file"),
+        (("--gap", 0), "--gap"),
+        (("--delta", 2), "--delta"),
+        (("--readout-norm", -1), "--readout-norm"),
     ):
         done = command(path, *options)
         assert done.exit_code == 2
@@ -94,3 +101,55 @@ def test_what_moved_since_the_base(folder, tmp_path):
     done = command(tuned, "--base", folder, "--quiet")
     assert "most of all feed_in of layer 1, by 50 %" in done.stdout
     assert command(folder, "--base", folder, "-q").stdout.endswith("0 of 12 matrices moved\n")
+
+
+def test_an_adapter_on_its_base(folder, tmp_path):
+    adapter, module = tmp_path / "adapter", "base_model.model.bert.encoder.layer.1.output.dense"
+    factors = {"lora_A": np.ones((1, make.HIDDEN)), "lora_B": np.ones((make.WIDTH, 1))}
+    arrays = {f"{module}.{name}.weight": array for name, array in factors.items()}
+    weights = make.write(adapter, arrays, name="adapter_model.safetensors")
+    said = {"peft_type": "LORA", "r": 1, "lora_alpha": 2}
+    (adapter / "adapter_config.json").write_text(json.dumps(said))
+    done = command(adapter, "--base", folder, "--json", "--quiet")
+    assert done.exit_code == 0, done.output
+    (audit,) = json.loads(done.stdout)["audits"]
+    assert audit["name"] == f"{adapter} on {folder}"
+    (moved,) = (each for each in audit["changes"]["matrices"] if each["delta"])
+    assert (moved["layer"], moved["role"], moved["rank"]) == ("1", "feed_out", 1)
+    assert moved["delta"]["spectral"] == pytest.approx(2 * np.sqrt(make.HIDDEN * make.WIDTH))
+    for source in (adapter, weights):
+        done = command(source)
+        assert done.exit_code == 2
+        assert "Give --base" in done.stderr
+
+
+def test_the_page_and_its_figures(folder, tmp_path):
+    arrays, config, _ = make.synthetic("bert")
+    arrays["bert.encoder.layer.1.intermediate.dense.weight"] *= 1.5
+    tuned, out = make.write(tmp_path / "tuned", arrays, config), tmp_path / "out"
+    sizes = ("--context-length", 64, "--samples", 500, "--gap", 0.2)
+    done = command(tuned, "--base", folder, *sizes, "--out", out, "--quiet")
+    assert done.exit_code == 0, done.output
+    page = (out / "audit.html").read_text()
+    for words in (
+        "How many samples",
+        "Where the capacity sits",
+        "Growth with the context length",
+        "What the fine-tuning moved",
+        "Spectra",
+        "What was read",
+        "no residual connections, and here they are",
+        "Assumed: activation gelu",
+        "--context-length 64 --samples 500 --gap 0.2",
+    ):
+        assert words in page, words
+    names = {path.stem for path in out.glob("*.svg")}
+    assert {"samples", "waterfall", "capacity", "growth", "moved"} <= names
+    assert {"heads-query_key", "heads-value_output", "spectra-1"} <= names
+    (audit,) = json.loads((out / "results.json").read_text())["audits"]
+    capacity = audit["capacity"]
+    assert (capacity["context_length"], capacity["gap"]) == (64, 0.2)
+    rows = {row["name"]: row for row in capacity["rows"]}
+    tuning = rows["fine-tuning: base + Δ"]
+    assert tuning["needed"]["count"] < rows["smallest"]["needed"]["count"]
+    assert all(row["post_hoc"] > 0 for row in rows.values())

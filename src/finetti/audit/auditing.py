@@ -1,6 +1,6 @@
 """From a checkpoint to its norms: opened, mapped, proven, then measured layer by layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,19 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from finetti.audit.checkpoint import StoredTensor
-from finetti.audit.layouts import read_layouts
-from finetti.audit.mapping import MappedLayer, MappedMatrix, MappedNetwork, map_checkpoint
+from finetti.audit.design import read_design
+from finetti.audit.layouts import OUTER, read_layouts
+from finetti.audit.mapping import (
+    ATTENTION,
+    MappedLayer,
+    MappedMatrix,
+    MappedNetwork,
+    map_checkpoint,
+)
 from finetti.audit.measures import MatrixMeasures, measure_matrix, measure_product
 from finetti.audit.opening import open_checkpoint
 from finetti.audit.proof import HeadGeometry, prove
-from finetti.audit.result import Audit, HeadMeasures, LayerMeasures
+from finetti.audit.result import Audit, HeadMeasures, LayerMeasures, OuterMeasures
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_whole
 
@@ -78,6 +85,8 @@ def audit_checkpoint(
         network.skipped,
         tied,
         network.layout.note,
+        read_design(network.layout, checkpoint.config),
+        _measure_outer(network),
     )
 
 
@@ -97,39 +106,97 @@ class _Steps:
 
 def _measure_layer(layer: MappedLayer, geometry: HeadGeometry, steps: _Steps) -> LayerMeasures:
     weights, matrices = layer.weights, {}
+    biases = {
+        role: layer.vectors[f"{role}_bias"].read()
+        for role in ("query", "key", "value", "output")
+        if f"{role}_bias" in layer.vectors
+    }
     steps.start(weights["query"].tensor, weights["key"].tensor)
-    query, key = _not_zero(weights["query"], layer), _not_zero(weights["key"], layer)
+    query, key = layer.read("query"), layer.read("key")
     query_key = _per_head(geometry, query, key, grouped=(False, True))
+    queries, keys = _factors(geometry, query, False), _factors(geometry, key, True)
+    lengths = [_bias_lengths(geometry, head, biases, key) for head in range(geometry.heads)]
     del query, key
     steps.start(weights["value"].tensor, weights["output"].tensor)
-    value, output = _not_zero(weights["value"], layer), weights["output"].read()
+    value, output = layer.read("value"), layer.read("output")
     value_output = _per_head(geometry, value, output.T, grouped=(True, False))
+    values = _factors(geometry, value, True)
     del value
+    together = _attention_bias(geometry, biases, output)
     matrices["output"] = measure_matrix(output.T)
     del output
     for role in ("feed_in", "feed_gate", "feed_out"):
         if role in weights:
             steps.start(weights[role].tensor)
-            matrices[role] = measure_matrix(weights[role].read().T)
+            matrices[role] = measure_matrix(layer.read(role).T)
     steps.start(*(mapped.tensor for mapped in layer.vectors.values()))
-    numbered = enumerate(zip(query_key, value_output, strict=True))
+    factors = zip(queries, keys, values, strict=True)
+    heads = zip(query_key, value_output, factors, lengths, strict=True)
     return LayerMeasures(
         layer.label,
-        tuple(HeadMeasures(number, *pair) for number, pair in numbered),
+        tuple(
+            HeadMeasures(number, scores, mixing, dict(zip(ATTENTION, three, strict=True)), length)
+            for number, (scores, mixing, three, length) in enumerate(heads)
+        ),
         matrices,
         {name: _length(mapped) for name, mapped in sorted(layer.vectors.items())},
+        {
+            name.removesuffix("_weight"): _largest(mapped)
+            for name, mapped in sorted(layer.vectors.items())
+            if name.startswith("norm") and name.endswith("_weight")
+        },
+        together,
     )
 
 
-def _not_zero(mapped: MappedMatrix, layer: MappedLayer) -> NDArray[np.float64]:
-    values = mapped.read()
-    if not values.any():
-        part = "" if mapped.third is None else f" (part {mapped.third + 1} of 3)"
-        raise InputError(
-            f"{mapped.tensor.name}{part} in layer {layer.label} is all zero: found no numbers "
-            "where a query, key or value was expected. It was filled in, not trained."
-        )
-    return values
+def _factors(
+    geometry: HeadGeometry, matrix: NDArray[np.float64], grouped: bool
+) -> list[MatrixMeasures]:
+    """The measures of each head's own columns; heads that share them share the measures."""
+    count = geometry.kv_heads if grouped else geometry.heads
+    found = [measure_matrix(matrix[geometry.rows(part)].T) for part in range(count)]
+    return [found[head * count // geometry.heads] for head in range(geometry.heads)]
+
+
+def _bias_lengths(
+    geometry: HeadGeometry, head: int, biases: dict[str, Any], key: NDArray[np.float64]
+) -> dict[str, float]:
+    """‖b_Q‖, ‖b_K‖ and ‖W_Kb_Q‖ of a head."""
+    own, shared, found = geometry.rows(head), geometry.kv_rows(head), {}
+    if "query" in biases:
+        found["query"] = _norm(biases["query"][own])
+        found["score"] = _norm(biases["query"][own] @ key[shared])
+    if "key" in biases:
+        found["key"] = _norm(biases["key"][shared])
+    return found
+
+
+def _attention_bias(
+    geometry: HeadGeometry, biases: dict[str, Any], output: NDArray[np.float64]
+) -> float | None:
+    """‖b_VW_O + b_O‖: weights of attention add up to 1, so that b_V passes as it is."""
+    if not {"value", "output"} & set(biases):
+        return None
+    total = np.zeros(geometry.width)
+    if "value" in biases:
+        parts = [biases["value"][geometry.kv_rows(head)] for head in range(geometry.heads)]
+        total = output @ np.concatenate(parts)
+    return _norm(total + biases.get("output", 0.0))
+
+
+def _measure_outer(network: MappedNetwork) -> dict[str, OuterMeasures]:
+    """Norms and a projection beside the layers."""
+    found = {}
+    for role in OUTER:
+        weight, bias = (network.outer.get(f"{role}_{kind}") for kind in ("weight", "bias"))
+        if weight is None:
+            continue
+        length = None if bias is None else _length(bias)
+        if role == "projection":
+            found[role] = OuterMeasures(matrix=measure_matrix(weight.read().T), bias=length)
+        else:
+            found[role] = OuterMeasures(gain=_largest(weight), bias=length)
+    return found
 
 
 def _per_head(
@@ -148,24 +215,32 @@ def _per_head(
 
 
 def _length(mapped: MappedMatrix) -> float:
-    return measure_matrix(mapped.read()[None]).frobenius
+    return _norm(mapped.read())
 
 
-def _row_blocks(tensor: StoredTensor) -> list[slice]:
+def _largest(mapped: MappedMatrix) -> float:
+    return float(np.abs(mapped.read()).max(initial=0.0))
+
+
+def _norm(vector: NDArray[np.float64]) -> float:
+    """The Euclidean length, of numbers of any size."""
+    return measure_matrix(vector[None]).frobenius if vector.any() else 0.0
+
+
+def _row_blocks(tensor: StoredTensor) -> Iterator[NDArray[np.float64]]:
     if len(tensor.shape) != 2 or 0 in tensor.shape:
         raise InputError(
             f"{tensor.name} is no table of embeddings: found shape {tensor.shape}, expected two "
             "axes with entries."
         )
-    step = max(1, BLOCK // tensor.shape[1])
-    return [slice(start, start + step) for start in range(0, tensor.shape[0], step)]
+    return tensor.blocks(max(1, BLOCK // tensor.shape[1]))
 
 
 def _measure_table(tensor: StoredTensor) -> dict[str, float]:
     """The largest row of an embedding and its Frobenius norm, a block of rows at a time."""
     largest, total = 0.0, 0.0
     for rows in _row_blocks(tensor):
-        norms = np.linalg.norm(tensor.read(rows), axis=1)
+        norms = np.linalg.norm(rows, axis=1)
         largest, total = max(largest, float(norms.max())), np.hypot(total, np.linalg.norm(norms))
     return {
         "rows": tensor.shape[0],
@@ -176,10 +251,13 @@ def _measure_table(tensor: StoredTensor) -> dict[str, float]:
 
 
 def _tied(network: MappedNetwork) -> tuple[str, ...]:
-    """The unembedding, where it is the words' embedding stored a second time."""
+    """The unembedding, where it is an embedding stored a second time."""
     last = network.unembedding
-    first = next(iter(network.embeddings.values()), None)
-    if last is None or first is None or first.shape != last.shape:
+    if last is None:
         return ()
-    same = all(np.array_equal(first.read(rows), last.read(rows)) for rows in _row_blocks(first))
-    return (last.name,) if same else ()
+    for first in network.embeddings.values():
+        if first.shape == last.shape:
+            pairs = zip(_row_blocks(first), _row_blocks(last), strict=True)
+            if all(np.array_equal(*pair) for pair in pairs):
+                return (last.name,)
+    return ()

@@ -25,21 +25,20 @@ def frobenius_upper(matrix: Matrix) -> float:
     return math.sqrt(float(np.vdot(matrix, matrix)) * (1 + gamma(matrix.size + 2)))
 
 
-def certified_spectral(matrix: Matrix, guess: float) -> tuple[float, float]:
-    """``lower ≤ ‖M‖ ≤ upper`` for a matrix whose entries are at most about 1.
+def certified_spectral(tall: Matrix, gram: Matrix, guess: float) -> tuple[float, float]:
+    """``lower ≤ ‖M‖ ≤ upper`` for a matrix with entries of at most about 1, and its MᵀM.
 
     Lower: ‖Mv‖/‖v‖ of one vector. Upper: if Cholesky's factorization of t²I − MᵀM runs to its end,
     no eigenvalue of MᵀM exceeds t² by more than the rounding of all steps, γ·tr(t²I − MᵀM) (S. M.
     Rump, "Verification of positive definiteness", BIT 46 (2006)). ``guess`` is where t begins.
 
-    >>> lower, upper = certified_spectral(np.array([[3.0, 0.0], [4.0, 5.0]]) / 5, math.sqrt(1.8))
+    >>> matrix = np.array([[3.0, 0.0], [4.0, 5.0]]) / 5
+    >>> lower, upper = certified_spectral(matrix, matrix.T @ matrix, math.sqrt(1.8))
     >>> lower <= math.sqrt(1.8) <= upper, upper - lower < 1e-13
     (True, True)
     """
-    tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     length, side = tall.shape
     total = frobenius_upper(tall)
-    gram = tall.T @ tall
     _, vectors = eigh(gram, subset_by_index=[side - 1, side - 1])
     vector = vectors[:, 0]
     reached = float(np.linalg.norm(tall @ vector) / np.linalg.norm(vector))
@@ -80,7 +79,7 @@ def certified_product(
     AAᵀ ≤ R_AᵀR_A + ε_A and the same for B give ‖AᵀB‖² ≤ ‖R_A R_Bᵀ‖² + ε_A‖B‖² + ε_B‖R_A‖², and in
     the other direction ‖R_A R_Bᵀ‖² ≤ ‖AᵀB‖² + ε_A‖R_B‖² + ε_B‖A‖². The ε are measured.
     """
-    low, high = certified_spectral(core, guess)
+    low, high = certified_spectral(core, core.T @ core, guess)
     e_left, e_right = factor_error(left, r_left), factor_error(right, r_right)
     sizes = {name: frobenius_upper(each) for name, each in (("A", left), ("B", right))}
     small = {name: frobenius_upper(each) for name, each in (("A", r_left), ("B", r_right))}

@@ -1,7 +1,7 @@
 """What a fine-tuning moved: two checkpoints of one layout, matrix by matrix."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from finetti.audit.adapters import AdaptedCheckpoint, MatrixStep, open_tuned
+from finetti.audit.angles import leading_angle
 from finetti.audit.auditing import WIDE
+from finetti.audit.checkpoint import Checkpoint
 from finetti.audit.layouts import ROLES, read_layouts
-from finetti.audit.mapping import MappedMatrix, map_checkpoint
-from finetti.audit.measures import MatrixMeasures, measure_matrix
+from finetti.audit.mapping import MappedLayer, map_checkpoint
+from finetti.audit.measures import MatrixMeasures, measure_product, measure_spectrum
 from finetti.audit.number_formats import ROUNDING
 from finetti.audit.opening import open_checkpoint
 from finetti.audit.proof import prove
@@ -27,7 +30,8 @@ class MatrixChange:
 
     ``relative`` is ‖Δ‖_F/‖W₀‖_F, None where W₀ = 0. ``rank`` counts the singular values of Δ that
     exceed u(‖W‖_F + ‖W₀‖_F), which storing numbers with relative error u cannot explain (Weyl).
-    ``delta`` has the norms of Δ, None where nothing moved.
+    ``delta`` has the norms of Δ, None where nothing moved. ``angle`` is how far the leading
+    singular subspaces turned, in degrees (`leading_angle`).
     """
 
     layer: str
@@ -35,11 +39,12 @@ class MatrixChange:
     relative: float | None
     rank: int
     delta: MatrixMeasures | None
+    angle: float | None = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         delta = None if self.delta is None else self.delta.to_dict()
-        names = ("layer", "role", "relative", "rank")
+        names = ("layer", "role", "relative", "rank", "angle")
         return {name: getattr(self, name) for name in names} | {"delta": delta}
 
 
@@ -68,8 +73,9 @@ class CheckpointChanges(Shown):
             assert each.delta is not None
             percent = None if each.relative is None else 100 * each.relative
             sizes = (each.delta.spectral, each.delta.frobenius, each.delta.nuclear)
-            rows.append((each.layer, each.role, percent, each.rank, *sizes))
-        columns = ("layer", "matrix", "moved by %", "rank of Δ", "‖Δ‖", "‖Δ‖_F", "nuclear")
+            rows.append((each.layer, each.role, percent, each.angle, each.rank, *sizes))
+        columns = ("layer", "matrix", "moved by %", "turned by °", "rank of Δ")
+        columns = (*columns, "‖Δ‖", "‖Δ‖_F", "nuclear")
         count = f"{len(rows)} of {len(self.matrices)} matrices"
         table = Table("What moved, in the Frobenius norm", columns, tuple(rows))
         fields = (("base", self.base), ("moved", count))
@@ -93,6 +99,7 @@ def compare_checkpoints(
 
     Args:
         source, base: as for `audit_checkpoint`; both are mapped and proven, and must be alike.
+            Or ``source`` is a LoRA adapter (a folder): Δ is then measured by its factors.
         heads, kv_heads, layouts, on_progress: as there.
 
     >>> rng = np.random.default_rng(0)
@@ -105,8 +112,8 @@ def compare_checkpoints(
     [('output', 1)]
     """
     table, found = read_layouts(layouts), []
-    for each in (source, base):
-        checkpoint = open_checkpoint(each)
+    tuned, original = open_tuned(source, base, layouts), open_checkpoint(base)
+    for checkpoint in (tuned, original):
         network = map_checkpoint(checkpoint, table)
         found.append((checkpoint, network, prove(network, checkpoint.config, heads, kv_heads)))
     (new, network, geometry), (old, base_network, base_geometry) = found
@@ -117,6 +124,7 @@ def compare_checkpoints(
             f"{len(network.layers)} layers and {geometry}, and in the base {kinds[1][0]} with "
             f"{len(base_network.layers)} layers and {base_geometry}."
         )
+    steps = _steps(source, base, tuned)
     changes, total = [], sum(len(layer.weights) for layer in network.layers)
     with threadpool_limits(1 if geometry.width < WIDE else None, "blas"):
         for mine, other in zip(network.layers, base_network.layers, strict=True):
@@ -126,22 +134,39 @@ def compare_checkpoints(
             for role in (role for role in ROLES if role in mine.weights):
                 if on_progress is not None:
                     on_progress(len(changes), total, mine.weights[role].tensor.name)
-                changes.append(_change(mine.label, role, mine.weights[role], other.weights[role]))
+                step = steps.get((mine.number, role))
+                changes.append(_change(role, mine, other, step))
     return CheckpointChanges(new.name, old.name, tuple(changes))
 
 
-def _change(layer: str, role: str, mine: MappedMatrix, base: MappedMatrix) -> MatrixChange:
+def _steps(source: Any, base: Any, tuned: Checkpoint) -> Mapping[Any, MatrixStep]:
+    """The factors of an adapter, if they are steps from this base and no other."""
+    if not isinstance(tuned, AdaptedCheckpoint):
+        return {}
+    same_file = isinstance(base, str | Path) and str(base) == tuned.base.name
+    return tuned.steps if tuned is not source or same_file or base is tuned.base else {}
+
+
+def _change(
+    role: str, layer: MappedLayer, base_layer: MappedLayer, step: MatrixStep | None
+) -> MatrixChange:
+    mine, base = layer.weights[role], base_layer.weights[role]
     if mine.shape != base.shape:
         raise InputError(
             f"{mine.tensor.name} has shape {mine.shape}, and its base {base.shape}: not alike."
         )
-    new, old = mine.read().T, base.read().T
+    new, old = layer.read(role).T, base_layer.read(role).T
     sizes = [float(np.linalg.norm(each)) for each in (new, old)]
-    new -= old
-    if not new.any():
-        return MatrixChange(layer, role, 0.0, 0, None)
-    unit = max(ROUNDING[each.tensor.kind] for each in (mine, base))
-    delta = measure_matrix(new)
-    values = np.linalg.svd(new, compute_uv=False)
-    rank = int((values > unit * sum(sizes)).sum())
-    return MatrixChange(layer, role, delta.frobenius / sizes[1] if sizes[1] else None, rank, delta)
+    if np.array_equal(new, old):
+        return MatrixChange(layer.label, role, 0.0, 0, None)
+    angle = leading_angle(new, old) if min(sizes) > 0 else None
+    if step is not None:
+        delta = measure_product(*step.read())
+        rank = delta.rank
+    else:
+        unit = max(ROUNDING[each.tensor.kind] for each in (mine, base))
+        new -= old
+        delta, values = measure_spectrum(new)
+        rank = int((values > unit * sum(sizes)).sum())
+    relative = delta.frobenius / sizes[1] if sizes[1] else None
+    return MatrixChange(layer.label, role, relative, rank, delta, angle)

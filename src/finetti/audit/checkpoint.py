@@ -1,6 +1,6 @@
 """A checkpoint as all readers give it: named tensors that are read when asked for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from finetti.audit.number_formats import STORED, WHOLE, decode
 from finetti.core.errors import InputError
 
+MOST = 2**31  # numbers of a matrix, 16 GiB as float64
 LARGEST = 1e100  # every norm of a product of two matrices is still a float64
 
 
@@ -34,13 +35,34 @@ class StoredTensor:
 
     def read(self, *index: slice) -> NDArray[np.float64]:
         """The numbers, or a slice of them, as float64; NaN and infinity are refused by name."""
+        return self._decoded(self._stored()[index])
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        """The numbers, as many rows at a time; what is packed is unpacked once."""
+        stored = self._stored()
+        for start in range(0, self.shape[0], rows):
+            yield self._decoded(stored[start : start + rows])
+
+    def _stored(self) -> NDArray[Any]:
         if not self.is_real:
             what = "whole numbers: quantized weights" if self.kind in WHOLE else "no real numbers"
             raise InputError(
                 f"{self.name} has type {self.kind}, {what} cannot be measured. Audit the "
                 "checkpoint that was quantized."
             )
-        values = decode(self.load()[index], self.kind)
+        return self.load()
+
+    def _decoded(self, stored: NDArray[Any]) -> NDArray[np.float64]:
+        if stored.size > MOST:
+            raise InputError(
+                f"{self.name} has {stored.size} numbers; at most {MOST} are read at once."
+            )
+        try:
+            values = decode(stored, self.kind)
+        except MemoryError as error:
+            raise InputError(
+                f"{self.name} has {stored.size} numbers, for which there is not enough memory."
+            ) from error
         if values.size and not -LARGEST <= values.min() <= values.max() <= LARGEST:
             raise InputError(
                 f"{self.name} has entries that are NaN or infinite or beyond {LARGEST:g}, and "

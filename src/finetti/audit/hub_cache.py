@@ -30,7 +30,8 @@ def find_snapshot(name: str) -> Path:
         )
     main = folder / "refs" / "main"
     if main.is_file():
-        commit = main.read_text("utf-8", errors="replace")[:100].strip()
+        with main.open(encoding="utf-8", errors="replace") as file:
+            commit = file.read(100).strip()
         if re.fullmatch(r"[0-9a-f]+", commit) and (snapshots / commit).is_dir():
             return snapshots / commit
     found = sorted(path for path in snapshots.iterdir() if path.is_dir())

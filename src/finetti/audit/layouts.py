@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +14,8 @@ from finetti.core.errors import InputError
 
 ROLES = ("query", "key", "value", "fused", "output", "feed_in", "feed_gate", "feed_out")
 ORIENTATIONS = ("output_input", "input_output")
+ORDERS = ("pre", "post")
+OUTER = ("embedding_norm", "projection", "final_norm")  # beside the layers, in this order
 MAX_TABLE = MEGABYTE
 OLD_KINDS = {"gamma": "weight", "beta": "bias"}  # of norms, in files of TensorFlow's making
 # Who a parameter is: its layer's number(s), its role, and weight or bias.
@@ -34,6 +36,11 @@ class Layout:
     unembedding: str = ""
     model_types: tuple[str, ...] = ()
     note: str = ""
+    outer: dict[str, str] = field(default_factory=dict)
+    order: str = ""  # of norms and residuals; empty: not said
+    activation: str = ""
+    epsilon: float | None = None
+    rotary: bool = False
     own: bool = False  # from a user's map, which comes before the shipped table
 
     @cached_property
@@ -52,6 +59,8 @@ class Layout:
         >>> read_layouts()["gpt2"].place("transformer.h.3.attn.c_attn.bias")
         ((3,), 'fused', 'bias')
         """
+        if not self.inside_a_layer(name):
+            return None
         for role, pattern in self._patterns:
             if found := pattern.fullmatch(name):
                 kind = found.groupdict().get("kind") or "weight"
@@ -62,6 +71,11 @@ class Layout:
         """Whether a parameter lies in a layer without being one of its weights by the table."""
         return self._inside.fullmatch(name) is not None
 
+    def prefix(self, name: str) -> str:
+        """What comes before a layer in the name of one of its parameters."""
+        found = self._inside.fullmatch(name)
+        return "" if found is None else found["prefix"] or ""
+
     def is_ignored(self, name: str) -> bool:
         """Whether the table says that a parameter of a layer is no weight."""
         return any(_pattern(self.layer + each).fullmatch(name) for each in self.ignored)
@@ -71,6 +85,14 @@ class Layout:
         for each in self.embeddings:
             if _pattern(each).fullmatch(name):
                 return each.removesuffix(".weight").rpartition(".")[2]
+        return None
+
+    def beside_the_layers(self, name: str) -> tuple[str, str] | None:
+        """Which of `OUTER` a parameter belongs to, and whether it is a weight or a bias."""
+        for role, text in self.outer.items():
+            if found := _pattern(text).fullmatch(name):
+                kind = found.groupdict().get("kind") or "weight"
+                return role, OLD_KINDS.get(kind, kind)
         return None
 
     def is_unembedding(self, name: str) -> bool:
@@ -88,7 +110,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     escaped = re.escape(text)
     for name, pattern in parts.items():
         escaped = escaped.replace(re.escape(f"{{{name}}}"), pattern)
-    return re.compile(rf"(?:.*\.)?{escaped}")
+    return re.compile(rf"(?P<prefix>.*\.)?{escaped}")
 
 
 def _numbers(found: re.Match[str]) -> tuple[int, ...]:
@@ -129,28 +151,38 @@ def _layout(name: str, said: Any, owner: str) -> Layout:
     where = f"[{name}] of the map {owner}"
     if not isinstance(said, dict):
         raise InputError(f"{name} of the map {owner} must be a table: write [{name}].")
-    texts = {"layer", "orientation", "unembedding", "note", *ROLES}
+    texts = {"layer", "orientation", "unembedding", "note", "order", "activation", *ROLES, *OUTER}
     lists = {"norms", "ignored", "embeddings", "model_types"}
-    _refuse(where, "unknown", sorted(set(said) - texts - lists))
+    _refuse(where, "unknown", sorted(set(said) - texts - lists - {"epsilon", "rotary"}))
     _refuse(where, "missing", sorted({"layer", "orientation", "output"} - set(said)))
     for key, value in said.items():
-        good = isinstance(value, str) if key in texts else _is_texts(value)
+        wanted, good = _wanted(key, value, texts)
         if not good:
-            raise InputError(f"{key} in {where} must be {'text' if key in texts else 'texts'}.")
-    if said["orientation"] not in ORIENTATIONS:
-        raise InputError(f"The orientation in {where} must be one of {', '.join(ORIENTATIONS)}.")
+            raise InputError(f"{key} in {where} must be {wanted}.")
+    for key, words in (("orientation", ORIENTATIONS), ("order", ORDERS)):
+        if said.get(key, words[0]) not in words:
+            raise InputError(f"The {key} in {where} must be one of {', '.join(words)}.")
     if "{n}" not in said["layer"]:
         raise InputError(f"The layer in {where} must have {{n}} where the layer's number stands.")
     if "fused" not in said:
         _refuse(where, "missing", sorted({"query", "key", "value"} - set(said)))
     roles = {role: said[role] for role in ROLES if role in said}
     rest: dict[str, Any] = {key: tuple(said.get(key, ())) for key in sorted(lists)}
-    rest |= {key: said.get(key, "") for key in ("unembedding", "note")}
+    rest |= {key: said.get(key, "") for key in ("unembedding", "note", "order", "activation")}
+    rest |= {"epsilon": said.get("epsilon"), "rotary": said.get("rotary", False)}
+    rest["outer"] = {role: said[role] for role in OUTER if role in said}
     return Layout(name, said["layer"], said["orientation"], roles, **rest)
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+def _wanted(key: str, value: Any, texts: set[str]) -> tuple[str, bool]:
+    """What a value must be, and whether it is."""
+    if key in texts:
+        return "text", isinstance(value, str)
+    if key == "epsilon":
+        return "a number between 0 and 1", isinstance(value, float) and 0 < value < 1
+    if key == "rotary":
+        return "true or false", isinstance(value, bool)
+    return "texts", isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _refuse(where: str, what: str, names: Iterable[str]) -> None:

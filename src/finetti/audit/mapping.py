@@ -55,6 +55,18 @@ class MappedLayer:
         """The layer's number, as people write it."""
         return ".".join(map(str, self.number))
 
+    def read(self, role: str) -> NDArray[np.float64]:
+        """A matrix as float64 (outputs, inputs); a query, key or value of zeros is refused."""
+        mapped = self.weights[role]
+        values = mapped.read()
+        if role in ATTENTION and not values.any():
+            part = "" if mapped.third is None else f" (part {mapped.third + 1} of 3)"
+            raise InputError(
+                f"{mapped.tensor.name}{part} in layer {self.label} is all zero: found no numbers "
+                "where a query, key or value was expected. It was filled in, not trained."
+            )
+        return values
+
 
 @dataclass(frozen=True)
 class MappedNetwork:
@@ -64,6 +76,7 @@ class MappedNetwork:
     layers: tuple[MappedLayer, ...]
     embeddings: dict[str, StoredTensor]
     unembedding: StoredTensor | None
+    outer: dict[str, MappedMatrix]  # norms and a projection beside the layers, as "final_norm_bias"
     read: tuple[str, ...]
     skipped: dict[str, str]
 
@@ -73,9 +86,11 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
     layout = _choose(checkpoint, layouts)
     layers: dict[tuple[int, ...], MappedLayer] = {}
     embeddings: dict[str, StoredTensor] = {}
-    unembedding, read, skipped = None, [], {}
+    outer: dict[str, MappedMatrix] = {}
+    unembedding, read, skipped, prefix = None, [], {}, None
     for name, tensor in checkpoint.tensors.items():
         if place := layout.place(name):
+            prefix = _same_prefix(prefix, layout.prefix(name), name)
             layer = layers.setdefault(place[0], MappedLayer(place[0]))
             _put(layer, place[1], place[2], tensor, layout)
         elif layout.inside_a_layer(name):
@@ -83,6 +98,9 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
             continue
         elif (kind := layout.embedding(name)) and kind not in embeddings and tensor.is_real:
             embeddings[kind] = tensor
+        elif (beside := layout.beside_the_layers(name)) and "_".join(beside) not in outer:
+            turned = beside == ("projection", "weight") and layout.orientation == "input_output"
+            outer["_".join(beside)] = MappedMatrix(tensor, turned)
         elif layout.is_unembedding(name) and unembedding is None and tensor.is_real:
             unembedding = tensor
         else:
@@ -90,7 +108,16 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
             continue
         read.append(name)
     ordered = tuple(layers[number] for number in sorted(layers))
-    return MappedNetwork(layout, ordered, embeddings, unembedding, tuple(read), skipped)
+    return MappedNetwork(layout, ordered, embeddings, unembedding, outer, tuple(read), skipped)
+
+
+def _same_prefix(before: str | None, prefix: str, name: str) -> str:
+    if before not in (None, prefix):
+        raise InputError(
+            f"Layers lie below {before!r} and, as {name[:80]}, below {prefix!r}; expected all of "
+            "them below one name. Audit one network at a time, or give --map with its names."
+        )
+    return prefix
 
 
 def _choose(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Layout:
@@ -169,12 +196,12 @@ def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
 
 
 def config_number(config: Mapping[str, Any], *names: str) -> int | None:
-    """The first whole number ≥ 1 that a config gives under one of the names."""
-    for name in names:
-        value = config.get(name)
-        if value is None:
-            continue
+    """The whole number ≥ 1 that a config gives under any of the names, or None."""
+    found = {name: config[name] for name in names if config.get(name) is not None}
+    for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 10**9:
             raise InputError(f"config.json has {name} = {str(value)[:40]}: no whole number ≥ 1.")
-        return value
-    return None
+    if len(set(found.values())) > 1:
+        said = " and ".join(f"{name} = {value}" for name, value in found.items())
+        raise InputError(f"config.json has {said}; expected one number for one thing.")
+    return next(iter(found.values()), None)

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.audit.certified import certified_product, certified_spectral
+from finetti.audit.singular import singular_values
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 
 Matrix = NDArray[np.float64]
 POWERS = {"frobenius": 2.0, "nuclear": 1.0, "half": 0.5, "quarter": 0.25}
+TINY = 2.0**-1000  # far above the numbers that have fewer digits
+SHOWN = 33  # singular values that are kept for a chart
 BLOCK = 2**20  # entries of a product that exist at the same time
 
 
@@ -25,7 +28,8 @@ class MatrixMeasures:
     ``half`` and ``quarter`` are (Σσ^p)^{1/p} for p = 1, 1/2, 1/4. ``norm_2_inf`` and ``norm_2_1``
     are the largest and the summed column norm, ``rows_2_inf`` and ``rows_2_1`` those of rows.
     Singular values below max(rows, columns)·2⁻⁵²·σ₁ count as zero. ``entropy`` is that of
-    σ²/Σσ², in nats.
+    σ²/Σσ², in nats. ``spectrum`` has at most 33 of the singular values, evenly spaced from the
+    largest to the smallest.
     """
 
     rows: int
@@ -45,10 +49,11 @@ class MatrixMeasures:
     rank: int
     stable_rank: float
     entropy: float
+    spectrum: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
+        """Plain data, without the spectrum."""
+        return {name: value for name, value in asdict(self).items() if name != "spectrum"}
 
 
 def measure_matrix(matrix: Any) -> MatrixMeasures:
@@ -58,13 +63,21 @@ def measure_matrix(matrix: Any) -> MatrixMeasures:
     >>> found.spectral, found.frobenius, found.nuclear, found.norm_2_1, found.rank
     (4.0, 5.0, 7.0, 7.0, 2)
     """
+    return measure_spectrum(matrix)[0]
+
+
+def measure_spectrum(matrix: Any) -> tuple[MatrixMeasures, Matrix]:
+    """All measures of a matrix, and its singular values."""
     matrix, exponent = _scaled(matrix, "measure_matrix")
-    values = _singular_values(matrix)
-    certified = certified_spectral(matrix, float(values[0])) if values[0] > 0 else (0.0, 0.0)
+    tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
+    gram = tall.T @ tall
+    values = singular_values(tall, gram)
+    certified = certified_spectral(tall, gram, float(values[0])) if values[0] > 0 else (0.0, 0.0)
     columns = np.sqrt(np.einsum("ij,ij->j", matrix, matrix))
     rows = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
     entries = sum(float(np.abs(block).sum()) for block in _blocks(matrix))
-    return _measures(matrix.shape, values, certified, columns, rows, entries, exponent)
+    found = _measures(matrix.shape, values, certified, columns, rows, entries, exponent)
+    return found, np.ldexp(values, exponent)
 
 
 def measure_product(left: Any, right: Any) -> MatrixMeasures:
@@ -84,7 +97,7 @@ def measure_product(left: Any, right: Any) -> MatrixMeasures:
         )
     r_left, r_right = (np.asarray(np.linalg.qr(each.T, mode="r")) for each in (left, right))
     core = r_left @ r_right.T
-    values = _singular_values(core)
+    values = np.linalg.svd(core, compute_uv=False)
     certified = (0.0, 0.0)
     if values[0] > 0:
         certified = certified_product(left, right, r_left, r_right, core, float(values[0]))
@@ -108,10 +121,6 @@ def _scaled(matrix: Any, owner: str) -> tuple[Matrix, int]:
     return np.ldexp(matrix, -exponent), exponent
 
 
-def _singular_values(matrix: Matrix) -> Matrix:
-    return np.linalg.svd(matrix, compute_uv=False).astype(np.float64, copy=False)
-
-
 def _blocks(matrix: Matrix) -> Iterator[Matrix]:
     step = max(1, BLOCK // matrix.shape[1])
     return (matrix[start : start + step] for start in range(0, len(matrix), step))
@@ -127,6 +136,8 @@ def _measures(
     exponent: int,
 ) -> MatrixMeasures:
     top = float(values[0])
+    chosen = np.linspace(0, len(values) - 1, min(len(values), SHOWN)).round().astype(int)
+    kept = values[chosen]
     values = values[values > max(shape) * 2.0**-52 * top]
     relative = values / top if top > 0 else values
     squares = relative**2 / max(float((relative**2).sum()), 1.0)
@@ -146,6 +157,10 @@ def _measures(
     }
     try:
         sizes = {name: math.ldexp(value, exponent) for name, value in sizes.items()}
+        if certified[1] > 0 and sizes["spectral_upper"] < TINY:  # rounded once more
+            sizes["spectral_upper"] = math.nextafter(sizes["spectral_upper"], math.inf)
+            sizes["spectral_lower"] = math.nextafter(sizes["spectral_lower"], -math.inf)
+            sizes["spectral_lower"] = max(0.0, sizes["spectral_lower"])
     except OverflowError as error:
         raise InputError(
             "A norm is too large for float64: entries beyond 1e150 cannot be measured."
@@ -157,4 +172,5 @@ def _measures(
         rank=len(values),
         stable_rank=float((relative**2).sum()),
         entropy=float(-(squares * np.log(squares)).sum()) + 0.0,
+        spectrum=tuple(np.ldexp(kept, exponent).tolist()),
     )

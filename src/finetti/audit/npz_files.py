@@ -67,6 +67,12 @@ class _Member:
 
 
 def _refuse_bombs(name: str, members: list[zipfile.ZipInfo]) -> None:
+    for member in members:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InputError(
+                f"{member.filename[:80]!r} in {name} is packed in a way that NumPy does not use. "
+                "Save it with numpy.savez."
+            )
     total = sum(member.file_size for member in members)
     if total > MAX_UNPACKED:
         raise InputError(

@@ -83,11 +83,14 @@ def _refuse_kind(file: Path) -> None:
 
 def _file_of(folder: Path) -> Path:
     """What a folder of a snapshot holds: an index, else model.safetensors, else the only file."""
-    names = sorted(path.name for path in folder.iterdir())
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{str(folder)!r} cannot be opened: {error.strerror}.") from error
     if "adapter_model.safetensors" in names and "model.safetensors" not in names:
         raise InputError(
-            f"The folder {str(folder)!r} holds a LoRA adapter, which is no network of its own and "
-            "is not read yet. Merge it into its base and audit the result."
+            f"The folder {str(folder)!r} holds a LoRA adapter, which is no network of its own. "
+            "Give --base with the network that it belongs to."
         )
     for end, best in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors")):
         found = [name for name in names if name.endswith(end)]

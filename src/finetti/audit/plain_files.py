@@ -44,8 +44,8 @@ def parse_json(content: bytes, owner: str) -> dict[str, Any]:
     def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            double = next(name for name in names if names.count(name) > 1)
+            seen: set[str] = set()
+            double = next(name for name, _ in pairs if name in seen or seen.add(name))
             raise InputError(f"{owner} has the name {double[:80]!r} twice.")
         return found
 

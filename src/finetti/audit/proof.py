@@ -39,6 +39,7 @@ def prove(
     geometry = _geometry(network.layers[0], config, heads, kv_heads, repeats)
     for layer in network.layers:
         _prove_shapes(layer, geometry)
+    _prove_outer(network, geometry)
     return geometry
 
 
@@ -56,10 +57,16 @@ def _prove_numbers(network: MappedNetwork, config: Mapping[str, Any]) -> int:
                 "missing."
             )
     said = config_number(config, "num_hidden_layers", "n_layer", "num_layers")
+    groups = config_number(config, "num_hidden_groups") if len(sizes) == 2 else None
+    if groups not in (None, sizes[0]):
+        raise InputError(
+            f"Found {sizes[0]} groups of layers, expected {groups} by config.json. A shard may be "
+            "missing."
+        )
     if said is None:
         return 1
-    if len(sizes) == 2 and said % len(found) == 0:  # groups that several layers share
-        return said // len(found)
+    if len(sizes) == 2 and said % sizes[0] == 0:  # each of the config's layers runs a whole group
+        return said // sizes[0]
     if said != len(found):
         raise InputError(f"Found {len(found)} layers, expected {said} by config.json.")
     return 1
@@ -160,6 +167,25 @@ def _prove_shapes(layer: MappedLayer, heads: HeadGeometry) -> None:
         size = d if name.startswith("norm") else needed.get(role, (0,))[0]
         if mapped.shape != (size,):
             raise _misfit(layer, name, f"({size},)", mapped.shape)
+
+
+def _prove_outer(network: MappedNetwork, heads: HeadGeometry) -> None:
+    """Norms and a projection beside the layers, and tables of the width that they begin with."""
+    outer, d = network.outer, heads.width
+    projection = outer.get("projection_weight")
+    inside = d if projection is None else projection.shape[-1] if projection.shape else 0
+    needed = {"projection_weight": (d, inside), "projection_bias": (d,)}
+    needed |= {f"final_norm_{kind}": (d,) for kind in ("weight", "bias")}
+    needed |= {f"embedding_norm_{kind}": (inside,) for kind in ("weight", "bias")}
+    found = {name: (each.tensor.name, each.shape) for name, each in outer.items()}
+    found |= {f"embedding {k}": (t.name, t.shape) for k, t in network.embeddings.items()}
+    for name, (tensor, shape) in found.items():
+        expected = needed.get(name, (shape[0] if shape else 0, inside))
+        if shape != expected:
+            raise InputError(
+                f"{tensor} does not fit as {name.replace('_', ' ')}: found shape {shape}, "
+                f"expected {expected}."
+            )
 
 
 def _misfit(layer: MappedLayer, role: str, needed: str, shape: Any = None) -> InputError:

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from finetti.audit.design import BlockDesign
 from finetti.audit.measures import MatrixMeasures
 from finetti.audit.proof import HeadGeometry
 from finetti.show.card import Card, Table
@@ -22,26 +23,39 @@ TITLES = {
 
 @dataclass(frozen=True)
 class HeadMeasures:
-    """The two products that a head is made of: which tokens it reads, and what it writes."""
+    """The two products that a head is made of: which tokens it reads, and what it writes.
+
+    ``factors`` are W_Q, W_K and W_V of the head by role; ``biases`` the lengths of b_Q, b_K and, as
+    "score", of W_Kb_Q, those that there are.
+    """
 
     number: int
     query_key: MatrixMeasures
     value_output: MatrixMeasures
+    factors: dict[str, MatrixMeasures] = field(default_factory=dict)
+    biases: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        products = {"query_key": self.query_key, "value_output": self.value_output}
-        return {"head": self.number} | {name: each.to_dict() for name, each in products.items()}
+        products = {"query_key": self.query_key, "value_output": self.value_output} | self.factors
+        measured = {name: each.to_dict() for name, each in products.items()}
+        return {"head": self.number} | measured | {"biases": self.biases}
 
 
 @dataclass(frozen=True)
 class LayerMeasures:
-    """A layer's heads, its other matrices by role, and the Euclidean norms of its vectors."""
+    """A layer's heads, its other matrices by role, and the Euclidean norms of its vectors.
+
+    ``gains`` are the largest entries of its norms' weights, ``attention_bias`` the length of
+    b_VW_O + b_O, which all heads add together; None without biases.
+    """
 
     label: str
     heads: tuple[HeadMeasures, ...]
     matrices: dict[str, MatrixMeasures]
     vectors: dict[str, float]
+    gains: dict[str, float] = field(default_factory=dict)
+    attention_bias: float | None = None
 
     def largest_head(self, product: str) -> HeadMeasures:
         """The head whose ``query_key`` or ``value_output`` has the largest spectral norm."""
@@ -60,7 +74,23 @@ class LayerMeasures:
             "heads": [head.to_dict() for head in self.heads],
             "matrices": {name: each.to_dict() for name, each in self.matrices.items()},
             "vectors": self.vectors,
+            "gains": self.gains,
+            "attention_bias": self.attention_bias,
         }
+
+
+@dataclass(frozen=True)
+class OuterMeasures:
+    """A norm or a projection beside the layers: its gain or matrix, and the length of its bias."""
+
+    gain: float | None = None
+    matrix: MatrixMeasures | None = None
+    bias: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        matrix = None if self.matrix is None else self.matrix.to_dict()
+        return {"gain": self.gain, "matrix": matrix, "bias": self.bias}
 
 
 @dataclass(frozen=True)
@@ -77,6 +107,8 @@ class Audit(Shown):
     skipped: dict[str, str]
     tied: tuple[str, ...] = ()
     note: str = ""
+    design: BlockDesign = field(default_factory=BlockDesign)
+    outer: dict[str, OuterMeasures] = field(default_factory=dict)
     kinds: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +138,8 @@ class Audit(Shown):
             "layers": [layer.to_dict() for layer in self.layers],
             "totals": self.totals(),
             "embeddings": self.embeddings,
+            "outer": {name: each.to_dict() for name, each in self.outer.items()},
+            "design": asdict(self.design),
             "read": list(self.read),
             "skipped": self.skipped,
             "tied": list(self.tied),
@@ -172,12 +206,9 @@ class Audit(Shown):
             yield f"Skipped ({reason}): {', '.join(names[:3])}{more}."
         if self.tied:
             yield f"Tied, counted once: {', '.join(self.tied)}."
-        gap = max(
-            (each.spectral_upper - each.spectral_lower) / each.spectral_upper
-            for kind in self.kinds
-            for each in self._of_kind(kind)
-            if each.spectral_upper > 0
-        )
+        found = [each for kind in self.kinds for each in self._of_kind(kind)]
+        gaps = [1 - each.spectral_lower / each.spectral_upper for each in found if each.spectral]
+        gap = max(gaps, default=0.0)
         yield f"Every spectral norm is certain to {gap:.1e} of itself."
 
 

@@ -14,6 +14,7 @@ from finetti.audit.plain_files import MEGABYTE, file_size, parse_json
 from finetti.core.errors import InputError
 
 MAX_HEADER = 32 * MEGABYTE
+MAX_NAME = 1000
 MAX_AXES = 8
 Entry = tuple[str, tuple[int, ...], int, int]  # type, shape, first byte, byte after the last
 
@@ -67,6 +68,11 @@ def _read_header(path: Path, size: int) -> tuple[int, dict[str, Entry]]:
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         raise InputError(f"The metadata of {path.name!r} is no table of texts.")
+    longest = max(map(len, header), default=0)
+    if longest > MAX_NAME:
+        raise InputError(
+            f"{path.name} has a name of {longest} characters; at most {MAX_NAME} are read."
+        )
     entries = {name: _entry(path.name, name, said) for name, said in header.items()}
     _check_offsets(path.name, entries, size - 8 - length)
     return 8 + length, entries

@@ -3,7 +3,10 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
+
+from scipy import optimize
 
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term
@@ -56,10 +59,15 @@ def whole_exp(log_value: float) -> int:
     return round(2.0 ** (bits - shift)) << shift
 
 
-def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
+def smallest_count(
+    small_enough: Callable[[int], bool],
+    what: str,
+    excess: Callable[[int], float] | None = None,
+) -> int:
     """The smallest n ≥ 1 with ``small_enough(n)``, for a condition that stays true once it is.
 
-    Exact up to 2⁵³, to 12 digits of log n beyond.
+    Exact up to 2⁵³, to 12 digits of log n beyond. ``excess``, which is positive exactly where the
+    condition is false, finds the neighborhood in fewer steps.
 
     >>> smallest_count(lambda n: n * n >= 1e7, "n")
     3163
@@ -71,6 +79,8 @@ def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
         low, high = high, 2 * high
         if high > _MAX_LOG_COUNT:
             raise InputError(f"No {what} is large enough. Ask for a larger `gap`, or lower norms.")
+    if excess is not None:
+        low, high = _neighborhood(excess, low, high)
     while high - low > 1e-12 * high and whole_exp(high) > _MAX_EXACT_COUNT:
         middle = (low + high) / 2
         low, high = (low, middle) if small_enough(whole_exp(middle)) else (middle, high)
@@ -81,6 +91,20 @@ def smallest_count(small_enough: Callable[[int], bool], what: str) -> int:
         middle = (first + last) // 2
         first, last = (first, middle) if small_enough(middle) else (middle, last)
     return last
+
+
+def _neighborhood(excess: Callable[[int], float], low: float, high: float) -> tuple[float, float]:
+    """A narrow part of (low, high), in log n, at whose ends the excess has the same signs."""
+    found = optimize.root_scalar(
+        lambda u: excess(whole_exp(u)), bracket=(low, high), method="brentq", xtol=1e-12
+    )
+    root = float(found.root)
+    step = 1e-11
+    while True:
+        first, last = max(low, root - step), min(high, root + step)
+        if excess(whole_exp(first)) > 0 >= excess(whole_exp(last)):
+            return first, last
+        step *= 64
 
 
 def samples_needed(
@@ -108,17 +132,18 @@ def samples_needed(
     factor = 1.0 if constant is None else as_positive(constant, "constant", "samples_needed")
     log_constant = math.log(factor)
 
-    def small_enough(n: int) -> bool:
+    @cache
+    def excess(n: int) -> float:
         found = bound.evaluate(replace(sample, n_samples=n))
         if found.sign < 0:
             raise UnsupportedError(
                 f"{bound.name} ({bound.form}) is negative at log n = {math.log(n):.3g}, so it "
                 "cannot be inverted. Take the derived form."
             )
-        return log_constant + found.log_value <= log_gap
+        return log_constant + found.log_value - log_gap
 
-    n = smallest_count(small_enough, "number of samples")
-    reached = log_constant + bound.evaluate(replace(sample, n_samples=n)).log_value
+    n = smallest_count(lambda n: excess(n) <= 0, "number of samples", excess)
+    reached = excess(n) + log_gap
     return bound.counted(
         n,
         "samples",

@@ -1,17 +1,33 @@
-"""``finetti audit``: the norms of a checkpoint, head by head."""
+"""``finetti audit``: the norms of a checkpoint, and what bounds make of them."""
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json, Quiet
+from finetti.cli.run_pages import options_named
 from finetti.core.errors import InputError
 from finetti.show.progress import Progress, progress_bar
+
+if TYPE_CHECKING:
+    from finetti.audit.page import Audited
+
+PAGE = "audit.html"
+# How Python calls what an option gives.
+OPTIONS = {
+    "context_length": "--context-length",
+    "n_samples": "--samples",
+    "gap": "--gap",
+    "delta": "--delta",
+    "input_norm": "--input-norm",
+    "readout_norm": "--readout-norm",
+}
 
 
 def audit(
@@ -19,7 +35,8 @@ def audit(
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="A .safetensors or .npz file, a folder, or a model's name in the hub cache.",
+            help="A .safetensors or .npz file, a folder, or a model's name in the hub cache; "
+            "with --base also a LoRA adapter.",
         ),
     ],
     heads: Annotated[
@@ -38,57 +55,149 @@ def audit(
         str | None,
         typer.Option("--base", metavar="PATH", help="Show what moved since this checkpoint."),
     ] = None,
+    context_length: Annotated[
+        int, typer.Option("--context-length", min=1, metavar="T", help="Tokens of a sequence.")
+    ] = 512,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, metavar="N", help="Independent sequences.")
+    ] = 10_000,
+    gap: Annotated[
+        float,
+        typer.Option("--gap", help="Between training and test error: samples needed for it."),
+    ] = 0.1,
+    delta: Annotated[
+        float, typer.Option("--delta", help="With which probability a bound may fail.")
+    ] = 0.05,
+    input_norm: Annotated[
+        float,
+        typer.Option("--input-norm", help="Length of a token, where no table of them is read."),
+    ] = 1.0,
+    readout_norm: Annotated[
+        float,
+        typer.Option("--readout-norm", help="Of the vector that makes a number of a token."),
+    ] = 1.0,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write results.json here.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write results.json, the page and its charts."),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Measure every head and matrix of checkpoints, and say what was read and what was not."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"--out {str(out)!r} is a file. Give a folder.")
+    """Measure every head and matrix of checkpoints, and what bounds make of their norms.
+
+    Says what was read and what was not, how many samples each bound asks for, which layer and
+    matrix is the reason, and which assumptions of a theorem the network leaves.
+    """
+    if out is not None:
+        _check_out(out)
     people = make_console(stderr=as_json)
     options = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
-    found = []
-    for path in paths:
-        made = _audit(path, options, quiet)
-        found.append(made.to_dict())
-        people.print(_summary(made) if quiet else made, soft_wrap=quiet)
-        if base is not None:
-            changes = _compare(path, base, options, quiet)
-            found[-1]["changes"] = changes.to_dict()
-            people.print(_summary_of_changes(changes) if quiet else changes, soft_wrap=quiet)
-    document = {"audits": found}
+    sizes = {"context_length": context_length, "n_samples": samples, "gap": gap, "delta": delta}
+    sizes |= {"input_norm": input_norm, "readout_norm": readout_norm}
+    with options_named(OPTIONS):
+        _check(sizes)
+        before = None if base is None else _audit(base, None, options, quiet)
+        found = []
+        for path in paths:
+            found.append(_examine(path, base, before, options, sizes, quiet))
+            _show(found[-1], people, quiet)
+    given = {"--base": base, "--heads": heads, "--kv-heads": kv_heads, "--map": layouts}
+    given |= {option: sizes[name] for name, option in OPTIONS.items()}
+    document = _document(found, paths, given)
     if out is not None:
-        from finetti.core.files import write_file
-
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"The folder {str(out)!r} cannot be made: {error.strerror}."
-            ) from error
-        content = json.dumps(document, indent=1, allow_nan=False).encode()
-        people.print(f"Results: {write_file(content, out / 'results.json')}", soft_wrap=True)
+        _write(found, document, out)
+        people.print(f"Page: {out / PAGE}", style="bold", soft_wrap=True)
     if as_json:
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
-def _audit(path: str, options: dict[str, Any], quiet: bool) -> Any:
-    from finetti.audit import audit_checkpoint, open_checkpoint
+def _check_out(out: Path) -> None:
+    from finetti.report import check_directory
 
-    checkpoint = open_checkpoint(path)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {str(out)!r} is a file. Give a folder.")
+    check_directory(out)
+
+
+def _check(sizes: dict[str, Any]) -> None:
+    """Before anything is read."""
+    from finetti.bounds import Sample
+    from finetti.core.numbers import as_positive
+
+    for name in ("gap", "input_norm", "readout_norm"):
+        as_positive(sizes[name], name, "finetti audit")
+    Sample(sizes["n_samples"], sizes["context_length"], delta=sizes["delta"])
+
+
+def _examine(
+    path: str,
+    base: str | None,
+    before: Any,
+    options: dict[str, Any],
+    sizes: dict[str, Any],
+    quiet: bool,
+) -> "Audited":
+    """All that is known of one checkpoint, and what moved since its base."""
+    from finetti.audit import measure_capacity, moved_weights, open_tuned
+    from finetti.audit.page import Audited
+
+    checkpoint = open_tuned(path, base, options["layouts"])
+    made = _audit(checkpoint, None, options, quiet)
+    if base is None:
+        return Audited(made, measure_capacity(made, **sizes))
+    changes = _compare(checkpoint, base, options, quiet)
+    moved = moved_weights(checkpoint, base, changes, options["layouts"])
+    return Audited(made, measure_capacity(made, **sizes, base=before, moved=moved), changes)
+
+
+def _audit(source: Any, base: str | None, options: dict[str, Any], quiet: bool) -> Any:
+    from finetti.audit import audit_checkpoint, open_tuned
+
+    checkpoint = open_tuned(source, base, options["layouts"])
     with _bar("audit", len(checkpoint.tensors), quiet) as on_progress:
         return audit_checkpoint(checkpoint, on_progress=on_progress, **options)
 
 
-def _compare(path: str, base: str, options: dict[str, Any], quiet: bool) -> Any:
-    from finetti.audit import compare_checkpoints, open_checkpoint
+def _compare(checkpoint: Any, base: str, options: dict[str, Any], quiet: bool) -> Any:
+    from finetti.audit import compare_checkpoints
 
-    checkpoint = open_checkpoint(path)
     with _bar("compare", len(checkpoint.tensors), quiet) as on_progress:
         return compare_checkpoints(checkpoint, base, on_progress=on_progress, **options)
+
+
+def _document(found: "list[Audited]", paths: list[str], given: dict[str, Any]) -> dict[str, Any]:
+    from finetti.core.provenance import software
+
+    words = ["finetti", "audit", *paths]
+    for option, value in given.items():
+        words += [] if value is None else [option, str(value)]
+    audits = []
+    for each in found:
+        audits.append(each.audit.to_dict() | {"capacity": each.capacity.to_dict()})
+        if each.changes is not None:
+            audits[-1]["changes"] = each.changes.to_dict()
+    return {"audits": audits, "command": shlex.join(words), "provenance": software()}
+
+
+def _write(found: "list[Audited]", document: dict[str, Any], out: Path) -> None:
+    from finetti.audit.page import audit_page
+    from finetti.cli.run_pages import write_page
+
+    write_page(audit_page(found, document), document, out, PAGE)
+
+
+def _show(found: "Audited", people: Any, quiet: bool) -> None:
+    parts = [found.audit, found.capacity]
+    lines = [_summary(found.audit), _summary_of_capacity(found.capacity)]
+    if found.changes is not None:
+        parts.append(found.changes)
+        lines.append(_summary_of_changes(found.changes))
+    if quiet:
+        people.print("; ".join(lines), soft_wrap=True)
+        return
+    for part in parts:
+        people.print(part)
 
 
 @contextmanager
@@ -97,9 +206,14 @@ def _bar(name: str, total: int, quiet: bool) -> Iterator[Callable[[int, int, str
         yield lambda done, of, tensor: on_change(Progress(done * total // of, 0, tensor))
 
 
+def _summary_of_capacity(capacity: Any) -> str:
+    needed = [f"{row.samples} by {row.name}" for row in capacity.rows if row.samples is not None]
+    return f"samples for a gap of {capacity.wanted:g}: {', '.join(needed) or 'no bound covers it'}"
+
+
 def _summary_of_changes(changes: Any) -> str:
     moved = changes.moved
-    text = f"{changes.name}: {len(moved)} of {len(changes.matrices)} matrices moved"
+    text = f"{len(moved)} of {len(changes.matrices)} matrices moved"
     if not moved:
         return text
     top = moved[0]

@@ -1,3 +1,4 @@
+from .bars import ranked_bars as ranked_bars
 from .card import Card as Card
 from .card import Table as Table
 from .catalog import Catalog as Catalog
@@ -7,6 +8,7 @@ from .charts import side_by_side as side_by_side
 from .document import Document as Document
 from .document import Figure as Figure
 from .document import Section as Section
+from .heat_map import heat_map as heat_map
 from .numbers import format_duration as format_duration
 from .numbers import format_interval as format_interval
 from .numbers import format_number as format_number

@@ -16,11 +16,13 @@ from .networks import BlocksCovering as BlocksCovering
 from .networks import BlocksGap as BlocksGap
 from .networks import ProjectedLengthFreeCovering as ProjectedLengthFreeCovering
 from .networks import ProjectedLengthFreeGap as ProjectedLengthFreeGap
+from .one_ball import OneBallComposition as OneBallComposition
 from .pieces import EmbeddingPiece as EmbeddingPiece
 from .pieces import LinearPiece as LinearPiece
 from .pieces import NormalizationPiece as NormalizationPiece
 from .pieces import Passage as Passage
 from .pieces import Piece as Piece
+from .pieces import RepeatedPiece as RepeatedPiece
 from .pieces import ResidualPiece as ResidualPiece
 from .pieces import follow as follow
 from .strata import Radius as Radius
@@ -30,3 +32,5 @@ from .weights import CoverTable as CoverTable
 from .weights import MatrixWeights as MatrixWeights
 from .weights import RowWeights as RowWeights
 from .weights import WeightClass as WeightClass
+from .whole_heads import BaseHead as BaseHead
+from .whole_heads import WholeHeadsPiece as WholeHeadsPiece

@@ -1,5 +1,6 @@
 """A network of real blocks, from norms alone: what an audit of a checkpoint fills in."""
 
+from functools import cached_property
 from typing import Any, Self
 
 from finetti.bounds import fields
@@ -143,7 +144,14 @@ class BlockNetwork(Piece, kw_only=True):
 
     def through(self, log_radius: float) -> Passage:
         """The whole chain: its constant, the radius of its output, and all weights."""
-        return follow(self.pieces, log_radius)
+        if log_radius not in self._passages:
+            self._passages[log_radius] = follow(self.pieces, log_radius)
+        return self._passages[log_radius]
+
+    @cached_property
+    def _passages(self) -> dict[float, Passage]:
+        """Every n of an inversion asks for the same one."""
+        return {}
 
     def passage(self, sample: Sample) -> Passage:
         """The same for tokens of a sample."""

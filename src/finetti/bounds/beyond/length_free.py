@@ -110,8 +110,8 @@ class LengthFreeComposition:
             if idle == 4:
                 break
             slope = np.log(np.maximum(below - above, 1e-9 * (below - above).sum()) + 1e-300)
-            shares = (shares + slope - log_sum(slope)) / 2
-            shares = shares - log_sum(shares)
+            shares = (shares + slope - np.logaddexp.reduce(slope)) / 2
+            shares = shares - np.logaddexp.reduce(shares)
         self._allocations[log_resolution] = best
         return best
 

@@ -10,6 +10,7 @@ from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
 from finetti.bounds.beyond.block_network import BlockNetwork
 from finetti.bounds.beyond.length_free import ChainedWeights, LengthFreeComposition
+from finetti.bounds.beyond.one_ball import OneBallComposition
 from finetti.bounds.beyond.strata import Strata, Stratified
 from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
 from finetti.bounds.covering.dudley import dudley_upper_sum, gap_terms
@@ -18,6 +19,8 @@ from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass
 from finetti.bounds.value import BoundKind, BoundValue, log_of
 
+CoverKind = Literal["apart", "together"]
+Composed = LengthFreeComposition | OneBallComposition
 RadiiKind = Literal["fixed", "stratified", "measured"]
 ASSUMED_OF_BLOCKS = (
     "attention is softmax over inner products, with or without masks, rotary or linear positions",
@@ -44,8 +47,12 @@ class LengthFreeCovering(Bound):
     functions: Any
     resolution: float = fields.resolution()
 
+    def composed(self, functions: Any, sample: Sample) -> Composed:
+        """All weights with what multiplies their errors."""
+        return _composition(functions, sample.input_norm)
+
     def _evaluate(self, sample: Sample) -> BoundValue:
-        composition = _composition(self.functions, sample.input_norm)
+        composition = self.composed(self.functions, sample)
         return self.value(sample, *composition.terms(math.log(self.resolution)))
 
 
@@ -82,9 +89,13 @@ class LengthFreeGap(Bound):
             else Stratified(self.functions, ())
         )
 
+    def composed(self, functions: Any, sample: Sample) -> Composed:
+        """All weights with what multiplies their errors."""
+        return _composition(functions, sample.input_norm)
+
     def _evaluate(self, sample: Sample) -> BoundValue:
         strata = self.strata
-        composition = _composition(strata.rounded, sample.input_norm)
+        composition = self.composed(strata.rounded, sample)
         # A fixed function may be subtracted from all, the one with every Δ = 0, for example. Losses
         # lie in an interval of length b, so that one is enough where ε·L exceeds half of it.
         loss = math.log(sample.loss_bound / 2) - log_of(sample.loss_lipschitz)
@@ -147,6 +158,8 @@ class ProjectedLengthFreeGap(LengthFreeGap):
 class BlocksCovering(LengthFreeCovering):
     """Real blocks, covered weight by weight through the chain of their pieces: `BlockNetwork`
 
+    With ``cover`` "together", all parameters are one vector: `OneBallComposition`.
+
     >>> from finetti.bounds import BoundSettings
     >>> settings = BoundSettings(n_layers=12, width=64, n_heads=4)
     >>> value = BlocksCovering.from_settings(settings).evaluate(Sample(100, 1000))
@@ -161,6 +174,11 @@ class BlocksCovering(LengthFreeCovering):
     assumes = ASSUMED_OF_BLOCKS
 
     functions: BlockNetwork = fields.part(BlockNetwork)
+    cover: CoverKind = fields.choice("apart", "together")
+
+    def composed(self, functions: Any, sample: Sample) -> Composed:
+        """Weight by weight, or as one vector."""
+        return _one_way(self.cover, super().composed(functions, sample))
 
 
 class BlocksGap(LengthFreeGap):
@@ -173,6 +191,15 @@ class BlocksGap(LengthFreeGap):
     assumes = (*ASSUMED_OF_BLOCKS, *ASSUMED_OF_RADII, *ASSUMED_OF_A_SAMPLE)
 
     functions: BlockNetwork = fields.part(BlockNetwork)
+    cover: CoverKind = fields.choice("apart", "together")
+
+    def composed(self, functions: Any, sample: Sample) -> Composed:
+        """Weight by weight, or as one vector."""
+        return _one_way(self.cover, super().composed(functions, sample))
+
+
+def _one_way(cover: CoverKind, found: Composed) -> Composed:
+    return OneBallComposition(found.parts) if cover == "together" else found
 
 
 @lru_cache(maxsize=32)

@@ -18,7 +18,7 @@ from finetti.bounds.beyond.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.checks import checked, one_of
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
-from finetti.core.numbers import as_positive
+from finetti.core.numbers import as_positive, as_whole
 
 
 @dataclass(frozen=True)
@@ -210,3 +210,39 @@ class ResidualPiece(Piece, kw_only=True):
             found = Passage(after.log_lipschitz + lipschitz, after.log_radius, parts)
         numbered = tuple(replace(each, layer=self.layer) for each in found.parts)
         return replace(found, parts=numbered)
+
+
+class RepeatedPiece(Piece, kw_only=True):
+    """Pieces that run several times with the same weights, one round after the other
+
+    An error of shared weights enters in every round: what it is multiplied by is added up, and
+    they are covered once.
+
+    Args:
+        pieces: of one round.
+        times: how many rounds.
+
+    >>> once = LinearPiece(matrix=MatrixWeights(rows=8, columns=8, norm=2.0))
+    >>> found = RepeatedPiece(pieces=(once,), times=3).through(0.0)
+    >>> round(math.exp(found.log_lipschitz), 9), len(found.parts)
+    (8.0, 1)
+    >>> round(math.exp(found.parts[0].log_factor), 9)                       # 4·1 + 2·2 + 1·4
+    12.0
+    """
+
+    pieces: tuple[Piece, ...] = checked(lambda value, name, owner: tuple(value))
+    times: int = checked(as_whole)
+
+    def through(self, log_radius: float) -> Passage:
+        """All rounds."""
+        found = follow(self.pieces * self.times, log_radius)
+        count = len(found.parts) // self.times
+        merged = (
+            replace(
+                found.parts[i],
+                log_multiplier=log_plus(*(each.log_factor for each in found.parts[i::count])),
+                log_radius=0.0,
+            )
+            for i in range(count)
+        )
+        return replace(found, parts=tuple(merged))

@@ -8,11 +8,13 @@ from scipy import integrate
 
 from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
+from finetti.bounds.checks import checked
 from finetti.bounds.covering.dudley import log_confidence
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.logspace import log1pexp, log_add, log_expm1
+from finetti.core.numbers import as_norm
 
 Integral = Literal["closed", "quadrature"]
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in the longest token"
@@ -125,6 +127,8 @@ class TransformerComplexity(ComplexityBound):
 class FullTransformerGap(ComplexityBound):
     """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), loss in an interval of length b (Mohri et al.)
 
+    A class that was chosen after training adds its ``post_hoc`` to log(2/δ): `beyond.Strata`.
+
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
@@ -139,8 +143,11 @@ class FullTransformerGap(ComplexityBound):
     quantity = "generalization gap"
     printed_kind = "unproven"
 
+    post_hoc: float = checked(as_norm, 0.0)
+
     def _evaluate(self, sample: Sample) -> BoundValue:
-        confidence = Term("confidence", log_value=log_confidence(sample, two_sided=False))
+        sure = log_confidence(sample, two_sided=False, post_hoc=self.post_hoc)
+        confidence = Term("confidence", log_value=sure)
         return self.value(sample, *summed([*self.complexity(sample, _LOG_2), confidence]))
 
 
@@ -148,7 +155,8 @@ class TransformerRisk(ComplexityBound):
     """E_gen ≤ b(2R̂ + 3√(log(4/δ)/(2n)) + √(log(2/δ)/(2n))): Theorem C.4 with all constants
 
     By Lemmas C.7 and C.8, with half of δ for Theorem C.5 and half for Hoeffding's inequality at the
-    best function of the class. For a minimizer of the training loss E_gen is its risk above the
+    best function of the class; a class that was chosen after training adds its ``post_hoc`` to both
+    logarithms (`beyond.Strata`). For a minimizer of the training loss E_gen is its risk above the
     best of the class.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
@@ -164,13 +172,16 @@ class TransformerRisk(ComplexityBound):
     citation = "Theorem C.4, zhang2022"
     quantity = "generalization error"
 
+    post_hoc: float = checked(as_norm, 0.0)
+
     def _evaluate(self, sample: Sample) -> BoundValue:
         half = replace(sample, delta=sample.delta / 2)
         # log √(log(2/δ)/(2n))
-        deviation = (math.log(math.log(2 / sample.delta)) - _LOG_2 - sample.log_samples) / 2
+        inside = math.log(2 / sample.delta) + self.post_hoc
+        deviation = (math.log(inside) - _LOG_2 - sample.log_samples) / 2
         hoeffding = math.log(sample.loss_bound) + deviation
         confidence = [
-            Term("confidence", log_value=log_confidence(half, two_sided=False)),
+            Term("confidence", log_value=log_confidence(half, "derived", False, self.post_hoc)),
             Term("confidence at the best function", log_value=hoeffding),
         ]
         return self.value(sample, *summed([*self.complexity(sample, _LOG_2), *confidence]))

@@ -128,6 +128,7 @@ class ComposedGap(Bound):
         functions: the class, with one number per sequence as output.
         route: Dudley's integral by "quadrature", or its "closed" form, which is larger.
         two_sided: bound |gap|; False: only how much the test error exceeds the training error.
+        post_hoc: what log(3/δ) grows by where the class was chosen after training: `beyond.Strata`.
     """
 
     quantity = "generalization gap"
@@ -137,10 +138,13 @@ class ComposedGap(Bound):
     functions: SizedClass
     route: Literal["quadrature", "closed"] = checked(one_of("quadrature", "closed"), "quadrature")
     two_sided: bool = True
+    post_hoc: float = checked(as_norm, 0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_network(self.functions.shape, self.form)
+        if self.post_hoc and self.form == "printed":
+            raise bad_argument("post_hoc", type(self).__name__, "0 as printed", self.post_hoc)
         if not self.functions.scalar:
             wanted = "a number: a loss needs one output per sequence"
             raise bad_argument("readout_norm", type(self).__name__, wanted, None)
@@ -164,7 +168,7 @@ class ComposedGap(Bound):
         shared = found.log_resolution > -math.inf
         parts = composition.terms(found.log_resolution)[1] if shared else ()
         notes = [*self.functions.notes(), *([TOO_RICH] if found.trivial else [])]
-        total, terms = gap_terms(found.log_value, sample, parts, self.two_sided)
+        total, terms = gap_terms(found.log_value, sample, parts, self.two_sided, self.post_hoc)
         return self.value(sample, total, terms, notes=notes)
 
     def _printed(self, sample: Sample) -> BoundValue:

@@ -1,0 +1,392 @@
+"""How rich the class of a checkpoint is: the papers' theorems and ours, side by side."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from finetti.audit.chain import COVERS, block_network, check_design, token_radius
+from finetti.audit.nearest import (
+    NEAREST_E,
+    NEAREST_S,
+    left_assumptions,
+    projected_class,
+    residual_class,
+)
+from finetti.audit.result import Audit
+from finetti.audit.tuning import Place, WeightDelta, tuned_network
+from finetti.bounds import Bound, BoundValue, Sample, Term
+from finetti.bounds.beyond import BlocksCovering, BlocksGap, Strata, Stratified
+from finetti.bounds.exchangeability import FullTransformerCovering, TransformerRisk
+from finetti.bounds.sparse_variables import (
+    ProjectedTransformerCovering,
+    ProjectedTransformerGap,
+)
+from finetti.core.errors import UnsupportedError
+from finetti.core.numbers import as_positive, as_whole
+from finetti.show.card import Card, Table
+from finetti.show.shown import Shown
+
+RESOLUTION = 0.1
+TUNING = "fine-tuning: base + Δ"
+LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
+READOUT = (
+    "A trained vector of length {norm:g} reads one number from a token, or from a mean of tokens."
+)
+NOT_OF_THIS = "of the nearest class only: it bounds no network that leaves these assumptions"
+_LOG_10 = math.log(10)
+
+
+@dataclass(frozen=True)
+class CapacityRow:
+    """One way to bound a network: its capacity, the gap at n samples, and the samples it asks for.
+
+    Args:
+        name: as people call it.
+        covering: log N(ε), where the theorem has it.
+        gap: at the sample.
+        needed: samples for the gap that was asked for.
+        post_hoc: what choosing the class after training adds to log(3/δ), for ``n_radii`` radii.
+        leaves: assumptions of the theorem that the network leaves; then the values are those of
+            the ``nearest`` class.
+        refused: why there are no values.
+        growth: log N(ε) for every context length, as logarithms.
+    """
+
+    name: str
+    covering: BoundValue | None = None
+    gap: BoundValue | None = None
+    needed: BoundValue | None = None
+    post_hoc: float = 0.0
+    n_radii: int = 0
+    leaves: tuple[str, ...] = ()
+    nearest: str = ""
+    refused: str = ""
+    growth: tuple[float, ...] = ()
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Layers and matrices by their part of log N."""
+        return () if self.covering is None else self.covering.terms
+
+    @property
+    def samples(self) -> str | None:
+        """The samples needed, as text."""
+        return None if self.needed is None else self.needed.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        values = {"covering": self.covering, "gap": self.gap, "needed": self.needed}
+        return {
+            "name": self.name,
+            **{name: value and value.to_dict() for name, value in values.items()},
+            "post_hoc": self.post_hoc,
+            "n_radii": self.n_radii,
+            "leaves": list(self.leaves),
+            "nearest_class": self.nearest or None,
+            "refused": self.refused or None,
+            "growth": list(self.growth),
+        }
+
+
+@dataclass(frozen=True)
+class Capacity(Shown):
+    """All rows for one checkpoint."""
+
+    name: str
+    rows: tuple[CapacityRow, ...]
+    sample: Sample
+    wanted: float
+    lengths: tuple[int, ...]
+    labels: tuple[str, ...]  # of the layers, which terms count from 1
+    tables: tuple[str, ...] = ()  # of embeddings
+    notes: tuple[str, ...] = ()
+    log_lipschitz: float | None = None
+    n_parameters: int = 0
+
+    def row(self, name: str) -> CapacityRow:
+        """The row of this name."""
+        return next(each for each in self.rows if each.name == name)
+
+    @property
+    def best(self) -> CapacityRow | None:
+        """Of the rows that cover the network itself, the one that asks for the fewest samples."""
+        found = [each for each in self.rows if not each.nearest and each.name != TUNING]
+        found = [each for each in found if each.needed is not None]
+        return min(found, key=lambda each: each.needed.log_value, default=None)  # pyright: ignore
+
+    def place(self, term: Term) -> tuple[str, str]:
+        """A term's layer, as the checkpoint numbers it, and its matrix."""
+        matrix = term.matrix or term.name
+        if matrix.startswith("embedding ") and self.tables:
+            return "embeddings", self.tables[int(matrix.removeprefix("embedding ")) - 1]
+        if term.layer is None:
+            return ("readout" if matrix in ("w", "readout") else "outside"), matrix
+        return f"layer {self.labels[(term.layer - 1) % len(self.labels)]}", matrix
+
+    def shares(self, row: CapacityRow, part: Callable[[str, str], Any]) -> dict[Any, float]:
+        """log N summed over the terms with the same ``part`` of their layer and matrix."""
+        found: dict[Any, float] = {}
+        for term in row.terms:
+            where = part(*self.place(term))
+            found[where] = found.get(where, 0.0) + (term.share or 0.0)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.name,
+            "context_length": self.sample.context_length,
+            "n_samples": self.sample.n_samples,
+            "gap": self.wanted,
+            "delta": self.sample.delta,
+            "resolution": RESOLUTION,
+            "lengths": list(self.lengths),
+            "log10_lipschitz": None if self.log_lipschitz is None else self.log_lipschitz / _LOG_10,
+            "rows": [row.to_dict() for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+    def table(self) -> Table:
+        """A row per bound."""
+        columns = (
+            "bound",
+            "of",
+            "log₁₀ log N",
+            "gap at n",
+            "samples needed",
+            "post-hoc",
+        )
+        rows = []
+        for row in self.rows:
+            of = "nearest class" if row.nearest else "this network"
+            if row.covering is None:
+                rows.append((row.name, "refused", None, None, None, None, None))
+                continue
+            assert row.gap is not None
+            size = round(row.covering.log_value / _LOG_10, 2)
+            top = self.largest(row)
+            assert row.needed is not None
+            needed = row.needed.number
+            needed = float(needed) if isinstance(needed, int) and needed >= 10**7 else needed
+            rows.append((row.name, of, size, row.gap.number, needed, row.post_hoc, top))
+        title = f"Capacity at ε = {RESOLUTION:g}, and samples for a gap of {self.wanted:g}"
+        return Table(title, (*columns, "most of it"), tuple(rows))
+
+    def largest(self, row: CapacityRow) -> str:
+        """Which matrix adds most to log N, and how much of it."""
+        shares = self.shares(row, lambda layer, matrix: (layer, _kind(matrix)))
+        (layer, matrix), share = max(shares.items(), key=lambda each: each[1])
+        return f"{layer}, {matrix}: {100 * share:.3g} %"
+
+    def growth_table(self) -> Table:
+        """log₁₀ log N for every context length."""
+        rows = [row for row in self.rows if row.growth]
+        columns = ("context length", *(row.name for row in rows))
+        body = [
+            (length, *(f"{row.growth[i] / _LOG_10:.4f}" for row in rows))
+            for i, length in enumerate(self.lengths)
+        ]
+        return Table("log₁₀ log N for every context length", columns, tuple(body))
+
+    def left_table(self) -> Table | None:
+        """Assumptions that the network leaves, by theorem."""
+        rows = []
+        for row in self.rows:
+            said = [*row.leaves, *([f"refused: {row.refused}"] if row.refused else [])]
+            rows += [("" if i else row.name, each) for i, each in enumerate(said)]
+        return (
+            Table("Assumptions that this network leaves", ("bound", "assumes"), tuple(rows))
+            if rows
+            else None
+        )
+
+    def __card__(self) -> Card:
+        sample = self.sample
+        fields = (
+            ("context length", sample.context_length),
+            ("samples n", sample.n_samples),
+            ("δ", sample.delta),
+            ("Lipschitz constant", _power(self.log_lipschitz)),
+        )
+        left = self.left_table()
+        tables = (self.table(), *(() if left is None else (left,)))
+        return Card(f"Capacity of {self.name}", fields, tables, self.notes)
+
+
+def _power(log_value: float | None) -> str | None:
+    return None if log_value is None else f"10^{log_value / _LOG_10:.1f}"
+
+
+def _kind(matrix: str) -> str:
+    """ "W_QK, head 3" is one of the W_QK."""
+    return matrix.partition(", head")[0]
+
+
+def measure_capacity(
+    audit: Audit,
+    *,
+    context_length: int = 512,
+    n_samples: int = 10_000,
+    gap: float = 0.1,
+    delta: float = 0.05,
+    readout_norm: float = 1.0,
+    input_norm: float = 1.0,
+    base: Audit | None = None,
+    moved: Mapping[Place, WeightDelta] | None = None,
+) -> Capacity:
+    """Theorem A.17, paper E, the count of parameters, and covers without T, for one checkpoint.
+
+    The loss lies in [0, 1] and is 1-Lipschitz. Every norm is rounded up to a grid that was fixed
+    before training, which costs the ``post_hoc`` term of each row.
+
+    Args:
+        audit: of `audit_checkpoint`.
+        context_length: T.
+        n_samples: n, independent sequences.
+        gap: between training and test error, for which samples are counted.
+        delta: δ, with which probability a bound may fail.
+        readout_norm: B_w, of the vector that makes a number of a token.
+        input_norm: how long tokens are, where the checkpoint has no table of them.
+        base: the audit of what training began with, for one more row: the class base + Δ.
+        moved: with it, how far which weights moved; see `tuned_network`.
+    """
+    owner = "measure_capacity"
+    sample = Sample(as_whole(n_samples, "n_samples", owner), context_length, delta=delta)
+    wanted = as_positive(gap, "gap", owner)
+    sample = replace(sample, input_norm=as_positive(input_norm, "input_norm", owner))
+    lengths = tuple(sorted({*LENGTHS, sample.context_length}))
+    evaluate = _Evaluation(sample, wanted, lengths)
+    rows = [
+        *evaluate.papers(audit, readout_norm),
+        evaluate.row("parameter count", lambda: _blocks(audit, readout_norm, "together")),
+        *(
+            evaluate.row(name, lambda name=name: _blocks(audit, readout_norm, name))
+            for name in COVERS
+        ),
+    ]
+    if base is not None:
+        deltas = moved or {}
+        rows.append(
+            evaluate.row(TUNING, lambda: of_network(tuned_network(base, deltas, readout_norm)))
+        )
+    log_lipschitz = None
+    if not audit.design.refused:
+        network = block_network(audit, readout_norm)
+        log_lipschitz = network.passage(sample).log_lipschitz
+    return Capacity(
+        audit.name,
+        tuple(rows),
+        sample,
+        wanted,
+        lengths,
+        tuple(layer.label for layer in audit.layers),
+        tuple(name for name in audit.embeddings if name != "unembedding"),
+        tuple(_notes(audit, readout_norm, sample, input_norm)),
+        log_lipschitz,
+        audit.n_parameters,
+    )
+
+
+def _notes(audit: Audit, readout_norm: float, sample: Sample, input_norm: float) -> Any:
+    yield READOUT.format(norm=readout_norm)
+    tables = [name for name in audit.embeddings if name != "unembedding"]
+    if not tables:
+        yield f"No table of embeddings was read: tokens are given, of length {input_norm:g}."
+    for each in audit.design.assumed:
+        yield f"Assumed: {each}; config.json does not say it."
+    for name in tables:
+        rows = int(audit.embeddings[name]["rows"])
+        if ("position" in name or name == "wpe") and sample.context_length > rows:
+            yield (
+                f"The table of positions has {rows} rows: at {sample.context_length} tokens this "
+                "network needs a longer one."
+            )
+    if any(name == "unembedding" for name in audit.embeddings) or audit.tied:
+        yield "The matrix that makes words of the last layer's output is not part of the chain."
+
+
+Built = tuple[Bound, Bound, Stratified[Any], Sample]
+
+
+def _blocks(audit: Audit, readout_norm: float, name: str) -> Callable[[Sample], Built]:
+    check_design(audit)
+    known = ("frobenius_norm", "nuclear_norm") if name == "together" else COVERS[name]
+    return of_network(block_network(audit, readout_norm, known), name == "together")
+
+
+def of_network(network: Any, together: bool = False) -> Callable[[Sample], Built]:
+    """The bounds of a chain of blocks, its radii rounded up to the grid."""
+    strata = Strata().round_class(network)
+    cover: Any = "together" if together else "apart"
+
+    def build(sample: Sample) -> Built:
+        bound = BlocksGap(network, "stratified", cover=cover)
+        covering = BlocksCovering(strata.rounded, RESOLUTION, cover=cover)
+        return covering, bound, strata, sample
+
+    return build
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """Rows at one sample."""
+
+    sample: Sample
+    wanted: float
+    lengths: tuple[int, ...]
+    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def papers(self, audit: Audit, readout_norm: float) -> list[CapacityRow]:
+        """Those that cover only the nearest class; tokens are as long as before the first layer."""
+
+        def theirs(paper: str) -> Callable[[Sample], Built]:
+            check_design(audit)
+            length = token_radius(audit, self.sample.input_norm)
+
+            def build(sample: Sample) -> Built:
+                sample = replace(sample, input_norm=length)
+                if paper == "S":
+                    fixed = ("activation_lipschitz", "position_norm")
+                    strata = Strata().round_class(projected_class(audit, readout_norm), fixed)
+                    covering = ProjectedTransformerCovering(strata.rounded, RESOLUTION)
+                    gap = ProjectedTransformerGap(strata.rounded, post_hoc=strata.post_hoc)
+                    return covering, gap, strata, sample
+                strata = Strata().round_class(residual_class(audit))
+                covering = FullTransformerCovering(strata.rounded, resolution=RESOLUTION)
+                gap = TransformerRisk(strata.rounded, post_hoc=strata.post_hoc)
+                return covering, gap, strata, sample
+
+            return build
+
+        names = {"S": "Theorem A.17 (S)", "E": "Theorem C.4 (E)"}
+        nearest = {"S": NEAREST_S, "E": NEAREST_E}
+        return [
+            replace(
+                self.row(name, lambda paper=paper: theirs(paper)),
+                leaves=left_assumptions(audit, paper),
+                nearest=nearest[paper],
+            )
+            for paper, name in names.items()
+        ]
+
+    def row(self, name: str, make: Callable[[], Callable[[Sample], Built]]) -> CapacityRow:
+        """All values, or why there are none."""
+        try:
+            build = make()
+            covering, gap, strata, sample = build(self.sample)
+            growth = tuple(
+                covering.evaluate(replace(sample, context_length=length)).log_value
+                for length in self.lengths
+            )
+            return CapacityRow(
+                name,
+                covering.evaluate(sample),
+                gap.evaluate(sample),
+                gap.samples_needed(self.wanted, sample),
+                strata.post_hoc,
+                len(strata.radii),
+                growth=growth,
+            )
+        except UnsupportedError as error:
+            return CapacityRow(name, refused=str(error))

@@ -1,0 +1,390 @@
+"""From a checkpoint to bounds: chains by hand, invariances, inversions, assumptions by name."""
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import pytest
+
+import checkpoints as make
+from finetti.audit import (
+    WeightDelta,
+    audit_checkpoint,
+    block_network,
+    compare_checkpoints,
+    measure_capacity,
+    measure_matrix,
+    moved_weights,
+    tuned_network,
+)
+from finetti.audit.capacity import TUNING
+from finetti.audit.nearest import left_assumptions, projected_class, residual_class
+from finetti.bounds import Sample
+from finetti.bounds.beyond import BlocksCovering, BlocksGap
+from finetti.core.errors import UnsupportedError
+
+OWN = ("parameter count", "count", "Maurey", "Schatten", "smallest")
+GELU, SILU = 1.128905, 1.099840
+
+
+def spectral(matrix):
+    return np.linalg.norm(np.asarray(matrix, float), 2)
+
+
+def audited(family, **options):
+    arrays, config, _ = make.synthetic(family, **options)
+    heads = {"heads": make.HEADS}
+    if "num_key_value_heads" in config:
+        heads["kv_heads"] = config["num_key_value_heads"]
+    return arrays, audit_checkpoint(arrays, **heads)
+
+
+@pytest.fixture(scope="module")
+def bert():
+    """Norms after the first part only, and tables of words and positions."""
+    arrays = make.synthetic("bert")[0]
+    rng = np.random.default_rng(5)
+    arrays["bert.embeddings.word_embeddings.weight"] = rng.normal(size=(11, make.WIDTH))
+    arrays["bert.embeddings.position_embeddings.weight"] = rng.normal(size=(7, make.WIDTH))
+    arrays["bert.embeddings.LayerNorm.weight"] = rng.normal(size=make.WIDTH)
+    arrays["bert.embeddings.LayerNorm.bias"] = rng.normal(size=make.WIDTH)
+    return arrays, audit_checkpoint(arrays, heads=make.HEADS)
+
+
+@pytest.fixture(scope="module")
+def capacity(bert):
+    return measure_capacity(bert[1], context_length=64)
+
+
+def chain_by_hand(arrays):
+    """(Lipschitz constant, radius) of the post-norm network above in mpmath, from its arrays."""
+    number, epsilon = mpmath.mpf, mpmath.mpf("1e-12")
+    root = mpmath.sqrt(make.WIDTH)
+    gain, shift = (arrays[f"bert.embeddings.LayerNorm.{kind}"] for kind in ("weight", "bias"))
+    lipschitz = number(float(np.abs(gain).max())) / mpmath.sqrt(epsilon)
+    radius = root * number(float(np.abs(gain).max())) + number(float(np.linalg.norm(shift)))
+    for n in range(2):
+        get = lambda name, n=n: arrays[f"bert.encoder.layer.{n}.{name}"].astype(float)  # noqa: E731
+        query, key, value = (get(f"attention.self.{x}.weight") for x in ("query", "key", "value"))
+        bias = get("attention.self.query.bias")
+        output = get("attention.output.dense.weight")
+        total, length = number(0), number(0)
+        for h in range(make.HEADS):
+            own = slice(2 * h, 2 * h + 2)
+            scores = number(spectral(query[own].T @ key[own])) / mpmath.sqrt(2)
+            c = number(float(np.linalg.norm(key[own].T @ bias[own]))) / mpmath.sqrt(2)
+            mixing = number(spectral(value[own].T @ output[:, own].T))
+            total += mixing * (1 + radius * (2 * scores * radius + c))
+            length += mixing * radius
+        together = output @ get("attention.self.value.bias") + get("attention.output.dense.bias")
+        length += number(float(np.linalg.norm(together)))
+        # norm(x + f(x)) with a gain of 1 and no shift
+        lipschitz *= (1 + total) / mpmath.sqrt(epsilon)
+        radius = root
+        inner, outer = get("intermediate.dense.weight"), get("output.dense.weight")
+        lipschitz *= 1 + number(str(GELU)) * number(spectral(inner)) * number(spectral(outer))
+        b1, b2 = (float(np.linalg.norm(get(f"{x}.dense.bias"))) for x in ("intermediate", "output"))
+        hidden = number(spectral(inner)) * radius + number(b1)
+        radius += number(spectral(outer)) * hidden + number(b2)
+    return lipschitz, radius
+
+
+def test_the_chain_by_hand(bert):
+    arrays, audit = bert
+    passage = block_network(audit).passage(Sample(1, 1))
+    lipschitz, radius = chain_by_hand(arrays)
+    assert passage.log_lipschitz == pytest.approx(float(mpmath.log(lipschitz)), abs=1e-7)
+    assert passage.log_radius == pytest.approx(float(mpmath.log(radius)), abs=1e-7)
+    assert lipschitz > 1e20  # ε = 1e-12 three times
+
+
+def test_the_gated_rotary_chain_by_hand():
+    arrays, audit = audited("llama", kv_heads=2)
+    passage = block_network(audit).passage(Sample(1, 1, input_norm=3.0))
+    log, radius = 0.0, 3.0
+    for n in range(2):
+        get = lambda name, n=n: arrays[f"model.layers.{n}.{name}.weight"].astype(float)  # noqa: E731
+        query, key, value = (get(f"self_attn.{x}_proj") for x in "qkv")
+        output, total, length = get("self_attn.o_proj"), 0.0, 0.0
+        inside = math.sqrt(make.WIDTH)
+        for h in range(make.HEADS):
+            own, shared = slice(2 * h, 2 * h + 2), slice(2 * (h // 2), 2 * (h // 2) + 2)
+            scores = spectral(query[own]) * spectral(key[shared]) / math.sqrt(2)
+            mixing = spectral(value[shared].T @ output[:, own].T)
+            total += mixing * (1 + 2 * scores * inside**2)
+            length += mixing * inside
+        log += math.log(1 + total / math.sqrt(1e-6))  # x + f(norm(x))
+        radius += length
+        up, gate, down = (spectral(get(f"mlp.{x}_proj")) for x in ("up", "gate", "down"))
+        # The second norm is not in the file: x + f(x).
+        log += math.log(1 + down * (up * gate * radius + SILU * gate * up * radius))
+        radius += down * up * gate * radius**2
+    assert passage.log_lipschitz == pytest.approx(log, abs=1e-7)
+    assert passage.log_radius == pytest.approx(math.log(radius), abs=1e-7)
+
+
+def test_every_row_has_its_values(capacity):
+    assert [row.name for row in capacity.rows][2:] == list(OWN)
+    for row in capacity.rows:
+        assert row.refused == ""
+        assert row.post_hoc > 0
+        assert row.n_radii > 0
+        assert row.covering.kind == row.gap.kind == "upper_bound"
+        assert sum(term.share for term in row.terms) == pytest.approx(1.0)
+    papers = capacity.rows[:2]
+    assert all(row.nearest and row.leaves for row in papers)
+    assert not any(row.nearest or row.leaves for row in capacity.rows[2:])
+    text = json.dumps(capacity.to_dict(), allow_nan=False)
+    assert "nearest_class" in text
+
+
+def test_assumptions_that_are_left_by_name(capacity):
+    left = {row.name[-2]: " ".join(row.leaves) for row in capacity.rows[:2]}
+    for words in ("a single head per layer, and here are 4", "no residual connections"):
+        assert words in left["S"]
+        assert words not in left["E"]  # which has heads and residuals
+    for words in ("LayerNorm", "not trained, and here they are", "no biases"):
+        assert words in left["S"]
+        assert words in left["E"]
+    assert "softmax over −‖q − k‖²" in left["E"]
+    assert "ReLU, and here is gelu" in left["E"]
+    rotary = audited("llama")[1]
+    for paper in "SE":
+        leaves = " ".join(left_assumptions(rotary, paper))
+        assert "rotate" in leaves
+        assert "gate" in leaves
+
+
+def test_samples_needed_invert(bert, capacity):
+    audit = bert[1]
+    row = capacity.row("smallest")
+    gap = BlocksGap(block_network(audit), "stratified")
+    n = row.needed.count
+    assert gap.evaluate(replace(capacity.sample, n_samples=n)).value <= capacity.wanted
+    assert gap.evaluate(replace(capacity.sample, n_samples=n - max(1, n // 10**9))).value > 0.1
+    # The term of the radii is in the confidence, by hand.
+    (sure,) = (term for term in row.gap.terms if term.name == "confidence")
+    inside = math.log(3 / 0.05) + row.post_hoc
+    assert sure.value == pytest.approx(3 * math.sqrt(inside / (2 * 10_000)))
+
+
+def test_post_hoc_is_in_the_papers_rows_too(capacity):
+    (sure,) = (term for term in capacity.rows[0].gap.terms if term.name == "confidence")
+    inside = math.log(3 / 0.05) + capacity.rows[0].post_hoc
+    assert sure.value == pytest.approx(3 * math.sqrt(inside / 20_000))
+    one, other = (term.value for term in capacity.rows[1].gap.terms[-2:])
+    post_hoc = capacity.rows[1].post_hoc
+    assert one == pytest.approx(3 * math.sqrt((math.log(4 / 0.05) + post_hoc) / 20_000))
+    assert other == pytest.approx(math.sqrt((math.log(2 / 0.05) + post_hoc) / 20_000))
+
+
+def test_growth_with_the_context_length(capacity):
+    first = capacity.rows[0].growth
+    assert all(a < b for a, b in itertools.pairwise(first))
+    for row in capacity.rows[1:]:
+        assert len(set(row.growth)) == 1
+    # log N of Theorem A.17 is affine in log T, once T + 1 is T.
+    values, lengths = np.exp(np.array(first) - first[0]), np.log(capacity.lengths)
+    slopes = np.diff(values[-4:]) / np.diff(lengths[-4:])
+    np.testing.assert_allclose(slopes, slopes[0], rtol=1e-3)
+
+
+def test_monotone_in_gap_delta_samples_and_norms(bert):
+    audit = bert[1]
+    gap = BlocksGap(block_network(audit), "stratified")
+    sample = Sample(10**9, 64)
+    needed = [gap.samples_needed(g, sample).count for g in (0.05, 0.1, 0.2)]
+    assert needed == sorted(needed, reverse=True)
+    values = [gap.evaluate(replace(sample, n_samples=10**k)).value for k in (6, 8, 10, 12)]
+    assert values == sorted(values, reverse=True)
+    assert gap.samples_needed(0.1, sample, delta=0.5).count <= needed[1]
+    readouts = [
+        BlocksGap(block_network(audit, norm), "stratified").samples_needed(0.1, sample).count
+        for norm in (0.5, 1.0, 4.0)
+    ]
+    assert readouts == sorted(readouts)
+
+
+def everything(passage):
+    """All numbers of a chain: factors, and the norms of every class."""
+    found = [passage.log_lipschitz, passage.log_radius]
+    for part in passage.parts:
+        found += [part.log_factor, *part.weights.log_norms]
+    return np.nan_to_num(found, posinf=0.0)
+
+
+def test_fused_is_separate():
+    arrays = make.synthetic("gpt2")[0]
+    fused = audit_checkpoint(arrays, heads=4)
+    prefix = "transformer.h."
+    mapping = {"attn.c_proj": "attention.output.dense", "mlp.c_fc": "intermediate.dense"}
+    mapping |= {"mlp.c_proj": "output.dense", "ln_1": "attention.output.LayerNorm"}
+    assert fused.design.order == "pre"
+    separate = {}
+    for name, array in arrays.items():
+        n, _, rest = name.removeprefix(prefix).partition(".")
+        role, _, kind = rest.rpartition(".")
+        turned = array.T if array.ndim == 2 else array
+        if role == "attn.c_attn":
+            for own, part in zip(make.BERT, np.split(turned, 3), strict=True):
+                separate[f"bert.encoder.layer.{n}.{own}.{kind}"] = part
+        else:
+            separate[f"bert.encoder.layer.{n}.{mapping[role]}.{kind}"] = turned
+    other = audit_checkpoint(separate, heads=4)
+    other = replace(other, design=fused.design)  # the same blocks
+    one, two = (block_network(each).passage(Sample(1, 1)) for each in (fused, other))
+    assert [part.name for part in one.parts] == [part.name for part in two.parts]
+    np.testing.assert_allclose(*(everything(each) for each in (one, two)), rtol=1e-9)
+
+
+def test_shared_layers_cost_once_and_carry_every_time(tmp_path):
+    arrays, config, _ = make.synthetic("albert", layers=1)
+    counts = {}
+    for times in (1, 3):
+        path = make.write(tmp_path / str(times), arrays, config | {"num_hidden_layers": times})
+        passage = block_network(audit_checkpoint(path)).passage(Sample(1, 1))
+        counts[times] = len(passage.parts), passage.log_lipschitz
+    assert counts[1][0] == counts[3][0]
+    assert counts[3][1] > 2 * counts[1][1]
+
+
+@pytest.mark.parametrize("family", make.FAMILIES)
+def test_every_family_has_a_chain(family):
+    _, audit = audited(family)
+    gap = BlocksGap(block_network(audit), "stratified").evaluate(Sample(100, 64))
+    assert gap.kind == "upper_bound"
+    assert gap.vacuous
+    for made in (projected_class(audit), residual_class(audit)):
+        assert made.shape.n_layers == 2
+
+
+def test_what_the_chain_does_not_cover_is_refused_by_name(tmp_path):
+    arrays, config, _ = make.synthetic("bert")
+    for more, words in (
+        ({"hidden_act": "mish"}, "activation 'mish'"),
+        ({"position_embedding_type": "relative_key"}, "relative_key"),
+        ({"layer_norm_eps": 0}, "epsilon"),
+    ):
+        path = make.write(tmp_path / words[-3:], arrays, config | more)
+        audit = audit_checkpoint(path)
+        found = measure_capacity(audit)
+        assert found.best is None
+        assert all(words in row.refused for row in found.rows)
+        assert "does not cover" in str(found)
+        with pytest.raises(UnsupportedError, match="does not cover"):
+            block_network(audit)
+
+
+def test_a_map_says_how_blocks_are_made(tmp_path):
+    arrays = make.synthetic("torch")[0]
+    text = """[mine]
+orientation = "output_input"
+layer = "encoder.layers.{n}."
+fused = "self_attn.in_proj_{kind}"
+output = "self_attn.out_proj.{kind}"
+feed_in = "linear1.{kind}"
+feed_out = "linear2.{kind}"
+norms = ["norm1.{kind}"]
+"""
+    table = tmp_path / "own.toml"
+    table.write_text(text)
+    audit = audit_checkpoint(arrays, heads=4, layouts=table)
+    with pytest.raises(UnsupportedError, match="give `order`"):
+        block_network(audit)
+    table.write_text(text + 'order = "pre"\nactivation = "relu"\nepsilon = 1e-5\n')
+    audit = audit_checkpoint(arrays, heads=4, layouts=table)
+    assert (audit.design.order, audit.design.assumed) == ("pre", ())
+    assert block_network(audit).passage(Sample(1, 1)).log_lipschitz > 0
+    for line, words in (
+        ('order = "sideways"', "must be one of pre, post"),
+        ("epsilon = 3", "a number between 0 and 1"),
+        ('rotary = "yes"', "true or false"),
+    ):
+        table.write_text(text + line)
+        with pytest.raises(ValueError, match=words):
+            audit_checkpoint(arrays, heads=4, layouts=table)
+
+
+def test_huge_products_stay_in_log_space():
+    _, audit = audited("bert", scale=1e15)
+    network = block_network(audit)
+    assert network.passage(Sample(1, 1)).log_lipschitz / math.log(10) > 200
+    found = BlocksGap(network, "stratified").samples_needed(0.1, Sample(1, 1))
+    assert 1e3 < found.count < 1e15
+
+
+def moved_since(base, source):
+    changes = compare_checkpoints(source, base, heads=make.HEADS)
+    return moved_weights(source, base, changes)
+
+
+def costs_of(base, moved):
+    """What has to be covered, by layer and matrix."""
+    network = tuned_network(base, moved)
+    value = BlocksCovering(network, 0.1).evaluate(Sample(1, 1))
+    return value, [(term.layer, term.matrix) for term in value.terms]
+
+
+def test_a_fine_tuning_costs_what_moved(bert, capacity):
+    base, before = bert
+    rng = np.random.default_rng(7)
+    name = "bert.encoder.layer.1.intermediate.dense.weight"
+    step = np.outer(rng.normal(size=make.HIDDEN), rng.normal(size=make.WIDTH)) / 100
+    moved = moved_since(base, base | {name: base[name] + step})
+    assert list(moved) == [("1", "feed_in")]
+    value, places = costs_of(before, moved)
+    assert places == [(2, "W_in"), (None, "readout")]
+    assert value.value < capacity.row("smallest").covering.value
+    found = measure_capacity(before, base=before, moved=moved)
+    assert found.rows[-1].name == TUNING
+    assert found.rows[-1].needed.count < found.row("smallest").needed.count
+    assert costs_of(before, moved_since(base, dict(base)))[1] == [(None, "readout")]
+
+
+def test_everything_that_moves_is_found(bert):
+    base, before = bert
+    gain = "bert.encoder.layer.0.attention.output.LayerNorm.weight"
+    bias = "bert.encoder.layer.0.output.dense.bias"
+    words = "bert.embeddings.word_embeddings.weight"
+    moved = moved_since(base, base | {each: base[each] * 1.01 for each in (gain, bias, words)})
+    assert set(moved) == {("0", "norm_1_weight"), ("0", "feed_out_bias"), ("", "word_embeddings")}
+    norms = {place: delta.norm for place, delta in moved.items()}
+    assert norms["0", "norm_1_weight"] == pytest.approx(0.01, rel=1e-4)
+    longest = np.linalg.norm(base[words], axis=1).max() / 100
+    assert norms["", "word_embeddings"] == pytest.approx(longest)
+    places = costs_of(before, moved)[1]
+    assert set(places) == {
+        (None, "embedding 1"),
+        (1, "gain"),
+        (1, "bias of W_out"),
+        (None, "readout"),
+    }
+    with pytest.raises(ValueError, match="Only one of the checkpoint and its base has"):
+        moved_since(base, {name: a for name, a in base.items() if name != words})
+
+
+def test_the_capacity_of_a_low_rank_step_by_hand(bert):
+    base = bert[1]
+    rng = np.random.default_rng(8)
+    left, right = rng.normal(size=(make.WIDTH, 1)), rng.normal(size=(1, make.HIDDEN))
+    delta = WeightDelta(measure_matrix(left @ right / 50), rank=1)
+    network = tuned_network(base, {("1", "feed_in"): delta})
+    passage = network.passage(Sample(1, 1))
+    parts = [part for part in passage.parts if part.weights.trained]
+    assert [part.name for part in parts] == ["W_in", "readout"]
+    # ε is shared between both so that Σ a_jρ_jx_j = ε; no cover is larger than r(d₁+d₂)log(1+8B/x).
+    size = spectral(left @ right / 50)
+    found = network.composition(Sample(1, 1))
+    log_x = found.resolutions(math.log(0.1))
+    spent = sum(math.exp(x + part.log_factor) for x, part in zip(log_x, parts, strict=True))
+    assert spent == pytest.approx(0.1, rel=1e-9)
+    counted = 20 * math.log1p(8 * size / math.exp(log_x[0]))
+    log_numbers = found.log_numbers(math.log(0.1))
+    assert log_numbers[0] <= counted * (1 + 1e-9)
+    with pytest.raises(ValueError, match="weights that the base has"):
+        tuned_network(base, {("9", "feed_in"): delta})
+    with pytest.raises(ValueError, match="Δ of shape"):
+        tuned_network(base, {("1", "feed_out"): delta})
