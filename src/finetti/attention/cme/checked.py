@@ -22,7 +22,13 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme.gram_product import KeySystem, gram_product, key_noise, pull_product
+from finetti.attention.cme.gram_product import (
+    KeySystem,
+    gram_product,
+    hold_gram,
+    key_noise,
+    pull_product,
+)
 from finetti.attention.cme.route import (
     Answer,
     Call,
@@ -78,8 +84,9 @@ class CheckedRoute(Route):
         return Answer(mean=checked_mean(self, *arguments))
 
     @abc.abstractmethod
-    def prepare(self, system: KeySystem) -> Any:
-        """What all solves with one matrix share: a factor, or a preconditioner."""
+    def prepare(self, system: KeySystem, gram: Float[Array, "L L"] | None = None) -> Any:
+        """What all solves with one matrix share: a factor, or a preconditioner. ``gram`` is K of
+        all keys where it is held anyway."""
 
     @abc.abstractmethod
     def solve(self, prepared: Any, matvec: Any, right: Float[Array, "L k"]) -> Float[Array, "L k"]:
@@ -103,9 +110,12 @@ def checked_mean(
 def _forward(solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays) -> Any:
     query, keys, values, mask = context
     system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
-    prepared = solver.prepare(jax.lax.stop_gradient(system))
+    # Small matrices are evaluated once for all that follows, the gradient included.
+    among_keys, reading = hold_gram(kernel, keys, keys), hold_gram(kernel, query, keys)
+    held = among_keys.gram if among_keys else None
+    prepared = solver.prepare(*jax.lax.stop_gradient((system, held)))
     alpha = _solve(solver, prepared, system, values)
-    mean = gram_product(kernel, query, keys, alpha)
+    mean = reading.gram @ alpha if reading else gram_product(kernel, query, keys, alpha)
     among, across = jnp.max(kernel.diagonal(keys)), jnp.max(kernel.diagonal(query))
     largest = jnp.maximum(among, across)
     weight = jnp.maximum(1.0, 0.5 * jnp.sqrt(largest / jnp.min(system.noise)))
@@ -116,18 +126,18 @@ def _forward(solver: CheckedRoute, kernel: Kernel, ridge: Array, context: Contex
     answer = jax.lax.cond(
         accepted, lambda: mean, lambda: _in_float64(solver, kernel, ridge, context)
     )
-    return answer, (ridge, query, values, system, prepared, alpha, accepted)
+    return answer, (ridge, query, values, system, prepared, alpha, accepted, among_keys, reading)
 
 
 def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
-    ridge, query, values, system, prepared, alpha, accepted = residuals
+    ridge, query, values, system, prepared, alpha, accepted, among_keys, reading = residuals
     kernel, keys, noise, mask = system
     kept = system.kept[:, None]
 
     def gradients(gamma: Array) -> tuple[Any, Array, Array]:
         """The cotangents of all arguments for this γ, and Kα and Kγ on the way."""
         # d(Aα) = 0 says Ā = −γαᵀ.
-        of_system, product = pull_product(kernel, keys, keys, alpha, -gamma)
+        of_system, product = pull_product(kernel, keys, keys, alpha, -gamma, among_keys)
         _, pull_noise = jax.vjp(key_noise, kernel, ridge, keys)
         of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
         add = functools.partial(jax.tree.map, lambda *parts: sum(parts))
@@ -136,7 +146,7 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
         of_context = ContextArrays(of_reading.rows, of_keys, gamma, None)
         return (of_kernel, of_noise[1], of_context), product, -of_system.vectors
 
-    of_reading, _ = pull_product(kernel, query, keys, alpha, cotangent)
+    of_reading, _ = pull_product(kernel, query, keys, alpha, cotangent, reading)
     right = kept * of_reading.vectors
     gamma = _solve(solver, prepared, system, right)
     fast, alpha_image, gamma_image = gradients(gamma)
