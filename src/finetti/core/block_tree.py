@@ -11,6 +11,7 @@ quotient once, others leave it to their caller to judge the answer.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -71,7 +72,8 @@ def exists(tree: Tree) -> Bool[Array, ""]:
 
 def solve(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
     """(GGᵀ)⁻¹B."""
-    return solve_upper(tree, solve_lower(tree, right))
+    # Two products in a row must not become one by another, slower order of their operands.
+    return solve_upper(tree, jax.lax.optimization_barrier(solve_lower(tree, right)))
 
 
 def _factor(entries: Entries, start: int, stop: int, corner: int, refined: bool) -> Tree:
@@ -133,7 +135,8 @@ def inverted(lower: Float[Array, "n n"], refined: bool) -> Corner:
 
 
 def _joined(first: Corner, below: Float[Array, "m n"], second: Corner) -> Corner:
-    zero = jnp.zeros(below.shape[::-1], below.dtype)
+    # As an array: a constant would be built in by a loop that asks at every entry where it is.
+    zero = jax.lax.optimization_barrier(jnp.zeros(below.shape[::-1], below.dtype))
     corner = -second.inverse @ (below @ first.inverse)
     inverse = jnp.block([[first.inverse, zero], [corner, second.inverse]])
     if first.lower is None or second.lower is None:
@@ -169,7 +172,7 @@ def solve_lower(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
     middle = tree.below.shape[1]
     top = solve_lower(tree.first, right[:middle])
     bottom = solve_lower(tree.second, right[middle:] - tree.below @ top)
-    return jnp.concatenate([top, bottom])
+    return _stacked(top, bottom)
 
 
 def solve_upper(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
@@ -183,4 +186,9 @@ def solve_upper(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
     middle = tree.below.shape[1]
     bottom = solve_upper(tree.second, right[middle:])
     top = solve_upper(tree.first, right[:middle] - transposed_product(tree.below, bottom))
-    return jnp.concatenate([top, bottom])
+    return _stacked(top, bottom)
+
+
+def _stacked(top: Float[Array, "m k"], bottom: Float[Array, "n k"]) -> Float[Array, "m+n k"]:
+    """Copied once: where a loop takes it in, it asks at every entry which of the two it is."""
+    return jax.lax.optimization_barrier(jnp.concatenate([top, bottom]))

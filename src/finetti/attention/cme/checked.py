@@ -22,7 +22,13 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme.gram_product import KeySystem, gram_product, key_noise, pull_product
+from finetti.attention.cme.gram_product import (
+    KeySystem,
+    gram_product,
+    hold_gram,
+    key_noise,
+    pull_product,
+)
 from finetti.attention.cme.route import (
     Answer,
     Call,
@@ -78,8 +84,9 @@ class CheckedRoute(Route):
         return Answer(mean=checked_mean(self, *arguments))
 
     @abc.abstractmethod
-    def prepare(self, system: KeySystem) -> Any:
-        """What all solves with one matrix share: a factor, or a preconditioner."""
+    def prepare(self, system: KeySystem, gram: Float[Array, "L L"] | None = None) -> Any:
+        """What all solves with one matrix share: a factor, or a preconditioner. ``gram`` is K of
+        all keys where it is held anyway."""
 
     @abc.abstractmethod
     def solve(self, prepared: Any, matvec: Any, right: Float[Array, "L k"]) -> Float[Array, "L k"]:
@@ -103,9 +110,12 @@ def checked_mean(
 def _forward(solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays) -> Any:
     query, keys, values, mask = context
     system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
-    prepared = solver.prepare(jax.lax.stop_gradient(system))
+    # Small matrices are evaluated once for all that follows, the gradient included.
+    among_keys, reading = hold_gram(kernel, keys, keys), hold_gram(kernel, query, keys)
+    held = among_keys.gram if among_keys else None
+    prepared = solver.prepare(*jax.lax.stop_gradient((system, held)))
     alpha = _solve(solver, prepared, system, values)
-    mean = gram_product(kernel, query, keys, alpha)
+    mean = reading.gram @ alpha if reading else gram_product(kernel, query, keys, alpha)
     among, across = jnp.max(kernel.diagonal(keys)), jnp.max(kernel.diagonal(query))
     largest = jnp.maximum(among, across)
     weight = jnp.maximum(1.0, 0.5 * jnp.sqrt(largest / jnp.min(system.noise)))
@@ -116,44 +126,48 @@ def _forward(solver: CheckedRoute, kernel: Kernel, ridge: Array, context: Contex
     answer = jax.lax.cond(
         accepted, lambda: mean, lambda: _in_float64(solver, kernel, ridge, context)
     )
-    return answer, (ridge, query, values, system, prepared, alpha, accepted)
+    return answer, (ridge, query, values, system, prepared, alpha, accepted, among_keys, reading)
 
 
 def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
-    ridge, query, values, system, prepared, alpha, accepted = residuals
+    ridge, query, values, system, prepared, alpha, accepted, among_keys, reading = residuals
     kernel, keys, noise, mask = system
     kept = system.kept[:, None]
 
-    def gradients(gamma: Array) -> tuple[Any, Array, Array]:
-        """The cotangents of all arguments for this γ, and Kα and Kγ on the way."""
-        # d(Aα) = 0 says Ā = −γαᵀ.
-        of_system, product = pull_product(kernel, keys, keys, alpha, -gamma)
-        _, pull_noise = jax.vjp(key_noise, kernel, ridge, keys)
-        of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
-        add = functools.partial(jax.tree.map, lambda *parts: sum(parts))
-        of_kernel = add(of_reading.kernel, of_system.kernel, of_noise[0])
-        of_keys = of_reading.keys + of_system.keys + of_system.rows + of_noise[2]
-        of_context = ContextArrays(of_reading.rows, of_keys, gamma, None)
-        return (of_kernel, of_noise[1], of_context), product, -of_system.vectors
-
-    of_reading, _ = pull_product(kernel, query, keys, alpha, cotangent)
+    of_reading, _ = pull_product(kernel, query, keys, alpha, cotangent, reading)
     right = kept * of_reading.vectors
     gamma = _solve(solver, prepared, system, right)
-    fast, alpha_image, gamma_image = gradients(gamma)
-    missed_alpha = values - kept * alpha_image - noise[:, None] * alpha
-    missed_gamma = right - kept * gamma_image - noise[:, None] * gamma
-    usable = accepted & _is_close(alpha, missed_alpha, noise)
 
-    def corrected() -> Any:
+    def are_close() -> tuple[Array, Array]:
+        """Whether α and γ are, by what (K + Λ)α and (K + Λ)γ miss."""
+        solutions = jnp.concatenate([alpha, gamma], axis=1)
+        if among_keys:
+            images = among_keys.gram @ solutions
+        else:
+            images = gram_product(kernel, keys, keys, solutions)
+        wanted = jnp.concatenate([values, right], axis=1)
+        missed = wanted - kept * images - noise[:, None] * solutions
+        close = _is_close(solutions, missed, noise)
+        return jnp.all(close[: values.shape[1]]), jnp.all(close[values.shape[1] :])
+
+    def corrected() -> tuple[Array, Array]:
         """Where K(K, Q)ȳ is large and smooth, float32 cannot even hold it: its residual, summed in
         float64, is small again."""
         missed = float64_inside(_adjoint_residual)(system, query, cotangent, gamma)
         correction = _solve(solver, prepared, system, missed.astype(gamma.dtype))
         length, whole = (jnp.sqrt(jnp.sum(part**2)) for part in (correction, gamma))
-        is_small = length <= MAX_CORRECTION * whole
-        return jax.lax.cond(
-            _for_all(usable & is_small), lambda: gradients(gamma + correction)[0], slow
-        )
+        return gamma + correction, length <= MAX_CORRECTION * whole
+
+    def gradients(gamma: Array) -> Any:
+        """The cotangents of all arguments for this γ."""
+        # d(Aα) = 0 says Ā = −γαᵀ.
+        of_system, _ = pull_product(kernel, keys, keys, alpha, -gamma, among_keys)
+        _, pull_noise = jax.vjp(key_noise, kernel, ridge, keys)
+        of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
+        add = functools.partial(jax.tree.map, lambda *parts: sum(parts))
+        of_kernel = add(of_reading.kernel, of_system.kernel, of_noise[0])
+        of_keys = of_reading.keys + of_system.keys + of_system.rows + of_noise[2]
+        return of_kernel, of_noise[1], ContextArrays(of_reading.rows, of_keys, gamma, None)
 
     def slow() -> Any:
         def mean(kernel: Kernel, ridge: Array, query: Array, keys: Array, values: Array) -> Array:
@@ -164,8 +178,12 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
         of_kernel, of_ridge, of_query, of_keys, of_values = pull(cotangent)
         return of_kernel, of_ridge, ContextArrays(of_query, of_keys, of_values, None)
 
-    good = _for_all(usable & _is_close(gamma, missed_gamma, noise))
-    return jax.lax.cond(good, lambda: fast, corrected)
+    alpha_is_close, gamma_is_close = are_close()
+    usable = _for_all(accepted & alpha_is_close)
+    gamma, is_good = jax.lax.cond(
+        _for_all(usable & gamma_is_close), lambda: (gamma, jnp.asarray(True)), corrected
+    )
+    return jax.lax.cond(_for_all(usable & is_good), lambda: gradients(gamma), slow)
 
 
 def _adjoint_residual(system: KeySystem, query: Array, cotangent: Array, gamma: Array) -> Array:
@@ -235,12 +253,12 @@ def _rows_agree(
     return jnp.all(weight * jnp.max(missed, axis=0) <= CHECK_RTOL * largest)
 
 
-def _is_close(solution: Array, missed: Array, noise: Array) -> Bool[Array, ""]:
-    """Whether ‖R‖₂/λ, which bounds the error, is small against the solution in every column."""
+def _is_close(solution: Array, missed: Array, noise: Array) -> Bool[Array, "k"]:
+    """Whether ‖R‖₂/λ, which bounds the error, is small against the solution, for every column."""
     size = jnp.max(jnp.abs(solution), axis=0)
     unit = jnp.where(size > 0, size, 1.0)[None, :]
     error = jnp.sqrt(jnp.sum((missed / unit) ** 2, axis=0)) / jnp.min(noise)
-    return jnp.all(error <= GRADIENT_RTOL * jnp.sqrt(jnp.sum((solution / unit) ** 2, axis=0)))
+    return error <= GRADIENT_RTOL * jnp.sqrt(jnp.sum((solution / unit) ** 2, axis=0))
 
 
 def _for_all(accepted: Bool[Array, ""]) -> Bool[Array, ""]:

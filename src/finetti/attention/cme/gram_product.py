@@ -48,6 +48,24 @@ def key_noise(
     return at_least_floor(ridge, kernel.diagonal(keys), keys.shape[1])
 
 
+class HeldGram(NamedTuple):
+    """K(rows, keys), evaluated once for values and gradients, and its pullback."""
+
+    gram: Float[Array, "n L"]
+    pull: Any
+
+
+def hold_gram(
+    kernel: Kernel, rows: Float[Array, "n d_k"], keys: Float[Array, "L d_k"]
+) -> HeldGram | None:
+    """K(rows, keys), or None where it is evaluated block by block, and again for a gradient."""
+    return None if _n_blocks(rows, keys) else _evaluated(kernel, rows, keys)
+
+
+def _evaluated(kernel: Kernel, rows: Array, keys: Array) -> HeldGram:
+    return HeldGram(*jax.vjp(lambda *args: args[0].gram(*args[1:]), kernel, rows, keys))
+
+
 class Pulled(NamedTuple):
     """Cotangents of K(rows, keys)·vectors."""
 
@@ -77,21 +95,22 @@ def pull_product(
     keys: Float[Array, "L d_k"],
     vectors: Float[Array, "L k"],
     cotangent: Float[Array, "n k"],
+    held: HeldGram | None = None,
 ) -> tuple[Pulled, Float[Array, "n k"]]:
     """All cotangents of `gram_product`, and the product itself, from one evaluation of K."""
 
-    def one(block: Array, cotangent: Array) -> Any:
-        gram, pull = jax.vjp(lambda *args: args[0].gram(*args[1:]), kernel, block, keys)
-        of_kernel, of_rows, of_keys = pull(cotangent @ vectors.T)
-        total = of_kernel, of_keys, transposed_product(gram, cotangent)
-        return total, (of_rows, gram @ vectors)
+    def one(held: HeldGram, cotangent: Array) -> Any:
+        of_kernel, of_rows, of_keys = held.pull(cotangent @ vectors.T)
+        total = of_kernel, of_keys, transposed_product(held.gram, cotangent)
+        return total, (of_rows, held.gram @ vectors)
 
-    if not _n_blocks(rows, keys):
-        (of_kernel, of_keys, of_vectors), (of_rows, product) = one(rows, cotangent)
+    held = held or hold_gram(kernel, rows, keys)
+    if held is not None:
+        (of_kernel, of_keys, of_vectors), (of_rows, product) = one(held, cotangent)
         return Pulled(of_kernel, of_rows, of_keys, of_vectors), product
 
     def step(total: Any, pair: Any) -> Any:
-        part, of_block = one(*pair)
+        part, of_block = one(_evaluated(kernel, pair[0], keys), pair[1])
         return jax.tree.map(jnp.add, total, part), of_block
 
     zero = jax.tree.map(jnp.zeros_like, (kernel, keys, vectors))

@@ -65,7 +65,7 @@ class ConjugateGradients(CheckedRoute):
         flops = 2.0 * call.length**2 * (call.d_k + call.d_v)
         return Cost(flops, 4.0 * (2.0 * RANK * call.length + 8.0 * call.length * call.d_v))
 
-    def prepare(self, system: KeySystem) -> Nystrom:
+    def prepare(self, system: KeySystem, gram: Array | None = None) -> Nystrom:
         """The preconditioner."""
         return nystrom(system, RANK)
 

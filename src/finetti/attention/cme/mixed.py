@@ -49,9 +49,9 @@ class Mixed(CheckedRoute):
         flops = call.solves * (call.length**3 / 3 + 2.0 * entries * call.d_v)
         return Cost(flops, 6.0 * entries + 16.0 * min(entries, BLOCK_ENTRIES))
 
-    def prepare(self, system: KeySystem) -> block_tree.Tree:
+    def prepare(self, system: KeySystem, gram: Array | None = None) -> block_tree.Tree:
         """The factor of K + Λ."""
-        return _factor(system, refined=False)
+        return _factor(system, gram, refined=False)
 
     def solve(self, prepared: block_tree.Tree, matvec: Any, right: Array) -> Array:
         """By substitution."""
@@ -74,7 +74,9 @@ def _solve_refined(system: KeySystem, values: Float[Array, "L d_v"]) -> Float[Ar
     fixed = jax.lax.stop_gradient(system)
     diagonal = fixed.noise + system.kernel.diagonal(fixed.keys)
     tree, _ = first_that_factors(
-        lambda shift: _factor(fixed._replace(noise=fixed.noise + shift * diagonal), refined=True),
+        lambda shift: _factor(
+            fixed._replace(noise=fixed.noise + shift * diagonal), None, refined=True
+        ),
         block_tree.exists,
         diagonal_floor(len(fixed.keys)),
         fixed.keys.dtype,
@@ -84,14 +86,17 @@ def _solve_refined(system: KeySystem, values: Float[Array, "L d_v"]) -> Float[Ar
     )
 
 
-def _factor(system: KeySystem, *, refined: bool) -> block_tree.Tree:
+def _factor(system: KeySystem, gram: Array | None, *, refined: bool) -> block_tree.Tree:
     kernel, keys, noise, mask = system
 
     def entries(rows: slice, columns: slice) -> Array:
         on_diagonal = rows == columns
-        gram = kernel.gram(keys[rows], None if on_diagonal else keys[columns])
+        if gram is None:
+            block = kernel.gram(keys[rows], None if on_diagonal else keys[columns])
+        else:
+            block = gram[rows, columns]
         if mask is not None:
-            gram = jnp.where(mask[rows, None] & mask[None, columns], gram, 0.0)
-        return gram + jnp.diag(noise[rows]) if on_diagonal else gram
+            block = jnp.where(mask[rows, None] & mask[None, columns], block, 0.0)
+        return block + jnp.diag(noise[rows]) if on_diagonal else block
 
     return block_tree.factor(entries, len(keys), refined=refined)
