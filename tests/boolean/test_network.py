@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from finetti.boolean import And, TruthTable, compile
+from finetti.boolean import And, TruthTable, compile, compose
 from finetti.boolean.arguments import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.embeddings.basis import automatic_width, draw_basis, measure_geometry
@@ -28,6 +29,25 @@ def test_tables_are_the_textbook_layer(embedding, basis, textbook_features):
     wanted = textbook_features(compiled, bits)
     np.testing.assert_allclose(tables.features(tables.sums(bits)), wanted, atol=1e-12)
     np.testing.assert_allclose(tables.all_features[::7], wanted, atol=1e-12)
+
+
+def test_attention_that_no_bit_changes_is_kept_once():
+    """Sums are those of the two tables that are not written out, whatever positions say of bits."""
+    network = compose("(x0 | x3) & ~x5", 9)
+    noise = 0.3 * np.random.default_rng(0).normal(size=(9, network.positions.width))
+    disturbed = DensePositions(network.positions.dense() + noise)
+    tables = replace(network, positions=disturbed).tables
+    assert tables.one is tables.zero
+    zero, one = (tables.zero * each[:, None] for each in tables.seen)
+    assert np.abs(zero + one).max() > 0.01  # other values than 1 and -1
+    bits = all_bits(9)[::7]
+    parts = np.where(bits[:, :, None] == 1, one, zero)
+    wanted = tables.cls + parts.sum(axis=1)
+    for rows in (bits, sp.csr_array(bits)):
+        np.testing.assert_allclose(tables.sums(rows), wanted, atol=1e-14)
+    aside = parts[:, [0, 1, 2, 4, 6, 8]].sum(axis=1)
+    np.testing.assert_allclose(tables.outside_sums((3, 5, 7), bits), aside, atol=1e-14)
+    np.testing.assert_allclose(tables.settings_sums((3, 5, 7), bits[:, [3, 5, 7]]), wanted - aside)
 
 
 def test_tables_do_not_lose_digits_of_scores_far_apart(textbook_features):

@@ -68,15 +68,18 @@ def _gate_errors(network: Network) -> NDArray[np.float64]:
     # Tokens of gates of this level and above are empty: what is read of them is 0.
     levels = np.array([gate.level for gate in network.gates])
     full = levels[:, None] < levels[[read.reader for read in reads]]
-    sizes = np.maximum(np.abs(tables.zero), np.abs(tables.one))[:, : len(reads)]
+    assert tables.seen is not None  # attention that no bit changes
+    attention, seen = tables.zero, tables.seen
+    most = np.maximum(*np.abs(seen))  # of what a bit shows
     gates = np.where(full, tables.readers[:, : len(reads)], 0.0)
-    total, errors = sizes.sum(axis=0) + gates.sum(axis=0), np.zeros(len(reads))
+    total, errors = (most @ attention)[: len(reads)] + gates.sum(axis=0), np.zeros(len(reads))
     for k, read in enumerate(reads):
-        bits, point = read.bits, 1 / len(read.sources)
-        own = np.append(sizes[bits, k], gates[read.gates, k])
-        apart = np.abs(tables.zero[bits, k] - point), np.abs(tables.one[bits, k] + point)
-        errors[k] = np.append(np.maximum(*apart), np.abs(gates[read.gates, k] - point)).sum()
-        errors[k] += max(0.0, float(total[k] - own.sum())) + abs(float(tables.cls[k]))
+        point, below = 1 / len(read.sources), gates[read.gates, k]
+        own = attention[read.bits, k]
+        apart = np.abs(own * seen[0][read.bits] - point), np.abs(own * seen[1][read.bits] + point)
+        errors[k] = np.maximum(*apart).sum() + np.abs(below - point).sum()
+        rest = total[k] - (own * most[read.bits]).sum() - below.sum()
+        errors[k] += max(0.0, float(rest)) + abs(float(tables.cls[k]))
     return errors
 
 

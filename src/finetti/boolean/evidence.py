@@ -47,7 +47,7 @@ def read_places(network: Network, function: BooleanFunction) -> list[Places]:
     relevant = list(rule.indices)
     if not relevant or not network.embedding.own_keys(isinstance(rule, Symmetric)):
         return [relevant] * len(reads)
-    seen = network.tables.exponentials(slice(0, len(reads)))[1][relevant]
+    seen = network.tables.one[relevant, : len(reads)]
     return [[relevant[int(which)]] for which in seen.argmax(axis=0)]
 
 
@@ -55,7 +55,7 @@ def _attention(network: Network, column: int, places: Places) -> tuple[float, fl
     """The least attention of a read on what it should read, and the least lead of its scores."""
     if not places:
         return 1.0, 0.0
-    zero, one = network.tables.exponentials(column)
+    zero, one = network.tables.zero[:, column], network.tables.one[:, column]
     beside = network.tables.readers[:, column]
     if network.gates:  # tokens that are always there, as those of bits
         zero, one, beside = np.append(zero, beside), np.append(one, beside), beside[:0]

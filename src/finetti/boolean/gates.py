@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class SparseGate:
     grid: NDArray[np.bool_]  # the value by the numbers of ones, shape (s_1 + 1, s_2 + 1, …)
     text: str  # the gate as people write it
 
-    @property
+    @cached_property
     def sources(self) -> tuple[Source, ...]:
         """All sources, group by group."""
         return tuple(source for group in self.groups for source in group)

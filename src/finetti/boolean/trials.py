@@ -140,8 +140,8 @@ def gate_settings(
     targets = [
         ([[place[s.index] for s in group if not s.is_gate] for group in gate.groups], cell)
         for gate in gates
-        for cell in np.argwhere(np.ones(gate.grid.shape, dtype=bool))
         if any(not source.is_gate for source in gate.sources)
+        for cell in np.argwhere(np.ones(gate.grid.shape, dtype=bool))
     ]
     n_aimed = limit - len(some)
     whole = len(targets) <= n_aimed

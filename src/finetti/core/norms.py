@@ -50,7 +50,9 @@ def _vector_norm(array: Any, p: float, axis: int) -> Any:
         return size.sum(axis=axis)
     top = size.max(axis=axis, keepdims=True)
     scale = xp.where(top > 0, top, 1.0)
-    total = ((size / scale) ** p).sum(axis=axis)
+    size /= scale  # in place in NumPy, where these may be all weights of a network
+    size **= p
+    total = size.sum(axis=axis)
     zero = total == 0  # where the derivative of the root would be infinite
     root = xp.where(zero, 1.0, total) ** (1 / p)
     return xp.where(zero, 0.0, root * scale.squeeze(axis))

@@ -71,6 +71,12 @@ class Block:
         return tuple(dict.fromkeys(read.reader for read in self.reads))
 
     @cached_property
+    def places(self) -> tuple[list[int], list[int]]:
+        """Of every read: the place of its reader among the readers, and its head."""
+        place = {reader: number for number, reader in enumerate(self.readers)}
+        return [place[read.reader] for read in self.reads], [read.head for read in self.reads]
+
+    @cached_property
     def n_heads(self) -> int:
         """H."""
         return max(read.head for read in self.reads) + 1

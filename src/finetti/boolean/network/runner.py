@@ -78,12 +78,11 @@ class Runner:
             if drift.any():
                 read += drift[:, None] * attention[:, which].sum(axis=0)
             features = np.tile(read[:, -1:, None], (1, len(block.readers) + 1, block.n_heads))
-            places = [block.readers.index(each.reader) for each in block.reads]
-            features[:, places, [each.head for each in block.reads]] = read[:, :-1]
+            features[:, *block.places] = read[:, :-1]
             new = recognize(block, features)
             written = written.copy()
-            others = np.delete(np.arange(len(gates)), block.readers)
             if new[:, -1].any():
+                others = np.delete(np.arange(len(gates)), block.readers)
                 written[:, others] += new[:, -1:]
                 drift = drift + new[:, -1, ZERO_BIT] - new[:, -1, ONE_BIT]
             written[:, block.readers] += new[:, :-1]
@@ -95,9 +94,8 @@ class Runner:
         setting. All 0 and all 1 are the worst for gates: what a gate reads is a sum of signs whose
         weights no bit changes and are never negative."""
         tables, tried = self.tables, trials.tried
-        aside = np.delete(np.arange(len(tables.zero)), list(tried))
         inside = tables.settings_sums(tried, trials.settings)
-        outside = tables.among(aside).sums(trials.patterns[:, aside])
+        outside = tables.outside_sums(tried, trials.patterns)
         for row, sums in zip(trials.patterns, outside, strict=True):
             yield inside + sums, lambda _, row=row: row
         for _, adversary in self._adversaries(trials):

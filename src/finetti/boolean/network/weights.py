@@ -18,7 +18,6 @@ from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, Embedding, u
 from finetti.boolean.embeddings.positions import RESERVED, BitPositions
 from finetti.boolean.gates import Gates
 from finetti.boolean.network.block import Block, Read
-from finetti.boolean.network.gate_blocks import over_tokens
 from finetti.boolean.network.runner import Runner
 from finetti.boolean.network.tables import Tables, make_tables
 from finetti.core.errors import InputError
@@ -145,17 +144,20 @@ class Network:
         """The scores of all reads: per coordinate of a bit's token, (d, R), and on the tokens of
         readers, (readers, R)."""
         cls = self.cls.astype(dtype)
-        own = np.ones(1, dtype=dtype) if self.gates else cls  # q_g, or x_[CLS]
-        keys = []
-        for block in self.blocks:
-            queries = own @ block.query.astype(dtype)
-            keys.append(np.matmul(block.key.astype(dtype), queries[:, :, None])[:, :, 0])
         if not self.gates:
-            return keys[0].T, (cls @ keys[0].T)[None]
+            query, key = self.blocks[0].query.astype(dtype), self.blocks[0].key.astype(dtype)
+            keys = np.matmul(key, (cls @ query)[:, :, None])[:, :, 0].T
+            return keys, (cls @ keys)[None]
         # Tokens that are no gate of a block have no query: one more read is the mean of everything.
-        every = np.concatenate([*keys, np.zeros_like(keys[0][:1])])
-        places = over_tokens(every, self.positions.width)
-        return places, every[:, self.positions.width - RESERVED :].T + cls @ places
+        width, n_reads = self.positions.width, len(self.reads) + 1
+        places = np.zeros((width, n_reads), dtype=dtype)
+        beside = np.zeros((len(self.gates), n_reads), dtype=dtype)
+        for block, columns in zip(self.blocks, self.columns, strict=True):
+            key, queries = block.key.astype(dtype, copy=False), block.query[:, 0].astype(dtype)
+            scores = np.matmul(key, queries[:, :, None])[:, :, 0].T
+            places[RESERVED:, columns] = scores[: width - RESERVED]
+            beside[:, columns] = scores[width - RESERVED :]
+        return places, beside + cls @ places
 
     @np.errstate(all="ignore")  # what float32 cannot hold is reported, not warned of
     def tables_in(self, dtype: Any) -> Tables:
@@ -168,18 +170,19 @@ class Network:
             # Fewer features than values: W_C goes into the tables, which then have fewer columns.
             narrow = np.eye(output.shape[2], dtype=output.dtype)
             value, output = value @ output, np.tile(narrow, (len(output), 1, 1))
-        n_reads, read = keys.shape[1], np.concatenate(list(value), axis=1)
-        matrix = np.concatenate([keys, read], axis=1)
-        tokens = self.tokens.astype(dtype) @ matrix
-        places = self.positions.project(matrix)
+        read = np.concatenate(list(value), axis=1)
+        if self.gates:  # a table of many reads: one copy of it at a time
+            scores, places = self.positions.project(keys), self.positions.project(read)
+            zero = one = scores  # keys look at no coordinate of E
+            del keys
+        else:
+            every = self.positions.project(np.concatenate([keys, read], axis=1))
+            scores, places = every[:, : keys.shape[1]], every[:, keys.shape[1] :]
+            zero, one = self.embedding.both(scores, self.tokens.astype(dtype) @ keys)
         seen = (
-            *self.embedding.both(places[:, n_reads:], tokens[:, n_reads:]),
+            *self.embedding.both(places, self.tokens.astype(dtype) @ read),
             np.tile(self.cls.astype(dtype) @ read, (len(beside), 1)),
         )
-        scores = places[:, :n_reads]
-        if self.gates:  # keys look at no coordinate of E
-            return make_tables(scores, scores, beside, seen, output)
-        zero, one = self.embedding.both(scores, tokens[:, :n_reads])
         return make_tables(zero, one, beside, seen, output)
 
     def written(self) -> dict[str, NDArray[Any]]:
@@ -207,8 +210,8 @@ class Network:
         """W_Q, W_K, W_V, W_C and the lookup of one block of gates."""
         basis, width, heads, lookup = self.positions.width, self.width, block.n_heads, block.lookup
         query, key = np.zeros((2, heads, width, len(block.readers)))
-        for read, own, vector in zip(block.reads, block.query, block.key, strict=True):
-            column = block.readers.index(read.reader)
+        rows = zip(block.reads, block.places[0], block.query, block.key, strict=True)
+        for read, column, own, vector in rows:
             query[read.head, basis + read.reader, column] = own[0, 0]
             key[read.head, RESERVED : RESERVED + len(vector), column] = vector[:, 0]
         value, output = block.values(width)[0], np.zeros((heads, 1, width))
