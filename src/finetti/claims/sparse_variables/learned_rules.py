@@ -142,7 +142,7 @@ def s_fig_2_curves(
         Control("the same samples everywhere", changes={"samples": (200, 200), "trials": 2}),
     ),
 )
-def s_fig_4(context: Context, samples: tuple[int, int] = (20, 200), trials: int = 4) -> Evidence:
+def s_fig_4(context: Context, samples: tuple[int, int] = (20, 200), trials: int = 2) -> Evidence:
     """The share of successful trials at the ends of the curves; paper: the printed lengths."""
     lengths = context.pick(quick=(50, 100), paper=(100, 200, 400, 800))
     trials, settings = context.pick(quick=(trials, QUICK), paper=(50, {}))
