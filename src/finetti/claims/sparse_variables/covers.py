@@ -1,19 +1,16 @@
-"""The covering numbers of paper S once more, and packings of finite classes, a floor for any cover.
+"""The covering numbers of paper S once more.
 
-No packing comes near the bounds, so that none can tell a wrong constant from the right one. What
-can be held to its constant is the formula, built again without the code of `bounds` from what its
-proof states: Lemma A.10 for one column, how much of the error each matrix gets, and how much of its
-error reaches the output. The 36 of Lemma A.10 is Zhang's (2002) and is quoted, not checked.
+No finite class comes near the bounds, so that none can tell a wrong constant from the right one.
+What can be held to its constant is the formula, built again without the code of `bounds` from what
+its proof states: Lemma A.10 for one column, how much of the error each matrix gets, and how much of
+its error reaches the output. The 36 of Lemma A.10 is Zhang's (2002) and is quoted, not checked.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from finetti.claims.evidence import Measurement, at_most
 
 
 @dataclass(frozen=True)
@@ -84,33 +81,3 @@ def network_parts(network: Any, sample: Any) -> list[Part]:
         ]
         carried = through * layer.value_norm * (1 + 2 * constant * layer.score_norm * length**2)
     return parts
-
-
-def log_packing(outputs: Iterable[np.ndarray], separation: float) -> float:
-    """log of the number of functions, taken greedily, that differ by more than ``separation``.
-
-    Two of them never lie in one ball of half that radius, so any cover has at least as many.
-
-    Args:
-        outputs: one array (points, k) per function.
-        separation: 2ε, in the largest distance over the points.
-    """
-    kept = np.empty((0, 0, 0))
-    for each in outputs:
-        if kept.size == 0:
-            kept = each[None]
-        elif np.linalg.norm(kept - each, axis=-1).max(axis=-1).min() > separation:
-            kept = np.concatenate([kept, each[None]])
-    return math.log(len(kept))
-
-
-def covered(name: str, packing: float, log_covering: float) -> Measurement:
-    """The packing number at 2ε is at most the covering number at ε."""
-    return at_most(f"{name}: log packing number / bound", packing / log_covering, 1.0)
-
-
-def disk(count: int) -> np.ndarray:
-    """A grid of points in the unit disk, shape (n, 2)."""
-    axis = np.linspace(-1, 1, count)
-    points = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    return points[np.linalg.norm(points, axis=1) <= 1]
