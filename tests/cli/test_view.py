@@ -60,6 +60,8 @@ def test_no_page_names_those_nearby(opened, tmp_path):
         done = view(place)
         assert done.exit_code == 2
         assert str(tmp_path / "two" / "probe.html") in done.stderr
+    (tmp_path / "two" / "gone").symlink_to(tmp_path / "nowhere")
+    assert "Pages nearby" in view(tmp_path / "two" / "gone").stderr
     (tmp_path / "two" / "notes.txt").write_text("")
     assert "is no page" in view(tmp_path / "two" / "notes.txt").stderr
     (tmp_path / "two" / "risk.html").write_text("")

@@ -3,6 +3,7 @@
 import os
 import sys
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -40,24 +41,32 @@ def find_page(place: Path) -> Path:
         return place
     if not place.is_dir():
         what = "is no page" if place.exists() else "does not exist"
-        raise InputError(f"{place} {what}. {_advice(place.parent)}")
+        raise InputError(f"{place} {what}. {_advice(_pages_below(place.parent))}")
     pages = sorted(place.glob("*.html"))
     if len(pages) > 1:
         names = ", ".join(str(page) for page in pages)
         raise InputError(f"{place} holds several pages. Say which: {names}.")
     if not pages:
-        raise InputError(f"There is no page in {place}. {_advice(place)}")
+        near = [*_pages_below(place), *_pages_below(place.resolve().parent)]
+        raise InputError(f"There is no page in {place}. {_advice(near)}")
     return pages[0]
 
 
-def _advice(place: Path) -> str:
-    """The pages nearby: in the directory, beside it, and one and two steps below."""
-    around = (place, *((place.resolve().parent,) if place.is_dir() else ()))
-    patterns = ("*.html", "*/*.html", "*/*/*.html")
-    found = [page for each in around for pattern in patterns for page in sorted(each.glob(pattern))]
-    near = list(dict.fromkeys(found))[:MAX_NEAR]
+def _pages_below(place: Path) -> list[Path]:
+    """The pages in a directory and in those right below it, as far as they may be read."""
+    folders, pages = [place], []
+    with suppress(OSError):
+        folders += sorted(each for each in place.iterdir() if each.is_dir())
+    for folder in folders:
+        with suppress(OSError):
+            pages += sorted(each for each in folder.iterdir() if each.suffix == ".html")
+    return pages
+
+
+def _advice(near: list[Path]) -> str:
     if near:
-        return f"Pages nearby: {', '.join(map(str, near))}."
+        names = list(dict.fromkeys(map(str, near)))[:MAX_NEAR]
+        return f"Pages nearby: {', '.join(names)}."
     return f"{WRITERS} write one into the directory that --out names."
 
 
