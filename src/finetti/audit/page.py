@@ -104,7 +104,7 @@ def _said(found: Audited) -> str:
         f"{heads.heads} heads, width {heads.width}; {audit.n_parameters:,} numbers in "
         f"{len(audit.read)} parameters read, {len(audit.skipped)} skipped."
     )
-    if capacity.log_lipschitz is not None:
+    if capacity.log_lipschitz is not None and math.isfinite(capacity.log_lipschitz):
         text += (
             f" Between tokens and readout a deviation may grow by 10^"
             f"{capacity.log_lipschitz / _LOG_10:.1f}, mostly by norms with a small ε under their "
@@ -170,7 +170,7 @@ def row_class(row: CapacityRow) -> str:
 
 def _where(capacity: Capacity) -> Section | None:
     row = capacity.best
-    if row is None or row.covering is None:
+    if row is None or row.covering is None or row.covering.log_value == -math.inf:
         return None
     total = math.exp(row.covering.log_value)
     unit, word = _unit(total)
@@ -181,7 +181,7 @@ def _where(capacity: Capacity) -> Section | None:
     )
     caption = f"What each part adds to the capacity by the cover “{row.name}”."
     figures = [Figure(fall, caption, "waterfall"), _by_matrix(capacity, row, "capacity")]
-    theirs = next((each for each in capacity.rows if each.nearest and each.terms), None)
+    theirs = next((each for each in capacity.rows if each.nearest and capacity.largest(each)), None)
     if theirs is not None:
         figures.append(_by_matrix(capacity, theirs, "capacity-nearest"))
     return Section("Where the capacity sits", figures=tuple(figures))
@@ -243,7 +243,7 @@ def _matrix(matrix: str) -> str:
 
 
 def _growth(capacity: Capacity) -> Section | None:
-    rows = [row for row in capacity.rows if row.growth]
+    rows = [row for row in capacity.rows if row.growth and math.isfinite(row.growth[0])]
     if not rows:
         return None
     shown = [row for row in rows if row.nearest or row is capacity.best]
