@@ -105,12 +105,19 @@ def _said(found: Audited) -> str:
         f"{len(audit.read)} parameters read, {len(audit.skipped)} skipped."
     )
     if capacity.log_lipschitz is not None and math.isfinite(capacity.log_lipschitz):
-        text += (
-            f" Between tokens and readout a deviation may grow by 10^"
-            f"{capacity.log_lipschitz / _LOG_10:.1f}, mostly by norms with a small ε under their "
-            "root. Covers without T see only its logarithm."
-        )
+        grown = capacity.log_lipschitz / _LOG_10
+        text += f" Between tokens and readout a deviation may grow by 10^{grown:.1f}"
+        by_norms = _norms_of(audit) * -math.log10(audit.design.epsilon or 1.0) / 2
+        if by_norms > grown / 2:
+            text += f", of which 10^{by_norms:.4g} by the small ε under the root of its norms"
+        text += ". Covers without T see only the logarithm."
     return text
+
+
+def _norms_of(audit: Audit) -> int:
+    """How many norms a token passes."""
+    inside = sum(len(layer.gains) for layer in audit.layers) * audit.geometry.repeats
+    return inside + sum(each.gain is not None for each in audit.outer.values())
 
 
 def checkpoint_sections(found: Audited, prefix: str = "") -> list[Section]:
