@@ -67,7 +67,7 @@ def test_capacities_are_compared():
 def test_a_measure_that_follows_the_gap(series):
     gaps = [0.1, 0.2, 0.3, 0.5, 0.4, 0.6, 0.7, 0.8, 0.9]
     found = correlate_gaps(series, gaps)
-    row = found.row("feed_in.largest_spectral")
+    row = found.row("log10_product_spectral")
     assert row.value == pytest.approx(1 - 6 * 2 / (9 * 80))
     assert (row.verdict, found.rows[0].value) == ("rises with the gap", row.value)
     assert found.row("feed_in.mean_stable_rank").verdict == "inconclusive"

@@ -13,6 +13,7 @@ from finetti.show.shown import Shown
 
 _LOG_10 = math.log(10)
 MOST_DIFFERENT = 10
+LOG_N = "log10_log_n."
 PRODUCT = "log10_product_spectral"
 
 
@@ -62,11 +63,9 @@ class AuditComparison(Shown):
     def tables(self) -> tuple[Table, ...]:
         """A row per checkpoint, and the layers in which they differ."""
         shown = {name: title for name, title in _TITLES.items() if name in self.measures}
-        shown |= {name: _title(name) for name in self.measures if name.startswith("log10_log_n.")}
-        rows = [
-            (name, *(self.measures[each][i] for each in shown)) for i, name in enumerate(self.names)
-        ]
-        one = Table("Checkpoints", ("checkpoint", *shown.values()), tuple(rows))
+        one = self._table("Checkpoints", shown)
+        sizes = {name: name.removeprefix(LOG_N) for name in self.measures if name.startswith(LOG_N)}
+        tables = (one, self._table("log₁₀ log N by bound", sizes)) if sizes else (one,)
         body = []
         for each in self.spreads[:MOST_DIFFERENT]:
             if each.spread > 0:
@@ -74,7 +73,13 @@ class AuditComparison(Shown):
                 sizes = self.names[high], max(each.spectral), self.names[low], min(each.spectral)
                 body.append((each.layer, TITLES[each.kind], 100 * each.spread, *sizes))
         columns = ("layer", "matrix", "spread %", "largest in", "norm", "smallest in", "norm ")
-        return (one, Table("Where they differ most", columns, tuple(body))) if body else (one,)
+        return (*tables, Table("Where they differ most", columns, tuple(body))) if body else tables
+
+    def _table(self, title: str, shown: dict[str, str]) -> Table:
+        rows = [
+            (name, *(self.measures[each][i] for each in shown)) for i, name in enumerate(self.names)
+        ]
+        return Table(title, ("checkpoint", *shown.values()), tuple(rows))
 
     def __card__(self) -> Card:
         notes = () if self.spreads else ("Not of one shape, so not compared layer by layer.",)
@@ -83,10 +88,6 @@ class AuditComparison(Shown):
 
 _TITLES = {f"{kind}.largest_spectral": title for kind, title in TITLES.items()}
 _TITLES |= {PRODUCT: "log₁₀ of all norms"}
-
-
-def _title(name: str) -> str:
-    return f"log₁₀ log N, {name.removeprefix('log10_log_n.')}"
 
 
 def compare_audits(
@@ -109,7 +110,7 @@ def compare_audits(
         if given is not None and len(given) != len(audits):
             raise bad_argument(what, owner, f"{len(audits)}, one for each audit", len(given))
     found = [
-        summarize(audit, None if capacities is None else capacities[i])
+        audit_summary(audit, None if capacities is None else capacities[i])
         for i, audit in enumerate(audits)
     ]
     shared = [name for name in found[0] if all(name in each for each in found)]
@@ -117,7 +118,7 @@ def compare_audits(
     return AuditComparison(tuple(names), measures, _spreads(audits))
 
 
-def summarize(audit: Audit, capacity: Capacity | None = None) -> dict[str, float]:
+def audit_summary(audit: Audit, capacity: Capacity | None = None) -> dict[str, float]:
     """The measures of a whole checkpoint: totals of every kind of matrix, the logarithm of the
     product of all spectral norms, and log₁₀ log N of every bound that has one."""
     found = {
@@ -136,7 +137,7 @@ def summarize(audit: Audit, capacity: Capacity | None = None) -> dict[str, float
         found[PRODUCT] = sum(logs)
     for row in () if capacity is None else capacity.rows:
         if row.covering is not None:
-            found[f"log10_log_n.{row.name}"] = row.covering.log_value / _LOG_10
+            found[LOG_N + row.name] = row.covering.log_value / _LOG_10
     return found
 
 
