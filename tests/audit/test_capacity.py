@@ -11,8 +11,10 @@ import pytest
 
 import checkpoints as make
 from finetti.audit import (
+    Audited,
     WeightDelta,
     audit_checkpoint,
+    audit_page,
     block_network,
     compare_checkpoints,
     measure_capacity,
@@ -388,3 +390,18 @@ def test_the_capacity_of_a_low_rank_step_by_hand(bert):
         tuned_network(base, {("9", "feed_in"): delta})
     with pytest.raises(ValueError, match="Δ of shape"):
         tuned_network(base, {("1", "feed_out"): delta})
+
+
+@pytest.mark.parametrize("zeros", ["LayerNorm", "attention.output.dense.weight", "bias"])
+def test_zeros_are_numbers_too(zeros):
+    arrays = make.synthetic("bert", layers=1)[0]
+    made = {name: 0 * array if zeros in name else array for name, array in arrays.items()}
+    found = measure_capacity(audit_checkpoint(made, heads=make.HEADS))
+    json.dumps(found.to_dict(), allow_nan=False)
+    document = {
+        "command": "",
+        "provenance": {"finetti": "", "numpy": "", "python": "", "platform": ""},
+    }
+    page = audit_page([Audited(audit_checkpoint(made, heads=make.HEADS), found)], document)
+    assert any(section.title == "How many samples" for section in page.sections)
+    assert str(found)

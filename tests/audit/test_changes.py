@@ -46,7 +46,7 @@ def test_the_angle_of_leading_subspaces_against_plain_svd():
         old = make.planted_matrix(rng, *shape, 1.0)[0]
         new = old + 0.3 * rng.normal(size=shape)
         values = np.linalg.svd(old, compute_uv=False)
-        count = int(np.ceil((values**2).sum() / values[0] ** 2))
+        count = round((values**2).sum() / values[0] ** 2)
         assert 1 < count < 5
         pairs = [np.linalg.svd(each) for each in (new, old)]
         sides = [(p[0][:, :count], p[2].T[:, :count]) for p in pairs]

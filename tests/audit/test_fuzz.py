@@ -1,7 +1,9 @@
 """Mutated files: an audit or one sentence; never a crash, a hang or a big allocation."""
 
+import io
 import json
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -81,7 +83,29 @@ def flipped_start(rng, content):
     return flipped(rng, content[:400]) + content[400:]
 
 
-MUTATIONS = (changed_header, changed_header, bad_numbers, flipped, flipped_start, cut, longer)
+def emptied(rng, content):
+    return b""
+
+
+def bomb(rng, content):
+    """An npz with a member that unpacks a thousandfold, by a packer of any kind."""
+    buffer = io.BytesIO()
+    kind = (zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2)[rng.integers(3)]
+    with zipfile.ZipFile(buffer, "w", kind) as archive:
+        archive.writestr("../x.npy", bytes(17 * 2**20))
+    return buffer.getvalue()
+
+
+MUTATIONS = (
+    changed_header,
+    changed_header,
+    bad_numbers,
+    flipped,
+    flipped_start,
+    cut,
+    longer,
+    emptied,
+)
 
 
 def fuzz(folder, count, seed):
@@ -96,12 +120,19 @@ def fuzz(folder, count, seed):
         files += [folder / family / "config.json"]
     originals = {path: path.read_bytes() for path in files}
     audit_checkpoint(files[0])
-    sentences = []
+    sentences, bombs = [], [bomb(rng, b"") for _ in range(4)]
     tracemalloc.start()
     for _ in range(count):
         path = files[rng.integers(len(files))]
         kinds = MUTATIONS if path.suffix == ".safetensors" else MUTATIONS[3:]
-        path.write_bytes(kinds[rng.integers(len(kinds))](rng, originals[path]))
+        content = kinds[rng.integers(len(kinds))](rng, originals[path])
+        if rng.integers(40) == 0:
+            path.unlink()
+            path.symlink_to(path)  # a loop
+        elif path.suffix == ".npz" and rng.integers(40) == 0:
+            path.write_bytes(bombs[rng.integers(len(bombs))])
+        else:
+            path.write_bytes(content)
         source = path.parent if path.suffix == ".json" else path
         try:
             found = audit_checkpoint(source)
@@ -110,6 +141,7 @@ def fuzz(folder, count, seed):
         else:
             assert found.read
             json.dumps(found.to_dict(), allow_nan=False)
+        path.unlink()
         path.write_bytes(originals[path])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -153,3 +153,28 @@ def test_the_page_and_its_figures(folder, tmp_path):
     tuning = rows["fine-tuning: base + Δ"]
     assert tuning["needed"]["count"] < rows["smallest"]["needed"]["count"]
     assert all(row["post_hoc"] > 0 for row in rows.values())
+
+
+def test_checkpoints_edits_and_gaps_together(folder, tmp_path):
+    arrays, config, _ = make.synthetic("bert")
+    name = "bert.encoder.layer.1.intermediate.dense.weight"
+    other = make.write(tmp_path / "other", arrays | {name: 3 * arrays[name]}, config).parent
+    gaps = tmp_path / "gaps.csv"
+    gaps.write_text("checkpoint,gap\nmodel,0.1\nother,0.2\n")
+    edits = ("--if", "drop 0.1", "--if", "scale 1 0.5")
+    done = command(folder, other, *edits, "--gaps", gaps, "--json", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["comparison"]["spreads"][0]["spread"] == pytest.approx(2 / 3)
+    assert [each["names"][1:] for each in document["edits"]] == [["drop 0.1", "scale 1 0.5"]] * 2
+    assert {row["verdict"] for row in document["correlations"]["rows"]} == {"inconclusive"}
+    assert "--if 'drop 0.1' --if 'scale 1 0.5'" in document["command"]
+    assert "Checkpoints side by side" in (tmp_path / "out" / "audit.html").read_text()
+    for options, words in (
+        (("--gaps", gaps), "more than one PATH"),
+        (("--if", "fold 1"), "is no edit"),
+        (("--if", "drop 7.0"), "no layer 7"),
+    ):
+        done = command(folder, *options)
+        assert done.exit_code == 2
+        assert words in done.stderr

@@ -22,6 +22,7 @@ from finetti.bounds.sparse_variables import (
     ProjectedTransformerCovering,
     ProjectedTransformerGap,
 )
+from finetti.bounds.value import finite
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import as_positive, as_whole
 from finetti.show.card import Card, Table
@@ -85,7 +86,7 @@ class CapacityRow:
             "leaves": list(self.leaves),
             "nearest_class": self.nearest or None,
             "refused": self.refused or None,
-            "growth": list(self.growth),
+            "growth": [finite(value) for value in self.growth],
         }
 
 
@@ -142,7 +143,7 @@ class Capacity(Shown):
             "delta": self.sample.delta,
             "resolution": RESOLUTION,
             "lengths": list(self.lengths),
-            "log10_lipschitz": None if self.log_lipschitz is None else self.log_lipschitz / _LOG_10,
+            "log10_lipschitz": finite(_log10(self.log_lipschitz)),
             "rows": [row.to_dict() for row in self.rows],
             "notes": list(self.notes),
         }
@@ -159,7 +160,8 @@ class Capacity(Shown):
         )
         rows = []
         for row in self.rows:
-            of = "nearest class" if row.nearest else "this network"
+            of = "base + Δ" if row.name == TUNING else "this network"
+            of = "nearest class" if row.nearest else of
             if row.covering is None:
                 rows.append((row.name, "refused", None, None, None, None, None))
                 continue
@@ -173,8 +175,10 @@ class Capacity(Shown):
         title = f"Capacity at ε = {RESOLUTION:g}, and samples for a gap of {self.wanted:g}"
         return Table(title, (*columns, "most of it"), tuple(rows))
 
-    def largest(self, row: CapacityRow) -> str:
-        """Which matrix adds most to log N, and how much of it."""
+    def largest(self, row: CapacityRow) -> str | None:
+        """Which matrix adds most to log N, and how much of it; None where nothing does."""
+        if row.covering is None or row.covering.log_value == -math.inf:
+            return None
         shares = self.shares(row, lambda layer, matrix: (layer, _kind(matrix)))
         (layer, matrix), share = max(shares.items(), key=lambda each: each[1])
         return f"{layer}, {matrix}: {100 * share:.3g} %"
@@ -212,6 +216,10 @@ class Capacity(Shown):
         left = self.left_table()
         tables = (self.table(), *(() if left is None else (left,)))
         return Card(f"Capacity of {self.name}", fields, tables, self.notes)
+
+
+def _log10(log_value: float | None) -> float:
+    return math.nan if log_value is None else log_value / _LOG_10
 
 
 def _power(log_value: float | None) -> str | None:

@@ -104,13 +104,20 @@ def _said(found: Audited) -> str:
         f"{heads.heads} heads, width {heads.width}; {audit.n_parameters:,} numbers in "
         f"{len(audit.read)} parameters read, {len(audit.skipped)} skipped."
     )
-    if capacity.log_lipschitz is not None:
-        text += (
-            f" Between tokens and readout a deviation may grow by 10^"
-            f"{capacity.log_lipschitz / _LOG_10:.1f}, mostly by norms with a small ε under their "
-            "root. Covers without T see only its logarithm."
-        )
+    if capacity.log_lipschitz is not None and math.isfinite(capacity.log_lipschitz):
+        grown = capacity.log_lipschitz / _LOG_10
+        text += f" Between tokens and readout a deviation may grow by 10^{grown:.1f}"
+        by_norms = _norms_of(audit) * -math.log10(audit.design.epsilon or 1.0) / 2
+        if by_norms > grown / 2:
+            text += f", of which 10^{by_norms:.4g} by the small ε under the root of its norms"
+        text += ". Covers without T see only the logarithm."
     return text
+
+
+def _norms_of(audit: Audit) -> int:
+    """How many norms a token passes."""
+    inside = sum(len(layer.gains) for layer in audit.layers) * audit.geometry.repeats
+    return inside + sum(each.gain is not None for each in audit.outer.values())
 
 
 def checkpoint_sections(found: Audited, prefix: str = "") -> list[Section]:
@@ -170,7 +177,7 @@ def row_class(row: CapacityRow) -> str:
 
 def _where(capacity: Capacity) -> Section | None:
     row = capacity.best
-    if row is None or row.covering is None:
+    if row is None or row.covering is None or row.covering.log_value == -math.inf:
         return None
     total = math.exp(row.covering.log_value)
     unit, word = _unit(total)
@@ -181,7 +188,7 @@ def _where(capacity: Capacity) -> Section | None:
     )
     caption = f"What each part adds to the capacity by the cover “{row.name}”."
     figures = [Figure(fall, caption, "waterfall"), _by_matrix(capacity, row, "capacity")]
-    theirs = next((each for each in capacity.rows if each.nearest and each.terms), None)
+    theirs = next((each for each in capacity.rows if each.nearest and capacity.largest(each)), None)
     if theirs is not None:
         figures.append(_by_matrix(capacity, theirs, "capacity-nearest"))
     return Section("Where the capacity sits", figures=tuple(figures))
@@ -243,7 +250,7 @@ def _matrix(matrix: str) -> str:
 
 
 def _growth(capacity: Capacity) -> Section | None:
-    rows = [row for row in capacity.rows if row.growth]
+    rows = [row for row in capacity.rows if row.growth and math.isfinite(row.growth[0])]
     if not rows:
         return None
     shown = [row for row in rows if row.nearest or row is capacity.best]

@@ -4,11 +4,13 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from finetti.cli.audit_comparisons import check_comparisons, make_comparisons
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json, Quiet
 from finetti.cli.run_pages import options_named
@@ -76,6 +78,20 @@ def audit(
         float,
         typer.Option("--readout-norm", help="Of the vector that makes a number of a token."),
     ] = 1.0,
+    edits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--if",
+            metavar="EDIT",
+            help="What if? `scale LAYER FACTOR`, `drop LAYER.HEAD` or `share KEYS`.",
+        ),
+    ] = None,
+    gaps: Annotated[
+        Path | None,
+        typer.Option(
+            "--gaps", metavar="FILE", help="CSV (checkpoint, gap): which norms follow the gap?"
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write results.json, the page and its charts."),
@@ -91,6 +107,7 @@ def audit(
     """
     if out is not None:
         _check_out(out)
+    wanted = check_comparisons(paths, edits, gaps)
     people = make_console(stderr=as_json)
     options = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
     sizes = {"context_length": context_length, "n_samples": samples, "gap": gap, "delta": delta}
@@ -102,11 +119,15 @@ def audit(
         for path in paths:
             found.append(_examine(path, base, before, options, sizes, quiet))
             _show(found[-1], people, quiet)
+        again = partial(_examine, base=None, before=None, options=options, sizes=sizes, quiet=quiet)
+        more = make_comparisons(found, paths, wanted, options, again)
+        more.show(people, quiet)
     given = {"--base": base, "--heads": heads, "--kv-heads": kv_heads, "--map": layouts}
+    given |= {"--if": edits, "--gaps": gaps}
     given |= {option: sizes[name] for name, option in OPTIONS.items()}
-    document = _document(found, paths, given)
+    document = _document(found, paths, given) | more.to_dict()
     if out is not None:
-        _write(found, document, out)
+        _write(found, document, out, more.sections())
         people.print(f"Page: {out / PAGE}", style="bold", soft_wrap=True)
     if as_json:
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
@@ -171,7 +192,8 @@ def _document(found: "list[Audited]", paths: list[str], given: dict[str, Any]) -
 
     words = ["finetti", "audit", *paths]
     for option, value in given.items():
-        words += [] if value is None else [option, str(value)]
+        for each in value if isinstance(value, list) else [value]:
+            words += [] if each is None else [option, str(each)]
     audits = []
     for each in found:
         audits.append(each.audit.to_dict() | {"capacity": each.capacity.to_dict()})
@@ -180,11 +202,11 @@ def _document(found: "list[Audited]", paths: list[str], given: dict[str, Any]) -
     return {"audits": audits, "command": shlex.join(words), "provenance": software()}
 
 
-def _write(found: "list[Audited]", document: dict[str, Any], out: Path) -> None:
+def _write(found: "list[Audited]", document: dict[str, Any], out: Path, more: Any) -> None:
     from finetti.audit.page import audit_page
     from finetti.cli.run_pages import write_page
 
-    write_page(audit_page(found, document), document, out, PAGE)
+    write_page(audit_page(found, document, more), document, out, PAGE)
 
 
 def _show(found: "Audited", people: Any, quiet: bool) -> None:
