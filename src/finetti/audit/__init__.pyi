@@ -17,8 +17,8 @@ from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import StoredTensor as StoredTensor
 from .comparison import AuditComparison as AuditComparison
 from .comparison import MatrixSpread as MatrixSpread
-from .comparison import audit_summary as audit_summary
 from .comparison import compare_audits as compare_audits
+from .comparison import summarize_audit as summarize_audit
 from .design import BlockDesign as BlockDesign
 from .edits import DropHead as DropHead
 from .edits import RescaleLayer as RescaleLayer

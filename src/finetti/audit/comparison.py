@@ -110,7 +110,7 @@ def compare_audits(
         if given is not None and len(given) != len(audits):
             raise bad_argument(what, owner, f"{len(audits)}, one for each audit", len(given))
     found = [
-        audit_summary(audit, None if capacities is None else capacities[i])
+        summarize_audit(audit, None if capacities is None else capacities[i])
         for i, audit in enumerate(audits)
     ]
     shared = [name for name in found[0] if all(name in each for each in found)]
@@ -118,7 +118,7 @@ def compare_audits(
     return AuditComparison(tuple(names), measures, _spreads(audits))
 
 
-def audit_summary(audit: Audit, capacity: Capacity | None = None) -> dict[str, float]:
+def summarize_audit(audit: Audit, capacity: Capacity | None = None) -> dict[str, float]:
     """The measures of a whole checkpoint: totals of every kind of matrix, the logarithm of the
     product of all spectral norms, and log₁₀ log N of every bound that has one."""
     found = {
