@@ -65,8 +65,7 @@ class ContextKernel(eqx.Module):
         if other_query is None and other_keys is None:
             if other_mask is not None:
                 raise bad_argument("other_mask", owner, "given with other_keys", "it alone")
-            gram = _gram(self, x, x)
-            return (gram + gram.T) / 2
+            return _symmetric(_gram(self, x, x))
         if other_query is None or other_keys is None:
             raise InputError(f"{owner} takes `other_query` and `other_keys` together, or neither.")
         y = self._input(owner, 1, "other_", other_query, other_keys, other_mask)
@@ -106,6 +105,11 @@ def _same_dtype(x: Input, y: Input) -> tuple[Input, Input]:
     dtype = widest_float(x.query, y.query)
     x, y = jax.tree.map(lambda array: array.astype(dtype), (x, y))
     return x, y
+
+
+@jax.jit
+def _symmetric(gram: Float[Array, "B B"]) -> Float[Array, "B B"]:
+    return (gram + gram.T) / 2
 
 
 @jax.jit

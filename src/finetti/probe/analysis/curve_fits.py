@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 Floats = NDArray[np.float64]
-Start = tuple[ArrayLike, ArrayLike]  # midpoint, log steepness
+Start = tuple[ArrayLike, ArrayLike, ArrayLike]  # midpoint, log steepness, ceiling
 
 ITERATIONS = 200
 TOLERANCE = 1e-9  # gain of log-likelihood at which a fit has ended
@@ -18,6 +18,7 @@ LIMIT = 0.999  # the steepest curve goes from 1 − LIMIT to LIMIT between the t
 RESOLVED = 0.01  # a cell whose P/ceiling is inside (RESOLVED, 1 − RESOLVED) is on the slope
 STARTING_CEILINGS = (0.97, 0.75, 0.4)
 MAX_LOGIT = 9.0  # of a ceiling that is fitted; a ceiling of 1 is a fit of its own
+OF_A_CURVE = ("midpoint", "steepness", "ceiling", "log_likelihood", "stepped")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class CurveFits:
     ceiling: Floats
     log_likelihood: Floats  # without the binomial coefficients, which no parameter changes
     stepped: NDArray[np.bool_]
+
+    def __getitem__(self, rows: slice | NDArray[np.integer]) -> "CurveFits":
+        """The curves of some data sets."""
+        return CurveFits(self.log_sizes, **{name: getattr(self, name)[rows] for name in OF_A_CURVE})
 
     def probability(self, log_sizes: Floats) -> Floats:
         """P at each of ``log_sizes``, (R, J)."""
@@ -75,22 +80,23 @@ def fit_curves(
     if ceiling is not None:
         given = np.broadcast_to(np.asarray(ceiling, np.float64), hits.shape[:1])
         # A ceiling of 1 is logistic regression, which is concave: one start is enough.
-        starts = _starts(log_sizes)[: 1 if np.all(given == 1) else None]
-        return _best([_climb(log_sizes, hits, n, start, given) for start in starts])
+        starts = _starts(log_sizes, given)[: 1 if np.all(given == 1) else None]
+        return _best(_climbs(log_sizes, hits, n, starts))
+    # Resamples of few trials are often equal: each is fitted once.
+    different, places = np.unique(np.hstack([hits, n]), axis=0, return_inverse=True)
+    if len(different) < len(hits):
+        return fit_curves(n_samples, *np.hsplit(different, 2))[places.ravel()]
     plain = fit_curves(n_samples, hits, n, 1.0)
-    candidates = [plain]
-    for top in STARTING_CEILINGS:
-        fixed = np.full(len(hits), top)
-        start = (plain.midpoint, np.log(plain.steepness))
-        candidates.append(_climb(log_sizes, hits, n, start, fixed, free=True))
-    return _best(candidates)
+    slope = np.log(plain.steepness)
+    starts = [(plain.midpoint, slope, top) for top in STARTING_CEILINGS]
+    return _best([plain, *_climbs(log_sizes, hits, n, starts, free=True)])
 
 
-def _starts(log_sizes: Floats) -> list[Start]:
+def _starts(log_sizes: Floats, ceiling: Floats) -> list[Start]:
     """Gentle curves in the middle and at both ends."""
     span = log_sizes[-1] - log_sizes[0]
     middles = (log_sizes[0] + share * span for share in (0.5, 0.05, 0.95))
-    return [(middle, np.log(6 / span)) for middle in middles]
+    return [(middle, np.log(6 / span), ceiling) for middle in middles]
 
 
 def _best(candidates: list[CurveFits]) -> CurveFits:
@@ -99,27 +105,32 @@ def _best(candidates: list[CurveFits]) -> CurveFits:
     for other in others:
         better = other.log_likelihood > best.log_likelihood + 100 * TOLERANCE
         parts = {
-            name: np.where(better, getattr(other, name), getattr(best, name))
-            for name in ("midpoint", "steepness", "ceiling", "log_likelihood", "stepped")
+            name: np.where(better, getattr(other, name), getattr(best, name)) for name in OF_A_CURVE
         }
         best = CurveFits(best.log_sizes, **parts)
     return best
 
 
-def _climb(
-    log_sizes: Floats, hits: Floats, n: Floats, start: Start, ceiling: Floats, free: bool = False
-) -> CurveFits:
-    """Damped Fisher scoring of all rows from one start."""
+def _climbs(
+    log_sizes: Floats, hits: Floats, n: Floats, starts: list[Start], free: bool = False
+) -> list[CurveFits]:
+    """What every start leads to; all climb together, as rows of their own."""
+    many, rows = len(starts), len(hits)
+    points = np.hstack([[np.broadcast_to(each, rows) for each in start] for start in starts])
+    fits = _climb(log_sizes, np.tile(hits, (many, 1)), np.tile(n, (many, 1)), points, free)
+    return [fits[slice(place * rows, (place + 1) * rows)] for place in range(many)]
+
+
+def _climb(log_sizes: Floats, hits: Floats, n: Floats, start: Floats, free: bool) -> CurveFits:
+    """Damped Fisher scoring of all rows, each from its start."""
     span, gap = np.ptp(log_sizes), np.diff(log_sizes).min()
     steepest = 2 * special.logit(LIMIT) / gap
     gentlest = min(LEAST_STEEPNESS, steepest)
     low = np.array([log_sizes[0] - span, np.log(gentlest), -MAX_LOGIT])
     high = np.array([log_sizes[-1] + span, np.log(steepest), MAX_LOGIT])
     rows = len(hits)
-    point = np.empty((rows, 3))
-    point[:, 0], point[:, 1] = start
     with np.errstate(divide="ignore"):  # a ceiling of 1 is a logit of ∞
-        point[:, 2] = special.logit(ceiling)
+        point = np.stack([start[0], start[1], special.logit(start[2])], axis=1)
     if free:
         point = np.clip(point, low, high)
     else:
