@@ -7,6 +7,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from finetti.attention import DeltaRule, LinearAttention
+from finetti.attention.fast_weights import base
 from finetti.attention.fast_weights.recurrence import recurrence
 from finetti.kernels import Polynomial
 
@@ -110,3 +111,27 @@ def lengths_of_scans(jaxpr):
         for sub in jaxprs_in_params(equation.params):
             found += lengths_of_scans(sub)
     return found
+
+
+@pytest.mark.parametrize("name", ["linear", "delta with decay"])
+def test_contexts_one_after_the_other_are_contexts_together(name, monkeypatch):
+    """Long contexts take turns, short ones run under one `vmap`: values, gradients and masks."""
+    tokens = [jnp.stack([array, array[::-1], 2 * array]) for array in (QUERY, KEYS, VALUES)]
+    masks = jnp.stack([MASK, ~MASK, MASK[::-1]])
+    found = []
+    for entries in (1, 2**14):
+        monkeypatch.setattr(base, "MIN_ALONE_ENTRIES", entries)
+        base.run_rule.cache_clear()
+        module = MEMBERS[name]()
+
+        def loss(*tokens, module=module):
+            out = module(*tokens, masks, is_causal=True)
+            return jnp.sum(jnp.sin(out)), out
+
+        program = jax.make_jaxpr(lambda *tokens, module=module: module(*tokens, masks))(*tokens)
+        gradients, out = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))(*tokens)
+        found.append(("remat" in str(program) or "checkpoint" in str(program), [out, *gradients]))
+    base.run_rule.cache_clear()
+    assert [each[0] for each in found] == [True, False]
+    for turns, together in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_allclose(turns, together, rtol=0, atol=1e-12)

@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,10 @@ from jaxtyping import Array, Bool, Float
 from finetti.attention.base import Attention
 from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
 from finetti.attention.fast_weights.chunks import Rule, last_state, read_prefixes
+
+# Numbers in the keys of a context from which contexts run one after the other: together they would
+# be turned to (chunk, context, …) and back, and nothing of them would stay in a near cache.
+MIN_ALONE_ENTRIES = 2**14
 
 
 class FastWeights(Attention):
@@ -97,7 +102,10 @@ def run_rule(positions: int | None) -> Callable[..., Array]:
             out = read_prefixes(rule, groups, *written, mask, module.chunk_length)
             return out.reshape(len(query), -1)
 
-        return over_contexts(one, arrays)
+        if len(arrays.keys) == 1 or math.prod(arrays.keys.shape[1:]) < MIN_ALONE_ENTRIES:
+            return over_contexts(one, arrays)
+        # The states of all contexts, kept for the gradient, take longer to write than to make.
+        return over_contexts(jax.checkpoint(one), arrays, max_entries=1)
 
     return jax.jit(run)
 
