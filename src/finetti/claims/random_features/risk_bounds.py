@@ -49,8 +49,8 @@ def _complexity(context: Context, samples: int, heads: int) -> float:
     formula=r"L(\hat{f}) − L(f^*) ≲ \sqrt{B} [\sqrt{\frac{log(d M) log(n N M) + log(1/δ)}{n}} + "
     r"\sqrt{\frac{d^2 + log M}{δ M}}]",
     label="excess-risk theorem (stated from knowledge)",
-    # The slope's measured spread over 20 seeds is below 0.01.
-    false_alarm=1e-6,
+    # 20 seeds: slopes of −0.496 with a spread of 0.010, 4.5 of them from the nearer end.
+    false_alarm=1e-5,
     controls=(
         Control("heads without 1/δ", changes={"terms": _without_delta}),
         Control("a class of 1000 heads at 1/n", changes={"power": 1.0}),
