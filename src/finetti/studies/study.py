@@ -206,8 +206,8 @@ class Study(Shown):
         start, interrupted = time.monotonic(), False
         own = plan.source.reference.startswith("finetti.")
         commit = commit_of(Path(__file__).parent if own else self.directory)
-        every = describe is not None
-        with progress_bar(self.name, len(todo), not quiet, every=every) as on_change:
+        shown = len(todo), not quiet, "trials", describe is not None
+        with progress_bar(self.name, *shown) as on_change:
             engine = Engine(plan, store, executor, {"commit": commit}, on_change, describe)
             try:
                 executor.start(plan.source, limits)
