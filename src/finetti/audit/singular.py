@@ -26,7 +26,7 @@ def singular_values(tall: Matrix, gram: Matrix) -> Matrix:
             return np.sqrt(squares)
     if length > 1.5 * side >= 1.5 * SMALL:
         tall = np.asarray(np.linalg.qr(tall, mode="r"))
-    return np.linalg.svd(tall, compute_uv=False)
+    return np.linalg.svd(tall, compute_uv=False).astype(np.float64, copy=False)
 
 
 def _error(values: Matrix, slack: float) -> float:
