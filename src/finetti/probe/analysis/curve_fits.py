@@ -88,8 +88,8 @@ def fit_curves(
         return fit_curves(n_samples, *np.hsplit(different, 2))[places.ravel()]
     plain = fit_curves(n_samples, hits, n, 1.0)
     slope = np.log(plain.steepness)
-    starts = [(plain.midpoint, slope, top) for top in STARTING_CEILINGS]
-    return _best([plain, *_climbs(log_sizes, hits, n, starts, free=True)])
+    tops: list[Start] = [(plain.midpoint, slope, top) for top in STARTING_CEILINGS]
+    return _best([plain, *_climbs(log_sizes, hits, n, tops, free=True)])
 
 
 def _starts(log_sizes: Floats, ceiling: Floats) -> list[Start]:
