@@ -17,7 +17,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 
 
 def shown(cell):
-    return [set(output.get("data", {"text": ""})) for output in cell.outputs]
+    """The kinds of its outputs; printed lines may come together or one by one."""
+    return {frozenset(output.get("data", {"text": ""})) for output in cell.outputs}
 
 
 def test_all_notebooks_are_here():

@@ -67,6 +67,8 @@ def _by_hand(residual: float = 1.0) -> tuple[float, float]:
     "grid 1.1^j, the audit gives Σ_j D_j log(1 + 2B_ja_jρ_j/(s_jε)) at a nearly best allocation "
     "s_j, and log(3/δ) grows by Σ_j (2 log(|j| + 1) + log κ).",
     label="an audit by hand",
+    formula=r"log N(ε) = Σ_j D_j log(1 + \frac{2 B_j a_j ρ_j}{s_j ε}),  log(\frac{3}{δ}) + "
+    "Σ_j (2 log(|j| + 1) + log κ)",
     controls=(
         Control("query and value in each other's place", changes={"swapped": True}),
         Control("without the residual's 1", changes={"residual": 0.0}),
@@ -107,6 +109,7 @@ def f_audit_planted(
     statement="Of one checkpoint, log N by covers without T is the same number at T = 16 and at "
     "T = 2²⁰, and by Theorem A.17, for the nearest class, it grows like log T.",
     label="audits and the context length",
+    formula="log N(ε; 2^{20}) = log N(ε; 16)",
     controls=(Control("Theorem A.17 as the one without T", changes={"ours": THEIRS}),),
 )
 def f_audit_length(context: Context, ours: str = OURS) -> Evidence:
@@ -142,6 +145,7 @@ def _everything(moved: Mapping[Any, Any], found: audit.Audit) -> dict[Any, Any]:
     "(d₁ + d₂)·log(1 + 8B/x), matrices that did not move nothing, and together with the readout "
     "less than the whole network.",
     label="audits of a fine-tuning",
+    formula=r"log N(x) ≤ r (d_1 + d_2) log(1 + \frac{8 B}{x})",
     controls=(
         Control("matrices that did not move are covered, too", changes={"move": _everything}),
     ),
