@@ -124,6 +124,17 @@ def test_prefixes_may_differ_and_places_may_not(tmp_path):
         apply_adapter(path, base)
 
 
+def test_what_changes_outside_the_layers_is_named():
+    pooler = "bert.pooler.dense.weight"
+    base = make.synthetic("bert")[0] | {pooler: np.eye(4)}
+    tuned = base | {pooler: base[pooler] + 1.0, "classifier.weight": np.ones((2, 3))}
+    found = compare_checkpoints(tuned, base, heads=4)
+    assert set(found.elsewhere) == {pooler, "classifier.weight"}
+    assert not found.moved
+    assert "no part of base + Δ" in str(found)
+    assert compare_checkpoints(base, base, heads=4).note == ""
+
+
 def test_another_base_in_memory_is_another_base(tmp_path):
     path, arrays = bert(tmp_path)
     other = arrays | {TARGETS["bert"][0] + ".weight": np.eye(8)}

@@ -169,6 +169,9 @@ def test_checkpoints_edits_and_gaps_together(folder, tmp_path):
     assert [each["names"][1:] for each in document["edits"]] == [["drop 0.1", "scale 1 0.5"]] * 2
     assert {row["verdict"] for row in document["correlations"]["rows"]} == {"inconclusive"}
     assert "--if 'drop 0.1' --if 'scale 1 0.5'" in document["command"]
+    (line,) = command(folder, "--if", "scale 1 0.5", "-q").stdout.splitlines()[-1:]
+    assert line.startswith("If scale 1 0.5: ")
+    assert "→" in line
     assert "Checkpoints side by side" in (tmp_path / "out" / "audit.html").read_text()
     for options, words in (
         (("--gaps", gaps), "more than one PATH"),

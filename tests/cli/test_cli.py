@@ -249,7 +249,13 @@ def test_a_second_run_uses_the_evidence_again_and_says_what_changed(finetti_comm
     again = finetti_command(*arguments, "--against", str(tmp_path / "results.json"))
     assert again.exit_code == 0
     assert "2 re-used" in again.stdout
-    assert "0 flipped, 0 new, 0 removed, 0 moved" in again.stdout
+    assert "0 flipped, 0 new, 0 not in this run, 0 moved" in again.stdout
+    one = finetti_command(
+        *arguments, "--only", "E-eq-1", "--against", str(tmp_path / "results.json")
+    )
+    assert "0 new, 0 not in this run" in one.stdout  # what was not asked for is not missed
+    assert "--only E-eq-1" in json.loads((tmp_path / "results.json").read_text())["command"]
+    finetti_command(*arguments)
     flipped = finetti_command(
         *("reproduce", "--json", "--against", str(tmp_path / "results.json")),
         claims=(claim("E-eq-1", no), claim("E-eq-9", yes)),

@@ -34,7 +34,7 @@ def test_a_function_of_letters_gets_a_page(mine, tmp_path):
     assert not document["rows"][1]["order"]["holds"]
     assert document == json.loads((tmp_path / "out" / "results.json").read_text())
     page = (tmp_path / "out" / "coherence.html").read_text(encoding="utf-8")
-    assert "None of 1 targets is coherent" in page
+    assert "./coherence_target.py:recent is not coherent" in page
     assert (tmp_path / "out" / "order.svg").exists()
     assert "distance (nats)" in page  # a narrow terminal breaks the words of a heading
 
@@ -83,3 +83,14 @@ def test_warnings_of_a_target_are_counted(tmp_path, monkeypatch):
     assert len(lines) == 1
     assert lines[0].startswith("Warned ")
     assert "tokens are few" in lines[0]
+
+
+def test_a_target_that_raises_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = "def boom(tokens):\n    return [0.5 / (len(tokens) != {}), 0.5]\n"
+    for length in (1, 4):  # at the first call, and after the next letter
+        (tmp_path / f"raises_{length}.py").write_text(source.format(length))
+        done = command(f"./raises_{length}.py:boom", "--context-length", 3, "--contexts", 2)
+        assert done.exit_code == 2, done.output
+        assert "Traceback" not in done.output
+        assert "could not answer: ZeroDivisionError" in done.stderr

@@ -229,6 +229,6 @@ def test_a_mean_that_is_not_linear_has_an_order_and_a_distance_only():
     assert row.martingale is row.two_step is None
     assert row.to_dict()["martingale"] is None
     table = measure_coherence([curved], WORLD, [4], **small)
-    assert table.headline == "None of 1 targets is coherent"
+    assert table.headline == "curved is not coherent"
     loud = as_predictor(curved, noise_variance=0.5)
     assert measure_coherence([loud], WORLD, [4], **small).rows[0].martingale is not None

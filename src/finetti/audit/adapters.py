@@ -94,7 +94,7 @@ def _target(
     name = f"{module}.weight"
     mapped = _inside(name, network)
     if mapped is None:
-        tensor, turned = _by_name(name, base.tensors), None
+        tensor, turned = tensor_by_name(name, base.tensors), None
     else:
         tensor, turned = mapped.tensor, mapped.transposed
     if tensor is None:
@@ -130,7 +130,8 @@ def _same_end(one: str, other: str) -> bool:
     return f".{long}".endswith(f".{short}")
 
 
-def _by_name(name: str, tensors: Mapping[str, StoredTensor]) -> StoredTensor | None:
+def tensor_by_name(name: str, tensors: Mapping[str, StoredTensor]) -> StoredTensor | None:
+    """The one of this name, whichever prefix it has."""
     found = [tensor for key, tensor in tensors.items() if _same_end(name, key)]
     return found[0] if len(found) == 1 else tensors.get(name)
 
@@ -172,7 +173,7 @@ def _put_whole(
             )
         tensors[mapped.tensor.name] = replace(tensor, name=mapped.tensor.name)
         return
-    old = _by_name(name, tensors)
+    old = tensor_by_name(name, tensors)
     if old is not None and old.shape != tensor.shape:
         raise InputError(f"{name[:120]} has shape {tensor.shape}, and {old.shape} in the base.")
     key = name if old is None else old.name

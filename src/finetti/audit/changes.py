@@ -1,7 +1,7 @@
 """What a fine-tuning moved: two checkpoints of one layout, matrix by matrix."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from finetti.audit.adapters import AdaptedCheckpoint, MatrixStep, open_tuned
+from finetti.audit.adapters import AdaptedCheckpoint, MatrixStep, open_tuned, tensor_by_name
 from finetti.audit.angles import leading_angle
 from finetti.audit.auditing import WIDE
-from finetti.audit.checkpoint import Checkpoint
+from finetti.audit.checkpoint import Checkpoint, StoredTensor
 from finetti.audit.layouts import ROLES, read_layouts
-from finetti.audit.mapping import MappedLayer, map_checkpoint
+from finetti.audit.mapping import OUTSIDE, MappedLayer, MappedNetwork, map_checkpoint
 from finetti.audit.measures import MatrixMeasures, measure_product, measure_spectrum
 from finetti.audit.number_formats import ROUNDING
 from finetti.audit.opening import open_checkpoint
@@ -50,11 +50,16 @@ class MatrixChange:
 
 @dataclass(frozen=True)
 class CheckpointChanges(Shown):
-    """What moved between a base and a checkpoint, in the order of the layers."""
+    """What moved between a base and a checkpoint, in the order of the layers.
+
+    ``elsewhere`` names parameters that the table does not know and that are new or differ, such as
+    a pooler: they are not measured, and no part of base + Δ.
+    """
 
     name: str
     base: str
     matrices: tuple[MatrixChange, ...]
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def moved(self) -> tuple[MatrixChange, ...]:
@@ -65,7 +70,8 @@ class CheckpointChanges(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         matrices = [each.to_dict() for each in self.matrices]
-        return {"name": self.name, "base": self.base, "matrices": matrices}
+        own = {"name": self.name, "base": self.base, "elsewhere": list(self.elsewhere)}
+        return {**own, "matrices": matrices}
 
     def __card__(self) -> Card:
         rows = []
@@ -79,7 +85,16 @@ class CheckpointChanges(Shown):
         count = f"{len(rows)} of {len(self.matrices)} matrices"
         table = Table("What moved, in the Frobenius norm", columns, tuple(rows))
         fields = (("base", self.base), ("moved", count))
-        return Card(f"Changes of {self.name}", fields, (table,) if rows else ())
+        notes = (self.note,) if self.note else ()
+        return Card(f"Changes of {self.name}", fields, (table,) if rows else (), notes)
+
+    @property
+    def note(self) -> str:
+        """What else moved; empty if nothing did."""
+        if not self.elsewhere:
+            return ""
+        names = ", ".join(self.elsewhere)
+        return f"Also changed, not measured, and no part of base + Δ: {names}."
 
 
 def _how_far(change: MatrixChange) -> float:
@@ -136,7 +151,22 @@ def compare_checkpoints(
                     on_progress(len(changes), total, mine.weights[role].tensor.name)
                 step = steps.get((mine.number, role))
                 changes.append(_change(role, mine, other, step))
-    return CheckpointChanges(new.name, old.name, tuple(changes))
+    outside = tuple(_elsewhere(new, network, old))
+    return CheckpointChanges(new.name, old.name, tuple(changes), outside)
+
+
+def _elsewhere(new: Checkpoint, network: MappedNetwork, old: Checkpoint) -> Iterator[str]:
+    """Parameters outside the layers that are new, or differ."""
+    for name, why in network.skipped.items():
+        if why != OUTSIDE:
+            continue
+        mine, other = new.tensors[name], tensor_by_name(name, old.tensors)
+        if other is None or mine.shape != other.shape or _differ(mine, other):
+            yield name
+
+
+def _differ(mine: StoredTensor, other: StoredTensor) -> bool:
+    return not np.array_equal(mine.read(), other.read())
 
 
 def _steps(source: Any, base: Any, tuned: Checkpoint) -> Mapping[Any, MatrixStep]:

@@ -16,6 +16,8 @@ from finetti.core.errors import InputError
 QUANTIZER = re.compile(r"(.*[._])?(scales?|scale_inv|zeros|zero_points?|g_idx|absmax|quant_map)")
 ATTENTION = ("query", "key", "value")
 
+OUTSIDE = "outside the layers, and not in the table"  # why a parameter is skipped
+
 
 @dataclass(frozen=True)
 class MappedMatrix:
@@ -104,7 +106,7 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
         elif layout.is_unembedding(name) and unembedding is None and tensor.is_real:
             unembedding = tensor
         else:
-            skipped[name] = "outside the layers, and not in the table"
+            skipped[name] = OUTSIDE
             continue
         read.append(name)
     ordered = tuple(layers[number] for number in sorted(layers))

@@ -339,6 +339,7 @@ def _moved(changes: CheckpointChanges, capacity: Capacity) -> Section:
     caption = "‖Δ‖_F/‖W₀‖_F in percent, by layer and matrix."
     card = changes.__card__()
     text = [f"{len(changes.moved)} of {len(changes.matrices)} matrices moved since {changes.base}."]
+    text += [changes.note] if changes.note else []
     tuned = next((row for row in capacity.rows if row.name == TUNING), None)
     best = capacity.best
     if tuned is not None and tuned.needed is not None and best is not None:

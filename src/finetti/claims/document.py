@@ -55,8 +55,10 @@ def results_document(
     made_by: dict[str, Any],
     selected: int,
     against: Mapping[str, Any] | None = None,
+    command: str = "",
 ) -> dict[str, Any]:
-    """The whole run as plain data; ``against`` is the document of an older run."""
+    """The whole run as plain data; ``against`` is the document of an older run, ``command`` what
+    makes this one again."""
     results = list(results)
     controls = [control for result in results for control in result.controls]
     document = {
@@ -68,6 +70,7 @@ def results_document(
         "false_alarm": sum(result.claim.false_alarm for result in results),
         "seconds": round(sum(result.seconds for result in results), 3),
         "provenance": made_by,
+        "command": command,
         "papers": {
             paper.letter: {
                 "title": paper.title,

@@ -236,6 +236,7 @@ def _summary_of_capacity(capacity: Any) -> str:
 def _summary_of_changes(changes: Any) -> str:
     moved = changes.moved
     text = f"{len(moved)} of {len(changes.matrices)} matrices moved"
+    text += f" (and {len(changes.elsewhere)} parameters outside)" if changes.elsewhere else ""
     if not moved:
         return text
     top = moved[0]

@@ -1,6 +1,6 @@
 """What `finetti audit` says of several checkpoints together, of edits, and of gaps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,9 +40,25 @@ class Comparisons:
         if not quiet:
             for each in self._shown.values():
                 people.print(each)
-        elif self.correlations is not None:
+            return
+        for name, found in self._changed():
+            people.print(f"{name}: {found or 'no measure changes'}", soft_wrap=True)
+        if self.correlations is not None:
             top = self.correlations.rows[0]
             people.print(f"gaps: {top.measure} has ρ = {top.value}, {top.verdict}", soft_wrap=True)
+
+    def _changed(self) -> Iterator[tuple[str, str]]:
+        """Of every edit, the measures that it changes, as old → new."""
+        for compared in self.edited:
+            for place, name in enumerate(compared.names[1:], 1):
+                yield (
+                    f"If {name}",
+                    "; ".join(
+                        f"{measure} {values[0]:.4g} → {values[place]:.4g}"
+                        for measure, values in compared.measures.items()
+                        if values[place] != values[0]
+                    ),
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """What is there, as plain data."""

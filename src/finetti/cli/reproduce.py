@@ -11,6 +11,7 @@ import typer
 from finetti.claims.claim import Context, Scale
 from finetti.cli.console import make_console
 from finetti.cli.options import DEBUG, INTERRUPTED, Debug, Json, Quiet, Seed
+from finetti.cli.run_pages import command_line
 from finetti.cli.studies import Cluster, Workers, resumable, run_study
 from finetti.core.errors import FinettiError
 from finetti.show.numbers import format_duration
@@ -77,6 +78,9 @@ def reproduce(
     chosen = (ledger.select(",".join(only)) if only else ledger).entries
     directory = check_directory(out) if out is not None else None
     older = read_results(against) if against is not None else None
+    if older is not None and only:  # what was not asked for is neither removed nor new
+        asked = {claim.id for claim in chosen}
+        older["results"] = [each for each in older["results"] if each["id"] in asked]
     here = workers is None and cluster is None
     executor = choose_executor("inline" if here else "local", workers, cluster)
     titles = {claim.id: claim.title for claim in chosen}
@@ -92,7 +96,8 @@ def reproduce(
         place = directory or stack.enter_context(tempfile.TemporaryDirectory())
         store = Path(place) / EVIDENCE
         results = reproduce_claims(chosen, context, store=store, controls=controls, run=run)
-    document = results_document(results, provenance(context), len(chosen), older)
+    again = command_line(command, "reproduce", command.params)
+    document = results_document(results, provenance(context), len(chosen), older, again)
 
     people = make_console(stderr=as_json)
     if not quiet:
@@ -177,7 +182,8 @@ def _surprises(document: dict[str, Any]) -> Any:
     if changes is not None:
         lines += [f"{x['id']}: {x['old']} before, {x['new']} now" for x in changes["flipped"]]
         lines += [f"{x['id']} moved: {x['name']}" for x in changes["moved"]]
-        counts = (f"{len(changes[part])} {part}" for part in ("flipped", "new", "removed", "moved"))
+        words = {"flipped": "flipped", "new": "new", "removed": "not in this run", "moved": "moved"}
+        counts = (f"{len(changes[part])} {word}" for part, word in words.items())
         lines.append(f"Against the older run: {', '.join(counts)}.")
     return Text("".join(f"{line}\n" for line in lines))
 

@@ -48,7 +48,7 @@ def find_page(place: Path) -> Path:
         raise InputError(f"{place} holds several pages. Say which: {names}.")
     if not pages:
         near = [*_pages_below(place), *_pages_below(place.resolve().parent)]
-        raise InputError(f"There is no page in {place}. {_advice(near)}")
+        raise InputError(f"There is no page in {str(place)!r}. {_advice(near)}")
     return pages[0]
 
 

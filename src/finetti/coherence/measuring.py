@@ -125,7 +125,8 @@ class CoherenceTable(Shown):
             and all(each is None or each.holds() for each in row.defects)
         ]
         if not good:
-            return f"None of {len(last)} targets is coherent"
+            one = len(last) == 1
+            return f"{last[0].name} is not coherent" if one else f"None of {len(last)} is coherent"
         return f"{len(good)} of {len(last)} coherent: {', '.join(good)}"
 
     def to_dict(self) -> dict[str, Any]:

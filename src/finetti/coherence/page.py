@@ -39,7 +39,8 @@ def coherence_page(found: CoherenceTable, document: Mapping[str, Any]) -> Docume
     ]
     if figures:
         sections.append(Section("Defects against the context length", figures=tuple(figures)))
-    sections.append(_distance(found))
+    if any(row.distance is not None for row in found.rows):
+        sections.append(_distance(found))
     return Document(
         found.headline,
         summary=summary,

@@ -166,9 +166,10 @@ def sentence(run: Plain) -> tuple[str, str]:
     chance = run.get("false_alarm", sum(each["false_alarm"] for each in run["results"]))
     title = f"{good} of {finished} verdicts as expected"
     machine = f"Finetti {by['finetti']} on {by['device']} ({by['platform']})"
+    at_most = f"in at most {format_number(100 * chance, 2)} % of such runs" if chance else "in none"
     rest = (
         f"at scale {by['scale']} and seed {by['seed']}, with {machine}, in "
         f"{format_duration(run['seconds'])} of computing time; were every claim true, chance alone "
-        f"would turn any of them red in at most {format_number(100 * chance, 2)} % of such runs."
+        f"would turn any of them red {at_most}."
     )
     return title, rest

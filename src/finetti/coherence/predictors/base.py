@@ -1,11 +1,13 @@
 """The three kinds of predictors, and what is checked of their answers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from finetti.core.errors import InputError
+from finetti.core.errors import FinettiError, InputError
 from finetti.latent.base import Floats, Letters, Pairs
 from finetti.latent.laws import Gaussian, choose
 
@@ -97,9 +99,12 @@ class RegressionPredictor(ABC):
     ) -> tuple[Floats, Any]:
         asked = np.shape(query)[:2]
         wanted = (*asked, np.shape(values)[2])
-        found = self._checked(self.answer(query, keys, values, variance), wanted, variance)
-        if not self._tried:
-            again = self._checked(self.answer(query, keys, values, variance), wanted, variance)
+        with asking(self.name):
+            given = self.answer(query, keys, values, variance)
+            again = None if self._tried else self.answer(query, keys, values, variance)
+        found = self._checked(given, wanted, variance)
+        if again is not None:
+            again = self._checked(again, wanted, variance)
             for first, second in zip(found, again, strict=True):
                 refuse_change(self.name, first, second)
             self._tried = True
@@ -149,7 +154,9 @@ class AlphabetPredictor(ABC):
 
     def _checked(self, tokens: Letters) -> Floats:
         wanted = len(tokens), self.n_letters
-        found = as_answer(self.name, self.answer(tokens), wanted, "probabilities")
+        with asking(self.name):
+            given = self.answer(tokens)
+        found = as_answer(self.name, given, wanted, "probabilities")
         total = found.sum(axis=1, keepdims=True)
         if found.min(initial=0.0) < 0 or np.abs(total - 1).max(initial=0.0) > SUM_TOL:
             raise InputError(
@@ -180,7 +187,8 @@ class SampledPredictor(ABC):
         self, rng: np.random.Generator, context: Any, query: Any = None, count: int = 1
     ) -> Any:
         """``count`` draws after each context: letters (B, L), or `Pairs` and queries (B, d_k)."""
-        found = self.answer(rng, context, query, count)
+        with asking(self.name):
+            found = self.answer(rng, context, query, count)
         if self.n_letters is None:
             wanted = count, len(context.values), context.values.shape[2]
             return as_answer(self.name, found, wanted, "draws")
@@ -218,6 +226,18 @@ def no_law(name: str, what: str) -> InputError:
         f"{name} answers with a mean and no law, and so cannot be {what}. Say how noisy a new "
         "value is: as_predictor(target, noise_variance=…), or give a target with a variance."
     )
+
+
+@contextmanager
+def asking(name: str) -> Iterator[None]:
+    """What a target raises is an error that names it."""
+    try:
+        yield
+    except FinettiError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}".rstrip(".: ")
+        raise InputError(f"{name} could not answer: {text}.") from error
 
 
 def as_answer(name: str, found: Any, wanted: tuple[int, ...], what: str) -> Floats:

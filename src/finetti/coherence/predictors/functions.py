@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.coherence.predictors.base import AlphabetPredictor, SampledPredictor
+from finetti.coherence.predictors.base import AlphabetPredictor, SampledPredictor, asking
 from finetti.core.errors import InputError
 from finetti.latent.base import Floats, Letters, Pairs
 
@@ -19,7 +19,8 @@ class LettersPredictor(AlphabetPredictor):
         self.function = predictive
         self.name = name or getattr(predictive, "__name__", type(predictive).__name__)
         if n_letters is None:
-            found = np.asarray(predictive(np.array([0])))
+            with asking(self.name):
+                found = np.asarray(predictive(np.array([0])))
             if found.ndim != 1 or not found.size:
                 raise InputError(
                     f"{self.name} must answer with probabilities of shape (c,). It gave shape "
