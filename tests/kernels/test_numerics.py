@@ -1,5 +1,7 @@
 """Where a careless formula would lose digits, overflow or return NaN."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -99,14 +101,20 @@ def test_positive_features_are_positive():
         assert (kernel.random_features(jax.random.key(5), 32, 3, "positive")(XS) > 0).all()
 
 
-@pytest.mark.parametrize(("nu", "curvature"), [(1.5, -3.0), (2.5, -5 / 3)])
+@pytest.mark.parametrize("of_matrix", [False, True], ids=["pair", "gram"])
+@pytest.mark.parametrize(
+    ("kernel", "curvature"),
+    [(RBF, -1.0), (partial(Matern, 1.5), -3.0), (partial(Matern, 2.5), -5 / 3)],
+    ids=["rbf", "matern-3/2", "matern-5/2"],
+)
 @pytest.mark.parametrize("lengthscale", [1.0, 0.4])
-def test_matern_curvature_at_distance_zero(nu, curvature, lengthscale):
-    """K'' = −3/ℓ² and −5/(3ℓ²) at r = 0, and finite differences elsewhere."""
-    kernel = Matern(nu, lengthscale)
+def test_curvature_at_distance_zero(kernel, curvature, lengthscale, of_matrix):
+    """K'' = −1/ℓ², −3/ℓ² and −5/(3ℓ²) at r = 0, and finite differences elsewhere."""
+    kernel = kernel(lengthscale=lengthscale)
 
     def along(step):
-        return kernel(jnp.array([step, 0.0]), jnp.zeros(2))
+        x, y = jnp.array([step, 0.0]), jnp.zeros(2)
+        return kernel.gram(x[None], y[None])[0, 0] if of_matrix else kernel(x, y)
 
     second = jax.grad(jax.grad(along))
     np.testing.assert_allclose(second(0.0), curvature / lengthscale**2, rtol=1e-12)

@@ -89,10 +89,19 @@ def squared_distances(
     return _above_rounding(outer_products(left, right), norms_a, norms_b)
 
 
+@jax.custom_jvp
 def _above_rounding(squares: Array, norms_a: Array, norms_b: Array) -> Array:
-    """0 where the difference of the norms and the product is rounding: equal tokens are equal."""
-    rounding = jax.lax.stop_gradient(norms_a + norms_b.T) * (8 * jnp.finfo(squares.dtype).eps)
+    """0 where the difference of the norms and the product is rounding: equal tokens are equal.
+
+    Derivatives pass: those of the distance are right at 0, too, and the second is not 0 there.
+    """
+    rounding = (norms_a + norms_b.T) * (8 * jnp.finfo(squares.dtype).eps)
     return jnp.where(squares > rounding, squares, 0)
+
+
+@_above_rounding.defjvp
+def _above_rounding_jvp(primals: Any, tangents: Any) -> Any:
+    return _above_rounding(*primals), tangents[0]
 
 
 def _with_diagonal(matrix: Array, diagonal: Array) -> Array:

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.gram_product import (
+    HeldGram,
     KeySystem,
     gram_product,
     hold_gram,
@@ -104,14 +105,27 @@ def checked_mean(
     solver: CheckedRoute, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
 ) -> Float[Array, "Q d_v"]:
     """Vᵀ(K + λI)⁻¹K(K, q) of float32 data. Masked values must be zero."""
-    return _forward(solver, kernel, ridge, context)[0]
+    # A factor asks for the lower half of K(K, K) only.
+    return _solved(solver, kernel, ridge, context, among_keys=None)[0]
 
 
 def _forward(solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays) -> Any:
+    # Small matrices are evaluated once for all that follows, the gradient included.
+    among_keys = hold_gram(kernel, context.keys, context.keys)
+    return _solved(solver, kernel, ridge, context, among_keys)
+
+
+def _solved(
+    solver: CheckedRoute,
+    kernel: Kernel,
+    ridge: Array,
+    context: ContextArrays,
+    among_keys: HeldGram | None,
+) -> Any:
+    """The answer, and what a gradient needs."""
     query, keys, values, mask = context
     system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
-    # Small matrices are evaluated once for all that follows, the gradient included.
-    among_keys, reading = hold_gram(kernel, keys, keys), hold_gram(kernel, query, keys)
+    reading = hold_gram(kernel, query, keys)
     held = among_keys.gram if among_keys else None
     prepared = solver.prepare(*jax.lax.stop_gradient((system, held)))
     alpha = _solve(solver, prepared, system, values)
