@@ -41,7 +41,7 @@ def flops(length, samples, dropout):
         thin = 2 * samples * tokens * d * heads
         # Scores and averages; then both products again, and the gradients of query and tokens.
         return (2 + 2 + 1 + 2) * thin + 3 * 2 * samples * d * d * 3 + rest
-    tables = 3 * 2 * (2 * length + 1) * d * (d + heads)
+    tables = 3 * 2 * (length + 3) * d * (d + heads)  # of positions, two embeddings and [CLS]
     # One product of bits and tables, as long as attention is not sharp (method "auto").
     sums = 2 * 2 * samples * length * (heads + (d if dropout == "none" else 0))
     masked = 0 if dropout == "none" else 2 * 2 * samples * 2 * length * d
@@ -51,7 +51,7 @@ def flops(length, samples, dropout):
 def validation_flops(length):
     d, heads = WIDTH, HEADS
     sums = 2 * VALIDATION * length * (heads + d)
-    return sums + 2 * (2 * length + 1) * d * (d + heads) + 2 * VALIDATION * 9 * d * d
+    return sums + 2 * (length + 3) * d * (d + heads) + 2 * VALIDATION * 9 * d * d
 
 
 def data(length, samples):

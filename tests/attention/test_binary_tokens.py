@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from finetti.attention.binary.absorbed import absorbed_attention
-from finetti.attention.binary.binary_tables import BinaryTables, binary_tables
+from finetti.attention.binary.binary_tables import (
+    BinaryTables,
+    binary_tables,
+    normalized_tables,
+)
 from finetti.attention.binary.binary_tokens import binary_attention
 from finetti.attention.networks.multihead import MultiHead
 from finetti.core.errors import InputError
@@ -246,3 +250,43 @@ TABLES = binary_tables(TOKENS, CLS, *WEIGHTS)
 def test_bad_input_is_named(call, word):
     with pytest.raises(InputError, match=f"`{word}`"):
         call()
+
+
+def test_tables_of_normalized_sums_are_those_of_their_tokens():
+    """LN(pair + places) token by token, and from its parts: tables and all gradients."""
+    parts = {
+        "pair": TOKENS[:, 0],
+        "places": TOKENS[1] + 0.3,
+        "gain": RNG.normal(size=DIMENSION),
+        "bias": RNG.normal(size=DIMENSION),
+        "weights": WEIGHTS,
+        "biases": np.stack(list(BIASES.values())),
+    }
+    seen = [RNG.normal(size=(2, LENGTH, HEADS)), RNG.normal(size=(2, LENGTH, HEADS, WIDTH))]
+
+    def from_tokens(pair, places, gain, bias, weights, biases):
+        x = pair[:, None] + places[None]
+        x = x - x.mean(axis=2, keepdims=True)
+        x = x / jnp.sqrt((x**2).mean(axis=2, keepdims=True) + 1e-5)
+        tokens = x * gain[None, None] + bias[None, None]
+        named = dict(zip(BIASES, biases, strict=True))
+        return binary_tables(tokens, CLS, *weights, scale=0.7, **named)
+
+    def from_parts(pair, places, gain, bias, weights, biases):
+        return normalized_tables(
+            pair, places, jnp.asarray(CLS), gain, bias, 1e-5, (*weights, *biases), 0.7
+        )
+
+    def loss(tables):
+        return sum(jnp.sum(a * b) for a, b in zip(tables[:2], seen, strict=True)) + sum(
+            jnp.sum(part**2) for part in tables[2:]
+        )
+
+    found = [
+        jax.jit(lambda parts, way=way: (way(**parts), jax.grad(lambda p: loss(way(**p)))(parts)))(
+            jax.tree.map(jnp.asarray, parts)
+        )
+        for way in (from_tokens, from_parts)
+    ]
+    for expected, ours in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-10)

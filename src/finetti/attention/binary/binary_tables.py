@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
@@ -53,12 +54,65 @@ def binary_tables(
         (query_bias, key_bias, value_bias),
     )
     tokens, cls, *rest = promote(tokens, cls, *as_heads(owner, dimension, weights, biases))
-    query_weights, key_weights, value_weights, query_bias, key_bias, value_bias = rest
-    query = jnp.einsum("d,hdk->hk", cls, query_weights)
-    query = scale * (query + query_bias)
-    absorbed = jnp.einsum("hdk,hk->hd", key_weights, query)
-    constant = jnp.sum(query * key_bias, axis=1)
-    values = jnp.einsum("btd,hdv->bthv", tokens, value_weights) + value_bias[None, None]
-    cls_values = jnp.einsum("d,hdv->hv", cls, value_weights) + value_bias
-    scores = jnp.einsum("btd,hd->bth", tokens, absorbed) + constant[None, None]
-    return BinaryTables(scores, values, absorbed @ cls + constant, cls_values)
+    maps, constants = _read_maps(cls, scale, *rest)
+    return _split(tokens @ maps + constants[None, None], cls @ maps + constants, len(rest[0]))
+
+
+def normalized_tables(
+    pair: Float[Array, "2 d"],
+    places: Float[Array, "T d"],
+    cls: Float[Array, " d"],
+    gain: Float[Array, " d"],
+    bias: Float[Array, " d"],
+    epsilon: float,
+    heads: tuple[Array, Array, Array, Array, Array, Array],
+    scale: float = 1.0,
+) -> BinaryTables:
+    """`binary_tables` of the tokens u_{b,t} = LN(pair_b + places_t), from T + 2 rows instead of 2T.
+
+    LN(x) = gain·(x − mean)·r + bias, r = 1/√(variance + ε): the mean of a sum is the sum of the
+    means, so all that is linear, with its gradient, is done for each part by itself.
+
+    Args:
+        pair: the embeddings of a bit.
+        places: what is added at each position.
+        cls: u_cls, normalized already.
+        gain, bias, epsilon: of LayerNorm.
+        heads: W_Q, W_K, W_V, (H, d, k) or (H, d, v), and the bias of each, (H, k) or (H, v).
+        scale: multiplies query·key.
+    """
+    maps, constants = _read_maps(cls, scale, *heads)
+    pair, places = (part - jnp.mean(part, axis=1, keepdims=True) for part in (pair, places))
+    variance = jnp.mean((pair[:, None] + places[None]) ** 2, axis=2)
+    r = jax.lax.rsqrt(variance + epsilon)[..., None]  # (2, T, 1)
+    gained = gain[:, None] * maps
+    table = r * ((pair @ gained)[:, None] + (places @ gained)[None])
+    table = table + (bias @ maps + constants)[None, None]
+    return _split(table, cls @ maps + constants, len(heads[0]))
+
+
+def _read_maps(
+    cls: Float[Array, " d"],
+    scale: float,
+    query_weights: Float[Array, "H d k"],
+    key_weights: Float[Array, "H d k"],
+    value_weights: Float[Array, "H d v"],
+    query_bias: Float[Array, "H k"],
+    key_bias: Float[Array, "H k"],
+    value_bias: Float[Array, "H v"],
+) -> tuple[Float[Array, "d c"], Float[Array, " c"]]:
+    """What takes a token to the scores of all heads, then to their values: a matrix, a constant."""
+    query = scale * (jnp.einsum("d,hdk->hk", cls, query_weights) + query_bias)
+    absorbed = jnp.einsum("hdk,hk->dh", key_weights, query)
+    values = value_weights.swapaxes(0, 1).reshape(len(cls), -1)
+    constants = jnp.concatenate([jnp.sum(query * key_bias, axis=1), value_bias.reshape(-1)])
+    return jnp.concatenate([absorbed, values], axis=1), constants
+
+
+def _split(table: Float[Array, "2 T c"], own: Float[Array, " c"], heads: int) -> BinaryTables:
+    """The columns of scores, and those of values head by head, of the tokens and of [CLS]."""
+
+    def values(columns: Array) -> Array:
+        return columns[..., heads:].reshape(*columns.shape[:-1], heads, -1)
+
+    return BinaryTables(table[..., :heads], values(table), own[:heads], values(own))

@@ -16,12 +16,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.binary.binary_tables import BinaryTables, binary_tables
+from finetti.attention.binary.binary_tables import BinaryTables, normalized_tables
 from finetti.attention.binary.binary_tokens import binary_attention, spread_is_safe
 from finetti.attention.binary.dropped_tokens import dropped_attention
 from finetti.core.masks import dropout_mask, keep, mask_words
 from finetti.probe.learners.textbook import (
     CLS,
+    EPSILON,
     ONE,
     ZERO,
     Params,
@@ -96,16 +97,19 @@ def _by_chunks(answer: Callable[[Array], Array], bits: Array) -> Float[Array, "m
 def _tables(params: Params, n_heads: int) -> tuple[Float[Array, " d"], BinaryTables]:
     """[CLS] before the layer, and all that it can read, if samples share their tokens."""
     (layer,), tokens, positions = params["layers"], params["tokens"], params["positions"]
-    pair = tokens[jnp.array([ZERO, ONE])][:, None] + positions[None, :-1]  # (2, T, d)
-    cls = tokens[CLS] + positions[-1]
-    u, u_cls = (layer_norm(x, layer["attention_norm"]) for x in (pair, cls))
-    heads = {name: _heads(layer[name], n_heads) for name in ("query", "key", "value")}
-    return cls, binary_tables(
-        u,
-        u_cls,
-        **{f"{name}_weights": weight for name, (weight, _) in heads.items()},
-        **{f"{name}_bias": bias for name, (_, bias) in heads.items()},
-        scale=_scale(layer, n_heads),
+    norm, cls = layer["attention_norm"], tokens[CLS] + positions[-1]
+    weights, biases = zip(
+        *(_heads(layer[name], n_heads) for name in ("query", "key", "value")), strict=True
+    )
+    return cls, normalized_tables(
+        tokens[jnp.array([ZERO, ONE])],
+        positions[:-1],
+        layer_norm(cls, norm),
+        norm["gain"],
+        norm["bias"],
+        EPSILON,
+        (*weights, *biases),
+        _scale(layer, n_heads),
     )
 
 
