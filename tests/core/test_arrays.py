@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.core.arrays import check_finite, check_positive, check_rank, is_concrete, namespace
+from finetti.core.arrays import (
+    check_finite,
+    check_positive,
+    check_rank,
+    has_nan,
+    is_concrete,
+    namespace,
+)
 from finetti.core.errors import InputError
 
 BAD = [np.array([1.0, np.nan]), jnp.array([jnp.inf, 1.0]), jnp.array([1, jnp.nan], jnp.bfloat16)]
@@ -23,6 +30,15 @@ def test_non_finite_entries_are_counted_and_named(array):
 @pytest.mark.parametrize("array", [np.zeros((0, 2)), jnp.arange(3), np.array([1.0]), jnp.ones(2)])
 def test_finite_arrays_pass(array):
     check_finite(array, "x", "f")
+
+
+def test_nan_is_found_where_it_can_be_seen():
+    for xp in (np, jnp):
+        assert has_nan(xp.array([1.0, xp.nan]))
+        assert not has_nan(xp.array([1.0, xp.inf]))
+    seen = []
+    jax.jit(lambda x: seen.append(has_nan(x)))(jnp.array([jnp.nan]))
+    assert seen == [False]
 
 
 def test_constants_inside_jit_are_seen_and_tracers_are_not():

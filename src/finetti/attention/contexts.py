@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -66,9 +67,7 @@ class Contexts(NamedTuple):
 
     def restore(self, flat: Array) -> Array:
         """(B, Q, …) back to the axes and the precision of the caller, who gets no infinity."""
-        largest = jnp.finfo(self.query.dtype).max.astype(flat.dtype)
-        flat = jnp.clip(flat, -largest, largest).astype(self.query.dtype)
-        return flat.reshape(self.lead + flat.shape[2:])
+        return _restored(flat, self.lead, self.query.dtype)
 
     def restore_values(self, flat: Float[Array, "B Q d_v"]) -> Array:
         """What has the coordinates of the values, as the caller gave those."""
@@ -132,32 +131,56 @@ def arrange(
     keys = as_array(keys)
     check_rank(keys, 2, "(..., L, d_k)", "keys", owner)
     batch, length = keys.shape[:-2], keys.shape[-2]
-    query = jnp.zeros((*batch, 0, keys.shape[-1]), keys.dtype) if query is None else as_array(query)
+    query = as_array(np.zeros((*batch, 0, keys.shape[-1]), keys.dtype) if query is None else query)
     check_rank(query, 1, "(..., d_k)", "query", owner)
-    values = jnp.zeros((*batch, length, 0), keys.dtype) if values is None else as_array(values)
+    values = as_array(np.zeros((*batch, length, 0), keys.dtype) if values is None else values)
     is_scalar = values.shape == keys.shape[:-1]
     values = values[..., None] if is_scalar else values
     check_rank(values, 2, "(..., L, d_v)", "values", owner)
     _check_shapes(owner, query, keys, values)
-    dtype = widest_float(query, keys, values)
-    query, keys, values = query.astype(dtype), keys.astype(dtype), values.astype(dtype)
-
     lead = query.shape[:-1]
-    size, queries = math.prod(batch), math.prod(lead[len(batch) :])
-    if mask is not None:
-        mask = as_mask(owner, mask, batch, lead, length)
-        shared = mask.shape == (*batch, length)
-        mask = mask.reshape((size, length) if shared else (size, queries, length))
+    sizes = math.prod(batch), math.prod(lead[len(batch) :])
+    kept = None if mask is None else as_mask(owner, mask, batch, lead, length)
+    is_shared = kept is not None and kept.shape == (*batch, length)
+    dtype = widest_float(query, keys, values)
+    arrays: ContextArrays = _flattened(query, keys, values, kept, sizes, is_shared, dtype)
+    check_finite(arrays.query, "query", owner)
+    check_finite(arrays.keys, "keys", owner)
+    check_finite(arrays.values, "values", owner)
+    given = arrays.query, arrays.keys, arrays.values, arrays.mask
+    return Contexts(*given, lead, len(lead) > len(batch), is_scalar)
+
+
+# Outside of a program, each operation would be a program of its own for every new shape: one for
+# all of them starts sooner, and is called sooner. Inside of one, nothing changes.
+@partial(jax.jit, static_argnames=("sizes", "is_shared", "dtype"), inline=True)
+def _flattened(
+    query: Array,
+    keys: Array,
+    values: Array,
+    mask: Array | None,
+    sizes: tuple[int, int],
+    is_shared: bool,
+    dtype: Any,
+) -> ContextArrays:
+    """The arguments in one dtype with ``sizes`` = (B, Q), and what is masked cleared."""
+    (size, queries), length = sizes, keys.shape[-2]
+    query, keys, values = query.astype(dtype), keys.astype(dtype), values.astype(dtype)
+    query = query.reshape(size, queries, query.shape[-1])
     keys = keys.reshape(size, length, keys.shape[-1])
     values = values.reshape(size, length, values.shape[-1])
     if mask is not None:
-        readable = mask if mask.ndim == 2 else mask.any(axis=1)
-        keys, values = clear_unreadable(keys, values, readable)
-    check_finite(query, "query", owner)
-    check_finite(keys, "keys", owner)
-    check_finite(values, "values", owner)
-    query = query.reshape(size, queries, query.shape[-1])
-    return Contexts(query, keys, values, mask, lead, len(lead) > len(batch), is_scalar)
+        mask = mask.reshape((size, length) if is_shared else (size, queries, length))
+        keys, values = clear_unreadable(keys, values, mask if is_shared else mask.any(axis=1))
+    return ContextArrays(query, keys, values, mask)
+
+
+@partial(jax.jit, static_argnames=("lead", "dtype"), inline=True)
+def _restored(flat: Array, lead: tuple[int, ...], dtype: Any) -> Array:
+    """What `Contexts.restore` gives."""
+    largest = jnp.finfo(dtype).max.astype(flat.dtype)
+    flat = jnp.clip(flat, -largest, largest).astype(dtype)
+    return flat.reshape(lead + flat.shape[2:])
 
 
 def as_array(array: ArrayLike) -> Array:

@@ -32,14 +32,31 @@ def _device(array: Any) -> str:
     return next(iter(array.devices())).platform
 
 
+def _seen(array: Any) -> tuple[Any, Any]:
+    """The array and who looks at it: on a CPU NumPy, which sees the same memory.
+
+    JAX would compile two programs for every new shape.
+    """
+    xp = namespace(array)
+    if xp is not np and array.is_fully_addressable and _device(array) == "cpu":
+        return np.asarray(array), np
+    return array, xp
+
+
+def has_nan(array: Any) -> bool:
+    """Whether an entry is NaN. Values inside a JAX transformation cannot be seen, and are not."""
+    if not is_concrete(array):
+        return False
+    array, xp = _seen(array)
+    with nullcontext() if xp is np else _now():
+        return bool(xp.isnan(array).any())
+
+
 def check_finite(array: Any, argument: str, owner: str) -> None:
     """Refuse NaN and infinity. Values inside a JAX transformation cannot be seen and pass."""
     if not is_concrete(array):
         return
-    xp = namespace(array)
-    # Here NumPy sees the same memory, and JAX would compile two programs for every new shape.
-    if xp is not np and array.is_fully_addressable and _device(array) == "cpu":
-        array, xp = np.asarray(array), np
+    array, xp = _seen(array)
     with nullcontext() if xp is np else _now():
         finite = xp.isfinite(array)
         count = int(finite.size - finite.sum())

@@ -17,7 +17,7 @@ from finetti.attention.cme.plan import ROUTES, Plan, RouteName, make_plan
 from finetti.attention.cme.route import Answer, Call, Ridge, Wants
 from finetti.attention.cme.system import log_likelihood
 from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
-from finetti.core.arrays import check_positive, is_concrete
+from finetti.core.arrays import check_positive, has_nan
 from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.precision import float64_inside
 from finetti.kernels.base import Kernel, check_kernel
@@ -192,7 +192,7 @@ class ConditionalMean(Attention):
         """What is asked for, in the layout of the caller; where it is NaN, with a warning."""
         answer = self.answer(contexts, wants, is_causal)
         for part in (answer.mean, answer.weights):
-            if part is not None and is_concrete(part) and bool(jnp.isnan(part).any()):
+            if part is not None and has_nan(part):
                 warn_user(
                     "CME attention found no solution for some queries, and answers NaN there. "
                     "`cme_solve` says why; raise the ridge, or in long contexts use "
