@@ -261,7 +261,7 @@ def measure_capacity(
     """
     owner = "measure_capacity"
     sample = Sample(as_whole(n_samples, "n_samples", owner), context_length, delta=delta)
-    wanted = as_positive(gap, "gap", owner)
+    wanted = sample.check_gap(gap, owner)
     sample = replace(sample, input_norm=as_positive(input_norm, "input_norm", owner))
     lengths = tuple(sorted({*LENGTHS, sample.context_length}))
     evaluate = _Evaluation(sample, wanted, lengths)
