@@ -13,7 +13,7 @@ from finetti.core.errors import InputError
 from finetti.show.card import Table
 from finetti.show.frame import Drawn, table_parts
 from finetti.show.gauge import Gauge
-from finetti.show.mathml import to_mathml
+from finetti.show.mathml import to_breakable_html
 from finetti.show.numbers import format_duration, format_interval, format_number
 
 KINDS = ("theorem", "figure", "erratum", "control")
@@ -64,13 +64,13 @@ def _read_rule(rule: str) -> tuple[float, float] | None:
 
 
 def formula(text: str) -> dict[str, str] | None:
-    """A formula as MathML, or as it is written where it cannot be read."""
+    """A formula as HTML with MathML, or as it is written where it cannot be read."""
     if not text:
         return None
     try:
-        return {"source": text, "mathml": to_mathml(text)}
+        return {"source": text, "html": to_breakable_html(text)}
     except InputError:
-        return {"source": text, "mathml": ""}
+        return {"source": text, "html": ""}
 
 
 def kind_of(result: Plain) -> str:
