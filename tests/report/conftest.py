@@ -59,7 +59,7 @@ def results():
             "the error falls",
             "As 1/T.",
             _curve,
-            formula=r"‖f̂ − f‖ ≤ \frac{c}{√T} + \frac{log n + log T}{n} + \frac{d log n}{n T},  c > 0",
+            formula=r"‖f̂ − f‖ ≤ \frac{c}{√T} + \frac{log n + log T}{n} + \frac{d log n}{n},  c > 0",
             controls=(wrong,),
         ),
         Claim(

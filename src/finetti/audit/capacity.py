@@ -322,10 +322,10 @@ def _prices(rows: Sequence[CapacityRow]) -> Iterator[str]:
     best = min(found.values(), key=_log_needed)
     if _log_needed(best) < _log_needed(chosen):
         yield (
-            f"smallest asks for more samples than {best.name}, {chosen.samples} and {best.samples}: "
-            "its class is bounded by more norms, and every one that is chosen after training is "
-            f"paid for, {chosen.n_radii:,} radii (post-hoc {chosen.post_hoc:.4g}) against "
-            f"{best.n_radii:,} ({best.post_hoc:.4g})."
+            f"smallest asks for more samples than {best.name}, {chosen.samples} and "
+            f"{best.samples}: its class is bounded by more norms, and each that is chosen after "
+            f"training is paid for, {chosen.n_radii:,} radii (post-hoc {chosen.post_hoc:.4g}) "
+            f"against {best.n_radii:,} ({best.post_hoc:.4g})."
         )
 
 

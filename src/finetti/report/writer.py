@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from finetti.claims.wording import time_words
 from finetti.core.errors import FinettiError
 from finetti.core.files import write_file
 from finetti.report.view import (
@@ -114,4 +115,5 @@ def render(results: Mapping[str, Any]) -> str:
         rest=rest,
         all_good=results["complete"] and good == finished and not unnoticed,
         made=made(results["provenance"]),
+        took=time_words(results),
     )
