@@ -85,6 +85,8 @@ def test_help_loads_nothing_heavy():
     assert {"bound", "compile", "export", "reproduce", "run"} <= set(names)
     done = python("-c", HELP, *names)
     assert done.stdout.count("Usage: finetti") == 1 + len(names), done.stderr
+    usage = [line for line in done.stdout.splitlines() if "Usage: finetti" in line]
+    assert not [line for line in usage if "[[" in line or "...}" in line]  # brackets once
     loaded = done.stdout.splitlines()[-1]
     assert loaded.startswith("LOADED")
     assert "'typer'" in loaded
@@ -232,7 +234,7 @@ def test_out_is_checked_before_anything_runs(finetti_command, tmp_path):
     spy = claim("E-eq-1", lambda context: ran.append(1) or yes(context))
     result = finetti_command("reproduce", "--out", str(tmp_path / "file"), claims=(spy,))
     assert is_one_sentence_of_advice(result)
-    assert "--out" in result.stderr
+    assert "is a file. Give a folder." in result.stderr
     assert not ran
 
 

@@ -163,7 +163,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, results):
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, results):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FinettiError, match="Give a directory"):
+    with pytest.raises(FinettiError, match="is a file"):
         check_directory(tmp_path / "file")
     with pytest.raises(FinettiError, match="Give a directory"):
         write_report(results, tmp_path / "file" / "below")

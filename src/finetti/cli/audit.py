@@ -15,7 +15,6 @@ from finetti.cli.console import make_console
 from finetti.cli.interruption import NOTHING_KEPT, ends_with
 from finetti.cli.options import Debug, Json, Quiet
 from finetti.cli.run_pages import options_named
-from finetti.core.errors import InputError
 from finetti.show.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def audit(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="A .safetensors or .npz file, a folder, or a model's name in the hub cache; "
             "with --base also a LoRA adapter.",
         ),
@@ -108,7 +107,9 @@ def audit(
     matrix is the reason, and which assumptions of a theorem the network leaves.
     """
     if out is not None:
-        _check_out(out)
+        from finetti.report import check_directory
+
+        check_directory(out)
     wanted = check_comparisons(paths, edits, gaps)
     people = make_console(stderr=as_json)
     options = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
@@ -135,14 +136,6 @@ def audit(
         people.print(f"Page: {out / PAGE}", style="bold", soft_wrap=True)
     if as_json:
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
-
-
-def _check_out(out: Path) -> None:
-    from finetti.report import check_directory
-
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {str(out)!r} is a file. Give a folder.")
-    check_directory(out)
 
 
 def _check(sizes: dict[str, Any]) -> None:

@@ -30,6 +30,8 @@ FIGURES = ("svg", "csv", "pdf", "png")
 def check_directory(directory: str | Path) -> Path:
     """Make ``directory`` if need be and see that files can be written there, before a long run."""
     directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise FinettiError(f"--out {str(directory)!r} is a file. Give a folder.")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
