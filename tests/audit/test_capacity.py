@@ -22,7 +22,7 @@ from finetti.audit import (
     moved_weights,
     tuned_network,
 )
-from finetti.audit.capacity import TUNING
+from finetti.audit.capacity import TUNING, _prices
 from finetti.audit.nearest import left_assumptions, projected_class, residual_class
 from finetti.bounds import Sample
 from finetti.bounds.beyond import BlocksCovering, BlocksGap
@@ -92,6 +92,38 @@ def chain_by_hand(arrays):
         hidden = number(spectral(inner)) * radius + number(b1)
         radius += number(spectral(outer)) * hidden + number(b2)
     return lipschitz, radius
+
+
+def gaps_shown(capacity):
+    place = capacity.table().columns.index("gap at n")
+    return {row[0]: row[place] for row in capacity.table().rows}
+
+
+def test_a_gap_beyond_the_loss_is_vacuous_by_every_bound(bert, capacity):
+    # Dudley's integral ends at the range of the loss, the closed form of Lemma C.7 does not.
+    assert 2 < capacity.row("Theorem A.17 (S)").gap.value < 4
+    assert capacity.row("Theorem C.4 (E)").gap.value > 100
+    assert set(gaps_shown(capacity).values()) == {"vacuous"}
+    assert "vacuous by every bound: it is at least 1" in str(capacity)
+    rich = measure_capacity(bert[1], context_length=64, n_samples=10**12)
+    shown = gaps_shown(rich)
+    empty = [name for name, gap in shown.items() if gap == "vacuous"]
+    assert empty == ["Theorem A.17 (S)"]
+    assert all(0 < gap < 1 for name, gap in shown.items() if name not in empty)
+    assert "vacuous by Theorem A.17 (S): " in rich.vacuous_note()
+    plenty = measure_capacity(bert[1], context_length=64, n_samples=10**60)
+    assert all(0 < gap < 1 for gap in gaps_shown(plenty).values())
+    assert "vacuous" not in str(plenty)
+
+
+def test_the_smallest_cover_says_what_its_radii_cost(capacity):
+    smallest, count = (capacity.row(name) for name in ("smallest", "count"))
+    assert smallest.covering.log_value <= count.covering.log_value
+    assert smallest.needed.count > count.needed.count
+    (note,) = (each for each in capacity.notes if each.startswith("smallest asks for more"))
+    assert f"{smallest.n_radii:,} radii" in note
+    cheap = replace(smallest, needed=count.needed)
+    assert not list(_prices([*(r for r in capacity.rows if r is not smallest), cheap]))
 
 
 def test_the_chain_by_hand(bert):

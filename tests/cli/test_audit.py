@@ -5,7 +5,9 @@ import pytest
 from typer.testing import CliRunner
 
 import checkpoints as make
+from finetti.cli.interruption import AGAIN, NOTHING_KEPT
 from finetti.cli.main import app
+from finetti.studies.interruption import one_interruption
 
 
 def command(*arguments):
@@ -66,6 +68,7 @@ def test_heads_and_map_are_given(tmp_path):
         (("--heads", 4, "--map", tmp_path / "none.toml"), "cannot be read"),
         (("--heads", 4, "--kv-heads", 2, "--out", path), "is a file"),
         (("--gap", 0), "--gap"),
+        (("--gap", 2), "--gap must be below 1, the range of the loss"),
         (("--delta", 2), "--delta"),
         (("--readout-norm", -1), "--readout-norm"),
     ):
@@ -121,6 +124,16 @@ def test_an_adapter_on_its_base(folder, tmp_path):
         done = command(source)
         assert done.exit_code == 2
         assert "Give --base" in done.stderr
+    swapped = command(folder, "--base", adapter)
+    assert swapped.exit_code == 2
+    assert f"--base {adapter} is a LoRA adapter" in swapped.stderr
+    assert f"They are swapped: `finetti audit {adapter} --base {folder}`" in swapped.stderr
+    twice = command(adapter, "--base", weights)
+    assert twice.exit_code == 2
+    assert "give the network that it belongs to.\n" in twice.stderr
+    edited = command(adapter, "--base", folder, "--if", "drop 0.1", "-q")
+    assert edited.exit_code == 0, edited.output
+    assert "If drop 0.1: " in edited.stdout
 
 
 def test_the_page_and_its_figures(folder, tmp_path):
@@ -173,11 +186,38 @@ def test_checkpoints_edits_and_gaps_together(folder, tmp_path):
     assert line.startswith("If scale 1 0.5: ")
     assert "→" in line
     assert "Checkpoints side by side" in (tmp_path / "out" / "audit.html").read_text()
-    for options, words in (
-        (("--gaps", gaps), "more than one PATH"),
-        (("--if", "fold 1"), "is no edit"),
-        (("--if", "drop 7.0"), "no layer 7"),
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_measured(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("finetti.audit.audit_checkpoint", lambda *_, **__: pytest.fail("measured"))
+    other = make.write(tmp_path / "other", *make.synthetic("gpt2")[:2]).parent
+    gaps = tmp_path / "gaps.csv"
+    gaps.write_text("checkpoint,gap\nmodel,0.1\nothers,0.2\n")
+    for arguments, words in (
+        ((folder, "--gaps", gaps), "more than one PATH"),
+        ((folder, other, "--gaps", gaps), f"no gap for {other}"),
+        ((folder, "--if", "fold 1"), "is no edit"),
+        ((folder, "--if", "drop 7.0"), "no layer 7"),
+        ((folder, "--if", "drop 1.9"), "found heads 0 to 3"),
+        ((folder, "--if", "share 3"), "expected a divisor"),
+        ((folder, tmp_path / "none.safetensors"), "none.safetensors"),
+        ((folder, "--base", other), "are not alike"),
     ):
-        done = command(folder, *options)
-        assert done.exit_code == 2
+        done = command(*arguments)
+        assert done.exit_code == 2, done.output
         assert words in done.stderr
+        assert done.stdout == ""
+
+
+def test_ctrl_c_says_what_is_kept(folder, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    for function, words in (
+        ("finetti.audit.audit_checkpoint", NOTHING_KEPT),
+        ("finetti.cli.run_pages.write_page", AGAIN),
+    ):
+        with one_interruption(), monkeypatch.context() as patch:
+            patch.setattr(function, stop)
+            done = command(folder, "--out", tmp_path / "out")
+        assert (done.exit_code, done.stderr) == (130, f"{words}\n")

@@ -149,6 +149,7 @@ def test_sweeps_are_parsed():
             "--solve must be samples, heads",
         ),
         (("S-lemma-2.2", "--solve", "heads", "--gap", "0.1"), "paper R"),
+        (("S-lemma-2.2", "--solve", "samples", "--gap", "2"), "--gap must be below 1, the range"),
         (
             ("S-lemma-2.2", "--form", "printed", "--solve", "samples", "--gap", "0.1"),
             "scaling quantity",

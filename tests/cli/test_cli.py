@@ -85,6 +85,8 @@ def test_help_loads_nothing_heavy():
     assert {"bound", "compile", "export", "reproduce", "run"} <= set(names)
     done = python("-c", HELP, *names)
     assert done.stdout.count("Usage: finetti") == 1 + len(names), done.stderr
+    usage = [line for line in done.stdout.splitlines() if "Usage: finetti" in line]
+    assert not [line for line in usage if "[[" in line or "...}" in line]  # brackets once
     loaded = done.stdout.splitlines()[-1]
     assert loaded.startswith("LOADED")
     assert "'typer'" in loaded
@@ -157,7 +159,7 @@ def test_claims_as_json(finetti_command):
 def test_reproduce_shows_verdicts(finetti_command):
     result = finetti_command("reproduce")
     assert result.exit_code == 0
-    for part in ("✓ holds", "✗ fails, as expected", "3e-16 ≤ 1e-10", "1, not ≤ 1e-10"):
+    for part in ("✓ holds", "✓ fails, as expected", "3e-16 ≤ 1e-10", "1, not ≤ 1e-10"):
         assert part in result.stdout
     assert "2 of 2 verdicts as expected (scale quick, seed 0" in result.stdout
     assert "Add --out DIR" in result.stdout
@@ -176,6 +178,7 @@ def test_one_surprise_is_exit_code_1(finetti_command, run):
     result = finetti_command("reproduce", claims=(*GOOD, claim("R-table", run)))
     assert result.exit_code == 1
     assert "expected: holds" in result.stdout
+    assert ("! fails, " if run is no else "? inconclusive, ") in result.stdout
     assert "2 of 3 verdicts" in result.stdout
     assert "Traceback" not in result.stdout
 
@@ -231,7 +234,7 @@ def test_out_is_checked_before_anything_runs(finetti_command, tmp_path):
     spy = claim("E-eq-1", lambda context: ran.append(1) or yes(context))
     result = finetti_command("reproduce", "--out", str(tmp_path / "file"), claims=(spy,))
     assert is_one_sentence_of_advice(result)
-    assert "--out" in result.stderr
+    assert "is a file. Give a folder." in result.stderr
     assert not ran
 
 
@@ -248,7 +251,13 @@ def test_a_second_run_uses_the_evidence_again_and_says_what_changed(finetti_comm
     assert finetti_command(*arguments).exit_code == 0
     again = finetti_command(*arguments, "--against", str(tmp_path / "results.json"))
     assert again.exit_code == 0
-    assert "2 re-used" in again.stdout
+    assert "no computing time, 2 of 2 checks re-used: " in again.stdout
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert document["seconds"] == 0
+    assert document["reused"]["checks"] == document["reused"]["all_checks"] == 2
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("no computing time, 2 of 2 checks re-used: ") == 2
+    assert "in an earlier run" in page
     assert "0 flipped, 0 new, 0 not in this run, 0 moved" in again.stdout
     one = finetti_command(
         *arguments, "--only", "E-eq-1", "--against", str(tmp_path / "results.json")

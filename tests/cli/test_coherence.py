@@ -3,7 +3,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from finetti.cli.interruption import NOTHING_KEPT
 from finetti.cli.main import app
+from finetti.studies.interruption import one_interruption
 
 MINE = """
 import numpy as np
@@ -63,6 +65,18 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(arguments, words):
     assert done.exit_code == 2
     assert words in done.stderr
     assert "Traceback" not in done.output
+
+
+def test_ctrl_c_says_what_is_kept(monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("finetti.coherence.measuring.measure_coherence", stop)
+    with one_interruption():
+        done = command("mesa", "--context-length", 6)
+    assert done.exit_code == 130
+    assert done.stderr.startswith(NOTHING_KEPT)
+    assert done.stderr.count("\n") == 1
 
 
 NOISY = """

@@ -59,7 +59,7 @@ def results():
             "the error falls",
             "As 1/T.",
             _curve,
-            formula=r"‖f̂ − f‖ ≤ \frac{c}{√T}",
+            formula=r"‖f̂ − f‖ ≤ \frac{c}{√T} + \frac{log n + log T}{n} + \frac{d log n}{n},  c > 0",
             controls=(wrong,),
         ),
         Claim(
@@ -71,7 +71,7 @@ def results():
             Verdict.FAILS,
             0.001,
             f"It prints {EVIL}.",
-            formula="λ² < 1",
+            formula="λ² < max(aaaaaaaaaaaa, bbbbbbbbbbbb, cccccccccccc, dddddddddddd)",
             printed=rf"\{EVIL}",
         ),
         Claim(

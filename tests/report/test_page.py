@@ -6,6 +6,7 @@ import zlib
 import pytest
 
 from browser import needs_browser
+from finetti.show import Document, Section, Table
 
 pytestmark = needs_browser
 DRAWN = "document.querySelectorAll('figure.drawn .mark-line path').length"
@@ -142,6 +143,35 @@ def test_a_phone_never_scrolls_sideways(show, dark):
     ink = page.run("document.querySelector('.live svg .role-title-text text').getAttribute('fill')")
     assert ink == ("#e6e9ee" if dark else "#333333")
     assert colors(page.screenshot()) > 20
+
+
+def test_long_formulas_break_or_scroll_in_a_box_that_keys_reach(show):
+    page = show("#E-prop-4.1", size=(390, 800))
+    page.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    for claim, breaks in (("E-prop-4.1", True), ("S-erratum-3", False)):
+        found = f"[...document.getElementById('{claim}').querySelectorAll('.math')].at(-1)"
+        assert page.run(f"{found}.querySelectorAll('math').length") > 1
+        assert page.run(f"{found}.scrollWidth <= {found}.clientWidth") is breaks
+        assert page.run(f"{found}.ariaLabel").startswith(f"Formula of {claim}")
+        page.run(f"{found}.focus()")
+        assert page.run(f"document.activeElement === {found}")
+        # The shade at the edge that says that there is more.
+        assert "local" in page.run(f"getComputedStyle({found}).backgroundAttachment")
+    assert page.run("document.documentElement.scrollWidth") <= 390
+
+
+def test_long_paths_in_tables_and_headings_are_broken(browser, tmp_path):
+    path = "/".join(["experiments", "checkpoint_of_everything_that_was_tried" * 3, "final"])
+    table = Table("Checkpoints", ("checkpoint", "norm", "other"), ((path, 1.5, path),))
+    file = tmp_path / "page.html"
+    file.write_text(
+        Document(path, sections=(Section(f"If: {path}", (path,), (), (table,)),)).render()
+    )
+    page = browser.show(file, size=(390, 800))
+    assert page.run("document.documentElement.scrollWidth") <= 390
+    widths = page.run("[...document.querySelectorAll('td')].map(cell => cell.clientWidth)")
+    assert all(width < 250 for width in widths)
+    page.close()
 
 
 def test_on_paper_everything_is_open_whatever_the_filters(show):

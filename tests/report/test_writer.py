@@ -39,7 +39,7 @@ def test_everything_in_the_results_is_on_the_page(page, results):
 def test_formulas_are_mathematics_and_errata_have_both(page):
     assert "<mfrac><mi>c</mi><msqrt><mi>T</mi></msqrt></mfrac>" in page
     erratum = page[page.index('id="errata"') :].split("</section>")[0]
-    assert erratum.count("<math") == 1  # the other cannot be read, and is shown as it is
+    assert erratum.count("<span><math") == 1  # the other cannot be read, and is shown as it is
     assert "Printed" in erratum
     assert "Derived" in erratum
     assert "<code>\\&lt;script&gt;" in erratum
@@ -163,7 +163,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, results):
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, results):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FinettiError, match="Give a directory"):
+    with pytest.raises(FinettiError, match="is a file"):
         check_directory(tmp_path / "file")
     with pytest.raises(FinettiError, match="Give a directory"):
         write_report(results, tmp_path / "file" / "below")

@@ -136,6 +136,28 @@ def test_ticks_are_within_the_data_and_their_labels_differ(low, decades, count):
             assert 2 <= len(ticks) <= 12
 
 
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("sizes", [[6, 7], [6, 7, 8], [6.0, 7.0], [401, 402], [1]])
+def test_counts_have_whole_ticks(sizes, log):
+    records = [{"tokens": size, "rate": 0.5 + size / 1000} for size in sizes]
+    for x, y in (("tokens", "rate"), ("rate", "tokens")):
+        spec = line_chart(records, x, y, log_x=log and x == "tokens", log_y=log and y == "tokens")
+        svg = ElementTree.fromstring(spec._repr_svg_())
+        part = "X-axis" if x == "tokens" else "Y-axis"
+        (axis,) = (g for g in svg.iter() if (g.get("aria-label") or "").startswith(part))
+        *ticks, title = (text.text for text in axis.iter() if text.tag.endswith("text"))
+        assert title == "tokens"
+        assert ticks
+        assert all(tick.isdigit() for tick in ticks), ticks
+
+
+def test_rates_of_0_and_1_are_no_counts():
+    spec = line_chart([{"x": 3, "y": 0.0}, {"x": 4, "y": 1.0}], "x", "y")
+    x, y = (spec["layer"][0]["encoding"][name]["axis"] for name in "xy")
+    assert x["values"] == [3, 4]
+    assert "values" not in y
+
+
 def test_what_an_axis_cannot_show_is_a_gap():
     bad = [{"x": 1.0, "y": y} for y in (1.0, math.nan, math.inf, -1.0, 0.0)]
     shown = [row["y"] for row in rows(line_chart(bad, "x", "y", log_y=True))]

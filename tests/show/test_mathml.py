@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.core.errors import InputError
-from finetti.show.mathml import to_mathml
+from finetti.show.mathml import to_breakable_html, to_mathml
 
 
 def inside(formula):
@@ -90,3 +90,22 @@ def test_any_text_is_markup_of_formulas_or_refused(formula):
     tags = {element.tag for element in fromstring(text).iter()}
     known = "math mrow mi mo mn mtext mspace msub msup msubsup munder mover munderover mfrac msqrt"
     assert tags <= set(known.split())
+
+
+@pytest.mark.parametrize(
+    ("formula", "pieces"),
+    [
+        ("x", [1]),
+        ("a ≤ b + c", [3]),
+        ("a = −b", [2]),  # the minus of a number stays with it
+        ("(a + b) = c", [2]),
+        (r"\frac{a + b}{c}", [1]),
+        ("a = 1,  b > 0,  c", [2, 2, 1]),
+    ],
+)
+def test_lines_end_before_operators_and_between_formulas(formula, pieces):
+    found = to_breakable_html(formula)
+    spans = found.replace("<wbr>", "").replace("</span> <span>", "</span><span>")
+    assert [len(span) for span in fromstring(f"<div>{spans}</div>")] == pieces
+    assert found.count("<wbr>") == sum(pieces) - len(pieces)
+    assert found.count('form="infix"') == found.count("<wbr>")

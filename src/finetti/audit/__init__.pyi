@@ -28,6 +28,7 @@ from .edits import parse_edit as parse_edit
 from .gaps import GapCorrelations as GapCorrelations
 from .gaps import MeasureCorrelation as MeasureCorrelation
 from .gaps import correlate_gaps as correlate_gaps
+from .gaps import match_gaps as match_gaps
 from .gaps import read_gaps as read_gaps
 from .layouts import Layout as Layout
 from .layouts import read_layouts as read_layouts
@@ -38,6 +39,8 @@ from .moved import moved_weights as moved_weights
 from .opening import open_checkpoint as open_checkpoint
 from .page import Audited as Audited
 from .page import audit_page as audit_page
+from .proven import ProvenCheckpoint as ProvenCheckpoint
+from .proven import prove_checkpoint as prove_checkpoint
 from .rank_correlation import rank_correlation as rank_correlation
 from .result import Audit as Audit
 from .result import HeadMeasures as HeadMeasures

@@ -43,6 +43,11 @@ def open_tuned(
     source: Any, base: Any = None, layouts: str | Path | None = None
 ) -> Checkpoint | AdaptedCheckpoint:
     """A checkpoint as `open_checkpoint` gives it, or a LoRA adapter added to its ``base``."""
+    if is_adapter(base):
+        said = f"--base {base} is a LoRA adapter; give the network that it belongs to"
+        if is_adapter(source) or not isinstance(source, str | Path):
+            raise InputError(f"{said}.")
+        raise InputError(f"{said}. They are swapped: `finetti audit {base} --base {source}`.")
     if not is_adapter(source):
         return open_checkpoint(source)
     if base is None:

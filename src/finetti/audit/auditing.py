@@ -10,17 +10,11 @@ from threadpoolctl import threadpool_limits
 
 from finetti.audit.checkpoint import StoredTensor
 from finetti.audit.design import read_design
-from finetti.audit.layouts import OUTER, read_layouts
-from finetti.audit.mapping import (
-    ATTENTION,
-    MappedLayer,
-    MappedMatrix,
-    MappedNetwork,
-    map_checkpoint,
-)
+from finetti.audit.layouts import OUTER
+from finetti.audit.mapping import ATTENTION, MappedLayer, MappedMatrix, MappedNetwork
 from finetti.audit.measures import MatrixMeasures, measure_matrix, measure_product
-from finetti.audit.opening import open_checkpoint
-from finetti.audit.proof import HeadGeometry, prove
+from finetti.audit.proof import HeadGeometry
+from finetti.audit.proven import prove_checkpoint
 from finetti.audit.result import Audit, HeadMeasures, LayerMeasures, OuterMeasures
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_whole
@@ -61,9 +55,8 @@ def audit_checkpoint(
         None if value is None else as_whole(value, name, "audit_checkpoint")
         for name, value in (("heads", heads), ("kv_heads", kv_heads))
     )
-    checkpoint = open_checkpoint(source)
-    network = map_checkpoint(checkpoint, read_layouts(layouts))
-    geometry = prove(network, checkpoint.config, heads, kv_heads)
+    proven = prove_checkpoint(source, heads=heads, kv_heads=kv_heads, layouts=layouts)
+    checkpoint, network, geometry = proven.checkpoint, proven.network, proven.geometry
     steps = _Steps(on_progress, network)
     # On busy cores threads of BLAS wait for each other far longer than a small matrix takes.
     with threadpool_limits(1 if geometry.width < WIDE else None, "blas"):

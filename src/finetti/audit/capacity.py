@@ -1,7 +1,7 @@
 """How rich the class of a checkpoint is: the papers' theorems and ours, side by side."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ READOUT = (
     "A trained vector of length {norm:g} reads one number from a token, or from a mean of tokens."
 )
 NOT_OF_THIS = "of the nearest class only: it bounds no network that leaves these assumptions"
+VACUOUS = "vacuous"
 _LOG_10 = math.log(10)
 
 
@@ -114,7 +115,7 @@ class Capacity(Shown):
         """Of the rows that cover the network itself, the one that asks for the fewest samples."""
         found = [each for each in self.rows if not each.nearest and each.name != TUNING]
         found = [each for each in found if each.needed is not None]
-        return min(found, key=lambda each: each.needed.log_value, default=None)  # pyright: ignore
+        return min(found, key=_log_needed, default=None)
 
     def place(self, term: Term) -> tuple[str, str]:
         """A term's layer, as the checkpoint numbers it, and its matrix."""
@@ -171,9 +172,23 @@ class Capacity(Shown):
             assert row.needed is not None
             needed = row.needed.number
             needed = float(needed) if isinstance(needed, int) and needed >= 10**7 else needed
-            rows.append((row.name, of, size, row.gap.number, needed, row.post_hoc, top))
+            gap = VACUOUS if row.gap.vacuous else row.gap.number
+            rows.append((row.name, of, size, gap, needed, row.post_hoc, top))
         title = f"Capacity at ε = {RESOLUTION:g}, and samples for a gap of {self.wanted:g}"
         return Table(title, (*columns, "most of it"), tuple(rows))
+
+    def vacuous_note(self) -> str:
+        """Which gaps say nothing at n; empty if all of them do say something."""
+        known = [row for row in self.rows if row.gap is not None]
+        names = [row.name for row in known if row.gap is not None and row.gap.vacuous]
+        if not names:
+            return ""
+        by = "every bound" if len(names) == len(known) else ", ".join(names)
+        return (
+            f"At n = {self.sample.n_samples:,} samples the gap is vacuous by {by}: it is at least "
+            f"{self.sample.loss_bound:g}, the range of the loss, which says nothing. What such "
+            "bounds compare is how fast their demands grow."
+        )
 
     def largest(self, row: CapacityRow) -> str | None:
         """Which matrix adds most to log N, and how much of it; None where nothing does."""
@@ -215,7 +230,9 @@ class Capacity(Shown):
         )
         left = self.left_table()
         tables = (self.table(), *(() if left is None else (left,)))
-        return Card(f"Capacity of {self.name}", fields, tables, self.notes)
+        vacuous = self.vacuous_note()
+        notes = (*((vacuous,) if vacuous else ()), *self.notes)
+        return Card(f"Capacity of {self.name}", fields, tables, notes)
 
 
 def _log10(log_value: float | None) -> float:
@@ -261,7 +278,7 @@ def measure_capacity(
     """
     owner = "measure_capacity"
     sample = Sample(as_whole(n_samples, "n_samples", owner), context_length, delta=delta)
-    wanted = as_positive(gap, "gap", owner)
+    wanted = sample.check_gap(gap, owner)
     sample = replace(sample, input_norm=as_positive(input_norm, "input_norm", owner))
     lengths = tuple(sorted({*LENGTHS, sample.context_length}))
     evaluate = _Evaluation(sample, wanted, lengths)
@@ -290,10 +307,30 @@ def measure_capacity(
         lengths,
         tuple(layer.label for layer in audit.layers),
         tuple(name for name in audit.embeddings if name != "unembedding"),
-        tuple(_notes(audit, readout_norm, sample, input_norm)),
+        (*_prices(rows), *_notes(audit, readout_norm, sample, input_norm)),
         log_lipschitz,
         audit.n_parameters,
     )
+
+
+def _prices(rows: Sequence[CapacityRow]) -> Iterator[str]:
+    """Where the smallest of all covers asks for more than one of them: it pays for more radii."""
+    found = {row.name: row for row in rows if row.name in COVERS and row.needed is not None}
+    if len(found) < len(COVERS):
+        return
+    chosen = found.pop("smallest")
+    best = min(found.values(), key=_log_needed)
+    if _log_needed(best) < _log_needed(chosen):
+        yield (
+            f"smallest asks for more samples than {best.name}, {chosen.samples} and "
+            f"{best.samples}: its class is bounded by more norms, and each that is chosen after "
+            f"training is paid for, {chosen.n_radii:,} radii (post-hoc {chosen.post_hoc:.4g}) "
+            f"against {best.n_radii:,} ({best.post_hoc:.4g})."
+        )
+
+
+def _log_needed(row: CapacityRow) -> float:
+    return math.inf if row.needed is None else row.needed.log_value
 
 
 def _notes(audit: Audit, readout_norm: float, sample: Sample, input_norm: float) -> Any:

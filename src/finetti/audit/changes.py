@@ -13,12 +13,11 @@ from finetti.audit.adapters import AdaptedCheckpoint, MatrixStep, open_tuned, te
 from finetti.audit.angles import leading_angle
 from finetti.audit.auditing import WIDE
 from finetti.audit.checkpoint import Checkpoint, StoredTensor
-from finetti.audit.layouts import ROLES, read_layouts
-from finetti.audit.mapping import OUTSIDE, MappedLayer, MappedNetwork, map_checkpoint
+from finetti.audit.layouts import ROLES
+from finetti.audit.mapping import OUTSIDE, MappedLayer, MappedNetwork
 from finetti.audit.measures import MatrixMeasures, measure_product, measure_spectrum
 from finetti.audit.number_formats import ROUNDING
-from finetti.audit.opening import open_checkpoint
-from finetti.audit.proof import prove
+from finetti.audit.proven import prove_checkpoint
 from finetti.core.errors import InputError
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
@@ -126,31 +125,27 @@ def compare_checkpoints(
     >>> [(each.role, each.rank) for each in compare_checkpoints(new, old, heads=2).moved]
     [('output', 1)]
     """
-    table, found = read_layouts(layouts), []
-    tuned, original = open_tuned(source, base, layouts), open_checkpoint(base)
-    for checkpoint in (tuned, original):
-        network = map_checkpoint(checkpoint, table)
-        found.append((checkpoint, network, prove(network, checkpoint.config, heads, kv_heads)))
-    (new, network, geometry), (old, base_network, base_geometry) = found
-    kinds = (network.layout.name, geometry), (base_network.layout.name, base_geometry)
-    if kinds[0] != kinds[1] or len(network.layers) != len(base_network.layers):
-        raise InputError(
-            f"{new.name} and its base {old.name} are not alike: found {kinds[0][0]} with "
-            f"{len(network.layers)} layers and {geometry}, and in the base {kinds[1][0]} with "
-            f"{len(base_network.layers)} layers and {base_geometry}."
-        )
+    tuned = open_tuned(source, base, layouts)
+    mine, other = (
+        prove_checkpoint(each, heads=heads, kv_heads=kv_heads, layouts=layouts)
+        for each in (tuned, base)
+    )
+    mine.check_base(other)
+    (new, network), (old, base_network) = (
+        (each.checkpoint, each.network) for each in (mine, other)
+    )
     steps = _steps(source, base, tuned)
     changes, total = [], sum(len(layer.weights) for layer in network.layers)
-    with threadpool_limits(1 if geometry.width < WIDE else None, "blas"):
-        for mine, other in zip(network.layers, base_network.layers, strict=True):
-            if set(mine.weights) != set(other.weights):
-                odd = ", ".join(sorted(set(mine.weights) ^ set(other.weights)))
+    with threadpool_limits(1 if mine.geometry.width < WIDE else None, "blas"):
+        for layer, before in zip(network.layers, base_network.layers, strict=True):
+            if set(layer.weights) != set(before.weights):
+                odd = ", ".join(sorted(set(layer.weights) ^ set(before.weights)))
                 raise InputError(f"Only one of {new.name} and its base has {odd}.")
-            for role in (role for role in ROLES if role in mine.weights):
+            for role in (role for role in ROLES if role in layer.weights):
                 if on_progress is not None:
-                    on_progress(len(changes), total, mine.weights[role].tensor.name)
-                step = steps.get((mine.number, role))
-                changes.append(_change(role, mine, other, step))
+                    on_progress(len(changes), total, layer.weights[role].tensor.name)
+                step = steps.get((layer.number, role))
+                changes.append(_change(role, layer, before, step))
     outside = tuple(_elsewhere(new, network, old))
     return CheckpointChanges(new.name, old.name, tuple(changes), outside)
 

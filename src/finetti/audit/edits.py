@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.audit.checkpoint import Checkpoint, StoredTensor
-from finetti.audit.layouts import read_layouts
-from finetti.audit.mapping import MappedLayer, MappedMatrix, MappedNetwork, map_checkpoint
-from finetti.audit.opening import open_checkpoint
-from finetti.audit.proof import HeadGeometry, prove
+from finetti.audit.mapping import MappedLayer, MappedMatrix, MappedNetwork
+from finetti.audit.proof import HeadGeometry
+from finetti.audit.proven import prove_checkpoint
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_whole
 
@@ -107,11 +106,10 @@ def edit_checkpoint(
     False
     """
     edit = parse_edit(edit) if isinstance(edit, str) else edit
-    checkpoint = open_checkpoint(source)
-    network = map_checkpoint(checkpoint, read_layouts(layouts))
-    geometry = prove(network, checkpoint.config, heads, kv_heads)
+    proven = prove_checkpoint(source, heads=heads, kv_heads=kv_heads, layouts=layouts)
+    checkpoint, network = proven.checkpoint, proven.network
     changes: dict[str, list[tuple[MappedMatrix, Change]]] = {}
-    for layer, name, change in _changes(edit, network, geometry):
+    for layer, name, change in _changes(edit, network, proven.geometry):
         mapped = layer.weights.get(name) or layer.vectors.get(name)
         if mapped is not None:
             changes.setdefault(mapped.tensor.name, []).append((mapped, change))

@@ -93,7 +93,7 @@ def correlate_gaps(
     if not 0 < confidence < 1:
         raise bad_argument("confidence", owner, "in (0, 1)", confidence)
     if isinstance(gaps, Mapping):
-        gaps = [_gap_of(name, gaps) for name in compared.names]
+        gaps = match_gaps(compared.names, gaps)
     if len(gaps) != len(compared.names):
         raise bad_argument("gaps", owner, f"{len(compared.names)}, one a checkpoint", len(gaps))
     each = 1 - (1 - confidence) / max(1, len(compared.measures))
@@ -109,6 +109,15 @@ def _verdict(interval: Interval | None) -> str:
     if interval is None or interval.low <= 0 <= interval.high:
         return "inconclusive"
     return "rises with the gap" if interval.low > 0 else "falls with the gap"
+
+
+def match_gaps(names: Sequence[str], gaps: Mapping[str, float]) -> list[float]:
+    """The gap of every checkpoint, in their order; refused if one has none.
+
+    >>> match_gaps(["runs/step-2", "runs/step-1"], {"step-1": 0.1, "step-2": 0.3})
+    [0.3, 0.1]
+    """
+    return [_gap_of(name, gaps) for name in names]
 
 
 def _gap_of(name: str, gaps: Mapping[str, float]) -> float:

@@ -158,14 +158,8 @@ def _samples(capacity: Capacity) -> Section:
         charts = (Figure(chart, caption, "samples"),)
     left = capacity.left_table()
     notes = [f"{row.name} is {row_class(row)}" for row in capacity.rows if row.nearest]
-    vacuous = [row.name for row in capacity.rows if row.gap is not None and row.gap.vacuous]
-    text = ()
-    if vacuous:
-        text = (
-            f"At n = {capacity.sample.n_samples:,} samples the gap is vacuous (1 or more) by "
-            f"{', '.join(vacuous)}: real training sets are explained by none of these, and what "
-            "they compare is how fast their demands grow.",
-        )
+    vacuous = capacity.vacuous_note()
+    text = (vacuous,) if vacuous else ()
     tables = (capacity.table(), *(() if left is None else (left,)))
     return Section("How many samples", text, charts, tables, (*notes, *capacity.notes))
 

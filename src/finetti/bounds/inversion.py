@@ -111,7 +111,8 @@ def samples_needed(
     bound: Any, gap: float, sample: Sample, constant: float | None = None
 ) -> BoundValue:
     """The smallest n with bound(n) ≤ gap, as a value of the quantity "samples"; see `Goal`."""
-    log_gap = math.log(as_positive(gap, "gap", "samples_needed"))
+    owner = "samples_needed"
+    log_gap = math.log(as_positive(gap, "gap", owner))
     if bound.quantity not in OF_THE_LOSS:
         raise UnsupportedError(
             f"{bound.name} bounds a {bound.quantity}, which does not fall with the sample. "
@@ -129,7 +130,9 @@ def samples_needed(
             "asks for no definite number of samples. Give the `constant` yourself, or take an "
             "upper bound."
         )
-    factor = 1.0 if constant is None else as_positive(constant, "constant", "samples_needed")
+    if bound.kind == "upper_bound":
+        sample.check_gap(gap, owner, "Give `loss_bound` if the loss has another range.")
+    factor = 1.0 if constant is None else as_positive(constant, "constant", owner)
     log_constant = math.log(factor)
 
     @cache

@@ -67,6 +67,18 @@ class Sample(Checked):
         """log T."""
         return log_of(self.context_length)
 
+    def check_gap(self, gap: float, owner: str, advice: str = "") -> float:
+        """A gap that says something: positive, and below the range of the loss if it has one.
+
+        >>> Sample(100, 10, loss_bound=4.0).check_gap(2, "samples_needed")
+        2.0
+        """
+        number = as_positive(gap, "gap", owner)
+        if number >= self.loss_bound:
+            wanted = f"below {self.loss_bound:g}, the range of the loss, which no gap exceeds"
+            raise bad_argument("gap", owner, wanted, f"{number:g}", advice)
+        return number
+
     @property
     def bounded_loss(self) -> bool:
         """Whether the loss is bounded at all."""

@@ -2,7 +2,9 @@
 
 On top: ``format``, ``complete`` (whether all ``selected`` claims are ``finished``),
 ``as_expected`` (how many), ``false_alarm`` (the chance that any true claim of the run is red),
-``seconds`` (the sum over claims), ``provenance`` (versions, device, scale, seed, time),
+``seconds`` (computed in this run, controls included), ``reused`` (how many ``checks`` of
+``all_checks``, claims and controls, are of earlier runs, and the ``seconds`` they took then),
+``provenance`` (versions, device, scale, seed, time),
 ``papers`` (letter → title, citation, arxiv, bibtex), ``controls`` (how many were ``run``, and how
 many of them turned ``red``), ``changes`` (`compare_runs`, or null), ``results``. Of each result:
 
@@ -61,6 +63,7 @@ def results_document(
     makes this one again."""
     results = list(results)
     controls = [control for result in results for control in result.controls]
+    checks = [*results, *(control.result for control in controls)]
     document = {
         "format": RESULTS_FORMAT,
         "complete": len(results) == selected,
@@ -68,7 +71,12 @@ def results_document(
         "finished": len(results),
         "as_expected": sum(result.as_expected for result in results),
         "false_alarm": sum(result.claim.false_alarm for result in results),
-        "seconds": round(sum(result.seconds for result in results), 3),
+        "seconds": _seconds(each for each in checks if each.fresh),
+        "reused": {
+            "checks": sum(not each.fresh for each in checks),
+            "all_checks": len(checks),
+            "seconds": _seconds(each for each in checks if not each.fresh),
+        },
         "provenance": made_by,
         "command": command,
         "papers": {
@@ -87,6 +95,10 @@ def results_document(
     if against is not None:
         document["changes"] = compare_runs(against, document)
     return document
+
+
+def _seconds(checks: Iterable[ClaimResult]) -> float:
+    return round(sum(each.seconds for each in checks), 3)
 
 
 def read_results(path: str | Path) -> dict[str, Any]:

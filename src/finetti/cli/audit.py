@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from finetti.cli.audit_comparisons import check_comparisons, make_comparisons
+from finetti.cli.audit_comparisons import check_comparisons, edit_checkpoints, make_comparisons
 from finetti.cli.console import make_console
+from finetti.cli.interruption import NOTHING_KEPT, ends_with
 from finetti.cli.options import Debug, Json, Quiet
 from finetti.cli.run_pages import options_named
-from finetti.core.errors import InputError
 from finetti.show.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
+    from finetti.audit import Checkpoint
     from finetti.audit.page import Audited
 
 PAGE = "audit.html"
@@ -36,7 +37,7 @@ def audit(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="A .safetensors or .npz file, a folder, or a model's name in the hub cache; "
             "with --base also a LoRA adapter.",
         ),
@@ -106,21 +107,25 @@ def audit(
     matrix is the reason, and which assumptions of a theorem the network leaves.
     """
     if out is not None:
-        _check_out(out)
+        from finetti.report import check_directory
+
+        check_directory(out)
     wanted = check_comparisons(paths, edits, gaps)
     people = make_console(stderr=as_json)
     options = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
     sizes = {"context_length": context_length, "n_samples": samples, "gap": gap, "delta": delta}
     sizes |= {"input_norm": input_norm, "readout_norm": readout_norm}
-    with options_named(OPTIONS):
+    with ends_with(NOTHING_KEPT), options_named(OPTIONS):
         _check(sizes)
-        before = None if base is None else _audit(base, None, options, quiet)
+        checkpoints = _open(paths, base, options)
+        edited = edit_checkpoints(checkpoints, wanted, options)
+        before = None if base is None else _audit(base, options, quiet)
         found = []
-        for path in paths:
-            found.append(_examine(path, base, before, options, sizes, quiet))
+        for checkpoint in checkpoints:
+            found.append(_examine(checkpoint, base, before, options, sizes, quiet))
             _show(found[-1], people, quiet)
         again = partial(_examine, base=None, before=None, options=options, sizes=sizes, quiet=quiet)
-        more = make_comparisons(found, paths, wanted, options, again)
+        more = make_comparisons(found, paths, wanted, edited, again)
         more.show(people, quiet)
     given = {"--base": base, "--heads": heads, "--kv-heads": kv_heads, "--map": layouts}
     given |= {"--if": edits, "--gaps": gaps}
@@ -133,26 +138,33 @@ def audit(
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
-def _check_out(out: Path) -> None:
-    from finetti.report import check_directory
-
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {str(out)!r} is a file. Give a folder.")
-    check_directory(out)
-
-
 def _check(sizes: dict[str, Any]) -> None:
     """Before anything is read."""
     from finetti.bounds import Sample
     from finetti.core.numbers import as_positive
 
-    for name in ("gap", "input_norm", "readout_norm"):
-        as_positive(sizes[name], name, "finetti audit")
-    Sample(sizes["n_samples"], sizes["context_length"], delta=sizes["delta"])
+    owner = "finetti audit"
+    for name in ("input_norm", "readout_norm"):
+        as_positive(sizes[name], name, owner)
+    sample = Sample(sizes["n_samples"], sizes["context_length"], delta=sizes["delta"])
+    sample.check_gap(sizes["gap"], owner)
+
+
+def _open(paths: list[str], base: str | None, options: dict[str, Any]) -> "list[Checkpoint]":
+    """All of them, refused as far as names and shapes can tell; no matrix is read."""
+    from finetti.audit import open_tuned, prove_checkpoint
+
+    checkpoints = [open_tuned(path, base, options["layouts"]) for path in paths]
+    proven = [prove_checkpoint(each, **options) for each in checkpoints]
+    if base is not None:
+        original = prove_checkpoint(base, **options)
+        for each in proven:
+            each.check_base(original)
+    return checkpoints
 
 
 def _examine(
-    path: str,
+    checkpoint: "Checkpoint",
     base: str | None,
     before: Any,
     options: dict[str, Any],
@@ -160,11 +172,10 @@ def _examine(
     quiet: bool,
 ) -> "Audited":
     """All that is known of one checkpoint, and what moved since its base."""
-    from finetti.audit import measure_capacity, moved_weights, open_tuned
+    from finetti.audit import measure_capacity, moved_weights
     from finetti.audit.page import Audited
 
-    checkpoint = open_tuned(path, base, options["layouts"])
-    made = _audit(checkpoint, None, options, quiet)
+    made = _audit(checkpoint, options, quiet)
     if base is None:
         return Audited(made, measure_capacity(made, **sizes))
     changes = _compare(checkpoint, base, options, quiet)
@@ -172,10 +183,10 @@ def _examine(
     return Audited(made, measure_capacity(made, **sizes, base=before, moved=moved), changes)
 
 
-def _audit(source: Any, base: str | None, options: dict[str, Any], quiet: bool) -> Any:
-    from finetti.audit import audit_checkpoint, open_tuned
+def _audit(source: Any, options: dict[str, Any], quiet: bool) -> Any:
+    from finetti.audit import audit_checkpoint, open_checkpoint
 
-    checkpoint = open_tuned(source, base, options["layouts"])
+    checkpoint = open_checkpoint(source)
     with _bar("audit", len(checkpoint.tensors), quiet) as on_progress:
         return audit_checkpoint(checkpoint, on_progress=on_progress, **options)
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from finetti.core.errors import InputError
 
 if TYPE_CHECKING:
-    from finetti.audit import AuditComparison, GapCorrelations
+    from finetti.audit import AuditComparison, Checkpoint, GapCorrelations
     from finetti.audit.page import Audited
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Edits to try, and gaps to correlate with."""
+    """Edits to try, and the gap of every checkpoint to correlate with."""
 
     edits: tuple[Any, ...] = ()
-    gaps: dict[str, float] | None = None
+    gaps: list[float] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,30 +88,39 @@ def check_comparisons(
     """Before anything is measured."""
     if edits is None and gaps is None:
         return Wanted()
-    from finetti.audit import parse_edit, read_gaps
+    from finetti.audit import match_gaps, parse_edit, read_gaps
 
     if gaps is not None and len(paths) < 2:
         raise InputError("--gaps needs several checkpoints: give more than one PATH.")
     parsed = tuple(parse_edit(each) for each in edits or ())
-    return Wanted(parsed, None if gaps is None else read_gaps(gaps))
+    return Wanted(parsed, None if gaps is None else match_gaps(paths, read_gaps(gaps)))
+
+
+def edit_checkpoints(
+    checkpoints: "Sequence[Checkpoint]", wanted: Wanted, options: dict[str, Any]
+) -> "list[list[Checkpoint]]":
+    """Every checkpoint after every edit, still unread; refused where an edit does not fit."""
+    from finetti.audit import edit_checkpoint
+
+    return [
+        [edit_checkpoint(each, edit, **options) for edit in wanted.edits] for each in checkpoints
+    ]
 
 
 def make_comparisons(
     found: "Sequence[Audited]",
     paths: Sequence[str],
     wanted: Wanted,
-    options: dict[str, Any],
-    examine: "Callable[[Any], Audited]",
+    changed: "Sequence[Sequence[Checkpoint]]",
+    examine: "Callable[[Checkpoint], Audited]",
 ) -> Comparisons:
-    """``examine`` audits one more checkpoint: that of an edit."""
-    from finetti.audit import correlate_gaps, edit_checkpoint
+    """``changed`` has the edits of each checkpoint; ``examine`` audits one of them."""
+    from finetti.audit import correlate_gaps
 
     edited = []
-    for path, each in zip(paths, found, strict=True) if wanted.edits else ():
-        made = [each]
-        made += [examine(edit_checkpoint(path, edit, **options)) for edit in wanted.edits]
+    for path, each, edits in zip(paths, found, changed, strict=True) if wanted.edits else ():
         names = [path, *map(str, wanted.edits)]
-        edited.append(_compared(made, names))
+        edited.append(_compared([each, *map(examine, edits)], names))
     if len(found) < 2:
         return Comparisons(edited=tuple(edited))
     checkpoints = _compared(found, paths)

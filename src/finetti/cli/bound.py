@@ -71,7 +71,7 @@ def _count(option: str, help: str) -> Any:
 def bound(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="As S-thm-A.17; 'S-thm*' or words list some."),
+        typer.Argument(metavar="NAME", help="As S-thm-A.17; 'S-thm*' or words list some."),
     ] = None,
     layers: Annotated[str, _count("layers", "Layers.")] = "1",
     width: Annotated[str, _count("width", "Dimension of a token.")] = "64",

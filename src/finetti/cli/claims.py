@@ -22,7 +22,7 @@ class PaperLetter(StrEnum):
 def claims(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID|WORD]...", help="As E-prop-4.1, 'E-prop*', or softmax limit."),
+        typer.Argument(metavar="ID|WORD", help="As E-prop-4.1, 'E-prop*', or softmax limit."),
     ] = None,
     paper: Annotated[
         PaperLetter | None,

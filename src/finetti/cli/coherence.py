@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finetti.cli.console import make_console
+from finetti.cli.interruption import NOTHING_KEPT, ends_with
 from finetti.cli.options import Debug, Json, Quiet, Seed, whole_numbers
 from finetti.core.errors import InputError
 from finetti.show.progress import progress_bar
@@ -79,7 +80,10 @@ def coherence(
 
         check_directory(out)
     sizes = {"n_contexts": contexts, "n_samples": draws, "seed": seed}
-    with _warnings_counted() as warned:
+    with (
+        ends_with(f"{NOTHING_KEPT} Fewer --contexts or --draws take less time."),
+        _warnings_counted() as warned,
+    ):
         found = _measured(targets or [], world, lengths, quiet, sizes)
     words = ["finetti", "coherence", *(targets or []), "--world", found.world.name]
     words += ["--context-length", context_length, "--contexts", str(contexts)]

@@ -18,7 +18,7 @@ from finetti.show.progress import Progress, progress_bar
 def compile_rule(
     rule: Annotated[
         str | None,
-        typer.Argument(metavar="[RULE]", help="As 'x3 & (x7 | ~x9)' or 'maj(x1, x5, x9)'."),
+        typer.Argument(metavar="RULE", help="As 'x3 & (x7 | ~x9)' or 'maj(x1, x5, x9)'."),
     ] = None,
     context_length: Annotated[
         int | None, typer.Option("--context-length", min=1, help="How many bits there are.")

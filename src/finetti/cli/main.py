@@ -14,6 +14,7 @@ from finetti.cli.claims import claims
 from finetti.cli.coherence import coherence
 from finetti.cli.compile import compile_rule
 from finetti.cli.export import export
+from finetti.cli.interruption import AGAIN, ends_with
 from finetti.cli.merge import merge
 from finetti.cli.options import DEBUG, Debug
 from finetti.cli.pipes import forgive_closed_pipes
@@ -32,7 +33,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and say what went wrong."""
         try:
-            return super().invoke(ctx)
+            with ends_with(AGAIN):
+                return super().invoke(ctx)
         except FinettiError as error:
             if ctx.meta.get(DEBUG):
                 traceback.print_exc()
@@ -64,7 +66,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit code: 0 as expected, 1 something is not as expected, 2 wrong use.",
+    epilog="Exit code: 0 as expected, 1 something is not as expected, 2 wrong use, 130 stopped.",
 )
 app.command("audit")(audit)
 app.command("bound")(bound)

@@ -13,7 +13,7 @@ from finetti.cli.studies import Wait
 
 def merge(
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="Made if it is not there.")],
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Only read.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE", help="Only read.")],
     wait: Wait = False,
     as_json: Json = False,
     debug: Debug = False,

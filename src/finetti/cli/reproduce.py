@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finetti.claims.claim import Context, Scale
+from finetti.claims.wording import time_words, verdict_sign, verdict_words
 from finetti.cli.console import make_console
 from finetti.cli.options import DEBUG, INTERRUPTED, Debug, Json, Quiet, Seed
 from finetti.cli.run_pages import command_line
@@ -101,7 +102,7 @@ def reproduce(
 
     people = make_console(stderr=as_json)
     if not quiet:
-        people.print(_verdict_table(results))
+        people.print(_verdict_table(results, document))
         people.print(_surprises(document), soft_wrap=True, end="")
     if command.meta.get(DEBUG):
         for result in results:
@@ -138,7 +139,7 @@ def _is_success(results: "list[ClaimResult]", allow_inconclusive: bool) -> bool:
     return all(good(each) and all(control.red for control in each.controls) for each in results)
 
 
-def _verdict_table(results: "list[ClaimResult]") -> Any:
+def _verdict_table(results: "list[ClaimResult]", document: dict[str, Any]) -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -149,14 +150,8 @@ def _verdict_table(results: "list[ClaimResult]") -> Any:
     table.add_column("verdict", no_wrap=True)
     table.add_column("decisive number", overflow="fold")
     table.add_column("time", justify="right", no_wrap=True)
-    for result in results:
-        verdict = (
-            f"{ {'holds': '✓', 'fails': '✗'}.get(result.verdict, '?') } {result.verdict.value}"
-        )
-        if not result.as_expected:
-            verdict += f", expected: {result.expected.value}"
-        elif result.expected != "holds":
-            verdict += ", as expected"
+    for result, plain in zip(results, document["results"], strict=True):
+        verdict = f"{verdict_sign(plain)} {verdict_words(plain)}"
         decisive = result.evidence.decisive if result.evidence else None
         table.add_row(
             Text(result.claim.id),
@@ -195,9 +190,7 @@ def _summary(document: dict[str, Any]) -> Any:
     made_by, controls = document["provenance"], document["controls"]
     text = f"{good} of {finished} verdicts as expected"
     text += f" (scale {made_by['scale']}, seed {made_by['seed']}"
-    reused = sum(not result["fresh"] for result in document["results"])
-    text += f", {reused} re-used" if reused else ""
-    text += f", {format_duration(document['seconds'])})."
+    text += f", {time_words(document)})."
     if controls["run"]:
         text += f" {controls['red']} of {controls['run']} controls turned red."
     if finished < selected:

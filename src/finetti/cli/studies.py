@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from finetti.cli.options import INTERRUPTED
+from finetti.cli.interruption import AGAIN, ends_with
 from finetti.core.errors import InputError
 from finetti.studies.interruption import ignore_interruptions
 
@@ -82,12 +82,8 @@ def resumable() -> Iterator[None]:
     """Around a run whose store keeps what is done: Ctrl-C ends it with one sentence."""
     # Schedulers of clusters end jobs with SIGTERM: as clean, and as resumable, as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with ends_with(AGAIN):
         yield
-    except KeyboardInterrupt:
-        ignore_interruptions()  # one more, and the exit code would be the signal
-        typer.echo("Stopped: run the same command again.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
 
 
 def say_what_is_stored(study: "Study") -> None:

@@ -279,7 +279,7 @@ def comparison_chart(comparison: LearnerComparison) -> Chart:
     _beside(cells, sorted({each["T"] for each in cells}))
     channels = color_channels(cells, "T")
     seen = alt.Chart(alt.Data(values=cells)).encode(
-        x=axis_channel(alt.X, "at", "samples m", False, [])
+        x=axis_channel(alt.X, "at", "samples m", False, [each["m"] for each in cells])
     )
 
     def upward(field: str) -> Any:

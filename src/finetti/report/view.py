@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from finetti.claims.wording import time_words, verdict_sign, verdict_words
 from finetti.core.errors import InputError
 from finetti.show.card import Table
 from finetti.show.frame import Drawn, table_parts
 from finetti.show.gauge import Gauge
-from finetti.show.mathml import to_mathml
-from finetti.show.numbers import format_duration, format_interval, format_number
+from finetti.show.mathml import to_breakable_html
+from finetti.show.numbers import format_interval, format_number
 
 KINDS = ("theorem", "figure", "erratum", "control")
 CHANGES = ("flipped", "new", "moved")
@@ -64,13 +65,13 @@ def _read_rule(rule: str) -> tuple[float, float] | None:
 
 
 def formula(text: str) -> dict[str, str] | None:
-    """A formula as MathML, or as it is written where it cannot be read."""
+    """A formula as HTML with MathML, or as it is written where it cannot be read."""
     if not text:
         return None
     try:
-        return {"source": text, "mathml": to_mathml(text)}
+        return {"source": text, "html": to_breakable_html(text)}
     except InputError:
-        return {"source": text, "mathml": ""}
+        return {"source": text, "html": ""}
 
 
 def kind_of(result: Plain) -> str:
@@ -86,6 +87,8 @@ def shown_result(result: Plain, drawn: Drawn, changes: Mapping[str, list[str]]) 
     ran = {each["name"]: each for each in result.get("control_results", ())}
     return {
         **result,
+        "sign": verdict_sign(result),
+        "said": verdict_words(result),
         "kind": kind_of(result),
         "kinds": [kind_of(result), *(["control"] if result["controls"] else [])],
         "changed": changes.get(result["id"], []),
@@ -168,8 +171,7 @@ def sentence(run: Plain) -> tuple[str, str]:
     machine = f"Finetti {by['finetti']} on {by['device']} ({by['platform']})"
     at_most = f"in at most {format_number(100 * chance, 2)} % of such runs" if chance else "in none"
     rest = (
-        f"at scale {by['scale']} and seed {by['seed']}, with {machine}, in "
-        f"{format_duration(run['seconds'])} of computing time; were every claim true, chance alone "
-        f"would turn any of them red {at_most}."
+        f"at scale {by['scale']} and seed {by['seed']}, with {machine}, in {time_words(run)}; "
+        f"were every claim true, chance alone would turn any of them red {at_most}."
     )
     return title, rest

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from finetti.claims.wording import time_words
 from finetti.core.errors import FinettiError
 from finetti.core.files import write_file
 from finetti.report.view import (
@@ -29,6 +30,8 @@ FIGURES = ("svg", "csv", "pdf", "png")
 def check_directory(directory: str | Path) -> Path:
     """Make ``directory`` if need be and see that files can be written there, before a long run."""
     directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise FinettiError(f"--out {str(directory)!r} is a file. Give a folder.")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
@@ -114,4 +117,5 @@ def render(results: Mapping[str, Any]) -> str:
         rest=rest,
         all_good=results["complete"] and good == finished and not unnoticed,
         made=made(results["provenance"]),
+        took=time_words(results),
     )

@@ -2,7 +2,7 @@
 
 import math
 from decimal import Decimal
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 from finetti.show.theme import PALETTE
@@ -19,17 +19,25 @@ MAX_SHAPES = 7  # as many as there are colors; more are told apart by color alon
 MAX_SIZES = 8  # of a grid, that are ticks themselves
 MIN_GAP = 1 / 12  # of an axis, between two ticks
 MIN_TICKS = 3
+MAX_STEPS = 10  # between ticks of a linear axis
 
 
 def axis_channel(channel: Any, field: str, title: str, log: bool, values: list[Any]) -> Any:
-    """A quantitative axis. Zero belongs on it only if the data reach it: differences matter."""
+    """A quantitative axis. Zero belongs on it only if the data reach it: differences matter.
+
+    Where all values are whole, as of tokens and samples, its ticks are so, too.
+    """
     import altair as alt
 
     scale = {"padding": 10, "nice": False, **({"type": "log"} if log else {"zero": False})}
     axis: dict[str, Any] = {"format": ".6~g"}
     shown = sorted({value for value in values if value is not None})
+    whole = bool(shown) and _are_whole(shown)
+    if whole and not log:
+        axis["values"] = _whole_ticks(shown)
     if log and shown:
-        ticks = shown if channel is alt.X and _are_few_sizes(shown) else _round_ticks(shown)
+        few = channel is alt.X and _are_few_sizes(shown)
+        ticks = shown if few else _round_ticks(shown, whole)
         axis["values"] = ticks
         # As many digits as tell them apart; 1e+6 is easier to read than seven of them.
         labels = {digits: {f"{tick:.{digits}g}" for tick in ticks} for digits in range(6, 18)}
@@ -44,6 +52,24 @@ def axis_channel(channel: Any, field: str, title: str, log: bool, values: list[A
     )
 
 
+def _are_whole(shown: list[float]) -> bool:
+    """Whether the values count something; rates that happen to be 0.0 and 1.0 do not."""
+    counted = shown[-1] > 1 or all(isinstance(value, int) for value in shown)
+    return counted and all(value % 1 == 0 for value in shown)
+
+
+def _whole_ticks(shown: list[float]) -> list[int]:
+    """Even steps of 1, 2 or 5 times a power of ten, as many as there is room for.
+
+    >>> _whole_ticks([6, 8]), _whole_ticks([50, 200])
+    ([6, 7, 8], [60, 80, 100, 120, 140, 160, 180, 200])
+    """
+    low, high = round(shown[0]), round(shown[-1])
+    sizes = (step * 10**power for power in count() for step in (1, 2, 5))
+    size = next(each for each in sizes if high - low <= MAX_STEPS * each)
+    return list(range(-(-low // size) * size, high + 1, size))
+
+
 def _are_few_sizes(shown: list[float]) -> bool:
     """Whether the values are a grid that somebody chose, and far enough apart to be ticks."""
     chosen = all(value == float(f"{value:.3g}") or value % 1 == 0 for value in shown)
@@ -51,11 +77,13 @@ def _are_few_sizes(shown: list[float]) -> bool:
     return chosen and len(shown) <= MAX_SIZES and all(g >= MIN_GAP * sum(gaps) for g in gaps)
 
 
-def _round_ticks(shown: list[float]) -> list[float]:
+def _round_ticks(shown: list[float], whole: bool = False) -> list[float]:
     """Powers of ten; 1, 2 and 5 where these are fewer than three; or even steps, as on a ruler.
 
     >>> _round_ticks([0.004, 3.1]), _round_ticks([0.26, 0.31])
     ([0.01, 0.1, 1.0], [0.26, 0.27, 0.28, 0.29, 0.3, 0.31])
+    >>> _round_ticks([6, 8]), _round_ticks([6, 8], whole=True)
+    ([6.0, 6.5, 7.0, 7.5, 8.0], [6.0, 7.0, 8.0])
     """
     low, high = shown[0], shown[-1]
     bottom, top = math.log10(low), math.log10(high)
@@ -72,7 +100,7 @@ def _round_ticks(shown: list[float]) -> list[float]:
     sizes = (f"{step}e{power}" for power in range(last, first - 16, -1) for step in (5, 2, 1))
     for size in map(Decimal, sizes):
         multiples = range(math.ceil(start / size), math.floor(end / size) + 1)
-        if len(multiples) > MIN_TICKS:
+        if len(multiples) > MIN_TICKS or (whole and size == 1):
             return [float(number * size) for number in multiples]
     return shown[:: max(1, len(shown) - 1)]  # one value, or as good as one
 

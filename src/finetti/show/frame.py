@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Place = tuple[str, str]  # a package and a folder in it
 HOUSE: Place = ("finetti.show", "html")
+LONG = 24  # letters of a word that may be broken
 
 
 class Drawn:
@@ -58,9 +59,17 @@ def _library() -> str:
 
 
 def table_parts(table: Table) -> dict[str, Any]:
-    """What the template needs of a table: also which of its columns hold numbers (and gaps)."""
-    numeric = [is_numeric(table, index) for index in range(len(table.columns))]
-    return {"title": table.title, "columns": table.columns, "rows": table.rows, "numeric": numeric}
+    """What the template needs of a table: also the class of every column, by what it holds."""
+    classes = [_column_class(table, index) for index in range(len(table.columns))]
+    return {"title": table.title, "columns": table.columns, "rows": table.rows, "classes": classes}
+
+
+def _column_class(table: Table, column: int) -> str:
+    """Numbers (and gaps), words too long for a phone, such as paths, or other text."""
+    if is_numeric(table, column):
+        return "number"
+    texts = (row[column] for row in table.rows if isinstance(row[column], str))
+    return "long" if any(len(word) > LONG for text in texts for word in text.split()) else ""
 
 
 def page_environment(*places: Place) -> "Environment":

@@ -22,6 +22,7 @@ MARKS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯", "\u0305": "¯", "\u0307":
 FENCES = {"(": ")]", "[": "])", "⟨": "⟩", "⌈": "⌉", "⌊": "⌋", "‖": "‖"}
 BIG = {"Σ": "∑", "∑": "∑", "Π": "∏", "∏": "∏", "⋃": "⋃", "⋂": "⋂"}
 LIMITS = ("sup", "inf", "max", "min", "lim", "argmin", "argmax")
+BREAKS = "=≠≈≡≤≥<>≲≳∝∼→⇒⇔↦∈+−±"  # a line may end before these
 THIN, WIDE = "0.17em", "1.2em"
 
 
@@ -31,13 +32,49 @@ def to_mathml(formula: str, display: bool = True) -> str:
     >>> to_mathml("x_i² < 2", display=False)[29:-14]
     '<msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup><mo>&lt;</mo><mn>2</mn>'
     """
+    return _math(_read(formula), display="block" if display else "inline")
+
+
+def to_breakable_html(formula: str) -> str:
+    """``formula`` as HTML whose lines may end: a ``<span>`` for each formula, of ``<math>`` pieces.
+
+    Browsers break no line inside a ``<math>``, but between two of them: here before relations, plus
+    and minus that stand in no bracket.
+
+    >>> to_breakable_html("a ≤ b + (c + d),  c > 0").count("<math")
+    5
+    """
+    formulas: list[list[list[Element]]] = [[[]]]
+    for part in _read(formula):
+        pieces = formulas[-1]
+        if part.tag == "mspace" and part.get("width") == WIDE:
+            formulas.append([[]])
+            continue
+        if pieces[-1] and _breaks(part, pieces[-1][-1]):
+            # The first sign of a piece would be taken for that of a number, as in −1.
+            part.set("form", "infix")
+            pieces.append([])
+        pieces[-1].append(part)
+    options = {"display": "inline", "displaystyle": "true"}
+    lines = ("<wbr>".join(_math(piece, **options) for piece in pieces) for pieces in formulas)
+    return " ".join(f"<span>{line}</span>" for line in lines)
+
+
+def _breaks(part: Element, before: Element) -> bool:
+    """Whether a line may end before ``part``: it stands between two sides."""
+    return part.tag == "mo" and (part.text or "") in BREAKS and before.tag not in ("mo", "mspace")
+
+
+def _read(formula: str) -> list[Element]:
     reader = _Reader(formula)
     row = reader.row()
     if reader.ahead is not None:
         raise reader.problem(f"{reader.ahead!r} closes nothing")
-    math = Element("math", display="block" if display else "inline")
-    math.append(_element("mrow", *row))
-    return tostring(math, encoding="unicode")
+    return row
+
+
+def _math(row: list[Element], **attributes: str) -> str:
+    return tostring(_element("math", _element("mrow", *row), **attributes), encoding="unicode")
 
 
 def _element(tag: str, *content: Element | str, **attributes: str) -> Element:

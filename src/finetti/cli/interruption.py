@@ -1,0 +1,23 @@
+"""Ctrl-C ends every command alike: one sentence, and the exit code 130."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from finetti.cli.options import INTERRUPTED
+from finetti.studies.interruption import ignore_interruptions
+
+AGAIN = "Stopped: run the same command again."
+NOTHING_KEPT = "Stopped before anything was written: the same command starts from the beginning."
+
+
+@contextmanager
+def ends_with(sentence: str) -> Iterator[None]:
+    """Around what Ctrl-C may stop: ``sentence`` says what is kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        ignore_interruptions()  # one more, and the exit code would be the signal
+        typer.echo(sentence, err=True)
+        raise typer.Exit(INTERRUPTED) from None
