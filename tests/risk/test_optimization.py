@@ -47,6 +47,17 @@ def test_least_absolute_deviations_is_a_linear_program():
         assert found.gap <= 2e-4 * found.value
 
 
+@pytest.mark.parametrize("seed", [1, 7, 9, 12])
+def test_the_floor_of_numbers_is_tight_where_directions_hardly_matter(seed):
+    """As J of small networks: smoothed minima are not met, and left gaps of up to 32 %."""
+    rng = np.random.default_rng(seed)
+    left, right = (np.linalg.qr(rng.normal(size=(n, 8)))[0] for n in (12, 8))
+    sizes = np.array([4.64, 0.75, 0.1, 0.0228, 0.004, 0.0025, 0.0005, 0.0])
+    matrix, residual = (left * sizes) @ right.T, 0.2 * rng.normal(size=(12, 1))
+    found = _solve(residual, matrix[:, None], ParameterBox(-2.0, 2.0), rng.uniform(-2, 2, size=8))
+    assert found.gap <= 1e-9 * found.value
+
+
 def test_geometric_median_in_a_ball():
     """J_i = −I: the mean distance to points; the ball cuts the way to their median."""
     points = RNG.normal(size=(15, 2)) + 3

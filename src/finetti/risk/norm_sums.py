@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 from finetti.core.errors import bad_argument
 from finetti.risk.lbfgs import minimize_smooth
 from finetti.risk.regions import ParameterBall, ParameterBox, Region
 
 STAGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the mean residual: how much each stage smooths
+MAX_LINEAR_ENTRIES = 100_000  # of the Jacobian of a linear program
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,9 @@ def minimize_norms(
 
     ‖a‖ = max over ‖u‖ ≤ 1 of ⟨u, a⟩, so every u with ‖u_i‖ ≤ 1 gives a floor:
     (1/n)Σ⟨u_i, r_i⟩ + min_{θ∈Θ} ⟨(1/n)ΣJ_iᵀu_i, θ − at⟩. The norms are smoothed to √(‖·‖² + ε²) and
-    ε falls; at the smoothed minimum u_i = (r_i + J_iδ)/√(‖·‖² + ε²) is off by at most ε.
+    ε falls; at the smoothed minimum u_i = (r_i + J_iδ)/√(‖·‖² + ε²) is off by at most ε. Where J is
+    so ill-conditioned that this minimum is not met, numbers (d_y = 1) over a box are left to a
+    linear program: its multipliers are another u, judged in the same way.
 
     Args:
         residual: r, (n, d_y).
@@ -79,20 +83,48 @@ def minimize_norms(
         unit = moved / sizes
         return float(sizes.mean()), pull(unit) / count, unit
 
+    def judge(move: np.ndarray, unit: np.ndarray) -> bool:
+        """Whether the gap is small enough, now that this move and this u are known."""
+        nonlocal best, floor
+        value = float(np.mean(np.linalg.norm(residual + apply(move), axis=1)))
+        if value < best[0]:
+            best = value, move
+        dual = float(np.sum(unit * residual)) / count + region.lowest(pull(unit) / count, at)
+        # It grows with u, which may grow until one ‖u_i‖ is 1.
+        floor = max(floor, dual / max(float(np.linalg.norm(unit, axis=1).max()), 1e-300))
+        return best[0] - floor <= tolerance * best[0]
+
     for share in STAGES:
         smooth = share * scale
         move = _smoothed(lambda each, s=smooth: look(each, s)[:2], move, region, at)
         move = region.project(at + move) - at
-        value = float(np.mean(np.linalg.norm(residual + apply(move), axis=1)))
-        if value < best[0]:
-            best = value, move
-        _, slope, unit = look(move, smooth)
-        dual = float(np.sum(unit * residual)) / count + region.lowest(slope, at)
-        # It grows with u, which may grow until one ‖u_i‖ is 1.
-        floor = max(floor, dual / float(np.linalg.norm(unit, axis=1).max()))
-        if best[0] - floor <= tolerance * best[0]:
+        if judge(move, look(move, smooth)[2]):
             break
+    else:
+        small = residual.size * at.size <= MAX_LINEAR_ENTRIES
+        if residual.shape[1] == 1 and isinstance(region, ParameterBox) and small:
+            move, unit = _by_linear_program(residual[:, 0], apply, region, at)
+            judge(region.project(at + move) - at, unit)
     return NormSumMinimum(best[0], min(floor, best[0]), best[1])
+
+
+def _by_linear_program(
+    residual: np.ndarray, apply: Callable[[np.ndarray], np.ndarray], box: ParameterBox, at: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """δ and u of min Σ_i t_i/n over at + δ ∈ Θ with −t_i ≤ r_i + J_iδ ≤ t_i."""
+    count, matrix = len(residual), np.stack([apply(each)[:, 0] for each in np.eye(at.size)], axis=1)
+    sizes = -np.eye(count)
+    ends = np.stack(np.broadcast_arrays(box.low - at, box.high - at), axis=1)
+    found = optimize.linprog(
+        np.concatenate([np.zeros(at.size), np.full(count, 1 / count)]),
+        A_ub=np.block([[matrix, sizes], [-matrix, sizes]]),
+        b_ub=np.concatenate([-residual, residual]),
+        bounds=[*map(tuple, ends), *[(0, None)] * count],
+    )
+    if found.x is None:  # the box holds `at`, so there is one; nothing is gained if it is not found
+        return np.zeros_like(at), np.zeros((count, 1))
+    above, below = np.split(found.ineqlin.marginals, 2)
+    return found.x[: at.size], count * (below - above)[:, None]
 
 
 def _smoothed(
