@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, sparse
 
 from finetti.core.errors import bad_argument
 from finetti.risk.lbfgs import minimize_smooth
@@ -113,11 +113,11 @@ def _by_linear_program(
 ) -> tuple[np.ndarray, np.ndarray]:
     """δ and u of min Σ_i t_i/n over at + δ ∈ Θ with −t_i ≤ r_i + J_iδ ≤ t_i."""
     count, matrix = len(residual), np.stack([apply(each)[:, 0] for each in np.eye(at.size)], axis=1)
-    sizes = -np.eye(count)
+    sizes = -sparse.eye_array(count)  # n×n: dense, it would be all of the memory for many samples
     ends = np.stack(np.broadcast_arrays(box.low - at, box.high - at), axis=1)
     found = optimize.linprog(
         np.concatenate([np.zeros(at.size), np.full(count, 1 / count)]),
-        A_ub=np.block([[matrix, sizes], [-matrix, sizes]]),
+        A_ub=sparse.block_array([[matrix, sizes], [-matrix, sizes]]),
         b_ub=np.concatenate([-residual, residual]),
         bounds=[*map(tuple, ends), *[(0, None)] * count],
     )
