@@ -5,17 +5,18 @@ a linear aggregation of what each of them reads, and the best of them all on the
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
 from finetti import core, latent, risk
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
-from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend
+from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
 from finetti.claims.exchangeability import by_hand
 
 LENGTHS, SAMPLES = (4, 16, 64, 256, 1024), (32, 64, 128, 256, 512)
@@ -23,6 +24,9 @@ ATTENTIONS, WIDTH, CHUNK, DELTA = 4, 4, 256, 0.05
 HIDDEN, HEAD = 8, 2
 # Without trend the slope is 0; over eleven seeds its spread was 0.04 with answers, 0.02 with coins.
 STEEPEST = 0.2
+# Aggregations so short that the labels decide only their direction: the slope in n is then −1/2;
+# its spread over six seeds was 0.025.
+SMALL = 0.02
 
 
 def read(networks: list[Any], data: Any) -> np.ndarray:
@@ -63,25 +67,32 @@ class Fits:
 
 
 def measure(
-    rng: np.random.Generator, networks: list[Any], length: int, counts: list[int], coins: bool
+    rng: np.random.Generator,
+    networks: list[Any],
+    length: int,
+    counts: Sequence[int],
+    coins: bool,
+    longest: float = math.inf,
+    replicates: int = 24,
 ) -> list[Fits]:
     """Gaps of minimizers on samples of each of the ``counts``; labels are answers, or coins.
 
     E ℓ(f̂) − Ê ℓ(f̂), minus the same of the best function f° of the class on a test sample, which is
-    fixed and has mean 0: only noise is taken away.
+    fixed and has mean 0: only noise is taken away. Aggregations have at most the norm ``longest``.
     """
     world = latent.LinearGaussian(key_dimension=2, value_dimension=1, noise_variance=0.5)
-    replicates, test_size = 24, 1500
+    test_size = 1500
     total = replicates * sum(counts) + test_size
     draw = world.sample(rng, total, length)
     encoded = world.encode(draw)
     features = read(networks, encoded)
     token = float(np.linalg.norm(encoded.tokens, axis=-1).max())
     target = np.clip(np.asarray(draw.answer) / 5, -1, 1)
+    test, seen = slice(total - test_size, total), 0
     if coins:
         target = rng.choice([-1.0, 1.0], size=(total, 1))
-    test, seen = slice(total - test_size, total), 0
-    best = [_least_squares(each[test], target[test]) for each in features]
+        target[test] = 0  # E(y − f)² − E y² = E f²: on the test sample no coin need be thrown
+    best = [_least_squares(each[test], target[test], longest) for each in features]
     chosen = int(
         np.argmin([_risk(f[test], target[test], w) for f, w in zip(features, best, strict=True)])
     )
@@ -90,7 +101,7 @@ def measure(
         gaps, weights, outputs = [], [], []
         for _ in range(replicates):
             rows, seen = slice(seen, seen + count), seen + count
-            fitted = [_least_squares(each[rows], target[rows]) for each in features]
+            fitted = [_least_squares(each[rows], target[rows], longest) for each in features]
             risks = [_risk(f[rows], target[rows], w) for f, w in zip(features, fitted, strict=True)]
             index = int(np.argmin(risks))
             known = features[chosen], best[chosen]
@@ -104,8 +115,21 @@ def measure(
     return found
 
 
-def _least_squares(features: np.ndarray, target: np.ndarray) -> np.ndarray:
-    return np.linalg.lstsq(features, target)[0]
+def _least_squares(features: np.ndarray, target: np.ndarray, longest: float) -> np.ndarray:
+    """The weights of least squares with a norm of at most ``longest``: a ridge regression."""
+    left, scales, right = np.linalg.svd(features, full_matrices=False)
+    seen = left.T @ target
+
+    def weights(ridge: float) -> np.ndarray:
+        return right.T @ (seen * (scales / (scales**2 + ridge))[:, None])
+
+    if np.linalg.norm(weights(0.0)) <= longest:
+        return weights(0.0)
+    largest = float(np.linalg.norm(scales[:, None] * seen)) / longest  # ‖w‖ ≤ ‖Xᵀy‖/ridge
+    ridge = scipy.optimize.brentq(
+        lambda each: float(np.linalg.norm(weights(each))) - longest, 0.0, largest
+    )
+    return weights(ridge)
 
 
 def _risk(features: np.ndarray, target: np.ndarray, weights: np.ndarray) -> float:
@@ -171,15 +195,18 @@ def _missing_range(attention: Any, sample: Sample) -> float:
 @claim(
     id="E-thm-5.3-length",
     title="attention generalizes alike at every context length",
-    statement="The generalization error of attention networks falls like n^(-1/2) or faster and "
-    "does not grow with the context length L, also for random labels; the bound with all "
-    "constants is above it for every L and n.",
+    statement="The generalization error of attention networks falls like n^(-1/2) or faster, and "
+    "just so for random labels and aggregations in a small ball; it does not grow with the context "
+    "length L, also for random labels.",
     formula=r"E_{gen}(n, L) ≲ n^{-1/2},  \text{whatever} L",
     label="Theorem 5.3, Theorem C.4",
-    # Three slopes, each at least 4.5 of its measured spreads away from its limit.
+    # Four slopes, each at least 4.5 of its measured spreads away from its limits.
     false_alarm=1e-5,
     controls=(
         Control("values that widen with the context", _growing),
+        Control(
+            "aggregations in no ball: faster than n^(-1/2)", lambda c: Evidence(_tight(c, math.inf))
+        ),
         Control(
             "the bound without the range of the loss", lambda c: _bound_alone(c, _missing_range)
         ),
@@ -189,7 +216,8 @@ def e_thm_5_3_length(context: Context, bound: Formula = _constants) -> Evidence:
     """Gaps of closed-form minimizers over L = 4…1024 and n = 32…512, with answers and with coins.
 
     The minimizer chooses one of four attentions and its aggregation. Random labels rule out that
-    longer contexts help only because their averages are less noisy.
+    longer contexts help only because their averages are less noisy. The bound with all constants
+    is thousands of times above the gaps; that it is put together right is all that is said of it.
     """
     measured, grid, records = [], [], []
     for coins in (False, True):
@@ -201,27 +229,39 @@ def e_thm_5_3_length(context: Context, bound: Formula = _constants) -> Evidence:
             {"length": length, "gap": fit.mean, "labels": name}
             for length, fit in zip(LENGTHS, fits, strict=True)
         ]
-    rng = context.generator(e_thm_5_3_length.id, "samples")
-    fits = measure(rng, draw_networks(context, WIDTH), 16, list(SAMPLES), True)
-    slope = core.power_law_slope(SAMPLES, [f.mean for f in fits], [f.error for f in fits])
+    slope, fits = _samples_trend(context, math.inf, 24)
     grid += [(count, 16, fit) for count, fit in zip(SAMPLES, fits, strict=True)]
-    ratios, differences = [], []
+    differences = []
     for count, length, fit in grid:
         attention, sample = _class(context, fit, count, length)
-        value = bound(attention, sample)
-        ratios.append(fit.gaps.max() / value)
-        differences.append(abs(value / _constants_by_hand(attention, sample) - 1))
+        differences.append(
+            abs(bound(attention, sample) / _constants_by_hand(attention, sample) - 1)
+        )
     axes = {"length": "context length L", "gap": "mean generalization gap, n = 64"}
     chart = trend(
         records, axes, "The gap does not grow with the context", color="labels", log_y=True
     )
     return Evidence(
         *measured,
-        at_most("slope of the gap in n, L = 16, labels are coins", slope.value, -0.4),
-        at_most(f"largest gap / bound with all constants, {len(grid)} settings", max(ratios), 1.0),
-        close("that bound put together again (relative)", max(differences), 1e-9),
+        at_most("slope of the gap in n, L = 16, labels are coins", slope, -0.4),
+        _tight(context, SMALL),
+        close(f"the bound put together again, {len(grid)} settings", max(differences), 1e-9),
         charts=(chart,),
     )
+
+
+def _samples_trend(context: Context, longest: float, replicates: int) -> tuple[float, list[Fits]]:
+    """Slope of the gap in n with coins for labels and a norm of at most ``longest``."""
+    rng = context.generator(e_thm_5_3_length.id, "samples", str(longest))
+    fits = measure(rng, draw_networks(context, WIDTH), 16, SAMPLES, True, longest, replicates)
+    slope = core.power_law_slope(SAMPLES, [f.mean for f in fits], [f.error for f in fits])
+    return slope.value, fits
+
+
+def _tight(context: Context, longest: float) -> Measurement:
+    """In a small ball the gap is no smaller than the theorem's n^(-1/2)."""
+    slope, _ = _samples_trend(context, longest, 96)
+    return within("the same, aggregations in a small ball", slope, -0.62, -0.38)
 
 
 def _class(context: Context, fit: Fits, count: int, length: int) -> tuple[Any, Sample]:

@@ -12,8 +12,10 @@ from finetti.bounds.covering.dudley import (
     dudley_closed,
     dudley_printed,
     dudley_quadrature,
+    gap_terms,
     log_confidence,
 )
+from finetti.claims import memorizers
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.wrong import log_plus
@@ -51,6 +53,11 @@ def _a_third(sample: Sample, *, two_sided: bool) -> float:
     return log_confidence(sample, two_sided=two_sided) - math.log(3)
 
 
+def _log_gap(log_complexity: float, sample: Sample) -> float:
+    """2L·Rad + 3b√(log(3/δ)/2m), as the package has it."""
+    return gap_terms(log_complexity, sample)[0]
+
+
 @claim(
     id="S-lemma-2.2",
     title="training and test error differ by the complexity and a confidence term",
@@ -60,15 +67,24 @@ def _a_third(sample: Sample, *, two_sided: bool) -> float:
     formula=r"|E ℓ(f) − \hat{E} ℓ(f)| ≤ 2 L Rad + 3b \sqrt{\frac{log(3/δ)}{2m}}",
     printed=r"E ℓ(f) − \hat{E} ℓ(f) ≤ 4 L Rad + 2b \sqrt{\frac{log(1/δ)}{2m}}",
     label="Lemma 2.2, A.4",
-    controls=(Control("a third of the confidence term", changes={"confidence": _a_third}),),
+    controls=(
+        Control("a third of the confidence term", changes={"confidence": _a_third}),
+        Control(
+            "Rad in the place of 2·Rad",
+            changes={"log_gap": lambda log_half, sample: _log_gap(log_half - math.log(2), sample)},
+        ),
+    ),
 )
-def s_lemma_2_2(context: Context, confidence: Formula = log_confidence) -> Evidence:
+def s_lemma_2_2(
+    context: Context, confidence: Formula = log_confidence, log_gap: Formula = _log_gap
+) -> Evidence:
     """The confidence term by hand and through McDiarmid's inequality, and exact probabilities.
 
     One sample changes the complexity by b/2m and the gap by b/m, found by enumeration: both are
     attained, and give 2b√(log(1/δ)/2m) for one side. The statement's 3b is the textbook's, and
     larger. The gaps are those of one function, for which the complexity is 0: they say the order of
-    the term, and cannot see its factor.
+    the term, and cannot see its factor. That of 2L·Rad is seen by losses that are 0 on finitely
+    many points and 1 elsewhere: Rad = 1/2, and the gap is 1 on every sample.
     """
     complexity, gap = _bounded_differences()
     # sup gap − 2·Rad changes by c/m with one sample, so that it exceeds its mean, which is at most
@@ -97,6 +113,7 @@ def s_lemma_2_2(context: Context, confidence: Formula = log_confidence) -> Evide
         at_least("least confidence term / McDiarmid's with these", least, 1.0),
         within("two-sided: largest gap of probability δ / bound", used[True], 0.1, 1.0),
         within("one-sided: largest gap of probability δ / bound", used[False], 0.1, 1.0),
+        within("losses that remember 10⁶ points: gap / bound", memorizers.used(log_gap), 0.99, 1.0),
     )
 
 
