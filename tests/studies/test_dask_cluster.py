@@ -16,6 +16,7 @@ from pandas.testing import assert_frame_equal
 from finetti.core.errors import FinettiError, InputError
 from finetti.studies import Study
 from finetti.studies.executors.dask import DaskExecutor
+from finetti.studies.limits import Limits
 
 from .commands import MAX_WAIT_SECONDS, count, ended, family, start, wait_for
 from .conftest import CALM
@@ -181,6 +182,21 @@ def test_losing_the_scheduler_loses_nothing(cluster, make_study, folder):
     status = study.status().studies[0]
     assert (status.failed, status.pending > 0) == (0, True)
     assert study.run("inline", quiet=True).done == 180
+
+
+def test_a_lost_scheduler_is_no_lost_worker(cluster, make_study, folder):
+    """Three lost workers are held against a trial; that the way to its result is gone is not."""
+    file, (scheduler, *_) = cluster
+    plan = make_study("gated", trials=2, fixed={"gate": str(folder / "gate")}).plan
+    executor = DaskExecutor(str(file))
+    executor.start(plan.source, Limits())
+    for cohort in plan.cohorts(plan.places):
+        executor.submit(cohort)
+    executor.client._timeout = 0.5
+    scheduler.kill()
+    with pytest.raises(FinettiError, match="scheduler is gone"):
+        wait_for(lambda: executor.reports(timeout=1.0))
+    executor.close()
 
 
 def test_a_cluster_that_is_not_there_is_named(make_study, folder, monkeypatch):

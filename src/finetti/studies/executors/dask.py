@@ -166,9 +166,12 @@ class DaskExecutor(Executor):
 
     def _report(self, future: Any, content: Any) -> Report:
         cohort = self.futures.pop(future)
-        if isinstance(content, Exception):
-            return Report(cohort, failure=self._failure(content, future.status == "error"))
-        return replace(content, cohort=cohort)
+        if not isinstance(content, Exception):
+            return replace(content, cohort=cohort)
+        failure = self._failure(content, future.status == "error")
+        if failure.reason == "lost":
+            self._count()  # a scheduler that is gone takes all results along, and is no lost worker
+        return Report(cohort, failure=failure)
 
     def _failure(self, error: Exception, raised: bool) -> Failure:
         """Why a task gave no report: its worker is lost, or cannot run our tasks at all.
