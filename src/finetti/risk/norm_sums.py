@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize, sparse
+from scipy import sparse
 
 from finetti.core.errors import bad_argument
 from finetti.risk.lbfgs import minimize_smooth
+from finetti.risk.linear_program import solve_linear_program
 from finetti.risk.regions import ParameterBall, ParameterBox, Region
 
 STAGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the mean residual: how much each stage smooths
@@ -115,11 +116,11 @@ def _by_linear_program(
     count, matrix = len(residual), np.stack([apply(each)[:, 0] for each in np.eye(at.size)], axis=1)
     sizes = -sparse.eye_array(count)  # n×n: dense, it would be all of the memory for many samples
     ends = np.stack(np.broadcast_arrays(box.low - at, box.high - at), axis=1)
-    found = optimize.linprog(
+    found = solve_linear_program(
         np.concatenate([np.zeros(at.size), np.full(count, 1 / count)]),
-        A_ub=sparse.block_array([[matrix, sizes], [-matrix, sizes]]),
-        b_ub=np.concatenate([-residual, residual]),
-        bounds=[*map(tuple, ends), *[(0, None)] * count],
+        sparse.block_array([[matrix, sizes], [-matrix, sizes]]),
+        np.concatenate([-residual, residual]),
+        [*map(tuple, ends), *[(0, None)] * count],
     )
     if found.x is None:  # the box holds `at`, so there is one; nothing is gained if it is not found
         return np.zeros_like(at), np.zeros((count, 1))

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
 
 from finetti.core.arrays import check_finite
 from finetti.core.errors import FinettiError, bad_argument
+from finetti.risk.linear_program import solve_linear_program
 
 ROUNDS = 200
 _TOLERANCE = 1e-7  # of the largest error, relative to the targets
@@ -69,8 +69,8 @@ def _cut(basis: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, float]:
     (n, rank), d = basis.shape, t.shape[1]
     if not rank:
         return np.zeros((0, d)), float(np.linalg.norm(t, axis=1).max())
-    where = np.repeat(np.arange(n), 2 * d)
-    directions = np.tile(np.concatenate([np.eye(d), -np.eye(d)]), (n, 1))
+    where: np.ndarray = np.repeat(np.arange(n), 2 * d)
+    directions: np.ndarray = np.tile(np.concatenate([np.eye(d), -np.eye(d)]), (n, 1))
     objective = np.append(np.zeros(rank * d), 1.0)
     weights, floor = np.zeros((rank, d)), 0.0
     for _ in range(ROUNDS):
@@ -78,7 +78,7 @@ def _cut(basis: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, float]:
         rows = np.einsum("mr,md->mrd", basis[where], directions).reshape(len(where), -1)
         rows = np.hstack([rows, -np.ones((len(rows), 1))])
         limits = np.sum(t[where] * directions, axis=1)
-        found = linprog(objective, rows, limits, bounds=(None, None), method="highs")
+        found = solve_linear_program(objective, rows, limits, (None, None))
         if found.status != 0:
             raise FinettiError(f"The linear program of uniform_fit has no answer: {found.message}")
         weights, floor = found.x[:-1].reshape(rank, d), float(found.x[-1])
