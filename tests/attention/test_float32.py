@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, cme_attention
-from finetti.core import blocked
 from finetti.kernels import RBF, Exponential, Matern
 
 LENGTH = 32
@@ -92,10 +91,9 @@ def test_closures_over_arrays_may_be_compiled():
         assert functional.shape == (1, 5, 1, 1)
 
 
-def test_blocks_run_batched_in_a_float32_program():
+def test_batches_in_a_float32_program():
     """What JAX lowers late must not meet float64 outside its block: two contexts, with gradient."""
-    with jax.enable_x64(False), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "MIN_BLOCKED", 8)
+    with jax.enable_x64(False):
         rng = np.random.default_rng(5)
         tokens = [jnp.asarray(rng.normal(size=(2, 13, width)), jnp.float32) for width in (3, 3, 2)]
         module = ConditionalMean(ridge=0.1)

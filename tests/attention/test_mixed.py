@@ -11,7 +11,6 @@ from finetti.attention import ConditionalMean
 from finetti.attention.cme import checked, mixed
 from finetti.attention.cme.gram_product import KeySystem, key_noise
 from finetti.attention.contexts import ContextArrays
-from finetti.core import blocked
 from finetti.kernels import RBF, Linear
 
 pytestmark = pytest.mark.rounding
@@ -67,15 +66,14 @@ def test_the_answer_and_its_gradients(tokens, mask, ridge, masked):
     is_close(with_gradients("mixed")(*arguments), with_gradients("cholesky")(*arguments), 1e-3)
 
 
-def test_float64_by_blocks_is_float64(tokens, mask, monkeypatch):
-    monkeypatch.setattr(blocked, "MIN_BLOCKED", 100)
+def test_the_branch_in_float64_is_the_route_in_float64(tokens, mask):
     rows = [jnp.asarray(array, jnp.float64) for array in tokens]
     rows[2] = jnp.where(mask[:, None], rows[2], 0.0)  # as its callers have it
     read = jax.jit(mixed.Mixed().mean64)
     for ridge in (0.1, 1e-6):
-        by_blocks = read(RBF(), jnp.asarray(ridge), ContextArrays(*rows, jnp.asarray(mask)))
+        found = read(RBF(), jnp.asarray(ridge), ContextArrays(*rows, jnp.asarray(mask)))
         exact = ConditionalMean(RBF(), ridge=ridge, route="cholesky")(*rows, mask)
-        np.testing.assert_allclose(by_blocks, exact, atol=1e-8)
+        np.testing.assert_allclose(found, exact, atol=1e-8)
 
 
 @jax.jit

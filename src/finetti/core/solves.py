@@ -2,19 +2,18 @@
 
 import enum
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, DTypeLike, Float, Int
 
-from finetti.core.blocked import cholesky, solve_factored, solve_lower
+from finetti.core import lapack
+from finetti.core.triangular import solve_factored, solve_lower
 
 # Relative accuracy that a float64 solve must still deliver before we call it ill-conditioned.
 _SOLVE_RTOL = 1e-6
 _ATTEMPTS, _ESCALATION = 6, 1e3
-
-Factor = TypeVar("Factor")
 
 
 class Status(enum.IntEnum):
@@ -86,42 +85,38 @@ def safe_cholesky(
     The shift starts at the diagonal floor and grows a thousandfold per attempt; if the last one
     fails too, the factor is NaN, which the callers turn into a status.
     """
-    # A factorization that fails somewhere has no number on its diagonal from there on.
     return first_that_factors(
-        lambda shift: cholesky(matrix, shift * jnp.diagonal(matrix)),
-        lambda factor: jnp.all(jnp.isfinite(jnp.diagonal(factor))),
-        diagonal_floor(matrix.shape[0]),
+        lambda shift: lapack.cholesky(matrix + jnp.diag(shift * jnp.diagonal(matrix))),
         matrix.dtype,
+        matrix.shape[0],
     )
 
 
 def first_that_factors(
-    factor: Callable[[Float[Array, ""]], Factor],
-    exists: Callable[[Factor], Bool[Array, ""]],
-    floor: float,
-    dtype: DTypeLike,
-) -> tuple[Factor, Float[Array, ""]]:
+    factor: Callable[[Float[Array, ""]], Float[Array, "n n"]], dtype: DTypeLike, size: int
+) -> tuple[Float[Array, "n n"], Float[Array, ""]]:
     """``factor(shift)`` and the first shift with a factor: 0, floor, floor·1e3, …
 
     One loop with the first attempt in it, so that the factorization is compiled once. If the last
     attempt fails too, what it left is returned.
     """
+    floor = diagonal_floor(size)
 
     def attempt(state: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         _, _, done = state
         shift = jnp.where(done == 0, 0.0, floor * _ESCALATION ** (done - 1))
-        return factor(shift), shift, done + 1
+        # LAPACK works by columns: the loop holds Gᵀ, so that nothing is copied to be turned.
+        return factor(shift).T, shift, done + 1
 
     def fails(state: tuple[Any, Array, Array]) -> Bool[Array, ""]:
         found, _, done = state
-        return (done == 0) | (~exists(found) & (done <= _ATTEMPTS))
+        # A factorization that fails somewhere has no number on its diagonal from there on.
+        return (done == 0) | (~jnp.all(jnp.isfinite(jnp.diagonal(found))) & (done <= _ATTEMPTS))
 
     zero = jnp.zeros((), dtype)
-    nothing = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(factor, zero)
-    )
+    nothing = jnp.zeros((size, size), dtype)
     found, shift, _ = jax.lax.while_loop(fails, attempt, (nothing, zero, zero))
-    return found, shift
+    return found.T, shift
 
 
 def posdef_solve(

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from finetti.attention.cme import system as linear
-from finetti.core.blocked import solve_lower
 from finetti.core.solves import posdef_factor
+from finetti.core.triangular import solve_lower
 from finetti.kernels.base import Kernel
 
 

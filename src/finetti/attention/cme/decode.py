@@ -16,9 +16,9 @@ from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.route import kernel_grows
 from finetti.attention.decode_state import DecodeState, Double, as_token, batched, join, split
 from finetti.core.arrays import is_concrete
-from finetti.core.blocked import solve_lower
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.solves import at_least_floor, safe_cholesky
+from finetti.core.triangular import solve_lower
 
 
 class DecodeCache(DecodeState):

@@ -16,7 +16,7 @@ from finetti.attention.cme.checked import CheckedRoute
 from finetti.attention.cme.gram_product import KeySystem, gram_product, key_noise
 from finetti.attention.cme.route import Call, Cost
 from finetti.attention.contexts import ContextArrays
-from finetti.core import block_tree
+from finetti.core import lapack
 from finetti.core.block_cg import Operator, conjugate_gradients
 from finetti.kernels.base import Kernel
 
@@ -31,18 +31,18 @@ RTOL, RTOL_64, MAX_ERROR_64 = 1e-5, 1e-10, 1e-6
 
 
 class Nystrom(NamedTuple):
-    """(RRᵀ + Λ)⁻¹ with RRᵀ ≈ K, by Woodbury's identity: Λ, Λ⁻¹ᐟ²R, I + RᵀΛ⁻¹R factored."""
+    """(RRᵀ + Λ)⁻¹ with RRᵀ ≈ K, by Woodbury's identity: Λ, Λ⁻¹ᐟ²R, H⁻¹ with HHᵀ = I + RᵀΛ⁻¹R."""
 
     noise: Float[Array, "L"]
     root: Float[Array, "L rank"]
-    tree: block_tree.Tree
+    half: Float[Array, "rank rank"]
     usable: Bool[Array, ""]
 
     def apply(self, residual: Float[Array, "L k"]) -> Float[Array, "L k"]:
         """About (K + Λ)⁻¹r."""
         unit = jnp.sqrt(self.noise)[:, None]
         scaled = residual / unit
-        correction = self.root @ block_tree.solve(self.tree, self.root.T @ scaled)
+        correction = self.root @ (self.half.T @ (self.half @ (self.root.T @ scaled)))
         # Where rounding spoils a factor, no preconditioner is better than a wrong one.
         return jnp.where(self.usable, scaled - correction, scaled) / unit
 
@@ -112,9 +112,11 @@ def nystrom(system: KeySystem, rank: int) -> Nystrom:
     # numerically positive definite must be there.
     least = 10 * rank * jnp.finfo(keys.dtype).eps * jnp.max(kernel.diagonal(keys))
     gram = gram + jnp.diag(jnp.maximum(0.01 * noise[chosen], least) + (1 - kept_centers))
-    tree = block_tree.factor(block_tree.blocks_of(gram), rank, refined=False)
-    root = block_tree.divide(cross, tree) / jnp.sqrt(noise)[:, None]
-    inner = root.T @ root + jnp.eye(rank, dtype=root.dtype)
-    inner_tree = block_tree.factor(block_tree.blocks_of(inner), rank, refined=False)
-    usable = block_tree.exists(tree) & block_tree.exists(inner_tree) & (jnp.min(noise) >= least)
-    return Nystrom(noise, root, inner_tree, usable)
+    identity = jnp.eye(rank, dtype=keys.dtype)
+    # An inverse costs little beside the product with it, which runs on all threads.
+    inverse = lapack.solve_lower(lapack.cholesky(gram), identity)
+    root = cross @ inverse.T / jnp.sqrt(noise)[:, None]
+    half = lapack.solve_lower(lapack.cholesky(root.T @ root + identity), identity)
+    # Without a first factor there is no second one.
+    usable = jnp.all(jnp.isfinite(half)) & (jnp.min(noise) >= least)
+    return Nystrom(noise, root, half, usable)

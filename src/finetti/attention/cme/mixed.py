@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.cme import system as linear
 from finetti.attention.cme.checked import CheckedRoute
 from finetti.attention.cme.gram_product import BLOCK_ENTRIES, KeySystem, gram_product, key_noise
 from finetti.attention.cme.route import Call, Cost
 from finetti.attention.contexts import ContextArrays
-from finetti.core import block_tree
-from finetti.core.blocked import uses_blocks
-from finetti.core.solves import diagonal_floor, first_that_factors
+from finetti.core import block_tree, lapack
+from finetti.core.solves import first_that_factors
+from finetti.core.triangular import solve_factored
 from finetti.kernels.base import Kernel
 
 # Below this length float64 costs next to nothing.
@@ -22,7 +21,7 @@ MIN_KEYS = 256
 
 
 class Mixed(CheckedRoute):
-    """One float32 factor; in float64 the same blocks, or one call of LAPACK."""
+    """One float32 factor of blocks; in float64 one call of LAPACK."""
 
     name = "mixed"
     # A float32 factorization of hundreds of keys keeps all cores busy by itself.
@@ -51,7 +50,7 @@ class Mixed(CheckedRoute):
 
     def prepare(self, system: KeySystem, gram: Array | None = None) -> block_tree.Tree:
         """The factor of K + Λ."""
-        return _factor(system, gram, refined=False)
+        return block_tree.factor(_entries(system, gram), len(system.keys))
 
     def solve(self, prepared: block_tree.Tree, matvec: Any, right: Array) -> Array:
         """By substitution."""
@@ -60,33 +59,31 @@ class Mixed(CheckedRoute):
     def mean64(
         self, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
     ) -> Float[Array, "Q d_v"]:
-        """Factored again."""
+        """Factored again, the diagonal raised until there is a factor; differentiated implicitly.
+
+        K is evaluated anew at every attempt and never held beside its factor: also where float32
+        answers, the memory for this branch is part of every call.
+        """
         query, keys, values, mask = context
-        if not uses_blocks(keys.shape[0]):
-            system = linear.build(kernel, keys, mask, ridge)
-            return linear.solve_mean(system, values, query)
         system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
-        return gram_product(kernel, query, keys, _solve_refined(system, values))
+        fixed, size = jax.lax.stop_gradient(system), len(keys)
+        diagonal = fixed.noise + kernel.diagonal(fixed.keys)
+
+        def factored(shift: Float[Array, ""]) -> Array:
+            # Behind a barrier, or K would be held for further attempts.
+            shift, tokens = jax.lax.optimization_barrier((shift, fixed.keys))
+            raised = fixed._replace(keys=tokens, noise=fixed.noise + shift * diagonal)
+            return lapack.cholesky(_entries(raised)(slice(0, size), slice(0, size)).T)
+
+        factor, _ = first_that_factors(factored, keys.dtype, size)
+        coefficients = jax.lax.custom_linear_solve(
+            system.apply, values, lambda _, right: solve_factored(factor, right), symmetric=True
+        )
+        return gram_product(kernel, query, keys, coefficients)
 
 
-def _solve_refined(system: KeySystem, values: Float[Array, "L d_v"]) -> Float[Array, "L d_v"]:
-    """(K + Λ)⁻¹V, the diagonal raised until there is a factor; differentiated implicitly."""
-    fixed = jax.lax.stop_gradient(system)
-    diagonal = fixed.noise + system.kernel.diagonal(fixed.keys)
-    tree, _ = first_that_factors(
-        lambda shift: _factor(
-            fixed._replace(noise=fixed.noise + shift * diagonal), None, refined=True
-        ),
-        block_tree.exists,
-        diagonal_floor(len(fixed.keys)),
-        fixed.keys.dtype,
-    )
-    return jax.lax.custom_linear_solve(
-        system.apply, values, lambda _, right: block_tree.solve(tree, right), symmetric=True
-    )
-
-
-def _factor(system: KeySystem, gram: Array | None, *, refined: bool) -> block_tree.Tree:
+def _entries(system: KeySystem, gram: Array | None = None) -> block_tree.Entries:
+    """Blocks of K + Λ, cut out of K where it is given."""
     kernel, keys, noise, mask = system
 
     def entries(rows: slice, columns: slice) -> Array:
@@ -99,4 +96,4 @@ def _factor(system: KeySystem, gram: Array | None, *, refined: bool) -> block_tr
             block = jnp.where(mask[rows, None] & mask[None, columns], block, 0.0)
         return block + jnp.diag(noise[rows]) if on_diagonal else block
 
-    return block_tree.factor(entries, len(keys), refined=refined)
+    return entries

@@ -14,8 +14,8 @@ from finetti.attention.cme.causal import prefix_mask
 from finetti.attention.cme.gram_product import key_noise
 from finetti.attention.cme.route import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
 from finetti.attention.contexts import ContextArrays
-from finetti.core.blocked import solve_lower
 from finetti.core.solves import posdef_factor, posdef_solve
+from finetti.core.triangular import solve_lower
 from finetti.kernels.base import Kernel
 
 # Positions that one step of the causal form takes.
