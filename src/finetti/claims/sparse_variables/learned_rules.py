@@ -42,7 +42,7 @@ def learn(context: Context, trials: int, **params: Any) -> tuple[TrialResult, ..
     "many samples as are too few at T = 50; a linear law would ask for 8 times as many.",
     formula="m^*(T=400) < 8 m^*(T=50)",
     label="Figure 2 (Section 5)",
-    # 13 of 96 trials succeed at (50, 40), and 16 of 16 at (400, 240).
+    # 112 of 640 trials succeed at (50, 40), and 281 of 320 at (400, 240): 4e-5 for both limits.
     false_alarm=1e-4,
     controls=(
         Control(
@@ -77,8 +77,8 @@ def s_fig_2(
         rates.append(successes / count)
     columns = ("T", "samples m", "found", "within steps")
     return Evidence(
-        at_most("share of trials that succeed with few samples", rates[0], 7 / 16),
-        at_least("share of trials that succeed with many samples", rates[1], 9 / 16),
+        at_most("share of trials that succeed with few samples", rates[0], 0.5),
+        at_least("share of trials that succeed with many samples", rates[1], 0.5),
         tables=(Table("AND of 3 hidden bits", columns, tuple(rows)),),
     )
 
@@ -93,8 +93,8 @@ QUICK: dict[str, Any] = {"options": {"dropout": "none", "clip_norm": None}, "ite
     "on fresh ones; from more samples they find the rule.",
     formula=r"T = 400: \text{training accuracy} = 1,  \text{accuracy} < 0.99",
     label="Figure 2, right (Section 5)",
-    # 16 of 16 trials succeed at (400, 240); without dropout 100 samples come to an accuracy of .96.
-    false_alarm=1e-4,
+    # 281 of 320 trials succeed at (400, 240); without dropout 100 samples come to an accuracy of .96.
+    false_alarm=1e-5,
     controls=(
         Control("a network that is not trained", changes={"trials": 1, "iterations": 10}),
         Control("enough samples", changes={"few": 240, "trials": 1}),
@@ -103,28 +103,33 @@ QUICK: dict[str, Any] = {"options": {"dropout": "none", "clip_norm": None}, "ite
 def s_fig_2_curves(
     context: Context, few: int | None = None, trials: int = 4, iterations: int = 600
 ) -> Evidence:
-    """Accuracy on the training samples and on 10⁴ fresh ones, in the median of the trials.
+    """Accuracy on the training samples and on 10⁴ fresh ones, in the median of the trials with few
+    samples; how many of twice as many trials find the rule with more.
 
     Quick: 50 and 240 samples, without dropout. Paper: 100 and 200, with the paper's settings.
     """
     few = few or context.pick(quick=50, paper=100)
     settings = context.pick(quick={**QUICK, "iterations": iterations}, paper={})
-    sizes = (few, context.pick(quick=240, paper=200))
-    cells = {m: learn(context, trials, context_length=400, n_samples=m, **settings) for m in sizes}
+    more = context.pick(quick=240, paper=200)
+    cells = tuple(
+        (m, learn(context, count, context_length=400, n_samples=m, **settings))
+        for m, count in ((few, trials), (more, 2 * trials))
+    )
     fitted, fresh = (
-        [median(each.metrics[name] for each in cells[m]) for m in cells]
+        median(each.metrics[name] for each in cells[0][1])
         for name in ("train_accuracy", "best_accuracy")
     )
+    found_rule = sum(each.metrics["best_accuracy"] >= 0.99 for each in cells[1][1])
     rows = tuple(
         (m, number, each.metrics["train_accuracy"], each.metrics["best_accuracy"])
-        for m, found in cells.items()
+        for m, found in cells
         for number, each in enumerate(found)
     )
     columns = ("samples m", "run", "training accuracy", "accuracy")
     return Evidence(
-        at_least("few samples: training accuracy", fitted[0], 1.0),
-        at_most("few samples: accuracy on fresh ones", fresh[0], 0.97),
-        at_least("more samples: accuracy on fresh ones", fresh[-1], 0.99),
+        at_least("few samples: training accuracy", fitted, 1.0),
+        at_most("few samples: accuracy on fresh ones", fresh, 0.97),
+        at_least("more samples: share of runs that reach 0.99", found_rule / (2 * trials), 0.25),
         tables=(Table("AND of 3 hidden bits, T = 400", columns, rows),),
     )
 
@@ -136,13 +141,14 @@ def s_fig_2_curves(
     "number of samples, from nearly none to nearly all.",
     formula="P(success | m, T) ↑ m",
     label="Figure 4 (Section 5)",
-    # 8 of 8 trials succeed at (50, 200), none of 8 at (50, 20).
+    # 40 of 40 trials succeed at (50, 200), none of 40 at (50, 20): with 93 and 7 %, which are far
+    # from that, 2e-5.
     false_alarm=1e-4,
     controls=(
         Control("the same samples everywhere", changes={"samples": (200, 200), "trials": 2}),
     ),
 )
-def s_fig_4(context: Context, samples: tuple[int, int] = (20, 200), trials: int = 2) -> Evidence:
+def s_fig_4(context: Context, samples: tuple[int, int] = (20, 200), trials: int = 6) -> Evidence:
     """The share of successful trials at the ends of the curves; paper: the printed lengths."""
     lengths = context.pick(quick=(50,), paper=(100, 200, 400, 800))
     trials, settings = context.pick(quick=(trials, QUICK), paper=(50, {}))
