@@ -93,7 +93,7 @@ QUICK: dict[str, Any] = {"options": {"dropout": "none", "clip_norm": None}, "ite
     "on fresh ones; from more samples they find the rule.",
     formula=r"T = 400: \text{training accuracy} = 1,  \text{accuracy} < 0.99",
     label="Figure 2, right (Section 5)",
-    # 281 of 320 trials succeed at (400, 240); without dropout 100 samples come to an accuracy of .96.
+    # 281 of 320 trials succeed at (400, 240); without dropout 100 samples come to .96.
     false_alarm=1e-5,
     controls=(
         Control("a network that is not trained", changes={"trials": 1, "iterations": 10}),
