@@ -1,9 +1,9 @@
 """A Cholesky factor as a tree of blocks, almost all of it matrix products.
 
 XLA's products run at the machine's rate on all its threads; the LAPACK behind JAX on CPU reaches a
-fraction of it, and its own threads get in XLA's way. Halving keeps the products large and square
-and moves each entry only a few times; the blocks of the matrix are asked for when they are needed,
-so that the matrix itself is never in memory. Corners are inverted (products instead of
+fraction of it in float32, and its own threads get in XLA's way. Halving keeps the products large
+and square and moves each entry only a few times; the blocks of the matrix are asked for when they
+are needed, so that the matrix itself is never in memory. Corners are inverted (products instead of
 substitution), which costs accuracy where they are ill-conditioned (Higham, Accuracy and Stability,
 Section 12.2): the caller judges the answer.
 
@@ -20,8 +20,8 @@ from jaxtyping import Array, Float
 from finetti.core import lapack
 from finetti.core.products import transposed_product
 
-# LAPACK factors blocks of this size; inverses are built by products up to corners
-# that grow with the matrix: larger products, and fewer of them to compile.
+# LAPACK factors blocks of this size; inverses are built by products up to corners that grow with
+# the matrix: larger products, and fewer of them to compile.
 _LAPACK_ROWS = 64
 _CORNER_ROWS = {1024: 128, 4096: 256}
 _MAX_CORNER_ROWS = 512

@@ -105,8 +105,7 @@ def first_that_factors(
     def attempt(state: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         _, _, done = state
         shift = jnp.where(done == 0, 0.0, floor * _ESCALATION ** (done - 1))
-        # LAPACK works by columns: the loop holds Gᵀ, so that nothing is copied to be turned.
-        return factor(shift).T, shift, done + 1
+        return factor(shift), shift, done + 1
 
     def fails(state: tuple[Any, Array, Array]) -> Bool[Array, ""]:
         found, _, done = state
@@ -116,7 +115,7 @@ def first_that_factors(
     zero = jnp.zeros((), dtype)
     nothing = jnp.zeros((size, size), dtype)
     found, shift, _ = jax.lax.while_loop(fails, attempt, (nothing, zero, zero))
-    return found.T, shift
+    return found, shift
 
 
 def posdef_solve(

@@ -73,7 +73,7 @@ class Mixed(CheckedRoute):
             # Behind a barrier, or K would be held for further attempts.
             shift, tokens = jax.lax.optimization_barrier((shift, fixed.keys))
             raised = fixed._replace(keys=tokens, noise=fixed.noise + shift * diagonal)
-            return lapack.cholesky(_entries(raised)(slice(0, size), slice(0, size)).T)
+            return lapack.cholesky(_entries(raised)(slice(0, size), slice(0, size)))
 
         factor, _ = first_that_factors(factored, keys.dtype, size)
         coefficients = jax.lax.custom_linear_solve(

@@ -212,7 +212,7 @@ def _missing_range(attention: Any, sample: Sample) -> float:
         ),
     ),
 )
-def e_thm_5_3_length(context: Context, bound: Formula = _constants) -> Evidence:
+def e_thm_5_3_length(context: Context) -> Evidence:
     """Gaps of closed-form minimizers over L = 4…1024 and n = 32…512, with answers and with coins.
 
     The minimizer chooses one of four attentions and its aggregation. Random labels rule out that
@@ -235,7 +235,7 @@ def e_thm_5_3_length(context: Context, bound: Formula = _constants) -> Evidence:
     for count, length, fit in grid:
         attention, sample = _class(context, fit, count, length)
         differences.append(
-            abs(bound(attention, sample) / _constants_by_hand(attention, sample) - 1)
+            abs(_constants(attention, sample) / _constants_by_hand(attention, sample) - 1)
         )
     axes = {"length": "context length L", "gap": "mean generalization gap, n = 64"}
     chart = trend(

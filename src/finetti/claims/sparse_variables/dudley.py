@@ -12,7 +12,6 @@ from finetti.bounds.covering.dudley import (
     dudley_closed,
     dudley_printed,
     dudley_quadrature,
-    gap_terms,
     log_confidence,
 )
 from finetti.claims import memorizers
@@ -53,11 +52,6 @@ def _a_third(sample: Sample, *, two_sided: bool) -> float:
     return log_confidence(sample, two_sided=two_sided) - math.log(3)
 
 
-def _log_gap(log_complexity: float, sample: Sample) -> float:
-    """2L·Rad + 3b√(log(3/δ)/2m), as the package has it."""
-    return gap_terms(log_complexity, sample)[0]
-
-
 @claim(
     id="S-lemma-2.2",
     title="training and test error differ by the complexity and a confidence term",
@@ -69,14 +63,13 @@ def _log_gap(log_complexity: float, sample: Sample) -> float:
     label="Lemma 2.2, A.4",
     controls=(
         Control("a third of the confidence term", changes={"confidence": _a_third}),
-        Control(
-            "Rad in the place of 2·Rad",
-            changes={"log_gap": lambda log_half, sample: _log_gap(log_half - math.log(2), sample)},
-        ),
+        Control("Rad in the place of 2·Rad", changes={"rademacher": memorizers.half}),
     ),
 )
 def s_lemma_2_2(
-    context: Context, confidence: Formula = log_confidence, log_gap: Formula = _log_gap
+    context: Context,
+    confidence: Formula = log_confidence,
+    rademacher: Formula = memorizers.complexity,
 ) -> Evidence:
     """The confidence term by hand and through McDiarmid's inequality, and exact probabilities.
 
@@ -113,7 +106,12 @@ def s_lemma_2_2(
         at_least("least confidence term / McDiarmid's with these", least, 1.0),
         within("two-sided: largest gap of probability δ / bound", used[True], 0.1, 1.0),
         within("one-sided: largest gap of probability δ / bound", used[False], 0.1, 1.0),
-        within("losses that remember 10⁶ points: gap / bound", memorizers.used(log_gap), 0.99, 1.0),
+        within(
+            "losses that remember 10⁶ points: gap / bound",
+            memorizers.used(rademacher(), two_sided=True),
+            0.99,
+            1.0,
+        ),
     )
 
 
