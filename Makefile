@@ -49,7 +49,7 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .checkpoints dist reproduction
+	rm -rf .venv .checkpoints .programs dist reproduction
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -2,10 +2,18 @@
 
 import gc
 import os
+import platform
 import signal
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxtyping import install_import_hook
+
+if TYPE_CHECKING:
+    from jax._src.lru_cache import LRUCache
+
+ROOT = Path(__file__).parent
 
 # Workers run side by side; BLAS threads of their own would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -27,7 +35,7 @@ os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
 gc.set_threshold(20_000, 20, 20)
 # Before the package is imported: what its signatures say of shapes is checked at every call. Only
 # of modules that have shapes: the hook wraps every function, and calls of the others are slow too.
-SOURCE = Path(__file__).parent / "src"
+SOURCE = ROOT / "src"
 SHAPED = [
     ".".join(path.relative_to(SOURCE).with_suffix("").parts)
     for room in ("attention", "core", "kernels", "risk")
@@ -41,14 +49,39 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure() -> None:
-    """Every program is lowered in a context of its own, and JAX loads fifty dialects into each.
+    """Programs are lowered in one context and compiled once, by whichever process comes first.
 
-    That was a fifth of the time of a small program, and most of its memory. Programs for CPUs are
-    functions in the dialects that JAX registers one by one afterwards.
+    These are private names of JAX: a version without them fails here.
     """
-    from jax._src.interpreters import mlir  # now that the environment is set
+    import jax  # now that the environment is set
+    from jax._src import lru_cache
+    from jax._src.interpreters import mlir
 
+    # JAX makes a context for every program and loads fifty dialects into it, which took as long as
+    # all the rest of a small program. The ones it needs are registered one by one afterwards.
     mlir.JaxIrContext.load_all_available_dialects = lambda self: self.get_dialect_descriptor("func")
+    make_context, kept = mlir.make_ir_context, threading.local()
+
+    def shared_context() -> mlir.ir.Context:
+        if mlir.ir.Context.current is not None:
+            return make_context()  # a program inside of another one would become part of it
+        if not hasattr(kept, "context"):
+            kept.context = make_context()
+        return kept.context
+
+    mlir.make_ir_context = shared_context
+    # The folder has what earlier runs compiled, too: what does not change starts at once.
+    jax.config.update("jax_compilation_cache_dir", str(ROOT / ".programs" / platform.node()))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    lru_cache.LRUCache.put = put_whole
+
+
+def put_whole(cache: "LRUCache", key: str, value: bytes) -> None:
+    """Store a program under its name when all of it is there: others read at the same time."""
+    part = cache.path / f"{key}.{os.getpid()}"
+    part.write_bytes(value)
+    part.replace(cache.path / f"{key}-cache")
 
 
 def pytest_collection_finish() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from finetti.audit.checkpoint import StoredTensor
 from finetti.audit.design import read_design
@@ -18,6 +17,7 @@ from finetti.audit.proven import prove_checkpoint
 from finetti.audit.result import Audit, HeadMeasures, LayerMeasures, OuterMeasures
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_whole
+from finetti.core.threads import limit_threads
 
 BLOCK = 2**20  # entries of an embedding that are read at the same time
 WIDE = 2048
@@ -59,7 +59,7 @@ def audit_checkpoint(
     checkpoint, network, geometry = proven.checkpoint, proven.network, proven.geometry
     steps = _Steps(on_progress, network)
     # On busy cores threads of BLAS wait for each other far longer than a small matrix takes.
-    with threadpool_limits(1 if geometry.width < WIDE else None, "blas"):
+    with limit_threads(1 if geometry.width < WIDE else None, "blas"):
         layers = tuple(_measure_layer(layer, geometry, steps) for layer in network.layers)
     steps.start(*network.embeddings.values())
     embeddings = {name: _measure_table(tensor) for name, tensor in network.embeddings.items()}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from finetti.audit.adapters import AdaptedCheckpoint, MatrixStep, open_tuned, tensor_by_name
 from finetti.audit.angles import leading_angle
@@ -19,6 +18,7 @@ from finetti.audit.measures import MatrixMeasures, measure_product, measure_spec
 from finetti.audit.number_formats import ROUNDING
 from finetti.audit.proven import prove_checkpoint
 from finetti.core.errors import InputError
+from finetti.core.threads import limit_threads
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
@@ -136,7 +136,7 @@ def compare_checkpoints(
     )
     steps = _steps(source, base, tuned)
     changes, total = [], sum(len(layer.weights) for layer in network.layers)
-    with threadpool_limits(1 if mine.geometry.width < WIDE else None, "blas"):
+    with limit_threads(1 if mine.geometry.width < WIDE else None, "blas"):
         for layer, before in zip(network.layers, base_network.layers, strict=True):
             if set(layer.weights) != set(before.weights):
                 odd = ", ".join(sorted(set(layer.weights) ^ set(before.weights)))

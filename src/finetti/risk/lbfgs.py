@@ -1,19 +1,14 @@
 """SciPy's L-BFGS-B, on one BLAS thread."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy import optimize
-from threadpoolctl import ThreadpoolController
+
+from finetti.core.threads import limit_threads
 
 Smooth = Callable[[np.ndarray], tuple[float, np.ndarray]]
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def minimize_smooth(
@@ -34,7 +29,7 @@ def minimize_smooth(
     array([0., 0.])
     """
     options = {"maxiter": iterations, "maxcor": 20, "ftol": ftol, "gtol": gtol}
-    with _threads().limit(limits=1, user_api="blas"):
+    with limit_threads(1, "blas"):
         return optimize.minimize(
             function, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         ).x

@@ -113,17 +113,18 @@ def _import_snapshot(source: KindSource) -> ModuleType:
         if Path(folder).is_dir() and folder not in sys.path:
             finder.folder = folder
             sys.path.append(folder)  # for imports that only running the file reveals
+    wanted = source.module
     for name, module in list(sys.modules.items()):
         loader = getattr(getattr(module, "__spec__", None), "loader", None)
         if isinstance(loader, SnapshotFinder) and loader is not finder:
             # The files were edited since: modules of an older snapshot are not this study's.
             del sys.modules[name]
-        elif name == source.module and loader is not finder:
+        elif name == wanted and loader is not finder:
             raise InputError(
                 f"A module called {name!r} is already loaded, so that {name}.py cannot be. "
                 "Give the file another name."
             )
-    return importlib.import_module(source.module)
+    return importlib.import_module(wanted)
 
 
 class Strays:
@@ -139,6 +140,7 @@ class Strays:
         if source.is_file:
             # The path may name the folder directly, or as the user did: through links.
             self.folders = {source.folder, source.folder.resolve()}
+            self.prefixes = tuple(map(str, self.folders))
 
     def refuse(self) -> None:
         """Raise if there is such a module, and forget it, so that the next trial stands alone."""
@@ -160,7 +162,7 @@ class Strays:
 
     def _is_beside(self, name: str) -> bool:
         file = getattr(sys.modules.get(name), "__file__", None)
-        if not isinstance(file, str):
+        if not isinstance(file, str) or not file.startswith(self.prefixes):
             return False
         path = Path(file)
         module = path.parent / path.name.partition(".")[0]  # also of fast.cpython-311-x86_64.so

@@ -1,26 +1,27 @@
 """Anything with fit and predict as a learner: a new one for every trial."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_regressor
-from threadpoolctl import threadpool_limits
 
 from finetti.core.errors import InputError
+from finetti.core.threads import limit_threads
 from finetti.probe.learners.base import FitLearner, Predictor
 from finetti.probe.learners.recipe import Recipe
 
 SEEDS = 2**32  # NumPy's old generators, which estimators use, take no more
 
 
-def one_thread() -> threadpool_limits:
+def one_thread() -> AbstractContextManager[Any]:
     """OpenMP threads that wait for each other made boosting of small tables 30 times slower.
 
     Trials, not their loops, run side by side.
     """
-    return threadpool_limits(1, user_api="openmp")
+    return limit_threads(1, "openmp")
 
 
 @final
