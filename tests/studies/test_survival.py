@@ -141,6 +141,35 @@ def test_impatience_changes_nothing(spec, gate, started, options):
     assert not store.with_name(f"{store.name}.lock").exists()
 
 
+# Interrupted in the middle of a trial, and again when the run has ended and its command goes on.
+TWICE = """
+import contextlib, os, signal, sys
+from finetti.cli import main, studies
+
+real = studies.private_stdout
+
+@contextlib.contextmanager
+def interrupted_at_its_end():
+    with real():
+        try:
+            yield
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+studies.private_stdout = interrupted_at_its_end
+main.main()
+"""
+
+
+def test_a_second_interruption_does_not_take_the_sentence_along(folder):
+    (folder / "kind.py").write_text("def f(seed):\n    raise KeyboardInterrupt\n")
+    (folder / "study.toml").write_text('kind = "kind.py:f"\ntrials = 3\n')
+    command = [sys.executable, "-c", TWICE, "run", "study.toml", "--executor", "inline"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert run.returncode == 130, run.stderr
+    assert "Stopped with 3 left: run the same command again to continue" in run.stdout
+
+
 def test_an_interruption_in_python_is_one_after_all_is_stored(make_study, folder):
     (folder / "helper.py").write_text("FACTOR = 1.0\n")
     text = (folder / "learner.py").read_text().replace("RuntimeError", "KeyboardInterrupt")

@@ -5,11 +5,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_process_ends = False
+
+
+def end_with_first_interruption() -> None:
+    """For a command: after the first Ctrl-C it says what is kept and ends, whatever else comes.
+
+    Else one more, between the end of a run and that sentence, would take the sentence along.
+    """
+    global _process_ends
+    _process_ends = True
+
 
 @contextmanager
 def one_interruption() -> Iterator[None]:
     """Around a run: what ``ignore_interruptions`` has switched off works again after it."""
-    before = {number: signal.getsignal(number) for number in _interruptions()}
+    numbers = [] if _process_ends else _interruptions()
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
         yield
     finally:
