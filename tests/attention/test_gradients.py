@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, KernelSmoother, Softmax, cme_attention
+from finetti.attention.cme.plan import ROUTES
+from finetti.attention.cme.route import Call
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
 close = partial(np.testing.assert_allclose, rtol=0)
@@ -19,6 +21,11 @@ KERNELS = {
     "linear": Linear(),
     "polynomial": Polynomial(3, scale=0.5),
     "matern": Matern(1.5, 1.2),
+}
+COMPOSED = {
+    "scaled": 2.0 * RBF(0.9),
+    "sum": RBF(1.2) + 0.3 * Polynomial(2),
+    "product": (3.0 * Matern(2.5)) * RBF(1.7),
 }
 
 
@@ -199,3 +206,27 @@ def test_gradients_of_the_functional_form(context):
     ours, theirs = (jax.jit(jax.grad(f, argnums=(0, 1, 2)))(*arguments) for f in (functional, slow))
     for mine, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         close(mine, expected, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("name", "route"),
+    [
+        (name, route)
+        for name, kernel in {**KERNELS, **COMPOSED}.items()
+        for route in ROUTES
+        if not ROUTES[route].refusal(Call(kernel, length=30, queries=30, d_k=3, d_v=2))
+    ],
+)
+def test_every_kernel_has_gradients_on_every_route(name, route):
+    """Traced only: parameters that reach a loop over factorizations cannot be differentiated."""
+    tokens = [jax.ShapeDtypeStruct((30, width), jnp.float32) for width in (3, 3, 2)]
+
+    def loss(module, *tokens):
+        return jnp.sum(module(*tokens))
+
+    with jax.enable_x64(False):
+        kernel = {**KERNELS, **COMPOSED}[name]
+        kernel = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), kernel)
+        module = ConditionalMean(kernel, ridge=0.1, route=route)
+        found = jax.eval_shape(jax.grad(loss, argnums=(0, 1, 2, 3)), module, *tokens)
+    assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, (module, *tokens))

@@ -66,6 +66,22 @@ def test_the_answer_and_its_gradients(tokens, mask, ridge, masked):
     is_close(with_gradients("mixed")(*arguments), with_gradients("cholesky")(*arguments), 1e-3)
 
 
+@pytest.mark.parametrize("ridge", [0.1, 1e-6])
+def test_gradients_of_a_scaled_kernel(tokens, ridge):
+    """In float32, and where float64 answers: its diagonal depends on a parameter."""
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def gradients(route, kernel, *tokens):
+        def of(kernel, *tokens):
+            module = ConditionalMean(kernel, ridge=ridge, route=route)
+            return jnp.sum(jnp.sin(module(*tokens)))
+
+        return jax.grad(of, argnums=(0, 1, 2, 3))(kernel, *tokens)
+
+    kernel = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), 2.0 * RBF(0.8))
+    is_close(gradients("mixed", kernel, *tokens), gradients("cholesky", kernel, *tokens), 1e-3)
+
+
 def test_the_branch_in_float64_is_the_route_in_float64(tokens, mask):
     rows = [jnp.asarray(array, jnp.float64) for array in tokens]
     rows[2] = jnp.where(mask[:, None], rows[2], 0.0)  # as its callers have it

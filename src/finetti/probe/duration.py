@@ -9,6 +9,8 @@ from finetti.probe.learners.base import NetworkLearner
 from finetti.probe.learners.loading import load_learner
 from finetti.show import format_duration
 from finetti.studies.estimate import time_pilot
+from finetti.studies.executors.base import Executor
+from finetti.studies.executors.held import hold
 from finetti.studies.executors.local import LocalExecutor
 from finetti.studies.limits import Limits
 
@@ -48,27 +50,28 @@ def estimate_duration(experiment: Experiment, workers: int = 1) -> ProbeDuration
     lengths, sizes = experiment.context_lengths, experiment.n_samples or (1,)
     total = experiment.trials * sum(lengths) * sum(sizes)
     pending, seconds = 0, []
-    for learner, study in experiment.studies().items():
-        table = study.table(details=True)
-        pending += experiment.n_trials // len(experiment.learners) - len(table)
-        of_each = (
-            zip(table["context_length"], table["n_samples"], strict=True) if len(table) else ()
-        )
-        done = sum(int(T) * (1 if experiment.online else int(m)) for T, m in of_each)
-        if done >= total:
-            continue
-        if done:
-            rate, first = math.fsum(table["seconds"]) / done, 0.0
-        else:
-            n_shapes = len({*study.plan.shapes})
-            rate, first = _time_learner(experiment, learner, n_shapes, workers)
-        seconds.append(None if rate is None else first + (total - done) * rate / workers)
+    with hold(LocalExecutor(workers)) as executor:  # one start for all learners, as in the run
+        for learner, study in experiment.studies().items():
+            table = study.table(details=True)
+            pending += experiment.n_trials // len(experiment.learners) - len(table)
+            of_each = (
+                zip(table["context_length"], table["n_samples"], strict=True) if len(table) else ()
+            )
+            done = sum(int(T) * (1 if experiment.online else int(m)) for T, m in of_each)
+            if done >= total:
+                continue
+            if done:
+                rate, first = math.fsum(table["seconds"]) / done, 0.0
+            else:
+                n_shapes = len({*study.plan.shapes})
+                rate, first = _time_learner(experiment, learner, n_shapes, executor)
+            seconds.append(None if rate is None else first + (total - done) * rate / workers)
     known = None if None in seconds else math.fsum(filter(None, seconds))
     return ProbeDuration(experiment.n_trials, pending, known)
 
 
 def _time_learner(
-    experiment: Experiment, learner: str, n_shapes: int, workers: int
+    experiment: Experiment, learner: str, n_shapes: int, executor: Executor
 ) -> tuple[float | None, float]:
     """Seconds per unit of T·m, and seconds that are spent once."""
     loaded = load_learner(learner, experiment.options.get(learner, {}))
@@ -81,7 +84,7 @@ def _time_learner(
     largest = replace(experiment, context_lengths=length, n_samples=size, trials=1, fixed=fixed)
     plan = largest.study(learner).plan
     todo = list(plan.places)
-    pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), LocalExecutor(workers), Limits())
+    pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), executor, Limits())
     units = length[0] * (size or (1,))[0]
     if not pilot.timed:
         return None, 0.0

@@ -67,7 +67,7 @@ class Mixed(CheckedRoute):
         query, keys, values, mask = context
         system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
         fixed, size = jax.lax.stop_gradient(system), len(keys)
-        diagonal = fixed.noise + kernel.diagonal(fixed.keys)
+        diagonal = fixed.noise + fixed.kernel.diagonal(fixed.keys)
 
         def factored(shift: Float[Array, ""]) -> Array:
             # Behind a barrier, or K would be held for further attempts.
