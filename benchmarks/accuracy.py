@@ -33,6 +33,7 @@ KERNELS = {
     "RBF": RBF,
     "Matern 1/2": lambda lengthscale: Matern(0.5, lengthscale),
     "Matern 5/2": lambda lengthscale: Matern(2.5, lengthscale),
+    "2 RBF": lambda lengthscale: 2.0 * RBF(lengthscale),
     "RBF + Linear": lambda lengthscale: RBF(lengthscale) + Linear(),
     "Polynomial": lambda lengthscale: Polynomial(2, scale=1 / lengthscale**2),
 }

@@ -20,12 +20,11 @@ from jaxtyping import Array, Float
 from finetti.core import lapack
 from finetti.core.products import transposed_product
 
-# LAPACK factors blocks of this size; inverses are built by products up to corners that grow with
-# the matrix: larger products, and fewer of them to compile.
-_LAPACK_ROWS = 64
+# Inverses are built up to corners that grow with the matrix, of halves that LAPACK factors:
+# larger products, and fewer of them to compile.
 _CORNER_ROWS = {1024: 128, 4096: 256}
 _MAX_CORNER_ROWS = 512
-# A diagonal block of this size (a power-of-two multiple of the base) is evaluated as a whole.
+# A diagonal block of this size (a power-of-two multiple of all corners) is evaluated as a whole.
 _EVALUATED_ROWS = 1024
 
 Entries = Callable[[slice, slice], Float[Array, "m n"]]
@@ -71,11 +70,11 @@ def solve(tree: Tree, right: Float[Array, "n k"]) -> Float[Array, "n k"]:
 def _factor(entries: Entries, start: int, stop: int, corner: int) -> Tree:
     block = slice(start, stop)
     if stop - start <= corner:
-        return _corner(entries(block, block))
+        return _corner(entries(block, block), corner // 2)
     if start and stop - start == _EVALUATED_ROWS:
         # From here on the blocks are small, and so would be the products that update them.
         entries = blocks_of(entries(block, block), start)
-    middle = start + _half(stop - start)
+    middle = start + _half(stop - start, corner)
     first = _factor(entries, start, middle, corner)
     below = _divide(entries(slice(middle, stop), slice(start, middle)), first)
 
@@ -97,26 +96,25 @@ def blocks_of(matrix: Float[Array, "n n"], start: int = 0) -> Entries:
     return entries
 
 
-def _half(size: int) -> int:
-    """The largest power-of-two multiple of the base that leaves something over."""
-    half = _LAPACK_ROWS
+def _half(size: int, corner: int) -> int:
+    """The largest power-of-two multiple of a corner that leaves something over."""
+    half = corner
     while 2 * half < size:
         half *= 2
     return half
 
 
-def _corner(block: Float[Array, "n n"]) -> Corner:
-    """G⁻¹ of a small block, by halves down to LAPACK's size."""
+def _corner(block: Float[Array, "n n"], half: int) -> Corner:
+    """G⁻¹ of a small block: LAPACK's, or two of these put together."""
     size = block.shape[0]
-    if size <= _LAPACK_ROWS:
+    if size <= half:
         identity = jnp.eye(size, dtype=block.dtype)
         # LAPACK works by columns: the transpose of a symmetric block is there without a copy, and
         # (G⁻ᵀ)ᵀ lies in memory as products by rows want G⁻¹.
         return Corner(lapack.solve_upper(lapack.cholesky(block.T), identity).T)
-    middle = _half(size)
-    first = _corner(block[:middle, :middle])
-    below = _divide(block[middle:, :middle], first)
-    second = _corner(block[middle:, middle:] - below @ below.T)
+    first = _corner(block[:half, :half], half)
+    below = _divide(block[half:, :half], first)
+    second = _corner(block[half:, half:] - below @ below.T, half)
     # As an array: a constant would be built in by a loop that asks at every entry where it is.
     zero = jax.lax.optimization_barrier(jnp.zeros(below.shape[::-1], below.dtype))
     corner = -second.inverse @ (below @ first.inverse)
