@@ -57,9 +57,9 @@ def pytest_configure() -> None:
     from jax._src import lru_cache
     from jax._src.interpreters import mlir
 
-    # JAX makes a context for every program and loads fifty dialects into it: an eighth of the time of
-    # the files that were measured, half of their memory, and a fifth of a small program. The
-    # dialects that it needs are registered one by one afterwards.
+    # JAX makes a context for every program and loads fifty dialects into it: an eighth of the time
+    # of the files that were measured, and half of their memory. The dialects that it needs are
+    # registered one by one afterwards.
     mlir.JaxIrContext.load_all_available_dialects = lambda self: self.get_dialect_descriptor("func")
     make_context, kept = mlir.make_ir_context, threading.local()
 
