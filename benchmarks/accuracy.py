@@ -4,11 +4,12 @@ Contexts of every kind that is known to hurt: tokens spread over eight decades, 
 in clusters, repeated, with an outlier, masked; ridges from 1e-8 to 1e3; values of any size. An
 answer may be wrong by 1e-4 of the largest value and a gradient by 1e-3 of its largest entry, or it
 is NaN. The gradients of scalars (the logarithms of the ridge and of the kernel's parameters) may
-also be wrong by 1e-5 of what the loss can change by, those of tokens, per lengthscale, by 1e-11 of
-it or by the rounding of a float64 solve, 2⁻⁴⁸ times the condition number: where they nearly vanish,
-float64 itself does not know their digits. The reference is the float64 route on the same numbers;
-contexts where that route has no six digits either are not judged: condition numbers above 1e11, and
-for RBF tokens so far apart that rounding their squared distances counts beside the ridge.
+also be wrong by 1e-5 of what the loss can change by, those of tokens, per lengthscale, and of
+values, per largest value, by 1e-11 of it or by the rounding of a float64 solve, 2⁻⁴⁸ times the
+condition number: where they nearly vanish, float64 itself does not know their digits. The reference
+is the float64 route on the same numbers; contexts where that route has no six digits either are not
+judged: condition numbers above 1e11, and for RBF tokens so far apart that rounding their squared
+distances counts beside the ridge.
 
     python benchmarks/accuracy.py --cases 40 --lengths 5 300 700 1500
 """
@@ -177,8 +178,9 @@ def one(rng, length, d_k, kernel, route, row):
         size = float(np.max(np.abs(wanted)))
         if np.ndim(wanted) == 0:
             size = max(size, 0.01 * change)
-        elif name in ("query", "keys"):
-            size = max(size, unknown / GRADIENT_RTOL * change / lengthscale)
+        else:
+            per = unit if name == "values" else lengthscale
+            size = max(size, unknown / GRADIENT_RTOL * change / per)
         error, admitted = compare(gradient, wanted, size)
         nan |= admitted
         found.append((name, error, GRADIENT_RTOL))
