@@ -8,7 +8,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxtyping import install_import_hook
+import jaxtyping
+
+from shapes import wrap_shaped
 
 if TYPE_CHECKING:
     from jax._src.lru_cache import LRUCache
@@ -42,7 +44,8 @@ SHAPED = [
     for path in (SOURCE / "finetti" / room).rglob("*.py")
     if "from jaxtyping import" in path.read_text("utf-8")
 ]
-install_import_hook(SHAPED, "shapes.check_shapes")
+jaxtyping.jaxtyped = wrap_shaped
+jaxtyping.install_import_hook(SHAPED, "shapes.check_shapes")
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them all that they
 # start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

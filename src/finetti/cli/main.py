@@ -25,6 +25,7 @@ from finetti.cli.run import run
 from finetti.cli.status import status
 from finetti.cli.view import view
 from finetti.core.errors import FinettiError
+from finetti.core.garbage import collect_rarely
 from finetti.studies.interruption import end_with_first_interruption
 
 
@@ -86,6 +87,7 @@ app.command("view")(view)
 
 def main() -> None:
     """Run ``finetti`` with the arguments of the process."""
+    collect_rarely()
     forgive_closed_pipes()
     end_with_first_interruption()
     for stream in (sys.stdout, sys.stderr):

@@ -1,10 +1,15 @@
 """Files that are whole or not there."""
 
+import contextlib
+import hashlib
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from finetti.core.errors import InputError
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def write_file(content: bytes, path: str | Path) -> Path:
@@ -28,3 +33,20 @@ def write_file(content: bytes, path: str | Path) -> Path:
             f"{path} cannot be written: {error.strerror}. Free the place or choose another."
         ) from error
     return path
+
+
+def kept(name: str, make: Callable[[], bytes]) -> bytes:
+    """What ``make`` gives, from the user's cache where it is there under that name already."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    path = Path(home) / "finetti" / name
+    # What cannot be read, or is not whole, is made again; what cannot be written is not kept.
+    with contextlib.suppress(OSError):
+        stored = path.read_bytes()
+        content = stored[_DIGEST_BYTES:]
+        if stored == hashlib.sha256(content).digest() + content:
+            return content
+    content = make()
+    with contextlib.suppress(OSError, InputError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(hashlib.sha256(content).digest() + content, path)
+    return content

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from finetti.core.garbage import collect_rarely
 from finetti.studies.executors.base import Failure
 from finetti.studies.importing import WORKER_VARIABLE
 
@@ -36,6 +37,7 @@ def serve() -> None:
     None at the end of a cohort.
     """
     guard()
+    collect_rarely()
     faulthandler.enable()
     os.environ[WORKER_VARIABLE] = "1"
     above, owner = Connection(os.dup(0)), os.getpid()
