@@ -3,6 +3,8 @@
 import resource
 import shutil
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,6 +104,33 @@ def test_a_rollback_store_is_exclusive_and_says_so(tmp_path):
         with pytest.raises(FinettiError, match="being written"):
             states(store.path)
     assert len(states(tmp_path / "s.sqlite")) == 2
+
+
+# Writes more than its cache holds, hence into the file, and is gone before it can commit.
+KILLED = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN EXCLUSIVE")
+for number in range(200):
+    row = (number + 10_000, str(number) * 1000)
+    connection.execute("INSERT INTO cells VALUES (?, ?)", row)
+os._exit(9)
+"""
+
+
+def test_what_a_killed_process_left_half_written_is_undone_for_readers(tmp_path):
+    path = tmp_path / "store.sqlite"
+    with Store(path, "rollback") as store:
+        store.add(rows(2))
+    size = path.stat().st_size
+    subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    assert path.stat().st_size > size
+    assert (tmp_path / "store.sqlite-journal").exists()
+    with open_records(path) as records:
+        assert len(list(records.rows())) == 2
+        (count,) = records.connection.execute("SELECT count(*) FROM cells").fetchone()
+    assert count < 200
 
 
 def test_a_second_writer_is_told_who_the_first_is(tmp_path):

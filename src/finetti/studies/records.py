@@ -1,9 +1,10 @@
-"""Reading a store. Needs no lock, changes nothing, and understands older layouts."""
+"""Reading a store. Needs no lock, changes nothing (but undoes what a killed process left half
+written), and understands older layouts."""
 
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,14 @@ def open_records(path: str | Path, or_empty: bool = False) -> Iterator[Records]:
         connection = sqlite3.connect(place, uri=True, timeout=1)
     try:
         with plain_errors(path):
-            version = schema_version(connection, str(path))
+            try:
+                version = schema_version(connection, str(path))
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                    raise
+                # A process was killed while it wrote: who may write undoes it.
+                with closing(sqlite3.connect(path, timeout=1)) as writer:
+                    version = schema_version(writer, str(path))
             if version < CURRENT_LAYOUT:
                 # An older layout is brought up to date in memory; the file stays as it is.
                 copy = sqlite3.connect(":memory:")
