@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -247,3 +249,9 @@ def test_a_learner_that_changes_during_a_study_is_refused(folder):
 def test_bad_arguments_are_refused_before_anything_runs(folder, given, sentence):
     with pytest.raises(InputError, match=re.escape(sentence)):
         resolved(**given)
+
+
+def test_networks_do_without_scikit_learn():
+    """It takes longer to import than everything else together, in every process of a probe."""
+    code = "import sys, finetti.probe.trial; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

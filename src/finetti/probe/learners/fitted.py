@@ -1,4 +1,7 @@
-"""Anything with fit and predict as a learner: a new one for every trial."""
+"""Anything with fit and predict as a learner: a new one for every trial.
+
+scikit-learn, which takes a second to import, is imported where it is used: networks do without it.
+"""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -6,7 +9,6 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_regressor
 
 from finetti.core.errors import InputError
 from finetti.core.threads import limit_threads
@@ -60,8 +62,11 @@ class Labeled:
             )
         if not np.isfinite(answers).all():
             raise InputError(f"The learner {self.reference} predicted numbers that are not finite.")
-        if hasattr(self.estimator, "__sklearn_tags__") and is_regressor(self.estimator):
-            return (answers >= 0.5).astype(np.uint8)
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            from sklearn.base import is_regressor
+
+            if is_regressor(self.estimator):
+                return (answers >= 0.5).astype(np.uint8)
         if not np.isin(answers, (0, 1)).all():
             others = np.setdiff1d(answers, (0, 1))[:3].tolist()
             raise InputError(
@@ -90,6 +95,8 @@ class EstimatorLearner(FitLearner):
 
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Fit a new one; labels that are all the same need none."""
+        from sklearn.base import clone
+
         if (labels == labels[0]).all():
             return SameLabel(int(labels[0]))
         given = {"seed": seed, "random_state": seed % SEEDS}
