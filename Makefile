@@ -13,14 +13,17 @@ install = $(PIP) install --no-compile --only-binary :all: --constraint constrain
 # it may not, each of some hundred processes translates all that it imports once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: reproduce test checks tests test-studies test-portable checkpoints format clean
+.PHONY: reproduce test checks checks-and-studies tests test-portable checkpoints format clean
 
 reproduce: .venv/.runtime
 	$(BIN)/finetti reproduce --controls --workers 2 --out reproduction
 
 # Side by side: tests of studies wait for processes to start and to end, and others use that time.
 test: .venv/.dev
-	$(MAKE) --jobs=3 checks tests test-studies
+	$(MAKE) --jobs=2 tests checks-and-studies
+
+checks-and-studies: checks
+	$(BIN)/python -m pytest -q tests/studies
 
 checks: .venv/.dev
 	$(BIN)/ruff check .
@@ -31,9 +34,6 @@ checks: .venv/.dev
 
 tests: .venv/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -q --ignore=tests/studies
-
-test-studies: .venv/.dev
-	$(BIN)/python -m pytest -q tests/studies
 
 # The instructions that BLAS and XLA may use decide how sums are rounded.
 ROUNDING := $(BIN)/python -m pytest -n auto --dist worksteal -q -m rounding
