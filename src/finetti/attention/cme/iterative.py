@@ -94,8 +94,8 @@ class ConjugateGradients(CheckedRoute):
             return jnp.where(bound.relative_error <= MAX_ERROR_64, solution, jnp.nan)
 
         coefficients = jax.lax.custom_linear_solve(system.apply, values, solve, symmetric=True)
-        # Those of masked keys are zero. Saying so keeps their part of a gradient, K(k, q)ȳ/λ, out of
-        # the solution that errors are relative to.
+        # Those of masked keys are zero. Saying so keeps their part of a gradient, K(k, q)ȳ/λ, out
+        # of the solution that errors are relative to.
         return gram_product(kernel, query, keys, system.kept[:, None] * coefficients)
 
 
