@@ -25,11 +25,13 @@ test: .venv/.dev
 checks-and-studies: checks
 	$(BIN)/python -m pytest -q tests/studies
 
+# A tenth less time, for memory.
+TYPES := NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/basedpyright
 checks: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/basedpyright  # a tenth less time, for memory
+	$(TYPES)
 	$(BIN)/python -m pytest --doctest-modules src README.md docs --doctest-glob='*.md' -p no:cacheprovider -q
 
 tests: .venv/.dev

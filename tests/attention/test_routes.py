@@ -80,8 +80,8 @@ def test_conjugate_gradients_are_the_factorization(tokens, mask, kernel, masked)
 
 
 def test_masked_keys_leave_gradients_as_accurate_as_without_them(monkeypatch, recompiled):
-    """Their part of the adjoint solution, K(k, q)ȳ/λ, is a million times larger than the rest, and
-    iterations would stop where they are accurate beside that: off by 6e-7, and by 3 % elsewhere."""
+    """Their part of the adjoint solution, K(k, q)ȳ/λ, is far larger than the rest, and iterations
+    would stop where they are accurate beside that: off by 6e-7 here, and by 3 % elsewhere."""
     monkeypatch.setattr(iterative, "RANK_64", 4)  # or there would be one iteration
     rng = np.random.default_rng(0)
     keys = rng.normal(size=(12, 4))[rng.integers(0, 12, size=60)]

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.core.files import kept, write_file
+from finetti.core.files import from_cache, write_file
 
 
 def test_a_file_is_written_whole_and_readable(tmp_path):
@@ -26,23 +26,23 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 def test_what_is_kept_is_made_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert kept("name", lambda: b"made") == b"made"
-    assert kept("name", lambda: b"made again") == b"made"
-    assert kept("another name", lambda: b"made again") == b"made again"
+    assert from_cache("name", lambda: b"made") == b"made"
+    assert from_cache("name", lambda: b"made again") == b"made"
+    assert from_cache("another name", lambda: b"made again") == b"made again"
 
 
 @pytest.mark.parametrize("damage", [lambda stored: b"", lambda stored: stored[:-1]])
 def test_what_is_not_whole_is_made_again(tmp_path, monkeypatch, damage):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    kept("name", lambda: b"made")
+    from_cache("name", lambda: b"made")
     path = tmp_path / "finetti" / "name"
     path.write_bytes(damage(path.read_bytes()))
-    assert kept("name", lambda: b"made again") == b"made again"
-    assert kept("name", lambda: b"a third time") == b"made again"
+    assert from_cache("name", lambda: b"made again") == b"made again"
+    assert from_cache("name", lambda: b"a third time") == b"made again"
 
 
 def test_where_nothing_can_be_kept_it_is_made_every_time(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert kept("name", lambda: b"made") == b"made"
-    assert kept("name", lambda: b"made again") == b"made again"
+    assert from_cache("name", lambda: b"made") == b"made"
+    assert from_cache("name", lambda: b"made again") == b"made again"

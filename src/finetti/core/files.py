@@ -35,8 +35,8 @@ def write_file(content: bytes, path: str | Path) -> Path:
     return path
 
 
-def kept(name: str, make: Callable[[], bytes]) -> bytes:
-    """What ``make`` gives, from the user's cache where it is there under that name already."""
+def from_cache(name: str, make: Callable[[], bytes]) -> bytes:
+    """What ``make`` gives, from the user's cache where it is there under ``name`` already."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     path = Path(home) / "finetti" / name
     # What cannot be read, or is not whole, is made again; what cannot be written is not kept.

@@ -8,7 +8,7 @@ from importlib import metadata
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from finetti.core.files import kept
+from finetti.core.files import from_cache
 from finetti.show.card import Table
 from finetti.show.chart_text import chart_tables, chart_title, describe_chart
 from finetti.show.numbers import format_duration, format_value
@@ -53,11 +53,13 @@ class Drawn:
 def _library() -> str:
     """Vega with all that it needs. Putting it together takes seconds, which only the first page
     of a version waits for."""
-    import vl_convert
 
-    name = f"vega-{metadata.version('vl-convert-python')}"
-    make = vl_convert.javascript_bundle
-    bundle = kept(name, lambda: make("window.vegaEmbed = vegaEmbed;").encode()).decode()
+    def make() -> bytes:
+        import vl_convert
+
+        return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").encode()
+
+    bundle = from_cache(f"vega-{metadata.version('vl-convert-python')}", make).decode()
     # A closing tag inside a string of the library would end the script element, and the function
     # around it keeps the library's hundreds of short names to itself.
     return f"(() => {{ {bundle} }})();".replace("</script", "<\\/script")

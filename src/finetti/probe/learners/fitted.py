@@ -95,10 +95,10 @@ class EstimatorLearner(FitLearner):
 
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Fit a new one; labels that are all the same need none."""
-        from sklearn.base import clone
-
         if (labels == labels[0]).all():
             return SameLabel(int(labels[0]))
+        from sklearn.base import clone
+
         given = {"seed": seed, "random_state": seed % SEEDS}
         built = self.recipe.build(context_length=bits.shape[1], **given)
         estimator: Any = clone(built, safe=False)  # an instance is shared by all trials
