@@ -19,7 +19,7 @@ import pytest
 from finetti.attention import ConditionalMean, KernelSmoother, cme_solve, kernel_attention
 from finetti.core import block_cg
 from finetti.core.solves import Status
-from finetti.kernels import RBF
+from finetti.kernels import RBF, Linear
 
 pytestmark = pytest.mark.rounding
 
@@ -115,6 +115,23 @@ def test_what_did_not_converge_is_no_answer(impatient):
         jax.grad(lambda values: ConditionalMean(RBF(), **options)(keys[0], keys[0], values).sum())
     )(values[0])
     assert np.isnan(gradient).any()
+
+
+def test_without_an_answer_there_is_no_gradient():
+    """Inner products of 10⁹: rounding, also in float64, is beyond what is called a solution."""
+    keys = np.float32([45317.58, -18012.27, -64303.74]) + RNG(0).choice([0.0, 4e-3], size=(9, 3))
+    keys, values = single(keys, RNG(1).normal(size=(9, 2)))
+    module = ConditionalMean(RBF() + Linear(), ridge=0.6, route="conjugate_gradients")
+
+    @jax.jit
+    @functools.partial(jax.value_and_grad, has_aux=True)
+    def attend(values):
+        mean = module(keys, keys, values)
+        return mean.sum(), mean
+
+    (_, mean), gradient = attend(values)
+    assert np.isnan(mean).all()
+    assert np.isnan(gradient).all()
 
 
 def test_conjugate_gradients_at_small_ridges():

@@ -273,3 +273,17 @@ def test_refusals_of_cme_attention():
         cme_attention(*arrays, ridge=-1.0)
     with pytest.raises(InputError, match=r"`ridge` .* or `ridge_per_token`"):
         cme_attention(*arrays, ridge=1.0, ridge_per_token=1.0)
+
+
+def test_kernel_attention_is_traced_once():
+    class Counted(RBF):
+        def _log_gram(self, xs, ys):
+            traced.append(xs.shape)
+            return super()._log_gram(xs, ys)
+
+    traced, arrays = [], tensors()
+    first = kernel_attention(*arrays, kernel=Counted())
+    times = len(traced)
+    assert times > 0
+    close(kernel_attention(*arrays, kernel=Counted()), first, atol=0)
+    assert len(traced) == times

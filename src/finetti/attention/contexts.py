@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.core.arrays import check_finite, check_rank
+from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import widest_float
 
@@ -179,13 +180,9 @@ def _flattened(
 def _restored(flat: Array, lead: tuple[int, ...], dtype: Any) -> Array:
     """What `Contexts.restore` gives."""
     largest = jnp.finfo(dtype).max.astype(flat.dtype)
-    flat = jnp.clip(flat, -largest, largest).astype(dtype)
-    return flat.reshape(lead + flat.shape[2:])
-
-
-def as_array(array: ArrayLike) -> Array:
-    """A JAX array; also of a pandas column or table, which JAX itself does not read."""
-    return jnp.asarray(array if isinstance(array, jax.Array) else np.asarray(array))
+    # NaN passes, also in gradients: by `clip` alone they would be 0 where there is no answer.
+    finite = jnp.where(jnp.isnan(flat), flat, jnp.clip(flat, -largest, largest))
+    return finite.astype(dtype).reshape(lead + flat.shape[2:])
 
 
 def clear_unreadable(
@@ -245,7 +242,7 @@ def as_mask(
 def as_boolean(owner: str, mask: ArrayLike, read: str = "key") -> Bool[Array, "..."]:
     """The mask, if it is one."""
     try:
-        mask = jnp.asarray(mask)
+        mask = as_array(mask)
     except (TypeError, ValueError) as error:  # a kernel, say, that was given without its name
         wanted = f"an array of booleans, True where a {read} may be read"
         raise bad_argument("mask", owner, wanted, f"{type(mask).__name__}") from error

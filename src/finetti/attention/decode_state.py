@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.core.arrays import check_finite
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64_inside
 
@@ -34,7 +34,7 @@ def as_token(
     owner: str, name: str, token: ArrayLike, shape: tuple[int, ...], dtype: Any
 ) -> Float[Array, "..."]:
     """One token for each context of the batch, checked."""
-    token = jnp.asarray(token)
+    token = as_array(token)
     if token.shape != shape:
         raise bad_argument(name, owner, f"of shape {shape}", f"shape {token.shape}")
     check_finite(token, name, owner)

@@ -2,7 +2,6 @@
 
 from typing import overload
 
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from finetti.attention.base import Attention
@@ -14,6 +13,7 @@ from finetti.attention.fast_weights.base import FastWeights
 from finetti.attention.fast_weights.decode import FastWeightState, write_prompt
 from finetti.attention.rows import RowAttention
 from finetti.core.arrays import check_finite
+from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.precision import widest_float
 
@@ -66,7 +66,7 @@ def start_decoding(
     '0.909 ± 0.302'
     """
     owner = "start_decoding"
-    keys, values = jnp.asarray(keys), jnp.asarray(values)
+    keys, values = as_array(keys), as_array(values)
     if keys.ndim < 2 or values.ndim != keys.ndim or values.shape[:-1] != keys.shape[:-1]:
         got = f"{values.shape} for keys {keys.shape}"
         raise bad_argument("values", owner, "one per key, (..., L, d_v)", got)

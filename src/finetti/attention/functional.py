@@ -81,15 +81,17 @@ def kernel_attention(
         owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
     )
 
-    @float64_inside  # as in `KernelSmoother`
-    def read(kernel: Kernel, query: Array, keys: Array, *rest: Any) -> Array:
-        # Query heads of a group share their keys.
-        logits = jax.vmap(jax.vmap(jax.vmap(kernel.log_gram, (0, None))))(query, keys)
-        return _weighted(logits, *rest)
-
     kernel = kernel.on_scaled_tokens(heads.scale)
     rest = heads.values, heads.full_mask, heads.bias(owner, bias)
-    return heads.restore(read(kernel, heads.query, heads.keys, *rest))
+    return heads.restore(_kernel_rows(kernel, heads.query, heads.keys, *rest))
+
+
+@float64_inside  # as in `KernelSmoother`
+@jax.jit
+def _kernel_rows(kernel: Kernel, query: Array, keys: Array, *rest: Any) -> Array:
+    # Query heads of a group share their keys.
+    logits = jax.vmap(jax.vmap(jax.vmap(kernel.log_gram, (0, None))))(query, keys)
+    return _weighted(logits, *rest)
 
 
 def cme_attention(

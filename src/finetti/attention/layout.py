@@ -6,8 +6,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.contexts import Contexts, as_array, as_boolean, clear_unreadable
+from finetti.attention.contexts import Contexts, as_boolean, clear_unreadable
 from finetti.core.arrays import check_finite, check_positive
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.precision import widest_float
 
@@ -37,7 +38,7 @@ class Heads(NamedTuple):
         """An additive bias on the log scores, in the layout of the mask."""
         if bias is None:
             return None
-        full = _broadcast(owner, "bias", jnp.asarray(bias), self)
+        full = _broadcast(owner, "bias", as_array(bias), self)
         # −∞ is a mask by another name.
         check_finite(jnp.where(full == -jnp.inf, 0, full), "bias", owner)
         return full.astype(self.query.dtype)
@@ -140,7 +141,7 @@ def _check_shapes(owner: str, query: Array, key: Array, value: Array) -> None:
 def _lengths(owner: str, name: str, lengths: ArrayLike | None, batch: int) -> Array | None:
     if lengths is None:
         return None
-    lengths = jnp.asarray(lengths)
+    lengths = as_array(lengths)
     if lengths.shape != (batch,) or not jnp.issubdtype(lengths.dtype, jnp.integer):
         got = f"{lengths.dtype} of shape {lengths.shape}"
         raise bad_argument(name, owner, f"integers of shape ({batch},)", got)

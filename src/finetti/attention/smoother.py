@@ -1,12 +1,12 @@
 """Nadaraya–Watson attention and its conditional kernel density."""
 
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.contexts import arrange
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_finite
+from finetti.core.conversion import as_array
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.base import Kernel, check_kernel
 
@@ -65,7 +65,7 @@ class KernelSmoother(NormalizedAttention):
         """
         owner = "KernelSmoother.density"
         contexts = arrange(owner, query, keys, values, mask)
-        points = jnp.asarray(points).astype(contexts.values.dtype)
+        points = as_array(points).astype(contexts.values.dtype)
         if points.ndim != 2 or points.shape[1] != contexts.values.shape[2]:
             requirement = f"of shape (P, d_v = {contexts.values.shape[2]})"
             raise bad_argument("points", owner, requirement, f"shape {points.shape}")

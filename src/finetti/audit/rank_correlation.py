@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
@@ -41,7 +41,7 @@ def rank_correlation(
     count = len(rows[0])
     if count < 2 or any(row.min() == row.max() for row in rows):
         return None, None
-    ranks = [rankdata(row) - (count + 1) / 2 for row in rows]
+    ranks = [scipy.stats.rankdata(row) - (count + 1) / 2 for row in rows]
     value = float(ranks[0] @ ranks[1] / math.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
     value = min(1.0, max(-1.0, value))
     if count < FEWEST:

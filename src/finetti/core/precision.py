@@ -46,6 +46,9 @@ def float64_inside(function: Callable[..., Any]) -> Callable[..., Any]:
     the ``enable_x64`` block, where the casts would be cut back to float32; hence explicit rules for
     both, which open the block again. For the same reason ``function`` must do without primitives
     that JAX lowers late by tracing Python again (``argmax``, ``sort`` by key and their kin).
+
+    Around a compiled function (``@float64_inside`` over ``@jax.jit``), what a program calls again
+    with equal shapes, and its rules do so a lot, is traced once.
     """
 
     @jax.custom_vjp

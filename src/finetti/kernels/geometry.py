@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.core.arrays import check_positive
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.precision import widest_float
 from finetti.core.products import outer_products
@@ -15,7 +16,7 @@ from finetti.core.products import outer_products
 
 def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:
     """The arguments as arrays of one floating dtype and exactly ``rank`` axes; None stays None."""
-    tokens = {name: jnp.asarray(array) for name, array in arrays.items() if array is not None}
+    tokens = {name: as_array(array) for name, array in arrays.items() if array is not None}
     shape = "(d,)" if rank == 1 else "(L, d)"
     for name, array in tokens.items():
         if array.ndim != rank:

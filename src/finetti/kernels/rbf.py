@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -37,7 +38,7 @@ class RBF(StationaryKernel):
     def _log_gram(self, xs: Array, ys: Array | None) -> Array:
         # In float32 the distance of near tokens far from the center would be lost, and so would
         # its gradient: 6e-8·(spread/ℓ)². One product in float64 costs little beside what follows.
-        return float64_inside(_half_squares)(self, xs, ys).astype(xs.dtype)
+        return _half_squares(self, xs, ys).astype(xs.dtype)
 
     @property
     def _methods(self) -> tuple[str, ...]:
@@ -49,6 +50,8 @@ class RBF(StationaryKernel):
         return gaussian_features(draw, self._log_token_scale(draw.dimension), exponent)
 
 
+@float64_inside
+@jax.jit
 def _half_squares(kernel: RBF, xs: Array, ys: Array | None) -> Array:
     """−‖x − y‖² / (2ℓ²)."""
     return -squared_distances(xs, ys, kernel._scaled) / 2

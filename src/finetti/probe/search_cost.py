@@ -3,8 +3,8 @@
 from math import comb
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from finetti.boolean.simplification import find_profile
 from finetti.core.errors import InputError
@@ -103,7 +103,7 @@ def _survival(
     if not errors:
         return (1 - wrong_one) ** (ones * n_samples) * (1 - wrong_zero) ** ((1 - ones) * n_samples)
     wrong = ones * wrong_one + (1 - ones) * wrong_zero
-    return float(stats.binom.cdf(errors, n_samples, wrong))
+    return float(scipy.stats.binom.cdf(errors, n_samples, wrong))
 
 
 def _by_halves(rule: HiddenRule) -> bool:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.keys import random_key
 from finetti.core.numbers import as_whole
@@ -157,10 +158,10 @@ def polish_network(
     """A network with a smaller empirical risk by L-BFGS in float64, and ‖∇_θ Ê ℓ‖ there."""
     data = as_encoded(data, "polish_network")
     with float64():
-        held = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), data)
+        held = jax.tree.map(lambda leaf: as_array(np.asarray(leaf, np.float64)), data)
 
         def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            risk, slope = _risk_and_slope(jnp.asarray(flat), network, held, loss)
+            risk, slope = _risk_and_slope(as_array(flat), network, held, loss)
             return float(risk), np.asarray(slope)
 
         start = flatten(network)
@@ -193,7 +194,7 @@ def empirical_risk(network: Any, data: Any, loss: SequenceLoss = squared_loss) -
 def losses(prediction: np.ndarray, target: np.ndarray, loss: SequenceLoss) -> np.ndarray:
     """ℓ of every sequence, in float64."""
     with float64():
-        return np.asarray(loss(jnp.asarray(prediction), jnp.asarray(target)), np.float64)
+        return np.asarray(loss(as_array(prediction), as_array(target)), np.float64)
 
 
 def as_encoded(data: Any, owner: str) -> Encoded:
@@ -212,7 +213,7 @@ def as_encoded(data: Any, owner: str) -> Encoded:
 
 def _float32(tree: Any) -> Any:
     def cast(leaf: Any) -> Any:
-        return jnp.asarray(np.asarray(leaf, np.float32)) if eqx.is_inexact_array(leaf) else leaf
+        return as_array(np.asarray(leaf, np.float32)) if eqx.is_inexact_array(leaf) else leaf
 
     return jax.tree.map(cast, tree)
 

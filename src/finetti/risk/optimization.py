@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
 from finetti.latent import Encoded
@@ -115,8 +116,8 @@ def optimization_bound(
         raise bad_argument("region", "optimization_bound", "one that contains the network", region)
     at = region.project(at)
     with float64():
-        held = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), data)
-        theta = jnp.asarray(at)
+        held = jax.tree.map(lambda leaf: as_array(np.asarray(leaf, np.float64)), data)
+        theta = as_array(at)
         found = np.asarray(_outputs(theta, network, held))
         other = comparator(held.tokens, held.mask_token) if callable(comparator) else comparator
         other = np.asarray(other, np.float64)
@@ -136,10 +137,10 @@ def optimization_bound(
         else:
 
             def apply(move: np.ndarray) -> np.ndarray:
-                return np.asarray(_push(theta, jnp.asarray(move), network, held))
+                return np.asarray(_push(theta, as_array(move), network, held))
 
             def pull(unit: np.ndarray) -> np.ndarray:
-                return np.asarray(_pull(theta, jnp.asarray(unit), network, held))
+                return np.asarray(_pull(theta, as_array(unit), network, held))
 
         best = minimize_norms(found - other, apply, pull, region, at, tolerance=tolerance)
         miss = data.target - found

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 
 Network = TypeVar("Network")
@@ -30,7 +31,7 @@ def unflatten(flat: Any, network: Network) -> Network:
     leaves, tree = jax.tree.flatten(params)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])
     parts = [
-        jnp.asarray(flat[end - np.size(leaf) : end]).reshape(np.shape(leaf))
+        as_array(flat[end - np.size(leaf) : end]).reshape(np.shape(leaf))
         for leaf, end in zip(leaves, ends.tolist(), strict=True)
     ]
     return eqx.combine(jax.tree.unflatten(tree, parts), rest)

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.networks.weights import as_projections, as_weights, promote
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 
 
@@ -105,7 +106,7 @@ def as_multiplier(
     """A dropout mask in the precision of the data."""
     if value is None:
         return None
-    array = jnp.asarray(value)
+    array = as_array(value)
     if array.shape != shape:
         raise bad_argument(argument, owner, f"of shape {shape}", f"shape {array.shape}")
     return array.astype(dtype)

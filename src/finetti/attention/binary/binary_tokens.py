@@ -18,6 +18,7 @@ from finetti.attention.binary.absorbed import as_multiplier, cls_part
 from finetti.attention.binary.binary_tables import BinaryTables
 from finetti.attention.networks.weights import promote
 from finetti.core.arrays import is_concrete
+from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, bad_argument
 
 Method = Literal["split", "difference", "auto", "select"]
@@ -194,7 +195,7 @@ def _by_selection(
 
 
 def _as_bits(bits: ArrayLike, length: int, dtype: Any, owner: str) -> Float[Array, "m T"]:
-    bits = jnp.asarray(bits)
+    bits = as_array(bits)
     if bits.ndim != 2 or bits.shape[1] != length:
         raise bad_argument("bits", owner, f"of shape (m, T = {length})", f"shape {bits.shape}")
     ones = bits.astype(dtype)

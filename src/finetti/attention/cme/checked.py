@@ -167,7 +167,7 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
     def corrected() -> tuple[Array, Array]:
         """Where K(K, Q)ȳ is large and smooth, float32 cannot even hold it: its residual, summed in
         float64, is small again."""
-        missed = float64_inside(_adjoint_residual)(system, query, cotangent, gamma)
+        missed = _adjoint_residual(system, query, cotangent, gamma)
         correction = _solve(solver, prepared, system, missed.astype(gamma.dtype))
         length, whole = (jnp.sqrt(jnp.sum(part**2)) for part in (correction, gamma))
         return gamma + correction, length <= MAX_CORRECTION * whole
@@ -200,6 +200,8 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
     return jax.lax.cond(_for_all(usable & is_good), lambda: gradients(gamma), slow)
 
 
+@float64_inside
+@jax.jit
 def _adjoint_residual(system: KeySystem, query: Array, cotangent: Array, gamma: Array) -> Array:
     """K(K, Q)ȳ − (K + Λ)γ."""
     kernel, keys, noise, _ = system
@@ -214,26 +216,37 @@ checked_mean.defvjp(_forward, _backward)
 def _in_float64(
     solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays
 ) -> Array:
-    mean = float64_inside(solver.mean64)(kernel, ridge, context)
+    mean = float64_inside(functools.partial(_mean64, solver))(kernel, ridge, context)
     return mean.astype(context.query.dtype)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _mean64(solver: CheckedRoute, *arguments: Any) -> Array:
+    return solver.mean64(*arguments)
 
 
 def _solve(solver: CheckedRoute, prepared: Any, system: KeySystem, right: Array) -> Array:
     """(K + Λ)⁻¹b, differentiated implicitly: gradients of gradients exist too."""
+    return jax.lax.custom_linear_solve(
+        system.apply,
+        right,
+        lambda _, right: _solve_scaled(solver, prepared, system, right),
+        symmetric=True,
+    )
 
-    def solved(matvec: Any, right: Array) -> Array:
-        # In units of each column: squares of small and of large numbers leave float32.
-        size = jnp.max(jnp.abs(right), axis=0, keepdims=True)
-        size = jnp.where(size > 0, size, 1.0)
-        return size * solver.solve(prepared, matvec, right / size)
 
-    return jax.lax.custom_linear_solve(system.apply, right, solved, symmetric=True)
+@functools.partial(jax.jit, static_argnums=0)
+def _solve_scaled(solver: CheckedRoute, prepared: Any, system: KeySystem, right: Array) -> Array:
+    # In units of each column: squares of small and of large numbers leave float32.
+    size = jnp.max(jnp.abs(right), axis=0, keepdims=True)
+    size = jnp.where(size > 0, size, 1.0)
+    return size * solver.solve(prepared, system.apply, right / size)
 
 
 def _rounds_little(values: Array, alpha: Array, size: Float[Array, ""]) -> Bool[Array, ""]:
     """Whether the estimated rounding is small for every coordinate of the values."""
     largest = jnp.max(jnp.abs(values), axis=0)
-    # In units of the values, as in `_solve`.
+    # In units of the values, as in `_solve_scaled`.
     relative = alpha / jnp.where(largest > 0, largest, 1.0)[None, :]
     # NaN, from a solve that failed, is not less than anything.
     rounding = _ROUNDOFF * size * jnp.sqrt(jnp.sum(relative**2, axis=0))
@@ -255,16 +268,18 @@ def _rows_agree(
     spread = jnp.arange(count) * length // count
     rows = jnp.concatenate([jax.lax.top_k(distances, count)[1], spread.astype(jnp.int32)])
 
-    @float64_inside
-    def residual(system: KeySystem, values: Array, alpha: Array, rows: Array) -> Array:
-        product = system.kernel.gram(system.keys[rows], system.keys) @ alpha
-        return values[rows] - (product + system.noise[rows, None] * alpha[rows])
-
-    missed = jnp.abs(residual(system, values, alpha, rows).astype(keys.dtype))
+    missed = jnp.abs(_residual_of_rows(system, values, alpha, rows).astype(keys.dtype))
     if mask is not None:
         missed = jnp.where(mask[rows, None], missed, 0.0)
     largest = jnp.max(jnp.abs(values), axis=0)
     return jnp.all(weight * jnp.max(missed, axis=0) <= CHECK_RTOL * largest)
+
+
+@float64_inside
+@jax.jit
+def _residual_of_rows(system: KeySystem, values: Array, alpha: Array, rows: Array) -> Array:
+    product = system.kernel.gram(system.keys[rows], system.keys) @ alpha
+    return values[rows] - (product + system.noise[rows, None] * alpha[rows])
 
 
 def _is_close(solution: Array, missed: Array, noise: Array) -> Bool[Array, "k"]:

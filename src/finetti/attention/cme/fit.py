@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.ridge import choose_ridge
 from finetti.core.arrays import check_positive
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
 from finetti.kernels.base import Kernel
@@ -155,7 +156,7 @@ def fit_kernel(
     near = (np.minimum(search.best - low, high - search.best) < 1e-3) & (low < high)
     return KernelFit(
         # In the precision of the caller: a float64 array where JAX has none warns at every use.
-        jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), fitted),
+        jax.tree.map(lambda leaf: as_array(np.asarray(leaf)), fitted),
         float(heights.max()),
         heights,
         np.array([climb.converged for climb in found]),

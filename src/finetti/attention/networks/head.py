@@ -3,7 +3,6 @@
 import math
 
 import equinox as eqx
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -19,6 +18,7 @@ from finetti.attention.networks.head_parts import (
 )
 from finetti.attention.networks.weights import draw_projections
 from finetti.core.arrays import check_finite, check_rank
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.precision import widest_float
@@ -133,7 +133,7 @@ class Head(eqx.Module):
 
 def _arrange(tokens: ArrayLike, query: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
     """Tokens (…, T, d), queries (…, Q, d_z) and the query axes of the caller."""
-    tokens, query = jnp.asarray(tokens), jnp.asarray(query)
+    tokens, query = as_array(tokens), as_array(query)
     check_rank(tokens, 2, "(..., T, d)", "tokens", "Head")
     if tokens.shape[-2] == 0:
         raise bad_argument("tokens", "Head", "at least one token", f"shape {tokens.shape}")

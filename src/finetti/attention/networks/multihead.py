@@ -12,6 +12,7 @@ from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.weights import as_projections, draw_projections, promote
 from finetti.attention.softmax import Softmax
+from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole
 
@@ -279,7 +280,7 @@ def _arrange(
 ) -> tuple[Array, Array, Array, Array | None]:
     """QW_q^h, XW_k^h, XW_v^h and the mask, for every head: the heads are one more batch axis."""
     owner, (n_heads, d_query, _), d = "MultiHead", by_head[0].shape, by_head[1].shape[1]
-    queries, tokens = jnp.asarray(queries), jnp.asarray(tokens)
+    queries, tokens = as_array(queries), as_array(tokens)
     if tokens.ndim < 2 or tokens.shape[-1] != d:
         raise bad_argument("tokens", owner, f"of shape (..., T, {d})", f"shape {tokens.shape}")
     *batch, length, _ = tokens.shape
@@ -287,7 +288,7 @@ def _arrange(
         requirement = f"of shape {(*batch, 'Q', d_query)}, with the batch axes of the tokens"
         raise bad_argument("queries", owner, requirement, f"shape {queries.shape}")
     if mask is not None:
-        mask = jnp.asarray(mask)
+        mask = as_array(mask)
         one, each = (*batch, length), (*batch, queries.shape[-2], length)
         if mask.shape not in (one, each):
             requirement = f"of shape {one} or {each}"

@@ -18,6 +18,7 @@ from finetti.attention.networks.weights import (
 )
 from finetti.attention.softmax import Softmax
 from finetti.core.arrays import check_positive, check_rank
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.precision import widest_float
 
@@ -32,7 +33,7 @@ def project_ball(rows: ArrayLike, radius: float = 1.0) -> Float[Array, "*lead d"
     >>> project_ball(jnp.array([[3.0, 4.0], [0.0, 0.5]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.5]]
     """
-    rows = jnp.asarray(rows)
+    rows = as_array(rows)
     check_rank(rows, 1, "(..., d)", "rows", "project_ball")
     check_positive(radius, "radius", "project_ball")
     return _project(rows.astype(widest_float(rows)), float(radius))

@@ -4,11 +4,11 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.core.arrays import check_finite
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.precision import widest_float
 
@@ -17,7 +17,7 @@ def as_weights(
     value: ArrayLike, argument: str, owner: str, axes: str, sizes: tuple[int | None, ...]
 ) -> Float[Array, "..."]:
     """``value`` as a floating array with the axes named in ``axes``; None is any size ≥ 1."""
-    array = jnp.asarray(value)
+    array = as_array(value)
     fits = array.ndim == len(sizes) and all(
         size >= 1 and wanted in (None, size)
         for size, wanted in zip(array.shape, sizes, strict=True)
@@ -61,7 +61,7 @@ def as_sequence(
     value: ArrayLike, argument: str, owner: str, dimension: int
 ) -> Float[Array, "*batch T d"]:
     """``value`` as tokens (…, T, d) with at least one token of the given dimension."""
-    array = jnp.asarray(value)
+    array = as_array(value)
     if array.ndim < 2 or array.shape[-1] != dimension or array.shape[-2] == 0:
         raise bad_argument(argument, owner, f"of shape (..., T, {dimension})", array.shape)
     check_finite(array, argument, owner)

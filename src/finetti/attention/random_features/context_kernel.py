@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from finetti.attention.blocks import map_blocks
 from finetti.attention.contexts import arrange
+from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import widest_float
 
@@ -82,7 +83,7 @@ class ContextKernel(eqx.Module):
     def _input(
         self, owner: str, n_batch: int, prefix: str, query: Any, keys: Any, mask: Any
     ) -> Input:
-        query, keys = jnp.asarray(query), jnp.asarray(keys)
+        query, keys = as_array(query), as_array(keys)
         for name, array, rank, last in (
             (f"{prefix}query", query, n_batch + 1, "d"),
             (f"{prefix}keys", keys, n_batch + 2, "N, d"),

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from finetti.attention.contexts import Contexts
 from finetti.core.arrays import check_finite
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.precision import widest_float
@@ -30,7 +31,7 @@ class RandomFeatureModel(eqx.Module):
 
     def with_values(self, values: ArrayLike) -> Self:
         """The same draw with these values: one for each feature, or a last axis d_out of them."""
-        array, shape = jnp.asarray(values), self._values_shape
+        array, shape = as_array(values), self._values_shape
         fits = array.ndim in (len(shape), len(shape) + 1) and array.shape[: len(shape)] == shape
         owner = f"{type(self).__name__}.with_values"
         if not fits or array.size == 0:

@@ -10,6 +10,7 @@ from finetti.attention.blocks import map_blocks
 from finetti.attention.contexts import Contexts, arrange
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
 from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
+from finetti.core.conversion import as_array
 from finetti.core.numbers import as_whole
 
 
@@ -81,7 +82,7 @@ class RandomFeatureMLP(RandomFeatureModel):
     ) -> Contexts:
         owner = type(self).__name__ + method
         contexts = arrange(owner, query, keys, None, None)
-        check_positions(owner, "", jnp.asarray(keys), mask, self.dimension, self.context_length)
+        check_positions(owner, "", as_array(keys), mask, self.dimension, self.context_length)
         return contexts
 
     def _read(self, query: Array, keys: Array, mask: Array | None) -> Array:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from finetti.attention.normalized import masked_softmax
 from finetti.core.arrays import check_finite
+from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.precision import widest_float
@@ -58,7 +59,7 @@ def resolve_mean(mean_weights: Any, dimension: int, owner: str) -> Float[Array, 
         if mean_weights != "identity":
             raise bad_argument("mean_weights", owner, requirement, repr(mean_weights))
         mean_weights = jnp.eye(dimension)
-    matrix = jnp.asarray(mean_weights)
+    matrix = as_array(mean_weights)
     if matrix.shape not in ((dimension, dimension), (dimension + 1, dimension + 1)):
         raise bad_argument("mean_weights", owner, requirement, f"shape {matrix.shape}")
     matrix = matrix.astype(widest_float(matrix))

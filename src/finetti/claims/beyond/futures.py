@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from finetti import attention, coherence, kernels, latent
 from finetti.coherence.predictors.worlds import WorldLetters, WorldPairs
@@ -38,12 +38,12 @@ def urn(rng: np.random.Generator, paths: int, frozen: bool) -> float:
     )
     counts = np.bincount(found.draws.astype(int), minlength=horizon + 1)
     after = world.posterior(start[None])
-    law: Any = stats.betabinom(horizon, float(after.alpha[0]), float(after.beta[0]))
+    law: Any = scipy.stats.betabinom(horizon, float(after.alpha[0]), float(after.beta[0]))
     expected = law.pmf(np.arange(horizon + 1)) * paths
     few = expected < 10  # together, as the approximation wants it
     seen = [*counts[~few], counts[few].sum()] if few.any() else counts
     wanted = [*expected[~few], expected[few].sum()] if few.any() else expected
-    return float(stats.chisquare(seen, wanted).pvalue)
+    return float(scipy.stats.chisquare(seen, wanted).pvalue)
 
 
 def linear(rng: np.random.Generator, paths: int, plug_in: bool) -> float:

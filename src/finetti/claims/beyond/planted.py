@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import scipy
 
 from finetti import latent
 from finetti.coherence.distance import distance_at
@@ -73,8 +74,6 @@ def alarm_limits(repeats: int, level: float, chance: float) -> tuple[int, int]:
     Ranks among one null of 999 have a Beta(10, 990) level in common; those of calibration each
     have a null of their own.
     """
-    from scipy import stats
-
     smaller = round(level * (N_NULL + 1))
-    shared = stats.betabinom(repeats, smaller, N_NULL + 1 - smaller)
-    return int(shared.isf(chance)), int(stats.binom(repeats, level).isf(chance))
+    shared = scipy.stats.betabinom(repeats, smaller, N_NULL + 1 - smaller)
+    return int(shared.isf(chance)), int(scipy.stats.binom(repeats, level).isf(chance))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from finetti.core.statistics import Interval
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
@@ -108,7 +108,7 @@ def fit_curve(
         ceiling_interval=_ceiling_interval(n_samples, hits, n, fits, confidence),
         steepness=float(fits.steepness[0]),
         midpoint=float(fits.midpoint[0]),
-        p_value=float(stats.chi2.sf(ratio, 1) / 2) if ratio > 0 else 1.0,
+        p_value=float(special.chdtrc(1, ratio) / 2) if ratio > 0 else 1.0,
         aic=6 - 2 * (best + constant),
         aic_without=4 - 2 * (without + constant),
         reason=_open_questions(fits, hits, n),
@@ -142,7 +142,7 @@ def _ceiling_interval(
 ) -> Interval:
     """Both ends by refining a grid of given ceilings, all of them fitted at once."""
     top, best = float(fits.ceiling[0]), float(fits.log_likelihood[0])
-    allowed = best - float(stats.chi2.ppf(confidence, 1)) / 2
+    allowed = best - float(special.chdtri(1, 1 - confidence)) / 2
 
     def end(far: float) -> float:
         inside = top

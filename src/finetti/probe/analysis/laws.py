@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from finetti.core.errors import bad_argument
 from finetti.core.statistics import Interval
@@ -229,7 +229,7 @@ def _law(
         (float(found[0, 0]), float(found[0, 1])),
         chi_square,
         chi_square + float(np.log(2 * np.pi * error**2).sum()) + 4,
-        float(stats.chi2.sf(chi_square, freedom)) if freedom else None,
+        float(scipy.stats.chi2.sf(chi_square, freedom)) if freedom else None,
         found[1:],
     )
 
@@ -240,10 +240,10 @@ def _held_out(law: ScalingLaw, length: int, log_m: float, error: float) -> HeldO
     drawn = np.log(np.maximum(drawn, 1.0))
     low, high = np.quantile(drawn, [0.15865, 0.84135])
     spread = math.hypot((high - low) / 2, error)
-    score = float(stats.norm.logpdf(log_m, math.log(max(predicted, 1.0)), spread))
+    score = float(scipy.stats.norm.logpdf(log_m, math.log(max(predicted, 1.0)), spread))
     # Of the sum of two independent errors: their reaches add up as squares.
     center = math.log(max(predicted, 1.0))
-    noise = stats.norm.ppf((1 + interval.confidence) / 2) * error
+    noise = scipy.stats.norm.ppf((1 + interval.confidence) / 2) * error
     down = math.hypot(center - math.log(max(interval.low, 1.0)), noise)
     up = math.hypot(math.log(max(interval.high, 1.0)) - center, noise)
     ends = Interval(

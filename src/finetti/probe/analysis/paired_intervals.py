@@ -2,7 +2,7 @@
 
 import math
 
-from scipy import optimize, stats
+import scipy
 
 from finetti.core.statistics import Interval
 
@@ -21,7 +21,9 @@ def paired_interval(only_second: int, only_first: int, pairs: int, confidence: f
     low, high = score_interval(only_second, only_first, pairs, confidence)
     discordant = only_second + only_first
     if discordant:
-        share = stats.binomtest(only_second, discordant).proportion_ci(confidence, method="exact")
+        share = scipy.stats.binomtest(only_second, discordant).proportion_ci(
+            confidence, method="exact"
+        )
         low = min(low, (2 * share.low - 1) * discordant / pairs)
         high = max(high, (2 * share.high - 1) * discordant / pairs)
     return Interval(low, high, confidence, "score, widened to the exact conditional")
@@ -35,7 +37,7 @@ def score_interval(up: int, down: int, pairs: int, confidence: float) -> tuple[f
 
     Reference: Tango, Statistics in Medicine 17 (1998), 891–908.
     """
-    critical = float(stats.norm.ppf((1 + confidence) / 2))
+    critical = float(scipy.stats.norm.ppf((1 + confidence) / 2))
 
     def end(up: int, down: int) -> float:
         """The upper one; the lower one is that of exchanged learners."""
@@ -53,6 +55,6 @@ def score_interval(up: int, down: int, pairs: int, confidence: float) -> tuple[f
             return 1.0
         # Not from the estimate itself: where all pairs are of one kind its error is 0.
         bracket = (estimate + 1e-9, 1.0)
-        return float(optimize.root_scalar(excess, bracket=bracket, xtol=1e-12).root)
+        return float(scipy.optimize.root_scalar(excess, bracket=bracket, xtol=1e-12).root)
 
     return -end(down, up), end(up, down)

@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from finetti.core.errors import bad_argument
 
@@ -59,16 +59,16 @@ def mcnemar_power(
         raise bad_argument("difference", "mcnemar_power", "in [0, discordance] ⊆ [0, 1]", got)
     if discordance == 0:
         return 0.0
-    low, high = stats.binom.ppf([SEEN, 1 - SEEN], n_pairs, discordance)
+    low, high = scipy.stats.binom.ppf([SEEN, 1 - SEEN], n_pairs, discordance)
     discordant = np.arange(max(0, int(low)), int(high) + 1)
     # The largest count of the rarer side that is still significant: 2·P(X ≤ k) ≤ significance.
-    rejected = stats.binom.ppf(significance / 2, discordant, 0.5)
-    rejected -= stats.binom.cdf(rejected, discordant, 0.5) > significance / 2
+    rejected = scipy.stats.binom.ppf(significance / 2, discordant, 0.5)
+    rejected -= scipy.stats.binom.cdf(rejected, discordant, 0.5) > significance / 2
     favor = (1 + difference / discordance) / 2
-    either = stats.binom.cdf(rejected, discordant, favor)
-    either += stats.binom.cdf(rejected, discordant, 1 - favor)
+    either = scipy.stats.binom.cdf(rejected, discordant, favor)
+    either += scipy.stats.binom.cdf(rejected, discordant, 1 - favor)
     return float(
-        stats.binom.pmf(discordant, n_pairs, discordance) @ np.where(rejected < 0, 0, either)
+        scipy.stats.binom.pmf(discordant, n_pairs, discordance) @ np.where(rejected < 0, 0, either)
     )
 
 
@@ -123,4 +123,4 @@ def normal_reach(error: float, power: float = 0.8, significance: float = 0.05) -
     """The difference that a test on an estimate with this standard error sees: (z₁ + z₂)·error."""
     if not error >= 0 or math.isinf(error):
         raise bad_argument("error", "normal_reach", "a finite number ≥ 0", error)
-    return float(stats.norm.ppf(1 - significance / 2) + stats.norm.ppf(power)) * error
+    return float(scipy.stats.norm.ppf(1 - significance / 2) + scipy.stats.norm.ppf(power)) * error

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import json_number
@@ -160,8 +160,8 @@ def median_interval(ordered: np.ndarray, confidence: float = 0.95) -> Interval:
     (2.0, 9.0)
     """
     n = len(ordered)
-    k = int(stats.binom.ppf((1 - confidence) / 2, n, 0.5))
-    k -= int(stats.binom.cdf(k, n, 0.5) > (1 - confidence) / 2)
+    k = int(scipy.stats.binom.ppf((1 - confidence) / 2, n, 0.5))
+    k -= int(scipy.stats.binom.cdf(k, n, 0.5) > (1 - confidence) / 2)
     if k < 0:
         return Interval(0.0, math.inf, confidence, "order statistics")
     return Interval(float(ordered[k]), float(ordered[n - 1 - k]), confidence, "order statistics")
