@@ -18,7 +18,7 @@ from finetti.studies.lock import StoreBusyError, read_holder
 from finetti.studies.outcome import Outcome, failed, outcome_of
 from finetti.studies.plan import WorkPlan
 from finetti.studies.records import Row, open_records
-from finetti.studies.schema import CURRENT_LAYOUT, migrate
+from finetti.studies.schema import CURRENT_LAYOUT, migrate, schema_version
 from finetti.studies.store import Store
 from finetti.studies.trial import Cell
 
@@ -37,6 +37,10 @@ def rows(count, first=0, loss=0.5):
 def store(tmp_path, request):
     with Store(tmp_path / "s.sqlite", request.param) as store:
         yield store
+
+
+def ids(count):
+    return {CELL.trial_id(replicate) for replicate in range(count)}
 
 
 def states(path):
@@ -163,6 +167,23 @@ def test_files_of_the_first_layout_open(tmp_path):
         assert store.connection.execute("PRAGMA user_version").fetchone() == (CURRENT_LAYOUT,)
     assert len(store_table(path)) == 4
     assert store_table(path)["loss"].tolist().count(0.25) == 1
+
+
+@pytest.mark.parametrize("old", [b"", OLD.read_bytes()], ids=["empty", "first layout"])
+def test_a_file_that_is_brought_up_to_date_while_it_is_opened_is_read(tmp_path, monkeypatch, old):
+    path = tmp_path / "s.sqlite"
+    path.write_bytes(old)
+
+    def version_then_writer(connection, name):
+        found = schema_version(connection, name)
+        if Path(name) == path and found < CURRENT_LAYOUT:  # between two steps of the reader
+            with Store(path) as store:
+                store.add(rows(4))
+        return found
+
+    monkeypatch.setattr("finetti.studies.records.schema_version", version_then_writer)
+    with open_records(path) as found:
+        assert ids(4) <= set(found.states())
 
 
 def test_the_old_file_is_of_the_first_layout():

@@ -117,7 +117,8 @@ def open_records(path: str | Path, or_empty: bool = False) -> Iterator[Records]:
                 connection.backup(copy)
                 connection.close()
                 connection = copy
-                migrate(connection, version)
+                # Of the copy: a writer may just have made the file, or brought it up to date.
+                migrate(connection, schema_version(connection, str(path)))
         yield Records(connection, path)
     finally:
         connection.close()
