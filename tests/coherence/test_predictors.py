@@ -1,5 +1,8 @@
 """Anything can be tested: every kind of target, and what is refused."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import equinox as eqx
 import flax.linen as nn
 import jax.numpy as jnp
@@ -121,13 +124,23 @@ def with_variance(params, keys, values, query):
     return mean, jnp.full_like(mean, 0.5)
 
 
+def ones(key, *context):
+    return jnp.ones(())
+
+
+class NamedPair(NamedTuple):
+    """Its order is its own: what counts are the names."""
+
+    apply: Callable[..., Any]
+    init: Callable[..., Any]
+    version: int = 1
+
+
 def test_networks_of_all_kinds_answer_alike():
-    network = Reads(jnp.ones(()))
     linen = as_predictor(ReadsLinen())
-    pair = as_predictor((lambda key, *context: jnp.ones(()), with_variance))
-    found = [
-        each.mean(*batch(QUERY, KEYS, VALUES)) for each in (as_predictor(network), linen, pair)
-    ]
+    pair, named = as_predictor((ones, with_variance)), as_predictor(NamedPair(with_variance, ones))
+    predictors = (as_predictor(Reads(jnp.ones(()))), linen, pair, named)
+    found = [each.mean(*batch(QUERY, KEYS, VALUES)) for each in predictors]
     weights = np.exp(QUERY @ KEYS.T)
     expected = (weights @ VALUES / weights.sum(axis=1, keepdims=True))[None]
     for each in found:

@@ -144,17 +144,15 @@ def _measured(
 
 def _world(name: str | None, predictors: list[Any]) -> Any:
     """The one that is named, or one whose tokens the targets can read."""
-    from finetti.coherence.family import default_world
     from finetti.latent import worlds
 
     if name is None:
         letters = {getattr(each, "n_letters", None) for each in predictors}
-        if letters == {2}:
-            return worlds["beta-bernoulli"]()
-        return worlds["finite-atoms"]() if letters == {3} else default_world()
+        fitting = "finite-atoms" if letters == {3} else "gaussian-process"
+        name = "beta-bernoulli" if letters == {2} else fitting
     if name not in worlds:
         raise InputError(f"There is no world {name!r}. Known are {', '.join(worlds)}.")
-    return default_world() if name == default_world().name else worlds[name]()
+    return worlds[name]()
 
 
 def _document(found: "CoherenceTable", command: str) -> dict[str, Any]:

@@ -71,17 +71,12 @@ def family_table(
     unknown = [each for each in members if each not in FAMILY]
     if unknown:
         raise InputError(f"There is no {unknown[0]!r} in the family: {', '.join(FAMILY)}.")
-    targets = [load_predictor(each) for each in members]
-    expected = {each: FAMILY[each].expected for each in members}
-    world = default_world() if world is None else world
-    return measure_coherence(targets, world, context_lengths, expected=expected, **options)
-
-
-def default_world() -> LatentModel:
-    """Functions of 3 variables with noise of variance 0.1."""
     from finetti.latent import GaussianProcessWorld
 
-    return GaussianProcessWorld(key_dimension=3, value_dimension=1, noise_variance=RIDGE)
+    targets = [load_predictor(each) for each in members]
+    expected = {each: FAMILY[each].expected for each in members}
+    world = GaussianProcessWorld() if world is None else world
+    return measure_coherence(targets, world, context_lengths, expected=expected, **options)
 
 
 def load_predictor(reference: str, directory: Any = ".") -> Predicts:

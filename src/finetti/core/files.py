@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import os
-import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,18 +16,13 @@ def write_file(content: bytes, path: str | Path) -> Path:
     """Write all or nothing: readers and interruptions never see half a file."""
     path = Path(path)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        # Not by `tempfile`, whose files only their owner may read: results are for others as well.
+        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            # mkstemp lets only its owner read; results are for others as well.
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+            part.write_bytes(content)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error.strerror}. Free the place or choose another."

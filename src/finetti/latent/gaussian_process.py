@@ -121,9 +121,9 @@ class GaussianProcessWorld(LatentModel):
     """
 
     kernel: Any = None
-    key_dimension: int = 2
+    key_dimension: int = 3
     value_dimension: int = 1
-    noise_variance: float = 0.3
+    noise_variance: float = 0.1
     key_law: KeyLaw = "normal"
     name: ClassVar[str] = "gaussian-process"
 

@@ -89,12 +89,15 @@ def load_object(source: KindSource, argument: str = "kind") -> Any:
 
 def import_snapshot(source: KindSource) -> ModuleType:
     """The module of a ``file.py:Name``, from its snapshot."""
-    before = os.environ.get(WORKER_VARIABLE, "")
+    before = os.environ.get(WORKER_VARIABLE)
     os.environ[WORKER_VARIABLE] = "1"
     try:
         module = _import_snapshot(source)
     finally:
-        os.environ[WORKER_VARIABLE] = before
+        if before is None:
+            del os.environ[WORKER_VARIABLE]
+        else:
+            os.environ[WORKER_VARIABLE] = before
     Strays(source).refuse()
     return module
 

@@ -8,6 +8,7 @@ import numpy as np
 from finetti.coherence.predictors.base import RegressionPredictor
 from finetti.core.errors import InputError
 from finetti.latent.base import Floats
+from finetti.training.pairs import pair_of
 
 
 class NetworkPredictor(RegressionPredictor):
@@ -21,7 +22,7 @@ class NetworkPredictor(RegressionPredictor):
     def __init__(self, network: Any, params: Any = None, seed: int = 0, name: str = ""):
         self.network, self.params, self.seed = network, params, seed
         self.name = name or getattr(network, "__name__", type(network).__name__)
-        self.pair = _pair_of(network)
+        self.pair = pair_of(network)
         self._run: Callable[..., Any] | None = None
 
     def answer(
@@ -113,16 +114,3 @@ class FunctionPredictor(RegressionPredictor):
             raise InputError(
                 f"{self.name} must answer every query with an array of shape (d_v,)."
             ) from error
-
-
-def _pair_of(found: Any) -> tuple[Any, Any] | None:
-    """(init, apply), of a tuple, or of an object with functions of these names."""
-    pair = (
-        found
-        if isinstance(found, tuple)
-        else (
-            getattr(found, "init", None),
-            getattr(found, "apply", None),
-        )
-    )
-    return pair if len(pair) == 2 and all(map(callable, pair)) else None

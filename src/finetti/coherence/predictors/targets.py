@@ -22,6 +22,7 @@ from finetti.coherence.predictors.worlds import world_predictor
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.numbers import as_positive, as_whole
 from finetti.latent.base import LatentModel
+from finetti.training.pairs import pair_of
 
 KINDS = (
     "an Attention, a scikit-learn regressor or classifier, an Equinox or Flax network or a pair "
@@ -101,8 +102,7 @@ def _found(target: Any, n_letters: Any, params: Any, seed: int) -> Predicts:
                 )
             return ClassifierPredictor(target)
         return RegressorPredictor(target)
-    pair = isinstance(target, tuple) and len(target) == 2 and all(map(callable, target))
-    if pair or all(callable(getattr(target, each, None)) for each in ("init", "apply")):
+    if pair_of(target) is not None:
         return NetworkPredictor(target, params, seed)
     if callable(sample := getattr(target, "sample", None)):
         if n_letters is None and _n_arguments(sample) == 2:

@@ -7,6 +7,7 @@ from jaxtyping import Array
 
 from finetti.probe.learners.given_network import GivenNetwork, check_params
 from finetti.probe.learners.recipe import parameters
+from finetti.training.pairs import pair_of
 
 
 @final
@@ -35,11 +36,3 @@ class FunctionNetwork(GivenNetwork):
         pair = pair_of(self.recipe.build(context_length=context_length))
         assert pair is not None  # the same factory built one when it was loaded
         return pair
-
-
-def pair_of(found: Any) -> tuple[Any, Any] | None:
-    """(init, apply), from a tuple, or from an object with functions of these names."""
-    pair = found
-    if not isinstance(found, tuple) or hasattr(found, "_fields"):
-        pair = (getattr(found, "init", None), getattr(found, "apply", None))
-    return pair if len(pair) == 2 and all(map(callable, pair)) else None

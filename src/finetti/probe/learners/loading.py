@@ -14,7 +14,7 @@ from finetti.core.errors import InputError
 from finetti.probe.learners.base import FitLearner, Learner, NetworkLearner
 from finetti.probe.learners.equinox_network import EquinoxNetwork
 from finetti.probe.learners.fitted import EstimatorLearner
-from finetti.probe.learners.function_network import FunctionNetwork, pair_of
+from finetti.probe.learners.function_network import FunctionNetwork
 from finetti.probe.learners.given_network import (
     OPTIMIZER_DEFAULTS,
     GivenNetwork,
@@ -29,6 +29,7 @@ from finetti.studies.sources import (
     find_source,
     installed_versions,
 )
+from finetti.training.pairs import pair_of
 
 _HERE = "finetti.probe.learners"
 BUILT_IN = {
