@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from finetti.audit.chain import COVERS, block_network, check_design, token_radius
@@ -34,7 +34,7 @@ LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 READOUT = (
     "A trained vector of length {norm:g} reads one number from a token, or from a mean of tokens."
 )
-NOT_OF_THIS = "of the nearest class only: it bounds no network that leaves these assumptions"
+PAPERS = (("S", "Theorem A.17 (S)", NEAREST_S), ("E", "Theorem C.4 (E)", NEAREST_E))
 VACUOUS = "vacuous"
 _LOG_10 = math.log(10)
 
@@ -281,20 +281,26 @@ def measure_capacity(
     wanted = sample.check_gap(gap, owner)
     sample = replace(sample, input_norm=as_positive(input_norm, "input_norm", owner))
     lengths = tuple(sorted({*LENGTHS, sample.context_length}))
-    evaluate = _Evaluation(sample, wanted, lengths)
+
+    def row(name: str, make: Callable[..., Built], *arguments: Any) -> CapacityRow:
+        return _row(name, lambda: make(*arguments, sample), wanted, lengths)
+
     rows = [
-        *evaluate.papers(audit, readout_norm),
-        evaluate.row("parameter count", lambda: _blocks(audit, readout_norm, "together")),
-        *(
-            evaluate.row(name, lambda name=name: _blocks(audit, readout_norm, name))
-            for name in COVERS
-        ),
-    ]
-    if base is not None:
-        deltas = moved or {}
-        rows.append(
-            evaluate.row(TUNING, lambda: of_network(tuned_network(base, deltas, readout_norm)))
+        replace(
+            row(name, _of_paper, audit, readout_norm, paper),
+            leaves=left_assumptions(audit, paper),
+            nearest=nearest,
         )
+        for paper, name, nearest in PAPERS
+    ]
+    rows.append(row("parameter count", _blocks, audit, readout_norm, "together"))
+    rows += [row(name, _blocks, audit, readout_norm, name) for name in COVERS]
+    if base is not None:
+
+        def tuned(sample: Sample) -> Built:
+            return _of_network(tuned_network(base, moved or {}, readout_norm), sample)
+
+        rows.append(row(TUNING, tuned))
     log_lipschitz = None
     if not audit.design.refused:
         network = block_network(audit, readout_norm)
@@ -354,84 +360,53 @@ def _notes(audit: Audit, readout_norm: float, sample: Sample, input_norm: float)
 Built = tuple[Bound, Bound, Stratified[Any], Sample]
 
 
-def _blocks(audit: Audit, readout_norm: float, name: str) -> Callable[[Sample], Built]:
+def _blocks(audit: Audit, readout_norm: float, name: str, sample: Sample) -> Built:
     check_design(audit)
     known = ("frobenius_norm", "nuclear_norm") if name == "together" else COVERS[name]
-    return of_network(block_network(audit, readout_norm, known), name == "together")
+    return _of_network(block_network(audit, readout_norm, known), sample, name == "together")
 
 
-def of_network(network: Any, together: bool = False) -> Callable[[Sample], Built]:
+def _of_network(network: Any, sample: Sample, together: bool = False) -> Built:
     """The bounds of a chain of blocks, its radii rounded up to the grid."""
     strata = Strata().round_class(network)
     cover: Any = "together" if together else "apart"
-
-    def build(sample: Sample) -> Built:
-        bound = BlocksGap(network, "stratified", cover=cover)
-        covering = BlocksCovering(strata.rounded, RESOLUTION, cover=cover)
-        return covering, bound, strata, sample
-
-    return build
+    covering = BlocksCovering(strata.rounded, RESOLUTION, cover=cover)
+    return covering, BlocksGap(network, "stratified", cover=cover), strata, sample
 
 
-@dataclass(frozen=True)
-class _Evaluation:
-    """Rows at one sample."""
+def _of_paper(audit: Audit, readout_norm: float, paper: str, sample: Sample) -> Built:
+    """Those of the nearest class; tokens are as long as before the first layer."""
+    check_design(audit)
+    sample = replace(sample, input_norm=token_radius(audit, sample.input_norm))
+    if paper == "S":
+        fixed = ("activation_lipschitz", "position_norm")
+        strata = Strata().round_class(projected_class(audit, readout_norm), fixed)
+        covering = ProjectedTransformerCovering(strata.rounded, RESOLUTION)
+        gap = ProjectedTransformerGap(strata.rounded, post_hoc=strata.post_hoc)
+        return covering, gap, strata, sample
+    strata = Strata().round_class(residual_class(audit))
+    covering = FullTransformerCovering(strata.rounded, resolution=RESOLUTION)
+    return covering, TransformerRisk(strata.rounded, post_hoc=strata.post_hoc), strata, sample
 
-    sample: Sample
-    wanted: float
-    lengths: tuple[int, ...]
-    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def papers(self, audit: Audit, readout_norm: float) -> list[CapacityRow]:
-        """Those that cover only the nearest class; tokens are as long as before the first layer."""
-
-        def theirs(paper: str) -> Callable[[Sample], Built]:
-            check_design(audit)
-            length = token_radius(audit, self.sample.input_norm)
-
-            def build(sample: Sample) -> Built:
-                sample = replace(sample, input_norm=length)
-                if paper == "S":
-                    fixed = ("activation_lipschitz", "position_norm")
-                    strata = Strata().round_class(projected_class(audit, readout_norm), fixed)
-                    covering = ProjectedTransformerCovering(strata.rounded, RESOLUTION)
-                    gap = ProjectedTransformerGap(strata.rounded, post_hoc=strata.post_hoc)
-                    return covering, gap, strata, sample
-                strata = Strata().round_class(residual_class(audit))
-                covering = FullTransformerCovering(strata.rounded, resolution=RESOLUTION)
-                gap = TransformerRisk(strata.rounded, post_hoc=strata.post_hoc)
-                return covering, gap, strata, sample
-
-            return build
-
-        names = {"S": "Theorem A.17 (S)", "E": "Theorem C.4 (E)"}
-        nearest = {"S": NEAREST_S, "E": NEAREST_E}
-        return [
-            replace(
-                self.row(name, lambda paper=paper: theirs(paper)),
-                leaves=left_assumptions(audit, paper),
-                nearest=nearest[paper],
-            )
-            for paper, name in names.items()
-        ]
-
-    def row(self, name: str, make: Callable[[], Callable[[Sample], Built]]) -> CapacityRow:
-        """All values, or why there are none."""
-        try:
-            build = make()
-            covering, gap, strata, sample = build(self.sample)
-            growth = tuple(
-                covering.evaluate(replace(sample, context_length=length)).log_value
-                for length in self.lengths
-            )
-            return CapacityRow(
-                name,
-                covering.evaluate(sample),
-                gap.evaluate(sample),
-                gap.samples_needed(self.wanted, sample),
-                strata.post_hoc,
-                len(strata.radii),
-                growth=growth,
-            )
-        except UnsupportedError as error:
-            return CapacityRow(name, refused=str(error))
+def _row(
+    name: str, make: Callable[[], Built], wanted: float, lengths: tuple[int, ...]
+) -> CapacityRow:
+    """All values, or why there are none."""
+    try:
+        covering, gap, strata, sample = make()
+        growth = tuple(
+            covering.evaluate(replace(sample, context_length=length)).log_value
+            for length in lengths
+        )
+        return CapacityRow(
+            name,
+            covering.evaluate(sample),
+            gap.evaluate(sample),
+            gap.samples_needed(wanted, sample),
+            strata.post_hoc,
+            len(strata.radii),
+            growth=growth,
+        )
+    except UnsupportedError as error:
+        return CapacityRow(name, refused=str(error))

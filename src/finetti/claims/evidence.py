@@ -120,13 +120,13 @@ def at_least(name: str, value: SupportsFloat, limit: SupportsFloat, **details: A
     return within(name, value, float(limit), math.inf, rule=rule, **details)
 
 
-def close(name: str, error: SupportsFloat, tolerance: float, *, unit: str = "") -> Measurement:
+def close(name: str, error: SupportsFloat, tolerance: float) -> Measurement:
     """An identity: the largest absolute ``error`` is at most ``tolerance`` (its sign is ignored).
 
     >>> close("two routes", 3e-16, 1e-10).holds
     True
     """
-    return at_most(name, abs(float(error)), tolerance, unit=unit)
+    return at_most(name, abs(float(error)), tolerance)
 
 
 @dataclass(frozen=True, init=False)

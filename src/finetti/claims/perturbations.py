@@ -55,16 +55,14 @@ def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return normalized(rng.normal(size=shape))
 
 
-def nearby(
-    rng: np.random.Generator, arrays: list[np.ndarray], low: float = -4.0
-) -> list[np.ndarray]:
+def nearby(rng: np.random.Generator, arrays: list[np.ndarray]) -> list[np.ndarray]:
     """The same arrays moved: in each draw one of them or more, by very little up to a lot."""
     count = len(arrays[0])
     moves = rng.integers(0, 2, size=(len(arrays), count))
     moves[rng.integers(0, len(arrays), size=count), np.arange(count)] = 1
     moved = []
     for array, move in zip(arrays, moves, strict=True):
-        step = (move * 10.0 ** rng.uniform(low, 0, size=count)).reshape(-1, *[1] * (array.ndim - 1))
+        step = (move * 10.0 ** rng.uniform(-4, 0, size=count)).reshape(-1, *[1] * (array.ndim - 1))
         moved.append(array + step * np.abs(array).mean() * rng.normal(size=array.shape))
     return moved
 

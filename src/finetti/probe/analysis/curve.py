@@ -111,11 +111,11 @@ def fit_curve(
         p_value=float(special.chdtrc(1, ratio) / 2) if ratio > 0 else 1.0,
         aic=6 - 2 * (best + constant),
         aic_without=4 - 2 * (without + constant),
-        reason=_open_questions(fits, hits, n),
+        reason=_open_questions(fits),
     )
 
 
-def _open_questions(fits: CurveFits, hits: Floats, n: Floats) -> str:
+def _open_questions(fits: CurveFits) -> str:
     rates = fits.probability(fits.log_sizes)[0]
     slope = rates / fits.ceiling[0]
     below, above = fits.log_sizes[slope < 0.5], fits.log_sizes[slope >= 0.5]
