@@ -85,6 +85,22 @@ def test_a_full_cache_is_refused_and_left_alone_inside_jit():
     np.testing.assert_allclose(same.read(query)[0], cache.read(query)[0])
 
 
+def test_the_prompt_is_differentiated():
+    keys, values, query = draw()
+    module = ConditionalMean(RBF(), ridge=0.1)
+
+    def decoded(keys, values):
+        return start_decoding(module, keys, values, capacity=9).read(query)[0].sum()
+
+    def called(keys, values):
+        return module(query, keys, values).sum()
+
+    for found, exact in zip(
+        *(jax.grad(f, argnums=(0, 1))(keys, values) for f in (decoded, called)), strict=True
+    ):
+        np.testing.assert_allclose(found, exact, atol=1e-10)
+
+
 def test_bad_input_names_the_argument():
     keys, values, query = draw()
     module = ConditionalMean(RBF(), ridge=0.1)
@@ -95,8 +111,9 @@ def test_bad_input_names_the_argument():
         cache.append(keys[0], values[0][:1])
     with pytest.raises(InputError, match="`query`"):
         cache.read(query * jnp.nan)
-    with pytest.raises(InputError, match="`capacity`"):
-        start_decoding(module, keys, values, capacity=3)
+    for capacity in (3, 9.5, "9"):
+        with pytest.raises(InputError, match="`capacity`"):
+            start_decoding(module, keys, values, capacity=capacity)
     with pytest.raises(InputError, match="`values`"):
         start_decoding(module, keys, values[:3], capacity=9)
     with pytest.raises(InputError, match="ridge_per_token"):

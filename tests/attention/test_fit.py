@@ -98,6 +98,8 @@ def test_bounds_are_kept(data):
         fit_kernel(*data, kernel=RBF(), bounds={"scale": (1.0, 2.0)})
     with pytest.raises(InputError, match="0 < low ≤ high"):
         fit_kernel(*data, kernel=RBF(), bounds={"ridge": (2.0, 1.0)})
+    with pytest.raises(InputError, match=r"`bounds` .* Got {'ridge': 0.1}"):
+        fit_kernel(*data, kernel=RBF(), bounds={"ridge": 0.1})
 
 
 def test_masked_keys_do_not_count(data):

@@ -46,11 +46,18 @@ def nnx_layer(attention_fn):
 def test_softmax_in_linen_is_flax_itself(x, name):
     layer, params = linen_layer(flax_attention_fn(softmax_attention), x)
     theirs = nn.MultiHeadDotProductAttention(num_heads=2)
-    seen = np.asarray(VALID)
     ours = layer.apply(params, x, x, mask=MASKS[name])
-    np.testing.assert_allclose(
-        ours[seen], theirs.apply(params, x, x, mask=MASKS[name])[seen], atol=2e-6
-    )
+    np.testing.assert_allclose(ours, theirs.apply(params, x, x, mask=MASKS[name]), atol=2e-6)
+
+
+@pytest.mark.parametrize("lead", [(1, 2, 1), (3, 1, 1), (2, 1), (1,), ()])
+def test_masks_are_broadcast_as_in_flax(lead):
+    x = jax.random.normal(jax.random.key(0), (3, 2, 6, 8), jnp.float32)
+    mask = jax.random.bernoulli(jax.random.key(2), 0.6, (*lead, 6, 6))
+    layer, params = linen_layer(flax_attention_fn(softmax_attention), x)
+    theirs = nn.MultiHeadDotProductAttention(num_heads=2)
+    ours = layer.apply(params, x, x, mask=mask)
+    np.testing.assert_allclose(ours, theirs.apply(params, x, x, mask=mask), atol=2e-6)
 
 
 @pytest.mark.parametrize("name", MASKS)
@@ -58,8 +65,7 @@ def test_softmax_in_nnx_is_flax_itself(x, name):
     mask = MASKS[name]
     ours = nnx_layer(flax_attention_fn(softmax_attention))(x, mask=mask)
     theirs = nnx_layer(nnx.dot_product_attention)(x, mask=mask)
-    seen = np.asarray(VALID)
-    np.testing.assert_allclose(ours[seen], theirs[seen], atol=2e-6)
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
 @pytest.mark.parametrize("make", ["linen", "nnx"])

@@ -204,6 +204,32 @@ def test_padding_may_hold_anything():
 
 
 @pytest.mark.parametrize("attention", [softmax_attention, kernel_attention, cme_attention])
+def test_inside_jit_nan_reaches_those_who_read_it_and_nobody_else(attention):
+    read = jax.jit(partial(attention, is_causal=True))
+    query, key, value = tensors()
+    expected = read(query, key, value)
+    for arrays in ((key.at[1, 2, 0].set(jnp.nan), value), (key, value.at[1, 2, 0].set(jnp.nan))):
+        found, reads = read(query, *arrays), np.zeros(expected.shape, bool)
+        reads[1, 2:, 0] = True
+        np.testing.assert_array_equal(jnp.isnan(found), reads)
+        close(found[~reads], expected[~reads], atol=1e-12)
+
+
+@pytest.mark.parametrize("attention", [softmax_attention, kernel_attention, cme_attention])
+def test_nothing_asked_is_nothing_answered(attention):
+    query, key, value = tensors()
+    assert attention(query[:0], key[:0], value[:0]).shape == (0, *query.shape[1:])
+    assert attention(query[:, :0], key, value).shape == (BATCH, 0, HEADS, WIDTH)
+
+
+def test_a_mask_without_batch_and_heads_will_do_for_one_sequence():
+    query, key, value = (array[0] for array in tensors())
+    mask = random_mask((T, S))
+    out = softmax_attention(query, key, value, mask=mask)
+    close(out, softmax_attention(query, key, value, mask=mask[None, None]), atol=0)
+
+
+@pytest.mark.parametrize("attention", [softmax_attention, kernel_attention, cme_attention])
 def test_half_precision_comes_back_as_it_went_in(attention):
     with jax.enable_x64(False):
         half = [jnp.asarray(np.asarray(array), jnp.bfloat16) for array in tensors()]

@@ -145,6 +145,49 @@ def test_one_query_need_not_see_what_another_reads(attention):
     assert jnp.abs(out[2] - expected[2]).max() > 1.0
 
 
+@some
+def test_inside_jit_nan_reaches_those_who_read_it_and_nobody_else(attention):
+    """It cannot be refused there."""
+    query, keys, values = context()
+    ways = [({"mask": MASKS}, 4, MASKS[:, 4]), ({"is_causal": True}, 2, jnp.arange(4) >= 2)]
+    for options, place, reads in ways:
+        read = jax.jit(lambda *arrays, options=options: attention(*arrays, **options))
+        expected = read(query, keys, values)
+        for number in (jnp.nan, jnp.inf):
+            for arrays in (
+                (query, keys.at[place, 0].set(number), values),
+                (query, keys, values.at[place, 0].set(number)),
+            ):
+                found = read(*arrays)
+                assert jnp.isnan(found[reads]).all()
+                close(found[~reads], expected[~reads], atol=1e-12)
+        found = read(query.at[1, 0].set(jnp.nan), keys, values)
+        assert jnp.isnan(found[1]).all()
+        close(found[jnp.array([0, 2, 3])], expected[jnp.array([0, 2, 3])], atol=1e-12)
+
+
+@some
+def test_a_parameter_that_is_nan_is_seen(attention):
+    query, keys, values = context()
+    leaves, tree = jax.tree.flatten(attention)
+    for place in range(len(leaves)):
+        spoiled = [leaf * jnp.nan if at == place else leaf for at, leaf in enumerate(leaves)]
+        for is_causal in (False, True):
+            found = eqx.filter_jit(tree.unflatten(spoiled))(
+                query, keys, values, is_causal=is_causal
+            )
+            # One key alone is read in full, whatever the scores.
+            alone = is_causal and not isinstance(attention, ConditionalMean | DeltaRule)
+            assert jnp.isnan(found[int(alone) :]).all()
+
+
+@some
+def test_no_queries_get_no_answers(attention):
+    query, keys, values = context()
+    assert attention(query[:0], keys, values).shape == (0, 2)
+    assert attention.weights(query[:0], keys, is_causal=True).shape == (0, 6)
+
+
 @members
 def test_a_mask_of_ones_changes_nothing(attention):
     query, keys, values = context()
@@ -163,6 +206,8 @@ def test_fully_masked_is_finite_and_stated(attention):
     expected = jnp.zeros(2) if nothing else values.mean(axis=0)
     close(attention(query, keys, values, dead), jnp.broadcast_to(expected, (4, 2)), atol=1e-13)
     close(attention(query, keys, values, rows)[1], expected, atol=1e-13)
+    unread = rows.at[:, 4].set(False)  # the average is over all values, read or not
+    close(attention(query, keys, values, unread)[1], expected, atol=1e-13)
     if isinstance(attention, ConditionalMean):
         mean, variance = attention.posterior(query, keys, values, dead)
         assert (mean == 0).all()

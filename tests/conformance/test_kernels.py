@@ -352,6 +352,15 @@ def test_float64_inside_a_float32_program(name):
 
 
 @members
+def test_a_token_that_is_nan_is_like_no_other(kernel):
+    xs = tokens(36, 4)
+    spoiled = xs.at[2, 0].set(jnp.nan)
+    expected = jnp.arange(4) == 2
+    for found in (kernel.gram(spoiled), kernel.gram(spoiled, spoiled)):
+        np.testing.assert_array_equal(jnp.isnan(found), expected[:, None] | expected[None, :])
+
+
+@members
 def test_refuses_tokens_of_the_wrong_shape(kernel):
     xs = tokens(36, 4)
     with pytest.raises(InputError, match=r"`xs` .* shape \(L, d\). Got shape \(3,\)"):
@@ -360,8 +369,13 @@ def test_refuses_tokens_of_the_wrong_shape(kernel):
         kernel.gram(xs, xs[None])
     with pytest.raises(InputError, match=r"`ys` .* same token dimension as `xs`, 3. Got 2"):
         kernel.gram(xs, xs[:, :2])
-    with pytest.raises(InputError, match=r"`xs` .* tokens in it. Got shape \(0, 3\)"):
-        kernel.diagonal(xs[:0])
+    with pytest.raises(InputError, match=r"`xs` .* one dimension. Got shape \(4, 0\)"):
+        kernel.diagonal(xs[:, :0])
+    assert kernel.gram(xs[:0], xs).shape == (0, 4)
+    with pytest.raises(InputError, match=r"real numbers. Got complex"):
+        kernel.gram(xs.astype(complex))
+    with pytest.raises(InputError, match=r"`scale` argument of \w+.on_scaled_tokens .* > 0"):
+        kernel.on_scaled_tokens(-2.0)
     with pytest.raises(InputError, match=r"`x` .* shape \(d,\)"):
         kernel(xs, xs)
     with pytest.raises(InputError, match=r"`shift` .* shape \(4, 4\)"):

@@ -40,9 +40,13 @@ def test_refuses_parameters_that_are_not_positive(cls, value):
 
 
 def test_refuses_parameters_of_the_wrong_shape():
-    with pytest.raises(InputError, match="`lengthscale` argument of RBF must be a number or an"):
+    with pytest.raises(
+        InputError, match="`lengthscale` argument of RBF must be a finite number > 0 or an"
+    ):
         RBF(np.ones((2, 2)))
-    with pytest.raises(InputError, match=r"`scale` argument of Exponential must be a number\."):
+    with pytest.raises(
+        InputError, match=r"`scale` argument of Exponential must be a finite number > 0\."
+    ):
         Exponential(np.ones(2))
     with pytest.raises(InputError, match="`lengthscale` argument of Matern must have one entry"):
         Matern(lengthscale=[1.0, 2.0]).gram(XS)

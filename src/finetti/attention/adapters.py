@@ -65,12 +65,17 @@ def flax_attention_fn(
         # Flax allows any batch axes: (..., length, heads, width).
         lead = query.shape[:-3]
         query, key, value = (array.reshape(-1, *array.shape[-3:]) for array in (query, key, value))
+
+        def flat(scores: Array) -> Array:
+            """What is broadcastable to (..., heads, queries, keys), with one batch axis."""
+            full = jnp.broadcast_shapes(scores.shape, (*lead, 1, 1, 1))
+            return jnp.broadcast_to(scores, full).reshape(-1, *full[-3:])
+
         if mask is not None:
-            mask = (mask != 0).reshape(-1, *mask.shape[-3:])
+            mask = flat(mask.astype(bool))
             if key_mask:
                 mask = mask.any(axis=2, keepdims=True)
-        if bias is not None:
-            bias = jnp.reshape(bias, (-1, *bias.shape[-3:]))
+        bias = None if bias is None else flat(bias)
         settings = dict(options)
         if is_causal:
             settings["is_causal"] = True

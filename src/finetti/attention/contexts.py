@@ -192,16 +192,54 @@ def clear_unreadable(
 ) -> tuple[Float[Array, "*batch L d_k"], Float[Array, "*batch L d_v"]]:
     """Clear what no query may read: it must not matter, even if it is NaN.
 
-    Such keys become the mean of the others, so that distances are still taken from among those;
-    values become 0. Softmax reads a fully masked context evenly (as JAX does), so there the finite
-    values stay.
+    Such keys become the mean of the others, so that distances are still taken from among those.
+    Values become 0 only where they are not finite: their weight is 0, and a softmax query that may
+    read nothing averages all values, as in JAX.
     """
     kept = readable[..., None]
-    empty = ~readable.any(axis=-1)[..., None, None] & jnp.isfinite(values)
     count = jnp.maximum(jnp.sum(kept, axis=-2, keepdims=True), 1).astype(keys.dtype)
     mean = jnp.sum(jnp.where(kept, keys, 0) / count, axis=-2, keepdims=True)
     cleared = jnp.where(kept, keys, jax.lax.stop_gradient(mean))
-    return cleared, jnp.where(kept | empty, values, 0)
+    return cleared, jnp.where(kept | jnp.isfinite(values), values, 0)
+
+
+def spoiled_rows(arrays: ContextArrays) -> Bool[Array, "B L"]:
+    """Pairs that are not finite, unless one mask hides them from all queries."""
+    finite = jnp.isfinite(arrays.keys).all(axis=-1) & jnp.isfinite(arrays.values).all(axis=-1)
+    return ~finite if arrays.mask is None or arrays.mask.ndim == 3 else ~finite & arrays.mask
+
+
+@partial(jax.jit, static_argnames="positions", inline=True)
+def set_aside_spoiled(
+    arrays: ContextArrays, positions: int | None = None
+) -> tuple[ContextArrays, Bool[Array, "B Q"]]:
+    """The arrays without what is not finite, and which queries ask and read nothing of it.
+
+    Inside ``jit`` NaN cannot be refused. Left where it is, it would reach queries that may not read
+    it: 0·NaN is NaN, and so is the mean of the keys. ``positions`` as in `Contexts.positions`.
+    """
+    query, keys, values, mask = arrays
+    spoiled = spoiled_rows(arrays)
+    asked = jnp.isfinite(query).all(axis=-1)
+    places = None if positions is None else jnp.arange(query.shape[1]) % positions
+    if mask is not None and mask.ndim == 3:
+        if places is not None:
+            mask = mask & (jnp.arange(keys.shape[1]) <= places[:, None])
+        read = (mask & spoiled[:, None, :]).any(axis=-1)
+    elif places is not None:
+        read = jax.lax.cummax(spoiled.astype(jnp.int8), axis=1) > 0
+        read = read[:, jnp.minimum(places, keys.shape[1] - 1)]
+    else:
+        read = spoiled.any(axis=-1, keepdims=True)
+    keys, values = clear_unreadable(keys, values, ~spoiled)
+    values = jnp.where(jnp.isfinite(values), values, 0)
+    query = jnp.where(asked[..., None], query, 0)
+    return arrays._replace(query=query, keys=keys, values=values), asked & ~read
+
+
+def mark_unknown(answers: Float[Array, "B Q *rest"], known: Bool[Array, "B Q"]) -> Array:
+    """The answers, NaN to queries that are not `known` (`set_aside_spoiled`)."""
+    return jnp.where(known.reshape(*known.shape, *(1,) * (answers.ndim - 2)), answers, jnp.nan)
 
 
 def _check_shapes(owner: str, query: Array, keys: Array, values: Array) -> None:

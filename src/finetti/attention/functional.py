@@ -20,7 +20,7 @@ from finetti.attention.layout import arrange_heads
 from finetti.attention.normalized import masked_softmax
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel
+from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 
@@ -48,9 +48,10 @@ def softmax_attention(
     heads = arrange_heads(
         owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
     )
+    heads, known = heads.set_aside_spoiled()
     logits = heads.scale * jnp.einsum("bkgth,bksh->bkgts", heads.query, heads.keys)
-    bias = heads.bias(owner, bias)
-    return heads.restore(_weighted(logits, heads.values, heads.full_mask, bias))
+    out = _weighted(logits, heads.values, heads.full_mask, heads.bias(owner, bias))
+    return heads.restore(jnp.where(known[..., None], out, jnp.nan))
 
 
 def kernel_attention(
@@ -72,6 +73,7 @@ def kernel_attention(
     """
     owner = "kernel_attention"
     kernel = RBF() if kernel is None else kernel
+    check_kernel(kernel, owner)
     if not kernel.is_positive:
         raise UnsupportedError(
             f"kernel_attention divides by the sum of the kernel's values, and {kernel} takes both "
@@ -81,9 +83,11 @@ def kernel_attention(
         owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
     )
 
+    heads, known = heads.set_aside_spoiled()
     kernel = kernel.on_scaled_tokens(heads.scale)
     rest = heads.values, heads.full_mask, heads.bias(owner, bias)
-    return heads.restore(_kernel_rows(kernel, heads.query, heads.keys, *rest))
+    out = _kernel_rows(kernel, heads.query, heads.keys, *rest)
+    return heads.restore(jnp.where(known[..., None], out, jnp.nan))
 
 
 @float64_inside  # as in `KernelSmoother`

@@ -6,7 +6,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.contexts import Contexts, as_boolean, clear_unreadable
+from finetti.attention.contexts import (
+    Contexts,
+    as_boolean,
+    clear_unreadable,
+    set_aside_spoiled,
+)
 from finetti.core.arrays import check_finite, check_positive
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
@@ -54,10 +59,20 @@ class Heads(NamedTuple):
         return Contexts(
             self.query.reshape(size, members * length, dimension),
             self.keys.reshape(size, span, dimension),
-            self.values.reshape(size, span, -1),
+            self.values.reshape(size, span, self.values.shape[-1]),
             mask,
             self.query.shape[:-1],
         )
+
+    def set_aside_spoiled(self) -> tuple["Heads", Bool[Array, "B K G T"]]:
+        """As `contexts.set_aside_spoiled`, in this layout."""
+        arrays, known = set_aside_spoiled(self.contexts.arrays)
+        cleaned = self._replace(
+            query=arrays.query.reshape(self.query.shape),
+            keys=arrays.keys.reshape(self.keys.shape),
+            values=arrays.values.reshape(self.values.shape),
+        )
+        return cleaned, known.reshape(self.query.shape[:-1])
 
     def restore(self, out: Float[Array, "B K G T D"]) -> Float[Array, "..."]:
         """(B, K, G, T, D) to (B, T, N, D), zero on padded queries, unbatched as it came."""
@@ -152,7 +167,7 @@ def _broadcast(owner: str, name: str, array: Array, heads: Heads) -> Array:
     """A (B, N, T, S) argument in the layout (B, K, G, T, S); axes of size 1 stay."""
     batch, groups, members, length, _ = heads.query.shape
     full = (batch, groups * members, length, heads.keys.shape[2])
-    given = array[None] if array.ndim == 3 and not heads.batched else array
+    given = array if heads.batched else array[(None,) * (4 - array.ndim)]
     if given.ndim != 4 or any(
         size not in (1, wanted) for size, wanted in zip(given.shape, full, strict=True)
     ):

@@ -12,7 +12,13 @@ from jaxtyping import Array, Bool, Float
 
 from finetti.attention.base import Attention
 from finetti.attention.blocks import over_queries
-from finetti.attention.contexts import ContextArrays, Contexts, arrange
+from finetti.attention.contexts import (
+    ContextArrays,
+    Contexts,
+    arrange,
+    mark_unknown,
+    set_aside_spoiled,
+)
 from finetti.core.precision import float64_inside
 
 
@@ -80,6 +86,7 @@ def _compiled(
         def rows(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
             return read(module.rows(query, keys, mask), values, *given)
 
-        return over_queries(rows, arrays, positions)
+        arrays, known = set_aside_spoiled(arrays, positions)
+        return mark_unknown(over_queries(rows, arrays, positions), known)
 
     return jax.jit(run if in_data_precision else float64_inside(run))

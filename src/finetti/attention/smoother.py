@@ -71,7 +71,7 @@ class KernelSmoother(NormalizedAttention):
             raise bad_argument("points", owner, requirement, f"shape {points.shape}")
         check_finite(points, "points", owner)
         kernel = self.kernel if value_kernel is None else value_kernel
-
+        check_kernel(kernel, owner, "value_kernel")
         return contexts.restore(self.read(contexts, _density, False, kernel, points))
 
     def _log_scores(

@@ -73,10 +73,17 @@ def check_rank(array: Any, rank: int, shape: str, argument: str, owner: str) -> 
         raise bad_argument(argument, owner, f"an array of shape {shape}", f"shape {array.shape}")
 
 
-def check_positive(value: Any, argument: str, owner: str) -> None:
-    """Refuse numbers that are not finite and > 0 (tracers pass)."""
+def check_positive(value: Any, argument: str, owner: str, ranks: tuple[int, ...] = (0,)) -> None:
+    """Refuse what is no finite number > 0, or array of such with one of these ``ranks``.
+
+    Inside a JAX transformation only the rank can be seen.
+    """
+    requirement = "a finite number > 0" + (" or an array of shape (d,)" if 1 in ranks else "")
+    if np.ndim(value) not in ranks:
+        raise bad_argument(argument, owner, requirement, f"shape {np.shape(value)}")
     if not is_concrete(value):
         return
     number = np.asarray(value)
-    if not (np.isfinite(number).all() and (number > 0).all()):
-        raise bad_argument(argument, owner, "a finite number > 0", value)
+    # Text, objects, truth values and complex numbers; "V" are JAX's own kinds of half precision.
+    if number.dtype.kind not in "iufV" or not (np.isfinite(number) & (number > 0)).all():
+        raise bad_argument(argument, owner, requirement, repr(value))

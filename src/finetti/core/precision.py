@@ -8,6 +8,8 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike
 
+from finetti.core.errors import InputError
+
 
 def _is_float(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
@@ -163,4 +165,9 @@ def widest_float(*arrays: Array) -> Any:
     """The floating dtype that holds all of ``arrays`` (integers count as the default float)."""
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(*arrays)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise InputError(
+            f"Tokens and weights must be real numbers. Got {dtype} instead. Give the real and the "
+            "imaginary part as coordinates of their own."
+        )
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)

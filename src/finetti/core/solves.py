@@ -74,7 +74,7 @@ def at_least_floor(
     floor = diagonal_floor(size or diagonal.shape[0], dimension)
     raised = jnp.maximum(noise, floor * diagonal)
     # A key at the origin of a linear kernel has no row at all; any positive noise will do.
-    return jnp.where(raised > 0, raised, 1.0)
+    return jnp.where(raised <= 0, 1.0, raised)
 
 
 def safe_cholesky(

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from finetti.core.arrays import check_positive
 from finetti.core.errors import bad_argument
 from finetti.kernels.combined_features import (
     PairedFeatures,
@@ -47,6 +48,7 @@ class Kernel(Similarity):
 
         The parameters take the factor s: tokens multiplied by it would be rounded once more.
         """
+        check_positive(scale, "scale", f"{type(self).__name__}.on_scaled_tokens")
         return self._on_scaled_tokens(jnp.log(scale))
 
     @abc.abstractmethod
@@ -255,10 +257,10 @@ class Scaled(Kernel):
         return ScaledFeatures(self.part._draw(draw), self.log_constant)
 
 
-def check_kernel(kernel: Any, owner: str) -> None:
+def check_kernel(kernel: Any, owner: str, argument: str = "kernel") -> None:
     """Refuse what is not a kernel: a name, or a class instead of its instance."""
     if not isinstance(kernel, Kernel):
-        raise bad_argument("kernel", owner, "a Kernel such as RBF()", repr(kernel))
+        raise bad_argument(argument, owner, "a Kernel such as RBF()", repr(kernel))
 
 
 def with_added_log(kernel: KernelType, name: str, log_factor: Array) -> KernelType:

@@ -23,8 +23,8 @@ def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:
             advice = "Use jax.vmap for batches." if array.ndim > rank else ""
             requirement = f"an array of shape {shape}"
             raise bad_argument(name, owner, requirement, f"shape {array.shape}", advice)
-        if array.size == 0:
-            raise bad_argument(name, owner, "an array with tokens in it", f"shape {array.shape}")
+        if array.shape[-1] == 0:
+            raise bad_argument(name, owner, "of at least one dimension", f"shape {array.shape}")
     first, *others = tokens
     for name in others:
         given, wanted = tokens[name].shape[-1], tokens[first].shape[-1]
@@ -37,11 +37,8 @@ def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:
 
 def log_parameter(value: Any, argument: str, owner: str, ranks: tuple[int, ...] = (0,)) -> Array:
     """The logarithm of a positive parameter: what is learned, so that it stays positive."""
-    check_positive(value, argument, owner)
+    check_positive(value, argument, owner, ranks)
     array = jnp.asarray(value)
-    if array.ndim not in ranks:
-        requirement = "a number" if ranks == (0,) else "a number or an array of shape (d,)"
-        raise bad_argument(argument, owner, requirement, f"shape {array.shape}")
     # The explicit dtype makes the leaf strongly typed: it keeps its type under an optimizer.
     return jnp.log(jnp.asarray(array, dtype=widest_float(array)))
 
@@ -76,6 +73,8 @@ def squared_distances(
     # Half of its digits will do, and stay one number: otherwise a compiler may contract the mean
     # with the difference (FMA) for the xs and not for the ys, and what it rounds does not cancel.
     center = jax.lax.reduce_precision(center, exponent_bits=11, mantissa_bits=26)
+    # A token that is not finite, inside ``jit``, must not reach the distances of the others.
+    center = jnp.where(jnp.isfinite(center), center, 0)
     a = scaled(xs - center)
     norms_a = jnp.sum(a * a, axis=1, keepdims=True)
     if ys is None:
@@ -97,7 +96,7 @@ def _above_rounding(squares: Array, norms_a: Array, norms_b: Array) -> Array:
     Derivatives pass: those of the distance are right at 0, too, and the second is not 0 there.
     """
     rounding = (norms_a + norms_b.T) * (8 * jnp.finfo(squares.dtype).eps)
-    return jnp.where(squares > rounding, squares, 0)
+    return jnp.where(squares <= rounding, 0, squares)  # NaN stays what it is
 
 
 @_above_rounding.defjvp

@@ -102,5 +102,5 @@ def _log_matern_slope(nu: float, primals: tuple[Array], tangents: tuple[Array]) 
 
 def _root(square: Array) -> Array:
     """√s; the inner `where` keeps its infinite slope at 0 out of gradients."""
-    apart = square > 0
-    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1)), 0)
+    equal = square <= 0  # NaN is not
+    return jnp.where(equal, 0, jnp.sqrt(jnp.where(equal, 1, square)))

@@ -109,7 +109,8 @@ def _by_sums(
     weighted = e[:, :, None] * tables.values.swapaxes(2, 3)  # (2, T, v, H)
     flat = jnp.concatenate([e, weighted.reshape(2, length, -1)], axis=2)
     sums = (by or _safe_sums(e, e_cls))(ones, flat)
-    den, num = sums[:, :heads] + e_cls[None], sums[:, heads:].reshape(len(ones), -1, heads)
+    den = sums[:, :heads] + e_cls[None]
+    num = sums[:, heads:].reshape(len(ones), weighted.shape[2], heads)
     if dropout is not None:
         kept = dropout * ones[:, None, :]
         num = jnp.einsum("nht,tvh->nvh", kept, weighted[1])

@@ -10,13 +10,21 @@ import jax
 import jax.numpy as jnp
 import wadler_lindig
 from jax.typing import ArrayLike
-from jaxtyping import Array, DTypeLike, Float
+from jaxtyping import Array, Bool, DTypeLike, Float
 
 from finetti.attention.base import Attention
 from finetti.attention.cme.plan import ROUTES, Plan, RouteName, make_plan
 from finetti.attention.cme.route import Answer, Call, Ridge, Wants
 from finetti.attention.cme.system import log_likelihood
-from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
+from finetti.attention.contexts import (
+    ContextArrays,
+    Contexts,
+    arrange,
+    mark_unknown,
+    over_contexts,
+    set_aside_spoiled,
+    spoiled_rows,
+)
 from finetti.core.arrays import check_positive, has_nan
 from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.precision import float64_inside
@@ -215,7 +223,10 @@ class ConditionalMean(Attention):
             contexts, prefix = self._causal(contexts)
         if contexts.per_query:
             warn_user(PER_QUERY_COST, PerQueryMaskWarning)
-        (_, queries, d_k), (_, length, d_v) = contexts.query.shape, contexts.values.shape
+        (size, queries, d_k), (_, length, d_v) = contexts.query.shape, contexts.values.shape
+        if not queries:
+            shapes = (size, 0, d_v), (size, 0), (size, 0, length), (size,)
+            return Answer(*(jnp.zeros(shape, contexts.query.dtype) for shape in shapes))
         asked = contexts.per_query, prefix is not None, wants, contexts.query.dtype
         plan = make_plan(Call(self.kernel, length, queries, d_k, d_v, *asked), self.route)
         if ROUTES[plan.route].in_data_precision:
@@ -260,36 +271,21 @@ def _compiled(name: str, wants: Wants, prefix: int | None) -> Callable[..., Any]
         ridge = Ridge(module.ridge, module.per_token)
 
         def read(*context: Any) -> Answer:
-            given = ContextArrays(*context)
-            if prefix is not None:
-                # Causal answers show by themselves what their prefix holds.
-                return route.read(module.kernel, ridge, given, wants, prefix)
-            finite = jnp.all(jnp.isfinite(given.query), axis=1, keepdims=True)
-            # A query that is NaN must not reach the others (distances are taken from a center).
-            cleaned = given._replace(query=jnp.where(finite, given.query, 0.0))
-            answer = route.read(module.kernel, ridge, cleaned, wants, None)
-            return _propagate_nan(answer, module, given)
+            return route.read(module.kernel, ridge, ContextArrays(*context), wants, prefix)
 
-        return over_contexts(read, arrays, route.max_entries)
+        arrays, known = set_aside_spoiled(arrays, prefix)
+        known &= ~_has_nan(module)  # a solve that fails would answer with the prior
+        answer = over_contexts(read, arrays, route.max_entries)
+        parts = (answer.mean, answer.variance, answer.weights)
+        marked = (None if part is None else mark_unknown(part, known) for part in parts)
+        return Answer(*marked, answer.ridge)
 
     return jax.jit(run if route.in_data_precision else float64_inside(run))
 
 
-def _propagate_nan(answer: Answer, parameters: Any, context: ContextArrays) -> Answer:
-    """The answer, NaN for queries that are not finite or read what is not: inside ``jit`` nothing
-    refuses them, and a solve that fails answers with the prior."""
-    rows = jnp.all(jnp.isfinite(context.keys), axis=1)
-    rows &= jnp.all(jnp.isfinite(context.values), axis=1)
-    readable = jnp.all(rows if context.mask is None else rows | ~context.mask)
-    for leaf in jax.tree.leaves(parameters):
-        readable &= ~jnp.any(jnp.isnan(leaf))
-    clean = jnp.all(jnp.isfinite(context.query), axis=1) & readable
-
-    def marked(leaf: Array) -> Array:
-        columns = clean.reshape(-1, *(1,) * (leaf.ndim - 1))
-        return jnp.where(columns, leaf, jnp.nan) if leaf.ndim else leaf
-
-    return jax.tree.map(marked, answer)
+def _has_nan(module: ConditionalMean) -> Bool[Array, ""]:
+    """Whether a parameter of the kernel, or the ridge, is NaN."""
+    return jnp.stack([jnp.isnan(leaf).any() for leaf in jax.tree.leaves(module)]).any()
 
 
 @jax.jit
@@ -300,4 +296,6 @@ def _log_likelihood(module: ConditionalMean, arrays: ContextArrays) -> Float[Arr
     def read(*context: Any) -> Array:
         return log_likelihood(module.kernel, ridge, ContextArrays(*context))
 
-    return over_contexts(read, arrays, ROUTES["cholesky"].max_entries)
+    density = over_contexts(read, arrays, ROUTES["cholesky"].max_entries)
+    spoiled = spoiled_rows(arrays).any(axis=1) | _has_nan(module)
+    return jnp.where(spoiled, jnp.nan, density)

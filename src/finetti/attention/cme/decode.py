@@ -17,7 +17,8 @@ from finetti.attention.cme.route import kernel_grows
 from finetti.attention.decode_state import DecodeState, Double, as_token, batched, join, split
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.solves import at_least_floor, safe_cholesky
+from finetti.core.numbers import as_whole
+from finetti.core.solves import at_least_floor, posdef_factor
 from finetti.core.triangular import solve_lower
 
 
@@ -80,7 +81,8 @@ def factor_prompt(
     """The cache of a prompt (\\*batch, L, d_k), with room for ``capacity`` keys in all."""
     owner = "start_decoding"
     length, d_k = keys.shape[-2:]
-    if capacity < max(length, 1):
+    capacity = as_whole(capacity, "capacity", owner)
+    if capacity < length:
         raise bad_argument("capacity", owner, f"at least the {length} keys given", capacity)
     if kernel_grows(module.kernel, d_k):
         raise InputError(
@@ -104,7 +106,7 @@ def _start(module: ConditionalMean, length: Array, keys: Array, values: Array) -
     held = jnp.arange(capacity, dtype=jnp.int32) < length
     noise = _noise(module, module.kernel.diagonal(keys), capacity, dimension)
     gram = jnp.where(held[:, None] & held[None, :], module.kernel.gram(keys), 0.0)
-    factor, _ = safe_cholesky(gram + jnp.diag(jnp.where(held, noise, 1.0)))
+    factor = posdef_factor(gram + jnp.diag(jnp.where(held, noise, 1.0)))
     half_values = solve_lower(factor, values)
     return split(factor), split(half_values)
 

@@ -13,9 +13,9 @@ from scipy.optimize import minimize
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.ridge import choose_ridge
-from finetti.core.arrays import check_positive
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_real, as_whole
 from finetti.core.precision import float64
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
@@ -134,9 +134,10 @@ def fit_kernel(
     >>> 0.005 < float(fit.module.ridge) < 0.02  # the noise variance is 0.01
     True
     """
-    if starts < 1:
-        raise bad_argument("starts", "fit_kernel", "at least 1", starts)
-    check_positive(np.log(factor), "factor", "fit_kernel (its logarithm)")
+    starts = as_whole(starts, "starts", "fit_kernel")
+    factor = as_real(factor, "factor", "fit_kernel", "a finite number > 1")
+    if not 1 < factor < math.inf:
+        raise bad_argument("factor", "fit_kernel", "a finite number > 1", factor)
     kernel = 1.0 * RBF() if kernel is None else kernel
     first = choose_ridge(keys, values, mask, kernel=kernel).module(kernel)
     with float64():
@@ -207,10 +208,10 @@ class _Search:
         ]
 
         self.limits = np.stack([flat - reach, flat + reach], axis=1)  # (parameters, 2)
-        for name, (low, high) in bounds.items():
-            if not 0 < low <= high < np.inf:
-                raise bad_argument("bounds", "fit_kernel", "pairs 0 < low ≤ high", (low, high))
-            self.limits[self.index(name, "bounds", "fit_kernel")] = np.log([low, high])
+        for name, pair in bounds.items():
+            if np.shape(pair) != (2,) or not 0 < pair[0] <= pair[1] < np.inf:
+                raise bad_argument("bounds", "fit_kernel", "pairs 0 < low ≤ high", {name: pair})
+            self.limits[self.index(name, "bounds", "fit_kernel")] = np.log(pair)
         self.origin = self.best = np.clip(flat, *self.limits.T)
 
     def module_at(self, parameters: np.ndarray) -> ConditionalMean:

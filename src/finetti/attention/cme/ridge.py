@@ -14,7 +14,7 @@ from finetti.core.arrays import check_finite, check_positive
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
 from finetti.core.spectra import spectral_dimension
-from finetti.kernels.base import Kernel
+from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 from finetti.show.card import Card
 from finetti.show.shown import Shown
@@ -167,6 +167,7 @@ def key_spectra(
 def _spectra(
     owner: str, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None, kernel: Kernel
 ) -> list[GramSpectrum]:
+    check_kernel(kernel, owner)
     with float64():
         contexts = arrange(owner, None, np.asarray(keys), values, mask)
         spectra = []

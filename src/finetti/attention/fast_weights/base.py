@@ -13,7 +13,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.base import Attention
-from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
+from finetti.attention.contexts import (
+    ContextArrays,
+    Contexts,
+    arrange,
+    mark_unknown,
+    over_contexts,
+    set_aside_spoiled,
+)
 from finetti.attention.fast_weights.chunks import Rule, last_state, read_prefixes
 
 # Numbers in the keys of a context from which contexts run one after the other: together they would
@@ -81,10 +88,15 @@ class FastWeights(Attention):
     def read(self, contexts: Contexts, is_causal: bool = False) -> Array:
         """The answers in the layout of ``contexts``."""
         contexts = contexts.at_least_float32()
-        if contexts.per_query:
-            return self._read_each(contexts.causal(type(self).__name__) if is_causal else contexts)
+        # Where nothing is asked, there are no positions either.
+        is_causal = is_causal and contexts.query.shape[1] > 0
         positions = contexts.positions(type(self).__name__) if is_causal else None
-        return run_rule(positions)(self, contexts.arrays)
+        arrays, known = set_aside_spoiled(contexts.arrays, positions)
+        if contexts.per_query:
+            contexts = contexts._replace(**arrays._asdict())
+            contexts = contexts.causal(type(self).__name__) if is_causal else contexts
+            return mark_unknown(self._read_each(contexts), known)
+        return mark_unknown(run_rule(positions)(self, arrays), known)
 
 
 @functools.cache
