@@ -272,7 +272,9 @@ def as_mask(
     mask = as_boolean(owner, mask, read)
     one, each = (*batch, length), (*lead, length)
     if mask.shape not in (one, each):
-        requirement = f"of shape {one} (one for all queries) or {each} (one per query)"
+        requirement = f"of shape {one}"
+        if 0 not in lead:  # else there are no queries to have masks of their own
+            requirement += f" (one for all queries) or {each} (one per query)"
         raise bad_argument("mask", owner, requirement, f"shape {mask.shape}")
     return mask
 

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 import jax
@@ -191,6 +191,9 @@ class ConditionalMean(Attention):
         >>> print(ConditionalMean().plan((99, 8), (99, 8), (99, 64)).reason)
         One float64 factorization (99 keys).
         """
+        if wants not in get_args(Wants):
+            wanted = f"one of {get_args(Wants)}"
+            raise bad_argument("wants", "ConditionalMean.plan", wanted, repr(wants))
         queries = math.prod(query_shape[len(keys_shape) - 2 : -1])
         sizes = keys_shape[-2], queries, keys_shape[-1], values_shape[-1]
         call = Call(self.kernel, *sizes, per_query_mask, is_causal, wants, dtype)
