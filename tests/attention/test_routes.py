@@ -179,7 +179,7 @@ class TestPlan:
         assert plan(short, short, short, dtype=jnp.float64).route == "cholesky"
         assert plan((255, 4), (255, 4), (255, 4)).route == "cholesky"
         assert plan(short, short, short, wants="posterior").route == "cholesky"
-        with pytest.raises(InputError, match="`wants` argument of ConditionalMean.plan"):
+        with pytest.raises(InputError, match="`wants` argument of ConditionalMean"):
             plan(short, short, short, wants="variance")
         assert plan(long, long, long).route == "conjugate_gradients"
         middle = (9000, 4)

@@ -17,14 +17,18 @@ RIGHT = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.0]])
 CALLS = {
     "cholesky": (lapack.cholesky, np.linalg.cholesky, (MATRIX,)),
     "solve_lower": (lapack.solve_lower, np.linalg.solve, (FACTOR, RIGHT)),
-    "solve_upper": (lapack.solve_upper, lambda g, b: np.linalg.solve(g.T, b), (FACTOR, RIGHT)),
-    "eigenvectors": (lambda a: lapack.eigenvectors(a)[0], np.linalg.eigvalsh, (MATRIX,)),
+    "solve_lower_transposed": (
+        lapack.solve_lower_transposed,
+        lambda g, b: np.linalg.solve(g.T, b),
+        (FACTOR, RIGHT),
+    ),
+    "eigh": (lambda a: lapack.eigh(a)[0], np.linalg.eigvalsh, (MATRIX,)),
     "singular_values": (
         lapack.singular_values,
         lambda a: np.linalg.svd(a, compute_uv=False),
         (RIGHT,),
     ),
-    "orthonormal": (lambda a: lapack.orthonormal(a)[1], lambda a: np.linalg.qr(a)[1], (MATRIX,)),
+    "qr": (lambda a: lapack.qr(a)[1], lambda a: np.linalg.qr(a)[1], (MATRIX,)),
 }
 
 

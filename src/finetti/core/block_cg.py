@@ -126,7 +126,7 @@ def _orthonormal(vectors: Array, whitened: Array) -> tuple[Array, Array, Array]:
     """Q, M⁻¹Q and Z with ``vectors`` = QZ and QᵀM⁻¹Q = I; directions without length become zero."""
     gram = _symmetric(vectors.T @ whitened)
     scale = _lengths(gram)
-    values, axes = lapack.eigenvectors(gram / (scale[:, None] * scale[None, :]))
+    values, axes = lapack.eigh(gram / (scale[:, None] * scale[None, :]))
     size = values.shape[0]
     kept = values > 10 * size * jnp.finfo(values.dtype).eps * values[-1]
     roots = jnp.sqrt(jnp.where(kept, values, 1.0))
@@ -147,7 +147,7 @@ def _inverse(energies: Float[Array, "k k"]) -> Operator:
 
     def solve(right: Array) -> Array:
         half = lapack.solve_lower(factor, right / scale[:, None])
-        return lapack.solve_upper(factor, half) / scale[:, None]
+        return lapack.solve_lower_transposed(factor, half) / scale[:, None]
 
     return solve
 

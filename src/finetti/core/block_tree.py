@@ -111,7 +111,7 @@ def _corner(block: Float[Array, "n n"], half: int) -> Corner:
         identity = jnp.eye(size, dtype=block.dtype)
         # LAPACK works by columns: the transpose of a symmetric block is there without a copy, and
         # (G⁻ᵀ)ᵀ lies in memory as products by rows want G⁻¹.
-        return Corner(lapack.solve_upper(lapack.cholesky(block.T), identity).T)
+        return Corner(lapack.solve_lower_transposed(lapack.cholesky(block.T), identity).T)
     first = _corner(block[:half, :half], half)
     below = _divide(block[half:, :half], first)
     second = _corner(block[half:, half:] - below @ below.T, half)

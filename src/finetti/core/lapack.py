@@ -51,13 +51,15 @@ def solve_lower(factor: Float[Array, "n n"], right: Float[Array, "n k"]) -> Floa
 
 
 @sequential_vmap
-def solve_upper(factor: Float[Array, "n n"], right: Float[Array, "n k"]) -> Float[Array, "n k"]:
+def solve_lower_transposed(
+    factor: Float[Array, "n n"], right: Float[Array, "n k"]
+) -> Float[Array, "n k"]:
     """G⁻ᵀB for a lower triangular G."""
     return jax.scipy.linalg.solve_triangular(factor, right, lower=True, trans="T")
 
 
 @sequential_vmap
-def eigenvectors(matrix: Float[Array, "n n"]) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
+def eigh(matrix: Float[Array, "n n"]) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
     """Eigenvalues, ascending, and eigenvectors of a symmetric matrix."""
     values, vectors = jnp.linalg.eigh(matrix)
     return values, vectors
@@ -68,7 +70,7 @@ def singular_values(matrix: Float[Array, "*batch m n"]) -> Float[Array, "*batch 
     return _vectorized(_singular_values, matrix)
 
 
-def orthonormal(matrix: Float[Array, "*batch n n"]) -> tuple[Array, Array]:
+def qr(matrix: Float[Array, "*batch n n"]) -> tuple[Array, Array]:
     """Q and R of the QR decomposition."""
     return _vectorized(_qr, matrix)
 

@@ -19,7 +19,7 @@ def solve_lower(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _solve(factor: Array, right: Array, transpose: bool) -> Array:
-    return (lapack.solve_upper if transpose else lapack.solve_lower)(factor, right)
+    return (lapack.solve_lower_transposed if transpose else lapack.solve_lower)(factor, right)
 
 
 def _forward(factor: Array, right: Array, transpose: bool) -> Any:

@@ -124,7 +124,7 @@ def normal_frequencies(draw: Draw) -> Float[Array, "m d"]:
     key_direction, key_length = jax.random.split(draw.key)
     n_blocks = -(-draw.n_draws // draw.dimension)
     gaussian = jax.random.normal(key_direction, (n_blocks, draw.dimension, draw.dimension))
-    basis, triangle = lapack.orthonormal(gaussian)
+    basis, triangle = lapack.qr(gaussian)
     # QR fixes signs by convention; these signs make the basis uniform over all rotations.
     signs = jnp.sign(jnp.diagonal(triangle, axis1=1, axis2=2))
     directions = (basis * signs[:, None, :]).reshape(-1, draw.dimension)[: draw.n_draws]
