@@ -38,73 +38,88 @@ def audit(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="A .safetensors or .npz file, a folder, or a model's name in the hub cache; "
-            "with --base also a LoRA adapter.",
+            help="Checkpoint: a .safetensors or .npz file, a folder, or the name of a model in the "
+            "local Hugging Face cache; with --base, also a LoRA adapter.",
         ),
     ],
     heads: Annotated[
         int | None,
-        typer.Option("--heads", min=1, help="Where no config.json says how many there are."),
+        typer.Option(
+            "--heads", min=1, help="Number of attention heads, if no config.json says it."
+        ),
     ] = None,
     kv_heads: Annotated[
         int | None,
-        typer.Option("--kv-heads", min=1, help="Keys and values, where heads share them."),
+        typer.Option("--kv-heads", min=1, help="Number of key/value heads, if heads share them."),
     ] = None,
     layouts: Annotated[
         Path | None,
-        typer.Option("--map", metavar="FILE", help="Names of further families, as TOML."),
+        typer.Option(
+            "--map",
+            metavar="FILE",
+            help="TOML file with the parameter names of other model families.",
+        ),
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="PATH", help="Show what moved since this checkpoint."),
+        typer.Option(
+            "--base",
+            metavar="PATH",
+            help="Base checkpoint to compare with, or to add a LoRA adapter to.",
+        ),
     ] = None,
     context_length: Annotated[
-        int, typer.Option("--context-length", min=1, metavar="T", help="Tokens of a sequence.")
+        int, typer.Option("--context-length", min=1, metavar="T", help="Tokens per sequence.")
     ] = 512,
     samples: Annotated[
-        int, typer.Option("--samples", min=1, metavar="N", help="Independent sequences.")
+        int, typer.Option("--samples", min=1, metavar="N", help="Number of independent sequences.")
     ] = 10_000,
     gap: Annotated[
         float,
-        typer.Option("--gap", help="Between training and test error: samples needed for it."),
+        typer.Option("--gap", help="Target gap between training and test error."),
     ] = 0.1,
-    delta: Annotated[
-        float, typer.Option("--delta", help="With which probability a bound may fail.")
-    ] = 0.05,
+    delta: Annotated[float, typer.Option("--delta", help="Probability that a bound fails.")] = 0.05,
     input_norm: Annotated[
         float,
-        typer.Option("--input-norm", help="Length of a token, where no table of them is read."),
+        typer.Option("--input-norm", help="Norm of a token, if there is no embedding table."),
     ] = 1.0,
     readout_norm: Annotated[
         float,
-        typer.Option("--readout-norm", help="Of the vector that makes a number of a token."),
+        typer.Option("--readout-norm", help="Norm of the readout vector."),
     ] = 1.0,
     edits: Annotated[
         list[str] | None,
         typer.Option(
             "--if",
             metavar="EDIT",
-            help="What if? `scale LAYER FACTOR`, `drop LAYER.HEAD` or `share KEYS`.",
+            help="Edit to try, unsaved: `scale LAYER FACTOR`, `drop LAYER.HEAD`, or `share KEYS`. "
+            "Repeatable.",
         ),
     ] = None,
     gaps: Annotated[
         Path | None,
         typer.Option(
-            "--gaps", metavar="FILE", help="CSV (checkpoint, gap): which norms follow the gap?"
+            "--gaps",
+            metavar="FILE",
+            help="CSV file with the columns checkpoint and gap, to correlate norms with gaps.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write results.json, the page and its charts."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Directory for results.json, the HTML page, and its charts.",
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Measure every head and matrix of checkpoints, and what bounds make of their norms.
+    """Measure the norms of every head and matrix in a checkpoint, and evaluate capacity bounds.
 
-    Says what was read and what was not, how many samples each bound asks for, which layer and
-    matrix is the reason, and which assumptions of a theorem the network leaves.
+    Reports which parameters were read and which were skipped, how many samples each bound asks for,
+    which layers and matrices drive it, and which assumptions of a theorem the network violates.
     """
     if out is not None:
         from finetti.report import check_directory

@@ -71,62 +71,82 @@ def _count(option: str, help: str) -> Any:
 def bound(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="As S-thm-A.17; 'S-thm*' or words list some."),
+        typer.Argument(
+            metavar="NAME",
+            help="Bound to evaluate, such as S-thm-A.17; globs and words list bounds.",
+        ),
     ] = None,
-    layers: Annotated[str, _count("layers", "Layers.")] = "1",
-    width: Annotated[str, _count("width", "Dimension of a token.")] = "64",
-    heads: Annotated[str, _count("heads", "Heads per layer.")] = "1",
+    layers: Annotated[str, _count("layers", "Number of layers.")] = "1",
+    width: Annotated[str, _count("width", "Token dimension.")] = "64",
+    heads: Annotated[str, _count("heads", "Attention heads per layer.")] = "1",
     head_dimension: Annotated[
-        str | None, _count("head-dimension", "Dimension of a head; width / heads by default.")
+        str | None, _count("head-dimension", "Head dimension; width / heads by default.")
     ] = None,
     context_length: Annotated[str, _count("context-length", "Tokens per sequence.")] = "1000",
     samples: Annotated[str, _count("samples", "Sequences in the sample.")] = "10000",
     norms: Annotated[
         Path | None,
-        typer.Option("--norms", metavar="FILE", help="JSON with norms by name; 1 by default."),
+        typer.Option(
+            "--norms", metavar="FILE", help="JSON file of norms by name; norms are 1 by default."
+        ),
     ] = None,
-    input_norm: Annotated[float, typer.Option(help="Length of the longest token.")] = 1.0,
-    loss_lipschitz: Annotated[float, typer.Option(help="Of the loss, per output.")] = 1.0,
+    input_norm: Annotated[float, typer.Option(help="Norm of the longest token.")] = 1.0,
+    loss_lipschitz: Annotated[float, typer.Option(help="Lipschitz constant of the loss.")] = 1.0,
     loss_bound: Annotated[float, typer.Option(help="Range of the loss.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Probability of failure.")] = 0.05,
-    resolution: Annotated[float, typer.Option(help="ε of a covering number.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="Probability that the bound fails.")] = 0.05,
+    resolution: Annotated[float, typer.Option(help="Resolution ε of a covering number.")] = 0.1,
     form: Annotated[
-        str, typer.Option("--form", metavar="derived|printed", help="As proven, or as printed.")
+        str,
+        typer.Option(
+            "--form", metavar="derived|printed", help="Formula as proven here, or as printed."
+        ),
     ] = "derived",
     solve: Annotated[
         str | None,
-        typer.Option("--solve", metavar="samples|heads|tokens", help="How many reach --gap."),
+        typer.Option(
+            "--solve", metavar="samples|heads|tokens", help="Size to solve for, given --gap."
+        ),
     ] = None,
-    gap: Annotated[float | None, typer.Option(help="The target of --solve.")] = None,
+    gap: Annotated[float | None, typer.Option(help="Target value for --solve.")] = None,
     constant: Annotated[
-        float | None, typer.Option(help="Multiplies a scaling quantity, for --solve.")
+        float | None,
+        typer.Option(help="Constant of a bound known only up to scaling, for --solve."),
     ] = None,
     sweep: Annotated[
         str | None,
         typer.Option(
-            "--sweep", metavar="WHAT=LOW:HIGH", help="As T=1e2:1e6, any size or norm; see --list."
+            "--sweep",
+            metavar="WHAT=LOW:HIGH",
+            help="Size or norm to vary, such as T=1e2:1e6; --list shows the letters.",
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Chart of a sweep: svg, html, …")
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Draw the sweep to this .svg, .png, .pdf, or .html file."
+        ),
     ] = None,
     table_format: Annotated[
-        TableFormat | None, typer.Option("--format", help="Values or sweep as a table for a file.")
+        TableFormat | None,
+        typer.Option("--format", help="Print the values or the sweep as a table."),
     ] = None,
     sensitivity: Annotated[
-        bool, typer.Option("--sensitivity", help="What 10 % more of each norm does.")
+        bool, typer.Option("--sensitivity", help="Show what increasing each norm by 10% does.")
     ] = False,
     measured: Annotated[
-        float | None, typer.Option(help="A measured gap to compare with the bound.")
+        float | None, typer.Option(help="Measured value to compare with the bound.")
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Statement, source, quantity and assumptions.")
+        bool,
+        typer.Option("--explain", help="Show the statement, source, quantity, and assumptions."),
     ] = False,
-    show_list: Annotated[bool, typer.Option("--list", help="Every bound, one line each.")] = False,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="List all bounds, one per line.")
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Evaluate the papers' bounds: capacity, generalization gap, samples needed."""
+    """Evaluate the papers' bounds: capacity, generalization gap, and samples needed."""
     from finetti.bounds import BoundSettings, Goal, Sample, load_bounds
     from finetti.cli.bound_sweep import write_sweep
 

@@ -22,17 +22,26 @@ class PaperLetter(StrEnum):
 def claims(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID|WORD", help="As E-prop-4.1, 'E-prop*', or softmax limit."),
+        typer.Argument(
+            metavar="ID|WORD",
+            help="Claim ID, glob, or search words: E-prop-4.1, 'E-prop*', softmax limit.",
+        ),
     ] = None,
     paper: Annotated[
         PaperLetter | None,
-        typer.Option("--paper", case_sensitive=False, help="Only the claims of this paper."),
+        typer.Option(
+            "--paper",
+            case_sensitive=False,
+            help="Show only the claims of this paper (F: this package).",
+        ),
     ] = None,
-    cite: Annotated[bool, typer.Option("--cite", help="The papers as BibTeX.")] = False,
+    cite: Annotated[
+        bool, typer.Option("--cite", help="Print the BibTeX entries of the papers.")
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List the claims of the papers, find some by words, or explain one."""
+    """List the papers' claims, search them, or explain one."""
     from finetti.claims import PAPERS, load_ledger
 
     ledger = load_ledger() if paper is None else load_ledger().of_paper(paper)

@@ -32,8 +32,8 @@ def coherence(
         list[str] | None,
         typer.Argument(
             metavar="TARGET",
-            help="Of the family (softmax, mesa, …), or yours: module:name or ./file.py:Name. "
-            "Without any: the whole family.",
+            help="Predictors to measure: members of the attention family (softmax, mesa, …), or "
+            "your own as module:name or ./file.py:Name; the whole family by default.",
         ),
     ] = None,
     world: Annotated[
@@ -41,38 +41,45 @@ def coherence(
         typer.Option(
             "--world",
             metavar="NAME",
-            help="Whose tokens are read: gaussian-process, linear-gaussian, beta-bernoulli or "
-            "finite-atoms; one that fits the targets by default.",
+            help="World that draws the tokens: gaussian-process, linear-gaussian, beta-bernoulli, "
+            "or finite-atoms; one that fits the targets by default.",
         ),
     ] = None,
     context_length: Annotated[
         str,
-        typer.Option("--context-length", metavar="T,…", help="As 4,8,12 or FIRST:LAST:STEP."),
+        typer.Option(
+            "--context-length", metavar="T,…", help="Context lengths, as 4,8,12 or FIRST:LAST:STEP."
+        ),
     ] = CONTEXT_LENGTHS,
     contexts: Annotated[
-        int, typer.Option("--contexts", min=2, help="Contexts at each length.")
+        int, typer.Option("--contexts", min=2, help="Number of contexts per length.")
     ] = CONTEXTS,
     draws: Annotated[
         int,
         typer.Option(
             "--draws",
             min=10,
-            help="Draws of a next value, where no sum is exact; an estimator is fitted 12 times "
-            "for each of them, context and length.",
+            help="Draws of the next value where it cannot be summed exactly; an estimator is "
+            "fitted 12 times per draw, context, and length.",
         ),
     ] = DRAWS,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write results.json, the page and its charts."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Directory for results.json, the HTML page, and its charts.",
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Measure the order, martingale and two-step defects of predictors, and how far from true.
+    """Measure how far in-context predictors are from coherence and from the truth.
 
-    Exit code 0 if it ran and the members of the family are as expected, 1 if one of them is not.
+    Coherent predictors have no order, martingale, or two-step defect. Exits with 0 if all measured
+    members of the family behave as expected, and with 1 otherwise.
     """
     lengths = whole_numbers(context_length, "--context-length")
     if out is not None:

@@ -18,63 +18,80 @@ from finetti.show.progress import Progress, progress_bar
 def compile_rule(
     rule: Annotated[
         str | None,
-        typer.Argument(metavar="RULE", help="As 'x3 & (x7 | ~x9)' or 'maj(x1, x5, x9)'."),
+        typer.Argument(
+            metavar="RULE", help="Boolean rule, such as 'x3 & (x7 | ~x9)' or 'maj(x1, x5, x9)'."
+        ),
     ] = None,
     context_length: Annotated[
-        int | None, typer.Option("--context-length", min=1, help="How many bits there are.")
+        int | None, typer.Option("--context-length", min=1, help="Number of input bits.")
     ] = None,
     embedding: Annotated[
         str,
-        typer.Option("--embedding", help=f"How bits become tokens: {', '.join(EMBEDDINGS)}."),
+        typer.Option("--embedding", help=f"Token embedding: {', '.join(EMBEDDINGS)}."),
     ] = EMBEDDINGS[0],
     basis: Annotated[
         str,
         typer.Option(
             "--basis",
-            help="Position vectors: orthonormal (T dimensions), or random (O(s log T)).",
+            help="Position vectors: orthonormal (T dimensions) or random (O(s log T) dimensions).",
         ),
     ] = "orthonormal",
     width: Annotated[
-        int | None, typer.Option("--width", min=1, help="Dimension of a token; chosen by default.")
+        int | None, typer.Option("--width", min=1, help="Token dimension; automatic by default.")
     ] = None,
     coherence: Annotated[
-        float | None, typer.Option("--coherence", help="The largest one allowed.")
+        float | None,
+        typer.Option("--coherence", help="Largest inner product allowed between position vectors."),
     ] = None,
     margin: Annotated[
-        float, typer.Option("--margin", help="The head's error is at most δ/margin.")
+        float,
+        typer.Option(
+            "--margin", help="Factor ≥ 1 between what the lookup tolerates and the head's error."
+        ),
     ] = 1.0,
     gates: Annotated[
-        bool, typer.Option("--gates", help="One block per level of parentheses, one token a gate.")
+        bool,
+        typer.Option(
+            "--gates", help="Build one block per level of parentheses, one token per gate."
+        ),
     ] = False,
     check: Annotated[
         Path | None,
         typer.Option(
             "--check",
             metavar="FILE",
-            help="Verify this file instead of compiling; exit 1 unless proven.",
+            help="File to verify instead of compiling; exits with 1 unless proven.",
         ),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option("--rule", metavar="RULE", help="What --check compares with; its own if none."),
+        typer.Option(
+            "--rule",
+            metavar="RULE",
+            help="Rule that --check compares with; the file's own by default.",
+        ),
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option("--tolerance", help="Errors that --check tolerates; 1e-9 by default."),
+        typer.Option("--tolerance", help="Largest error that --check accepts; 1e-9 by default."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the weights here, as safetensors."),
+        typer.Option("--out", metavar="FILE", help="Safetensors file to write the weights to."),
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option("--explain", metavar="FILE", help="Draw the attention: svg, png, pdf, html."),
+        typer.Option(
+            "--explain",
+            metavar="FILE",
+            help="Draw the attention to this .svg, .png, .pdf, or .html file.",
+        ),
     ] = None,
     seed: Seed = 0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Turn a rule into Transformer weights and prove them, or check a file against a rule."""
+    """Compile a Boolean rule to Transformer weights and prove them, or check a file."""
     if check is not None:
         given = {"--out": out, "--explain": picture, "--context-length": context_length}
         unused = " or ".join(name for name, value in given.items() if value is not None)

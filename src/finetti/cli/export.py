@@ -15,25 +15,29 @@ def export(
     place: Place,
     form: Annotated[
         str,
-        typer.Option("--format", metavar="csv|parquet|json|latex|markdown", help="What to write."),
+        typer.Option("--format", metavar="csv|parquet|json|latex|markdown", help="Output format."),
     ] = "csv",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to; stdout by default.")
+        Path | None, typer.Option("--out", metavar="FILE", help="Output file; stdout by default.")
     ] = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Add ids, times, traces and provenance.")
+        bool, typer.Option("--details", help="Add IDs, times, traces, and provenance.")
     ] = False,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Mean, standard error and count of each cell.")
+        bool,
+        typer.Option(
+            "--summary", help="Mean, standard error, and count per cell instead of trials."
+        ),
     ] = False,
     store: StoreFile = None,
     scale: ScaleName = None,
     seed: StudySeed = None,
     debug: Debug = False,
 ) -> None:
-    """Write the stored trials: parameters, version, replicate, state, metrics, failure.
+    """Export the stored trials of a study as a table.
 
-    Exit code 1, and a sentence that says why, if there are none.
+    Columns: parameters, version, replicate, state, metrics, and failure. Exits with 1 if no trials
+    are stored, and says why.
     """
     from finetti.core.files import write_file
     from finetti.studies.export import Format, export_table, too_large

@@ -53,11 +53,13 @@ def _show_version(value: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """The statistics of attention: what the papers claim, checked on your machine."""
+    """The statistics of attention: the papers' claims, checked on your machine."""
 
 
 app = typer.Typer(
@@ -68,7 +70,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit code: 0 as expected, 1 something is not as expected, 2 wrong use, 130 stopped.",
+    epilog="Exit codes: 0 as expected, 1 something is not as expected, 2 usage error, "
+    "130 interrupted.",
 )
 app.command("audit")(audit)
 app.command("bound")(bound)

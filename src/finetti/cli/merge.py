@@ -12,13 +12,21 @@ from finetti.cli.studies import Wait
 
 
 def merge(
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Made if it is not there.")],
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE", help="Only read.")],
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="TARGET", help="Store to merge into; created if it does not exist."),
+    ],
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE", help="Stores to merge; never changed.")
+    ],
     wait: Wait = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Add the trials of other stores to TARGET. Doing it twice changes nothing."""
+    """Add the trials of other stores to TARGET.
+
+    Merging the same stores again changes nothing.
+    """
     from finetti.studies.merge import merge_stores
 
     done = merge_stores(target, sources, wait)

@@ -19,14 +19,15 @@ def _remember_debug(context: typer.Context, value: bool) -> bool:
 Debug = Annotated[
     bool,
     typer.Option(
-        "--debug", help="Show the traceback of an error.", callback=_remember_debug, is_eager=True
+        "--debug", help="Show a traceback on errors.", callback=_remember_debug, is_eager=True
     ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="One JSON document on stdout; text for people on stderr.")
+    bool,
+    typer.Option("--json", help="Print one JSON document to stdout; other text goes to stderr."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the summary.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="All randomness follows from it.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 
 
 def whole_numbers(text: str, option: str) -> list[int]:

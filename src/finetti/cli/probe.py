@@ -94,8 +94,8 @@ def probe(
 ) -> None:
     """Measure how many samples a learner needs to find a sparse hidden rule.
 
-    Without options: a small probe of the paper's Transformer without dropout, within two minutes.
-    Exit code 0 if every trial ran. Run the same command again to go on after an interruption.
+    Without options, runs a small probe of the paper's Transformer without dropout, within two
+    minutes. Exits with 0 if every trial ran. Rerun the same command to resume an interrupted run.
     """
     with resumable(), options_named(OPTIONS):
         given = completed(context.params)

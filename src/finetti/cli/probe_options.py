@@ -58,30 +58,38 @@ Function = Annotated[
     typer.Option(
         "--function",
         metavar="NAME",
-        help="and, or, parity, majority, threshold:K, table, or as 'x0 & (x1 | ~x2)'.",
+        help="Hidden rule: and, or, parity, majority, threshold:K, table, or an expression such as "
+        "'x0 & (x1 | ~x2)'.",
     ),
 ]
 Sparsity = Annotated[
-    int | None, typer.Option("--sparsity", min=1, help=f"Hidden bits; {SPARSITY} by default.")
+    int | None,
+    typer.Option("--sparsity", min=1, help=f"Number of hidden bits; {SPARSITY} by default."),
 ]
 ContextLengths = Annotated[
     str | None,
     typer.Option(
         "--context-length",
         metavar="T,…",
-        help=f"As 100,200 or FIRST:LAST:STEP; {CONTEXT_LENGTHS} by default.",
+        help=f"Context lengths, as 100,200 or FIRST:LAST:STEP; {CONTEXT_LENGTHS} by default, "
+        f"{ONLINE_LENGTHS} with --online.",
     ),
 ]
 SampleSizes = Annotated[
     str | None,
-    typer.Option("--samples", metavar="M,…", help=f"In the same way; {SAMPLES} by default."),
+    typer.Option(
+        "--samples",
+        metavar="M,…",
+        help=f"Sample sizes, as 100,200 or FIRST:LAST:STEP; {SAMPLES} by default. With --search "
+        f"the smallest and the largest, {SEARCHED_SAMPLES} by default.",
+    ),
 ]
 TrialCount = Annotated[
     int | None,
     typer.Option(
         "--trials",
         min=1,
-        help=f"Per length, sample size and learner, {TRIALS} by default; with --search the "
+        help=f"Trials per length, sample size, and learner, {TRIALS} by default. With --search the "
         f"most per length and learner, {SEARCH_TRIALS} by default.",
     ),
 ]
@@ -90,55 +98,76 @@ LearnerNames = Annotated[
     typer.Option(
         "--learner",
         metavar="NAME",
-        help="paper, l1, tree, … or yours, module:name or ./file.py:Name; may be repeated.",
+        help="Learner: paper, l1, tree, …, or your own as module:name or ./file.py:Name. "
+        "Repeatable.",
     ),
 ]
-DropoutPreset = Annotated[Dropout | None, typer.Option("--dropout", help="Of the paper's learner.")]
+DropoutPreset = Annotated[
+    Dropout | None, typer.Option("--dropout", help="Dropout of the paper's learner.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--option",
         metavar="NAME=VALUE",
-        help="A setting of the learner, or of one, LEARNER.NAME=VALUE; may be repeated.",
+        help="Setting of the learner; LEARNER.NAME=VALUE if there are several. Repeatable.",
     ),
 ]
 Search = Annotated[
     bool,
-    typer.Option("--search", help="Find the critical sample size instead of a whole grid."),
+    typer.Option("--search", help="Search for the critical sample size instead of running a grid."),
 ]
-Level = Annotated[float, typer.Option("--level", help="P(success) at the critical sample size.")]
+Level = Annotated[
+    float, typer.Option("--level", help="Success probability at the critical sample size.")
+]
 SuccessAccuracy = Annotated[
     float,
-    typer.Option("--success-accuracy", help="A trial succeeds with more, on fresh samples."),
+    typer.Option(
+        "--success-accuracy", help="Test accuracy above which a trial counts as a success."
+    ),
 ]
 AmbiguousSets = Annotated[
-    Ambiguous, typer.Option("--ambiguous", help="Samples that several hidden sets explain.")
+    Ambiguous,
+    typer.Option(
+        "--ambiguous",
+        help="What to do with training sets that several hidden rules explain: count and report "
+        "the rules, keep the set uncounted, or reject it and draw another.",
+    ),
 ]
 Noise = Annotated[
     float, typer.Option("--noise", help="Probability that a training label is flipped.")
 ]
 BitProbability = Annotated[
-    float, typer.Option("--bit-probability", help="Probability that a bit is 1.")
+    float, typer.Option("--bit-probability", help="Probability that an input bit is 1.")
 ]
 Iterations = Annotated[
-    int | None, typer.Option("--iterations", min=1, help="Steps; the learner's own by default.")
+    int | None,
+    typer.Option("--iterations", min=1, help="Training steps; the learner's own by default."),
 ]
 Online = Annotated[
-    bool, typer.Option("--online", help="Fresh samples at every step, and training curves.")
+    bool,
+    typer.Option(
+        "--online", help="Train on fresh samples at every step, and show training curves."
+    ),
 ]
 BatchSize = Annotated[
     int | None,
-    typer.Option("--batch-size", min=1, help="Samples of a step, with --online; 2048."),
+    typer.Option(
+        "--batch-size", min=1, help=f"Samples per step with --online; {BATCH_SIZE} by default."
+    ),
 ]
-Trace = Annotated[bool, typer.Option("--trace", help="Keep the training curves, and show them.")]
+Trace = Annotated[bool, typer.Option("--trace", help="Record and show training curves.")]
 ProbeWorkers = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Processes here; one per core by default."),
+    typer.Option("--workers", min=1, help="Number of worker processes; one per core by default."),
 ]
 Out = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="The page, the results and the trials.")
+    Path,
+    typer.Option("--out", metavar="DIR", help="Directory for the HTML page, results, and trials."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the trials, estimate the time.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only count the trials and estimate the time.")
+]
 
 
 def completed(options: dict[str, Any]) -> dict[str, Any]:

@@ -30,27 +30,38 @@ def reproduce(
         typer.Option(
             "--only",
             metavar="PATTERN",
-            help="Ids, globs or words, as E-prop*,softmax limit; may be repeated.",
+            help="Claims to check: IDs, globs, or words, as E-prop*,softmax limit. Repeatable.",
         ),
     ] = None,
     scale: Annotated[
         Scale,
-        typer.Option("--scale", case_sensitive=False, help="Minutes, or the grid as printed."),
+        typer.Option(
+            "--scale",
+            case_sensitive=False,
+            help="Amount of work: quick (minutes), or the papers' full grids.",
+        ),
     ] = Scale.QUICK,
     seed: Seed = 0,
     controls: Annotated[
-        bool, typer.Option("--controls", help="Also run the wrong versions that must turn red.")
+        bool, typer.Option("--controls", help="Also check the wrong versions, which must turn red.")
     ] = False,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit 0 also if some are undecided.")
+        bool,
+        typer.Option("--allow-inconclusive", help="Exit with 0 even if some claims are undecided."),
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Keep evidence, results.json, report.html here."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Directory for the evidence, results.json, and report.html.",
+        ),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option("--against", metavar="OLD.json", help="Say what changed since that run."),
+        typer.Option(
+            "--against", metavar="OLD.json", help="results.json of an earlier run to compare with."
+        ),
     ] = None,
     workers: Workers = None,
     cluster: Cluster = None,
@@ -58,9 +69,10 @@ def reproduce(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Check the claims on this machine. Exit code 0 only if every verdict is as expected.
+    """Check the papers' claims on this machine.
 
-    With --out, what was found before by the same code is used again: an interrupted run goes on.
+    Exits with 0 only if every verdict is as expected. With --out, evidence that the same code found
+    before is reused: rerun the same command to resume an interrupted run.
     """
     from finetti.claims import (
         load_ledger,

@@ -55,72 +55,80 @@ def risk(
         typer.Option(
             "--world",
             metavar="NAME",
-            help="Where the best answer is known: beta-bernoulli, finite-atoms, linear-gaussian, "
-            "gaussian-process, sphere or instrumental.",
+            help="World whose best answer is known: beta-bernoulli, finite-atoms, linear-gaussian, "
+            "gaussian-process, sphere, or instrumental.",
         ),
     ] = "linear-gaussian",
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option", metavar="NAME=VALUE", help="A setting of the world; may be repeated."
-        ),
+        typer.Option("--option", metavar="NAME=VALUE", help="Setting of the world. Repeatable."),
     ] = None,
     network: Annotated[
         str,
         typer.Option(
             "--network",
             metavar="NAME",
-            help="attention, limited-attention, conditional-mean, or yours, ./file.py:name.",
+            help="Network to train: attention, limited-attention, conditional-mean, or your own as "
+            "module:name or ./file.py:name.",
         ),
     ] = "attention",
     samples: Annotated[
-        str, typer.Option("--samples", metavar="N,…", help="As 100,1000 or FIRST:LAST:STEP.")
+        str,
+        typer.Option(
+            "--samples", metavar="N,…", help="Sample sizes, as 100,1000 or FIRST:LAST:STEP."
+        ),
     ] = SAMPLES,
     context_length: Annotated[
-        int, typer.Option("--context-length", min=1, help="Tokens of a sequence.")
+        int, typer.Option("--context-length", min=1, help="Tokens per sequence.")
     ] = 8,
     restarts: Annotated[
-        int, typer.Option("--restarts", min=1, help="Starts for the minima over the class.")
+        int, typer.Option("--restarts", min=1, help="Random starts for the minima over the class.")
     ] = 2,
-    iterations: Annotated[
-        int, typer.Option("--iterations", min=1, help="Steps of training.")
-    ] = 300,
+    iterations: Annotated[int, typer.Option("--iterations", min=1, help="Training steps.")] = 300,
     learning_rate: Annotated[
-        float, typer.Option("--learning-rate", help="At the first step.")
+        float, typer.Option("--learning-rate", help="Initial learning rate.")
     ] = 0.02,
     class_samples: Annotated[
         int | None,
         typer.Option(
-            "--class-samples", min=1, help="For the best of the class; 4n, at least 4096."
+            "--class-samples",
+            min=1,
+            help="Sequences for finding the best of the class; max(4n, 4096) by default.",
         ),
     ] = None,
     test_samples: Annotated[
-        int, typer.Option("--test-samples", min=2, help="For expectations.")
+        int, typer.Option("--test-samples", min=2, help="Sequences for estimating expectations.")
     ] = 4000,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Per sample size.")] = TRIALS,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="Trials per sample size.")
+    ] = TRIALS,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=1, help="Processes here; one per core by default."),
+        typer.Option(
+            "--workers", min=1, help="Number of worker processes; one per core by default."
+        ),
     ] = None,
     cluster: Cluster = None,
     seed: Seed = 0,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The page, the results and the trials.")
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="Directory for the HTML page, results, and trials."
+        ),
     ] = Path("risk"),
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count the trials, estimate the time.")
+        bool, typer.Option("--dry-run", help="Only count the trials and estimate the time.")
     ] = False,
     retry_failed: RetryFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Train a network where the best answer is known, and take its excess risk apart.
+    """Train a network where the best answer is known, and decompose its excess risk.
 
-    Generalization, approximation and optimization against the number of sequences, with error
-    bars, and the bound of Theorem 5.3 beside them. Without options: a small study, within two
-    minutes. Exit code 0 if every trial ran. Run the same command again to go on after an
-    interruption.
+    Shows generalization, approximation, and optimization error against the number of sequences,
+    with error bars and the bound of Theorem 5.3. Without options, runs a small study within two
+    minutes. Exits with 0 if every trial ran. Rerun the same command to resume an interrupted run.
     """
     with resumable(), options_named(OPTIONS):
         given = dict(context.params)

@@ -30,22 +30,31 @@ if TYPE_CHECKING:
 
 
 def run(
-    spec: Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml, or its name.")],
+    spec: Annotated[
+        Path, typer.Argument(metavar="STUDY", help="A study.toml, or the name of a bundled study.")
+    ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count trials and cohorts, estimate the time.")
+        bool, typer.Option("--dry-run", help="Only count the trials and estimate the time.")
     ] = False,
     retry_failed: RetryFailed = False,
     executor: Annotated[
-        str, typer.Option("--executor", metavar="local|inline", help="A child process, or this.")
+        str,
+        typer.Option(
+            "--executor",
+            metavar="local|inline",
+            help="Run trials in child processes, or in this process.",
+        ),
     ] = "local",
     workers: Workers = None,
     cluster: Cluster = None,
     store: StoreFile = None,
     time_limit: Annotated[
-        float | None, typer.Option("--time-limit", metavar="S", help="Seconds per trial.")
+        float | None,
+        typer.Option("--time-limit", metavar="S", help="Time limit per trial, in seconds."),
     ] = None,
     memory_limit: Annotated[
-        float | None, typer.Option("--memory-limit", metavar="GB", help="Gigabytes per worker.")
+        float | None,
+        typer.Option("--memory-limit", metavar="GB", help="Memory limit per worker, in gigabytes."),
     ] = None,
     scale: ScaleName = None,
     seed: StudySeed = None,
@@ -54,7 +63,10 @@ def run(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run the trials that have no result yet. Exit code 0 only if every trial is done."""
+    """Run the trials of a study that have no result yet.
+
+    Exits with 0 only if every trial is done. Rerun the same command to resume an interrupted run.
+    """
     if spec.suffix.lower() == ".sqlite":
         raise InputError(f"{spec} is a store. Give the study.toml that it belongs to.")
     with resumable():

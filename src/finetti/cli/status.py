@@ -13,7 +13,7 @@ from finetti.cli.studies import Place, ScaleName, StoreFile, StudySeed, private_
 def status(
     place: Place,
     details: Annotated[
-        bool, typer.Option("--details", help="Add the traceback of each kind of failure.")
+        bool, typer.Option("--details", help="Show the traceback of each kind of failure.")
     ] = False,
     store: StoreFile = None,
     scale: ScaleName = None,
@@ -21,9 +21,9 @@ def status(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Trials done, failed and pending, the rate and the time left, and why some failed.
+    """Show how many trials are done, failed, and pending, the time left, and why trials failed.
 
-    Exit code 1 if all that is stored are trials of an earlier version of the code or seeding.
+    Exits with 1 if all stored trials come from an earlier version of the code or the seeding.
     """
     from finetti.studies.status import store_status
 

@@ -18,26 +18,35 @@ if TYPE_CHECKING:
     from finetti.studies.status import RunSummary
     from finetti.studies.study import Study
 
-Place = Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml, its name, or a store.")]
+Place = Annotated[
+    Path,
+    typer.Argument(metavar="STUDY", help="A study.toml, the name of a bundled study, or a store."),
+]
 StoreFile = Annotated[
     Path | None,
-    typer.Option("--store", metavar="FILE", help="The results; beside the study by default."),
+    typer.Option(
+        "--store", metavar="FILE", help="Store of the results; next to the study by default."
+    ),
 ]
 ScaleName = Annotated[
-    str | None, typer.Option("--scale", metavar="NAME", help="A preset of the study.")
+    str | None, typer.Option("--scale", metavar="NAME", help="Preset defined in the study.")
 ]
-StudySeed = Annotated[
-    int | None, typer.Option("--seed", min=0, help="In the place of the study's own seed.")
-]
+StudySeed = Annotated[int | None, typer.Option("--seed", min=0, help="Override the study's seed.")]
 Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait for another process that writes to the store.")
+    bool, typer.Option("--wait", help="Wait while another process writes to the store.")
 ]
 
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes on this machine.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Rerun failed trials.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes on this machine.")
+]
 Cluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="ADDRESS", help="Dask at tcp://…, or scheduler.json."),
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Dask scheduler: tcp://HOST:PORT, or a scheduler.json file.",
+    ),
 ]
 
 

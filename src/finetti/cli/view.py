@@ -18,14 +18,14 @@ WRITERS = "finetti reproduce, probe, risk, coherence and audit"
 
 def view(
     place: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The directory of a run, or a page itself.")
+        Path, typer.Argument(metavar="DIR", help="Directory of a run, or an HTML page.")
     ] = Path(),
     print_path: Annotated[
-        bool, typer.Option("--print-path", help="Only say where the page is.")
+        bool, typer.Option("--print-path", help="Print the path of the page instead of opening it.")
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Open the page of a run in your browser; where there is no screen, say where it is."""
+    """Open the page of a run in the browser, or print its path if there is no screen."""
     page = find_page(place).resolve()
     if print_path:
         typer.echo(page)
