@@ -178,12 +178,12 @@ def test_a_matrix_outside_the_layers_is_added(tmp_path):
         ({"layer_replication": [[0, 1]]}, "repeated layers"),
         ({"init_lora_weights": "pissa_niter_16"}, "changes the base itself"),
         ({"r": 3}, "r being 3"),
-        ({"r": "two"}, "no whole number"),
+        ({"r": "two"}, "expected a whole number"),
         ({"r": None}, "does not say the rank"),
-        ({"lora_alpha": None}, "lora_alpha = None: no number"),
-        ({"lora_alpha": True}, "no number"),
+        ({"lora_alpha": None}, "lora_alpha = None; expected a number"),
+        ({"lora_alpha": True}, "expected a number"),
         ({"alpha_pattern": {"(a+)+$": 3}}, "only names are read"),
-        ({"alpha_pattern": [1]}, "no table"),
+        ({"alpha_pattern": [1]}, "is not a table"),
         ({"fan_in_fan_out": True}, "outputs × inputs by the layout bert"),
     ],
 )
@@ -203,7 +203,7 @@ def test_tensors_that_are_refused(tmp_path):
         ({"classifier": (inner, outer)}, {}, "has no such matrix"),
         ({module: (inner, outer[:-1])}, {}, r"make a matrix of shape \(7, 8\); expected \(8, 8\)"),
         ({module: (inner, outer.T)}, {}, r"expected \(2, inputs\) and \(outputs, 2\)"),
-        ({}, {f"{name}.lora_A.weight": inner}, "lora_A and no lora_B"),
+        ({}, {f"{name}.lora_A.weight": inner}, "lora_A but no lora_B"),
         ({}, {"x": inner}, "no lora_A and lora_B"),
         ({module: (inner, outer)}, {f"{name}.lora_A.default.weight": inner}, "twice"),
         ({module: (inner, outer)}, {f"{name}.lora_magnitude_vector": inner}, "DoRA magnitude"),
@@ -219,7 +219,7 @@ def test_tensors_that_are_refused(tmp_path):
 
 def test_files_that_are_missing(tmp_path):
     path, arrays = bert(tmp_path)
-    with pytest.raises(InputError, match="Give --base"):
+    with pytest.raises(InputError, match="Give `base`"):
         open_checkpoint(path)
     (path / "adapter_config.json").unlink()
     with pytest.raises(InputError, match=r"has no adapter_config\.json"):

@@ -116,8 +116,8 @@ def test_gaps_are_read_by_name(series, tmp_path):
         ("checkpoint,gap\n", "holds no gaps"),
         ("a,b\n1,2\n", "Line 2 of gaps.csv has no checkpoint or no gap"),
         ("checkpoint,gap\nx,1\nx,2\n", "has x twice"),
-        ("checkpoint,gap\nx,much\n", "'much': no finite number"),
-        ("checkpoint,gap\nx,nan\n", "'nan': no finite number"),
+        ("checkpoint,gap\nx,much\n", "'much'; expected a finite number"),
+        ("checkpoint,gap\nx,nan\n", "'nan'; expected a finite number"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=words):
@@ -177,13 +177,13 @@ def test_edits_against_plain_numpy(family, edit):
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        ("halve 1", "is no edit"),
-        ("drop 1", "is no edit"),
+        ("halve 1", "is not an edit"),
+        ("drop 1", "is not an edit"),
         ("drop 9.0", "no layer 9; found 0 to 1"),
         ("drop 1.4", "found heads 0 to 3"),
-        ("drop 1.x", "'x' in 'drop 1.x' is no number"),
-        ("scale 1 0", "not 0"),
-        ("scale 1 nan", "must be a number"),
+        ("drop 1.x", "'x' in 'drop 1.x' is not a number"),
+        ("scale 1 0", "a finite number other than 0"),
+        ("scale 1 nan", "must be a finite number"),
         ("share 3", "found 4 keys and values in a layer; expected a divisor"),
         ("share 0", "whole number ≥ 1"),
     ],

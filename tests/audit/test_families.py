@@ -135,7 +135,7 @@ def test_shards_that_disagree_with_their_index(tmp_path):
     for changes, words in (
         ({name: other}, "has it in"),
         ({"lost.weight": file}, "lacks 'lost.weight'"),
-        ({name: "../model.safetensors"}, "no name of a file"),
+        ({name: "../model.safetensors"}, "not the name of a file"),
         ({name: "gone.safetensors"}, "cannot be read"),
     ):
         index.write_text(json.dumps({"weight_map": said["weight_map"] | changes}))
@@ -172,7 +172,7 @@ def test_tied_embeddings_count_once():
 def test_a_map_adds_names(tmp_path):
     arrays, _, planted = make.synthetic("torch")
     mine = {name.replace("encoder.layers.", "tower.block_"): a for name, a in arrays.items()}
-    with pytest.raises(ValueError, match="Give --map FILE"):
+    with pytest.raises(ValueError, match="Give a `layouts` file"):
         audit_checkpoint(mine, heads=4)
     table = tmp_path / "own.toml"
     text = """[mine]
@@ -193,7 +193,7 @@ norms = ["norm1.{kind}"]
         (text.replace("fused", "query"), "missing names: key, value"),
         (text.replace("{n}", "0"), "must have {n}"),
         (text.replace("output_input", "sideways"), "must be one of output_input"),
-        ("[mine", "no TOML"),
+        ("[mine", "not valid TOML"),
     ):
         table.write_text(bad)
         with pytest.raises(ValueError, match=words):
@@ -213,7 +213,7 @@ def test_a_name_in_the_hub_cache(tmp_path, monkeypatch):
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text("def456\n")
     check(audit_checkpoint("someone/small"), planted)
-    with pytest.raises(ValueError, match="nothing is downloaded"):
+    with pytest.raises(ValueError, match="never downloads"):
         audit_checkpoint("someone/large")
 
 

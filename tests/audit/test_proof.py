@@ -27,14 +27,14 @@ def refused(arrays, *words, heads=make.HEADS, **options):
 
 def test_heads_must_fit():
     refused(bert(), "found 3 heads", "a width of 8", "heads × head width = width", heads=3)
-    refused(bert(), "Give --heads N", heads=None)
+    refused(bert(), "Give `heads`", heads=None)
     refused(bert(), "a whole number ≥ 1", heads=0)
 
 
 def test_given_and_declared_heads_must_agree(tmp_path):
     arrays, config, _ = make.synthetic("bert")
     path = make.write(tmp_path, arrays, config)
-    with pytest.raises(InputError, match=r"Found 4 heads in config\.json, and 2 were given"):
+    with pytest.raises(InputError, match=r"Found 4 heads in config\.json, but 2 were given"):
         audit_checkpoint(path, heads=2)
     make.write(tmp_path, arrays, config | {"num_attention_heads": "four"})
     with pytest.raises(InputError, match="num_attention_heads = four"):
@@ -71,7 +71,7 @@ def test_a_zero_third_of_a_fused_matrix_is_caught():
 
 def test_key_value_heads_divide_heads():
     arrays = make.synthetic("llama", kv_heads=2)[0]
-    refused(arrays, "heads share keys", "--kv-heads")  # declared nowhere
+    refused(arrays, "heads share keys", "`kv_heads`")  # declared nowhere
     refused(arrays, "Found 3 key/value heads, expected a divisor of 4", kv_heads=3)
     refused(arrays, "found shape (4, 8), expected (2, 8)", kv_heads=1)
     refused(arrays, "found shape (4, 8), expected (8, 8)", kv_heads=4)
@@ -123,7 +123,7 @@ def test_half_a_feed_forward_part():
 
 def test_what_may_be_a_weight_is_never_skipped():
     more = {"bert.encoder.layer.0.crossattention.self.query.weight": np.ones((8, 8))}
-    refused(bert() | more, "may be a weight", "--map")
+    refused(bert() | more, "may be a weight", "`layouts`")
     codes = {"bert.encoder.layer.0.extra.qweight": np.ones((8, 8), np.int32)}
     refused(bert() | codes, "quantized codes")
     scale = {"bert.encoder.layer.0.attention.self.query.weight_scale": np.ones(())}
@@ -145,7 +145,7 @@ def test_one_matrix_under_two_names():
 
 
 def test_nothing_read_is_a_failure():
-    refused({"weight": np.eye(2)}, "none with the name of a query")
+    refused({"weight": np.eye(2)}, "none has the name of a query")
     refused({}, "holds no tensors")
 
 
@@ -194,7 +194,7 @@ def test_shared_heads_in_a_field_of_another_name_are_asked_for(field, tmp_path):
     arrays, config, _ = make.synthetic("llama", kv_heads=2)
     del config["num_key_value_heads"]
     path = make.write(tmp_path, arrays, config | field)
-    with pytest.raises(InputError, match="Give --kv-heads N"):
+    with pytest.raises(InputError, match="Give `kv_heads`"):
         audit_checkpoint(path)
 
 

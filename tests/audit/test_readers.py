@@ -43,7 +43,7 @@ def entry(first, last, shape=(4,), kind="F32"):
         ({"a": entry(0, 16, (True, 4))}, "whole numbers ≥ 0"),
         ({"a": entry(0, 16, (1,) * 9)}, "at most 8"),
         ({"a": entry(0, 16, kind="F4")}, "unknown type 'F4'"),
-        ({"a": entry(0, 16, kind=3)}, "no text"),
+        ({"a": entry(0, 16, kind=3)}, "not a string"),
         ({"a": {"dtype": "F32"}}, "dtype, shape and data_offsets"),
         ({"a": [1]}, "dtype, shape and data_offsets"),
         ({"a": entry(0, 16) | {"data_offsets": "0"}}, "two offsets"),
@@ -59,9 +59,9 @@ def test_headers_that_lie(header, words, tmp_path):
 def test_headers_that_are_none(tmp_path):
     path = tmp_path / "x.safetensors"
     for content, words in (
-        (b"", "no whole safetensors file"),
-        (b"\x01", "no whole safetensors file"),
-        ((2**62).to_bytes(8, "little") + b"{}", "no whole safetensors file"),
+        (b"", "not a complete safetensors file"),
+        (b"\x01", "not a complete safetensors file"),
+        ((2**62).to_bytes(8, "little") + b"{}", "not a complete safetensors file"),
         ((4).to_bytes(8, "little") + b"\xff\xfe{}", "not readable as JSON"),
         ((10**5).to_bytes(8, "little") + b"[" * 10**5, "not readable as JSON"),
         ((5002).to_bytes(8, "little") + b"{" + b"9" * 5000 + b"}", "not readable as JSON"),
@@ -88,7 +88,7 @@ def test_pickles_are_never_opened(name, tmp_path):
 
 
 def test_other_kinds_are_refused_by_name(tmp_path):
-    for name, words in (("x.gguf", "GGUF"), ("x.onnx", "ONNX"), ("x.txt", "of no kind")):
+    for name, words in (("x.gguf", "GGUF"), ("x.onnx", "ONNX"), ("x.txt", "unsupported format")):
         (tmp_path / name).write_bytes(b"GGUF")
         refused(tmp_path / name, words)
         (tmp_path / name).unlink()
@@ -97,12 +97,12 @@ def test_other_kinds_are_refused_by_name(tmp_path):
     refused(tmp_path, "LoRA adapter")
     make.write(tmp_path / "two", {"a": np.ones(2)}, name="a.safetensors")
     make.write(tmp_path / "two", {"a": np.ones(2)}, name="b.safetensors")
-    refused(tmp_path / "two", "a.safetensors, b.safetensors: say which")
+    refused(tmp_path / "two", "a.safetensors, b.safetensors. Choose one")
 
 
 def test_pipes_loops_and_folders_do_not_hang(tmp_path):
     os.mkfifo(tmp_path / "pipe.safetensors")
-    refused(tmp_path / "pipe.safetensors", "no regular file")
+    refused(tmp_path / "pipe.safetensors", "not a regular file")
     loop = tmp_path / "loop.safetensors"
     loop.symlink_to(loop)
     refused(loop, "cannot be")

@@ -118,7 +118,7 @@ def test_another_rule_is_refuted():
         (lambda t, m: m.update(settings='{"margin": "x"}'), "margin"),
         (lambda t, m: m.update(settings='{"margin": 0.5}'), "margin"),
         (lambda t, m: m.update(settings='{"margin": NaN}'), "margin"),
-        (lambda t, m: m.update(positions="elsewhere"), "'elsewhere' is none of"),
+        (lambda t, m: m.update(positions="elsewhere"), "'elsewhere' is not one of"),
         (lambda t, m: m.update(positions="standard", width="20"), "need more than 20"),
         (lambda t, m: m.update(readers="gates"), "does not fit its rule"),
         (lambda t, m: m.update(context_length="29"), "positions has shape"),

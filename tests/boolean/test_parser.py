@@ -126,7 +126,7 @@ def test_comparisons_are_those_of_the_sums(left, sign, right, number):
         ("x3 &", 4, "the end"),
         ("(x3 | x7", 8, r"'\)'"),
         ("x3 x7", 3, "operator or the end"),
-        ("x3 & y7", 5, "no part of a rule"),
+        ("x3 & y7", 5, "not part of a rule"),
         ("foo(x1)", 0, "maj, atleast"),
         ("atleast(x1, x2)", 8, "a number"),
         ("atleast(2, x1)", 9, "';'"),

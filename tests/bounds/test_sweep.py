@@ -25,7 +25,7 @@ def test_a_goal_is_reached_at_every_point():
     for point in found.points:
         at = Sample(point.value.count, 1000), Sample(point.value.count - 1, 1000)
         assert point.bound.evaluate(at[0]).value <= 0.1 < point.bound.evaluate(at[1]).value
-    with pytest.raises(InputError, match="swept and solved"):
+    with pytest.raises(InputError, match="both sweep and solve"):
         swept([gap], "n_samples", [10, 20], goal=Goal(0.1))
 
 

@@ -63,18 +63,18 @@ def test_select(pattern, found):
 
 
 def test_words_that_no_claim_has():
-    with pytest.raises(FinettiError, match="no claim 'soft maximum', by id or words"):
+    with pytest.raises(FinettiError, match="No claim matches 'soft maximum'"):
         LEDGER.select("R-table, soft maximum")
 
 
 @pytest.mark.parametrize("pattern", ["E-prop-4.3", "S-*, E-prop-4.3", "E-prop-4.3*"])
 def test_a_pattern_without_match_names_the_nearest_ids(pattern):
-    with pytest.raises(FinettiError, match=r"'E-prop-4\.3\*?'.*The nearest: .*E-prop-4\.[12]"):
+    with pytest.raises(FinettiError, match=r"'E-prop-4\.3\*?'.*Did you mean .*E-prop-4\.[12]"):
         LEDGER.select(pattern)
 
 
 def test_an_empty_pattern_does_not_mean_everything():
-    with pytest.raises(FinettiError, match="names no claim"):
+    with pytest.raises(FinettiError, match="pattern is empty"):
         LEDGER.select(" , ")
 
 

@@ -62,8 +62,8 @@ def test_heads_and_map_are_given(tmp_path):
     path = make.write(tmp_path, arrays)
     assert command(path, "--heads", 4, "--kv-heads", 2).exit_code == 0
     for options, words in (
-        ((), "Give --heads N"),
-        (("--heads", 4), "Give --kv-heads N"),
+        ((), "Give --heads."),
+        (("--heads", 4), "Give --kv-heads."),
         (("--heads", 3, "--kv-heads", 1), "heads × head width = width"),
         (("--heads", 4, "--map", tmp_path / "none.toml"), "cannot be read"),
         (("--heads", 4, "--kv-heads", 2, "--out", path), "is a file"),
@@ -126,8 +126,8 @@ def test_an_adapter_on_its_base(folder, tmp_path):
         assert "Give --base" in done.stderr
     swapped = command(folder, "--base", adapter)
     assert swapped.exit_code == 2
-    assert f"--base {adapter} is a LoRA adapter" in swapped.stderr
-    assert f"They are swapped: `finetti audit {adapter} --base {folder}`" in swapped.stderr
+    assert f"The base {adapter} is a LoRA adapter" in swapped.stderr
+    assert f"swapped: audit {adapter} with {folder} as the base." in swapped.stderr
     twice = command(adapter, "--base", weights)
     assert twice.exit_code == 2
     assert "give the network that it belongs to.\n" in twice.stderr
@@ -196,7 +196,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_measured(folder, tmp_pa
     for arguments, words in (
         ((folder, "--gaps", gaps), "more than one PATH"),
         ((folder, other, "--gaps", gaps), f"no gap for {other}"),
-        ((folder, "--if", "fold 1"), "is no edit"),
+        ((folder, "--if", "fold 1"), "is not an edit"),
         ((folder, "--if", "drop 7.0"), "no layer 7"),
         ((folder, "--if", "drop 1.9"), "found heads 0 to 3"),
         ((folder, "--if", "share 3"), "expected a divisor"),

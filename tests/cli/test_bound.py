@@ -134,8 +134,8 @@ def test_sweeps_are_parsed():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "Name a bound"),
-        (("S-thm-A.71",), "The nearest: S-thm-A.17"),
+        ((), "Give the name of a bound"),
+        (("S-thm-A.71",), "Did you mean one of S-thm-A.17, S-thm-A.17-gap, "),
         (("S-cor-4.4", "--heads", "2"), "Nearest bound: S-lemma-A.12"),
         (("S-cor-4.4", "--layers", "2"), "Nearest bound: S-thm-A.17"),
         (("S-cor-4.4", "--layers", "two"), "Write 1000 or 1e6"),
@@ -164,7 +164,7 @@ def test_sweeps_are_parsed():
         (("S-cor-4.4", "--sweep", "width=1:4", "--sensitivity"), "--sweep and --sensitivity"),
         (
             ("S-lemma-2.2", "--sweep", "samples=1:9", "--solve", "samples", "--gap", "0.1"),
-            "cannot be swept and solved for",
+            "Cannot both sweep and solve for",
         ),
         (("S-lemma-2.2", "--json", "--format", "csv"), "--json and --format"),
         (("S-thm-A.17-gap", "--layers", "6", "--heads", "8"), "Nearest bound: E-thm-C.5."),
@@ -175,7 +175,7 @@ def test_sweeps_are_parsed():
         (("E-thm-C.5", "--width", "7", "--heads", "3"), "--heads must be a divisor of the width 7"),
         (("E-prop-4.1", "--solve", "tokens", "--gap", "-1"), "--gap must be"),
         (("S-lemma-2.2", "--measured", "-1"), "--measured must be"),
-        (("no-such-words",), "There is no bound 'no-such-words'"),
+        (("no-such-words",), "No bound matches 'no-such-words'"),
         (("E-thm-C.4", "R-thm-risk", "--sweep", "samples=1e3:1e4"), "cannot share a chart"),
         (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "Solve for tokens"),
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
@@ -294,7 +294,7 @@ def test_a_norm_that_only_some_bounds_read_is_told(tmp_path):
     result = run("S-thm-4.6", "S-thm-A.17", "--norms", path)
     assert result.exit_code == 0
     assert (
-        result.stderr == "S-thm-A.17 has no norm called 'column_norm', and is the same without.\n"
+        result.stderr == "S-thm-A.17 has no norm called 'column_norm', which does not affect it.\n"
     )
     swept = run("S-thm-4.6", "S-thm-A.17", "--sweep", "column-norm=1:2:2")
     assert "S-thm-A.17 has no norm called 'column_norm'" in swept.stderr

@@ -234,7 +234,7 @@ def test_out_is_checked_before_anything_runs(finetti_command, tmp_path):
     spy = claim("E-eq-1", lambda context: ran.append(1) or yes(context))
     result = finetti_command("reproduce", "--out", str(tmp_path / "file"), claims=(spy,))
     assert is_one_sentence_of_advice(result)
-    assert "is a file. Give a folder." in result.stderr
+    assert "is a file. Choose a directory." in result.stderr
     assert not ran
 
 
@@ -251,12 +251,12 @@ def test_a_second_run_uses_the_evidence_again_and_says_what_changed(finetti_comm
     assert finetti_command(*arguments).exit_code == 0
     again = finetti_command(*arguments, "--against", str(tmp_path / "results.json"))
     assert again.exit_code == 0
-    assert "no computing time, 2 of 2 checks re-used: " in again.stdout
+    assert "no computing time, 2 of 2 checks reused: " in again.stdout
     document = json.loads((tmp_path / "results.json").read_text())
     assert document["seconds"] == 0
     assert document["reused"]["checks"] == document["reused"]["all_checks"] == 2
     page = (tmp_path / "report.html").read_text()
-    assert page.count("no computing time, 2 of 2 checks re-used: ") == 2
+    assert page.count("no computing time, 2 of 2 checks reused: ") == 2
     assert "in an earlier run" in page
     assert "0 flipped, 0 new, 0 not in this run, 0 moved" in again.stdout
     one = finetti_command(
@@ -301,7 +301,7 @@ def test_debug_shows_the_traceback_of_an_error(finetti_command, arguments):
     result = finetti_command(*arguments)
     assert result.exit_code == 2
     assert "Traceback" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("Error: There is no claim 'X-1'")
+    assert result.stderr.splitlines()[-1].startswith("Error: No claim matches 'X-1'")
 
 
 def test_unexpected_errors_are_not_hidden(monkeypatch):

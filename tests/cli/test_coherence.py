@@ -52,8 +52,8 @@ def test_members_of_the_family_are_as_expected():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["softmux"], "no target 'softmux'"),
-        (["mesa", "--world", "moon"], "no world 'moon'"),
+        (["softmux"], "Unknown target 'softmux'. Choose one of softmax, "),
+        (["mesa", "--world", "moon"], "Unknown world 'moon'. Choose one of beta-bernoulli, "),
         (["mesa", "--world", "beta-bernoulli"], "reads pairs"),
         (["mesa", "--context-length", "2"], "at least 3"),
         (["mesa", "--context-length", "few"], "cannot read"),

@@ -112,7 +112,7 @@ def test_what_was_interrupted_goes_on(tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert process.returncode == 130, err
-    assert "run the same command again" in err
+    assert "rerun the same command" in err
     stopped = json.loads(out)
     assert stopped["interrupted"] is True
     done = stopped["trials"]["done"]
@@ -147,19 +147,19 @@ def probe(*arguments):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--sparsity", "9", "--context-length", "8"), "--sparsity 9 hides more bits than the 8"),
+        (("--sparsity", "9", "--context-length", "8"), "--sparsity 9 exceeds the shortest"),
         (("--samples", "0"), "--samples must be at least 1"),
         (("--samples", "50:20:10"), "Write FIRST:LAST:STEP with FIRST ≤ LAST"),
         (("--samples", "ten"), "100,200,400"),
         (("--context-length", "10;20"), "--context-length cannot read '10;20'"),
         (("--function", "nand"), "and, or, parity, majority"),
         (("--function", "x0 & ~x0"), "constant"),
-        (("--learner", "gpt"), "Known are paper"),
+        (("--learner", "gpt"), "Unknown learner 'gpt'. Choose one of paper, "),
         (("--learner", "./nothing.py:Net"), "nothing.py"),
         (("--learner", "l1", "--learner", "l1"), "l1 twice"),
         (("--learner", "l1", "--dropout", "none"), "Add --learner paper"),
         (("--learner", "l1", "--online"), "trained by gradients"),
-        (("--online", "--samples", "10"), "--samples has no meaning with --online"),
+        (("--online", "--samples", "10"), "--samples cannot be combined with --online"),
         (("--level", "1.5"), "--level must lie between 0 and 1"),
         (("--noise", "0.7"), "--noise must be in [0, 1/2)"),
         (("--bit-probability", "0"), "--bit-probability must be in (0, 1)"),
@@ -171,7 +171,7 @@ def probe(*arguments):
             "more than max_visits = 1.0e+08. Take a smaller context",
         ),
         (("--sparsity", "7"), "--success-accuracy must be above 0.992188"),
-        (("--batch-size", "5"), "--batch-size is that of --online"),
+        (("--batch-size", "5"), "--batch-size only applies to --online"),
         (("--search", "--samples", "5,10,20"), "Give both"),
         (("--workers", "2", "--cluster", "tcp://x:1"), "Give one"),
     ],

@@ -106,19 +106,19 @@ def test_what_was_interrupted_goes_on_and_ends_with_a_page(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--world", "nope"), "--world must be one of beta-bernoulli, finite-atoms, linear-gaus"),
-        (("--network", "nope"), "Known are attention, limited-attention, conditional-mean"),
+        (("--world", "nope"), "Unknown world 'nope'. Choose one of beta-bernoulli, finite-a"),
+        (("--network", "nope"), "Choose one of attention, limited-attention, conditional-mean"),
         (("--network", "./nothing.py:make"), "nothing.py"),
         (("--samples", "ten"), "--samples cannot read 'ten'"),
         (("--samples", "0"), "--samples must be at least 1"),
         (("--option", "noise_variance=-1"), "must be a finite number > 0. Got -1 instead.\n"),
         (
             ("--option", "colour=3"),
-            "--option must be a setting of linear-gaussian: key_dimension, val",
+            "--option must name settings of linear-gaussian: key_dimension, val",
         ),
         (
             ("--world", "sphere", "--option", "rotations=1"),
-            "--option must be a setting of sphere: ",
+            "--option must name settings of sphere: ",
         ),
         (("--option", "noise"), "Write NAME=VALUE"),
         (("--learning-rate", "0"), "--learning-rate must be a number > 0"),

@@ -47,14 +47,14 @@ def test_without_a_screen_it_says_where_the_page_is(opened, tmp_path, monkeypatc
     monkeypatch.setattr("sys.platform", "linux")
     done = view(tmp_path)
     assert done.exit_code == 0
-    assert f"The page: {tmp_path / 'report.html'}" in done.stdout
+    assert f"Page: {tmp_path / 'report.html'}" in done.stdout
     assert opened == []
 
 
 def test_no_page_names_those_nearby(opened, tmp_path):
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    assert "write one into the directory that --out names" in view(tmp_path / "one").stderr
+    assert "write one to the directory given by --out" in view(tmp_path / "one").stderr
     (tmp_path / "two" / "probe.html").write_text("")
     for place in (tmp_path / "one", tmp_path / "three", tmp_path):
         done = view(place)
@@ -63,7 +63,7 @@ def test_no_page_names_those_nearby(opened, tmp_path):
     (tmp_path / "two" / "gone").symlink_to(tmp_path / "nowhere")
     assert "Pages nearby" in view(tmp_path / "two" / "gone").stderr
     (tmp_path / "two" / "notes.txt").write_text("")
-    assert "is no page" in view(tmp_path / "two" / "notes.txt").stderr
+    assert "is not an HTML page" in view(tmp_path / "two" / "notes.txt").stderr
     (tmp_path / "two" / "risk.html").write_text("")
     assert "several pages" in view(tmp_path / "two").stderr
     assert opened == []

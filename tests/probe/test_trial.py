@@ -223,7 +223,7 @@ def test_a_learner_that_changes_during_a_study_is_refused(folder):
     source = (folder / "tiny.py").read_text()
     (folder / "tiny.py").write_text(source + "# new\n")
     (failure,) = ProbeTrial().run_cohort([Trial("0", params, 0)])
-    assert "is not the one that the study was planned with" in str(failure)
+    assert "has changed since the study was planned" in str(failure)
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,7 @@ def test_a_lock_that_cannot_be_written_is_not_left_behind(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # as on a disk without any space
     try:
-        with pytest.raises(FinettiError, match="Nothing can be written beside"):
+        with pytest.raises(FinettiError, match="Cannot write next to"):
             Store(tmp_path / "s.sqlite")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -113,7 +113,7 @@ def test_interruptions_end_cleanly_and_can_be_continued(spec, gate, started, num
     process.send_signal(number)
     out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert process.returncode == 130, err
-    assert "run the same command again to continue" in out
+    assert "rerun the same command to resume" in out
     assert "Traceback" not in out + err
     wait_for(lambda: ended(children))
     assert read_holder(store) is None
@@ -136,7 +136,7 @@ def test_impatience_changes_nothing(spec, gate, started, options):
         time.sleep(0.01)
     out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert (process.returncode, "Traceback" in out + err) == (130, False), err
-    assert "run the same command again to continue" in out
+    assert "rerun the same command to resume" in out
     wait_for(lambda: ended(children))
     assert not store.with_name(f"{store.name}.lock").exists()
 
@@ -167,7 +167,7 @@ def test_a_second_interruption_does_not_take_the_sentence_along(folder):
     command = [sys.executable, "-c", TWICE, "run", "study.toml", "--executor", "inline"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 130, run.stderr
-    assert "Stopped with 3 left: run the same command again to continue" in run.stdout
+    assert "Interrupted with 3 left: rerun the same command to resume" in run.stdout
 
 
 def test_an_interruption_in_python_is_one_after_all_is_stored(make_study, folder):

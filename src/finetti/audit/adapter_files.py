@@ -97,7 +97,7 @@ def read_adapter(source: str | Path) -> LoraAdapter:
         )
     if not (folder / CONFIG).exists():
         raise InputError(
-            f"The adapter {name} has no {CONFIG} beside it, which says by how much its factors "
+            f"The adapter {name} has no {CONFIG} next to it, which says by how much its factors "
             "are scaled."
         )
     config = read_json(folder / CONFIG, MAX_CONFIG)
@@ -125,8 +125,8 @@ def _refuse_others(name: str, config: Mapping[str, Any]) -> None:
     kind = config.get("peft_type")
     if kind != "LORA":
         raise InputError(
-            f"The adapter {name} is of the kind {str(kind)[:40]}; only LORA is read. Merge it into "
-            "its base and audit the result."
+            f"The adapter {name} is of the kind {str(kind)[:40]}; only LORA is supported. Merge it "
+            "into its base and audit the result."
         )
     for field, what in OTHER_FIELDS.items():
         if config.get(field):
@@ -138,7 +138,7 @@ def _refuse_others(name: str, config: Mapping[str, Any]) -> None:
     if start.startswith(OTHER_BASES):
         raise InputError(
             f"The adapter {name} began with init_lora_weights = {start[:40]}, which changes the "
-            "base itself: its factors are no step from the original. Merge it, or convert it to "
+            "base itself: its factors are not a step from the original. Merge it, or convert it to "
             "plain LoRA with PEFT."
         )
 
@@ -163,7 +163,7 @@ def _factors(
 ) -> LowRankFactors:
     if len(pair) < 2:
         only, missing = ("A", "B") if "A" in pair else ("B", "A")
-        raise InputError(f"{module} has lora_{only} and no lora_{missing}; expected both.")
+        raise InputError(f"{module} has lora_{only} but no lora_{missing}; expected both.")
     shapes = pair["A"].shape, pair["B"].shape
     default = config_number(config, "r")
     if default is None:
@@ -177,7 +177,7 @@ def _factors(
     alpha = _by_module(module, config, "alpha_pattern", config.get("lora_alpha"))
     number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
     if not number or not math.isfinite(alpha):
-        raise InputError(f"{CONFIG} has lora_alpha = {str(alpha)[:40]}: no number.")
+        raise InputError(f"{CONFIG} has lora_alpha = {str(alpha)[:40]}; expected a number.")
     scaling = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
     return LowRankFactors(module, scaling, pair["A"], pair["B"])
 
@@ -186,7 +186,7 @@ def _by_module(module: str, config: Mapping[str, Any], field: str, default: Any)
     """A number that some modules have of their own; only plain names are read, no patterns."""
     table = config.get(field) or {}
     if not isinstance(table, dict):
-        raise InputError(f"{CONFIG} has a {field} that is no table.")
+        raise InputError(f"{field} in {CONFIG} is not a table.")
     for key, value in table.items():
         if not re.fullmatch(r"[\w.-]+", key):
             raise InputError(

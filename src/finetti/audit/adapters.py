@@ -44,15 +44,17 @@ def open_tuned(
 ) -> Checkpoint | AdaptedCheckpoint:
     """A checkpoint as `open_checkpoint` gives it, or a LoRA adapter added to its ``base``."""
     if is_adapter(base):
-        said = f"--base {base} is a LoRA adapter; give the network that it belongs to"
+        said = f"The base {base} is a LoRA adapter; give the network that it belongs to"
         if is_adapter(source) or not isinstance(source, str | Path):
             raise InputError(f"{said}.")
-        raise InputError(f"{said}. They are swapped: `finetti audit {base} --base {source}`.")
+        raise InputError(
+            f"{said}. They seem to be swapped: audit {base} with {source} as the base."
+        )
     if not is_adapter(source):
         return open_checkpoint(source)
     if base is None:
         raise InputError(
-            f"{source} is a LoRA adapter, which is no network of its own. Give --base with the "
+            f"{source} is a LoRA adapter, which is not a network by itself. Give `base`, the "
             "network that it belongs to."
         )
     return apply_adapter(source, base, layouts=layouts)
@@ -80,7 +82,7 @@ def apply_adapter(
         if turned is not None and adapter.fan_in_fan_out not in (None, turned):
             raise InputError(
                 f"{module} is stored as {'inputs × outputs' if turned else 'outputs × inputs'} by "
-                f"the layout {network.layout.name}, and the adapter says fan_in_fan_out = "
+                f"the layout {network.layout.name}, but the adapter says fan_in_fan_out = "
                 f"{adapter.fan_in_fan_out}."
             )
         if target.name in adapter.whole:
@@ -104,7 +106,7 @@ def _target(
         tensor, turned = mapped.tensor, mapped.transposed
     if tensor is None:
         raise InputError(
-            f"The adapter has factors for {module}, and the base {base.name} has no such matrix."
+            f"The adapter has factors for {module}, but the base {base.name} has no such matrix."
         )
     shape = tensor.shape[::-1] if turned else tensor.shape
     if factors.shape != shape:
@@ -173,13 +175,14 @@ def _put_whole(
         mapped = _inside(name, network)
         if mapped is None or tensor.shape != mapped.tensor.shape or len(tensor.shape) != 1:
             raise InputError(
-                f"The adapter saves {name[:120]} of shape {tensor.shape} whole, which is no bias "
-                "and no norm of a layer of the base. Merge it into its base and audit the result."
+                f"The adapter saves {name[:120]} of shape {tensor.shape} whole, which is neither "
+                "a bias nor a norm of a layer of the base. Merge it into its base and audit the "
+                "result."
             )
         tensors[mapped.tensor.name] = replace(tensor, name=mapped.tensor.name)
         return
     old = tensor_by_name(name, tensors)
     if old is not None and old.shape != tensor.shape:
-        raise InputError(f"{name[:120]} has shape {tensor.shape}, and {old.shape} in the base.")
+        raise InputError(f"{name[:120]} has shape {tensor.shape}, but {old.shape} in the base.")
     key = name if old is None else old.name
     tensors[key] = replace(tensor, name=key)

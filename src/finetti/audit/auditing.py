@@ -223,7 +223,7 @@ def _norm(vector: NDArray[np.float64]) -> float:
 def _row_blocks(tensor: StoredTensor) -> Iterator[NDArray[np.float64]]:
     if len(tensor.shape) != 2 or 0 in tensor.shape:
         raise InputError(
-            f"{tensor.name} is no table of embeddings: found shape {tensor.shape}, expected two "
+            f"{tensor.name} is not an embedding table: found shape {tensor.shape}, expected two "
             "axes with entries."
         )
     return tensor.blocks(max(1, BLOCK // tensor.shape[1]))

@@ -178,7 +178,7 @@ def _change(
     mine, base = layer.weights[role], base_layer.weights[role]
     if mine.shape != base.shape:
         raise InputError(
-            f"{mine.tensor.name} has shape {mine.shape}, and its base {base.shape}: not alike."
+            f"{mine.tensor.name} has shape {mine.shape}, but {base.shape} in the base."
         )
     new, old = layer.read(role).T, base_layer.read(role).T
     sizes = [float(np.linalg.norm(each)) for each in (new, old)]

@@ -14,6 +14,7 @@ ACTIVATIONS = {
     # x/(1 + e^−ax) has the slope of silu at ax.
     **dict.fromkeys(("swish", "quick_gelu"), "silu"),
 }
+TABLE = "a table of your own (--map; layouts= in Python)"
 _STRETCHED = ("yarn", "longrope")  # rotations that also multiply the scores
 
 
@@ -51,7 +52,7 @@ def read_design(layout: Layout, config: Mapping[str, Any]) -> BlockDesign:
             assumed.append(f"{what} {default}, as in the family {layout.name}")
         elif not default:
             key = what.split()[0]
-            problems.append(f"nothing says the {what}: give `{key}` in the --map")
+            problems.append(f"nothing says the {what}: give `{key}` in {TABLE}")
         return default
 
     word = said(
@@ -61,9 +62,7 @@ def read_design(layout: Layout, config: Mapping[str, Any]) -> BlockDesign:
     epsilon = said("epsilon of the norms", layout.epsilon, *names)
     order = layout.order
     if not order:
-        problems.append(
-            "nothing says whether norms come before or after: give `order` in the --map"
-        )
+        problems.append(f"nothing says whether norms come before or after: give `order` in {TABLE}")
     elif not layout.model_types and not layout.own:  # of a library, which has both
         assumed.append(f"{order}-norm blocks, as {layout.name} makes them by default")
     activation = ACTIVATIONS.get(word, "") if isinstance(word, str) else ""
@@ -71,7 +70,9 @@ def read_design(layout: Layout, config: Mapping[str, Any]) -> BlockDesign:
         problems.append(f"the slope of the activation {str(word)[:40]!r} is not known")
     if isinstance(epsilon, bool) or not isinstance(epsilon, float) or not 0 < epsilon < 1:
         if epsilon is not None:
-            problems.append(f"the epsilon {str(epsilon)[:40]!r} of its norms is none")
+            problems.append(
+                f"the epsilon {str(epsilon)[:40]!r} of its norms is not between 0 and 1"
+            )
         epsilon = None
     problems += _unlike(config)
     return BlockDesign(

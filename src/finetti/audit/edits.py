@@ -17,7 +17,7 @@ from finetti.audit.proven import prove_checkpoint
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_whole
 
-FORMS = "`scale LAYER FACTOR`, `drop LAYER.HEAD` or `share KEYS`"
+FORMS = "`scale LAYER FACTOR`, `drop LAYER.HEAD`, or `share KEYS`"
 Change = Callable[[NDArray[np.float64]], None]  # of a matrix (outputs, inputs) or a bias, in place
 
 
@@ -70,7 +70,7 @@ def parse_edit(text: str) -> Edit:
             return DropHead(layer, _number(text, head, int))
         case ["share", count]:
             return ShareHeads(_number(text, count, int))
-    raise InputError(f"{text[:80]!r} is no edit; expected {FORMS}.")
+    raise InputError(f"{text[:80]!r} is not an edit; expected {FORMS}.")
 
 
 def _number(text: str, part: str, kind: Callable[[str], Any]) -> Any:
@@ -78,7 +78,7 @@ def _number(text: str, part: str, kind: Callable[[str], Any]) -> Any:
         return kind(part)
     except ValueError as error:
         raise InputError(
-            f"{part[:40]!r} in {text[:80]!r} is no number; expected {FORMS}."
+            f"{part[:40]!r} in {text[:80]!r} is not a number; expected {FORMS}."
         ) from error
 
 
@@ -146,12 +146,12 @@ def _changes(
         raise InputError(f"`{edit}`: no layer {edit.layer}; found {labels[0]} to {labels[-1]}.")
     if isinstance(edit, RescaleLayer):
         if not math.isfinite(edit.factor) or edit.factor == 0:
-            raise InputError(f"`{edit}`: the factor must be a number, and not 0.")
+            raise InputError(f"`{edit}`: the factor must be a finite number other than 0.")
         return [(layer, role, partial(_scale, edit.factor)) for role in layer.weights]
     if geometry.heads == 1 or not 0 <= edit.head < geometry.heads:
         raise InputError(
-            f"`{edit}`: found heads 0 to {geometry.heads - 1}; expected one of them, and another "
-            "that is left."
+            f"`{edit}`: found heads 0 to {geometry.heads - 1}; expected one of them, with "
+            "another one left."
         )
     rows = geometry.rows(edit.head)
     zeros = partial(_zero, rows), partial(_zero, (slice(None), rows))

@@ -127,7 +127,7 @@ def _gap_of(name: str, gaps: Mapping[str, float]) -> float:
         key = name if count == 0 else str(Path(*parts[-count:]))
         if key in gaps:
             return gaps[key]
-    raise InputError(f"There is no gap for {name}: found {', '.join(list(gaps)[:5])}.")
+    raise InputError(f"There is no gap for {name}; found {', '.join(list(gaps)[:5])}.")
 
 
 def read_gaps(path: str | Path) -> dict[str, float]:
@@ -162,4 +162,6 @@ def read_gaps(path: str | Path) -> dict[str, float]:
 
 
 def _no_number(name: str, path: Path, text: str) -> InputError:
-    return InputError(f"The gap of {name} in {path.name} is {text[:40]!r}: no finite number.")
+    return InputError(
+        f"The gap of {name} in {path.name} is {text[:40]!r}; expected a finite number."
+    )

@@ -26,7 +26,7 @@ def find_snapshot(name: str) -> Path:
     if not snapshots.is_dir():
         raise InputError(
             f"There is no file or folder {name!r}, and no model of this name in the cache "
-            f"{cache_folder()}. Download it first; nothing is downloaded here."
+            f"{cache_folder()}. Download it first: Finetti never downloads anything."
         )
     main = folder / "refs" / "main"
     if main.is_file():

@@ -143,7 +143,7 @@ def _parse(text: str, owner: str) -> dict[str, Layout]:
     try:
         tables = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"The map {owner} is no TOML: {error}.") from error
+        raise InputError(f"The map {owner} is not valid TOML: {error}.") from error
     return {name: _layout(name, said, owner) for name, said in tables.items()}
 
 
@@ -163,7 +163,7 @@ def _layout(name: str, said: Any, owner: str) -> Layout:
         if said.get(key, words[0]) not in words:
             raise InputError(f"The {key} in {where} must be one of {', '.join(words)}.")
     if "{n}" not in said["layer"]:
-        raise InputError(f"The layer in {where} must have {{n}} where the layer's number stands.")
+        raise InputError(f"The layer in {where} must have {{n}} in place of the layer's number.")
     if "fused" not in said:
         _refuse(where, "missing", sorted({"query", "key", "value"} - set(said)))
     roles = {role: said[role] for role in ROLES if role in said}
@@ -177,12 +177,14 @@ def _layout(name: str, said: Any, owner: str) -> Layout:
 def _wanted(key: str, value: Any, texts: set[str]) -> tuple[str, bool]:
     """What a value must be, and whether it is."""
     if key in texts:
-        return "text", isinstance(value, str)
+        return "a string", isinstance(value, str)
     if key == "epsilon":
         return "a number between 0 and 1", isinstance(value, float) and 0 < value < 1
     if key == "rotary":
         return "true or false", isinstance(value, bool)
-    return "texts", isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return "a list of strings", isinstance(value, list) and all(
+        isinstance(each, str) for each in value
+    )
 
 
 def _refuse(where: str, what: str, names: Iterable[str]) -> None:

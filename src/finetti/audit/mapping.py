@@ -117,7 +117,8 @@ def _same_prefix(before: str | None, prefix: str, name: str) -> str:
     if before not in (None, prefix):
         raise InputError(
             f"Layers lie below {before!r} and, as {name[:80]}, below {prefix!r}; expected all of "
-            "them below one name. Audit one network at a time, or give --map with its names."
+            "them below one name. Audit one network at a time, or give a `layouts` file with its "
+            "names."
         )
     return prefix
 
@@ -134,13 +135,14 @@ def _choose(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Layout:
     if fitting:
         names = ", ".join(each.name for each in fitting)
         raise InputError(
-            f"{checkpoint.name} has names of several layouts ({names}), and its config.json names "
-            "none of them as model_type. Give --map with the one that is meant."
+            f"{checkpoint.name} has names of several layouts ({names}), and the model_type in its "
+            "config.json is none of them. Give a `layouts` file with the right names."
         )
     first = ", ".join(name[:80] for name in list(checkpoint.tensors)[:3])
     raise InputError(
-        f"{checkpoint.name} has {len(checkpoint.tensors)} parameters ({first}, …) and none with "
-        f"the name of a query in the layouts {', '.join(layouts)}. Give --map FILE with its names."
+        f"{checkpoint.name} has {len(checkpoint.tensors)} parameters ({first}, …), and none has "
+        f"the name of a query in the layouts {', '.join(layouts)}. Give a `layouts` file with its "
+        "names."
     )
 
 
@@ -164,8 +166,8 @@ def _put(layer: MappedLayer, role: str, kind: str, tensor: StoredTensor, layout:
         if named in shelf:
             raise InputError(
                 f"Both {shelf[named].tensor.name} and {tensor.name} would be {named} of layer "
-                f"{layer.label} by the layout {layout.name}. Audit one network at a time, or give "
-                "--map with names that tell them apart."
+                f"{layer.label} by the layout {layout.name}. Audit one network at a time, or "
+                "give a `layouts` file with names that tell them apart."
             )
         shelf[named] = MappedMatrix(tensor, turned, third)
 
@@ -182,7 +184,7 @@ def _refuse_uneven(tensor: StoredTensor, turned: bool) -> None:
 def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
     """Why a parameter inside a layer is not read; what may be a weight is an error instead."""
     if layout.is_ignored(name):
-        return "no weight, by the table"
+        return "not a weight, by the table"
     if QUANTIZER.fullmatch(name):
         raise InputError(
             f"{name} belongs to quantized weights, which cannot be measured. Audit the checkpoint "
@@ -191,8 +193,9 @@ def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
     if len(tensor.shape) >= 2:
         what = "quantized codes" if tensor.kind in WHOLE else "a weight"
         raise InputError(
-            f"{name} of shape {tensor.shape} lies in a layer and may be {what}, and the layout "
-            f"{layout.name} does not know it. Give --map with its name, or under `ignored`."
+            f"{name} of shape {tensor.shape} lies in a layer and may be {what}, but the layout "
+            f"{layout.name} does not know it. Give a `layouts` file that names it, or lists it "
+            "under `ignored`."
         )
     return "inside a layer, and not in the table"
 
@@ -202,8 +205,10 @@ def config_number(config: Mapping[str, Any], *names: str) -> int | None:
     found = {name: config[name] for name in names if config.get(name) is not None}
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 10**9:
-            raise InputError(f"config.json has {name} = {str(value)[:40]}: no whole number ≥ 1.")
+            raise InputError(
+                f"config.json has {name} = {str(value)[:40]}; expected a whole number ≥ 1."
+            )
     if len(set(found.values())) > 1:
         said = " and ".join(f"{name} = {value}" for name, value in found.items())
-        raise InputError(f"config.json has {said}; expected one number for one thing.")
+        raise InputError(f"config.json has {said}; expected the same number.")
     return next(iter(found.values()), None)

@@ -86,5 +86,5 @@ def _difference(
     name: str, mine: NDArray[np.float64], base: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     if mine.shape != base.shape:
-        raise InputError(f"{name} has shape {mine.shape}, and its base {base.shape}: not alike.")
+        raise InputError(f"{name} has shape {mine.shape}, but {base.shape} in the base.")
     return mine - base

@@ -59,8 +59,8 @@ def _read(file: Path) -> dict[str, StoredTensor]:
     if file.suffix == ".npz":
         return read_npz(file)
     raise InputError(
-        f"The file {file.name!r} is of no kind that is read: give .safetensors, {INDEX}, .npz, or "
-        "a folder with one of these."
+        f"The file {file.name!r} has an unsupported format. Give .safetensors, {INDEX}, .npz, or a "
+        "folder with one of these."
     )
 
 
@@ -70,14 +70,14 @@ def _refuse_kind(file: Path) -> None:
         new = file.with_suffix(".safetensors").name
         raise InputError(
             f"The file {file.name!r} is a pickle, which can run code when loaded, and is never "
-            'opened. Convert it where you trust it: python -c "import torch, safetensors.torch as '
+            'opened. Convert it if you trust it: python -c "import torch, safetensors.torch as '
             f"s; t = torch.load('{file.name}', map_location='cpu', weights_only=True); "
             f"s.save_file({{k: v.clone().contiguous() for k, v in t.items()}}, '{new}')\""
         )
     if suffix in ELSEWHERE:
         raise InputError(
             f"The file {file.name!r} is {ELSEWHERE[suffix]}, which is not read: its weights are "
-            "packed or quantized for running. Give the safetensors that it was made from."
+            "packed or quantized for running. Give the safetensors file that it was made from."
         )
 
 
@@ -89,8 +89,8 @@ def _file_of(folder: Path) -> Path:
         raise InputError(f"{str(folder)!r} cannot be opened: {error.strerror}.") from error
     if "adapter_model.safetensors" in names and "model.safetensors" not in names:
         raise InputError(
-            f"The folder {str(folder)!r} holds a LoRA adapter, which is no network of its own. "
-            "Give --base with the network that it belongs to."
+            f"The folder {str(folder)!r} holds a LoRA adapter, which is not a network by itself. "
+            "Give `base`, the network that it belongs to."
         )
     for end, best in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors")):
         found = [name for name in names if name.endswith(end)]
@@ -98,7 +98,7 @@ def _file_of(folder: Path) -> Path:
             return folder / (best if best in found else found[0])
         if found:
             raise InputError(
-                f"The folder {str(folder)!r} holds {', '.join(found[:4])}: say which file to audit."
+                f"The folder {str(folder)!r} holds {', '.join(found[:4])}. Choose one of them."
             )
     for name in names:
         if Path(name).suffix.lower() in (*PICKLED, *ELSEWHERE, ".npz"):

@@ -18,7 +18,7 @@ def file_size(path: Path) -> int:
         why = getattr(error, "strerror", None) or error
         raise InputError(f"The file {str(path)!r} cannot be read: {why}.") from error
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{str(path)!r} is no regular file. Give a file or a folder of files.")
+        raise InputError(f"{str(path)!r} is not a regular file. Give a file or a folder of files.")
     return found.st_size
 
 

@@ -97,7 +97,9 @@ def _prove_roles(network: MappedNetwork) -> None:
                 )
     feed = {"feed_in", "feed_out"} & set(first.weights)
     if len(feed) == 1 or (not feed and "feed_gate" in first.weights):
-        raise InputError("The feed-forward part lacks feed_in or feed_out; expected both or none.")
+        raise InputError(
+            "The feed-forward part lacks feed_in or feed_out; expected both or neither."
+        )
 
 
 def _geometry(
@@ -116,8 +118,8 @@ def _geometry(
     heads = _agreed("heads", heads, declared)
     if heads is None:
         raise InputError(
-            "How many heads there are is not in the weights, and no config.json beside them says "
-            "it. Give --heads N."
+            "The weights do not say how many heads there are, and neither does a config.json "
+            "next to them. Give `heads`."
         )
     head_width = config_number(config, "head_dim")
     if head_width is None and heads * (rows // heads) != width:
@@ -135,8 +137,8 @@ def _geometry(
     kv_heads = _agreed("key/value heads", kv_heads, declared)
     if kv_heads is None and key_rows != rows:
         raise InputError(
-            f"Keys have {key_rows} outputs and queries {rows}, so heads share keys, and nothing "
-            "says how many keys there are. Give --kv-heads N."
+            f"Keys have {key_rows} outputs and queries {rows}, so heads share keys, but nothing "
+            "says how many key/value heads there are. Give `kv_heads`."
         )
     kv_heads = kv_heads or heads
     if heads % kv_heads:
@@ -146,7 +148,7 @@ def _geometry(
 
 def _agreed(what: str, given: int | None, declared: int | None) -> int | None:
     if given is not None and declared is not None and given != declared:
-        raise InputError(f"Found {declared} {what} in config.json, and {given} were given.")
+        raise InputError(f"Found {declared} {what} in config.json, but {given} were given.")
     return declared if given is None else given
 
 

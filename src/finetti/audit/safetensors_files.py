@@ -53,8 +53,8 @@ def _read_header(path: Path, size: int) -> tuple[int, dict[str, Entry]]:
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > size - 8:
                 raise InputError(
-                    f"The file {path.name!r} is no whole safetensors file: its header would have "
-                    f"{length} bytes, and the file has {size}. Download it again."
+                    f"The file {path.name!r} is not a complete safetensors file: its header would "
+                    f"have {length} bytes, but the file has {size}. Download it again."
                 )
             if length > MAX_HEADER:
                 raise InputError(
@@ -67,7 +67,7 @@ def _read_header(path: Path, size: int) -> tuple[int, dict[str, Entry]]:
     header = parse_json(content, f"The header of {path.name!r}")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict):
-        raise InputError(f"The metadata of {path.name!r} is no table of texts.")
+        raise InputError(f"The metadata of {path.name!r} is not a table of strings.")
     longest = max(map(len, header), default=0)
     if longest > MAX_NAME:
         raise InputError(
@@ -88,7 +88,7 @@ def _entry(file: str, name: str, said: Any) -> Entry:
         raise InputError(f"{owner} must be described by dtype, shape and data_offsets.")
     kind, shape, ends = said["dtype"], said["shape"], said["data_offsets"]
     if not isinstance(kind, str):
-        raise InputError(f"{owner} has a dtype that is no text.")
+        raise InputError(f"{owner} has a dtype that is not a string.")
     if not isinstance(shape, list) or len(shape) > MAX_AXES or not all(map(_is_count, shape)):
         raise InputError(f"{owner} must have a shape of at most {MAX_AXES} whole numbers ≥ 0.")
     if not isinstance(ends, list) or len(ends) != 2 or not all(map(_is_count, ends)):

@@ -18,8 +18,8 @@ def read_shards(index: Path) -> dict[str, StoredTensor]:
     for name, file in places.items():
         if not isinstance(file, str) or Path(file).name != file or "\\" in file:
             raise InputError(
-                f"{index.name} puts {name[:80]!r} into {str(file)[:80]!r}, which is no name of a "
-                "file beside it."
+                f"{index.name} puts {name[:80]!r} into {str(file)[:80]!r}, which is not the name "
+                "of a file next to it."
             )
     found: dict[str, StoredTensor] = {}
     for file in sorted(set(places.values())):

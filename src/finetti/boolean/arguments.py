@@ -15,7 +15,7 @@ BASES = ("orthonormal", "random")
 OPTIONS = ("embedding", "basis", "width", "coherence", "margin", "seed", "max_bytes")
 NAMES = ", ".join(EMBEDDINGS)
 NO_BASIS = "is neither orthonormal nor random, nor an array of vectors"
-NO_WIDTH = "is no dimension; give a whole number of at least 1"
+NO_WIDTH = "is not a dimension; give a whole number of at least 1"
 NO_MARGIN = "is not a finite number of at least 1"
 MAX_BYTES = 2**29
 MAX_TRIED_BITS = 10**6  # of a context that is tried for reasons only
@@ -71,7 +71,7 @@ def check_arguments(
     embedding, basis, width, coherence, margin, seed, max_bytes = options
     whole = "is not a whole number of at least 0"
     checks = (  # name, whether it is fine, what it counts as if not, why
-        ("embedding", embedding in EMBEDDINGS, EMBEDDINGS[0], f"is none of {NAMES}"),
+        ("embedding", embedding in EMBEDDINGS, EMBEDDINGS[0], f"is not one of {NAMES}"),
         ("basis", not isinstance(basis, str) or basis in BASES, BASES[0], NO_BASIS),
         ("width", width is None or (_is_whole(width) and width >= 1), None, NO_WIDTH),
         ("coherence", coherence is None or _lies(coherence, 0, 1), None, "is not between 0 and 1"),

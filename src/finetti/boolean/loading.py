@@ -60,9 +60,14 @@ def load(path: str | Path) -> Compiled:
     missing = [name for name in METADATA if name not in metadata]
     if metadata.get("format") != FORMAT or missing:
         what = f"lacks {', '.join(missing)}" if missing else f"is not of the format {FORMAT}"
-        raise InputError(f"The file {path.name!r} {what}. Write one with `finetti compile --out`.")
+        raise InputError(
+            f"The file {path.name!r} {what}. Write one with `Compiled.save` or "
+            "`finetti compile --out`."
+        )
     if metadata["embedding"] not in EMBEDDINGS:
-        raise InputError(f"The file {path.name!r} names no embedding of {', '.join(EMBEDDINGS)}.")
+        raise InputError(
+            f"The file {path.name!r} names none of the embeddings {', '.join(EMBEDDINGS)}."
+        )
     try:
         size = int(metadata["context_length"]), int(metadata["width"])
         function = recover(json.loads(metadata["function"]))
@@ -142,7 +147,7 @@ def _positions(path: Path, tensors: Tensors, kind: str, count: int, width: int) 
             return kinds.StandardPositions(count, width)
         if kind == "dense":
             return kinds.DensePositions(tensors["embedding.positions"].astype(np.float64))
-        raise ValueError(f"{kind!r} is none of dense, signs, sparse, standard")
+        raise ValueError(f"{kind!r} is not one of dense, signs, sparse, standard")
     except (KeyError, ValueError, IndexError, TypeError) as error:
         said = str(error).rstrip(".")
         raise InputError(f"The positions in {path.name!r} cannot be read: {said}.") from error

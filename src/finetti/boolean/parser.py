@@ -91,7 +91,9 @@ def _tokens(text: str) -> list[_Token]:
         elif match["name"] and not match["index"]:
             found.append(_Token(word, place, "name"))
         else:
-            problem = f"{word!r} is no part of a rule; {HINTS.get(word, 'variables are x0, x1, …')}"
+            problem = (
+                f"{word!r} is not part of a rule; {HINTS.get(word, 'variables are x0, x1, …')}"
+            )
             raise RuleSyntaxError(text, place, problem)
     found.append(_Token("the end", len(text), "end"))
     return found

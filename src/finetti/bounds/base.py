@@ -134,8 +134,7 @@ class Bound(Description, Shown, abc.ABC):
 
     def _not_counted(self, what: str, where: str) -> UnsupportedError:
         return UnsupportedError(
-            f"{self.name} has no number of {what} to solve for. Take {where} (`finetti bound "
-            "--list`), or solve for samples."
+            f"{self.name} cannot be solved for {what}. Take {where}, or solve for samples."
         )
 
     def sensitivity(self, sample: Sample) -> Sensitivities:

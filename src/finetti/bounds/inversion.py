@@ -115,9 +115,8 @@ def samples_needed(
     log_gap = math.log(as_positive(gap, "gap", owner))
     if bound.quantity not in OF_THE_LOSS:
         raise UnsupportedError(
-            f"{bound.name} bounds a {bound.quantity}, which does not fall with the sample. "
-            f"Invert a bound of a {', '.join(OF_THE_LOSS[:-1])} or {OF_THE_LOSS[-1]}, which "
-            "`finetti bound NAME --explain` shows."
+            f"{bound.name} bounds a {bound.quantity}, which does not fall with the sample size. "
+            f"Take a bound on a {', '.join(OF_THE_LOSS[:-1])}, or {OF_THE_LOSS[-1]}."
         )
     if bound.kind == "unproven":
         raise UnsupportedError(

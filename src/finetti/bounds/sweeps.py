@@ -226,11 +226,11 @@ def sweep(
     quantities = sorted({bound.quantity for bound in bounds})
     if len(quantities) > 1:
         raise InputError(
-            f"Bounds of {quantities[0]} and of {quantities[1]} cannot share a chart. Sweep those "
-            "of one quantity, which `finetti bound NAME --explain` shows."
+            f"Bounds on a {quantities[0]} and on a {quantities[1]} cannot share a chart. Sweep "
+            "bounds on one quantity at a time."
         )
     if goal is not None and variable.field == goal.field:
-        raise InputError(f"{goal.count} cannot be swept and solved for. Sweep something else.")
+        raise InputError(f"Cannot both sweep and solve for {goal.count}. Sweep something else.")
     if not len(values):
         raise bad_argument("values", "sweep", "at least one value", "none")
     points, errors, unread = [], [], {}

@@ -109,8 +109,8 @@ def read_results(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read as the results of a run: {error}.") from error
     if not isinstance(found, dict) or found.get("format") != RESULTS_FORMAT:
         raise InputError(
-            f"{path} does not hold the results of `finetti reproduce`. Give the results.json that "
-            "`--out DIR` has written, or what `--json` has printed."
+            f"{path} does not hold the results of a reproduction. Give the results.json that "
+            "`finetti reproduce` wrote, or the JSON document that it printed."
         )
     return found
 

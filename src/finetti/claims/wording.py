@@ -31,7 +31,7 @@ def time_words(run: Mapping[str, Any]) -> str:
     '3.0 s of computing time'
     >>> reused = {"checks": 5, "all_checks": 6, "seconds": 125.0}
     >>> time_words({"seconds": 3.0, "reused": reused})
-    '3.0 s of computing time, 5 of 6 checks re-used: 2 min 05 s in earlier runs'
+    '3.0 s of computing time, 5 of 6 checks reused: 2 min 05 s in earlier runs'
     """
     text = f"{format_duration(run['seconds'])} of computing time"
     reused = run.get("reused") or {"checks": 0}  # older documents do not tell
@@ -40,4 +40,4 @@ def time_words(run: Mapping[str, Any]) -> str:
     count, total = reused["checks"], reused["all_checks"]
     text = "no computing time" if count == total else text
     before = format_duration(reused["seconds"])
-    return f"{text}, {count} of {total} checks re-used: {before} in earlier runs"
+    return f"{text}, {count} of {total} checks reused: {before} in earlier runs"

@@ -31,6 +31,13 @@ OPTIONS = {
     "input_norm": "--input-norm",
     "readout_norm": "--readout-norm",
 }
+# How Python calls the rest of what errors name.
+NAMES = OPTIONS | {
+    "heads": "--heads",
+    "kv_heads": "--kv-heads",
+    "layouts": "--map",
+    "base": "--base",
+}
 
 
 def audit(
@@ -130,7 +137,7 @@ def audit(
     options = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
     sizes = {"context_length": context_length, "n_samples": samples, "gap": gap, "delta": delta}
     sizes |= {"input_norm": input_norm, "readout_norm": readout_norm}
-    with ends_with(NOTHING_KEPT), options_named(OPTIONS):
+    with ends_with(NOTHING_KEPT), options_named(NAMES):
         _check(sizes)
         checkpoints = _open(paths, base, options)
         edited = edit_checkpoints(checkpoints, wanted, options)

@@ -153,8 +153,8 @@ def bound(
     registry = load_bounds()
     if not show_list and not names:
         raise FinettiError(
-            "Name a bound, as `finetti bound S-thm-A.17`, or see them with --list; words find "
-            "bounds, as `finetti bound transformer gap`."
+            "Give the name of a bound, as in `finetti bound S-thm-A.17`, words to search for, as "
+            "in `finetti bound transformer gap`, or --list to see them all."
         )
     words = [name for name in names or () if name not in registry]
     if show_list or len(words) == len(names or ()):
@@ -169,9 +169,11 @@ def bound(
     _refuse_both("--json", as_json or None, "--format", table_format)
     _refuse_both("--sensitivity", sensitivity or None, "--format", table_format)
     if plot is not None and sweep is None:
-        raise FinettiError("--plot draws a sweep. Add --sweep, as --sweep context-length=1e2:1e6.")
+        raise FinettiError(
+            "--plot draws a sweep. Add --sweep, for example --sweep context-length=1e2:1e6."
+        )
     if (solve is None) != (gap is None):
-        raise FinettiError("--solve and --gap go together, as --solve samples --gap 0.1.")
+        raise FinettiError("--solve and --gap go together, for example --solve samples --gap 0.1.")
     with _options_named():
         of_a_head = parse_count(head_dimension, "head-dimension") if head_dimension else None
         settings = BoundSettings(
@@ -202,7 +204,7 @@ def bound(
 
 def _refuse_both(first: str, one: Any, second: str, other: Any) -> None:
     if one is not None and other is not None:
-        raise FinettiError(f"{first} and {second} do not go together. Leave one out.")
+        raise FinettiError(f"{first} and {second} cannot be combined. Leave one out.")
 
 
 def _sweep(
@@ -232,7 +234,7 @@ def _say_unread(unread: Mapping[str, frozenset[str]]) -> None:
     for name, norms in unread.items():
         if norms:
             what = f"{name} has no norm called {', '.join(map(repr, sorted(norms)))}"
-            typer.echo(f"{what}, and is the same without.", err=True)
+            typer.echo(f"{what}, which does not affect it.", err=True)
 
 
 def _answers(
@@ -321,7 +323,7 @@ def _read_norms(path: Path | None) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}. Write names and numbers.") from error
     if not isinstance(norms, dict):
-        raise InputError(f'{path} must hold names and numbers, as {{"value_norm": 2.0}}.')
+        raise InputError(f'{path} must hold names and numbers, such as {{"value_norm": 2.0}}.')
     return norms
 
 

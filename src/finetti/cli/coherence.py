@@ -158,7 +158,7 @@ def _world(name: str | None, predictors: list[Any]) -> Any:
         fitting = "finite-atoms" if letters == {3} else "gaussian-process"
         name = "beta-bernoulli" if letters == {2} else fitting
     if name not in worlds:
-        raise InputError(f"There is no world {name!r}. Known are {', '.join(worlds)}.")
+        raise InputError(f"Unknown world {name!r}. Choose one of {', '.join(worlds)}.")
     return worlds[name]()
 
 

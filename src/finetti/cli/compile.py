@@ -96,11 +96,13 @@ def compile_rule(
         given = {"--out": out, "--explain": picture, "--context-length": context_length}
         unused = " or ".join(name for name, value in given.items() if value is not None)
         if unused:
-            raise InputError(f"--check reads a file and makes nothing: leave out {unused}.")
+            raise InputError(f"--check only verifies a file: leave out {unused}.")
         _check(check, against or rule, tolerance, as_json)
         return
     if tolerance is not None:
-        raise InputError("--tolerance belongs to --check FILE: what is compiled must be exact.")
+        raise InputError(
+            "--tolerance only applies to --check FILE: what is compiled must be exact."
+        )
     if rule is None or context_length is None:
         missing = "a RULE" if rule is None else "--context-length"
         raise InputError(
@@ -160,7 +162,7 @@ def _refuse_picture(path: Path | None) -> None:
 
     if path is not None and path.suffix.lower() not in SUFFIXES:
         ends = ", ".join(SUFFIXES)
-        raise InputError(f"The picture {str(path)!r} cannot be drawn. End its name with {ends}.")
+        raise InputError(f"The picture {str(path)!r} cannot be drawn. Its name must end in {ends}.")
 
 
 def _parse(rule: str) -> Any:

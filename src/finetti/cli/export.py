@@ -47,7 +47,7 @@ def export(
     if form not in tuple(Format):
         raise InputError(f"--format must be one of {', '.join(Format)}. Got {form!r} instead.")
     if form == Format.PARQUET and out is None:
-        raise InputError("Parquet is not text. Say where to write it with --out FILE.")
+        raise InputError("Parquet is not text. Give an output file with --out FILE.")
     study = study_at(place, scale, seed, store)
     with private_stdout():
         if study is None:
@@ -66,11 +66,13 @@ def export(
     content = export_table(table, Format(form))
     if renamed := table.attrs["renamed"]:
         pairs = ", ".join(f"{old} → {new}" for new, old in renamed.items())
-        typer.echo(f"Renamed, for another column has the name: {pairs}", err=True)
+        typer.echo(f"Renamed, because another column has the name: {pairs}", err=True)
     if out is None:
         sys.stdout.write(content.decode())
     else:
         write_file(content, out)
         if form == Format.PARQUET and (names := too_large(table)):
-            typer.echo(f"As text, for they exceed 64 bits: {', '.join(names)}", err=True)
+            typer.echo(
+                f"Written as text, because they exceed 64 bits: {', '.join(names)}", err=True
+            )
         typer.echo(f"{len(table)} {'cells' if summary else 'trials'} written to {out}", err=True)

@@ -8,8 +8,8 @@ import typer
 from finetti.cli.options import INTERRUPTED
 from finetti.studies.interruption import ignore_interruptions
 
-AGAIN = "Stopped: run the same command again."
-NOTHING_KEPT = "Stopped before anything was written: the same command starts from the beginning."
+AGAIN = "Interrupted. Rerun the same command."
+NOTHING_KEPT = "Interrupted before anything was written. The same command starts over."
 
 
 @contextmanager

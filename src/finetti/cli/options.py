@@ -45,7 +45,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
         except ValueError as error:
             raise InputError(
                 f"{option} cannot read {part.strip()!r} in {text!r}. Write whole numbers as "
-                "100,200,400 or as FIRST:LAST:STEP, for example 50:200:10."
+                "100,200,400, or as FIRST:LAST:STEP, for example 50:200:10."
             ) from error
         if len(ends) == 1:
             numbers.add(ends[0])

@@ -197,7 +197,7 @@ def _say_how_long(
     if dry_run and as_json:
         typer.echo(json.dumps(vars(found), indent=1))
         return
-    text = f"A search that ends earlier, or: {found.text}" if search else found.text
+    text = f"Unless the search ends earlier: {found.text}" if search else found.text
     typer.echo(text, err=not dry_run)
 
 

@@ -182,14 +182,14 @@ def completed(options: dict[str, Any]) -> dict[str, Any]:
     if online and (options["samples"] or search):
         wrong = "--samples" if options["samples"] else "--search"
         raise InputError(
-            f"{wrong} has no meaning with --online, where every step has fresh samples: "
-            "leave it out, and say how many they are with --batch-size."
+            f"{wrong} cannot be combined with --online, where every step has fresh samples. "
+            "Leave it out, and set their number with --batch-size."
         )
     given = {**options, **{name: options[name] or value for name, value in defaults.items()}}
     shortest = min(whole_numbers(given["context_length"], "--context-length"))
     given["sparsity"] = _sparsity(given["function"], given["sparsity"], shortest)
     if given["batch_size"] and not online:
-        raise InputError("--batch-size is that of --online, where every step has fresh samples.")
+        raise InputError("--batch-size only applies to --online. Add --online, or leave it out.")
     given["batch_size"] = given["batch_size"] or (BATCH_SIZE if online else None)
     asked = ("sparsity", "context_length", "samples", "learner", "dropout", "online", "search")
     if given["function"] == "and" and not any(options[name] for name in asked):
@@ -205,7 +205,7 @@ def make_experiment(given: dict[str, Any]) -> "Experiment":
     if not 0 < given["level"] < 1:
         raise InputError(f"--level must lie between 0 and 1. Got {given['level']:g} instead.")
     if given["dropout"] and "paper" not in learners:
-        raise InputError("--dropout is that of the learner `paper`. Add --learner paper.")
+        raise InputError("--dropout only applies to the learner `paper`. Add --learner paper.")
     fixed: dict[str, Any] = {
         "bit_probability": given["bit_probability"],
         "label_noise": given["noise"],
@@ -255,7 +255,9 @@ l1.width=32.
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InputError(f"--option {text} cannot be read. Write NAME=VALUE, as width=32.")
+            raise InputError(
+                f"--option {text} cannot be read. Write NAME=VALUE, for example width=32."
+            )
         owners = [each for each in learners if name.startswith(f"{each}.")] or [*learners]
         if len(owners) > 1:
             choices = " or ".join(f"{each}.{text}" for each in learners)
@@ -275,8 +277,8 @@ def _sparsity(function: str, given: int | None, shortest: int) -> int:
 
     if given is not None and given > shortest:
         raise InputError(
-            f"--sparsity {given} hides more bits than the {shortest} of --context-length. "
-            "Make one smaller or the other larger."
+            f"--sparsity {given} exceeds the shortest --context-length, {shortest}. "
+            "Lower --sparsity, or raise --context-length."
         )
     try:
         return make_rule(function, given, 10**6).sparsity

@@ -87,7 +87,7 @@ def reproduce(
     # All that the user may have to fix is checked before anything long begins.
     ledger = load_ledger()
     if not len(ledger):
-        raise FinettiError("There are no claims in this installation. Install Finetti again.")
+        raise FinettiError("This installation has no claims. Reinstall Finetti.")
     chosen = (ledger.select(",".join(only)) if only else ledger).entries
     directory = check_directory(out) if out is not None else None
     older = read_results(against) if against is not None else None
@@ -130,7 +130,7 @@ def reproduce(
         if not quiet:
             people.print(f"Report: {directory / 'report.html'}", soft_wrap=True)
     elif not quiet:
-        people.print("Add --out DIR for the report with its charts, and the data.", soft_wrap=True)
+        people.print("Add --out DIR to write the report, its charts, and the data.", soft_wrap=True)
     if ended and ended[0].interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if _is_success(results, allow_inconclusive) else 1)
@@ -170,7 +170,7 @@ def _verdict_table(results: "list[ClaimResult]", document: dict[str, Any]) -> An
             Text(result.claim.title),
             Text(verdict, style="green" if result.as_expected else "bold red"),
             Text(decisive.outcome if decisive else result.reason),
-            Text(format_duration(result.seconds) if result.fresh else "re-used"),
+            Text(format_duration(result.seconds) if result.fresh else "reused"),
         )
     return table
 
@@ -206,6 +206,6 @@ def _summary(document: dict[str, Any]) -> Any:
     if controls["run"]:
         text += f" {controls['red']} of {controls['run']} controls turned red."
     if finished < selected:
-        text += f" Stopped with {selected - finished} of {selected} claims not run."
+        text += f" Interrupted with {selected - finished} of {selected} claims not run."
     complete = good == selected and controls["red"] == controls["run"]
     return Text(text, style="bold green" if complete else "bold red")

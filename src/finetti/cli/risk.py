@@ -197,7 +197,7 @@ def _world_options(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not (sign and name.isidentifier()):
-            raise InputError(f"--option cannot read {text!r}. Write NAME=VALUE.")
+            raise InputError(f"--option {text} cannot be read. Write NAME=VALUE.")
         try:
             found[name] = json.loads(value)
         except ValueError:
@@ -210,7 +210,7 @@ def _say_how_long(
 ) -> None:
     """Before anything long begins; on stderr unless nothing else is asked for."""
     if not len(experiment.table()):
-        typer.echo("A short trial first, to tell how long all of them will take…", err=True)
+        typer.echo("Running a short trial first, to estimate the total time…", err=True)
     with private_stdout():
         found = experiment.estimate(executor, workers)
     if dry_run and as_json:

@@ -98,7 +98,7 @@ def last_words(document: Mapping[str, Any], page: Path, store: Path) -> Any:
     text += f", {counts['failed']} failed" if counts["failed"] else ""
     if document["interrupted"]:
         left = counts["all"] - counts["done"] - counts["failed"]
-        stopped = f"with {left} left" if left else "before it was found"  # by a search
-        text += f". Stopped {stopped}: run the same command again to continue"
+        stopped = f"with {left} left" if left else "before the search ended"
+        text += f". Interrupted {stopped}: rerun the same command to resume"
     text += f". Page: {page} · trials: {store}"
     return Text(text, style="bold green" if counts["done"] == counts["all"] else "bold red")

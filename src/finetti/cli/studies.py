@@ -60,7 +60,7 @@ def study_at(
     if place.suffix.lower() == ".toml" or is_shipped(place):
         return Study.from_toml(place, scale=scale, seed=seed, store=store)
     if (scale, seed, store) != (None, None, None):
-        raise InputError("--scale, --seed and --store go with a study.toml, not with a store.")
+        raise InputError("--scale, --seed, and --store apply to a study.toml, not to a store.")
     return None
 
 
@@ -134,7 +134,7 @@ def summary_sentence(summary: "RunSummary") -> Any:
     text += f", {summary.failed} failed" if summary.failed else ""
     text += f" ({summary.ran} in this run, {format_duration(summary.seconds)})."
     if summary.interrupted:
-        text += f" Stopped with {summary.pending} left: run the same command again to continue."
+        text += f" Interrupted with {summary.pending} left: rerun the same command to resume."
     text += f" Results: {summary.store}"
     return Text(text, style="bold green" if summary.done == summary.trials else "bold red")
 
@@ -146,7 +146,7 @@ def show_failures(study: "Study", place: Path, people: Any) -> None:
     with private_stdout():
         status = study.status()
     people.print(renderable_table(status.failure_table()))
-    advice = f"See their tracebacks with `finetti status {place} --details`."
+    advice = f"Show their tracebacks with `finetti status {place} --details`."
     if any(failure.repeated < failure.trials for failure in status.failures):
-        advice += " Try them again with --retry-failed."
+        advice += " Rerun them with --retry-failed."
     people.print(advice, soft_wrap=True)

@@ -13,7 +13,7 @@ from finetti.cli.options import Debug
 from finetti.core.errors import InputError
 
 MAX_NEAR = 5
-WRITERS = "finetti reproduce, probe, risk, coherence and audit"
+WRITERS = "finetti reproduce, probe, risk, coherence, and audit"
 
 
 def view(
@@ -32,7 +32,7 @@ def view(
     elif _has_screen() and webbrowser.open(page.as_uri()):
         typer.echo(f"Opened {page}")
     else:
-        typer.echo(f"No browser can be opened from here. The page: {page}")
+        typer.echo(f"No browser is available here. Page: {page}")
 
 
 def find_page(place: Path) -> Path:
@@ -40,12 +40,12 @@ def find_page(place: Path) -> Path:
     if place.is_file() and place.suffix.lower() in (".html", ".htm"):
         return place
     if not place.is_dir():
-        what = "is no page" if place.exists() else "does not exist"
+        what = "is not an HTML page" if place.exists() else "does not exist"
         raise InputError(f"{place} {what}. {_advice(_pages_below(place.parent))}")
     pages = sorted(place.glob("*.html"))
     if len(pages) > 1:
         names = ", ".join(str(page) for page in pages)
-        raise InputError(f"{place} holds several pages. Say which: {names}.")
+        raise InputError(f"{place} holds several pages. Choose one: {names}.")
     if not pages:
         near = [*_pages_below(place), *_pages_below(place.resolve().parent)]
         raise InputError(f"There is no page in {str(place)!r}. {_advice(near)}")
@@ -67,7 +67,7 @@ def _advice(near: list[Path]) -> str:
     if near:
         names = list(dict.fromkeys(map(str, near)))[:MAX_NEAR]
         return f"Pages nearby: {', '.join(names)}."
-    return f"{WRITERS} write one into the directory that --out names."
+    return f"{WRITERS} write one to the directory given by --out."
 
 
 def _has_screen() -> bool:

@@ -70,7 +70,7 @@ def family_table(
     """
     unknown = [each for each in members if each not in FAMILY]
     if unknown:
-        raise InputError(f"There is no {unknown[0]!r} in the family: {', '.join(FAMILY)}.")
+        raise InputError(f"Unknown member {unknown[0]!r}. Choose from {', '.join(FAMILY)}.")
     from finetti.latent import GaussianProcessWorld
 
     targets = [load_predictor(each) for each in members]
@@ -92,7 +92,7 @@ def load_predictor(reference: str, directory: Any = ".") -> Predicts:
             return as_predictor(FAMILY[reference].make(), name=reference)
     if ":" not in reference:
         raise InputError(
-            f"There is no target {reference!r}. Known are {', '.join(FAMILY)}; or, for your own, "
+            f"Unknown target {reference!r}. Choose one of {', '.join(FAMILY)}, or pass your own as "
             "package.module:name or ./file.py:Name."
         )
     return as_predictor(load_object_named(reference, directory), name=reference)

@@ -245,6 +245,6 @@ def _refuse_other_tokens(predictor: Predicts, truth: Predicts, world: LatentMode
     if letters[0] != letters[1]:
         kinds = ["pairs" if each is None else f"{each} letters" for each in letters]
         raise InputError(
-            f"{predictor.name} reads {kinds[0]}, and the world {world.name} has {kinds[1]}. Choose "
-            "another world (--world), or another target."
+            f"{predictor.name} reads {kinds[0]}, but the world {world.name} has {kinds[1]}. Choose "
+            "another world, or another target."
         )

@@ -25,7 +25,8 @@ def write_file(content: bytes, path: str | Path) -> Path:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
-            f"{path} cannot be written: {error.strerror}. Free the place or choose another."
+            f"{path} cannot be written: {error.strerror}. Choose another path, or make "
+            "this one writable."
         ) from error
     return path
 

@@ -169,8 +169,8 @@ def _runner(shared: str) -> NetworkTrials | FitTrials:
     learner = _load(params)
     if learner.fingerprint() != params["learner_code"]:
         raise LearnerError(
-            f"The source of the learner {params['learner']} is not the one that the study was "
-            "planned with. Start the study again, and leave the file as it is while it runs."
+            f"The source of the learner {params['learner']} has changed since the study was "
+            "planned. Start the study again, and do not edit the file while it runs."
         )
     if isinstance(learner, NetworkLearner):
         return NetworkTrials(learner, params)

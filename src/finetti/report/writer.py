@@ -31,15 +31,14 @@ def check_directory(directory: str | Path) -> Path:
     """Make ``directory`` if need be and see that files can be written there, before a long run."""
     directory = Path(directory)
     if directory.exists() and not directory.is_dir():
-        raise FinettiError(f"--out {str(directory)!r} is a file. Give a folder.")
+        raise FinettiError(f"{str(directory)!r} is a file. Choose a directory.")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
         raise FinettiError(
-            f"Nothing can be written to {directory}: {error.strerror}. "
-            "Give a directory of your own with --out."
+            f"Cannot write to {directory}: {error.strerror}. Choose another directory."
         ) from error
     return directory
 

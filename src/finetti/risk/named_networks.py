@@ -21,8 +21,9 @@ def network_code(name: str) -> str:
         return ""
     if ":" not in name:
         raise InputError(
-            f"`network` is {name!r}. Known are {', '.join(NETWORKS)}; or give your own as "
-            "module:name or ./file.py:name, a function of (key, token_dimension, out_dimension)."
+            f"Unknown network {name!r}. Choose one of {', '.join(NETWORKS)}, or pass your own as "
+            "package.module:name or ./file.py:name, a function of (key, token_dimension, "
+            "out_dimension)."
         )
     return find_source(name, ".", argument="network").fingerprint
 
@@ -59,8 +60,8 @@ def _maker(name: str, code: str) -> Callable[[Any, int, int], Any]:
     source = find_source(name, ".", argument="network")
     if source.fingerprint != code:
         raise FinettiError(
-            f"The source of the network {name} is not the one that the study was planned with. "
-            "Start the study again, and leave the file as it is while it runs."
+            f"The source of the network {name} has changed since the study was planned. "
+            "Start the study again, and do not edit the file while it runs."
         )
     return load_object(source, "network")
 

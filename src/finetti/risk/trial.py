@@ -66,11 +66,7 @@ class RiskTrial(CohortKind):
         """The parameters, and the fingerprint of a user's network."""
         resolved = resolve_with(RiskParameters, params)
         make_world(resolved["world"], resolved["world_options"])
-        try:
-            resolved["network_code"] = network_code(resolved["network"])
-        except InputError as error:
-            sentence = str(error).removeprefix("`network` ")
-            raise ParameterError("network", sentence.rstrip(".")) from error
+        resolved["network_code"] = network_code(resolved["network"])
         return resolved
 
     def run_cohort(self, trials: Sequence[Trial]) -> list[dict[str, Any]]:
@@ -81,11 +77,11 @@ class RiskTrial(CohortKind):
 def make_world(name: str, options: Mapping[str, Any]) -> LatentModel:
     """The world of that name; what it refuses is refused by the parameter."""
     if name not in worlds:
-        raise ParameterError("world", f"must be one of {', '.join(worlds)}. Got {name!r} instead")
+        raise InputError(f"Unknown world {name!r}. Choose one of {', '.join(worlds)}.")
     known = list(inspect.signature(worlds[name]).parameters)
     for option in options:
         if option not in known:
-            text = f"must be a setting of {name}: {', '.join(known)}. Got {option!r} instead"
+            text = f"must name settings of {name}: {', '.join(known)}. Got {option!r} instead"
             raise ParameterError("world_options", text)
     try:
         return worlds[name](**options)

@@ -64,7 +64,7 @@ class Catalog(Shown, Generic[Entry]):
         """The entry of this name."""
         found = self._by_name.get(name.strip().lower())
         if found is None:
-            raise FinettiError(f"There is no {self.noun} {name!r}. {self._advice(name)}")
+            raise FinettiError(f"Unknown {self.noun} {name!r}. {self._advice(name)}")
         return found
 
     def select(self, pattern: str) -> Self:
@@ -76,7 +76,7 @@ class Catalog(Shown, Generic[Entry]):
         """
         parts = [part.split() for part in pattern.split(",") if part.strip()]
         if not parts:
-            raise FinettiError(f"The pattern names no {self.noun}. {self._advice('')}")
+            raise FinettiError(f"The pattern is empty. {self._advice('')}")
         chosen = {self._name(each): each for words in parts for each in self._matching(words)}
         return type(self)(tuple(chosen.values()))
 
@@ -91,8 +91,7 @@ class Catalog(Shown, Generic[Entry]):
                 found.append(entry)
         if not found:
             text = " ".join(words)
-            missing = f"There is no {self.noun} {text!r}, by {self.key} or words"
-            raise FinettiError(f"{missing}. {self._advice(text)}")
+            raise FinettiError(f"No {self.noun} matches {text!r}. {self._advice(text)}")
         return found
 
     def _named(self, wanted: str) -> list[Entry]:
@@ -106,12 +105,13 @@ class Catalog(Shown, Generic[Entry]):
 
     def _advice(self, wanted: str) -> str:
         if not len(self):
-            return f"The list of {self.noun}s is empty here."
+            return f"The list of {self.noun}s is empty."
         known = self._by_name
         near = get_close_matches(wanted.strip("* ").lower(), known, n=3, cutoff=0.5)
         if not near:
-            return f"See all of them with `{self.command}`."
-        return f"The nearest: {', '.join(self._name(known[name]) for name in near)}."
+            return f"`{self.command}` lists all {self.noun}s."
+        several = "one of " if len(near) > 1 else ""
+        return f"Did you mean {several}{', '.join(self._name(known[name]) for name in near)}?"
 
     def __card__(self) -> Card:
         rows = tuple(tuple(getattr(e, name) for name in self.columns.values()) for e in self)

@@ -28,7 +28,7 @@ class Chart(dict[str, Any]):
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
             raise InputError(
-                f"A chart cannot be written to {path.name!r}. End the name with "
+                f"A chart cannot be written to {path.name!r}. The name must end in "
                 f"{', '.join(SUFFIXES)}."
             )
         import vl_convert

@@ -74,6 +74,6 @@ def plain(value: Any, path: str) -> Any:
                 raise InputError(f"The names in `{path}` must be text. Got {key!a} instead.")
         return {key: plain(each, f"{path}.{key}") for key, each in value.items()}
     raise InputError(
-        f"`{path}` must be plain data: text, numbers, truth values, lists or tables. "
+        f"`{path}` must be plain data: strings, numbers, Booleans, lists, or tables. "
         f"Got {type(value).__name__} instead."
     )

@@ -42,7 +42,7 @@ def plain_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             sentence = f"{path} is being written by {holder_text(path)}."
-            raise StoreBusyError(f"{sentence} Try again when it has ended.") from error
+            raise StoreBusyError(f"{sentence} Try again when it is done.") from error
         raise FinettiError(_sentence(path, error)) from error
 
 
@@ -76,17 +76,17 @@ def _sentence(path: Path, error: sqlite3.Error) -> str:
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return (
             f"{path} cannot be written: it is read-only. {SAFE} "
-            "Choose another place with --store, or change the permissions."
+            "Choose another path for the store, or change the permissions."
         )
     if path.is_dir():
-        return f"{path} cannot be opened: it is a folder. Name a file with --store."
+        return f"{path} cannot be opened: it is a folder. Choose a file as the store."
     if code == sqlite3.SQLITE_CANTOPEN:
         return (
             f"{path} cannot be opened: the folder is missing, read-only, or not a folder. "
-            "Choose another place with --store."
+            "Choose another path for the store."
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return str(damaged(path, error))
     if code == sqlite3.SQLITE_IOERR:
-        return f"The disk of {path} does not work ({error}). {SAFE} Check it and start again."
+        return f"The disk of {path} failed ({error}). {SAFE} Check it and start again."
     return f"The store {path} cannot be used: {error}. {SAFE}"

@@ -82,8 +82,8 @@ def load_object(source: KindSource, argument: str = "kind") -> Any:
                 if callable(value) and getattr(value, "__module__", None) == module.__name__
             ]
             raise InputError(
-                f"`{argument}` is {source.reference!r}, but there is no {name!r} in {place}. "
-                f"It has: {', '.join(own) or 'nothing of the kind'}."
+                f"The {argument} {source.reference!r} was not found: {place} has no {name!r}. "
+                f"It defines {', '.join(own) or 'nothing that can be called'}."
             ) from error
 
 

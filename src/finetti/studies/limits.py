@@ -35,8 +35,7 @@ class Limits:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise InputError(
-                    f"`{name}_limit` (--{name}-limit) must be a positive number of {unit}. "
-                    f"Got {value} instead."
+                    f"The {name} limit must be a positive number of {unit}. Got {value} instead."
                 )
 
     def bytes_for(self, workers: int) -> float:

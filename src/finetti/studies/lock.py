@@ -44,7 +44,9 @@ class WriterLock:
             time.sleep(LOCK_RETRY_SECONDS)
         sentence = f"{store} is being written by {holder_text(store)}."
         if not wait:
-            advice = "Wait for it with --wait, or use another --store and merge."
+            advice = (
+                "Wait for it (--wait; wait=True in Python), or use another store and merge later."
+            )
             raise StoreBusyError(f"{sentence} {advice}")
         if on_wait:
             on_wait(f"{sentence} Waiting.")
@@ -67,8 +69,8 @@ class WriterLock:
                 raise
         except OSError as error:
             raise FinettiError(
-                f"Nothing can be written beside {self.path.with_suffix('')}: {error.strerror}. "
-                "Choose another place with --store, or free this one."
+                f"Cannot write next to {self.path.with_suffix('')}: {error.strerror}. "
+                "Choose another path for the store, or make this one writable."
             ) from error
         return True
 

@@ -52,7 +52,7 @@ def merge_stores(target: str | Path, sources: Iterable[str | Path], wait: bool =
     paths = [Path(source) for source in sources]
     for path in paths:
         if path.resolve() == Path(target).resolve():
-            raise InputError(f"{path} cannot be merged into itself. Name other stores.")
+            raise InputError(f"{path} cannot be merged into itself. Give other stores.")
         with open_records(path):
             pass  # all are looked at before anything is written
     counts = {"added": 0, "repaired": 0, "present": 0, "different": 0}

@@ -97,7 +97,7 @@ def open_records(path: str | Path, or_empty: bool = False) -> Iterator[Records]:
     """Open a store for reading, also while it is being written; ``or_empty`` if there is none."""
     path = Path(path)
     if not path.exists() and not or_empty:
-        raise InputError(f"There is no store {path}. `finetti run` makes one.")
+        raise InputError(f"There is no store {path}. Running a study creates one.")
     place = f"{path.absolute().as_uri()}?mode=ro" if path.exists() else ":memory:"
     with plain_errors(path):
         connection = sqlite3.connect(place, uri=True, timeout=1)

@@ -72,7 +72,7 @@ def schema_version(connection: sqlite3.Connection, name: str) -> int:
     ).fetchone()
     if application != APPLICATION_ID and (tables or application or version):
         raise FinettiError(
-            f"{name} is a database of another program. Give the store another name with --store."
+            f"{name} is a database of another program. Choose another path for the store."
         )
     if version > CURRENT_LAYOUT:
         raise FinettiError(

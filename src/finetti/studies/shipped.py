@@ -26,7 +26,7 @@ def spec_file(place: str | Path) -> Path:
     if not place.suffix and not place.exists():
         known = ", ".join(shipped_studies())
         raise InputError(
-            f"There is no study {place}. Give a study.toml, or the name of one that comes with "
-            f"the package: {known}."
+            f"Unknown study {str(place)!r}. Give a study.toml, or the name of a bundled "
+            f"study: {known}."
         )
     return place

@@ -62,28 +62,32 @@ def find_source(
     """Find the source of ``kind`` without running any of it; errors call it ``argument``."""
     place, colon, name = kind.rpartition(":")
     if not (place and colon and all(part.isidentifier() for part in name.split("."))):
-        raise InputError(f"`{argument}` is {kind!r}. {KIND_FORMS}.")
+        raise InputError(f"The {argument} {kind!r} cannot be read. {KIND_FORMS}.")
     if place.endswith(".py"):
         path = (Path(directory) / place).absolute()
         if not path.is_file():
             raise InputError(
-                f"`{argument}` is {kind!r}, but there is no file {path}. {KIND_FORMS}."
+                f"The {argument} {kind!r} was not found: there is no file {path}. {KIND_FORMS}."
             )
         files, imports = _closure(path.stem, path, path.parent)
         reference = f"{path.name}:{name}"
         fingerprint = code_version or _fingerprint(files)
         return KindSource(reference, fingerprint, files, bool(code_version), imports)
     if not all(part.isidentifier() for part in place.split(".")):
-        raise InputError(f"`{argument}` is {kind!r}. {KIND_FORMS}.")
+        raise InputError(f"The {argument} {kind!r} cannot be read. {KIND_FORMS}.")
     package = place.partition(".")[0]
     if package == PACKAGE:
         return KindSource(kind, code_version or "", versioned=bool(code_version))
     try:
         spec = importlib.util.find_spec(place)
     except ImportError as error:
-        raise InputError(f"`{argument}` is {kind!r}, but {error}.") from error
+        raise InputError(
+            f"The {argument} {kind!r} was not found: {error}. {KIND_FORMS}."
+        ) from error
     if spec is None:
-        raise InputError(f"`{argument}` is {kind!r}, but there is no module {place}. {KIND_FORMS}.")
+        raise InputError(
+            f"The {argument} {kind!r} was not found: there is no module {place}. {KIND_FORMS}."
+        )
     if code_version or not (spec.origin and spec.origin.endswith(".py")):
         return KindSource(kind, code_version or spec.origin or "", versioned=bool(code_version))
     # Only what belongs to the same package is the user's own; it is imported by name elsewhere.

@@ -79,7 +79,7 @@ class EarlierTrials:
         fields = {"code_version": self.code_version, "seed_by": self.seed_by}
         given = " and ".join(f'{name} = "{value}"' for name, value in fields.items() if value)
         keep = f"keep them with {given}, or " if given else ""
-        return f"{self.trials} trials {what} are stored; {keep}run again."
+        return f"{self.trials} trials {what} are stored; {keep}run the study again."
 
 
 @dataclass(frozen=True)
@@ -285,5 +285,7 @@ class StudyInterrupted(KeyboardInterrupt):
     """Ctrl-C ended a run: all is closed and stored, and ``summary`` says how the study stands."""
 
     def __init__(self, summary: RunSummary) -> None:
-        super().__init__(f"{summary.pending} of {summary.trials} trials left: run again.")
+        super().__init__(
+            f"{summary.pending} of {summary.trials} trials left: run the study again to resume."
+        )
         self.summary = summary

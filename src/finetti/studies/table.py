@@ -46,7 +46,9 @@ def make_table(rows: Iterable[Row], details: bool = False, summary: bool = False
     import pandas as pd
 
     if details and summary:
-        raise InputError("Details belong to single trials, a summary has none. Ask for one.")
+        raise InputError(
+            "A summary has no details, which belong to single trials. Ask for one of them."
+        )
     rows = list(rows)
     flat = [_flat(row.cell.params) for row in rows]
     params = dict.fromkeys(path for each in flat for path in each)

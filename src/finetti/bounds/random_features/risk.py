@@ -175,7 +175,7 @@ class RandomFeatureClass(fields.Description):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.target is None) == (self.squared_norm is None):
-            raise InputError("RandomFeatureClass takes a target or a squared_norm, one of them.")
+            raise InputError("RandomFeatureClass takes either a target or a squared_norm.")
 
     def log_norm(self, form: Form) -> float:
         """log B: derived or as printed for the target, or as given."""

@@ -176,7 +176,7 @@ class Target(fields.Description):
         polynomial of the squared singular values: C(d+p−1, p) for S = I.
         """
         if (dimension is None) == (matrix is None):
-            raise InputError("Target.correlation_power takes a dimension or a matrix, one of them.")
+            raise InputError("Target.correlation_power takes either a dimension or a matrix.")
         owner = "Target.correlation_power"
         p = as_degree(degree, "degree", owner)
         if dimension is not None:

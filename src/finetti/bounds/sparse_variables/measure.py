@@ -68,7 +68,7 @@ def _scale(weights: Any, owner: str) -> float:
     if type(attention).__name__ != "Softmax":
         raise UnsupportedError(
             f"{owner} measures softmax heads, and these are {type(attention).__name__}. Nearest "
-            "bound: those of paper E (RBF scores), see `finetti bound --list`."
+            "bound: those of paper E (RBF scores); `finetti bound --list` lists them."
         )
     return float(attention.scale)
 

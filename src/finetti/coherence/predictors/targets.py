@@ -84,7 +84,7 @@ def _found(target: Any, n_letters: Any, params: Any, seed: int) -> Predicts:
         return world_predictor(target)
     if isinstance(target, type):
         raise UnsupportedError(
-            f"A predictor must be an object, not the class {target.__name__}. Call it first."
+            f"A predictor must be an object, not the class {target.__name__}. Create an instance."
         )
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(target, torch.nn.Module):
@@ -97,8 +97,8 @@ def _found(target: Any, n_letters: Any, params: Any, seed: int) -> Predicts:
         if getattr(target, "_estimator_type", None) == "classifier" or _is_classifier(target):
             if not hasattr(target, "predict_proba"):
                 raise UnsupportedError(
-                    f"{type(target).__name__} has no predict_proba, and so gives no probabilities. "
-                    "Put it into scikit-learn's CalibratedClassifierCV."
+                    f"{type(target).__name__} has no predict_proba, so it gives no probabilities. "
+                    "Wrap it in scikit-learn's CalibratedClassifierCV."
                 )
             return ClassifierPredictor(target)
         return RegressorPredictor(target)

@@ -46,7 +46,7 @@ class EquinoxNetwork(GivenNetwork):
         if any(map(_is_stateful, stateful)):
             raise InputError(
                 f"The learner {self.recipe.reference} keeps state between calls (BatchNorm, for "
-                "example), so that samples would see each other. Use a layer without, such as "
+                "example), so that samples would see each other. Use a stateless layer, such as "
                 "LayerNorm."
             )
         return module

@@ -30,7 +30,7 @@ def refuse_state(names: list[str], reference: str) -> None:
     if names:
         raise InputError(
             f"The learner {reference} keeps {', '.join(names)} beside its parameters (BatchNorm, "
-            "for example), so that samples would see each other. Use a layer without, such as "
+            "for example), so that samples would see each other. Use a stateless layer, such as "
             "LayerNorm."
         )
 

@@ -23,7 +23,6 @@ from finetti.probe.learners.given_network import (
 from finetti.probe.learners.recipe import NOT_OPTIONS, Recipe, options_for, parameters
 from finetti.studies.importing import load_object, loading
 from finetti.studies.sources import (
-    KIND_FORMS,
     PACKAGE,
     KindSource,
     find_source,
@@ -87,8 +86,8 @@ def find_learner(reference: str, directory: str | Path = ".") -> KindSource:
     """The source of a learner and its fingerprint, without running any of it."""
     if reference not in BUILT_IN and ":" not in reference:
         raise InputError(
-            f"`learner` is {reference!r}. Known are {', '.join(BUILT_IN)}; or, for your own: "
-            f"{KIND_FORMS[0].lower()}{KIND_FORMS[1:]}."
+            f"Unknown learner {reference!r}. Choose one of {', '.join(BUILT_IN)}, or pass your own "
+            "as package.module:Name or ./file.py:Name."
         )
     kind = BUILT_IN.get(reference, reference)
     return find_source(kind, directory, _installed_version(kind), argument="learner")
@@ -135,7 +134,7 @@ def _as_learner(
     elif own is not None:
         raise InputError(
             f"The learner {name} has an `optimizer`, but a PyTorch module is trained by AdamW with "
-            "the options learning_rate, weight_decay and clip_norm. Call the attribute otherwise."
+            "the options learning_rate, weight_decay and clip_norm. Rename the attribute."
         )
     optimizer = optimizer_options(own, given, known, name)
     return form(recipe=recipe, optimizer_options=optimizer, **fields)

@@ -169,8 +169,9 @@ class _Rounds:
             if len(self.history[T]) <= len(before[T]):
                 failed = [row for row in rows if row["context_length"] == T and row["failure"]]
                 raise FinettiError(
-                    f"Every new trial at context length {T} failed, the last one by: "
-                    f"{failed[-1]['failure']} `finetti status {self.store} --details` tells more."
+                    f"Every new trial at context length {T} failed, the last one with: "
+                    f"{failed[-1]['failure']} `finetti status {self.store} --details` shows its "
+                    "traceback."
                 )
 
     def _success(self, row: Mapping[str, Any]) -> int:

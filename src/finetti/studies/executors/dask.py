@@ -28,7 +28,7 @@ from finetti.studies.sources import KindSource
 CONNECT_SECONDS = 15
 COUNT_SECONDS = 2.0  # between two looks at the workers of the cluster
 ALIVE = ("running", "connecting")  # states of a client
-GONE = "The Dask scheduler is gone. What is stored so far is safe: run again to continue."
+GONE = "The Dask scheduler is gone. What is stored so far is safe: run again to resume."
 
 
 # By study and thread of the worker: studies that share a cluster do not share children.
@@ -113,7 +113,7 @@ class DaskExecutor(Executor):
         except (OSError, ValueError) as error:
             raise FinettiError(
                 f"No Dask scheduler answers at {self.cluster}. Start one with `dask scheduler`, "
-                "or use --workers N for this machine."
+                "or use worker processes on this machine instead."
             ) from error
         self._count()
 
@@ -222,7 +222,10 @@ def _scheduler(cluster: str) -> dict[str, Any]:
 
     if cluster.endswith(".json"):
         if not Path(cluster).is_file():
-            raise FinettiError(f"There is no scheduler file {cluster}.")
+            raise FinettiError(
+                f"There is no scheduler file {cluster}. Start one with "
+                f"`dask scheduler --scheduler-file {cluster}`."
+            )
         return {"scheduler_file": cluster}
     # Dask would look for a while, and leave a client behind that cannot be closed.
     try:

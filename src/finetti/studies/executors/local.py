@@ -73,9 +73,13 @@ def choose_executor(
 ) -> Executor:
     """The executor that the arguments of ``Study.run`` ask for."""
     if workers is not None and cluster is not None:
-        raise InputError("`workers` are processes here, `cluster` is Dask elsewhere. Give one.")
+        raise InputError(
+            "`workers` runs processes on this machine, `cluster` runs on Dask. Give one of them."
+        )
     if (workers, cluster) != (None, None) and executor != "local":
-        raise InputError("`workers` and `cluster` say where trials run. Leave `executor` out.")
+        raise InputError(
+            "`workers` and `cluster` already choose an executor. Leave `executor` out."
+        )
     if cluster is not None:
         from finetti.studies.executors.dask import DaskExecutor
 
