@@ -207,7 +207,7 @@ pair = (lambda key, context_length: jnp.arange(context_length), lambda params, b
         (FLAX, "Graph", {"inputs": "floats"}, "keeps BatchStat beside its parameters"),
         (OTHERS, "array", {}, "must be a class or factory of .* It returned a list"),
         (OTHERS, "number", {}, "must be a class or factory of .* It is a int"),
-        (OTHERS, "missing", {}, "there is no 'missing' in .*It has: array, broken, Halves"),
+        (OTHERS, "missing", {}, "has no 'missing'. It defines array, broken, Halves"),
         (OTHERS, "broken", {}, "cannot be loaded: TypeError: .*'width'"),
         (OTHERS, "array", {"size": 3}, "must be a class"),
         (OTHERS, "svm", {"C": 3}, "svm has no option 'C'. It has: none"),
@@ -231,9 +231,12 @@ def test_what_is_wrong_is_refused_by_name(load, text, name, options, words):
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("trees", "Known are paper, exhaustive, l1, .* package.module:Name, or file.py:Name"),
-        ("./nowhere.py:Net", "`learner` is .* there is no file"),
-        ("nowhere_at_all:Net", "`learner` is .* there is no module"),
+        (
+            "trees",
+            "Unknown learner 'trees'. Choose one of paper, exhaustive, l1, .* ./file.py:Name",
+        ),
+        ("./nowhere.py:Net", "The learner .* was not found: there is no file"),
+        ("nowhere_at_all:Net", "The learner .* was not found: there is no module"),
     ],
 )
 def test_unknown_names_are_refused(reference, words, tmp_path):

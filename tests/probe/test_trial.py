@@ -238,7 +238,7 @@ def test_a_learner_that_changes_during_a_study_is_refused(folder):
         ({"iterations": 55}, "multiple of 10"),
         ({"online": True}, "has no meaning online"),
         ({"online": True, "n_samples": None, "learner": "tree"}, "trained by gradients"),
-        ({"learner": "nobody"}, "`learner` is 'nobody'"),
+        ({"learner": "nobody"}, "Unknown learner 'nobody'"),
         ({"learner": "./none.py:Model"}, "there is no file"),
         ({"options": {"width": 3}}, "has no option 'width'"),
         ({"ambiguous": "maybe"}, "'report', 'keep' or 'reject'"),

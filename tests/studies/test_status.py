@@ -108,7 +108,7 @@ def test_trials_of_another_seeding_are_told_and_can_be_kept(make_study, folder):
     study = make_study(store=shared.store.name)
     told = study.status().earlier
     assert (told.trials, told.code_version, told.seed_by) == (12, None, "replicate")
-    keep = 'keep them with seed_by = "replicate", or run again.'
+    keep = 'keep them with seed_by = "replicate", or run the study again.'
     assert str(told) == f"12 trials seeded by replicate are stored; {keep}"
     # More trials of the same seeding are not other ones, and other parameters another study.
     make_study(store=shared.store.name, trials=9, grid={"n": [1]}).run("inline", quiet=True)

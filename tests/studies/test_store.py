@@ -282,7 +282,7 @@ def test_databases_of_other_programs_are_left_alone(tmp_path):
 def test_places_that_cannot_be_written_are_named(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file" / "s.sqlite", tmp_path / "missing" / "s.sqlite"):
-        with pytest.raises(FinettiError, match="Choose another place with --store"):
+        with pytest.raises(FinettiError, match="Choose another path for the store"):
             Store(path)
     (tmp_path / "folder.sqlite").mkdir()
     for opening in (Store, store_table):

@@ -170,7 +170,7 @@ def test_kinds_that_cannot_be_found_are_refused(folder, kind):
         ({"grid": {"width": [1]}}, r"`fixed\.n` is missing"),
         ({"grid": {"n": ["one"]}}, r"`grid\.n` should be a valid integer"),
         ({"grid": {"n": [1.5]}}, r"`grid\.n` should be a valid integer"),
-        ({"kind": "nothing"}, r"`kind` is .* there is no 'nothing' in learner\.py. It has: .*good"),
+        ({"kind": "nothing"}, r"The kind .*: learner\.py has no 'nothing'. It defines good"),
     ],
 )
 def test_parameters_that_the_kind_refuses_are_named(make_study, fields, message):
