@@ -140,6 +140,8 @@ def test_inversion_refuses_what_it_cannot_do():
     with pytest.raises(UnsupportedError, match="scaling quantity"):
         Toy(form="printed").samples_needed(0.1, SAMPLE)
     assert Toy(form="printed").samples_needed(0.1, SAMPLE, constant=5.0).value == 50
+    with pytest.raises(UnsupportedError, match="all its constants"):
+        Toy().samples_needed(0.1, SAMPLE, constant=5.0)
     with pytest.raises(InputError, match="gap"):
         Toy().samples_needed(0.0, SAMPLE)
     with pytest.raises(InputError, match="No number of things"):

@@ -181,6 +181,15 @@ def test_sweeps_are_parsed():
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
         (("E-thm-C.5", "--width", "7", "--sweep", "heads=2:6"), "divides the width 7"),
         (("E-thm-C.4", "--solve", "samples", "--gap", "0.1"), "Give the --constant yourself"),
+        (("E-thm-C.4", "--constant", "2"), "--constant belongs to --solve"),
+        (
+            ("S-thm-A.17-gap", "--solve", "samples", "--gap", "0.1", "--constant", "1e-4"),
+            "has all its constants. Leave out --constant",
+        ),
+        (
+            ("E-prop-4.1", "--solve", "tokens", "--gap", "1", "--constant", "1e-4"),
+            "has all its constants. Leave out --constant",
+        ),
         (
             ("S-thm-A.17-gap", "--layers", "6", "--heads", "8", "--loss-bound", "inf"),
             "Nearest bound: none with constants",

@@ -41,9 +41,19 @@ class Goal:
     def needed(self, bound: Any, sample: Sample) -> BoundValue:
         """The smallest count for ``bound``; everything else is as in ``sample``."""
         if self.count == "tokens":
+            _refuse_constant(bound, self.constant)
             return bound.tokens_needed(self.gap, sample)
         solve = bound.samples_needed if self.count == "samples" else bound.heads_needed
         return solve(self.gap, sample, self.constant)
+
+
+def _refuse_constant(bound: Any, constant: float | None) -> None:
+    """Refuse to make an upper bound smaller than what was proven."""
+    if bound.kind == "upper_bound" and constant is not None:
+        raise UnsupportedError(
+            f"{bound.name} ({bound.form}) is an upper bound, which has all its constants. Leave "
+            "out `constant`: it multiplies a scaling quantity."
+        )
 
 
 def whole_exp(log_value: float) -> int:
@@ -129,6 +139,7 @@ def samples_needed(
             "asks for no definite number of samples. Give the `constant` yourself, or take an "
             "upper bound."
         )
+    _refuse_constant(bound, constant)
     if bound.kind == "upper_bound":
         sample.check_gap(gap, owner, "Give `loss_bound` if the loss has another range.")
     factor = 1.0 if constant is None else as_positive(constant, "constant", owner)

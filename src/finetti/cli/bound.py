@@ -174,6 +174,9 @@ def bound(
         )
     if (solve is None) != (gap is None):
         raise FinettiError("--solve and --gap go together, for example --solve samples --gap 0.1.")
+    if constant is not None and solve is None:
+        raise FinettiError("--constant needs --solve, for example --solve samples --gap 0.1.")
+
     with _options_named():
         of_a_head = parse_count(head_dimension, "head-dimension") if head_dimension else None
         settings = BoundSettings(
