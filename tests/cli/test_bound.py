@@ -181,7 +181,10 @@ def test_sweeps_are_parsed():
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
         (("E-thm-C.5", "--width", "7", "--sweep", "heads=2:6"), "divides the width 7"),
         (("E-thm-C.4", "--solve", "samples", "--gap", "0.1"), "Give the --constant yourself"),
-        (("E-thm-C.4", "--constant", "2"), "--constant belongs to --solve"),
+        (("S-cor-4.4", "--sweep", "T=1:9", "--plot", "/nowhere/x.svg"), "no folder '/nowhere'"),
+        (("S-cor-4.4", "--sweep", "T=1:9", "--plot", "/proc/x.svg"), "cannot be written"),
+        (("S-cor-4.4", "--sweep", "T=1:9", "--plot", "x.foo"), "End the name with .svg"),
+        (("E-thm-C.4", "--constant", "2"), "--constant needs --solve"),
         (
             ("S-thm-A.17-gap", "--solve", "samples", "--gap", "0.1", "--constant", "1e-4"),
             "has all its constants. Leave out --constant",
@@ -201,6 +204,7 @@ def test_wrong_use_is_one_sentence(arguments, sentence):
     assert result.exit_code == 2, result.output
     assert sentence in result.stderr
     assert result.stderr.count("\n") == 1
+    assert not result.stdout  # nothing was computed, or it would be shown
     assert "Traceback" not in result.stderr
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.core.files import from_cache, write_file
+from finetti.core.files import check_writable, from_cache, write_file
 
 
 def test_a_file_is_written_whole_and_readable(tmp_path):
@@ -22,6 +22,23 @@ def test_a_file_is_written_whole_and_readable(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         write_file(b"x", tmp_path / "missing" / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("missing/a.csv", "no folder"), ("", "a folder"), ("file/a.csv", "no folder")]
+)
+def test_a_place_is_refused_before_there_is_anything_to_write(tmp_path, name, why):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=why):
+        check_writable(tmp_path / name)
+
+
+def test_asking_whether_a_place_can_be_written_changes_nothing(tmp_path):
+    kept = write_file(b"x", tmp_path / "kept")
+    check_writable(kept)
+    check_writable(tmp_path / "new")
+    assert kept.read_bytes() == b"x"
+    assert os.listdir(tmp_path) == ["kept"]
 
 
 def test_what_is_kept_is_made_once(tmp_path, monkeypatch):

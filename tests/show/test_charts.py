@@ -209,6 +209,11 @@ def test_an_unknown_suffix_says_which_there_are(tmp_path):
         line_chart(RECORDS, "T", "error").save(tmp_path / "chart.gif")
 
 
+def test_a_chart_that_cannot_be_written_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="cannot be written"):
+        line_chart(RECORDS, "T", "error").save(tmp_path / "missing" / "chart.svg")
+
+
 def test_altair_is_loaded_only_when_a_chart_is_made():
     code = (
         "import sys; from finetti.show import line_chart, Card, to_text; to_text(Card('a')); "

@@ -172,6 +172,10 @@ def bound(
         raise FinettiError(
             "--plot draws a sweep. Add --sweep, for example --sweep context-length=1e2:1e6."
         )
+    if plot is not None:
+        from finetti.show.charts import check_chart_file
+
+        check_chart_file(plot)
     if (solve is None) != (gap is None):
         raise FinettiError("--solve and --gap go together, for example --solve samples --gap 0.1.")
     if constant is not None and solve is None:

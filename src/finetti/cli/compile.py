@@ -12,6 +12,7 @@ from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.cli.console import make_console
 from finetti.cli.options import Debug, Json, Seed
 from finetti.core.errors import InputError
+from finetti.core.files import check_writable
 from finetti.show.progress import Progress, progress_bar
 
 
@@ -109,8 +110,7 @@ def compile_rule(
             f"`finetti compile` needs {missing}, as in: finetti compile 'x3 & x7' "
             "--context-length 100 (or --check FILE)."
         )
-    _refuse_folders(out, picture)
-    _refuse_picture(picture)
+    _check_places(out, picture)
     from finetti.boolean import compile, compose
     from finetti.boolean.refusals import GATES_ADVICE
 
@@ -148,21 +148,14 @@ def _progress(name: str) -> Iterator[Callable[[float], None]]:
         yield lambda share: on_change(Progress(int(100 * share), 0, "running the network"))
 
 
-def _refuse_folders(*paths: Path | None) -> None:
+def _check_places(out: Path | None, picture: Path | None) -> None:
     """Refuse what cannot be written before anything is computed."""
-    for path in paths:
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            why = "it is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
-            raise InputError(f"The file {str(path)!r} cannot be written: {why}.")
+    from finetti.show.charts import check_chart_file
 
-
-def _refuse_picture(path: Path | None) -> None:
-    """Refuse a picture of a kind that cannot be drawn before anything is computed."""
-    from finetti.show.charts import SUFFIXES
-
-    if path is not None and path.suffix.lower() not in SUFFIXES:
-        ends = ", ".join(SUFFIXES)
-        raise InputError(f"The picture {str(path)!r} cannot be drawn. Its name must end in {ends}.")
+    if out is not None:
+        check_writable(out)
+    if picture is not None:
+        check_chart_file(picture)
 
 
 def _parse(rule: str) -> Any:

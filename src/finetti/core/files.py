@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from finetti.core.errors import InputError
@@ -12,15 +12,14 @@ from finetti.core.errors import InputError
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-def write_file(content: bytes, path: str | Path) -> Path:
-    """Write all or nothing: readers and interruptions never see half a file."""
-    path = Path(path)
+@contextlib.contextmanager
+def _part_of(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` that is free again afterwards; what the disk refuses is told."""
     try:
         # Not by `tempfile`, whose files only their owner may read: results are for others as well.
         part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
-            part.write_bytes(content)
-            part.replace(path)
+            yield part
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
@@ -28,7 +27,25 @@ def write_file(content: bytes, path: str | Path) -> Path:
             f"{path} cannot be written: {error.strerror}. Choose another path, or make "
             "this one writable."
         ) from error
+
+
+def write_file(content: bytes, path: str | Path) -> Path:
+    """Write all or nothing: readers and interruptions never see half a file."""
+    path = Path(path)
+    with _part_of(path) as part:
+        part.write_bytes(content)
+        part.replace(path)
     return path
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse a place where `write_file` would fail, before anything is computed for it."""
+    path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        why = "it is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
+        raise InputError(f"The file {str(path)!r} cannot be written: {why}.")
+    with _part_of(path) as part:
+        part.touch()  # permissions do not tell: root has all, and a disk may be full or read-only
 
 
 def from_cache(name: str, make: Callable[[], bytes]) -> bytes:

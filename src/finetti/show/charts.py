@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError, bad_argument
+from finetti.core.files import check_writable, write_file
 from finetti.show.channels import axis_channel, color_channels
 from finetti.show.chart_text import describe_chart
 from finetti.show.theme import GRAY, chart_config
@@ -18,6 +19,15 @@ SUFFIXES = (".svg", ".png", ".pdf", ".html")
 MAX_MARKS = 50  # points of a line that are marked: more of them would hide it
 
 
+def check_chart_file(path: Path) -> None:
+    """Refuse a file that cannot hold a chart, or cannot be written, before anything is drawn."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"A chart cannot be written to {path.name!r}. End the name with {', '.join(SUFFIXES)}."
+        )
+    check_writable(path)
+
+
 class Chart(dict[str, Any]):
     """A Vega-Lite specification that holds its own data: plain, ready for JSON, and shown in
     notebooks."""
@@ -25,25 +35,21 @@ class Chart(dict[str, Any]):
     def save(self, path: str | Path) -> Path:
         """Write it as SVG, PNG, PDF, or HTML that works offline, by the suffix of ``path``."""
         path = Path(path)
-        suffix = path.suffix.lower()
-        if suffix not in SUFFIXES:
-            raise InputError(
-                f"A chart cannot be written to {path.name!r}. The name must end in "
-                f"{', '.join(SUFFIXES)}."
-            )
+        check_chart_file(path)
         import vl_convert
 
         # Files leave the page they were made for, so they carry their own paper.
         chart = {**self, "background": "white"}
+        suffix = path.suffix.lower()
         if suffix == ".svg":
-            path.write_text(vl_convert.vegalite_to_svg(chart), encoding="utf-8")
+            content = vl_convert.vegalite_to_svg(chart).encode()
         elif suffix == ".png":
-            path.write_bytes(vl_convert.vegalite_to_png(chart, scale=2))
+            content = vl_convert.vegalite_to_png(chart, scale=2)
         elif suffix == ".pdf":
-            path.write_bytes(vl_convert.vegalite_to_pdf(chart))
+            content = vl_convert.vegalite_to_pdf(chart)
         else:
-            path.write_text(vl_convert.vegalite_to_html(chart, bundle=True), encoding="utf-8")
-        return path
+            content = vl_convert.vegalite_to_html(chart, bundle=True).encode()
+        return write_file(content, path)
 
     def _repr_svg_(self) -> str:
         import vl_convert
