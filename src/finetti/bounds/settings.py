@@ -9,7 +9,13 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form, check_form
 from finetti.core.numbers import as_norm, as_positive, as_whole
 
+MAX_PARTS = 10_000  # layers, or heads with norms of their own: one by one they take seconds
 _SHARED = "width / n_heads"  # read as a norm is, so that layers tell their network
+
+
+def _refuse_many(name: str, count: int) -> None:
+    if count > MAX_PARTS:
+        raise bad_argument(f"n_{name}", "BoundSettings", f"at most {MAX_PARTS}", count)
 
 
 class BoundSettings(Checked):
@@ -19,7 +25,7 @@ class BoundSettings(Checked):
     read, so that a misspelled norm never passes for the default.
 
     Args:
-        n_layers: how many layers.
+        n_layers: how many layers; at most 10 000.
         width: d, the dimension of a token.
         n_heads: H, heads per layer.
         head_dimension: k; width / n_heads by default.
@@ -48,6 +54,7 @@ class BoundSettings(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_form(self.form, "BoundSettings")
+        _refuse_many("layers", self.n_layers)
         if not isinstance(self.norms, Mapping):
             raise bad_argument(
                 "norms", "BoundSettings", "a mapping from names to numbers", self.norms
@@ -91,6 +98,7 @@ class BoundSettings(Checked):
 
         Entries of the list override the common norms, and ``owner`` has to read all of them.
         """
+        _refuse_many(name, count)
         given = self.value(name)
         common = {key: value for key, value in self.norms.items() if key != name}
         if given is None:
