@@ -44,6 +44,37 @@ def test_text_keeps_to_the_width(monkeypatch):
     assert max(map(len, to_text(CARD).splitlines())) <= 30
 
 
+NORMS = Table(
+    "Norms",
+    ("layer", "W_QW_Kᵀ", "feed-forward in", "of", "count", "log₁₀ N", "most of it"),
+    (
+        ("0", 3.435, 2.834, "/a/path/of/more/than/forty/characters/to/fold", 10**20, 2.5e8, "W_QK"),
+        ("1", -3.304, None, "a text of many words that folds", 12, 1e-300, "layer 0, W_QK: 47.7 %"),
+    ),
+)
+
+
+@pytest.mark.parametrize("width", [*range(31, 100, 7), 120, 200])
+def test_numbers_and_names_of_columns_are_never_broken(width):
+    text = to_text(Card("", (), (NORMS,)), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    numbers = ("3.435", "2.834", "-3.304", str(10**20), "2.5e8", "1e-300", "47.7")
+    names = [word for name in NORMS.columns for word in name.split()]
+    assert {*numbers, *names} <= {*text.split()}
+    assert text.count("Norms") == 1
+    heads = [line for line in text.splitlines() if line.startswith(" layer")]
+    assert len(heads) == sum("──" in line for line in text.splitlines())  # in every part
+    assert (len(heads) > 1) == (width < 93)
+
+
+def test_a_terminal_without_room_for_two_columns_still_has_all_characters():
+    table = Table("", ("name", "count"), (("a", 10**60),))
+    text = to_text(Card("", (), (table,)), width=20)
+    assert max(map(len, text.splitlines())) <= 20
+    assert text.count("0") == 60
+    assert to_text(Card("", (), (Table("empty", (), ()),)), width=20) is not None
+
+
 def test_color_only_on_request_and_never_against_no_color(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b" not in to_text(CARD)

@@ -182,12 +182,12 @@ def _write(found: "CoherenceTable", document: dict[str, Any], out: Path) -> None
 
 
 def _show(found: "CoherenceTable", people: Any, quiet: bool, out: Path | None) -> None:
-    from finetti.show.terminal import renderable_table
+    from finetti.show.terminal import FittedTable
 
     people.print(found.headline, style="bold", soft_wrap=True)
     if not quiet:
         people.print(f"world: {found.world.name}, seed {found.seed}", soft_wrap=True)
-        people.print(renderable_table(found.table()))
+        people.print(FittedTable(found.table()))
         for note in found.notes:
             people.print(note, style="italic", soft_wrap=True)
     if not found.as_expected:

@@ -65,14 +65,14 @@ def write_page(page: "Document", document: Mapping[str, Any], out: Path, name: s
 
 def show_findings(findings: Any, people: Any, quiet: bool) -> None:
     """The headline, and without ``quiet`` the tables and notes, on the console ``people``."""
-    from finetti.show.terminal import renderable_table
+    from finetti.show.terminal import FittedTable
 
     people.print(findings.headline, style="bold", soft_wrap=True)
     if quiet:
         return
     people.print()
     for table in findings.tables():
-        people.print(renderable_table(table))
+        people.print(FittedTable(table))
     for note in findings.notes:
         people.print(note, style="italic", soft_wrap=True)
 

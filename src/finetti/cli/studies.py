@@ -141,11 +141,11 @@ def summary_sentence(summary: "RunSummary") -> Any:
 
 def show_failures(study: "Study", place: Path, people: Any) -> None:
     """Why trials failed, and what to do; ``place`` is what ``finetti status`` takes."""
-    from finetti.show.terminal import renderable_table
+    from finetti.show.terminal import FittedTable
 
     with private_stdout():
         status = study.status()
-    people.print(renderable_table(status.failure_table()))
+    people.print(FittedTable(status.failure_table()))
     advice = f"Show their tracebacks with `finetti status {place} --details`."
     if any(failure.repeated < failure.trials for failure in status.failures):
         advice += " Rerun them with --retry-failed."

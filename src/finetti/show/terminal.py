@@ -1,10 +1,13 @@
 """A card as text, for terminals and logs (Rich)."""
 
 import io
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, final
 
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_value
+from finetti.show.table_layout import fit_columns
 
 
 def is_number(cell: Any) -> bool:
@@ -18,20 +21,37 @@ def is_numeric(table: Table, column: int) -> bool:
     return bool(cells) and all(map(is_number, cells))
 
 
-def renderable_table(table: Table) -> Any:
-    """A Rich table. Content is text, never markup: brackets in a title stay brackets."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
+@final
+@dataclass(frozen=True)
+class FittedTable:
+    """What a Rich console prints for a table. Content is text, never markup: brackets in a title
+    stay brackets."""
 
-    title = Text(table.title, style="bold") if table.title else None
-    shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(table.columns):
-        justify = "right" if is_numeric(table, index) else "left"
-        shown.add_column(Text(column), justify=justify, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*(Text(format_value(cell)) for cell in row))
-    return shown
+    table: Table
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = self.table
+        texts = [
+            (name, *(format_value(row[index]) for row in table.rows))
+            for index, name in enumerate(table.columns)
+        ]
+        title = Text(table.title, style="bold") if table.title else None
+        for part in fit_columns(texts, options.max_width):
+            shown = RichTable(
+                title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+            )
+            title = None  # of all parts
+            for index, width in part.items():
+                justify = "right" if is_numeric(table, index) else "left"
+                name = Text(table.columns[index])
+                shown.add_column(name, justify=justify, overflow="fold", width=width)
+            for row in zip(*(texts[index][1:] for index in part), strict=True):
+                shown.add_row(*map(Text, row))
+            yield shown
 
 
 def renderable(card: Card) -> Any:
@@ -48,7 +68,7 @@ def renderable(card: Card) -> Any:
         for name, value in card.fields:
             grid.add_row(Text(name), Text(format_value(value)))
         parts.append(grid)
-    parts += [renderable_table(table) for table in card.tables]
+    parts += [FittedTable(table) for table in card.tables]
     parts += [Text(note, style="italic") for note in card.notes]
     return Group(*parts)
 
