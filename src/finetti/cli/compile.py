@@ -16,7 +16,12 @@ from finetti.core.files import check_writable
 from finetti.show.progress import Progress, progress_bar
 
 
+# All that --check reads.
+OF_CHECK = ("rule", "check", "against", "tolerance", "as_json", "debug")
+
+
 def compile_rule(
+    context: typer.Context,
     rule: Annotated[
         str | None,
         typer.Argument(
@@ -94,16 +99,17 @@ def compile_rule(
 ) -> None:
     """Compile a Boolean rule to Transformer weights and prove them, or check a file."""
     if check is not None:
-        given = {"--out": out, "--explain": picture, "--context-length": context_length}
-        unused = " or ".join(name for name, value in given.items() if value is not None)
-        if unused:
-            raise InputError(f"--check only verifies a file: leave out {unused}.")
+        _refuse_unused(context)
+        if rule is not None and against is not None:
+            raise InputError("--check FILE takes one rule: RULE or --rule, not both.")
         _check(check, against or rule, tolerance, as_json)
         return
     if tolerance is not None:
         raise InputError(
             "--tolerance only applies to --check FILE: what is compiled must be exact."
         )
+    if against is not None:
+        raise InputError("--rule only applies to --check FILE: what is compiled is RULE itself.")
     if rule is None or context_length is None:
         missing = "a RULE" if rule is None else "--context-length"
         raise InputError(
@@ -139,6 +145,18 @@ def compile_rule(
     if as_json:
         typer.echo(json.dumps(certificate.to_dict(), indent=1, allow_nan=False))
     raise typer.Exit(0 if certificate.holds else 1)
+
+
+def _refuse_unused(context: typer.Context) -> None:
+    """Refuse options that were written, be it with their default, and that --check ignores."""
+    unused = []
+    for each in context.command.params:
+        source = context.get_parameter_source(each.name or "")
+        if each.name not in OF_CHECK and source is not None and source.name == "COMMANDLINE":
+            unused.append(each.opts[0])
+    if unused:
+        said = " or ".join(unused)
+        raise InputError(f"--check reads a file and makes nothing: leave out {said}.")
 
 
 @contextmanager
