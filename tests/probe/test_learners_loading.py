@@ -179,7 +179,7 @@ class Graph(nnx.Module):
     def __call__(self, bits): return self.norm(bits)
 """
 OTHERS = """
-import sklearn.svm, os
+import numpy as np, sklearn.svm, os
 def array(): return [1.0]
 def broken(width): return width
 class Halves:
@@ -187,6 +187,12 @@ class Halves:
     def predict(self, bits): return 0 * bits[:, 0] + 0.5
 class Wide(Halves):
     def predict(self, bits): return bits
+class Words(Halves):
+    def predict(self, bits): return ["a", "b"] * 3
+class Things(Halves):
+    def predict(self, bits): return [None, "a", 1] * 2
+class Objects(Halves):
+    def predict(self, bits): return np.array([True, 1, 0, 0.0, 1.0, False], dtype=object)
 def ends(): os._exit
 svm = sklearn.svm.SVC()
 number = 3
@@ -248,6 +254,8 @@ def test_unknown_names_are_refused(reference, words, tmp_path):
     ("name", "words"),
     [
         ("Halves", r"must predict labels 0 and 1. It predicted \[0.5\]"),
+        ("Words", r"must predict labels 0 and 1. It predicted \['a', 'b'\]"),
+        ("Things", r"must predict labels 0 and 1. It predicted \[None, 'a'\]"),
         ("Wide", r"must predict labels \(6,\). Got float64\[6, 3\]"),
     ],
 )
@@ -255,6 +263,11 @@ def test_predictions_that_are_no_labels_are_refused(load, name, words):
     fitted = load(OTHERS, name).fit(np.eye(6, 3), np.arange(6) % 2, seed=0)
     with pytest.raises(InputError, match=words):
         fitted.predict(np.eye(6, 3))
+
+
+def test_predictions_may_be_objects_that_are_numbers(load):
+    fitted = load(OTHERS, "Objects").fit(np.eye(6, 3), np.arange(6) % 2, seed=0)
+    assert fitted.predict(np.eye(6, 3)).tolist() == [1, 1, 0, 0, 1, 0]
 
 
 def test_a_schedule_is_made_for_the_steps_of_the_trial(load, tmp_path, monkeypatch):

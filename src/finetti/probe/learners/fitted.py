@@ -60,6 +60,11 @@ class Labeled:
                 f"The learner {self.reference} must predict labels ({len(bits)},). "
                 f"Got {answers.dtype}{list(answers.shape)} instead."
             )
+        if answers.dtype.kind not in "biuf":  # words, or objects that may be numbers
+            others = [each for each in answers.tolist() if not _is_label(each)]
+            if others:
+                raise self._refuse(others)
+            answers = answers.astype(np.uint8)
         if not np.isfinite(answers).all():
             raise InputError(f"The learner {self.reference} predicted numbers that are not finite.")
         if hasattr(self.estimator, "__sklearn_tags__"):
@@ -68,11 +73,18 @@ class Labeled:
             if is_regressor(self.estimator):
                 return (answers >= 0.5).astype(np.uint8)
         if not np.isin(answers, (0, 1)).all():
-            others = np.setdiff1d(answers, (0, 1))[:3].tolist()
-            raise InputError(
-                f"The learner {self.reference} must predict labels 0 and 1. It predicted {others}."
-            )
+            raise self._refuse(np.setdiff1d(answers, (0, 1)).tolist())
         return answers.astype(np.uint8)
+
+    def _refuse(self, others: list[Any]) -> InputError:
+        few = ", ".join(list(dict.fromkeys(map(repr, others)))[:3])
+        return InputError(
+            f"The learner {self.reference} must predict labels 0 and 1. It predicted [{few}]."
+        )
+
+
+def _is_label(answer: Any) -> bool:
+    return isinstance(answer, int | float) and answer in (0, 1)
 
 
 @final
