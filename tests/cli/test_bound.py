@@ -320,8 +320,10 @@ def test_a_norm_that_only_some_bounds_read_is_told(tmp_path):
 def test_norms_file_is_checked(tmp_path):
     path = tmp_path / "norms.json"
     for content, sentence in (
-        ("{", "is not JSON"),
-        ("[1]", "must hold names and numbers"),
+        ("{", "is not readable as JSON"),
+        ("[1]", "must be a JSON object. Got list instead. Write names and numbers"),
+        ('{"value_norm": 2, "value_norm": 3}', "has the name 'value_norm' twice. Write names and numbers"),
+        ('{"layers": [{"value_norm": 2, "value_norm": 3}]}', "has the name 'value_norm' twice. Write names and numbers"),
         ('{"valeu_norm": 1}', "no norm called 'valeu_norm'"),
         ('{"positions": "trained"}', "linear in T"),
         ('{"positions": "trained"}', "`positions` (of --norms) is 'trained'"),

@@ -323,15 +323,15 @@ def describe_bound(each: "type[Bound]") -> dict[str, Any]:
 def _read_norms(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
+    from finetti.audit.plain_files import parse_json
+
     try:
-        norms = json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}. Give a JSON file.") from error
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}. Write names and numbers.") from error
-    if not isinstance(norms, dict):
-        raise InputError(f'{path} must hold names and numbers, such as {{"value_norm": 2.0}}.')
-    return norms
+    except InputError as error:
+        advice = 'Write names and numbers, such as {"value_norm": 2.0}.'
+        raise InputError(f"{error} {advice}") from error
 
 
 def _plain(asked: dict[str, Any]) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def _refuse_unused(context: typer.Context) -> None:
             unused.append(each.opts[0])
     if unused:
         said = " or ".join(unused)
-        raise InputError(f"--check reads a file and makes nothing: leave out {said}.")
+        raise InputError(f"--check only verifies a file: leave out {said}.")
 
 
 @contextmanager
