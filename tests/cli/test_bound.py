@@ -322,8 +322,14 @@ def test_norms_file_is_checked(tmp_path):
     for content, sentence in (
         ("{", "is not readable as JSON"),
         ("[1]", "must be a JSON object. Got list instead. Write names and numbers"),
-        ('{"value_norm": 2, "value_norm": 3}', "has the name 'value_norm' twice. Write names and numbers"),
-        ('{"layers": [{"value_norm": 2, "value_norm": 3}]}', "has the name 'value_norm' twice. Write names and numbers"),
+        (
+            '{"value_norm": 2, "value_norm": 3}',
+            "has the name 'value_norm' twice. Write names and numbers",
+        ),
+        (
+            '{"layers": [{"value_norm": 2, "value_norm": 3}]}',
+            "has the name 'value_norm' twice. Write names and numbers",
+        ),
         ('{"valeu_norm": 1}', "no norm called 'valeu_norm'"),
         ('{"positions": "trained"}', "linear in T"),
         ('{"positions": "trained"}', "`positions` (of --norms) is 'trained'"),

@@ -7,8 +7,9 @@ import pytest
 from typer.main import get_command
 
 from finetti.bounds import BoundSettings, Goal, Sample, build_bounds, load_bounds, sweep
-from finetti.cli.bound import name_options
+from finetti.cli.bound import OF_NORMS, option_names
 from finetti.cli.main import app
+from finetti.cli.options import name_options
 from finetti.core.errors import FinettiError
 
 REGISTRY = load_bounds()
@@ -34,7 +35,7 @@ def refused(call):
     try:
         call()
     except FinettiError as error:
-        return name_options(error)
+        return name_options(error, option_names(), OF_NORMS)
     return None
 
 

@@ -213,6 +213,33 @@ def test_wrong_use(arguments, words):
     assert not done.stdout  # nothing was computed, or it would be shown
 
 
+MANY_BITS = " | ".join(f"x{2 * i} & x{2 * i + 1}" for i in range(13))
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "words"),
+    [
+        ("x1 | x2", ("--gates", "--embedding", "bag"), "use --embedding deterministic or trained."),
+        ("x1 & x2", ("--width", 4), "at least 13, or --basis random."),
+        ("1", ("--gates",), "Use `finetti compile` without --gates."),
+        (MANY_BITS, (), "build it of gates with --gates."),
+    ],
+)
+def test_errors_name_options_and_not_arguments_of_python(rule, options, words):
+    done = command(rule, "--context-length", 10 if len(rule) < 10 else 30, *options)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_the_tolerance_is_named_as_an_option(tmp_path):
+    path = tmp_path / "rule.safetensors"
+    assert command("x1", "--context-length", 5, "--out", path).exit_code == 0
+    done = command("--check", path, "--tolerance", 5)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: --tolerance must be")
+
+
 def test_a_syntax_error_shows_its_place():
     done = command("x3 & & x7", "--context-length", 10)
     assert done.exit_code == 2

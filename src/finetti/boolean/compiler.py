@@ -128,7 +128,7 @@ def _plan(
         refusals.add(
             f"its lookup on {counted(int(np.count_nonzero(all_values(reduced))), 'point')} "
             f"takes {readable_bytes(size)}, above the budget of "
-            f"{readable_bytes(arguments.max_bytes)}; raise max_bytes, or {GATES_ADVICE}"
+            f"{readable_bytes(arguments.max_bytes)}; raise `max_bytes`, or {GATES_ADVICE}"
         )
     refusals.unless(
         4 * sparsity <= MAX_WEIGHT,

@@ -120,7 +120,7 @@ def _check_sizes(refusals: Refusals, arguments: CompilerArguments, gates: Gates)
             size <= arguments.max_bytes,
             f"the lookup of its block {number} takes {readable_bytes(size)}, above the budget "
             f"of {readable_bytes(arguments.max_bytes)}; split its gates into smaller ones with "
-            "parentheses, or raise max_bytes",
+            "parentheses, or raise `max_bytes`",
         )
     n_reads = sum(len(gate.groups) for gate in gates)
     tables = BYTES_PER_ENTRY * arguments.context_length * (n_reads + 1)

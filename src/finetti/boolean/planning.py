@@ -96,7 +96,7 @@ def _width_reason(request: PositionRequest, width: int) -> str:
             f"a random basis good enough for {request.what} takes "
             f"{readable_bytes(count * width / 8)}, above the budget of "
             f'{readable_bytes(asked.max_bytes)}; use basis="orthonormal", which needs no memory '
-            "here, or raise max_bytes"
+            "here, or raise `max_bytes`"
         )
     return ""
 

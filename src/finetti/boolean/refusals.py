@@ -2,7 +2,7 @@
 
 from finetti.core.errors import InputError
 
-GATES_ADVICE = "build it from gates with `compose` (--gates on the command line)"
+GATES_ADVICE = "build it from gates with `compose`"
 
 
 class Refusals:

@@ -13,8 +13,7 @@ import typer
 from finetti.cli.audit_comparisons import check_comparisons, edit_checkpoints, make_comparisons
 from finetti.cli.console import make_console
 from finetti.cli.interruption import NOTHING_KEPT, ends_with
-from finetti.cli.options import Debug, Json, Quiet
-from finetti.cli.run_pages import options_named
+from finetti.cli.options import Debug, Json, Quiet, options_named
 from finetti.show.progress import Progress, progress_bar
 
 if TYPE_CHECKING:

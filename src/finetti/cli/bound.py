@@ -1,21 +1,21 @@
 """``finetti bound``: what a theorem gives for a network and a sample, and what it asks for."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from finetti.cli.console import make_console
-from finetti.cli.options import Debug, Json
+from finetti.cli.options import Debug, Json, options_named
 from finetti.core.errors import FinettiError, InputError
 from finetti.show.table_formats import TableFormat, format_table
 
 if TYPE_CHECKING:
     from finetti.bounds import Bound, BoundSettings, Goal, Registry, Sample, Sweep
+
+OF_NORMS = " (of --norms)"
 
 
 def parse_count(text: str, option: str) -> int:
@@ -33,35 +33,14 @@ def parse_count(text: str, option: str) -> int:
     return as_whole(value, option, "finetti bound")
 
 
-@contextmanager
-def _options_named() -> Iterator[None]:
-    """Errors name arguments as the command line does."""
-    try:
-        yield
-    except FinettiError as error:
-        raise type(error)(name_options(error)) from error
-
-
-def name_options(error: FinettiError) -> str:
-    """The sentence with the options for Python's arguments; other names are those of --norms.
-
-    >>> from finetti.core.errors import bad_argument
-    >>> name_options(bad_argument("n_samples", "Sample", "a whole number ≥ 1", 0))
-    '--samples must be a whole number ≥ 1. Got 0 instead.'
-    >>> name_options(InputError("Give a `lipschitz` and an `output_range`."))
-    'Give a `lipschitz` (of --norms) and an `output_range`.'
-    """
+def option_names() -> dict[str, str]:
+    """How the command line calls Python's arguments; other names are those of --norms."""
     from finetti.bounds.sweeps import VARIABLES
 
     options = {name: each.option for each in VARIABLES for name in (each.option, each.field)}
     options |= {name: name for name in ("form", "solve", "gap", "constant", "measured", "norms")}
     options["error"] = "gap"  # of `tokens_needed`
-    text = str(error)
-    if isinstance(error, InputError) and error.argument:
-        text = f"`{error.argument}` {error.problem}"
-    for name, option in options.items():
-        text = text.replace(f"`{name}`", f"--{option}")
-    return re.sub(r"`\w+`", r"\g<0> (of --norms)", text, count=1)
+    return {name: f"--{option}" for name, option in options.items()}
 
 
 def _count(option: str, help: str) -> Any:
@@ -180,8 +159,7 @@ def bound(
         raise FinettiError("--solve and --gap go together, for example --solve samples --gap 0.1.")
     if constant is not None and solve is None:
         raise FinettiError("--constant needs --solve, for example --solve samples --gap 0.1.")
-
-    with _options_named():
+    with options_named(option_names(), OF_NORMS):
         of_a_head = parse_count(head_dimension, "head-dimension") if head_dimension else None
         settings = BoundSettings(
             n_layers=parse_count(layers, "layers"),

@@ -10,12 +10,15 @@ import typer
 
 from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.cli.console import make_console
-from finetti.cli.options import Debug, Json, Seed
+from finetti.cli.options import Debug, Json, Seed, options_named
 from finetti.core.errors import InputError
 from finetti.core.files import check_writable
 from finetti.show.progress import Progress, progress_bar
 
-
+# Names in Python, and at the command line.
+OPTIONS = {name: f"--{name}" for name in ("embedding", "basis", "width", "tolerance")}
+OPTIONS |= {"compose": "--gates", "compile": "`finetti compile` without --gates"}
+OPTIONS |= {"max_bytes": "`max_bytes` in Python"}
 # All that --check reads.
 OF_CHECK = ("rule", "check", "against", "tolerance", "as_json", "debug")
 
@@ -118,10 +121,9 @@ def compile_rule(
         )
     _check_places(out, picture)
     from finetti.boolean import compile, compose
-    from finetti.boolean.refusals import GATES_ADVICE
 
     build: Any = compose if gates else compile
-    with _progress("compile") as on_progress:
+    with options_named(OPTIONS), _progress("compile") as on_progress:
         made = build(
             _parse(rule),
             context_length,
@@ -137,7 +139,7 @@ def compile_rule(
     people = make_console(stderr=as_json)
     people.print(certificate)
     if not certificate.holds and not gates:
-        people.print(f"A rule of many bits is easier to prove as gates: {GATES_ADVICE}.")
+        people.print("A rule of many bits is easier to prove as gates: add --gates.")
     if out is not None:
         people.print(f"Weights: {made.save(out)}", soft_wrap=True)
     if picture is not None:
@@ -195,7 +197,7 @@ def _check(path: Path, rule: str | None, tolerance: float | None, as_json: bool)
     loaded = load(path)
     function = loaded.function if rule is None else _parse(rule)
     tolerance = EXACT_RTOL if tolerance is None else tolerance
-    with _progress("check") as on_progress:
+    with options_named(OPTIONS), _progress("check") as on_progress:
         found = loaded.verify(function, tolerance, on_progress)
     wrong, text = found.counterexample, short_text(str(function))
     people = make_console(stderr=as_json)

@@ -1,10 +1,13 @@
 """Options that commands share, so that they read and work the same everywhere."""
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from finetti.core.errors import InputError
+from finetti.core.errors import FinettiError, InputError, UnsupportedError
 
 DEBUG = "finetti.debug"
 INTERRUPTED = 130  # the exit code after Ctrl-C
@@ -60,3 +63,34 @@ def whole_numbers(text: str, option: str) -> list[int]:
     if min(numbers) < 1:
         raise InputError(f"{option} must be at least 1. Got {min(numbers)} in {text!r}.")
     return sorted(numbers)
+
+
+@contextmanager
+def options_named(options: Mapping[str, str], others: str = "") -> Iterator[None]:
+    """Errors name arguments and parameters as the command line does; see `name_options`."""
+    try:
+        yield
+    except (InputError, UnsupportedError) as error:
+        raise InputError(name_options(error, options, others)) from error
+
+
+def name_options(error: FinettiError, options: Mapping[str, str], others: str = "") -> str:
+    """The sentence with the ``options`` for Python's names; ``others`` explains all other names.
+
+    >>> from finetti.core.errors import bad_argument
+    >>> error = bad_argument("basis", "compile", "a word", 3, 'Take basis="random", or `compose`.')
+    >>> name_options(error, {"basis": "--basis", "compose": "--gates"})
+    '--basis must be a word. Got 3 instead. Take --basis random, or --gates.'
+    >>> name_options(InputError("Give a `lipschitz`."), {"basis": "--basis"}, " (of --norms)")
+    'Give a `lipschitz` (of --norms).'
+    """
+    text = str(error)
+    if isinstance(error, InputError) and (error.argument in options or (error.argument and others)):
+        text = f"`{error.argument}` {error.problem}"
+    for name, option in options.items():
+        for written in (f"`{name}`", f"`fixed.{name}`", f"`grid.{name}`"):
+            text = text.replace(written, option)
+        words = rf'\b{name}=("\w+"(?: or "\w+")*)'
+        for found in re.finditer(words, text):
+            text = text.replace(found[0], f"{option} {found[1]}".replace('"', ""))
+    return re.sub(r"`\w+`", rf"\g<0>{others}", text, count=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from finetti.cli.console import make_console
-from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet, Seed
+from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet, Seed, options_named
 from finetti.cli.probe_options import (
     OPTIONS,
     STORE,
@@ -39,7 +39,6 @@ from finetti.cli.probe_options import (
 from finetti.cli.run_pages import (
     command_line,
     last_words,
-    options_named,
     run_document,
     show_findings,
     write_page,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finetti.cli.console import make_console
-from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet, Seed, whole_numbers
+from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet, Seed, options_named, whole_numbers
 from finetti.cli.run_pages import (
     command_line,
     last_words,
-    options_named,
     run_document,
     show_findings,
     write_page,

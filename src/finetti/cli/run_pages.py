@@ -1,14 +1,11 @@
 """What the commands share that run trials and end with a page."""
 
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-
-from finetti.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,19 +14,6 @@ if TYPE_CHECKING:
 
 # How a run was made, and not what it found.
 NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
-
-
-@contextmanager
-def options_named(options: Mapping[str, str]) -> Iterator[None]:
-    """Errors name arguments and parameters as the command line does; ``options`` maps the names."""
-    try:
-        yield
-    except InputError as error:
-        text = f"`{error.argument}` {error.problem}" if error.argument in options else str(error)
-        for name, option in options.items():
-            for written in (f"`{name}`", f"`fixed.{name}`", f"`grid.{name}`"):
-                text = text.replace(written, option)
-        raise InputError(text) from error
 
 
 def run_document(

@@ -103,8 +103,8 @@ class BooleanFunction(ABC):
         if self.sparsity > MAX_TABLE_BITS:
             raise InputError(
                 f"A function of {self.sparsity} bits has a table of 2^{self.sparsity} values, and "
-                f"tables end at 2^{MAX_TABLE_BITS}. Build it from gates with `compose` (--gates on "
-                "the command line), or use a symmetric family, which needs no table."
+                f"tables end at 2^{MAX_TABLE_BITS}. Build it from gates (`compose`), or use a "
+                "symmetric family, which needs no table."
             )
         return self.evaluate(all_bits(self.sparsity))
 
