@@ -140,6 +140,39 @@ def test_trials_that_fail_are_told_and_exit_code_1(tmp_path, monkeypatch):
     assert counts["failed"] + counts["done"] == N_TRIALS
 
 
+HANGING = """
+import time
+
+class Hanging:
+    def fit(self, bits, labels):
+        time.sleep(10_000)
+
+    def predict(self, bits):
+        return bits[:, 0]
+"""
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_a_learner_that_hangs_ends_as_a_failed_trial(tmp_path, search):
+    (tmp_path / "mine.py").write_text(HANGING)
+    sizes = ("--sparsity", 1, "--context-length", 8, "--samples", "12,24", "--trials", 1)
+    limits = ("--time-limit", 2, "--memory-limit", 50)
+    how = ("--search",) if search else ()
+    learner = ("--learner", "./mine.py:Hanging", "--out", "out", "--json")
+    code, out, err = finish(tmp_path, *sizes, *learner, *limits, *how)
+    assert "the pilot took too long to tell their time" in err.splitlines()[0]
+    if search:  # which needs to know whether the trial succeeded
+        assert (code, out) == (2, "")
+        assert "did not end within 2 s (time limit)" in err
+        return
+    assert code == 1, err
+    document = json.loads(out)
+    assert document["trials"] == {"all": 2, "done": 0, "failed": 2}
+    assert "did not end within 2 s (time limit)" in json.dumps(document["failures"])
+    assert document["settings"]["time_limit"] == 2
+    assert "--time-limit 2.0 --memory-limit 50.0" in document["command"]
+
+
 def probe(*arguments):
     return CliRunner().invoke(app, ["probe", *map(str, arguments)])
 
@@ -174,6 +207,8 @@ def probe(*arguments):
         (("--batch-size", "5"), "--batch-size only applies to --online"),
         (("--search", "--samples", "5,10,20"), "Give both"),
         (("--workers", "2", "--cluster", "tcp://x:1"), "Give one"),
+        (("--time-limit", "0"), "--time-limit) must be a positive number of seconds"),
+        (("--memory-limit", "-1"), "--memory-limit) must be a positive number of gigabytes"),
     ],
 )
 def test_wrong_calls_are_one_sentence_of_advice(tmp_path, monkeypatch, arguments, words):

@@ -45,7 +45,9 @@ from finetti.cli.run_pages import (
 )
 from finetti.cli.studies import (
     Cluster,
+    MemoryLimit,
     RetryFailed,
+    TimeLimit,
     private_stdout,
     resumable,
     run_study,
@@ -83,6 +85,8 @@ def probe(
     trace: Trace = False,
     workers: ProbeWorkers = None,
     cluster: Cluster = None,
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
     seed: Seed = 0,
     out: Out = Path("probe"),
     dry_run: DryRun = False,

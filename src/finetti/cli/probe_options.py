@@ -234,6 +234,8 @@ def make_experiment(given: dict[str, Any]) -> "Experiment":
         options=_options(given["option"] or [], given["dropout"], learners),
         fixed=fixed,
         seed=given["seed"],
+        time_limit=given["time_limit"],
+        memory_limit=given["memory_limit"],
     )
 
 

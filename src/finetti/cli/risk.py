@@ -17,7 +17,9 @@ from finetti.cli.run_pages import (
 )
 from finetti.cli.studies import (
     Cluster,
+    MemoryLimit,
     RetryFailed,
+    TimeLimit,
     private_stdout,
     resumable,
     run_study,
@@ -108,6 +110,8 @@ def risk(
         ),
     ] = None,
     cluster: Cluster = None,
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
     seed: Seed = 0,
     out: Annotated[
         Path,
@@ -187,7 +191,9 @@ def _experiment(given: dict[str, Any]) -> "RiskExperiment":
         fixed["class_samples"] = given["class_samples"]
     if given["option"]:
         fixed["world_options"] = _world_options(given["option"])
-    return RiskExperiment(sizes, given["trials"], given["out"] / STORE, fixed, given["seed"])
+    limits = {name: given[name] for name in ("time_limit", "memory_limit")}
+    place = given["out"] / STORE
+    return RiskExperiment(sizes, given["trials"], place, fixed, given["seed"], **limits)
 
 
 def _world_options(texts: list[str]) -> dict[str, Any]:

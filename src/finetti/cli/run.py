@@ -10,10 +10,12 @@ from finetti.cli.console import make_console
 from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet
 from finetti.cli.studies import (
     Cluster,
+    MemoryLimit,
     RetryFailed,
     ScaleName,
     StoreFile,
     StudySeed,
+    TimeLimit,
     Wait,
     Workers,
     private_stdout,
@@ -48,14 +50,8 @@ def run(
     workers: Workers = None,
     cluster: Cluster = None,
     store: StoreFile = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option("--time-limit", metavar="S", help="Time limit per trial, in seconds."),
-    ] = None,
-    memory_limit: Annotated[
-        float | None,
-        typer.Option("--memory-limit", metavar="GB", help="Memory limit per worker, in gigabytes."),
-    ] = None,
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
     scale: ScaleName = None,
     seed: StudySeed = None,
     wait: Wait = False,

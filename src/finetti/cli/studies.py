@@ -48,6 +48,14 @@ Cluster = Annotated[
         help="Dask scheduler: tcp://HOST:PORT, or a scheduler.json file.",
     ),
 ]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option("--time-limit", metavar="S", help="Time limit per trial, in seconds."),
+]
+MemoryLimit = Annotated[
+    float | None,
+    typer.Option("--memory-limit", metavar="GB", help="Memory limit per worker, in gigabytes."),
+]
 
 
 def study_at(

@@ -12,7 +12,6 @@ from finetti.studies.estimate import time_pilot
 from finetti.studies.executors.base import Executor
 from finetti.studies.executors.held import hold
 from finetti.studies.executors.local import LocalExecutor
-from finetti.studies.limits import Limits
 
 LIKELY_FACTOR = 3  # times the information bound: what good learners need
 PILOT_CHECKS = 2  # validations of a trial that is trained for the estimate only
@@ -82,9 +81,10 @@ def _time_learner(
         scale = iterations / fixed["iterations"]
     length, size = experiment.context_lengths[-1:], experiment.n_samples[-1:]
     largest = replace(experiment, context_lengths=length, n_samples=size, trials=1, fixed=fixed)
-    plan = largest.study(learner).plan
+    study = largest.study(learner)
+    plan = study.plan
     todo = list(plan.places)
-    pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), executor, Limits())
+    pilot = time_pilot(plan, todo, list(plan.cohorts(todo)), executor, study.limits())
     units = length[0] * (size or (1,))[0]
     if not pilot.timed:
         return None, 0.0

@@ -10,6 +10,7 @@ from finetti.probe.information import information_bounds
 from finetti.probe.search.design import SearchDesign
 from finetti.probe.search.driver import SearchReport, search_critical
 from finetti.probe.tasks import HiddenRule, make_rule
+from finetti.studies.limits import Limits
 from finetti.studies.study import Study
 from finetti.studies.table import store_table
 
@@ -36,6 +37,7 @@ class Experiment:
         options: settings of a learner, by its reference.
         fixed: further parameters of `ProbeTrial`, the same for all trials.
         seed: all randomness follows from it.
+        time_limit, memory_limit: seconds per trial, gigabytes per worker; what takes more fails.
 
     >>> Experiment("and", 3, (30, 60), (20, 40), 5, "trials.sqlite", ("l1", "tree")).n_trials
     40
@@ -51,6 +53,8 @@ class Experiment:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    time_limit: float | None = None
+    memory_limit: float | None = None
 
     def __post_init__(self) -> None:
         twice = [each for each in self.learners if self.learners.count(each) > 1]
@@ -58,6 +62,7 @@ class Experiment:
             raise bad_argument("learners", "Experiment", "different learners", f"{twice[0]} twice")
         if not (self.learners and self.context_lengths):
             raise InputError("A probe needs at least one learner and one context length.")
+        Limits(self.time_limit, self.memory_limit)  # refuses what is none
         for length in self.context_lengths:
             self.rule(length)  # refuses what does not exist
 
@@ -100,6 +105,8 @@ class Experiment:
             "fixed": {**fixed, **self.fixed},
             "seed": self.seed,
             "seed_by": "replicate",
+            "time_limit": self.time_limit,
+            "memory_limit": self.memory_limit,
         }
 
     def study(self, learner: str) -> Study:

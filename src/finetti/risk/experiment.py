@@ -31,6 +31,7 @@ class RiskExperiment:
         store: the file of the results.
         fixed: parameters of `RiskTrial`, the same for all trials.
         seed: all randomness follows from it.
+        time_limit, memory_limit: seconds per trial, gigabytes per worker; what takes more fails.
 
     >>> RiskExperiment((100, 1000), 3, "trials.sqlite", {"world": "beta-bernoulli"}).n_trials
     6
@@ -41,10 +42,13 @@ class RiskExperiment:
     store: str | Path
     fixed: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    time_limit: float | None = None
+    memory_limit: float | None = None
 
     def __post_init__(self) -> None:
         if not self.n_samples:
             raise InputError("A study of the excess risk needs at least one sample size.")
+        Limits(self.time_limit, self.memory_limit)  # refuses what is none
         try:
             RiskTrial().resolve({"n_samples": self.n_samples[-1], **self.fixed})
         except ParameterError as error:
@@ -76,6 +80,8 @@ class RiskExperiment:
             trials=self.trials,
             seed=self.seed,
             seed_by="replicate",
+            time_limit=self.time_limit,
+            memory_limit=self.memory_limit,
         )
 
     def table(self) -> "pd.DataFrame":
@@ -114,9 +120,10 @@ class RiskExperiment:
             "restarts": 1,
         }
         short = replace(self, n_samples=self.n_samples[-1:], trials=1, fixed={**self.fixed, **few})
-        plan = short.study().plan
+        study = short.study()
+        plan = study.plan
         todo = list(plan.places)
-        found = time_pilot(plan, todo, list(plan.cohorts(todo)), executor, Limits())
+        found = time_pilot(plan, todo, list(plan.cohorts(todo)), executor, study.limits())
         if not found.timed:
             return found.longest, 0, True
         rate = found.seconds_per_trial / short._work(self.n_samples[-1])
@@ -131,5 +138,7 @@ class RiskExperiment:
             "n_samples": list(self.n_samples),
             "trials": self.trials,
             "seed": self.seed,
+            "time_limit": self.time_limit,
+            "memory_limit": self.memory_limit,
             "store": str(self.store),
         }
