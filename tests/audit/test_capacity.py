@@ -3,7 +3,9 @@
 import itertools
 import json
 import math
+import re
 from dataclasses import replace
+from importlib.resources import files
 
 import mpmath
 import numpy as np
@@ -310,6 +312,61 @@ def test_what_the_chain_does_not_cover_is_refused_by_name(tmp_path):
         assert "does not cover" in str(found)
         with pytest.raises(UnsupportedError, match="does not cover"):
             block_network(audit)
+
+
+@pytest.mark.parametrize(
+    ("family", "model_type"),
+    [
+        ("llama", "gemma"),  # whose RMSNorm multiplies by 1 + w
+        ("llama", "granite"),
+        ("llama", "bert"),
+        ("llama", 3),
+        ("gpt2", "gpt_neo"),
+        ("bert", "esm"),  # pre-norm, by the names of BERT
+        ("torch", "mine"),
+    ],
+)
+def test_families_that_the_layout_was_not_written_for_are_refused(family, model_type, tmp_path):
+    arrays, config, planted = make.synthetic(family)
+    audit = audit_checkpoint(make.write(tmp_path, arrays, config | {"model_type": model_type}))
+    found = measure_capacity(audit, base=audit)
+    words = f"the layout {family} was not written for the model_type '{model_type}'"
+    assert all(words in row.refused for row in found.rows)
+    assert len(audit.layers) == len(planted)
+    assert "does not cover" in str(found)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen2", None])
+def test_families_that_the_layout_was_written_for_have_values(model_type, tmp_path):
+    arrays, config, _ = make.synthetic("llama")
+    path = make.write(tmp_path, arrays, config | {"model_type": model_type})
+    assert audit_checkpoint(path).design.refused == ""
+
+
+def test_a_map_says_for_which_families_it_is(tmp_path):
+    arrays, config, _ = make.synthetic("llama")
+    shipped = (files("finetti.audit") / "layouts.toml").read_text("utf-8")
+    (text,) = (part for part in shipped.split("\n\n") if part.startswith("[llama]"))
+    path = make.write(tmp_path, arrays, config | {"model_type": "twin"})
+    table = tmp_path / "own.toml"
+    for said, is_known in (('"mistral"', False), ('"twin"', True), ("", True)):
+        table.write_text(re.sub("(?m)^model_types.*", f"model_types = [{said}]", text))
+        assert (audit_checkpoint(path, layouts=table).design.refused == "") is is_known
+
+
+@pytest.mark.parametrize("has_config", [True, False])
+def test_weights_inside_a_layer_that_were_not_read_are_refused(has_config, tmp_path):
+    arrays, config, _ = make.synthetic("llama")
+    harmless = {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(2, np.float32)}
+    path = make.write(tmp_path / "known", arrays | harmless, config if has_config else None)
+    assert audit_checkpoint(path, heads=make.HEADS).design.refused == ""
+    names = [f"model.layers.{n}.self_attn.{each}_norm.weight" for n in (0, 1) for each in "kq"]
+    more = {name: np.ones(make.HEAD_WIDTH, np.float32) for name in names}
+    path = make.write(tmp_path / "new", arrays | more, config if has_config else None)
+    audit = audit_checkpoint(path, heads=make.HEADS)
+    found = measure_capacity(audit)
+    assert all(f"{names[0]} and 3 more" in row.refused for row in found.rows)
+    assert set(audit.skipped) == set(names)
 
 
 def test_a_map_says_how_blocks_are_made(tmp_path):

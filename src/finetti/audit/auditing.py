@@ -78,7 +78,7 @@ def audit_checkpoint(
         network.skipped,
         tied,
         network.layout.note,
-        read_design(network.layout, checkpoint.config),
+        read_design(network.layout, checkpoint.config, network.unread),
         _measure_outer(network),
     )
 

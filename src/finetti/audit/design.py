@@ -1,6 +1,6 @@
 """What names and shapes cannot tell of a network's blocks: the table and config.json do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,10 @@ class BlockDesign:
     refused: str = ""
 
 
-def read_design(layout: Layout, config: Mapping[str, Any]) -> BlockDesign:
-    """By the table of names, and before it by ``config.json``.
+def read_design(
+    layout: Layout, config: Mapping[str, Any], unread: Sequence[str] = ()
+) -> BlockDesign:
+    """By the table of names, and before it by ``config.json``; ``unread`` lie inside the layers.
 
     >>> from finetti.audit.layouts import read_layouts
     >>> found = read_design(read_layouts()["gpt2"], {"activation_function": "gelu_new"})
@@ -74,10 +76,28 @@ def read_design(layout: Layout, config: Mapping[str, Any]) -> BlockDesign:
                 f"the epsilon {str(epsilon)[:40]!r} of its norms is not between 0 and 1"
             )
         epsilon = None
-    problems += _unlike(config)
+    problems += [*_unknown_family(layout, config), *_unlike(config)]
+    if unread:
+        more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+        problems.append(
+            f"{unread[0][:80]}{more} inside its layers were not read, and may change what they "
+            "compute: give a --map with them, or under `ignored` if they are no weights"
+        )
     return BlockDesign(
         order, activation, epsilon, layout.rotary, tuple(assumed), "; ".join(problems)
     )
+
+
+def _unknown_family(layout: Layout, config: Mapping[str, Any]) -> list[str]:
+    """Another family may use the same names for other blocks: Gemma's norms multiply by 1 + w."""
+    kind = config.get("model_type")
+    # Who writes a map and names no families means the checkpoint at hand.
+    if kind is None or kind in layout.model_types or (layout.own and not layout.model_types):
+        return []
+    return [
+        f"the layout {layout.name} was not written for the model_type {str(kind)[:40]!r}, whose "
+        "blocks may differ: if they do not, give a --map that has it under `model_types`"
+    ]
 
 
 def _unlike(config: Mapping[str, Any]) -> list[str]:

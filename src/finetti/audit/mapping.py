@@ -16,7 +16,9 @@ from finetti.core.errors import InputError
 QUANTIZER = re.compile(r"(.*[._])?(scales?|scale_inv|zeros|zero_points?|g_idx|absmax|quant_map)")
 ATTENTION = ("query", "key", "value")
 
-OUTSIDE = "outside the layers, and not in the table"  # why a parameter is skipped
+# Why a parameter is skipped.
+OUTSIDE = "outside the layers, and not in the table"
+INSIDE = "inside a layer, and not in the table"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class MappedNetwork:
     outer: dict[str, MappedMatrix]  # norms and a projection beside the layers, as "final_norm_bias"
     read: tuple[str, ...]
     skipped: dict[str, str]
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Parameters inside the layers that no table knows."""
+        return tuple(name for name, why in self.skipped.items() if why == INSIDE)
 
 
 def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> MappedNetwork:
@@ -197,7 +204,7 @@ def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
             f"{layout.name} does not know it. Give a `layouts` file that names it, or lists it "
             "under `ignored`."
         )
-    return "inside a layer, and not in the table"
+    return INSIDE
 
 
 def config_number(config: Mapping[str, Any], *names: str) -> int | None:
