@@ -120,6 +120,24 @@ def test_weak_instruments_are_refused_with_the_number():
         InstrumentalRegressor().fit(x[:, [0, 0]], y, instruments=z)
 
 
+@pytest.mark.parametrize(("n", "q"), [(60, 70), (60, 59), (3, 2), (2, 2), (1, 2)])
+def test_as_many_instruments_as_rows_are_refused(n, q):
+    """They explain any x, and noise would seem to be infinitely strong."""
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=n)
+    x, z = (hidden + 0.3 * rng.normal(size=n))[:, None], rng.normal(size=(n, q))
+    for weakest in (0, 10):
+        with pytest.raises(InputError, match="no degrees of freedom"):
+            InstrumentalRegressor(weakest_f=weakest).fit(x, 3 * hidden, instruments=z)
+    # Rows of weight 0 do not count, and one instrument twice is one.
+    if n == 60:
+        weights = np.repeat([1.0, 0.0], 30)
+        with pytest.raises(InputError, match="no degrees of freedom"):
+            InstrumentalRegressor().fit(x, 3 * hidden, weights, instruments=z[:, :29])
+        twice = np.repeat(x + 0.01 * z[:, :1], q, axis=1)
+        assert InstrumentalRegressor().fit(x, x[:, 0], instruments=twice).first_stage_f_ > 1000
+
+
 def test_noise_is_no_instrument_of_a_kernel():
     """Out of fold: F of pure noise is about 1, whatever stage 1 finds in its rows."""
     rng = np.random.default_rng(0)

@@ -71,7 +71,10 @@ def strength(regressors: Floats, instruments: Floats, weights: Floats) -> Streng
     """
     roots = np.sqrt(weights)[:, None]
     x, z = (_of_length_1(roots * standardized(part, weights)) for part in (regressors, instruments))
-    is_exogenous = np.sum((x - _projected(x, _basis(z))) ** 2, axis=0) <= EXOGENOUS_RTOL
+    basis = _basis(z)
+    if instruments is not regressors:
+        _refuse_saturated(*basis.shape)
+    is_exogenous = np.sum((x - _projected(x, basis)) ** 2, axis=0) <= EXOGENOUS_RTOL
     known = _basis(x[:, is_exogenous])
     x, z = (part - _projected(part, known) for part in (x[:, ~is_exogenous], z))
     basis = _basis(z)
@@ -94,6 +97,16 @@ def strength(regressors: Floats, instruments: Floats, weights: Floats) -> Streng
     each[~is_exogenous] = signal.diagonal() / noise.diagonal()
     weakest = float(scipy.linalg.eigh(signal, noise, eigvals_only=True)[0])
     return Strength(max(weakest, 0.0), each, is_exogenous, n_excluded)
+
+
+def _refuse_saturated(n_rows: int, rank: int) -> None:
+    """Columns that explain any x, noise as well, would make it one of the instruments."""
+    if rank >= n_rows - 1:
+        raise InputError(
+            f"{n_rows} rows are too few: a first stage of {rank} independent columns and a mean "
+            "explains any X there, noise as well, and no degrees of freedom are left to judge the "
+            "instruments by. Give more rows, or fewer instruments (for a kernel: columns of X)."
+        )
 
 
 def standardized(columns: Floats, weights: Floats) -> Floats:
