@@ -144,6 +144,44 @@ def test_a_constant_target_and_a_single_row():
     assert np.isfinite(alone.predict(X[:, :1])).all()
 
 
+def permuted(n, seed=1):
+    """n times one set, its keys in another order each: features differ by rounding alone."""
+    rng = np.random.default_rng(seed)
+    tokens = rng.normal(size=(4, 3))
+    orders = [np.r_[0, 1 + rng.permutation(3)] for _ in range(n)]
+    return np.array([tokens[order] for order in orders]), rng.normal(size=n) + 5
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("ridge", ["loo", "gcv", 0.0, 1e-12])
+@pytest.mark.parametrize(
+    ("model", "n"),
+    [
+        (RandomFeatureAttentionRegressor(20, random_state=0), 40),
+        (RandomFeatureAttentionRegressor(5, random_state=0), 1500),
+        (AttentionKernelRegressor(), 40),
+    ],
+)
+def test_rounding_is_no_signal(model, n, ridge, dtype):
+    """All sets equal as sets: nothing tells them apart, and the answer is the mean."""
+    sets, y = permuted(n)
+    model = clone(model).set_params(ridge=ridge).fit(sets.astype(dtype), y)
+    np.testing.assert_allclose(model.predict(X.astype(dtype)), y.mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "model", [RandomFeatureAttentionRegressor(20, random_state=0), AttentionKernelRegressor()]
+)
+def test_one_set_in_several_orders_is_one_set(model, dtype):
+    """Without a ridge, too: the answer is the mean of its targets, near those of one order."""
+    sets, y = permuted(10)
+    sets, y = np.concatenate([sets, X[:10]]).astype(dtype), np.concatenate([y, Y[:10]])
+    found = clone(model).set_params(ridge=0.0).fit(sets, y).predict(sets)
+    np.testing.assert_allclose(found[:10], y[:10].mean(), rtol=1e-3)
+    np.testing.assert_allclose(found[10:], y[10:], atol=1e-2)
+
+
 def test_what_is_wrong_is_said():
     model = clone(MODELS[0])
     with pytest.raises(NotFittedError):

@@ -105,4 +105,4 @@ class AttentionKernelRegressor(SetRegressor):
                 gram = self.kernel_.gram(
                     sets.query, sets.keys, others.query, others.keys, sets.mask, others.mask
                 )
-            return np.asarray(gram, np.float64)
+            return np.asarray(gram)  # whose precision says what is rounding

@@ -271,10 +271,8 @@ def _merge_sums(one: RowSums, other: RowSums) -> RowSums:
 
 def _add_features(model: FeatureRidge, total: list[Any] | None, chunk: Chunk) -> list[Any]:
     sets, targets, weights = model._read(chunk)
-    features = np.concatenate(
-        [part for _, part in over_chunks(features_of, model.model_, sets)]
-    ).astype(np.float64)
-    weights = np.ones(len(targets)) if weights is None else weights
+    features = np.concatenate([part for _, part in over_chunks(features_of, model.model_, sets)])
+    weights = np.ones(len(targets)) if weights is None else weights.astype(np.float64)
     return [*(total or []), (features, targets.reshape(len(targets), -1), weights)]
 
 

@@ -30,8 +30,11 @@ TITLES = {"loo": "LOO", "gcv": "GCV", "marginal_likelihood": "marginal likelihoo
 
 GRID_SIZE = 19
 GRID_RANGE = 1e-7, 1e2  # times the mean squared length of a centered row
-# Singular values below this times the largest are rounding of zero.
+# Singular values below this times the number of rows or columns, and times the size of the features
+# before they are centered, are rounding of zero.
 RANK_RTOL = 4 * np.finfo(np.float64).eps
+# How far features are off, in units of the precision that they were computed in and of their size.
+FEATURE_UNITS = 8
 # How far rounding may move an eigenvalue of AᵀA or AAᵀ, in units of the least ridge, if all of it
 # fell on one direction; in fact it is spread over all, and answers are some hundred times better.
 SQUARED_RTOL = 1e-3
@@ -213,11 +216,13 @@ def decompose_rows(
 
     Rows of weight 0 do not count. AAᵀ or AᵀA, whichever is smaller, is decomposed where
     ``least_ridge`` allows its rounding; else A itself, whose singular values keep their digits.
+    What is rounding of the features is judged by the precision in which they are given.
 
     >>> system, rows = decompose_rows([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
     >>> float(system.coefficients(0.0)[0, 0].round(9))
     1.0
     """
+    unit = unit_of(features)
     features, targets = np.asarray(features, np.float64), np.asarray(targets, np.float64)
     weights = np.ones(len(features)) if weights is None else np.asarray(weights, np.float64)
     counted = weights > 0
@@ -233,7 +238,8 @@ def decompose_rows(
     scores = left.T @ right
     rest = np.sum((right - left @ scores) ** 2, axis=0)
     means = Means(len(features), has_intercept, feature_mean, target_mean)
-    system, kept = system_of(values, vectors, scores, rest, means)
+    limit = rounding_of(float(np.linalg.norm(roots * features)), unit, *features.shape)
+    system, kept = system_of(values, vectors, scores, rest, means, limit)
     share = weights / total if has_intercept else np.zeros(len(weights))
     return system, Rows(left[:, kept], right, share, float(total))
 
@@ -264,6 +270,7 @@ def decompose_gram(
     >>> float((phi.T @ system.coefficients(2.0))[0, 0].round(9))  # 2/(2 + λ)
     0.5
     """
+    unit = unit_of(gram)
     gram, targets = np.asarray(gram, np.float64), np.asarray(targets, np.float64)
     weights = np.ones(len(gram)) if weights is None else np.asarray(weights, np.float64)
     share = weights / weights.sum() if has_intercept else np.zeros(len(weights))
@@ -279,13 +286,16 @@ def decompose_gram(
         matrix += (2 * np.linalg.norm(matrix) or 1.0) * own * own.T
     values, left = gram_eigen(matrix)
     values, left = values[has_intercept:], left[:, has_intercept:]
+    size = float(np.linalg.norm(roots * gram[np.ix_(counted, counted)] * roots.T))
+    limit = rounding_of(size, unit, len(matrix)) ** 0.5
+    values = np.where(values > limit, values, 0.0)
     right = roots * (targets[counted] - target_mean)
     scores = left.T @ right
     rest = np.sum((right - left @ scores) ** 2, axis=0)
     vectors = np.zeros((len(gram), len(values)))
     vectors[counted] = roots * left / np.where(values > 0, values, np.inf)
     means = Means(len(roots), has_intercept, mean, target_mean)
-    system, kept = system_of(values, vectors, scores, rest, means)
+    system, kept = system_of(values, vectors, scores, rest, means, limit)
     return system, Rows(left[:, kept], right, share[counted], float(weights.sum()))
 
 
@@ -308,11 +318,24 @@ def squares_serve(trace: float, least_ridge: float, unit: float = DOUBLE_UNIT) -
     return unit * trace <= SQUARED_RTOL * least_ridge
 
 
+def unit_of(numbers: Any) -> float:
+    """The precision of numbers as they are given; float64 where they are none of NumPy's floats."""
+    dtype = getattr(numbers, "dtype", np.dtype(np.float64))
+    return float(np.finfo(dtype if np.issubdtype(dtype, np.floating) else np.float64).eps)
+
+
+def rounding_of(size: float, unit: float, *shape: int) -> float:
+    """The largest singular value that rounding of features of this Frobenius norm can make.
+
+    Not of their size about the mean: features that are equal up to rounding have nothing else.
+    """
+    return max(RANK_RTOL * max(shape), FEATURE_UNITS * unit) * size
+
+
 def system_of(
-    values: Floats, vectors: Floats, scores: Floats, rest: Floats, means: "Means"
+    values: Floats, vectors: Floats, scores: Floats, rest: Floats, means: "Means", limit: float
 ) -> tuple[RidgeSystem, NDArray[np.bool_]]:
-    """The system of singular values S, W, Uᵀb and ‖b − UUᵀb‖², and which of the S are not 0."""
-    limit = RANK_RTOL * max(len(vectors), means.n_rows) * values.max(initial=0.0)
+    """The system of singular values S, W, Uᵀb and ‖b − UUᵀb‖², and which S are above a limit."""
     kept = values > limit
     kept[means.n_rows - means.has_intercept :] = False
     is_full = int(kept.sum()) == means.n_rows - means.has_intercept

@@ -19,8 +19,10 @@ from finetti.estimators.ridge import (
     RidgeRule,
     RidgeSystem,
     gram_eigen,
+    rounding_of,
     squares_serve,
     system_of,
+    unit_of,
 )
 
 SINGLE_ROWS = 16384  # added up in float32 before they are added to the others in float64
@@ -46,6 +48,8 @@ class RowSums(abc.ABC):
 
     n_rows: int = 0
     weight: float = 0.0
+    unit: float = 0.0  # the coarsest precision among the features
+    shape: tuple[int, int]
 
     @abc.abstractmethod
     def add(self, features: Any, targets: Floats, weights: Floats | None = None) -> "RowSums":
@@ -58,6 +62,16 @@ class RowSums(abc.ABC):
     @abc.abstractmethod
     def system(self, has_intercept: bool = True) -> RidgeSystem:
         """The regression of all rows so far."""
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> float:
+        """√Σs‖φ‖²."""
+
+    @property
+    def rounding(self) -> float:
+        """The largest singular value that is rounding of the features."""
+        return rounding_of(self.size, self.unit, self.shape[0], self.n_rows)
 
     def solve(self, ridge: float, has_intercept: bool = True) -> tuple[Floats, Floats]:
         """Coefficients (p, t) and intercept (t,) at one ridge."""
@@ -81,6 +95,7 @@ class TriangularSums(RowSums):
         )
         self.n_rows += int(np.count_nonzero(roots))
         self.weight += float(np.sum(roots**2))
+        self.unit = max(self.unit, unit_of(features))
         return self.rotate(rows)
 
     def merge(self, other: RowSums) -> Self:
@@ -88,7 +103,13 @@ class TriangularSums(RowSums):
         triangular = other.triangular() if isinstance(other, GramSums) else other
         assert isinstance(triangular, TriangularSums)
         self.weight, self.n_rows = self.weight + other.weight, self.n_rows + other.n_rows
+        self.unit = max(self.unit, other.unit)
         return self.rotate(triangular.triangle)
+
+    @property
+    def size(self) -> float:
+        """Rotations keep lengths."""
+        return float(np.linalg.norm(self.triangle[:, 1 : 1 + self.shape[0]]))
 
     def rotate(self, rows: Floats) -> Self:
         """Rows [√s, √sφ, √sy] more, which are counted elsewhere."""
@@ -112,7 +133,8 @@ class TriangularSums(RowSums):
             own[:, :n_features], full_matrices=False, check_finite=False
         )
         scores = left.T @ own[:, n_features:]
-        return system_of(values, transposed.T, scores, np.sum(below**2, axis=0), means)[0]
+        rest = np.sum(below**2, axis=0)
+        return system_of(values, transposed.T, scores, rest, means, self.rounding)[0]
 
 
 class GramSums(RowSums):
@@ -144,6 +166,13 @@ class GramSums(RowSums):
         about_mean = np.sum(self.first[: self.shape[0]] ** 2) / max(self.weight, 1e-300)
         return float(self.spread - about_mean)
 
+    @property
+    def size(self) -> float:
+        """From the sums about the origin."""
+        origin, first = (part[: self.shape[0]] for part in (self.origin, self.first))
+        square = self.spread + 2 * origin @ first + self.weight * origin @ origin
+        return float(max(square, 0.0)) ** 0.5
+
     def add(self, features: Any, targets: Floats, weights: Floats | None = None) -> RowSums:
         """One product of the rows with themselves."""
         n_features = self.shape[0]
@@ -168,6 +197,7 @@ class GramSums(RowSums):
         right = roots * (targets - self.origin[n_features:])
         self.n_rows += int(np.count_nonzero(counts))
         self.weight += float(counts.sum())
+        self.unit = max(self.unit, unit_of(features))
         beside = np.concatenate([roots, right], axis=1)
         sums = (_product if rows.dtype == np.float64 else _single_product)(1.0, rows.T, beside)
         self.first += np.concatenate([sums[:, 0], roots[:, 0] @ right])
@@ -218,6 +248,7 @@ class GramSums(RowSums):
         self.cross += cross
         self.squares += squares
         self.weight, self.n_rows = self.weight + other.weight, self.n_rows + other.n_rows
+        self.unit = max(self.unit, other.unit)
         return self
 
     def triangular(self) -> TriangularSums:
@@ -225,7 +256,7 @@ class GramSums(RowSums):
         sums = TriangularSums(*self.shape)
         if not self.n_rows:
             return sums
-        sums.n_rows, sums.weight = self.n_rows, self.weight
+        sums.n_rows, sums.weight, sums.unit = self.n_rows, self.weight, self.unit
         center = self.origin + self.first / self.weight
         features, cross, squares = self.about(center)
         values, vectors = gram_eigen(np.block([[features, cross], [cross.T, squares]]), rtol=0.0)
@@ -258,11 +289,11 @@ class GramSums(RowSums):
         known = np.where(values > 0, values, np.inf)[:, None]
         scores = vectors.T @ cross / known
         rest = np.maximum(np.diag(squares) - np.sum(scores**2, axis=0), 0.0)
-        return system_of(values, vectors, scores, rest, means)[0]
+        return system_of(values, vectors, scores, rest, means, self.rounding)[0]
 
     def solve(self, ridge: float, has_intercept: bool = True) -> tuple[Floats, Floats]:
         """By a Cholesky factorization, some fifty times cheaper than all eigenvalues."""
-        if not squares_serve(self.trace, ridge):
+        if self.trace <= self.rounding**2 or not squares_serve(self.trace, ridge):
             return super().solve(ridge, has_intercept)
         (features, cross, _), means = self._centered(has_intercept)
         features[np.diag_indices_from(features)] += ridge
