@@ -104,6 +104,46 @@ def test_classifiers_by_sums_over_their_classes():
     assert [each.done for each in heard] == list(range(PARTS))
 
 
+@pytest.mark.parametrize(
+    "relabel",
+    [
+        lambda labels: labels == 1,
+        lambda labels: labels.astype(float),
+        lambda labels: labels[:, None],
+        lambda labels: 2 * labels - 1,
+        lambda labels: np.where(labels, "spam", "ham"),
+        lambda labels: np.where(labels, "spam", "ham").astype(object),
+        lambda labels: np.eye(2, dtype=bool)[labels],
+    ],
+    ids=["bool", "float", "column", "signs", "words", "objects", "one-hot"],
+)
+def test_labels_of_any_kind_are_classes(relabel):
+    labels = np.array([0, 1, 0, 1, 1, 0])
+    model, wanted = GaussianNB(var_smoothing=1.0), None
+    for context in ((KEYS, labels), (KEYS, relabel(labels))):
+        found = martingale_defect(model, context, QUERY)
+        assert not found.holds()
+        wanted = found.sizes if wanted is None else wanted
+        np.testing.assert_array_equal(found.sizes, wanted)
+    several = np.stack([KEYS, -KEYS]), np.stack([relabel(labels)] * 2)
+    assert not martingale_defect(model, several, np.stack([QUERY] * 2)).holds()
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.zeros(6, int), "at least two classes"),
+        (VALUES[:, 0], "Unknown label type"),
+        (np.array([0.0, 1, np.nan, 0, 1, 1]), "NaN"),
+        (np.full((6, 2), 0.5), "rows of 0 and 1"),
+        (np.array(["a", 1, "b", 2, "a", 1], object), "labels of classes"),
+    ],
+)
+def test_what_are_no_labels(labels, words):
+    with pytest.raises(InputError, match=words):
+        martingale_defect(LogisticRegression(), (KEYS, labels), QUERY)
+
+
 class Reads(eqx.Module):
     weight: jnp.ndarray
 

@@ -17,6 +17,7 @@ from finetti.coherence.predictors.base import (
     RegressionPredictor,
     SampledPredictor,
 )
+from finetti.coherence.predictors.estimators import as_classes
 from finetti.coherence.predictors.targets import as_predictor
 from finetti.coherence.regression import (
     as_context,
@@ -33,7 +34,7 @@ from finetti.coherence.sampled import (
 )
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole
-from finetti.latent.base import Letters, as_generator, as_letters, one_hot
+from finetti.latent.base import Letters, as_generator, as_letters
 
 N_ORDERS, N_SAMPLES, N_PATHS, N_NULL = 24, 100, 1000, 99
 
@@ -57,8 +58,9 @@ def order_defect(
 
     Args:
         predictor: anything that `as_predictor` takes.
-        context: (keys, values), (L, d_k) and (L, d_v) or with an axis of contexts before them; or
-            letters, (L,) or (B, L).
+        context: (keys, values), (L, d_k) and (L, d_v) or with an axis of contexts before them,
+            where the values of a classifier are labels of any kind, or one-hot rows; or letters,
+            (L,) or (B, L).
         query: (Q, d_k) or (B, Q, d_k); None for letters.
         n_orders: how many orders are tried.
         seed: of the orders, and of draws; a Generator or a seed.
@@ -82,7 +84,7 @@ def order_defect(
         context, query = _sampled_context(found, context, query, owner)
         compare = order_of_draws(context, query, n_orders, n_paths, rng)
         return _of_draws("order", found, compare, context, reference, n_null, rng)
-    pairs, asked, _ = as_context(_classes(found, context), query, None, owner)
+    pairs, asked, _ = as_context(_classes(found, context, owner), query, None, owner)
     return order_of_pairs(found, pairs, asked, n_orders, rng)
 
 
@@ -126,7 +128,7 @@ def martingale_defect(
         context, query = _sampled_context(found, context, query, owner)
         compare = martingale_of_draws(context, query, n_paths)
         return _of_draws("martingale", found, compare, context, reference, n_null, rng)
-    pairs, asked, there = as_context(_classes(found, context), query, places, owner)
+    pairs, asked, there = as_context(_classes(found, context, owner), query, places, owner)
     return martingale_of_pairs(found, pairs, asked, there, n_samples, rng)
 
 
@@ -165,7 +167,7 @@ def two_step_defect(
         context, places = _sampled_context(found, context, places, owner)
         compare = two_steps_of_draws(context, places, n_paths)
         return _of_draws("two-step", found, compare, context, reference, n_null, rng)
-    pairs, there, _ = as_context(_classes(found, context), places, None, owner)
+    pairs, there, _ = as_context(_classes(found, context, owner), places, None, owner)
     return two_steps_of_pairs(found, pairs, there, n_samples, rng)
 
 
@@ -191,14 +193,12 @@ def _letters(predictor: Any, context: Any, owner: str) -> Letters:
     return as_letters(tokens if tokens.size else tokens.astype(int), predictor.n_letters, owner)
 
 
-def _classes(predictor: RegressionPredictor, context: Any) -> Any:
+def _classes(predictor: RegressionPredictor, context: Any, owner: str) -> Any:
     """The context, in which the labels of a classifier become unit vectors."""
     if not (predictor.categorical and isinstance(context, tuple) and len(context) == 2):
         return context
-    keys, labels = map(np.asarray, context)
-    if labels.ndim >= keys.ndim or not np.issubdtype(labels.dtype, np.integer):
-        return context
-    return keys, one_hot(labels, int(labels.max(initial=0)) + 1)
+    keys = np.asarray(context[0])
+    return keys, as_classes(context[1], keys.ndim, owner)
 
 
 def _sampled_context(
