@@ -282,6 +282,41 @@ def test_a_mean_that_is_not_linear_has_an_order_and_a_distance_only():
     assert row.martingale is row.two_step is None
     assert row.to_dict()["martingale"] is None
     table = measure_coherence([curved], WORLD, [4], **small)
-    assert table.headline == "curved is not coherent"
+    assert table.headline == "curved: no defect found (martingale and two-step not measured)"
     loud = as_predictor(curved, noise_variance=0.5)
     assert measure_coherence([loud], WORLD, [4], **small).rows[0].martingale is not None
+
+
+def test_a_defect_at_any_length_counts():
+    """Coherent at the longest context, which the target knows, and not at a shorter one."""
+
+    def mixed(tokens):
+        return [0.5, 0.5] if len(tokens) > 5 else [0.5 - 0.1 * tokens[-1], 0.5 + 0.1 * tokens[-1]]
+
+    table = measure_coherence([mixed, lambda tokens: [0.5, 0.5]], BetaBernoulli(), (4, 8))
+    assert all(row.order.holds() for row in table.rows[2:])
+    assert table.headline == "1 of 2 coherent: <lambda>"
+    assert table.table().columns[-1] == "defects at"
+    assert [row[-1] for row in table.table().rows] == ["4", "none"]
+    assert [each["defects_at"] for each in table.to_dict()["verdicts"]] == [[4], []]
+    assert "defects at" not in table.table(4).columns
+    alone = measure_coherence([mixed], BetaBernoulli(), (4, 8))
+    assert alone.headline == "mixed is not coherent"
+
+
+def test_what_is_not_measured_is_no_verdict():
+    def mean(keys, values, query):
+        return values.sum(axis=0) / (1 + len(values))
+
+    def last(keys, values, query):
+        return values[-1]
+
+    small = {"n_contexts": 2, "n_queries": 2, "n_sequences": 5}
+    table = measure_coherence([mean, WORLD, last], WORLD, [4], **small)
+    assert table.headline == (
+        "1 of 3 coherent: exact, gaussian-process; undecided: mean (two-step not measured)"
+    )
+    found = [each.text for each in table.verdicts]
+    assert found == ["undecided", "coherent", "not coherent"]
+    table = measure_coherence([mean, last], WORLD, [4], **small)
+    assert table.headline == "0 of 2 coherent; undecided: mean (two-step not measured)"

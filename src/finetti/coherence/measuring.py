@@ -67,6 +67,43 @@ class CoherenceRow:
         return {**own, **found, "distance": far, "as_expected": self.as_expected}
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What all context lengths together say of one target.
+
+    Args:
+        name: of the target.
+        defects_at: context lengths at which it has a defect.
+        not_measured: columns that are not measured at every length; one defect is enough for "not
+            coherent", but "coherent" needs all of them.
+    """
+
+    name: str
+    defects_at: tuple[int, ...]
+    not_measured: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """coherent, not coherent, or undecided."""
+        if self.defects_at:
+            return "not coherent"
+        return "undecided" if self.not_measured else "coherent"
+
+    @property
+    def reason(self) -> str:
+        """Why it is undecided."""
+        return f"{' and '.join(self.not_measured)} not measured"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "name": self.name,
+            "verdict": self.text,
+            "defects_at": list(self.defects_at),
+            "not_measured": list(self.not_measured),
+        }
+
+
 @dataclass(frozen=True, eq=False)
 class CoherenceTable(Shown):
     """Targets and their defects in one world."""
@@ -85,19 +122,34 @@ class CoherenceTable(Shown):
         """In rising order."""
         return tuple(sorted({row.context_length for row in self.rows}))
 
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Of every target, over all context lengths."""
+        by_length = (self._at(length) for length in self.context_lengths)
+        return tuple(_verdict(rows) for rows in zip(*by_length, strict=True))
+
     def table(self, context_length: int | None = None) -> Table:
-        """✓ or the size of every defect, at one context length: the longest by default."""
+        """✓ or the size of every defect, at one context length.
+
+        By default at the longest, with a last column that says at which ones there are defects.
+        """
         length = self.context_lengths[-1] if context_length is None else context_length
-        chosen = [row for row in self.rows if row.context_length == length]
+        columns = ("target", *COLUMNS, f"distance ({self.unit})")
         rows = [
             (
                 row.name,
                 *("–" if each is None else each.text for each in (*row.defects, row.distance)),
             )
-            for row in chosen
+            for row in self._at(length)
         ]
-        title = f"Coherence, {length} tokens"
-        return Table(title, ("target", *COLUMNS, f"distance ({self.unit})"), tuple(rows))
+        if context_length is None and len(self.context_lengths) > 1:
+            columns = (*columns, "defects at")
+            found = [", ".join(map(str, each.defects_at)) or "none" for each in self.verdicts]
+            rows = [(*row, lengths) for row, lengths in zip(rows, found, strict=True)]
+        return Table(f"Coherence, {length} tokens", columns, tuple(rows))
+
+    def _at(self, context_length: int) -> list[CoherenceRow]:
+        return [row for row in self.rows if row.context_length == context_length]
 
     @property
     def unit(self) -> str:
@@ -116,18 +168,20 @@ class CoherenceTable(Shown):
 
     @property
     def headline(self) -> str:
-        """In one sentence, at the longest context."""
-        last = [row for row in self.rows if row.context_length == self.context_lengths[-1]]
-        good = [
-            row.name
-            for row in last
-            if row.martingale is not None
-            and all(each is None or each.holds() for each in row.defects)
-        ]
-        if not good:
-            one = len(last) == 1
-            return f"{last[0].name} is not coherent" if one else f"None of {len(last)} is coherent"
-        return f"{len(good)} of {len(last)} coherent: {', '.join(good)}"
+        """In one sentence, over all context lengths."""
+        found = self.verdicts
+        good = [each.name for each in found if each.text == "coherent"]
+        undecided = [each for each in found if each.text == "undecided"]
+        if len(found) == 1 and not good:
+            (only,) = found
+            if undecided:
+                return f"{only.name}: no defect found ({only.reason})"
+            return f"{only.name} is not coherent"
+        if not good and not undecided:
+            return f"None of {len(found)} is coherent"
+        text = f"{len(good)} of {len(found)} coherent" + (f": {', '.join(good)}" if good else "")
+        rest = ", ".join(f"{each.name} ({each.reason})" for each in undecided)
+        return text + (f"; undecided: {rest}" if rest else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -137,6 +191,7 @@ class CoherenceTable(Shown):
             "context_lengths": list(self.context_lengths),
             "headline": self.headline,
             "as_expected": self.as_expected,
+            "verdicts": [each.to_dict() for each in self.verdicts],
             "rows": [row.to_dict() for row in self.rows],
         }
 
@@ -217,6 +272,14 @@ def measure_coherence(
             known = expected.get(each.name, (None, None, None))
             rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known))
     return CoherenceTable(world, tuple(rows), seed)
+
+
+def _verdict(rows: Sequence[CoherenceRow]) -> Verdict:
+    """Of one target, from what was measured at each length."""
+    failed = (row for row in rows if any(each and not each.holds() for each in row.defects))
+    columns = zip(COLUMNS, *(row.defects for row in rows), strict=True)
+    left_out = (name for name, *found in columns if None in found)
+    return Verdict(rows[0].name, tuple(row.context_length for row in failed), tuple(left_out))
 
 
 def _readable(tokens: Any, predictor: Predicts) -> Any:
