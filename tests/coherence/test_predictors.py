@@ -320,3 +320,47 @@ def test_what_is_not_measured_is_no_verdict():
     assert found == ["undecided", "coherent", "not coherent"]
     table = measure_coherence([mean, last], WORLD, [4], **small)
     assert table.headline == "0 of 2 coherent; undecided: mean (two-step not measured)"
+
+
+def centers(keys, values, query):
+    values -= values.mean(axis=0)
+    return values[0]
+
+
+def forgets(tokens):
+    tokens[:] = 0
+    return [0.5, 0.5]
+
+
+class Overwrites:
+    def sample(self, rng, keys, values, query):
+        keys.sort(axis=0)
+        return values[0]
+
+
+@pytest.mark.parametrize("target", [centers, forgets, Overwrites()])
+def test_a_target_that_writes_into_its_arguments_is_refused(target):
+    letters = target is forgets
+    context = np.array([0, 1]) if letters else (KEYS.copy(), VALUES.copy())
+    with pytest.raises(InputError, match="writes into its arguments; copy them first"):
+        order_defect(target, context, None if letters else QUERY)
+    if not letters:
+        np.testing.assert_array_equal(context[0], KEYS)
+        np.testing.assert_array_equal(context[1], VALUES)
+
+
+def test_an_estimator_overwrites_copies():
+    keys = KEYS.copy()
+    assert order_defect(Ridge(copy_X=False), (keys, VALUES), QUERY).holds()
+    np.testing.assert_array_equal(keys, KEYS)
+
+
+def test_a_function_may_answer_in_one_array():
+    room = np.zeros(1)
+
+    def first(keys, values, query):
+        room[:] = query[0]
+        return room
+
+    found = as_predictor(first).mean(*batch(QUERY, KEYS, VALUES))
+    np.testing.assert_array_equal(found[0], QUERY[:, :1])

@@ -236,8 +236,17 @@ def asking(name: str) -> Iterator[None]:
     except FinettiError:
         raise
     except Exception as error:
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            raise InputError(f"{name} writes into its arguments; copy them first.") from error
         text = f"{type(error).__name__}: {error}".rstrip(".: ")
         raise InputError(f"{name} could not answer: {text}.") from error
+
+
+def read_only(array: Any) -> Any:
+    """A view that a target cannot write into: others are asked with the same array."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def as_answer(name: str, found: Any, wanted: tuple[int, ...], what: str) -> Floats:

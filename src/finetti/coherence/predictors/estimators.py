@@ -38,7 +38,8 @@ class RegressorPredictor(RegressionPredictor):
         wanted = variance and self.gives_variance
         means, variances = [], []
         single = values.shape[2] == 1
-        for asked, rows, targets in zip(query, keys, values, strict=True):
+        # Copies, since an estimator may be allowed to overwrite them (copy_X=False).
+        for asked, rows, targets in zip(query.copy(), keys.copy(), values.copy(), strict=True):
             with reading(self.name, len(rows)):
                 model: Any = clone(self.estimator)
                 model.fit(rows, targets[:, 0] if single else targets)
@@ -83,7 +84,8 @@ class ClassifierPredictor(RegressionPredictor):
         from sklearn.base import clone
 
         found = np.zeros((*query.shape[:2], values.shape[2]))
-        for index, (asked, rows, targets) in enumerate(zip(query, keys, values, strict=True)):
+        copies = zip(query.copy(), keys.copy(), values, strict=True)
+        for index, (asked, rows, targets) in enumerate(copies):
             classes = targets.argmax(axis=1)
             present = np.unique(classes)
             if len(present) == 1:  # nothing to tell apart

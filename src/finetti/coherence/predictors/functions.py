@@ -5,7 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from finetti.coherence.predictors.base import AlphabetPredictor, SampledPredictor, asking
+from finetti.coherence.predictors.base import (
+    AlphabetPredictor,
+    SampledPredictor,
+    asking,
+    read_only,
+)
 from finetti.core.errors import InputError
 from finetti.latent.base import Floats, Letters, Pairs
 
@@ -32,7 +37,8 @@ class LettersPredictor(AlphabetPredictor):
     def answer(self, tokens: Letters) -> Floats:
         """One call for each context that differs from the others."""
         distinct, where = np.unique(tokens, axis=0, return_inverse=True)
-        found = [np.asarray(self.function(each)) for each in distinct]
+        # Copies, since a function may answer in the same array each time.
+        found = [np.array(self.function(each)) for each in read_only(distinct)]
         if len({each.shape for each in found}) > 1:
             shapes = sorted({str(each.shape) for each in found})
             raise InputError(f"{self.name} gave probabilities of shapes {' and '.join(shapes)}.")
@@ -51,7 +57,10 @@ class OnlyDraws(SampledPredictor):
 
     def answer(self, rng: np.random.Generator, context: Any, query: Any, count: int) -> Any:
         """One call for each draw."""
-        parts = (*context, query) if isinstance(context, Pairs) else (context,)
+        parts = [
+            read_only(each)
+            for each in ((*context, query) if isinstance(context, Pairs) else (context,))
+        ]
         return np.array(
             [
                 [self.target.sample(rng, *given) for given in zip(*parts, strict=True)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.coherence.predictors.base import RegressionPredictor
+from finetti.coherence.predictors.base import RegressionPredictor, read_only
 from finetti.core.errors import InputError
 from finetti.latent.base import Floats
 from finetti.training.pairs import pair_of
@@ -90,7 +90,8 @@ class TorchModulePredictor(RegressionPredictor):
         return np.array(answers), None
 
     def _one(self, torch: Any, dtype: Any, *arrays: Floats) -> Floats:
-        given = (torch.as_tensor(np.ascontiguousarray(each)).to(dtype) for each in arrays)
+        # Copies, since a tensor cannot be read-only.
+        given = (torch.tensor(np.ascontiguousarray(each), dtype=dtype) for each in arrays)
         return self.module(*given).double().numpy()
 
 
@@ -104,9 +105,10 @@ class FunctionPredictor(RegressionPredictor):
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
         """One call per query."""
+        given = map(read_only, (query, keys, values))
         found = [
-            [self.function(rows, seen, place) for place in asked]
-            for asked, rows, seen in zip(query, keys, values, strict=True)
+            [np.array(self.function(rows, seen, place)) for place in asked]
+            for asked, rows, seen in zip(*given, strict=True)
         ]
         try:
             return np.array(found, np.float64), None
