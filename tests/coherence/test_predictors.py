@@ -20,6 +20,7 @@ from finetti.coherence import (
     load_predictor,
     martingale_defect,
     measure_coherence,
+    order_averaged,
     order_defect,
     two_step_defect,
 )
@@ -207,7 +208,12 @@ def noisy(keys, values, query):
     ("target", "words"),
     [
         (lambda keys, values, query: values[0] * np.nan, "NaN"),
-        (lambda keys, values, query: np.ones(3), r"shape \(25, 3, 3\) instead of \(25, 3, 1\)"),
+        (lambda keys, values, query: np.ones(3), r"shape \(3,\) in one call.*\(1,\) or a number"),
+        (lambda keys, values, query: (1.0, np.ones(3)), r"variance of shape \(3,\) in one call"),
+        (lambda keys, values, query: (1.0, 2.0, 3.0), r"tuple of 3.*pair \(mean, variance\)"),
+        (lambda keys, values, query: np.ones(1 + int(query[0] > 0)), "at every call"),
+        (lambda keys, values, query: (1.0, -1.0), "variance of -1, not > 0"),
+        (lambda keys, values, query: "high", "no array of numbers"),
         (noisy, "between two equal calls"),
     ],
 )
@@ -364,3 +370,52 @@ def test_a_function_may_answer_in_one_array():
 
     found = as_predictor(first).mean(*batch(QUERY, KEYS, VALUES))
     np.testing.assert_array_equal(found[0], QUERY[:, :1])
+
+
+PROCESS = as_predictor(WORLD)
+
+
+def process_law(keys, values, query):
+    law = PROCESS.law(query[None, None], keys[None], values[None])
+    return law.mean[0, 0], law.variance[0, 0]
+
+
+def number_and_number(keys, values, query):
+    mean, variance = process_law(keys, values, query)
+    return float(mean[0]), float(variance[0])
+
+
+@pytest.mark.parametrize("function", [process_law, number_and_number])
+def test_functions_answer_with_a_mean_and_a_variance(function):
+    found, exact = as_predictor(function), PROCESS.law(*batch(QUERY, KEYS, VALUES))
+    assert two_step_defect(function, (KEYS, VALUES), QUERY).holds()  # asked before anything else
+    law = found.law(*batch(QUERY, KEYS, VALUES))
+    np.testing.assert_array_equal(law.mean, exact.mean)
+    np.testing.assert_array_equal(law.variance, exact.variance)
+    table = measure_coherence([function], WORLD, [3], n_contexts=2, n_queries=2, n_sequences=5)
+    assert table.verdicts[0].text == "coherent"
+    assert table.rows[0].distance.divergence < 1e-12
+    averaged = order_averaged(function, 6)
+    assert averaged.law(*batch(QUERY, KEYS, VALUES)) is not None
+
+
+def test_one_variance_serves_several_values():
+    two = np.concatenate([VALUES, -VALUES], axis=1)
+
+    def known(keys, values, query):
+        return values.mean(axis=0), 0.5
+
+    law = as_predictor(known).law(*batch(QUERY, KEYS, two))
+    np.testing.assert_array_equal(law.variance, np.full((1, 3, 2), 0.5))
+    with pytest.raises(
+        InputError, match=r"mean of shape \(\) in one call. It must be of shape \(2,"
+    ):
+        order_defect(lambda keys, values, query: (0.5, 0.5), (KEYS, two), QUERY)
+
+
+def test_networks_may_answer_with_numbers():
+    def apply(params, keys, values, query):
+        return values[:, 0].mean(), jnp.exp(params)
+
+    assert as_predictor((ones, apply)).law(*batch(QUERY, KEYS, VALUES)).mean.shape == (1, 3, 1)
+    assert not two_step_defect((ones, apply), (KEYS, VALUES), QUERY).holds()

@@ -22,13 +22,14 @@ class OrderAveraged(RegressionPredictor):
         self.predictor, self.n_orders, self.seed = predictor, n_orders, seed
         self.name = f"{predictor.name}, {n_orders} orders"
         self.linear, self.categorical = predictor.linear, predictor.categorical
-        self.gives_variance = predictor.has_law
+        self.gives_variance = predictor.has_law or predictor.gives_variance
 
     def answer(
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
         """Over all orders at once."""
         means, variances = self._all(query, keys, values)
+        self.gives_variance = variances is not None
         if variances is None:
             return means.mean(axis=1), None
         return means.mean(axis=1), variances.mean(axis=1) + means.var(axis=1)

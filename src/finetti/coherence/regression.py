@@ -108,10 +108,10 @@ def two_steps_of_pairs(
     """
     if predictor.categorical:
         return _two_steps_of_classes(predictor, context, places)
-    if not predictor.has_law:
-        raise no_law(predictor.name, "asked for two steps")
     n, count = places.shape[:2]
     mean, variance = _asked(predictor, places, context)
+    if not predictor.has_law:  # which some targets show only in an answer
+        raise no_law(predictor.name, "asked for two steps")
     deviation = np.sqrt(variance)
     scale = spread_of(context)[:, None, None] ** 2
     repeated_places = np.repeat(places, count, axis=0)

@@ -28,13 +28,14 @@ class RegressionPredictor(ABC):
         linear: whether answers are affine in the values, with weights that do not depend on them;
             None where that is tried out.
         categorical: whether values are one-hot classes, and answers their probabilities.
+        gives_variance: whether answers come with a variance; None where only an answer tells.
         noise_variance: of a new value, where the target gives no variance of its own; or None.
     """
 
     name: str = ""
     linear: bool | None = None
     categorical: bool = False
-    gives_variance: bool = False
+    gives_variance: bool | None = False
     noise_variance: float | None = None
     _tried: bool = False
 
@@ -47,7 +48,7 @@ class RegressionPredictor(ABC):
     @property
     def has_law(self) -> bool:
         """Whether there is a predictive law."""
-        return self.gives_variance or self.noise_variance is not None
+        return bool(self.gives_variance) or self.noise_variance is not None
 
     def mean(self, query: Floats, keys: Floats, values: Floats) -> Floats:
         """m(q; X), (B, Q, d_v), of queries (B, Q, d_k), keys (B, L, d_k), values (B, L, d_v)."""
@@ -55,6 +56,8 @@ class RegressionPredictor(ABC):
 
     def law(self, query: Floats, keys: Floats, values: Floats) -> Gaussian | None:
         """The predictive law of a new value, noise included; None where the target has none."""
+        if self.gives_variance is None:
+            self.mean(query, keys, values)
         if not self.has_law:
             return None
         mean, variance = self._answer(query, keys, values, True)
@@ -114,13 +117,12 @@ class RegressionPredictor(ABC):
         self, found: tuple[Any, Any], wanted: tuple[int, ...], variance: bool
     ) -> tuple[Floats, Any]:
         mean, spread = found
-        mean = as_answer(self.name, mean, wanted, "an answer")
+        mean = as_answer(self.name, mean, wanted, "a mean")
         if not variance:
             return mean, None
         if not self.gives_variance:
-            spread = self.noise_variance
-        spread = np.broadcast_to(np.asarray(spread, np.float64), wanted)
-        spread = as_answer(self.name, spread, wanted, "a variance")
+            spread = np.full(wanted, self.noise_variance)
+        spread = as_answer(self.name, _for_all_entries(spread, wanted), wanted, "a variance")
         if spread.min(initial=1.0) <= 0:
             raise InputError(
                 f"{self.name} answered with a variance of {spread.min():.3g}, not > 0."
@@ -156,7 +158,7 @@ class AlphabetPredictor(ABC):
         wanted = len(tokens), self.n_letters
         with asking(self.name):
             given = self.answer(tokens)
-        found = as_answer(self.name, given, wanted, "probabilities")
+        found = as_answer(self.name, given, wanted, "probabilities", calls=1)
         total = found.sum(axis=1, keepdims=True)
         if found.min(initial=0.0) < 0 or np.abs(total - 1).max(initial=0.0) > SUM_TOL:
             raise InputError(
@@ -207,8 +209,6 @@ class DrawsOf(SampledPredictor):
     def __init__(self, predictor: RegressionPredictor | AlphabetPredictor):
         self.name, self.predictor = predictor.name, predictor
         self.n_letters = getattr(predictor, "n_letters", None)
-        if isinstance(predictor, RegressionPredictor) and not predictor.has_law:
-            raise no_law(predictor.name, "drawn from")
 
     def answer(self, rng: np.random.Generator, context: Any, query: Any, count: int) -> Any:
         """From the law."""
@@ -216,7 +216,8 @@ class DrawsOf(SampledPredictor):
             p = self.predictor.predictive(context)
             return choose(rng, p, (count, len(p)))
         law = self.predictor.law(query[:, None], context.keys, context.values)
-        assert law is not None
+        if law is None:
+            raise no_law(self.predictor.name, "drawn from")
         return law.sample(rng, count)[:, :, 0]
 
 
@@ -249,12 +250,28 @@ def read_only(array: Any) -> Any:
     return view
 
 
-def as_answer(name: str, found: Any, wanted: tuple[int, ...], what: str) -> Floats:
-    """A finite float64 array of the shape ``wanted``, or the reason why it is none."""
+def as_answer(name: str, found: Any, wanted: tuple[int, ...], what: str, calls: int = 2) -> Floats:
+    """A finite float64 array of the shape ``wanted``, or the reason why it is none.
+
+    The first ``calls`` axes are over calls of the target, whose answers are arrays of the shape of
+    the rest; one entry may also be a number.
+    """
     array = np.asarray(found)
+    over, one = wanted[:calls], wanted[calls:]
+    if array.shape == over and one == (1,):
+        array = array[..., None]
     if array.shape != wanted:
-        raise InputError(f"{name} gave {what} of shape {array.shape} instead of {wanted}.")
-    array = array.astype(np.float64)
+        if array.shape[:calls] != over:
+            raise InputError(f"{name} gave {what} of shape {array.shape} instead of {wanted}.")
+        number = " or a number" if one == (1,) else ""
+        raise InputError(
+            f"{name} gave {what} of shape {array.shape[calls:]} in one call. It must be of shape "
+            f"{one}{number}."
+        )
+    try:
+        array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} gave {what} that is no array of numbers.") from error
     count = int(np.sum(~np.isfinite(array)))
     if count:
         raise InputError(
@@ -262,6 +279,13 @@ def as_answer(name: str, found: Any, wanted: tuple[int, ...], what: str) -> Floa
             "must answer every context with finite numbers."
         )
     return array
+
+
+def _for_all_entries(variance: Any, wanted: tuple[int, ...]) -> Any:
+    """One variance per query is that of every entry of its answer."""
+    array = np.asarray(variance)
+    array = array[..., None] if array.shape == wanted[:2] else array
+    return np.broadcast_to(array, wanted) if array.shape == (*wanted[:2], 1) else array
 
 
 def refuse_change(name: str, first: Any, second: Any) -> None:

@@ -35,7 +35,7 @@ class RegressorPredictor(RegressionPredictor):
         """One fit per context."""
         from sklearn.base import clone
 
-        wanted = variance and self.gives_variance
+        wanted = variance and bool(self.gives_variance)
         means, variances = [], []
         single = values.shape[2] == 1
         # Copies, since an estimator may be allowed to overwrite them (copy_X=False).

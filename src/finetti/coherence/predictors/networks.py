@@ -19,6 +19,8 @@ class NetworkPredictor(RegressionPredictor):
     else ``init(key, keys, values, query)`` of the ``seed``.
     """
 
+    gives_variance = None
+
     def __init__(self, network: Any, params: Any = None, seed: int = 0, name: str = ""):
         self.network, self.params, self.seed = network, params, seed
         self.name = name or getattr(network, "__name__", type(network).__name__)
@@ -35,16 +37,9 @@ class NetworkPredictor(RegressionPredictor):
             if self._run is None:
                 self._run = self._compiled(keys[0], values[0], query[0, 0])
             found = self._run(keys, values, query)
-        if isinstance(found, tuple):
-            self.gives_variance = True
-            return np.asarray(found[0]), np.asarray(found[1])
-        return np.asarray(found), None
-
-    def law(self, query: Floats, keys: Floats, values: Floats) -> Any:
-        """The law, if the network gives one."""
-        if self._run is None:
-            self.mean(query, keys, values)
-        return super().law(query, keys, values)
+        self.gives_variance = isinstance(found, tuple)
+        mean, spread = found if isinstance(found, tuple) else (found, None)
+        return np.asarray(mean), None if spread is None else np.asarray(spread)
 
     def _compiled(self, keys: Floats, values: Floats, query: Floats) -> Callable[..., Any]:
         import jax
@@ -64,7 +59,12 @@ class NetworkPredictor(RegressionPredictor):
 
 
 class TorchModulePredictor(RegressionPredictor):
-    """A PyTorch module (extra ``torch``), called as module(keys, values, query), one at a time."""
+    """A PyTorch module (extra ``torch``), called as module(keys, values, query), one at a time.
+
+    It answers as a `NetworkPredictor` does.
+    """
+
+    gives_variance = None
 
     def __init__(self, module: Any, name: str = ""):
         self.module, self.name = module, name or type(module).__name__
@@ -82,21 +82,30 @@ class TorchModulePredictor(RegressionPredictor):
         try:
             with torch.no_grad():
                 answers = [
-                    [self._one(torch, dtype, rows, seen, place) for place in asked]
+                    self._one(torch, dtype, rows, seen, place)
                     for asked, rows, seen in zip(query, keys, values, strict=True)
+                    for place in asked
                 ]
         finally:
             self.module.train(training)
-        return np.array(answers), None
+        mean, spread = _gathered(self.name, answers, query.shape[:2])
+        self.gives_variance = spread is not None
+        return mean, spread
 
-    def _one(self, torch: Any, dtype: Any, *arrays: Floats) -> Floats:
+    def _one(self, torch: Any, dtype: Any, *arrays: Floats) -> list[Floats]:
         # Copies, since a tensor cannot be read-only.
         given = (torch.tensor(np.ascontiguousarray(each), dtype=dtype) for each in arrays)
-        return self.module(*given).double().numpy()
+        return [each.double().numpy() for each in _parts(self.name, self.module(*given))]
 
 
 class FunctionPredictor(RegressionPredictor):
-    """A plain function of (keys, values, query) in NumPy, called one query at a time."""
+    """A plain function of (keys, values, query) in NumPy, called one query at a time.
+
+    It answers with a mean (d_v,), or with a pair of mean and variance, noise included; for d_v = 1
+    the mean, and always the variance, may be a number.
+    """
+
+    gives_variance = None
 
     def __init__(self, function: Callable[..., Any], name: str = ""):
         self.function, self.name = function, name or getattr(function, "__name__", "function")
@@ -106,13 +115,36 @@ class FunctionPredictor(RegressionPredictor):
     ) -> tuple[Floats, Floats | None]:
         """One call per query."""
         given = map(read_only, (query, keys, values))
-        found = [
-            [np.array(self.function(rows, seen, place)) for place in asked]
+        answers = [
+            # Copies, since a function may answer in the same array each time.
+            [np.array(each) for each in _parts(self.name, self.function(rows, seen, place))]
             for asked, rows, seen in zip(*given, strict=True)
+            for place in asked
         ]
-        try:
-            return np.array(found, np.float64), None
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"{self.name} must answer every query with an array of shape (d_v,)."
-            ) from error
+        mean, spread = _gathered(self.name, answers, query.shape[:2])
+        self.gives_variance = spread is not None
+        return mean, spread
+
+
+def _parts(name: str, returned: Any) -> tuple[Any, ...]:
+    """What one call returned: a mean, or mean and variance."""
+    parts = returned if isinstance(returned, tuple) else (returned,)
+    if len(parts) > 2:
+        raise InputError(
+            f"{name} returned a tuple of {len(parts)}. Return a mean, as an array of shape (d_v,), "
+            "or a pair (mean, variance)."
+        )
+    return parts
+
+
+def _gathered(name: str, answers: list[Any], batch: tuple[int, ...]) -> tuple[Floats, Any]:
+    """Means and variances (B, Q, …) of calls for B contexts with Q queries each."""
+    shapes = sorted({str(tuple(each.shape for each in parts)) for parts in answers})
+    if len(shapes) > 1:
+        raise InputError(
+            f"{name} returned arrays of shapes {' and '.join(shapes)}. Return a mean of shape "
+            "(d_v,), or a pair (mean, variance), at every call."
+        )
+    mean, *spread = (np.array(each) for each in zip(*answers, strict=True))
+    mean, *spread = (each.reshape(*batch, *each.shape[1:]) for each in (mean, *spread))
+    return mean, spread[0] if spread else None
