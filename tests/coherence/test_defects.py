@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from finetti.attention import Softmax
 from finetti.coherence import (
     as_predictor,
     martingale_defect,
@@ -13,6 +14,7 @@ from finetti.coherence import (
     sequence_defect,
     two_step_defect,
 )
+from finetti.coherence.defect import TOLERANCE
 from finetti.coherence.predictors.base import DrawsOf
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.latent import BetaBernoulli, LinearGaussian
@@ -214,3 +216,78 @@ def test_one_context_and_single_values_need_no_axes():
     assert found.sizes.shape == (3,)
     assert found.holds()
     assert "✓" in str(found)
+
+
+def single(function):
+    """The same in float32: arguments, sums and answer."""
+
+    def rounded(keys, values, query):
+        found = function(*(each.astype(np.float32) for each in (keys, values, query)))
+        return np.asarray(found, np.float32)
+
+    return rounded
+
+
+def mean(keys, values, query):
+    return values.mean(axis=0)
+
+
+def test_rounding_in_single_precision_is_no_defect():
+    tokens = WORLD.sample(0, 20, 12 + 3).tokens
+    context, query = (tokens.keys[:, :12], tokens.values[:, :12]), tokens.keys[:, 12:]
+    for function in (single(mean), single(smoother)):
+        found = order_defect(function, context, query)
+        assert found.maximum > 1e-8
+        assert found.holds()
+    assert martingale_defect(single(mean), context, query).text == "✓"
+    assert martingale_defect(single(mean), context, query).exact
+    for function, defect in ((smoother, martingale_defect), (running, order_defect)):
+        found = defect(single(function), context, query)
+        assert not found.holds()
+        assert found.median == pytest.approx(defect(function, context, query).median, rel=1e-3)
+    assert order_defect(order_averaged(single(mean), 8), context, query).holds()
+
+
+def test_laws_in_single_precision(drawn):
+    context, query = drawn
+    exact = as_predictor(WORLD)
+
+    def law(keys, values, query):
+        found = exact.law(query[None, None], keys[None], values[None])
+        return found.mean[0, 0].astype(np.float32), found.variance[0, 0].astype(np.float32)
+
+    found = two_step_defect(law, context, query)
+    assert found.exact
+    assert found.maximum > 1e-8
+    assert found.holds()
+
+
+def test_rounding_of_large_values_is_no_defect(drawn):
+    (keys, values), query = drawn
+    found = order_defect(mean, (keys, 1e8 + values), query)
+    assert found.maximum > 1e-8
+    assert found.holds()
+
+
+def test_double_precision_is_held_to_the_strict_tolerance(drawn):
+    context, query = drawn
+    slightly = order_defect(
+        lambda keys, values, query: values.mean(axis=0) + 1e-7 * values[-1], context, query
+    )
+    assert not slightly.holds()
+    found = order_defect(Softmax(), context, query)
+    assert np.all(found.rounding < TOLERANCE)
+    assert found.holds()
+
+
+def test_letters_in_single_precision():
+    urn = as_predictor(BetaBernoulli())
+
+    def rounded(tokens):
+        return urn.predictive(np.asarray(tokens)[None])[0].astype(np.float32)
+
+    tokens = [1, 0, 0, 1, 1]
+    for defect in (order_defect, martingale_defect, two_step_defect, sequence_defect):
+        assert defect(rounded, tokens).holds()
+        assert not defect(lambda tokens: np.float32(recent(tokens)), tokens).holds()
+    assert sequence_defect(rounded, tokens).maximum > 1e-8

@@ -18,7 +18,7 @@ def order_of_letters(
     found = found.reshape(len(tokens), len(orders), -1)
     gaps = np.abs(found - found[:, :1]).sum(axis=2).max(axis=1) / 2
     note = "" if complete else f"the largest over {len(orders) - 1} of all orders"
-    return Defect("order", gaps, complete, note=note)
+    return Defect("order", gaps, complete, note=note, rounding=predictor.rounding)
 
 
 def next_two(predictor: AlphabetPredictor, tokens: Letters) -> tuple[Floats, Floats]:
@@ -34,14 +34,14 @@ def martingale_of_letters(predictor: AlphabetPredictor, tokens: Letters) -> Defe
     """The total variation between Σ_x p(x|X) p(y|X, x) and p(y|X)."""
     first, joint = next_two(predictor, tokens)
     gaps = np.abs(joint.sum(axis=1) - first).sum(axis=1) / 2
-    return Defect("martingale", gaps, exact=True)
+    return Defect("martingale", gaps, exact=True, rounding=predictor.rounding)
 
 
 def two_steps_of_letters(predictor: AlphabetPredictor, tokens: Letters) -> Defect:
     """The total variation between p(x|X) p(y|X, x) and p(y|X) p(x|X, y)."""
     joint = next_two(predictor, tokens)[1]
     gaps = np.abs(joint - np.swapaxes(joint, 1, 2)).sum(axis=(1, 2)) / 2
-    return Defect("two-step", gaps, exact=True)
+    return Defect("two-step", gaps, exact=True, rounding=predictor.rounding)
 
 
 def log_joint(predictor: AlphabetPredictor, tokens: Letters) -> Floats:
@@ -66,4 +66,5 @@ def sequence_of_letters(
         impossible.all(axis=1), 0.0, np.where(impossible.any(axis=1), np.inf, np.ptp(found, axis=1))
     )
     note = "" if complete else f"over {len(orders) - 1} of all orders"
-    return Defect("sequence", gaps, complete, note=note)
+    rounding = tokens.shape[1] * predictor.rounding  # log p of every token
+    return Defect("sequence", gaps, complete, note=note, rounding=rounding)

@@ -29,7 +29,7 @@ class OrderAveraged(RegressionPredictor):
     ) -> tuple[Floats, Floats | None]:
         """Over all orders at once."""
         means, variances = self._all(query, keys, values)
-        self.gives_variance = variances is not None
+        self.gives_variance, self.precision = variances is not None, self.predictor.precision
         if variances is None:
             return means.mean(axis=1), None
         return means.mean(axis=1), variances.mean(axis=1) + means.var(axis=1)
@@ -69,6 +69,7 @@ class OrderAveragedLetters(AlphabetPredictor):
         rng = np.random.default_rng([self.seed, tokens.shape[1]])
         orders, _ = draw_orders(tokens.shape[1], self.n_orders, rng)
         found = self.predictor.predictive(reordered(tokens, orders))
+        self.precision = self.predictor.precision
         return found.reshape(len(tokens), len(orders), -1).mean(axis=1)
 
 

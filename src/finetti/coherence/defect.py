@@ -27,6 +27,8 @@ class Defect(Shown):
         standard_error: that of the largest size, where it is a mean over draws.
         p_value: how often a coherent predictor would show as much, where chance is involved.
         note: what was done.
+        rounding: of every size, what rounding may leave of it: more than the tolerance where
+            answers are in single precision, or large beside the spread.
 
     >>> defect = Defect("order", np.array([0.0, 3e-17, 1e-16]), exact=True)
     >>> defect.text, defect.holds()
@@ -39,6 +41,7 @@ class Defect(Shown):
     standard_error: float | None = None
     p_value: float | None = None
     note: str = ""
+    rounding: Floats | float = 0.0
 
     @property
     def maximum(self) -> float:
@@ -54,7 +57,7 @@ class Defect(Shown):
         """Whether there is no defect: up to rounding, or as far as a test at ``level`` can tell."""
         if self.p_value is not None:
             return self.p_value > level
-        return self.maximum <= tolerance
+        return bool(np.all(self.sizes <= np.maximum(tolerance, self.rounding)))
 
     @property
     def text(self) -> str:

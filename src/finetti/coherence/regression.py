@@ -42,10 +42,11 @@ def order_of_pairs(
     shape = n, len(orders), query.shape[1], -1
     mean, deviation = mean.reshape(shape), np.sqrt(variance).reshape(shape)
     squares = (mean - mean[:, :1]) ** 2 + (deviation - deviation[:, :1]) ** 2
-    scale = 1.0 if predictor.categorical else spread_of(context)[:, None]
+    scale = np.ones((n, 1)) if predictor.categorical else spread_of(context)[:, None]
     gaps = np.sqrt(squares.sum(axis=3)).max(axis=1) / scale
     note = "" if complete else f"the largest over {len(orders) - 1} of all orders"
-    return Defect("order", gaps.ravel(), complete, note=note)
+    rounding = _rounding(predictor, _largest(mean, deviation, context.values) / scale, gaps)
+    return Defect("order", gaps.ravel(), complete, note=note, rounding=rounding)
 
 
 def martingale_of_pairs(
@@ -78,10 +79,13 @@ def martingale_of_pairs(
         change = sum(
             there[:, :, each, None, None] * moved(units[each]) for each in range(n_classes)
         )
-        return Defect("martingale", np.abs(change).sum(axis=3).ravel() / 2, exact=True)
+        sizes = np.abs(change).sum(axis=3).ravel() / 2
+        return Defect("martingale", sizes, exact=True, rounding=predictor.rounding)
+    size = _largest(mean, context.values)[:, :, None]
     if predictor.is_linear(query, *context):
         sizes = np.linalg.norm(moved(there), axis=3) / scale
-        return Defect("martingale", sizes.ravel(), exact=True)
+        rounding = _rounding(predictor, size / scale, sizes)
+        return Defect("martingale", sizes.ravel(), exact=True, rounding=rounding)
     if not predictor.has_law:
         raise no_law(predictor.name, "continued by values of its own")
     deviation = np.sqrt(variance[:, asked:])
@@ -90,7 +94,7 @@ def martingale_of_pairs(
     for _ in range(max(2, n_samples // 2)):
         step = deviation * rng.normal(size=there.shape)
         draws.append((moved(there + step) + moved(there - step)) / 2)
-    return _tested("martingale", np.array(draws), scale)
+    return _tested("martingale", np.array(draws), scale, predictor.rounding * size)
 
 
 def two_steps_of_pairs(
@@ -114,6 +118,8 @@ def two_steps_of_pairs(
         raise no_law(predictor.name, "asked for two steps")
     deviation = np.sqrt(variance)
     scale = spread_of(context)[:, None, None] ** 2
+    # Of products of a deviation and an answer.
+    size = (_largest(deviation) * _largest(mean, deviation, context.values))[:, :, None]
     repeated_places = np.repeat(places, count, axis=0)
 
     def after(values: Floats) -> tuple[Floats, Floats]:
@@ -124,12 +130,13 @@ def two_steps_of_pairs(
 
     if predictor.is_linear(places, *context):
         (low, left), (high, other) = after(mean), after(mean + deviation)
-        if np.allclose(left, other, rtol=1e-9, atol=0):
+        if np.allclose(left, other, rtol=max(1e-9, predictor.rounding), atol=0):
             covariance = (high - low) * deviation[:, :, None]  # g(b|a)s²(a)
             swap = covariance - np.swapaxes(covariance, 1, 2)
             total = variance[:, None] - left - (high - low) ** 2
             sizes = np.maximum(np.abs(swap), np.abs(total)).max(axis=3) / scale
-            return Defect("two-step", sizes.ravel(), exact=True)
+            rounding = _rounding(predictor, size / scale, sizes)
+            return Defect("two-step", sizes.ravel(), exact=True, rounding=rounding)
     draws = []
     for _ in range(n_samples):
         step = deviation * rng.normal(size=mean.shape)
@@ -138,7 +145,7 @@ def two_steps_of_pairs(
         covariance = step[:, :, None] * change
         total = left + change**2 - variance[:, None]
         draws.append(np.concatenate([covariance - np.swapaxes(covariance, 1, 2), total], axis=3))
-    return _tested("two-step", np.array(draws), scale)
+    return _tested("two-step", np.array(draws), scale, predictor.rounding * size)
 
 
 def _two_steps_of_classes(predictor: RegressionPredictor, context: Pairs, places: Floats) -> Defect:
@@ -153,7 +160,7 @@ def _two_steps_of_classes(predictor: RegressionPredictor, context: Pairs, places
         joint.append(then.reshape(n, count, count, n_classes))
     both = first[:, :, None, :, None] * np.stack(joint, axis=3)  # (n, a, b, x, y)
     gaps = np.abs(both - both.transpose(0, 2, 1, 4, 3)).sum(axis=(3, 4)) / 2
-    return Defect("two-step", gaps.ravel(), exact=True)
+    return Defect("two-step", gaps.ravel(), exact=True, rounding=predictor.rounding)
 
 
 def appended(context: Pairs, places: Floats, values: Floats) -> Pairs:
@@ -175,12 +182,23 @@ def _asked(predictor: RegressionPredictor, query: Floats, context: Pairs) -> tup
     return mean, np.zeros_like(mean)
 
 
-def _tested(name: str, draws: Floats, scale: Floats) -> Defect:
+def _largest(*parts: Floats) -> Floats:
+    """The largest entry of each context in any of its parts, (n, 1)."""
+    flat = np.concatenate([each.reshape(len(each), -1) for each in parts], axis=1)
+    return np.abs(flat).max(axis=1, keepdims=True)
+
+
+def _rounding(predictor: RegressionPredictor, relative: Floats, sizes: Floats) -> Floats:
+    """What rounding may leave of sizes, whose answers are ``relative`` to their unit; flat."""
+    return np.broadcast_to(predictor.rounding * relative, sizes.shape).ravel()
+
+
+def _tested(name: str, draws: Floats, scale: Floats, rounding: Floats) -> Defect:
     """Sizes of the means over draws (S, n, M, Q, d), and Student's test of all entries at once."""
     mean, error = draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
     sizes = np.linalg.norm(mean, axis=3) / scale
     errors = np.linalg.norm(error, axis=3) / scale
-    tiny = 1e-12 * scale[..., None]  # rounding is no evidence
+    tiny = np.maximum(1e-12 * scale, rounding)[..., None]  # rounding is no evidence
     ratio = np.where(np.abs(mean) > tiny, np.abs(mean) / np.maximum(error, tiny), 0.0).max()
     chance = 2 * special.stdtr(len(draws) - 1, -ratio)
     return Defect(

@@ -13,6 +13,10 @@ from finetti.latent.laws import Gaussian, choose
 
 REPEAT_RTOL = 1e-6  # between two equal calls: parallel sums of float32 may differ by less
 LINEAR_RTOL, N_TRIALS = 1e-9, 5
+# Rounding that a target may add up over its operations, in units of its precision: 1e-4 of an
+# answer in float32, and in float64 nothing that other tolerances do not forgive.
+ROUNDINGS = 1000
+DOUBLE = float(np.finfo(np.float64).eps)
 SUM_TOL = 1e-5  # probabilities in float32
 
 
@@ -30,6 +34,7 @@ class RegressionPredictor(ABC):
         categorical: whether values are one-hot classes, and answers their probabilities.
         gives_variance: whether answers come with a variance; None where only an answer tells.
         noise_variance: of a new value, where the target gives no variance of its own; or None.
+        precision: the relative one of the coarsest answer so far, 1.2e-7 in float32.
     """
 
     name: str = ""
@@ -37,6 +42,7 @@ class RegressionPredictor(ABC):
     categorical: bool = False
     gives_variance: bool | None = False
     noise_variance: float | None = None
+    precision: float = DOUBLE
     _tried: bool = False
 
     @abstractmethod
@@ -49,6 +55,11 @@ class RegressionPredictor(ABC):
     def has_law(self) -> bool:
         """Whether there is a predictive law."""
         return bool(self.gives_variance) or self.noise_variance is not None
+
+    @property
+    def rounding(self) -> float:
+        """What rounding may leave of a difference between answers of size 1."""
+        return ROUNDINGS * self.precision
 
     def mean(self, query: Floats, keys: Floats, values: Floats) -> Floats:
         """m(q; X), (B, Q, d_v), of queries (B, Q, d_k), keys (B, L, d_k), values (B, L, d_v)."""
@@ -88,7 +99,7 @@ class RegressionPredictor(ABC):
         places = np.concatenate([query, (keys[:, 1:] + keys[:, :-1]) / 2], axis=1)
         given = values + size * rng.normal(size=(N_TRIALS, *values.shape))
         answers = [self.mean(places, keys, each) for each in given]
-        limit = LINEAR_RTOL * (np.abs(answers).max() + size)
+        limit = max(LINEAR_RTOL, self.rounding) * (np.abs(answers).max() + size)
         for index, share in enumerate(np.linspace(-1.0, 0.9, N_TRIALS)):
             ends, found = (given[index - 1], given[index]), (answers[index - 1], answers[index])
             mixed = self.mean(places, keys, share * ends[0] + (1 - share) * ends[1])
@@ -117,6 +128,7 @@ class RegressionPredictor(ABC):
         self, found: tuple[Any, Any], wanted: tuple[int, ...], variance: bool
     ) -> tuple[Floats, Any]:
         mean, spread = found
+        self.precision = max(self.precision, precision_of(mean), precision_of(spread))
         mean = as_answer(self.name, mean, wanted, "a mean")
         if not variance:
             return mean, None
@@ -136,15 +148,22 @@ class AlphabetPredictor(ABC):
     Attributes:
         name: for tables.
         n_letters: c; letters are 0, …, c − 1.
+        precision: the relative one of the coarsest answer so far, 1.2e-7 in float32.
     """
 
     name: str = ""
     n_letters: int
+    precision: float = DOUBLE
     _tried: bool = False
 
     @abstractmethod
     def answer(self, tokens: Letters) -> Floats:
         """Probabilities (B, c)."""
+
+    @property
+    def rounding(self) -> float:
+        """What rounding may leave of a difference between probabilities."""
+        return ROUNDINGS * self.precision
 
     def predictive(self, tokens: Letters) -> Floats:
         """p(x | X), (B, c), of tokens (B, L)."""
@@ -158,6 +177,7 @@ class AlphabetPredictor(ABC):
         wanted = len(tokens), self.n_letters
         with asking(self.name):
             given = self.answer(tokens)
+        self.precision = max(self.precision, precision_of(given))
         found = as_answer(self.name, given, wanted, "probabilities", calls=1)
         total = found.sum(axis=1, keepdims=True)
         if found.min(initial=0.0) < 0 or np.abs(total - 1).max(initial=0.0) > SUM_TOL:
@@ -241,6 +261,12 @@ def asking(name: str) -> Iterator[None]:
             raise InputError(f"{name} writes into its arguments; copy them first.") from error
         text = f"{type(error).__name__}: {error}".rstrip(".: ")
         raise InputError(f"{name} could not answer: {text}.") from error
+
+
+def precision_of(found: Any) -> float:
+    """The relative precision of an array; that of float64 for all that is no coarser float."""
+    dtype = np.asarray(found).dtype
+    return max(DOUBLE, float(np.finfo(dtype).eps)) if dtype.kind == "f" else DOUBLE
 
 
 def read_only(array: Any) -> Any:

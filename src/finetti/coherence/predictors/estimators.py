@@ -153,5 +153,5 @@ def reading(name: str, length: int) -> Iterator[None]:
 
 def _columns(found: Any, single: bool) -> Floats:
     """(Q,) or (Q, d) as (Q, d)."""
-    array = np.asarray(found, np.float64)
+    array = np.asarray(found)
     return array[:, None] if single and array.ndim == 1 else array

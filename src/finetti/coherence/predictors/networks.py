@@ -77,6 +77,7 @@ class TorchModulePredictor(RegressionPredictor):
 
         weights = next(iter(self.module.parameters()), None)
         dtype = torch.float64 if weights is None else weights.dtype
+        self.precision = max(self.precision, float(torch.finfo(dtype).eps))
         training = self.module.training
         self.module.eval()
         try:
