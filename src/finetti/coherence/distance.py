@@ -35,9 +35,12 @@ class Distance:
     Args:
         context_length: n.
         value: the root of the mean squared distance to the exact mean, in units of the values'
-            spread; of letters the mean KL(exact ‖ predictor) in nats.
+            spread; of letters the mean KL(exact ‖ predictor) in nats, or, of those that are only
+            sampled, the root of the mean squared distance of the probabilities.
         interval: of the value, 95 %.
-        unit: spread or nats.
+        unit: spread, nats or probability.
+        n_draws: for each context, of a predictor that can only be sampled. Their noise is
+            subtracted: the squared distance is unbiased, and 0 where it would be negative.
         divergence: mean KL(exact ‖ predictor) in nats of predictors with a law, and its interval.
         coverage: the share of answers inside the predictor's 90 % intervals, and its interval.
         score: mean of ((y − m)/s)², 1 for a calibrated law; of letters Brier's, Σ(1[y = x] − p)².
@@ -48,6 +51,7 @@ class Distance:
     value: float
     interval: tuple[float, float]
     unit: str
+    n_draws: int | None = None
     divergence: float | None = None
     divergence_interval: tuple[float, float] | None = None
     coverage: float | None = None
@@ -57,13 +61,15 @@ class Distance:
 
     @property
     def is_none(self) -> bool:
-        """Whether nothing but rounding is left."""
-        return self.value <= ROUNDING
+        """Whether nothing is left but rounding, or the noise of draws."""
+        return self.value <= ROUNDING or (self.n_draws is not None and self.interval[0] <= 0)
 
     @property
     def text(self) -> str:
-        """✓ where nothing but rounding is left, or the value."""
-        return "✓" if self.is_none else format_number(self.value, 2)
+        """✓ where nothing but rounding is left; the value; or what draws leave open, as ≤ 0.01."""
+        if not self.is_none:
+            return format_number(self.value, 2)
+        return "✓" if self.n_draws is None else f"≤ {format_number(self.interval[1], 2)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -71,6 +77,7 @@ class Distance:
             "value": self.value,
             "interval": list(self.interval),
             "unit": self.unit,
+            "n_draws": self.n_draws,
             "divergence": self.divergence,
             "divergence_interval": self.divergence_interval and list(self.divergence_interval),
             "coverage": self.coverage,
@@ -156,13 +163,13 @@ def distance_at(
     assert exact is not None
     scale = float(np.sqrt(np.mean(spread_of(draw.tokens) ** 2)))
     if isinstance(predictor, SampledPredictor):
-        mean = _average(predictor, rng, draw.tokens, draw.query)
-        return _means(mean, exact.mean[:, 0], scale, context_length)
+        draws = predictor.sample(rng, draw.tokens, draw.query, N_DRAWS)
+        return _of_draws(draws, exact.mean[:, 0], scale, context_length, "spread")
     law = predictor.law(query, *draw.tokens)
     if law is None:
         mean = predictor.mean(query, *draw.tokens)
-        return _means(mean[:, 0], exact.mean[:, 0], scale, context_length)
-    means = _means(law.mean[:, 0], exact.mean[:, 0], scale, context_length)
+        return _of_squares(_squares(mean[:, 0], exact.mean[:, 0]) / scale**2, context_length)
+    squares = _squares(law.mean[:, 0], exact.mean[:, 0]) / scale**2
     ratio = exact.variance / law.variance
     gap = (exact.mean - law.mean) ** 2 / law.variance
     divergence, ends = _mean_interval((ratio - 1 - np.log(ratio) + gap).sum(axis=(1, 2)) / 2)
@@ -172,7 +179,7 @@ def distance_at(
     score = float(np.mean(z**2))
     null = rng.chisquare(z.size, size=N_NULL) / z.size  # mean z² of the exact predictor
     return replace(
-        means,
+        _of_squares(squares, context_length),
         divergence=divergence,
         divergence_interval=ends,
         coverage=float(inside.mean()),
@@ -185,8 +192,8 @@ def distance_at(
 def _letters(predictor: Any, draw: Any, exact: Floats, length: int, rng: Any) -> Distance:
     """KL, and Brier's score against what it is if the answer comes from the predictor itself."""
     if isinstance(predictor, SampledPredictor):
-        found = _average(predictor, rng, draw.tokens, None)
-        return _means(found, exact, 1.0, length)
+        drawn = predictor.sample(rng, draw.tokens, None, N_DRAWS)
+        return _of_draws(one_hot(drawn, exact.shape[1]), exact, 1.0, length, "probability")
     found = predictor.predictive(draw.tokens)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(exact > 0, exact * (np.log(exact) - np.log(found)), 0.0)
@@ -201,11 +208,22 @@ def _letters(predictor: Any, draw: Any, exact: Floats, length: int, rng: Any) ->
     return Distance(length, *_mean_interval(divergence), "nats", score=score, p_value=rank)
 
 
-def _means(mean: Floats, exact: Floats, scale: float, length: int) -> Distance:
-    squares = ((mean - exact) ** 2).sum(axis=1) / scale**2
-    value, (low, high) = _mean_interval(squares)
-    ends = float(np.sqrt(max(low, 0.0))), float(np.sqrt(high))
-    return Distance(length, float(np.sqrt(value)), ends, "spread")
+def _squares(mean: Floats, exact: Floats) -> Floats:
+    return ((mean - exact) ** 2).sum(axis=1)
+
+
+def _of_draws(draws: Floats, exact: Floats, scale: float, length: int, unit: str) -> Distance:
+    """From draws (N, B, d): E‖m̂ − m‖² is ‖E m̂ − m‖² and the variance of m̂, which is subtracted."""
+    noise = draws.var(axis=0, ddof=1).sum(axis=1) / len(draws)
+    squares = (_squares(draws.mean(axis=0), exact) - noise) / scale**2
+    return replace(_of_squares(squares, length), unit=unit, n_draws=len(draws))
+
+
+def _of_squares(squares: Floats, length: int) -> Distance:
+    """The root of their mean, whose estimate may be negative where noise was subtracted."""
+    value, ends = _mean_interval(squares)
+    root, low, high = (float(np.sqrt(max(each, 0.0))) for each in (value, *ends))
+    return Distance(length, root, (low, high), "spread")
 
 
 def _mean_interval(samples: Floats) -> tuple[float, tuple[float, float]]:
@@ -221,11 +239,3 @@ def _mean_interval(samples: Floats) -> tuple[float, tuple[float, float]]:
 def _two_sided_rank(value: float, null: Floats) -> float:
     above, below = np.sum(null >= value), np.sum(null <= value)
     return float(min(1.0, 2 * (1 + min(above, below)) / (1 + len(null))))
-
-
-def _average(predictor: SampledPredictor, rng: Any, tokens: Any, query: Any) -> Floats:
-    """The mean of draws."""
-    found = predictor.sample(rng, tokens, query, N_DRAWS)
-    if predictor.n_letters is not None:
-        found = one_hot(found, predictor.n_letters)
-    return found.mean(axis=0)

@@ -134,11 +134,13 @@ class CoherenceTable(Shown):
         By default at the longest, with a last column that says at which ones there are defects.
         """
         length = self.context_lengths[-1] if context_length is None else context_length
-        columns = ("target", *COLUMNS, f"distance ({self.unit})")
+        one = len(self.units) == 1
+        columns = ("target", *COLUMNS, f"distance ({self.units[0]})" if one else "distance")
         rows = [
             (
                 row.name,
-                *("–" if each is None else each.text for each in (*row.defects, row.distance)),
+                *("–" if each is None else each.text for each in row.defects),
+                _distance_cell(row.distance, with_unit=not one),
             )
             for row in self._at(length)
         ]
@@ -152,9 +154,9 @@ class CoherenceTable(Shown):
         return [row for row in self.rows if row.context_length == context_length]
 
     @property
-    def unit(self) -> str:
-        """Of distances to the truth: spread (of the values) or nats."""
-        return next((row.distance.unit for row in self.rows if row.distance), "spread")
+    def units(self) -> tuple[str, ...]:
+        """Of distances to the truth: spread (of the values), nats or probability."""
+        return tuple(dict.fromkeys(row.distance.unit for row in self.rows if row.distance))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -272,6 +274,12 @@ def measure_coherence(
             known = expected.get(each.name, (None, None, None))
             rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known))
     return CoherenceTable(world, tuple(rows), seed)
+
+
+def _distance_cell(distance: Distance | None, with_unit: bool) -> str:
+    if distance is None:
+        return "–"
+    return f"{distance.text} {distance.unit}" if with_unit else distance.text
 
 
 def _verdict(rows: Sequence[CoherenceRow]) -> Verdict:

@@ -11,6 +11,11 @@ DEFECTS = {
     "martingale": "Largest change of an answer, on average over the predictor's own next value.",
     "two_step": "Largest difference between two steps and the same two in the other order.",
 }
+DISTANCES = {
+    "nats": "mean KL from the exact predictive",
+    "spread": "root mean squared distance to the exact predictive mean",
+    "probability": "root mean squared distance to the exact probabilities",
+}
 
 
 def coherence_page(found: CoherenceTable, document: Mapping[str, Any]) -> Document:
@@ -39,8 +44,7 @@ def coherence_page(found: CoherenceTable, document: Mapping[str, Any]) -> Docume
     ]
     if figures:
         sections.append(Section("Defects against the context length", figures=tuple(figures)))
-    if any(row.distance is not None for row in found.rows):
-        sections.append(_distance(found))
+    sections += [_distance(found, unit) for unit in found.units]
     return Document(
         found.headline,
         summary=summary,
@@ -77,14 +81,11 @@ def _defect_chart(found: CoherenceTable, name: str) -> Chart | None:
     )
 
 
-def _distance(found: CoherenceTable) -> Section:
-    unit = found.unit
-    what = (
-        "mean KL from the exact predictive"
-        if unit == "nats"
-        else "root mean squared distance to the exact predictive mean"
-    )
-    text = f"The {what}, with 95 % intervals, in the world {found.world.name}."
+def _distance(found: CoherenceTable, unit: str) -> Section:
+    """Of all targets whose distance is in this unit."""
+    title = "Distance to the truth" + (f", {unit}" if len(found.units) > 1 else "")
+    text = f"The {DISTANCES[unit]}, with 95 % intervals, in the world {found.world.name}."
+    rows = [(row, row.distance) for row in found.rows if row.distance and row.distance.unit == unit]
     records = [
         {
             "tokens": row.context_length,
@@ -93,14 +94,14 @@ def _distance(found: CoherenceTable) -> Section:
             "high": each.interval[1],
             "target": row.name,
         }
-        for row in found.rows
-        if (each := row.distance) is not None and not each.is_none
+        for row, each in rows
+        if not each.is_none
     ]
-    exact = sorted({row.name for row in found.rows if row.distance and row.distance.is_none})
+    exact = sorted({row.name for row, each in rows if each.is_none})
     if exact:
-        text += f" Not drawn, where it is rounding error: {', '.join(exact)}."
+        text += f" Not drawn, where it is rounding error, or noise of draws: {', '.join(exact)}."
     if not records:
-        return Section("Distance to the truth", (text,))
+        return Section(title, (text,))
     chart = line_chart(
         records,
         "tokens",
@@ -113,4 +114,5 @@ def _distance(found: CoherenceTable) -> Section:
         x_title="tokens in the context",
         y_title=f"distance ({unit})",
     )
-    return Section("Distance to the truth", figures=(Figure(chart, text, "distance"),))
+    name = "distance" if len(found.units) == 1 else f"distance-{unit}"
+    return Section(title, figures=(Figure(chart, text, name),))
