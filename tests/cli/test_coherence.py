@@ -54,10 +54,13 @@ def test_members_of_the_family_are_as_expected():
     [
         (["softmux"], "Unknown target 'softmux'. Choose one of softmax, "),
         (["mesa", "--world", "moon"], "Unknown world 'moon'. Choose one of beta-bernoulli, "),
+        (["mesa", "--world", "sphere"], "neither letters nor Gaussian"),
         (["mesa", "--world", "beta-bernoulli"], "reads pairs"),
         (["mesa", "--context-length", "2"], "at least 3"),
         (["mesa", "--context-length", "few"], "cannot read"),
         (["./nowhere.py:Name"], "no file"),
+        (["builtins:max"], "max does not say which arguments it takes"),
+        (["mesa", "--context-length", "1000000"], "GB of memory. Take shorter contexts"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_exit_code_2(arguments, words):
@@ -108,3 +111,19 @@ def test_a_target_that_raises_is_one_sentence(tmp_path, monkeypatch):
         assert done.exit_code == 2, done.output
         assert "Traceback" not in done.output
         assert "could not answer: ZeroDivisionError" in done.stderr
+
+
+def test_only_worlds_that_can_be_read_are_offered():
+    offered = command("mesa", "--world", "moon").stderr
+    assert "sphere" not in offered
+    assert "instrumental" not in offered
+
+
+def test_letters_that_no_named_world_has(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "four_letters.py").write_text("def four(tokens):\n    return [0.25] * 4\n")
+    done = command("./four_letters.py:four")
+    assert done.exit_code == 2
+    assert "reads 4 letters" in done.stderr
+    assert "--world" not in done.stderr
+    assert "measure_coherence" in done.stderr

@@ -291,3 +291,13 @@ def test_letters_in_single_precision():
         assert defect(rounded, tokens).holds()
         assert not defect(lambda tokens: np.float32(recent(tokens)), tokens).holds()
     assert sequence_defect(rounded, tokens).maximum > 1e-8
+
+
+def test_an_empty_context_has_one_order(drawn):
+    (keys, values), query = drawn
+    empty = keys[:, :0], values[:, :0]
+    assert order_defect(WORLD, empty, query).maximum == 0
+    assert order_defect(BetaBernoulli(), np.zeros((2, 0), int)).maximum == 0
+    assert martingale_defect(WORLD, empty, query).holds()
+    one = (keys[0, :0], values[0, :0]), query[0]
+    assert order_defect(lambda keys, values, query: np.zeros(2), *one).maximum == 0

@@ -224,3 +224,12 @@ def test_tokens_that_are_not_on_the_sphere_are_refused():
     with pytest.raises(InputError, match=r"`query` .* unit vectors"):
         world.predict(Pairs(unit, unit), off[0])
     assert world.predict(Pairs(unit, unit), unit[0]).log_prob(off[0]) == -np.inf
+
+
+def test_a_pair_is_appended_at_its_query():
+    draw = LinearGaussian(key_dimension=2, value_dimension=1).sample(0, 3, 4)
+    assert append_token(draw.tokens, draw.answer, draw.query).keys.shape == (3, 5, 2)
+    with pytest.raises(
+        InputError, match=r"`query` argument of append_token must be of shape \(3, 2"
+    ):
+        append_token(draw.tokens, draw.answer)

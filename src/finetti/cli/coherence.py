@@ -151,6 +151,7 @@ def _measured(
 
 def _world(name: str | None, predictors: list[Any]) -> Any:
     """The one that is named, or one whose tokens the targets can read."""
+    from finetti.coherence.predictors.worlds import has_predictive
     from finetti.latent import worlds
 
     if name is None:
@@ -158,7 +159,8 @@ def _world(name: str | None, predictors: list[Any]) -> Any:
         fitting = "finite-atoms" if letters == {3} else "gaussian-process"
         name = "beta-bernoulli" if letters == {2} else fitting
     if name not in worlds:
-        raise InputError(f"Unknown world {name!r}. Choose one of {', '.join(worlds)}.")
+        known = [each for each, make in worlds.items() if has_predictive(make())]
+        raise InputError(f"Unknown world {name!r}. Choose one of {', '.join(known)}.")
     return worlds[name]()
 
 

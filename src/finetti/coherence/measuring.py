@@ -22,6 +22,7 @@ COLUMNS = ("order", "martingale", "two-step")
 PARTS = len(COLUMNS) + 1  # and the distance
 N_CONTEXTS, N_QUERIES, N_ORDERS = 20, 6, 5
 N_SEQUENCES, N_SAMPLES = 200, 100
+NAMED = (None, 2, 3)  # letters of worlds that commands know by name; None for pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,7 +316,14 @@ def _refuse_other_tokens(predictor: Predicts, truth: Predicts, world: LatentMode
     letters = [getattr(each, "n_letters", None) for each in (predictor, truth)]
     if letters[0] != letters[1]:
         kinds = ["pairs" if each is None else f"{each} letters" for each in letters]
+        advice = "Choose another world (--world), or another target."
+        if letters[0] not in NAMED:
+            advice = (
+                f"No world by name has {kinds[0]}: in Python, give measure_coherence one of your "
+                "own, as FiniteAtoms(prior, LetterEmission(table)) with a column of the table for "
+                "each letter."
+            )
         raise InputError(
-            f"{predictor.name} reads {kinds[0]}, but the world {world.name} has {kinds[1]}. Choose "
-            "another world, or another target."
+            f"{predictor.name} reads {kinds[0]}, but the world {world.name} has {kinds[1]}. "
+            f"{advice}"
         )

@@ -28,4 +28,4 @@ def reordered(context: Any, orders: Any) -> Any:
     if isinstance(context, Pairs):
         return Pairs(*(reordered(part, orders) for part in context))
     moved = context[:, orders]
-    return moved.reshape(-1, *moved.shape[2:])
+    return moved.reshape(len(context) * len(orders), *moved.shape[2:])

@@ -100,7 +100,8 @@ def append_token(tokens: Any, answer: Any, query: Any = None) -> Any:
     array([[0, 1, 1]])
     """
     if isinstance(tokens, Pairs):
-        new = np.asarray(query)[:, None], np.asarray(answer)[:, None]
+        places = as_query(query, len(tokens.keys), tokens.keys.shape[2], "append_token")
+        new = places[:, None], np.asarray(answer)[:, None]
         return Pairs(*map(_joined, tokens, new))
     return _joined(np.asarray(tokens), np.asarray(answer)[:, None])
 
@@ -208,7 +209,7 @@ def as_pairs(tokens: Any, d_c: int, d_r: int, owner: str) -> Pairs:
 def as_query(query: Any, n_sequences: int, d_c: int, owner: str) -> Floats:
     """The places asked about, (n, d_c)."""
     if query is None:
-        advice = "This world answers at a place: give the key of the masked token."
+        advice = "Tokens of this world are pairs: give the key of the answer."
         raise bad_argument("query", owner, f"of shape ({n_sequences}, {d_c})", None, advice)
     return as_vectors(query, (n_sequences, d_c), "query", owner)
 

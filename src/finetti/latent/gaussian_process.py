@@ -1,5 +1,6 @@
 """Tokens r = f(c) + noise with f a Gaussian process: the rigorous form of the latent function."""
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -40,6 +41,7 @@ def _kernel_matrix(kernel: Any, xs: Floats, ys: Floats) -> Floats:
     from finetti.core.precision import float64
 
     shape = len(xs), xs.shape[1], ys.shape[1]
+    _refuse_beyond_memory(shape, 2 * xs.shape[2] + 1)
     left = np.broadcast_to(xs[:, :, None], (*shape, xs.shape[2])).reshape(-1, xs.shape[2])
     right = np.broadcast_to(ys[:, None], (*shape, ys.shape[2])).reshape(-1, ys.shape[2])
     values = np.empty(len(left))
@@ -51,6 +53,21 @@ def _kernel_matrix(kernel: Any, xs: Floats, ys: Floats) -> Floats:
             parts = (np.pad(side[chunk], rest) for side in (left, right))
             values[chunk] = np.asarray(_compiled()(kernel, *parts))[: chunk.stop - start]
     return values.reshape(shape)
+
+
+def _refuse_beyond_memory(shape: tuple[int, int, int], numbers: int) -> None:
+    """Some systems kill a process that asks for too much, and so it is not tried."""
+    from finetti.studies.limits import GIGABYTE, usable_memory
+
+    needed, there = 8.0 * numbers * math.prod(shape), usable_memory()
+    if needed > there:
+        n, *lengths = shape
+        raise InputError(
+            f"GaussianProcessWorld needs {needed / GIGABYTE:.3g} GB for kernels between "
+            f"{lengths[0]} and {lengths[1]} keys of {n} sequences, and there are "
+            f"{there / GIGABYTE:.3g} GB of memory. Take shorter contexts, or fewer, or another "
+            "world."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,7 +137,14 @@ def _called(target: Any, n_letters: int | None, params: Any, seed: int) -> Predi
 def _n_arguments(function: Any) -> int:
     """Arguments that must be given by position."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    given = inspect.signature(function).parameters.values()
+    try:
+        given = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:  # of some builtins
+        name = getattr(function, "__name__", type(function).__name__)
+        raise UnsupportedError(
+            f"{name} does not say which arguments it takes. Call it inside a function "
+            "predictive(tokens), or network(keys, values, query), of your own."
+        ) from error
     return sum(each.kind in kinds and each.default is each.empty for each in given)
 
 

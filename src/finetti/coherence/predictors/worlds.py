@@ -63,3 +63,12 @@ def world_predictor(world: LatentModel) -> WorldLetters | WorldPairs:
         f"The answers of {type(world).__name__} are neither letters nor Gaussian. Use "
         "BetaBernoulli, FiniteAtoms with letters, LinearGaussian or GaussianProcessWorld."
     )
+
+
+def has_predictive(world: LatentModel) -> bool:
+    """Whether `world_predictor` takes it."""
+    try:
+        world_predictor(world)
+    except UnsupportedError:
+        return False
+    return True
