@@ -316,7 +316,7 @@ def _refuse_other_tokens(predictor: Predicts, truth: Predicts, world: LatentMode
     letters = [getattr(each, "n_letters", None) for each in (predictor, truth)]
     if letters[0] != letters[1]:
         kinds = ["pairs" if each is None else f"{each} letters" for each in letters]
-        advice = "Choose another world (--world), or another target."
+        advice = "Choose another world, or another target."
         if letters[0] not in NAMED:
             advice = (
                 f"No world by name has {kinds[0]}: in Python, give measure_coherence one of your "
