@@ -17,6 +17,7 @@ from finetti.studies.outcome import DONE
 
 # E_approx and E_opt rest on the best network that was found, so they are estimates from one side.
 SIGNS = {"generalization": "", "approximation": "≤ ", "optimization": "≥ "}
+REACH = 2.0  # standard errors on either side
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,14 @@ class RiskPoint:
         """A part as people read it, as in ≤ 0.52 ± 0.03."""
         value, error = self.values[name]
         return f"{SIGNS.get(name, '')}{format_number(value, 3)} ± {format_number(error, 2)}"
+
+    @property
+    def largest(self) -> str | None:
+        """The part whose interval is above those of the others; None where they overlap."""
+        first, *others = sorted(PARTS, key=lambda part: -self.values[part][0])
+        value, error = self.values[first]
+        ends = (mean + REACH * spread for mean, spread in (self.values[part] for part in others))
+        return first if value - REACH * error > max(ends) else None
 
 
 @dataclass(frozen=True)
@@ -97,12 +106,10 @@ class RiskFindings:
         if not self.points:
             return f"Excess risk of {title}: no trial is done"
         last = self.points[-1]
-        value, error = last.values["excess"]
-        largest = max(PARTS, key=lambda part: last.values[part][0])
-        text = (
-            f"Excess risk {format_number(value, 3)} ± {format_number(error, 2)} of {title} with "
-            f"{last.n_samples} sequences, most of it {largest}"
-        )
+        text = f"Excess risk {last.told('excess')} of {title} with {last.n_samples} sequences"
+        if (part := last.largest) is not None:
+            size = format_number(last.values[part][0], 3)
+            text += f"; largest part: {part} ({SIGNS[part]}{size})"
         return text + (f" (partial: {self.partial})" if self.partial else "")
 
     @property
@@ -142,10 +149,11 @@ class RiskFindings:
         ]
         columns = ("n", "trials", "excess risk", *PARTS, "bound on generalization")
         title = "Excess risk, taken apart"
-        tables = [Table(title, columns, tuple(rows))] if rows else []
-        if self.failures:
-            tables.append(Table("Why trials failed", ("reason", "trials"), tuple(self.failures)))
-        return tables
+        return [Table(title, columns, tuple(rows))] if rows else []
+
+    def failure_table(self) -> Table:
+        """Why trials ended with an error."""
+        return Table("Why trials failed", ("reason", "trials"), tuple(self.failures))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

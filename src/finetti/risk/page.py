@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from finetti.risk.findings import SIGNS, RiskFindings, RiskPoint
+from finetti.risk.findings import REACH, SIGNS, RiskFindings, RiskPoint
 from finetti.risk.trial import PARTS
 from finetti.show import Chart, Document, Figure, Section, line_chart
 from finetti.show.run_facts import run_facts
 from finetti.show.waterfall import waterfall
-
-REACH = 2.0  # standard errors on either side
 
 
 def risk_page(findings: RiskFindings, document: Mapping[str, Any]) -> Document:
@@ -25,8 +23,8 @@ def risk_page(findings: RiskFindings, document: Mapping[str, Any]) -> Document:
     sections = []
     if findings.points:
         sections = [_against(findings), _apart(findings), _bound(findings)]
-    elif findings.failures:
-        sections = [Section("Errors", tables=tuple(findings.tables()))]
+    if findings.failures:
+        sections.append(Section("Errors", tables=(findings.failure_table(),)))
     return Document(
         findings.headline,
         summary=(_what_was_done(findings),),
