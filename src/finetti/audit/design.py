@@ -81,7 +81,7 @@ def read_design(
         more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
         problems.append(
             f"{unread[0][:80]}{more} inside its layers were not read, and may change what they "
-            "compute: give a --map with them, or under `ignored` if they are no weights"
+            "compute: give a `layouts` file (--map) with them, under `ignored` if they are no weights"
         )
     return BlockDesign(
         order, activation, epsilon, layout.rotary, tuple(assumed), "; ".join(problems)
@@ -96,7 +96,7 @@ def _unknown_family(layout: Layout, config: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"the layout {layout.name} was not written for the model_type {str(kind)[:40]!r}, whose "
-        "blocks may differ: if they do not, give a --map that has it under `model_types`"
+        "blocks may differ: if they do not, give a `layouts` file (--map) with it in `model_types`"
     ]
 
 
