@@ -81,7 +81,7 @@ def read_design(
         more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
         problems.append(
             f"{unread[0][:80]}{more} inside its layers were not read, and may change what they "
-            "compute: give a `layouts` file (--map) with them, under `ignored` if they are no weights"
+            "compute: give a `layouts` file (--map) with them, or under `ignored` what is unused"
         )
     return BlockDesign(
         order, activation, epsilon, layout.rotary, tuple(assumed), "; ".join(problems)
