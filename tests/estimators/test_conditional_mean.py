@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 from sklearn.kernel_ridge import KernelRidge
@@ -227,6 +227,27 @@ def test_a_constant_target_and_a_single_row():
     np.testing.assert_allclose(std, np.sqrt(1 - 1 / 1.1), rtol=1e-8)
     exact = clone(model).set_params(ridge=1e-14).fit(X, Y)  # below what float64 resolves
     np.testing.assert_allclose(exact.predict(X), Y, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("fit_kernel", [True, False])
+@pytest.mark.parametrize("targets", [np.ones(1), np.full(3, 0.1), np.full((3, 2), [2.0, 7.0])])
+def test_one_value_says_nothing_about_error_bars(targets, fit_kernel):
+    """The likelihood is largest without any noise: predictions would seem to be certain."""
+    model = ConditionalMeanRegressor(RBF(), fit_kernel=fit_kernel, n_starts=1)
+    with pytest.warns(ConvergenceWarning, match="`ridge`"):
+        model.fit(X[: len(targets)], targets)
+    model.set_params(ridge=0.1, fit_kernel=False).fit(X[: len(targets)], targets)
+
+
+def test_parameters_at_the_end_of_the_search_are_said():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(40, 3))
+    model = ConditionalMeanRegressor(random_state=0)
+    with pytest.warns(ConvergenceWarning, match="constant of ConditionalMeanRegressor"):
+        model.fit(table, table[:, 0] ** 2 + table[:, 1])
+    assert model.at_bound_ == ("constant",)
+    classes = table[:, 0] > 0  # without error bars there is nothing to say
+    assert ConditionalMeanClassifier(n_starts=1).fit(table, classes).at_bound_ == ("ridge",)
 
 
 def test_what_is_wrong_is_said():

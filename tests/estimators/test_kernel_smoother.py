@@ -123,6 +123,13 @@ def test_at_home_in_scikit_learn():
     assert "KernelSmootherRegressor" in best._repr_html_()
 
 
+@pytest.mark.parametrize("size", [1e-145, 1e145])
+def test_units_do_not_matter(size):
+    wanted = KernelSmootherRegressor().fit(X, Y).predict(QUERIES)
+    found = KernelSmootherRegressor().fit(size * X, Y).predict(size * QUERIES)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_a_constant_target_and_a_single_row():
     model = KernelSmootherRegressor()
     np.testing.assert_allclose(model.fit(X, np.full(len(X), 0.1)).predict(QUERIES), 0.1)
@@ -140,3 +147,10 @@ def test_what_is_wrong_is_said():
             clone(model).set_params(**wrong).fit(X, Y)
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.where(X > 1, np.nan, X), Y)
+    for size in (1e-200, 1e200):  # whose squares are no numbers
+        with pytest.raises(InputError, match="`bandwidth`"):
+            clone(model).set_params(bandwidth=size).fit(X, Y)
+        with pytest.raises(InputError, match="`bandwidths`"):
+            clone(model).set_params(bandwidths=[1.0, size]).fit(X, Y)
+    with pytest.raises(InputError, match="Scale the columns"):
+        model.fit(1e-160 * X, Y)

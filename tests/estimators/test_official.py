@@ -1,6 +1,8 @@
 """scikit-learn's own checks on every class, in the flat form."""
 
+import numpy as np
 import pytest
+from sklearn.base import clone, is_regressor
 from sklearn.utils.estimator_checks import (
     check_estimators_partial_fit_n_features,
     check_n_features_in_after_fitting,
@@ -8,6 +10,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
+from finetti.core.errors import InputError
 from finetti.estimators import (
     AttentionKernelRegressor,
     ConditionalMeanClassifier,
@@ -78,3 +81,16 @@ def test_the_checks_have_content(estimator):
     names = {check.func.__name__ for _, check in estimator_checks_generator(estimator)}
     assert len(names - set(failures(estimator))) > 40
     assert set(failures(estimator)) <= names
+
+
+REGRESSORS = [each for each in ESTIMATORS if is_regressor(each)]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", REGRESSORS, ids=lambda each: type(each).__name__)
+def test_targets_whose_squares_overflow_are_refused(estimator):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    with pytest.raises(InputError, match=r"in y\. Scale"):
+        clone(estimator).fit(X, 1e200 * y)
+    assert np.isfinite(clone(estimator).fit(X, 1e140 * y).predict(X)).all()

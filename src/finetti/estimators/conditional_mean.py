@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 
 from finetti.core.arrays import check_finite
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.numbers import as_positive, as_whole
 from finetti.core.precision import float64
 from finetti.core.solves import diagonal_floor
@@ -36,6 +36,12 @@ from finetti.estimators.tables import TableModel
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
 from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.base import Kernel, check_kernel
+
+
+def _is_constant(values: Floats) -> NDArray[np.bool_]:
+    """Which columns have one value, up to rounding."""
+    spread = np.ptp(values, axis=0)
+    return spread <= 10 * np.finfo(np.float64).eps * np.abs(values).max(axis=0)
 
 
 class _ConditionalMean(TableModel):
@@ -95,8 +101,7 @@ class _ConditionalMean(TableModel):
             return np.zeros(values.shape[1]), np.ones(values.shape[1])
         mean = np.average(values, axis=0, weights=weights)
         scale = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
-        is_constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(values).max(axis=0)
-        return mean, np.where(is_constant, 1.0, scale)
+        return mean, np.where(_is_constant(values), 1.0, scale)
 
     def _hyperparameters(self, observed: Observations) -> Hyperparameters:
         owner = type(self).__name__
@@ -193,8 +198,29 @@ class ConditionalMeanRegressor(RegressorMixin, _ConditionalMean):
         the mean of s measurements has weight s.
         """
         table = self._table(X)
-        self._fit(table, numbers(self, X, y), self._weights(table, sample_weight))
+        targets, weights = numbers(self, X, y), self._weights(table, sample_weight)
+        self._fit(table, targets, weights)
+        if self.fit_kernel or isinstance(self.ridge, str):
+            self._warn_of_search(targets[weights > 0])
         return self
+
+    def _warn_of_search(self, targets: Floats) -> None:
+        """Say where the rows did not decide what the error bars are made of."""
+        owner = type(self).__name__
+        known = "Give a `kernel` and a `ridge` that you know, with fit_kernel=False"
+        if _is_constant(targets).all():
+            warn_user(
+                f"y has the same value in all of the {len(targets)} rows, which says nothing about "
+                f"noise: the error bars of {owner} are arbitrary, and far too small. {known}.",
+                ConvergenceWarning,
+            )
+        elif self.at_bound_:
+            warn_user(
+                f"The search for {', '.join(self.at_bound_)} of {owner} ended at the end of its "
+                f"range, and the error bars depend on where that is. {known}, start from another "
+                "`kernel`, or give more rows.",
+                ConvergenceWarning,
+            )
 
     def predict(
         self,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from finetti.core.errors import UnsupportedError, bad_argument, warn_user
+from finetti.core.errors import InputError, UnsupportedError, bad_argument, warn_user
 from finetti.core.numbers import as_positive
 from finetti.core.precision import float64
 from finetti.estimators.grams import chunks, in_float64, median_distance, padding
@@ -25,6 +25,7 @@ from finetti.show.shown import Shown
 
 GRID_SIZE = 31
 GRID_RANGE = 1e-2, 1e1  # times the median distance of two rows
+LEAST, MOST = 1e-150, 1e153  # whose inverse squares are numbers
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,9 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
             self.bandwidth_ = self.bandwidth_path_.bandwidth
         else:
             self.bandwidth_ = as_positive(self.bandwidth, "bandwidth", owner)
+            if not LEAST <= self.bandwidth_ <= MOST:
+                wanted = f"between {LEAST:g} and {MOST:g}, or its square is no number"
+                raise bad_argument("bandwidth", owner, wanted, self.bandwidth)
         with float64():
             self.kernel_ = in_float64(kernel.on_scaled_tokens(jnp.asarray(self.bandwidth_**-2)))
         return self
@@ -209,10 +213,16 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
 
     def _grid(self, table: Floats) -> Floats:
         if self.bandwidths is None:
-            return np.geomspace(*GRID_RANGE, GRID_SIZE) * median_distance(table)
+            distance = median_distance(table)
+            if distance * GRID_RANGE[0] < LEAST:
+                raise InputError(
+                    f"Rows of X are {distance:.3g} apart, and {type(self).__name__} divides by "
+                    "squares of a hundredth of that, which are 0. Scale the columns."
+                )
+            return np.geomspace(*GRID_RANGE, GRID_SIZE) * distance
         grid = np.sort(np.atleast_1d(np.asarray(self.bandwidths, np.float64)))
-        if grid.ndim != 1 or not grid.size or not (np.isfinite(grid) & (grid > 0)).all():
-            wanted = "a list of finite numbers > 0"
+        if grid.ndim != 1 or not grid.size or not ((grid >= LEAST) & (grid <= MOST)).all():
+            wanted = f"a list of numbers between {LEAST:g} and {MOST:g}"
             raise bad_argument("bandwidths", type(self).__name__, wanted, repr(self.bandwidths))
         return grid
 

@@ -12,6 +12,17 @@ from finetti.estimators.ridge import Floats
 LARGEST = 1e150
 
 
+def bounded(entries: Any, argument: str, owner: str, advice: str) -> Any:
+    """The entries, if their squares are numbers."""
+    largest = np.abs(entries).max()
+    if largest > LARGEST:
+        raise InputError(
+            f"{owner} squares entries, which beyond {LARGEST:g} overflow. Got {largest:g} in "
+            f"{argument}. {advice}"
+        )
+    return entries
+
+
 class TableModel(BaseEstimator):
     """Reads tables in float64; rows of weight 0 do not count."""
 
@@ -25,12 +36,7 @@ class TableModel(BaseEstimator):
         return self._bounded(validate_data(self, X, dtype="float64", reset=False))
 
     def _bounded(self, table: Any) -> Floats:
-        if np.abs(table).max() > LARGEST:
-            raise InputError(
-                f"{type(self).__name__} squares entries, which beyond {LARGEST:g} overflow. Got "
-                f"{np.abs(table).max():g} in X. Scale the columns."
-            )
-        return table
+        return bounded(table, "X", type(self).__name__, "Scale the columns.")
 
     def _weights(self, table: Floats, sample_weight: Any) -> Floats:
         if sample_weight is None:

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from finetti.estimators.ridge import Floats
+from finetti.estimators.tables import bounded
 
 
 def numbers(estimator: BaseEstimator, X: Any, y: Any) -> Floats:
@@ -21,6 +22,7 @@ def numbers(estimator: BaseEstimator, X: Any, y: Any) -> Floats:
         )
     check_consistent_length(X, y)
     y = check_array(y, dtype="float64", ensure_2d=False, input_name="y", estimator=estimator)
+    y = bounded(y, "y", type(estimator).__name__, "Scale it.")
     return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
 
 
