@@ -44,7 +44,7 @@ def test_it_carries_types_stubs_and_the_page(installed):
     assert (package / "py.typed").exists()
     assert (package / "attention" / "__init__.pyi").exists()
     assert list((package / "report").rglob("*.html*"))
-    assert list((package / "estimators").glob("*.toml"))  # the studies that run by name
+    assert list((package / "estimators").glob("*.study.toml"))  # the studies that run by name
 
 
 def test_the_command_works_from_the_wheel(installed):

@@ -31,3 +31,4 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(tmp_path, monkeypa
     refused = finetti("run", "random_feature_target")
     assert refused.exit_code == 2
     assert "random_feature_targets" in refused.stderr
+    assert "layouts" not in refused.stderr  # the table of names of `finetti audit`

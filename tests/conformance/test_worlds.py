@@ -1,5 +1,7 @@
 """What every world promises, member by member: exchangeable, coherent, exact."""
 
+import dataclasses
+import inspect
 import itertools
 
 import numpy as np
@@ -251,3 +253,11 @@ def test_the_same_seed_draws_the_same(world):
 def test_a_world_shows_itself(world):
     assert "latent" in str(world)
     assert "posterior" in world._repr_html_()
+
+
+@pytest.mark.parametrize("name", worlds)
+def test_every_setting_of_a_named_world_has_a_name(name):
+    settings = set(inspect.signature(worlds[name]).parameters)
+    made_here = {"rotations"} if name == "sphere" else set()
+    fields = {each.name for each in dataclasses.fields(worlds[name]())} - made_here
+    assert fields <= settings

@@ -5,24 +5,33 @@ from typing import Any
 
 from finetti.latent.base import LatentModel
 from finetti.latent.beta_bernoulli import BetaBernoulli
-from finetti.latent.emissions import LetterEmission
 from finetti.latent.finite_atoms import FiniteAtoms
 from finetti.latent.gaussian_process import GaussianProcessWorld
 from finetti.latent.instrumental import InstrumentalWorld
 from finetti.latent.linear_gaussian import LinearGaussian
-from finetti.latent.sphere import SphereWorld, random_rotations
+from finetti.latent.sphere import Harmonics, SphereWorld, random_rotations
 
 # Three atoms that lean to one letter each, so that a few tokens tell them apart.
 _LEANING = ((0.7, 0.2, 0.1), (0.1, 0.7, 0.2), (0.2, 0.1, 0.7))
 
 
-def _finite_atoms(**changes: Any) -> FiniteAtoms:
-    defaults = {"prior": (0.5, 0.3, 0.2), "emission": LetterEmission(_LEANING)}
-    return FiniteAtoms(**(defaults | changes))
+# Their arguments are what commands offer as settings: all of them by name.
+def _finite_atoms(
+    prior: Any = (0.5, 0.3, 0.2), emission: Any = _LEANING, answers: Any = None
+) -> FiniteAtoms:
+    return FiniteAtoms(prior, emission, answers)
 
 
-def _sphere(n_atoms: int = 4, key_dimension: int = 3, seed: int = 0, **changes: Any) -> SphereWorld:
-    return SphereWorld(random_rotations(seed, n_atoms, key_dimension), **changes)
+def _sphere(
+    n_atoms: int = 4,
+    key_dimension: int = 3,
+    seed: int = 0,
+    prior: Any = None,
+    concentration: float = 10.0,
+    harmonics: Harmonics = "linear",
+) -> SphereWorld:
+    rotations = random_rotations(seed, n_atoms, key_dimension)
+    return SphereWorld(rotations, prior, concentration, harmonics)
 
 
 # A name → what makes that world; keyword arguments change its defaults.

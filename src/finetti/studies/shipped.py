@@ -1,15 +1,16 @@
-"""Studies that ship with the package, by name: TOML files beside the kinds of their rooms."""
+"""Studies that ship with the package, by name: files beside the kinds of their rooms."""
 
 from pathlib import Path
 
 from finetti.core.errors import InputError
 
 ROOT = Path(__file__).parents[1]
+SUFFIX = ".study.toml"
 
 
 def shipped_studies() -> dict[str, Path]:
     """Name → file."""
-    return {path.stem: path for path in sorted(ROOT.glob("*/*.toml"))}
+    return {path.name.removesuffix(SUFFIX): path for path in sorted(ROOT.glob(f"*/*{SUFFIX}"))}
 
 
 def is_shipped(place: str | Path) -> bool:
