@@ -279,9 +279,11 @@ def _compiled(name: str, wants: Wants, prefix: int | None) -> Callable[..., Any]
         arrays, known = set_aside_spoiled(arrays, prefix)
         known &= ~_has_nan(module)  # a solve that fails would answer with the prior
         answer = over_contexts(read, arrays, route.max_entries)
-        parts = (answer.mean, answer.variance, answer.weights)
-        marked = (None if part is None else mark_unknown(part, known) for part in parts)
-        return Answer(*marked, answer.ridge)
+        mean, variance, weights = (
+            None if part is None else mark_unknown(part, known)
+            for part in (answer.mean, answer.variance, answer.weights)
+        )
+        return Answer(mean, variance, weights, answer.ridge)
 
     return jax.jit(run if route.in_data_precision else float64_inside(run))
 
