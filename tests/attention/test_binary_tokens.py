@@ -68,10 +68,10 @@ def test_outputs_are_those_of_the_textbook_layer(method):
 def test_what_is_not_measurably_safe_is_split(sharpness):
     # Sequences that avoid all large terms: the difference would lose what is left.
     made = binary_tables(TOKENS, CLS, *WEIGHTS)
-    scores = np.repeat([0.0, sharpness], LENGTH * HEADS).reshape(made.scores.shape)
+    scores = np.repeat([sharpness, 0.0], LENGTH * HEADS).reshape(made.scores.shape)
     made = made._replace(scores=jnp.asarray(scores), cls_scores=jnp.zeros(HEADS))
     tables = BinaryTables(*(each.astype(jnp.float32) for each in made))
-    bits = np.zeros((2, LENGTH), np.uint8)
+    bits = np.ones((2, LENGTH), np.uint8)
     exact = binary_attention(bits, made, method="select")
     methods = ("auto", "split", "difference")
     by = {name: np.float64(binary_attention(bits, tables, method=name)) for name in methods}

@@ -62,8 +62,18 @@ def test_numbers_that_are_not_positive_are_refused(value):
 
 
 def test_positive_numbers_and_tracers_pass():
-    check_positive(np.array([1e-300, 2.0]), "x", "f")
+    check_positive(1e-300, "x", "f")
+    check_positive(jnp.ones((), jnp.bfloat16), "x", "f")
+    check_positive(np.array([1e-300, 2.0]), "x", "f", ranks=(0, 1))
     jax.jit(lambda x: check_positive(x, "x", "f"))(jnp.array(-1.0))
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, "1", True, None, 1j, [1.0, 2.0]])
+def test_what_is_no_positive_number_is_refused(value):
+    with pytest.raises(InputError, match="`x` argument of f must be a finite number > 0"):
+        check_positive(value, "x", "f")
+    with pytest.raises(InputError, match=r"`x` .* Got shape \(2,\)"):
+        jax.jit(lambda x: check_positive(x, "x", "f"))(jnp.ones(2))
 
 
 def test_rank():
