@@ -101,7 +101,7 @@ def test_the_study_is_the_experiment_and_all_its_scales_are_sound(tmp_path):
     for scale, cells in sizes.items():
         plan = Study.from_toml("random_feature_targets", scale=scale, store=store).plan
         assert len(plan.cells) == cells
-    with pytest.raises(InputError, match=r"no study random_features\. .*random_feature_targets"):
+    with pytest.raises(InputError, match=r"study 'random_features'\. .* random_feature_targets"):
         Study.from_toml("random_features")
 
 

@@ -224,7 +224,7 @@ def set_aside_spoiled(
     places = None if positions is None else jnp.arange(query.shape[1]) % positions
     if mask is not None and mask.ndim == 3:
         if places is not None:
-            mask = mask & (jnp.arange(keys.shape[1]) <= places[:, None])
+            mask = mask & (jnp.arange(keys.shape[1])[None, None] <= places[None, :, None])
         read = (mask & spoiled[:, None, :]).any(axis=-1)
     elif places is not None:
         read = jax.lax.cummax(spoiled.astype(jnp.int8), axis=1) > 0
