@@ -69,7 +69,7 @@ class CoherenceRow:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CoherenceVerdict:
     """What all context lengths together say of one target.
 
     Args:
@@ -124,7 +124,7 @@ class CoherenceTable(Shown):
         return tuple(sorted({row.context_length for row in self.rows}))
 
     @property
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[CoherenceVerdict, ...]:
         """Of every target, over all context lengths."""
         by_length = (self._at(length) for length in self.context_lengths)
         return tuple(_verdict(rows) for rows in zip(*by_length, strict=True))
@@ -283,12 +283,12 @@ def _distance_cell(distance: Distance | None, with_unit: bool) -> str:
     return f"{distance.text} {distance.unit}" if with_unit else distance.text
 
 
-def _verdict(rows: Sequence[CoherenceRow]) -> Verdict:
+def _verdict(rows: Sequence[CoherenceRow]) -> CoherenceVerdict:
     """Of one target, from what was measured at each length."""
     failed = (row for row in rows if any(each and not each.holds() for each in row.defects))
     columns = zip(COLUMNS, *(row.defects for row in rows), strict=True)
     left_out = (name for name, *found in columns if None in found)
-    return Verdict(rows[0].name, tuple(row.context_length for row in failed), tuple(left_out))
+    return CoherenceVerdict(rows[0].name, tuple(row.context_length for row in failed), tuple(left_out))
 
 
 def _readable(tokens: Any, predictor: Predicts) -> Any:
