@@ -288,7 +288,9 @@ def _verdict(rows: Sequence[CoherenceRow]) -> CoherenceVerdict:
     failed = (row for row in rows if any(each and not each.holds() for each in row.defects))
     columns = zip(COLUMNS, *(row.defects for row in rows), strict=True)
     left_out = (name for name, *found in columns if None in found)
-    return CoherenceVerdict(rows[0].name, tuple(row.context_length for row in failed), tuple(left_out))
+    return CoherenceVerdict(
+        rows[0].name, tuple(row.context_length for row in failed), tuple(left_out)
+    )
 
 
 def _readable(tokens: Any, predictor: Predicts) -> Any:
