@@ -222,7 +222,7 @@ MANY_BITS = " | ".join(f"x{2 * i} & x{2 * i + 1}" for i in range(13))
         ("x1 | x2", ("--gates", "--embedding", "bag"), "use --embedding deterministic or trained."),
         ("x1 & x2", ("--width", 4), "at least 13, or --basis random."),
         ("1", ("--gates",), "Use `finetti compile` without --gates."),
-        (MANY_BITS, (), "build it of gates with --gates."),
+        (MANY_BITS, (), "build it from gates with --gates."),
     ],
 )
 def test_errors_name_options_and_not_arguments_of_python(rule, options, words):

@@ -207,8 +207,8 @@ def probe(*arguments):
         (("--batch-size", "5"), "--batch-size only applies to --online"),
         (("--search", "--samples", "5,10,20"), "Give both"),
         (("--workers", "2", "--cluster", "tcp://x:1"), "Give one"),
-        (("--time-limit", "0"), "--time-limit) must be a positive number of seconds"),
-        (("--memory-limit", "-1"), "--memory-limit) must be a positive number of gigabytes"),
+        (("--time-limit", "0"), "time limit must be a positive number of seconds"),
+        (("--memory-limit", "-1"), "memory limit must be a positive number of gigabytes"),
     ],
 )
 def test_wrong_calls_are_one_sentence_of_advice(tmp_path, monkeypatch, arguments, words):
