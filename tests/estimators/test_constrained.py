@@ -28,6 +28,14 @@ LOSSES = [
 ]
 
 
+def limited(limits):
+    """The limits on lengths, as scipy takes them."""
+    return [
+        {"type": "ineq", "fun": lambda t: limits.norm_sum - t.sum()},
+        {"type": "ineq", "fun": lambda t: limits.root_square_sum**2 - t @ t},
+    ]
+
+
 lengths = st.lists(st.sampled_from([0.0, 0.2, 1.0, 1.5, 4.0]), min_size=1, max_size=6)
 limit = st.floats(0.2, 4.0)
 
