@@ -232,7 +232,6 @@ def set_aside_spoiled(
     else:
         read = spoiled.any(axis=-1, keepdims=True)
     keys, values = clear_unreadable(keys, values, ~spoiled)
-    values = jnp.where(jnp.isfinite(values), values, 0)
     query = jnp.where(asked[..., None], query, 0)
     return arrays._replace(query=query, keys=keys, values=values), asked & ~read
 
