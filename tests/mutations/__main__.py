@@ -1,0 +1,174 @@
+"""Measure how strong the tests are: make each mutation in a copy of the tree, and run the tests.
+
+``make mutations`` runs a sample, ``make mutations SAMPLE=0`` all. A mutant is killed when a test
+fails, or when the tests do not end within twenty minutes. Only tests that reach its function are
+run, those of its own subpackage first, quick ones first, until one fails.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from . import reach
+from .mutant import PACKAGE, ROOT, Mutant, load_mutants
+
+RESULTS = reach.FOLDER / "results.jsonl"
+TREE = (
+    "src",
+    "tests",
+    "docs",
+    "examples",
+    "benchmarks",
+    "conftest.py",
+    "pyproject.toml",
+    "README.md",
+)
+SHARED = (".programs", ".checkpoints")
+
+
+def main() -> int:
+    """Run the mutants that are asked for and print the survivors."""
+    parser = argparse.ArgumentParser(prog="make mutations", description=__doc__)
+    parser.add_argument("--sample", type=int, default=40, help="how many at random; 0: all")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--only", default="", help="those whose file contains this text")
+    parser.add_argument("--seconds", type=float, default=90.0, help="of tests per mutant, at most")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--map", action="store_true", help="measure again which tests reach what")
+    options = parser.parse_args()
+    if options.map or not reach.MAP.exists():
+        measure_reach(options.workers)
+    known = json.loads(reach.MAP.read_text("utf-8"))
+    mutants = [each for each in load_mutants() if options.only in each.file and not each.survives]
+    if 0 < options.sample < len(mutants):
+        mutants = random.Random(options.seed).sample(mutants, options.sample)
+    trees: SimpleQueue[Path] = SimpleQueue()
+    for number in range(options.workers):
+        trees.put(copy_tree(reach.FOLDER / f"tree-{number}"))
+    rows = []
+    with ThreadPoolExecutor(options.workers) as pool, RESULTS.open("a", encoding="utf-8") as file:
+        jobs = (
+            pool.submit(run_mutant, each, choose_tests(each, known, options.seconds), trees)
+            for each in mutants
+        )
+        for number, job in enumerate(list(jobs), 1):
+            row = job.result()
+            rows.append(row)
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.flush()
+            print(f"[{number}/{len(mutants)}] {describe(row)}", flush=True)
+    survivors = [row for row in rows if row["outcome"] != "killed"]
+    print(f"\n{len(rows) - len(survivors)} of {len(rows)} mutants were killed. Survivors:")
+    for row in survivors:
+        print(f"- {describe(row)}\n    {row['old']}\n    {row['new']}")
+    return 1 if survivors else 0
+
+
+def describe(row: dict) -> str:
+    """One line on what became of a mutant."""
+    tests = f"{row['ran']} of {row['reaching']} tests"
+    name = f"{row['file']}, {row['function']} ({row['operator']})"
+    by = f" by {row['killer']}" if row["killer"] else ""
+    return f"{row['outcome']}{by}: {name}, {tests}, {row['seconds']:.0f} s"
+
+
+def measure_reach(workers: int) -> None:
+    """Run all tests once and note which functions each of them reaches."""
+    print("Measuring which tests reach which function; this takes as long as `make test` twice.")
+    reach.prepare()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutations.reach"]
+    subprocess.run([*command, "-n", str(workers), "--dist", "worksteal"], cwd=ROOT, check=False)
+    reach.summarize()
+
+
+def choose_tests(mutant: Mutant, known: dict, seconds: float) -> tuple[list[str], int]:
+    """The tests that reach the function, nearest and quickest first, and how many there are.
+
+    A slow test alone may take longer than ``seconds``: the first one is always taken.
+    """
+    reaching = known["reach"].get(mutant.file, {}).get(mutant.function, [])
+    times = {test: known["times"].get(test, float("inf")) for test in reaching}
+    reaching = [test for test in reaching if times[test] < float("inf")]
+    own = f"tests/{mutant.subpackage}/"
+    ordered = sorted(reaching, key=lambda test: (not test.startswith(own), times[test]))
+    chosen, total = [], 0.0
+    for test in ordered:
+        if total + times[test] <= seconds or not chosen:
+            chosen.append(test)
+            total += times[test]
+    return chosen, len(reaching)
+
+
+def copy_tree(folder: Path) -> Path:
+    """A copy of what the tests need, whose compiled programs are shared with this tree."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    ignore = shutil.ignore_patterns("__pycache__", ".pytest_cache")
+    for name in TREE:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=ignore)
+        else:
+            shutil.copy2(source, folder / name)
+    for name in SHARED:
+        if (ROOT / name).exists():
+            (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def run_mutant(mutant: Mutant, chosen: tuple[list[str], int], trees: SimpleQueue[Path]) -> dict:
+    """Make the mutation in a free tree, run the tests, and undo it."""
+    tests, reaching = chosen
+    row = {
+        "file": mutant.file, "function": mutant.function, "operator": mutant.operator,
+        "old": mutant.old, "new": mutant.new, "ran": len(tests), "reaching": reaching,
+        "killer": "", "seconds": 0.0,
+    }  # fmt: skip
+    if not tests:
+        return {**row, "outcome": "not reached"}
+    tree, begin = trees.get(), time.monotonic()
+    original = mutant.apply(tree)
+    try:
+        outcome, killer = run_tests(tree, tests)
+    finally:
+        (tree / PACKAGE / mutant.file).write_text(original, "utf-8")
+        trees.put(tree)
+    return {**row, "outcome": outcome, "killer": killer, "seconds": time.monotonic() - begin}
+
+
+def run_tests(tree: Path, tests: list[str]) -> tuple[str, str]:
+    """Whether a test fails, and which one does first."""
+    (tree / "chosen.txt").write_text("\n".join(tests), "utf-8")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tree / 'src'}:{tree / 'tests'}",
+        "PYTHONDONTWRITEBYTECODE": "1",  # two versions of a file may be written within a second
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
+    try:
+        ran = subprocess.run(
+            [*command, "@chosen.txt"],
+            cwd=tree, env=environment, capture_output=True, text=True, timeout=1200, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "killed", "time"
+    if ran.returncode == 0:
+        return "survived", ""
+    failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if ran.returncode not in (1, 2) or not failed:
+        # The tests did not run at all: that is a fault of this program, not a kill.
+        return f"pytest ended with {ran.returncode}", (ran.stdout + ran.stderr)[-300:]
+    return "killed", failed[0].split(" ")[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
