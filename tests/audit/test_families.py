@@ -193,7 +193,11 @@ norms = ["norm1.{kind}"]
         (text.replace("fused", "query"), "missing names: key, value"),
         (text.replace("{n}", "0"), "must have {n}"),
         (text.replace("output_input", "sideways"), "must be one of output_input"),
-        ("[mine", "not valid TOML"),
+        ("[mine", "is not TOML"),
+        (text.replace("{n}", "{n}{n}{n}"), "more than once"),
+        (text.replace("linear1.{kind}", "{n}.linear1"), "more than once"),
+        (f"epsilon = {'1' * 5000}", "is not TOML"),
+        (f"a = {'[' * 100_000}", "is not TOML"),
     ):
         table.write_text(bad)
         with pytest.raises(ValueError, match=words):

@@ -6,9 +6,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import checkpoints as make
 from finetti.audit import audit_checkpoint, open_checkpoint
+from finetti.audit.safetensors_files import read_safetensors
 from finetti.core.errors import InputError
 
 F32 = np.ones(4, "<f4").tobytes()
@@ -128,6 +130,27 @@ def test_npz_bombs_and_pickles(tmp_path):
     refused(path, "cannot be read as npz")
     path.write_bytes(b"PK")
     refused(path, "cannot be read as npz")
+
+
+@pytest.mark.parametrize(
+    "header", ["(" * 5000, "[" * 200, "-" * 9000 + "1", "{'descr': " * 900, "'"]
+)
+def test_a_header_of_npy_that_is_no_python(tmp_path, header):
+    body = header.encode() + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("a.npy", content)
+    refused(tmp_path / "x.npz", "cannot be read as npz")
+
+
+def test_a_file_that_cannot_be_mapped_is_not_called_changed(tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_file({"a": np.zeros((3, 3))}, path)
+    tensor = read_safetensors(path)["a"]
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(InputError, match="Too many levels of symbolic links"):
+        tensor.read()
 
 
 def test_npz_that_declares_too_much(tmp_path, monkeypatch):

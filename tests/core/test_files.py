@@ -1,11 +1,19 @@
 """Files are whole or not there, and as readable as other files."""
 
 import os
+import stat
 
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.core.files import check_writable, from_cache, write_file
+from finetti.core.files import (
+    check_writable,
+    from_cache,
+    parse_json,
+    parse_toml,
+    read_file,
+    write_file,
+)
 
 
 def test_a_file_is_written_whole_and_readable(tmp_path):
@@ -63,3 +71,104 @@ def test_where_nothing_can_be_kept_it_is_made_every_time(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert from_cache("name", lambda: b"made") == b"made"
     assert from_cache("name", lambda: b"made again") == b"made again"
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to("target")
+    write_file(b"new", link)
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    (tmp_path / "later").symlink_to(tmp_path / "made")  # whose target is not there yet
+    write_file(b"x", tmp_path / "later")
+    assert (tmp_path / "made").read_bytes() == b"x"
+    assert sorted(os.listdir(tmp_path)) == ["later", "link", "made", "target"]
+
+
+def test_a_pipe_is_written_in_place(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link"):
+        check_writable(path)
+        write_file(b"some text", path)
+        assert os.read(reader, 100) == b"some text"
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "kept"),
+    [(stat.S_IFCHR, os.makedev(1, 3), True), (stat.S_IFBLK, os.makedev(7, 250), False)],
+)
+def test_a_device_stays_a_device(tmp_path, kind, number, kept):
+    node = tmp_path / "node"  # of our own: a node like /dev/null, and a disk that is not there
+    try:
+        os.mknod(node, kind | 0o600, number)
+        os.close(os.open(node, os.O_WRONLY)) if kept else None
+    except OSError:
+        pytest.skip("only an administrator makes devices, and not in every container")
+    if kept:
+        check_writable(node)
+        write_file(b"x", node)
+    else:
+        for refused in (check_writable, lambda path: write_file(b"x", path)):
+            with pytest.raises(InputError, match="is a disk"):
+                refused(node)
+    assert stat.S_IFMT(node.stat().st_mode) == kind
+    assert os.listdir(tmp_path) == ["node"]
+
+
+def test_an_open_file_of_the_process_is_written_where_it_is(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"before ")
+    with log.open("ab") as file:
+        write_file(b"and after", f"/dev/fd/{file.fileno()}")
+    assert log.read_bytes() == b"before and after"
+
+
+def test_a_loop_of_links_is_refused_in_a_sentence(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for refused in (check_writable, lambda path: write_file(b"x", path), read_file):
+        with pytest.raises(InputError, match="symbolic links"):
+            refused(loop)
+
+
+def test_only_files_of_a_stated_size_are_read(tmp_path):
+    file, pipe, sparse = tmp_path / "file", tmp_path / "pipe", tmp_path / "sparse"
+    file.write_bytes(b"content")
+    os.mkfifo(pipe)
+    with sparse.open("wb") as big:
+        big.truncate(10**10)
+    assert read_file(file) == b"content"
+    assert read_file(file, 7) == b"content"
+    for path, why in ((pipe, "regular file"), (tmp_path, "regular file"), (sparse, "at most")):
+        with pytest.raises(InputError, match=why):
+            read_file(path)
+    with pytest.raises(InputError, match="at most 6"):
+        read_file(file, 6)
+    with pytest.raises(InputError, match="null"):
+        read_file(tmp_path / "a\0b")
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (parse_json, b"[" * 100_000),
+        (parse_json, b'{"a": ' * 100_000),
+        (parse_json, b'{"a": ' + b"1" * 5000 + b"}"),
+        (parse_json, b"\xff"),
+        (parse_json, b"[1]"),
+        (parse_json, b'{"a": 1, "a": 2}'),
+        (parse_toml, b"a = " + b"[" * 100_000),
+        (parse_toml, b"a = " + b"1" * 5000),
+        (parse_toml, b"\xff"),
+        (parse_toml, b"a ="),
+    ],
+)
+def test_what_cannot_be_parsed_is_told_in_a_sentence(parse, text):
+    with pytest.raises(InputError, match=r"^the file .{1,200}$"):
+        parse(text, "the file")

@@ -1,6 +1,7 @@
 """What a spec may say, and how it is told where it is wrong."""
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -196,8 +197,15 @@ def test_toml_files(tmp_path):
     path.write_text("kind = ")
     with pytest.raises(InputError, match="not TOML"):
         read_spec(path)
+    for text in (f"kind = {'[' * 100_000}", f"seed = {'1' * 5000}"):
+        path.write_text(text)
+        with pytest.raises(InputError, match="not TOML"):
+            read_spec(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_spec(tmp_path / "other.toml")
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(InputError, match="not a regular file"):
+        read_spec(tmp_path / "pipe.toml")
     path.write_text('kind = "m:f"\n[fixed]\nday = 2020-01-01\n')
     with pytest.raises(InputError, match=r"study\.toml: `fixed\.day` must be plain data"):
         read_spec(path)

@@ -194,3 +194,24 @@ def test_summaries_of_odd_metrics():
     for name in ("whole.mean", "whole.standard_error", "wild.standard_error"):
         assert pd.isna(found[name])
     assert not any(name.startswith("word") for name in found)
+
+
+def test_text_of_others_is_no_formula_and_no_html():
+    table = pd.DataFrame(
+        {
+            "=name": ["=cmd|' /C calc'!A0", "plain", None],
+            "+list": [[-1, 2], "@x", "-1"],
+            "number": [-1.5, 2.0, float("nan")],
+            "tag": ["<img src=x onerror=y>", "[a](javascript:b)", "[1, 2]"],
+        }
+    )
+    lines = export_table(table, Format.CSV).decode().splitlines()
+    assert lines[0] == "'=name,'+list,number,tag"
+    assert lines[1] == "'=cmd|' /C calc'!A0,\"[-1, 2]\",-1.5,<img src=x onerror=y>"
+    assert lines[2].startswith("plain,'@x,2.0,")
+    assert lines[3].startswith(",-1,,")
+    shown = export_table(table, Format.MARKDOWN).decode()
+    assert "<" not in shown
+    assert "](" not in shown
+    assert "&lt;img src=x onerror=y&gt;" in shown
+    assert "[1, 2]" in shown

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from finetti.audit.checkpoint import StoredTensor
 from finetti.audit.hub_cache import find_snapshot
 from finetti.audit.mapping import config_number
-from finetti.audit.plain_files import MEGABYTE, read_json
 from finetti.audit.safetensors_files import read_safetensors
 from finetti.core.errors import InputError
+from finetti.core.files import MEGABYTE, read_json
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 MAX_CONFIG = 4 * MEGABYTE

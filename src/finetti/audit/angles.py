@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, subspace_angles
 
+from finetti.core.numbers import largest_of
+
 Matrix = NDArray[np.float64]
 
 
@@ -23,7 +25,7 @@ def leading_angle(new: Matrix, old: Matrix) -> float:
     count = max(1, round(float(np.vdot(old, old)) / square))
     first, second = (_leading(each, count) for each in (new, old))
     angles = (subspace_angles(*pair).max() for pair in zip(first, second, strict=True))
-    return math.degrees(max(angles))
+    return math.degrees(largest_of(angles))
 
 
 def _leading(matrix: Matrix, count: int) -> tuple[Matrix, Matrix]:

@@ -16,7 +16,7 @@ from finetti.audit.proof import HeadGeometry
 from finetti.audit.proven import prove_checkpoint
 from finetti.audit.result import Audit, HeadMeasures, LayerMeasures, OuterMeasures
 from finetti.core.errors import InputError
-from finetti.core.numbers import as_whole
+from finetti.core.numbers import as_whole, largest_of
 from finetti.core.threads import limit_threads
 
 BLOCK = 2**20  # entries of an embedding that are read at the same time
@@ -234,7 +234,10 @@ def _measure_table(tensor: StoredTensor) -> dict[str, float]:
     largest, total = 0.0, 0.0
     for rows in _row_blocks(tensor):
         norms = np.linalg.norm(rows, axis=1)
-        largest, total = max(largest, float(norms.max())), np.hypot(total, np.linalg.norm(norms))
+        largest, total = (
+            largest_of(largest, float(norms.max())),
+            np.hypot(total, np.linalg.norm(norms)),
+        )
     return {
         "rows": tensor.shape[0],
         "columns": tensor.shape[1],

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, eigh
 
+from finetti.core.numbers import largest_of, smallest_of
+
 Matrix = NDArray[np.float64]
 UNIT = 2.0**-53
 
@@ -43,7 +45,9 @@ def certified_spectral(tall: Matrix, gram: Matrix, guess: float) -> tuple[float,
     _, vectors = eigh(gram, subset_by_index=[side - 1, side - 1])
     vector = vectors[:, 0]
     reached = float(np.linalg.norm(tall @ vector) / np.linalg.norm(vector))
-    lower = max(0.0, (reached - gamma(length + side + 4) * total) * (1 - gamma(length + side)))
+    lower = largest_of(
+        0.0, (reached - gamma(length + side + 4) * total) * (1 - gamma(length + side))
+    )
     step = 4 * side * UNIT
     while guess * (1 + step) < total:
         shifted = -gram
@@ -51,7 +55,7 @@ def certified_spectral(tall: Matrix, gram: Matrix, guess: float) -> tuple[float,
         shifted[np.diag_indices(side)] += square
         if _positive(shifted):
             room = gamma(side + 4) * side * square + gamma(length + 2) * total**2
-            return lower, min(total, math.sqrt(square + room) * (1 + 8 * UNIT))
+            return lower, smallest_of(total, math.sqrt(square + room) * (1 + 8 * UNIT))
         step *= 8
     return lower, total
 
@@ -86,6 +90,8 @@ def certified_product(
     small = {name: frobenius_upper(each) for name, each in (("A", r_left), ("B", r_right))}
     rounding = gamma(core.shape[0] + 2) * small["A"] * small["B"]
     above = (high + rounding) ** 2 + e_left * sizes["B"] ** 2 + e_right * small["A"] ** 2
-    below = max(0.0, low - rounding) ** 2 - e_left * small["B"] ** 2 - e_right * sizes["A"] ** 2
-    upper = min(math.sqrt(above), sizes["A"] * sizes["B"])
-    return math.sqrt(max(0.0, below)) * (1 - 8 * UNIT), upper * (1 + 8 * UNIT)
+    below = (
+        largest_of(0.0, low - rounding) ** 2 - e_left * small["B"] ** 2 - e_right * sizes["A"] ** 2
+    )
+    upper = smallest_of(math.sqrt(above), sizes["A"] * sizes["B"])
+    return math.sqrt(largest_of(0.0, below)) * (1 - 8 * UNIT), upper * (1 + 8 * UNIT)

@@ -8,6 +8,7 @@ from typing import Any
 from finetti.audit.capacity import Capacity
 from finetti.audit.result import TITLES, Audit
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
@@ -31,8 +32,8 @@ class MatrixSpread:
     @property
     def spread(self) -> float:
         """0 where all checkpoints agree, up to 1."""
-        top = max(self.spectral)
-        return (top - min(self.spectral)) / top if top > 0 else 0.0
+        top = largest_of(self.spectral)
+        return (top - smallest_of(self.spectral)) / top if top > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -70,7 +71,12 @@ class AuditComparison(Shown):
         for each in self.spreads[:MOST_DIFFERENT]:
             if each.spread > 0:
                 low, high = (each.spectral.index(f(each.spectral)) for f in (min, max))
-                sizes = self.names[high], max(each.spectral), self.names[low], min(each.spectral)
+                sizes = (
+                    self.names[high],
+                    largest_of(each.spectral),
+                    self.names[low],
+                    smallest_of(each.spectral),
+                )
                 body.append((each.layer, TITLES[each.kind], 100 * each.spread, *sizes))
         columns = ("layer", "matrix", "spread %", "largest in", "norm", "smallest in", "norm ")
         return (*tables, Table("Where they differ most", columns, tuple(body))) if body else tables
@@ -149,6 +155,6 @@ def _spreads(audits: Sequence[Audit]) -> tuple[MatrixSpread, ...]:
     found = []
     for layers in zip(*(each.layers for each in audits), strict=True):
         for kind in first.kinds:
-            sizes = [max(each.spectral for each in layer.of_kind(kind)) for layer in layers]
+            sizes = [largest_of(each.spectral for each in layer.of_kind(kind)) for layer in layers]
             found.append(MatrixSpread(layers[0].label, kind, tuple(sizes)))
     return tuple(sorted(found, key=lambda each: -each.spread))

@@ -1,6 +1,7 @@
 """Do the norms of a training run's checkpoints follow its generalization gap? Rank correlations."""
 
 import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from finetti.audit.comparison import AuditComparison
-from finetti.audit.plain_files import MEGABYTE, file_size
 from finetti.audit.rank_correlation import FEWEST, rank_correlation
 from finetti.core.errors import InputError, bad_argument
+from finetti.core.files import read_file
 from finetti.core.statistics import Interval
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
@@ -133,12 +134,11 @@ def _gap_of(name: str, gaps: Mapping[str, float]) -> float:
 def read_gaps(path: str | Path) -> dict[str, float]:
     """Gaps by checkpoint, from a CSV file with the columns ``checkpoint`` and ``gap``."""
     path = Path(path)
-    if file_size(path) > MEGABYTE:
-        raise InputError(f"{path.name} has more than {MEGABYTE} bytes; it must be a table of gaps.")
+    content = read_file(path)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, ValueError, csv.Error) as error:
+        text = content.decode("utf-8-sig")
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except (ValueError, csv.Error) as error:
         raise InputError(f"{path.name} cannot be read as CSV: {str(error)[:120]}.") from error
     found: dict[str, float] = {}
     for number, row in enumerate(rows, start=2):

@@ -1,7 +1,6 @@
 """The table of names: which parameter of a file is which matrix of a layer."""
 
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,8 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from finetti.audit.plain_files import MEGABYTE, file_size
 from finetti.core.errors import InputError
+from finetti.core.files import MEGABYTE, parse_toml, read_file
 
 ROLES = ("query", "key", "value", "fused", "output", "feed_in", "feed_gate", "feed_out")
 ORIENTATIONS = ("output_input", "input_output")
@@ -109,6 +108,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     parts |= {"rest": r"(?P<rest>.+)"}
     escaped = re.escape(text)
     for name, pattern in parts.items():
+        if text.count(f"{{{name}}}") > 1:
+            raise InputError(f"{text!r} in a map has {{{name}}} more than once. Write it once.")
         escaped = escaped.replace(re.escape(f"{{{name}}}"), pattern)
     return re.compile(rf"(?P<prefix>.*\.)?{escaped}")
 
@@ -124,26 +125,14 @@ def read_layouts(path: str | Path | None = None) -> dict[str, Layout]:
     >>> ", ".join(read_layouts())
     'bert, albert, gpt2, vit, llama, torch, equinox'
     """
-    shipped = (files("finetti.audit") / "layouts.toml").read_text("utf-8")
-    found = {} if path is None else _parse(_own_text(Path(path)), str(path))
+    shipped = (files("finetti.audit") / "layouts.toml").read_bytes()
+    found = {} if path is None else _parse(read_file(path, MAX_TABLE), str(path))
     own = {name: replace(each, own=True) for name, each in found.items()}
     return own | {k: v for k, v in _parse(shipped, "layouts.toml").items() if k not in own}
 
 
-def _own_text(path: Path) -> str:
-    if file_size(path) > MAX_TABLE:
-        raise InputError(f"The map {path.name!r} has more than {MAX_TABLE} bytes.")
-    try:
-        return path.read_text("utf-8")
-    except (OSError, ValueError) as error:
-        raise InputError(f"The map {path.name!r} cannot be read: {error}.") from error
-
-
-def _parse(text: str, owner: str) -> dict[str, Layout]:
-    try:
-        tables = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"The map {owner} is not valid TOML: {error}.") from error
+def _parse(content: bytes, owner: str) -> dict[str, Layout]:
+    tables = parse_toml(content, f"The map {owner}")
     return {name: _layout(name, said, owner) for name, said in tables.items()}
 
 

@@ -12,6 +12,7 @@ from finetti.audit.certified import certified_product, certified_spectral
 from finetti.audit.singular import singular_values
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
+from finetti.core.numbers import largest_of
 
 Matrix = NDArray[np.float64]
 POWERS = {"frobenius": 2.0, "nuclear": 1.0, "half": 0.5, "quarter": 0.25}
@@ -117,7 +118,7 @@ def _scaled(matrix: Any, owner: str) -> tuple[Matrix, int]:
     if matrix.ndim != 2 or matrix.size == 0:
         raise bad_argument("matrix", owner, "a matrix with entries", f"shape {matrix.shape}")
     check_finite(matrix, "matrix", owner)
-    exponent = math.frexp(max(float(matrix.max()), -float(matrix.min())))[1]
+    exponent = math.frexp(largest_of(float(matrix.max()), -float(matrix.min())))[1]
     return np.ldexp(matrix, -exponent), exponent
 
 
@@ -140,7 +141,7 @@ def _measures(
     kept = values[chosen]
     values = values[values > max(shape) * 2.0**-52 * top]
     relative = values / top if top > 0 else values
-    squares = relative**2 / max(float((relative**2).sum()), 1.0)
+    squares = relative**2 / largest_of(float((relative**2).sum()), 1.0)
     norms = {
         name: top * float((relative**power).sum()) ** (1 / power) for name, power in POWERS.items()
     }
@@ -160,7 +161,7 @@ def _measures(
         if certified[1] > 0 and sizes["spectral_upper"] < TINY:  # rounded once more
             sizes["spectral_upper"] = math.nextafter(sizes["spectral_upper"], math.inf)
             sizes["spectral_lower"] = math.nextafter(sizes["spectral_lower"], -math.inf)
-            sizes["spectral_lower"] = max(0.0, sizes["spectral_lower"])
+            sizes["spectral_lower"] = largest_of(0.0, sizes["spectral_lower"])
     except OverflowError as error:
         raise InputError(
             "A norm is too large for float64: entries beyond 1e150 cannot be measured."

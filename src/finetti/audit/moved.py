@@ -15,6 +15,7 @@ from finetti.audit.measures import measure_matrix
 from finetti.audit.opening import open_checkpoint
 from finetti.audit.tuning import Place, WeightDelta
 from finetti.core.errors import InputError
+from finetti.core.numbers import largest_of
 
 BLOCK = 2**20  # entries of a table that are read at the same time
 
@@ -74,7 +75,7 @@ def _longest_row(mine: StoredTensor, base: StoredTensor) -> float:
         _difference(mine.name, np.empty(mine.shape), np.empty(base.shape))
     rows = max(1, BLOCK // mine.shape[1])
     pairs = zip(mine.blocks(rows), base.blocks(rows), strict=True)
-    return max(float(np.linalg.norm(new - old, axis=1).max()) for new, old in pairs)
+    return largest_of(float(np.linalg.norm(new - old, axis=1).max()) for new, old in pairs)
 
 
 def _alike(mine: Mapping[str, Any], base: Mapping[str, Any]) -> None:

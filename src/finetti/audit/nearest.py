@@ -11,6 +11,7 @@ from finetti.bounds.exchangeability.base import NetworkBound
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
 from finetti.core.errors import UnsupportedError
+from finetti.core.numbers import largest_of
 
 NEAREST_S = (
     "one head per layer, in every norm as large as the largest of that layer, W_VW_OW_in as its "
@@ -92,15 +93,15 @@ def projected_class(audit: Audit, readout_norm: float = 1.0) -> TransformerClass
 def _projected_layer(audit: Audit, layer: LayerMeasures) -> ProjectedLayerNorms:
     scale = audit.geometry.head_width**-0.5
     score, row = (
-        scale * max(_score_norm(audit, head, name) for head in layer.heads)
+        scale * largest_of(_score_norm(audit, head, name) for head in layer.heads)
         for name in ("spectral_upper", "rows_2_inf")
     )
     norms = {"score_norm": score, "score_row_norm": row}
     if not math.isfinite(score):
         raise UnsupportedError(f"The norms of layer {layer.label} are too large for float64.")
-    mixing = max(head.value_output.spectral_upper for head in layer.heads)
+    mixing = largest_of(head.value_output.spectral_upper for head in layer.heads)
     if "feed_in" not in layer.matrices:  # σ and W_C are the identity
-        columns = max(head.value_output.norm_2_inf for head in layer.heads)
+        columns = largest_of(head.value_output.norm_2_inf for head in layer.heads)
         return ProjectedLayerNorms(value_norm=mixing, value_column_norm=columns, **norms)
     inner, outer = layer.matrices["feed_in"], layer.matrices["feed_out"]
     return ProjectedLayerNorms(

@@ -2,6 +2,7 @@
 
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -11,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.audit.checkpoint import StoredTensor
-from finetti.audit.plain_files import MEGABYTE, file_size
 from finetti.core.errors import InputError
+from finetti.core.files import MEGABYTE, file_size
 
 MAX_UNPACKED = 4096 * MEGABYTE
 # Weights do not compress a hundredfold; what does, and is large, is a bomb or all zero.
@@ -20,6 +21,7 @@ MAX_RATIO, RATIO_FROM = 100, 16 * MEGABYTE
 MAX_NPY_HEADER = 10_000
 _DAMAGE = (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, SyntaxError)
 _DAMAGE = (*_DAMAGE, zipfile.BadZipFile, zlib.error, struct.error, MemoryError, OverflowError)
+_DAMAGE = (*_DAMAGE, tokenize.TokenError)  # NumPy reads the headers of arrays as Python
 
 
 def read_npz(path: Path) -> dict[str, StoredTensor]:

@@ -7,10 +7,10 @@ from finetti.audit.checkpoint import Checkpoint, StoredTensor
 from finetti.audit.hub_cache import find_snapshot
 from finetti.audit.in_memory import read_tree
 from finetti.audit.npz_files import read_npz
-from finetti.audit.plain_files import MEGABYTE, read_json
 from finetti.audit.safetensors_files import read_safetensors
 from finetti.audit.sharded import read_shards
 from finetti.core.errors import InputError
+from finetti.core.files import MEGABYTE, read_json
 
 MAX_CONFIG = 4 * MEGABYTE
 INDEX = ".safetensors.index.json"

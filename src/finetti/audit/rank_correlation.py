@@ -9,6 +9,7 @@ from scipy.special import ndtri
 
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.core.statistics import Interval
 
 FEWEST = 8  # pairs below which there is no interval
@@ -43,11 +44,11 @@ def rank_correlation(
         return None, None
     ranks = [scipy.stats.rankdata(row) - (count + 1) / 2 for row in rows]
     value = float(ranks[0] @ ranks[1] / math.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
-    value = min(1.0, max(-1.0, value))
+    value = smallest_of(1.0, largest_of(-1.0, value))
     if count < FEWEST:
         return value, None
     limit = 1 - 6 / (count * (count**2 - 1))
-    inner = min(limit, max(-limit, value))
+    inner = smallest_of(limit, largest_of(-limit, value))
     reach = float(ndtri((1 + confidence) / 2)) * math.sqrt((1 + inner**2 / 2) / (count - 3))
     low, high = (math.tanh(math.atanh(inner) + sign * reach) for sign in (-1, 1))
     low, high = (-1.0 if value <= -limit else low), (1.0 if value >= limit else high)

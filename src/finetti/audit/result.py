@@ -8,6 +8,7 @@ from typing import Any
 from finetti.audit.design import BlockDesign
 from finetti.audit.measures import MatrixMeasures
 from finetti.audit.proof import HeadGeometry
+from finetti.core.numbers import largest_of
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
@@ -168,7 +169,7 @@ class Audit(Shown):
         for layer in self.layers:
             cells: list[Any] = [layer.label]
             for kind in self.kinds:
-                cells.append(max(each.spectral for each in layer.of_kind(kind)))
+                cells.append(largest_of(each.spectral for each in layer.of_kind(kind)))
                 if kind in ("query_key", "value_output"):
                     cells.append(layer.largest_head(kind).number)
             rows.append(tuple(cells))
@@ -216,7 +217,7 @@ def _total(found: list[MatrixMeasures]) -> dict[str, float]:
     logs = [math.log(each.spectral) if each.spectral > 0 else -math.inf for each in found]
     return {
         "count": len(found),
-        "largest_spectral": max(each.spectral for each in found),
+        "largest_spectral": largest_of(each.spectral for each in found),
         "geometric_mean_spectral": math.exp(sum(logs) / len(logs)),
         "frobenius": math.hypot(*(each.frobenius for each in found)),
         "mean_stable_rank": sum(each.stable_rank for each in found) / len(found),

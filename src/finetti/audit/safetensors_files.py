@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from finetti.audit.checkpoint import StoredTensor
 from finetti.audit.number_formats import STORED, WHOLE, item_size
-from finetti.audit.plain_files import MEGABYTE, file_size, parse_json
 from finetti.core.errors import InputError
+from finetti.core.files import MEGABYTE, file_size, parse_json
 
 MAX_HEADER = 32 * MEGABYTE
 MAX_NAME = 1000
@@ -42,7 +42,11 @@ class _Loader:
         count = math.prod(self.shape)
         try:
             flat = np.memmap(self.path, stored, "r", self.offset, (count,))
-        except (OSError, ValueError) as error:
+        except OSError as error:  # no memory left to map, for example
+            raise InputError(
+                f"{self.path.name!r} cannot be read: {error.strerror or error}."
+            ) from error
+        except ValueError as error:
             raise InputError(f"The file {self.path.name!r} changed while it was read.") from error
         return np.asarray(flat).reshape(self.shape)
 

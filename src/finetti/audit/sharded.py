@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from finetti.audit.checkpoint import StoredTensor
-from finetti.audit.plain_files import MEGABYTE, read_json
 from finetti.audit.safetensors_files import read_safetensors
 from finetti.core.errors import InputError
+from finetti.core.files import MEGABYTE, read_json
 
 MAX_INDEX = 32 * MEGABYTE
 

@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 
+from finetti.core.numbers import largest_of
+
 Matrix = NDArray[np.float64]
 SMALL = 128  # sides below which a decomposition costs nothing
 POWERS = (2.0, 1.0, 0.5, 0.25)  # of the Schatten norms that are asked for
@@ -30,4 +32,6 @@ def singular_values(tall: Matrix, gram: Matrix) -> Matrix:
 
 
 def _error(values: Matrix, slack: float) -> float:
-    return max(slack / 2 * float((values ** (p - 2)).sum() / (values**p).sum()) for p in POWERS)
+    return largest_of(
+        slack / 2 * float((values ** (p - 2)).sum() / (values**p).sum()) for p in POWERS
+    )

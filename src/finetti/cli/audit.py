@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finetti.cli.audit_comparisons import check_comparisons, edit_checkpoints, make_comparisons
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.interruption import NOTHING_KEPT, ends_with
 from finetti.cli.options import Debug, Json, Quiet, options_named
 from finetti.show.progress import Progress, progress_bar
@@ -156,7 +156,7 @@ def audit(
         _write(found, document, out, more.sections())
         people.print(f"Page: {out / PAGE}", style="bold", soft_wrap=True)
     if as_json:
-        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+        say(json.dumps(document, indent=1, allow_nan=False))
 
 
 def _check(sizes: dict[str, Any]) -> None:

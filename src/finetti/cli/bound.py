@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json, options_named
 from finetti.core.errors import FinettiError, InputError
 from finetti.show.table_formats import TableFormat, format_table
@@ -207,7 +207,7 @@ def _sweep(
         taken = head_counts(chosen, settings, values)
         if taken != values:
             shown = f"{len(taken)} from {taken[0]} to {taken[-1]}"
-            typer.echo(f"Heads divide the width {settings.width}: {shown}.", err=True)
+            say(f"Heads divide the width {settings.width}: {shown}.", err=True)
         values = taken
     found = sweep(chosen, variable, values, settings, sample, goal)
     _say_unread(found.unread)
@@ -219,7 +219,7 @@ def _say_unread(unread: Mapping[str, frozenset[str]]) -> None:
     for name, norms in unread.items():
         if norms:
             what = f"{name} has no norm called {', '.join(map(repr, sorted(norms)))}"
-            typer.echo(f"{what}, which does not affect it.", err=True)
+            say(f"{what}, which does not affect it.", err=True)
 
 
 def _answers(
@@ -260,7 +260,7 @@ def _write(
 ) -> None:
     if as_json:
         plain = [describe_bound(bound) | _plain(asked) for bound, asked in answers]
-        typer.echo(json.dumps(plain, indent=1, allow_nan=False))
+        say(json.dumps(plain, indent=1, allow_nan=False))
     elif table_format is not None:
         from finetti.show import Table
 
@@ -271,7 +271,7 @@ def _write(
             compared = asked["comparison"].measured if "comparison" in asked else None
             found = (value.quantity, value.number, value.kind, value.form, value.vacuous)
             rows.append((bound.name, *found, compared))
-        typer.echo(format_table(Table("", columns, tuple(rows)), table_format))
+        say(format_table(Table("", columns, tuple(rows)), table_format))
     else:
         console = make_console()
         for _, asked in answers:
@@ -301,12 +301,11 @@ def describe_bound(each: "type[Bound]") -> dict[str, Any]:
 def _read_norms(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    from finetti.audit.plain_files import parse_json
+    from finetti.core.files import parse_json, read_file
 
+    content = read_file(path)
     try:
-        return parse_json(path.read_bytes(), str(path))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}. Give a JSON file.") from error
+        return parse_json(content, str(path))
     except InputError as error:
         advice = 'Write names and numbers, such as {"value_norm": 2.0}.'
         raise InputError(f"{error} {advice}") from error
@@ -336,7 +335,7 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
     from finetti.bounds.sweeps import VARIABLES
 
     if as_json:
-        typer.echo(json.dumps([describe_bound(each) for each in registry], indent=1))
+        say(json.dumps([describe_bound(each) for each in registry], indent=1))
         return
     console = make_console()
     name_width = max(len(each.name) for each in registry)
@@ -348,7 +347,7 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
         name, kind = Text(f"{each.name:<{name_width}}  ", style="bold"), Text(each.derived_kind)
         console.print(Text.assemble(name, statement, "  ", kind), soft_wrap=True)
     letters = [f"{each.letter} {each.option}" for each in VARIABLES if each.letter]
-    typer.echo(f"Letters: {', '.join(letters)}.", err=True)
+    say(f"Letters: {', '.join(letters)}.", err=True)
 
 
 def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
@@ -358,7 +357,7 @@ def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
     from finetti.show.terminal import renderable
 
     if as_json:
-        typer.echo(json.dumps([describe_bound(each) for each in chosen], indent=1))
+        say(json.dumps([describe_bound(each) for each in chosen], indent=1))
         return
     for each in chosen:
         symbols = explain_symbols(each.statement)

@@ -5,9 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,18 +46,18 @@ def write_sweep(
     option = found.variable.option
     if as_json:
         document = {"sweep": option, "records": found.records(), "notes": found.notes()}
-        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+        say(json.dumps(document, indent=1, allow_nan=False))
     elif table_format is None:
         make_console().print(found)
     else:
-        typer.echo(format_table(found.table(), table_format))
+        say(format_table(found.table(), table_format))
         for note in found.notes():
-            typer.echo(note, err=True)
+            say(note, err=True)
     if plot is not None:
         records = found.records()
         if any(each["value"] is None for each in records) and any(
             each["sign"] == -1 for each in records
         ):
-            typer.echo("Negative values have no logarithm: they are gaps in the chart.", err=True)
+            say("Negative values have no logarithm: they are gaps in the chart.", err=True)
         saved = found.chart().save(plot)
         make_console(stderr=True).print(f"Chart: {saved}", soft_wrap=True)

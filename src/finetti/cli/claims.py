@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json
 
 
@@ -53,10 +53,10 @@ def claims(
     if cite:
         letters = {paper or each for each in PAPERS} if not words else {c.paper for c in ledger}
         entries = {p.key: p.bibtex for p in PAPERS.values() if p.letter in letters}
-        typer.echo(json.dumps(entries, indent=1) if as_json else "\n\n".join(entries.values()))
+        say(json.dumps(entries, indent=1) if as_json else "\n\n".join(entries.values()))
     elif as_json:
         content = claim.to_dict() if claim else [each.to_dict() for each in ledger]
-        typer.echo(json.dumps(content, indent=1, allow_nan=False))
+        say(json.dumps(content, indent=1, allow_nan=False))
     else:
         console = make_console()
         console.print(claim or ledger)

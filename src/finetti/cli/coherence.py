@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.interruption import NOTHING_KEPT, ends_with
 from finetti.cli.options import Debug, Json, Quiet, Seed, whole_numbers
 from finetti.core.errors import InputError
@@ -63,6 +63,15 @@ def coherence(
             "fitted 12 times per draw, context, and length.",
         ),
     ] = DRAWS,
+    noise_variance: Annotated[
+        float | None,
+        typer.Option(
+            "--noise-variance",
+            metavar="V",
+            help="Variance of a new value around the answer, for targets that answer with a mean "
+            "only: without it, their two steps are not measured.",
+        ),
+    ] = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -91,19 +100,21 @@ def coherence(
         ends_with(f"{NOTHING_KEPT} Fewer --contexts or --draws take less time."),
         _warnings_counted() as warned,
     ):
-        found = _measured(targets or [], world, lengths, quiet, sizes)
+        found = _measured(targets or [], world, lengths, noise_variance, quiet, sizes)
     words = ["finetti", "coherence", *(targets or []), "--world", found.world.name]
     words += ["--context-length", context_length, "--contexts", str(contexts)]
     words += ["--draws", str(draws), "--seed", str(seed)]
+    if noise_variance is not None:
+        words += ["--noise-variance", str(noise_variance)]
     document = _document(found, shlex.join(words))
     if out is not None:
         _write(found, document, out)
     people = make_console(stderr=as_json)
     if as_json:
-        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+        say(json.dumps(document, indent=1, allow_nan=False))
     _show(found, people, quiet, out)
     for text, count in warned.most_common(MAX_WARNINGS):
-        typer.echo(f"Warned {count} times: {text}", err=True)
+        say(f"Warned {count} times: {text}", err=True)
     raise typer.Exit(0 if found.as_expected else 1)
 
 
@@ -126,11 +137,17 @@ def _warnings_counted() -> Iterator[Counter[str]]:
 
 
 def _measured(
-    targets: list[str], world: str | None, lengths: list[int], quiet: bool, sizes: dict[str, int]
+    targets: list[str],
+    world: str | None,
+    lengths: list[int],
+    noise_variance: float | None,
+    quiet: bool,
+    sizes: dict[str, int],
 ) -> "CoherenceTable":
     from finetti.cli.studies import private_stdout
     from finetti.coherence.family import FAMILY, load_predictor
     from finetti.coherence.measuring import PARTS, measure_coherence
+    from finetti.coherence.predictors.targets import as_predictor
 
     names = targets or list(FAMILY)
     expected = {name: FAMILY[name].expected for name in names if name in FAMILY}
@@ -140,7 +157,9 @@ def _measured(
             f"have too few orders and neighbors. Got {min(lengths)} instead."
         )
     with private_stdout():
-        predictors = [load_predictor(name) for name in names]
+        predictors = [
+            as_predictor(load_predictor(name), noise_variance=noise_variance) for name in names
+        ]
         chosen = _world(world, predictors)
         total = PARTS * len(names) * len(lengths)
         with progress_bar("coherence", total, not quiet, "parts") as on_change:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json, Seed, options_named
 from finetti.core.errors import InputError
 from finetti.core.files import check_writable
@@ -145,7 +145,7 @@ def compile_rule(
     if picture is not None:
         people.print(f"Picture: {made.explain().save(picture)}", soft_wrap=True)
     if as_json:
-        typer.echo(json.dumps(certificate.to_dict(), indent=1, allow_nan=False))
+        say(json.dumps(certificate.to_dict(), indent=1, allow_nan=False))
     raise typer.Exit(0 if certificate.holds else 1)
 
 
@@ -185,7 +185,7 @@ def _parse(rule: str) -> Any:
     try:
         return parse(rule)
     except RuleSyntaxError as error:
-        typer.echo(error.picture, err=True)
+        say(error.picture, err=True)
         raise InputError(error.sentence) from error
 
 
@@ -218,5 +218,5 @@ def _check(path: Path, rule: str | None, tolerance: float | None, as_json: bool)
     people.print(f"{path.name} {said}", soft_wrap=True)
     if as_json:
         document = {"file": path.name, "rule": str(function), **found.to_dict()}
-        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+        say(json.dumps(document, indent=1, allow_nan=False))
     raise typer.Exit(0 if found.proven else 1)

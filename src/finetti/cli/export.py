@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from finetti.cli.console import say
 from finetti.cli.options import Debug
 from finetti.cli.studies import Place, ScaleName, StoreFile, StudySeed, private_stdout, study_at
 from finetti.core.errors import InputError
+from finetti.core.text import clean_text
 
 
 def export(
@@ -58,21 +60,21 @@ def export(
             status = study_status(study.store, plan, rows)
             earlier, pending = status.earlier, status.studies[0].pending
     if table.empty:
-        typer.echo(earlier or "No trials are stored. `finetti run` runs them.", err=True)
+        say(earlier or "No trials are stored. `finetti run` runs them.", err=True)
         raise typer.Exit(1)
     if pending:
         said = f" {earlier}" if earlier else ""
-        typer.echo(f"{pending} trials have no result yet: `finetti run` runs them.{said}", err=True)
+        say(f"{pending} trials have no result yet: `finetti run` runs them.{said}", err=True)
     content = export_table(table, Format(form))
     if renamed := table.attrs["renamed"]:
         pairs = ", ".join(f"{old} → {new}" for new, old in renamed.items())
-        typer.echo(f"Renamed, because another column has the name: {pairs}", err=True)
+        say(f"Renamed, because another column has the name: {pairs}", err=True)
     if out is None:
-        sys.stdout.write(content.decode())
+        # Programs get every byte; a terminal gets nothing that would steer it.
+        text = content.decode()
+        sys.stdout.write(clean_text(text) if sys.stdout.isatty() else text)
     else:
         write_file(content, out)
         if form == Format.PARQUET and (names := too_large(table)):
-            typer.echo(
-                f"Written as text, because they exceed 64 bits: {', '.join(names)}", err=True
-            )
-        typer.echo(f"{len(table)} {'cells' if summary else 'trials'} written to {out}", err=True)
+            say(f"Written as text, because they exceed 64 bits: {', '.join(names)}", err=True)
+        say(f"{len(table)} {'cells' if summary else 'trials'} written to {out}", err=True)

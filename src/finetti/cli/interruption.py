@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import typer
 
+from finetti.cli.console import say
 from finetti.cli.options import INTERRUPTED
 from finetti.studies.interruption import ignore_interruptions
 
@@ -19,5 +20,5 @@ def ends_with(sentence: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         ignore_interruptions()  # one more, and the exit code would be the signal
-        typer.echo(sentence, err=True)
+        say(sentence, err=True)
         raise typer.Exit(INTERRUPTED) from None

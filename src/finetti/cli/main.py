@@ -13,6 +13,7 @@ from finetti.cli.bound import bound
 from finetti.cli.claims import claims
 from finetti.cli.coherence import coherence
 from finetti.cli.compile import compile_rule
+from finetti.cli.console import say
 from finetti.cli.export import export
 from finetti.cli.interruption import AGAIN, ends_with
 from finetti.cli.merge import merge
@@ -39,14 +40,14 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
         except FinettiError as error:
             if ctx.meta.get(DEBUG):
-                traceback.print_exc()
-            typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
+                say(traceback.format_exc(), err=True)
+            say(f"Error: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(2) from error
 
 
 def _show_version(value: bool) -> None:
     if value:
-        typer.echo(f"finetti {__version__}")
+        say(f"finetti {__version__}")
         raise typer.Exit
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json
 from finetti.cli.studies import Wait
 
@@ -31,6 +31,6 @@ def merge(
 
     done = merge_stores(target, sources, wait)
     if as_json:
-        typer.echo(json.dumps({**vars(done), "store": str(done.store)}, indent=1))
+        say(json.dumps({**vars(done), "store": str(done.store)}, indent=1))
     else:
         make_console().print(done)

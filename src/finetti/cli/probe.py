@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet, Seed, options_named
 from finetti.cli.probe_options import (
     OPTIONS,
@@ -136,7 +136,7 @@ def probe(
     write_page(probe_page(findings, document), document, out, PAGE)
     people = make_console(stderr=as_json)
     if as_json:
-        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+        say(json.dumps(document, indent=1, allow_nan=False))
     show_findings(findings, people, quiet)
     failed = document["trials"]["failed"]
     if failed and not quiet:
@@ -178,7 +178,7 @@ def _search(
             found[learner] = report
             if not options["quiet"]:
                 told = (f"T = {T}: {each.size.text}" for T, each in report.results.items())
-                typer.echo(f"{learner}, round {report.rounds}: {'; '.join(told)}", err=True)
+                say(f"{learner}, round {report.rounds}: {'; '.join(told)}", err=True)
 
         try:
             with private_stdout():
@@ -198,10 +198,10 @@ def _say_how_long(
     with private_stdout():
         found = estimate_duration(likely_grid(experiment) if search else experiment, workers)
     if dry_run and as_json:
-        typer.echo(json.dumps(vars(found), indent=1))
+        say(json.dumps(vars(found), indent=1))
         return
     text = f"Unless the search ends earlier: {found.text}" if search else found.text
-    typer.echo(text, err=not dry_run)
+    say(text, err=not dry_run)
 
 
 def _find(

@@ -10,7 +10,7 @@ import typer
 
 from finetti.claims.claim import Context, Scale
 from finetti.claims.wording import time_words, verdict_sign, verdict_words
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import DEBUG, INTERRUPTED, Debug, Json, Quiet, Seed
 from finetti.cli.run_pages import command_line
 from finetti.cli.studies import Cluster, Workers, resumable, run_study
@@ -122,7 +122,7 @@ def reproduce(
                 people.print(result.error, soft_wrap=True)
     people.print(_summary(document), soft_wrap=True)
     if as_json:
-        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+        say(json.dumps(document, indent=1, allow_nan=False))
     if directory is not None:
         write_results(document, directory)
         write_report(document, directory)

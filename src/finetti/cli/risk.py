@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet, Seed, options_named, whole_numbers
 from finetti.cli.run_pages import (
     command_line,
@@ -166,7 +166,7 @@ def risk(
     write_page(risk_page(findings, document), document, out, PAGE)
     people = make_console(stderr=as_json)
     if as_json:
-        typer.echo(json.dumps(document, indent=1, allow_nan=False))
+        say(json.dumps(document, indent=1, allow_nan=False))
     show_findings(findings, people, quiet)
     if summary.failed and not quiet:
         show_failures(study, out / STORE, people)
@@ -215,16 +215,16 @@ def _say_how_long(
 ) -> None:
     """Before anything long begins; on stderr unless nothing else is asked for."""
     if not len(experiment.table()):
-        typer.echo("Running a short trial first, to estimate the total time…", err=True)
+        say("Running a short trial first, to estimate the total time…", err=True)
     with private_stdout():
         found = experiment.estimate(executor, workers)
     if dry_run and as_json:
-        typer.echo(json.dumps({**vars(found), "duration": found.duration}, indent=1))
+        say(json.dumps({**vars(found), "duration": found.duration}, indent=1))
         return
     text = f"All {found.trials} trials are stored."
     if found.pending:
         text = f"{found.pending} of {found.trials} trials to run: {found.duration}."
-    typer.echo(text, err=not dry_run)
+    say(text, err=not dry_run)
 
 
 def _find(experiment: "RiskExperiment") -> "RiskFindings":

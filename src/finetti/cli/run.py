@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import INTERRUPTED, Debug, Json, Quiet
 from finetti.cli.studies import (
     Cluster,
@@ -84,7 +84,7 @@ def run(
         summary = run_study(study, chosen, wait=wait, quiet=quiet, **options)
     people = make_console(stderr=as_json)
     if as_json:
-        typer.echo(json.dumps(summary.to_dict(), indent=1))
+        say(json.dumps(summary.to_dict(), indent=1))
     people.print(summary_sentence(summary), soft_wrap=True)
     if summary.failed and not quiet:
         show_failures(study, spec, people)
@@ -97,6 +97,6 @@ def _estimate(study: "Study", workers: int, as_json: bool, options: dict[str, An
     with private_stdout():
         found = study.estimate(workers=workers, **options)
     if as_json:
-        typer.echo(json.dumps({**vars(found), "duration": found.duration}, indent=1))
+        say(json.dumps({**vars(found), "duration": found.duration}, indent=1))
     else:
         make_console().print(found)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from finetti.cli.console import make_console
+from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json
 from finetti.cli.studies import Place, ScaleName, StoreFile, StudySeed, private_stdout, study_at
 
@@ -31,7 +31,7 @@ def status(
     with private_stdout():
         found = store_status(place) if study is None else study.status()
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=1, allow_nan=False))
+        say(json.dumps(found.to_dict(), indent=1, allow_nan=False))
     else:
         people = make_console()
         people.print(found)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from finetti.cli.console import say
 from finetti.cli.interruption import AGAIN, ends_with
 from finetti.core.errors import InputError
 from finetti.studies.interruption import ignore_interruptions
@@ -115,7 +116,7 @@ def say_what_is_stored(study: "Study") -> None:
     except StoreBusyError:
         return  # nobody may read it now; `run` waits, or says for whom
     if earlier is not None:
-        typer.echo(earlier, err=True)
+        say(earlier, err=True)
 
 
 def run_study(study: "Study", executor: Any, **options: Any) -> "RunSummary":
@@ -124,9 +125,7 @@ def run_study(study: "Study", executor: Any, **options: Any) -> "RunSummary":
 
     try:
         with private_stdout():
-            return study.run(
-                executor, on_wait=lambda sentence: typer.echo(sentence, err=True), **options
-            )
+            return study.run(executor, on_wait=lambda sentence: say(sentence, err=True), **options)
     except StudyInterrupted as interruption:
         ignore_interruptions()  # what is left to do is to say so
         return interruption.summary

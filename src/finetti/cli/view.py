@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from finetti.cli.console import say
 from finetti.cli.options import Debug
 from finetti.core.errors import InputError
 
@@ -28,11 +29,11 @@ def view(
     """Open the page of a run in the browser, or print its path if there is no screen."""
     page = find_page(place).resolve()
     if print_path:
-        typer.echo(page)
+        say(page)
     elif _has_screen() and webbrowser.open(page.as_uri()):
-        typer.echo(f"Opened {page}")
+        say(f"Opened {page}")
     else:
-        typer.echo(f"No browser is available here. Page: {page}")
+        say(f"No browser is available here. Page: {page}")
 
 
 def find_page(place: Path) -> Path:

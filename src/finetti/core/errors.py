@@ -4,6 +4,8 @@ import sys
 import warnings
 from typing import Any
 
+from finetti.core.text import clean_text
+
 # Whose frames are not the user's.
 _INSIDE = ("finetti", "jax", "jaxtyping", "equinox", "flax", "beartype")
 
@@ -45,4 +47,4 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(clean_text(message), category, stacklevel=level)

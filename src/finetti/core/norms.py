@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from finetti.core.arrays import check_finite, check_rank, namespace
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import largest_of, smallest_of
 
 _MAX_SIGNS, _MAX_STEPS = 16, 200  # 2¹⁵ sign vectors: still a fraction of a second
 
@@ -159,7 +160,7 @@ def operator_norm(matrix: Any, r: float, s: float) -> OperatorNorm:
     if exact is not None:
         return OperatorNorm(exact[0] * scale, exact[0] * scale, True, exact[1])
     upper, method = min(_upper_bounds(array, r, s))
-    lower = min(_power_iteration(array, r, s), upper)  # if equal, rounding may swap them
+    lower = smallest_of(_power_iteration(array, r, s), upper)  # if equal, rounding may swap them
     return OperatorNorm(lower * scale, upper * scale, False, method)
 
 
@@ -190,7 +191,7 @@ def _sign_enumeration(matrix: NDArray[np.float64], s: float) -> float:
     for start in range(0, 2 ** (columns - 1), chunk):
         numbers = np.arange(start, min(start + chunk, 2 ** (columns - 1)))
         signs = 1.0 - 2.0 * ((numbers >> np.arange(columns)[:, None]) & 1)
-        best = max(best, float(_vector_norm(matrix @ signs, s, axis=0).max()))
+        best = largest_of(best, float(_vector_norm(matrix @ signs, s, axis=0).max()))
     return best
 
 

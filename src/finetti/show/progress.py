@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from finetti.core.text import clean_text
 from finetti.show.numbers import format_duration
 
 MAX_SILENCE_SECONDS = 30.0
@@ -44,7 +45,7 @@ class _Lines:
         if progress.done:
             left = (self.last - self.start) / progress.done * (self.total - progress.done)
             text += f", about {format_duration(left)} left"
-        print(f"{text}, {progress.activity}", file=sys.stderr, flush=True)
+        print(clean_text(f"{text}, {progress.activity}"), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -56,9 +57,9 @@ def progress_bar(
     Yields what is called at each change. Where stderr is no terminal it is a line every 30 seconds,
     or for every tenth of the ``total`` if these take longer than 5 seconds, or ``every`` change.
     """
-    from rich.console import Console
+    from finetti.show.console import CleanConsole
 
-    console = Console(stderr=True, highlight=False)
+    console = CleanConsole(stderr=True)
     if not (shown and total):
         yield lambda progress: None
         return

@@ -1,6 +1,7 @@
 """A table as CSV, LaTeX or Markdown, for a file or a paper."""
 
 import csv
+import html
 import io
 from enum import StrEnum
 from typing import Any
@@ -9,6 +10,7 @@ from finetti.show.card import Table
 from finetti.show.numbers import format_value
 from finetti.show.terminal import is_number, is_numeric
 
+FORMULA = ("=", "+", "-", "@")  # what a formula begins with
 LATEX = str.maketrans(
     {
         **{each: f"\\{each}" for each in "&%$#_{}"},
@@ -44,7 +46,8 @@ def format_table(table: Table, form: TableFormat) -> str:
     """
     if form is TableFormat.CSV:
         stream = io.StringIO()
-        csv.writer(stream, lineterminator="\n").writerows([table.columns, *table.rows])
+        rows = ([csv_cell(each) for each in row] for row in (table.columns, *table.rows))
+        csv.writer(stream, lineterminator="\n").writerows(rows)
         return stream.getvalue().rstrip("\n")
     rows = (table.columns, *table.rows)
     right = [is_numeric(table, index) for index in range(len(table.columns))]
@@ -56,6 +59,21 @@ def format_table(table: Table, form: TableFormat) -> str:
     return "\n".join(
         [begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
     )
+
+
+def csv_cell(value: Any) -> Any:
+    """Return ``value``, with a quote before text that spreadsheets would run as a formula.
+
+    >>> [csv_cell(each) for each in ("=1+2", "-x", "-1.5", -1.5, "a=b")]
+    ["'=1+2", "'-x", '-1.5', -1.5, 'a=b']
+    """
+    if not (isinstance(value, str) and value.lstrip().startswith(FORMULA)):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def latex_text(text: str) -> str:
@@ -80,7 +98,9 @@ def _latex_cell(value: Any) -> str:
 
 
 def _markdown_cell(value: Any) -> str:
-    return _one_line("" if value is None else format_value(value)).replace("|", r"\|")
+    text = _one_line("" if value is None else format_value(value))
+    # No HTML, no link and no picture stands in a name; a list stays a list.
+    return html.escape(text, quote=False).replace("](", r"]\(").replace("|", r"\|")
 
 
 def _one_line(text: str) -> str:

@@ -78,9 +78,9 @@ def to_text(card: Card, width: int | None = None, color: bool = False) -> str:
 
     ``color=True`` adds the terminal's color codes, unless ``NO_COLOR`` is set.
     """
-    from rich.console import Console
+    from finetti.show.console import CleanConsole
 
-    console = Console(
+    console = CleanConsole(
         file=io.StringIO(),
         width=width,
         force_terminal=color,

@@ -1,18 +1,24 @@
 """Disks and what can go wrong with them: full, read-only, shared over a network, corrupt."""
 
 import json
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from finetti.core.errors import FinettiError
+from finetti.core.files import file_size
 from finetti.studies.lock import StoreBusyError, holder_text
 
 # Several machines may see such a disk, and SQLite's write-ahead log needs the memory of one.
 NETWORK = ("nfs", "cifs", "smb", "afs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p")
 NETWORK_ANYWHERE = ("sshfs", "s3fs", "gcsfuse", "rclone", "juicefs", "davfs", "orangefs", "pvfs")
+_FOLDER = "{} cannot be opened: it is a folder. Choose a file as the store."
 SAFE = "What is stored so far is safe."
+MAGIC = b"SQLite format 3\0"
+COMPANIONS = ("-wal", "-shm", "-journal")  # that SQLite keeps beside a file, and writes to
 
 
 def file_system(path: Path) -> str:
@@ -34,11 +40,30 @@ def on_network(path: Path) -> bool:
     return kind.startswith(NETWORK) or any(name in kind for name in NETWORK_ANYWHERE)
 
 
+def check_store_file(path: Path) -> None:
+    """Refuse what no store is before SQLite opens it: it waits for pipes and follows links."""
+    if path.is_dir():
+        raise FinettiError(_FOLDER.format(path))
+    if os.path.lexists(path) and file_size(path):
+        with plain_errors(path), path.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise damaged(path, "it does not begin like a database")
+    place = os.path.realpath(path)
+    for suffix in COMPANIONS:
+        if os.path.lexists(place + suffix) and not stat.S_ISREG(os.lstat(place + suffix).st_mode):
+            raise FinettiError(
+                f"{place}{suffix} is a link, a folder or a pipe, and no part of a store. "
+                "Move it away; it is left as it is."
+            )
+
+
 @contextmanager
 def plain_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors about ``path`` into sentences that say what to do."""
     try:
         yield
+    except OSError as error:
+        raise FinettiError(f"The store {path} cannot be used: {error.strerror}.") from error
     except sqlite3.Error as error:
         if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             sentence = f"{path} is being written by {holder_text(path)}."
@@ -64,6 +89,15 @@ def damaged(path: Path, details: object) -> FinettiError:
     )
 
 
+def moved(path: Path) -> FinettiError:
+    """The error for a store that lost its place during a run."""
+    return FinettiError(
+        f"{path} was moved, replaced or deleted while it was being written. What was stored is in "
+        "the file that was moved: bring it back to its place, and run again to resume. What was "
+        "deleted is lost."
+    )
+
+
 def primary_code(error: sqlite3.Error) -> int:
     """SQLite's code of an error, without its details."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -71,6 +105,8 @@ def primary_code(error: sqlite3.Error) -> int:
 
 def _sentence(path: Path, error: sqlite3.Error) -> str:
     code = primary_code(error)
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
+        return str(moved(path))
     if code == sqlite3.SQLITE_FULL:
         return f"The disk of {path} is full. {SAFE} Free some space and start again."
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
@@ -79,7 +115,7 @@ def _sentence(path: Path, error: sqlite3.Error) -> str:
             "Choose another path for the store, or change the permissions."
         )
     if path.is_dir():
-        return f"{path} cannot be opened: it is a folder. Choose a file as the store."
+        return _FOLDER.format(path)
     if code == sqlite3.SQLITE_CANTOPEN:
         return (
             f"{path} cannot be opened: the folder is missing, read-only, or not a folder. "

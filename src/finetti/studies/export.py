@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from finetti.core.numbers import json_number
 from finetti.show import Table
-from finetti.show.table_formats import TableFormat, format_table
+from finetti.show.table_formats import TableFormat, csv_cell, format_table
 from finetti.studies.table import ERROR_SUFFIX, is_large
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ def export_table(table: "pd.DataFrame", form: Format) -> bytes:
         table.to_parquet(buffer, index=False)
         return buffer.getvalue()
     if form is Format.CSV:
-        return table.to_csv(index=False).encode()
+        for name in table.columns:
+            if table[name].dtype.kind == "O":
+                table[name] = table[name].map(csv_cell)
+        return table.rename(columns=csv_cell).to_csv(index=False).encode()
     return f"{format_table(_shown(table), TableFormat(form))}\n".encode()
 
 

@@ -3,17 +3,23 @@
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from finetti.core.errors import FinettiError, UnsupportedError
+from finetti.core.errors import FinettiError, InputError, UnsupportedError
+from finetti.core.files import parse_json
 
 LOCK_POLL_SECONDS = 0.2
 LOCK_RETRY_SECONDS = 0.02
 MAX_LOCK_RETRIES = 6  # somebody may just be looking who holds the lock
+HOLDER = ("pid", "host", "since")  # what a lock says of who holds it
+MAX_LOCK_BYTES = 1000
+# What stands in a lock's place is neither followed nor waited for.
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class StoreBusyError(FinettiError):
@@ -55,12 +61,22 @@ class WriterLock:
 
     def _try(self) -> bool:
         try:
-            self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            if not self._locked():
+            if os.path.lexists(self.path) and not _is_regular(os.lstat(self.path)):
+                raise self._foreign("it is a link, a folder or a pipe")
+            self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o666)
+            try:
+                if not self._locked():
+                    os.close(self.descriptor)
+                    return False
+                left = os.pread(self.descriptor, MAX_LOCK_BYTES, 0)  # by a process that was killed
+                if not _is_regular(os.fstat(self.descriptor)) or (left and not _parse(left)):
+                    raise self._foreign("something else stands in it")
+            except FinettiError:
                 os.close(self.descriptor)
-                return False
+                raise
             since = datetime.now(UTC).isoformat(timespec="seconds")
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+            values = os.getpid(), socket.gethostname(), since
+            holder = dict(zip(HOLDER, values, strict=True))
             try:
                 os.ftruncate(self.descriptor, 0)
                 os.pwrite(self.descriptor, json.dumps(holder).encode(), 0)
@@ -73,6 +89,11 @@ class WriterLock:
                 "Choose another path for the store, or make this one writable."
             ) from error
         return True
+
+    def _foreign(self, why: str) -> FinettiError:
+        return FinettiError(
+            f"{self.path} is not the lock of a store: {why}. Move it away; it is left as it is."
+        )
 
     def _locked(self) -> bool:
         try:
@@ -97,23 +118,35 @@ class WriterLock:
 
 def read_holder(store: Path) -> dict[str, Any] | None:
     """Who holds the lock of ``store``: pid, host, since. None if nobody does. Takes no lock."""
-    path = lock_path(store.resolve())  # the writer has followed links, too
-    if not path.exists():
-        return None
-    import fcntl
-
+    path = lock_path(Path(os.path.realpath(store)))  # the writer has followed links, too
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | _SAFELY)
     except OSError:
-        return None  # released just now, or not ours to read: then nobody we can name
+        return None  # none, released just now, or not ours to read: then nobody we can name
     try:
+        if not _is_regular(os.fstat(descriptor)):
+            return None
+        import fcntl
+
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.pread(descriptor, 1000, 0).decode(errors="replace")
-        return json.loads(text) if text.endswith("}") else {}
+        return _parse(os.pread(descriptor, MAX_LOCK_BYTES, 0))
     finally:
         os.close(descriptor)
     return None
+
+
+def _is_regular(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode)
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    """What a lock says of its holder; nothing if no lock of ours is written like this."""
+    try:
+        found = parse_json(content, "The lock")
+    except InputError:
+        return {}
+    return found if set(found) == set(HOLDER) else {}
 
 
 def holder_text(store: Path) -> str:

@@ -1,5 +1,6 @@
 """Brings the trials of several stores into one. Doing it twice changes nothing."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -51,7 +52,7 @@ def merge_stores(target: str | Path, sources: Iterable[str | Path], wait: bool =
     """
     paths = [Path(source) for source in sources]
     for path in paths:
-        if path.resolve() == Path(target).resolve():
+        if os.path.realpath(path) == os.path.realpath(target):
             raise InputError(f"{path} cannot be merged into itself. Give other stores.")
         with open_records(path):
             pass  # all are looked at before anything is written

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from finetti.core.errors import InputError
-from finetti.studies.disk import plain_errors, readable
+from finetti.studies.disk import check_store_file, plain_errors, readable
 from finetti.studies.outcome import DONE, Outcome
 from finetti.studies.plan import WorkPlan
 from finetti.studies.schema import CURRENT_LAYOUT, migrate, schema_version
@@ -96,6 +96,7 @@ def _outcome(
 def open_records(path: str | Path, or_empty: bool = False) -> Iterator[Records]:
     """Open a store for reading, also while it is being written; ``or_empty`` if there is none."""
     path = Path(path)
+    check_store_file(path)
     if not path.exists() and not or_empty:
         raise InputError(f"There is no store {path}. Running a study creates one.")
     place = f"{path.absolute().as_uri()}?mode=ro" if path.exists() else ":memory:"

@@ -74,12 +74,44 @@ def schema_version(connection: sqlite3.Connection, name: str) -> int:
         raise FinettiError(
             f"{name} is a database of another program. Choose another path for the store."
         )
+    if 0 < version <= CURRENT_LAYOUT and (strange := _strange_parts(connection, version)):
+        raise FinettiError(
+            f"{name} is damaged or is not a store: of its parts, {', '.join(strange)} "
+            f"{'is' if len(strange) == 1 else 'are'} not as Finetti makes them. It is left as it "
+            "is; move it away."
+        )
     if version > CURRENT_LAYOUT:
         raise FinettiError(
             f"{name} was written by a newer Finetti (layout {version}, this one reads up to "
             f"{CURRENT_LAYOUT}). Upgrade Finetti; the file is left as it is."
         )
     return version
+
+
+def _strange_parts(connection: sqlite3.Connection, version: int) -> list[str]:
+    """Names that should be tables and are missing or, say, endless views; views; other triggers."""
+    own = sqlite3.connect(":memory:")
+    migrate(own, 0, version)
+    tables, triggers = (
+        dict(own.execute("SELECT name, sql FROM sqlite_master WHERE type = ?", (kind,)))
+        for kind in ("table", "trigger")
+    )
+    own.close()
+    found = {
+        name: (kind, sql or "")
+        for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master")
+    }
+    missing = [
+        name
+        for name in tables
+        if found.get(name, ("", ""))[0] != "table" or not found[name][1].startswith("CREATE TABLE")
+    ]
+    more = [
+        name
+        for name, (kind, sql) in found.items()
+        if kind == "view" or (kind == "trigger" and triggers.get(name) != sql)
+    ]
+    return sorted({*missing, *more})
 
 
 def migrate(connection: sqlite3.Connection, version: int, last: int = CURRENT_LAYOUT) -> None:

@@ -2,7 +2,6 @@
 
 import difflib
 import math
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from finetti.core.errors import InputError
+from finetti.core.files import parse_toml, read_file
 from finetti.studies.canonical import plain
 from finetti.studies.grid import grid_values
 
@@ -152,12 +152,4 @@ def make_spec(content: Mapping[str, Any], where: str = "The study") -> StudySpec
 def read_spec(path: str | Path) -> StudySpec:
     """The spec in a TOML file."""
     path = Path(path)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"The study {path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"The study {path} is not text in UTF-8: {error}.") from error
-    except ValueError as error:  # of the syntax, or a number of more digits than Python reads
-        raise InputError(f"{path} is not TOML: {error}.") from error
-    return make_spec(content, path.name)
+    return make_spec(parse_toml(read_file(path), str(path)), path.name)

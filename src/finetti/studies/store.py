@@ -1,6 +1,7 @@
 """Writing a store: one writer, all or nothing, finished rows never change."""
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,14 @@ from typing import Any
 
 from finetti.core.errors import FinettiError, bad_argument
 from finetti.studies.canonical import canonical_json
-from finetti.studies.disk import damaged, on_network, plain_errors, primary_code
+from finetti.studies.disk import (
+    check_store_file,
+    damaged,
+    moved,
+    on_network,
+    plain_errors,
+    primary_code,
+)
 from finetti.studies.lock import WriterLock
 from finetti.studies.plan import WorkPlan
 from finetti.studies.records import Records, Row
@@ -55,7 +63,8 @@ class Store:
         if journal not in ("auto", "wal", "rollback"):
             raise bad_argument("journal", "Store", "auto, wal or rollback", journal)
         # Links are followed, so that two names of one file share its lock.
-        self.path = Path(path).resolve()
+        self.path = Path(os.path.realpath(path))
+        check_store_file(self.path)
         self.lock = WriterLock(self.path, wait, on_wait)
         try:
             with plain_errors(self.path):
@@ -63,6 +72,7 @@ class Store:
                     self.path, timeout=30, isolation_level=None, check_same_thread=False
                 )
                 self._open(journal)
+                self.place = os.stat(self.path)
         except BaseException:
             if hasattr(self, "connection"):
                 self.connection.close()
@@ -162,9 +172,22 @@ class Store:
             with plain_errors(self.path), self.connection:  # which commits, or rolls back
                 self.connection.execute("BEGIN IMMEDIATE")
                 yield
+            self._check_place()  # before anything more is computed for a file that is gone
         except BaseException:
             self._numbers.clear()  # those given out in this transaction are not there
             raise
+
+    def _check_place(self) -> None:
+        """Refuse to go on if another file, or none, has the store's name: nobody would find it."""
+        try:
+            if os.path.samestat(os.stat(self.path), self.place):
+                return
+        except OSError:  # it is not there any more
+            pass
+        with plain_errors(self.path):
+            # The log kept its old name, where the file that was moved would not find it.
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        raise moved(self.path)
 
     def close(self) -> None:
         """Close the file, as a single one that can be copied and read anywhere."""
@@ -174,6 +197,8 @@ class Store:
                 self.connection.execute("PRAGMA journal_mode = delete")
         except sqlite3.OperationalError as error:
             # Somebody reads just now, or the disk is full: the log stays beside the file.
+            if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_DBMOVED:
+                raise moved(self.path) from error
             if primary_code(error) not in LOG_STAYS:
                 raise FinettiError(f"{self.path} cannot be closed: {error}.") from error
         finally:

@@ -7,6 +7,7 @@ eats memory ends the child and never the Dask worker.
 import atexit
 import contextlib
 import logging
+import os
 import queue
 import socket
 import threading
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, final
 
 from finetti.core.errors import FinettiError, UnsupportedError, bad_argument
+from finetti.core.files import read_json
 from finetti.studies.executors.base import Cohort, Executor, Failure, Report
 from finetti.studies.executors.process import ChildProcess, poll_children
 from finetti.studies.limits import Limits
@@ -221,12 +223,19 @@ def _scheduler(cluster: str) -> dict[str, Any]:
     from distributed.comm.registry import backends
 
     if cluster.endswith(".json"):
-        if not Path(cluster).is_file():
+        if not os.path.lexists(cluster):
             raise FinettiError(
                 f"There is no scheduler file {cluster}. Start one with "
                 f"`dask scheduler --scheduler-file {cluster}`."
             )
-        return {"scheduler_file": cluster}
+        # Dask would look at a damaged file for a while, and print tracebacks.
+        address = read_json(Path(cluster)).get("address")
+        if not isinstance(address, str):
+            raise FinettiError(
+                f"The scheduler file {cluster} names no address. Start a scheduler that writes it: "
+                f"`dask scheduler --scheduler-file {cluster}`."
+            )
+        cluster = address
     # Dask would look for a while, and leave a client behind that cannot be closed.
     try:
         scheme, rest = parse_address(cluster)
