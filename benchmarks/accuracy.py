@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from finetti.attention import ConditionalMean, KernelSmoother
+from finetti.core.numbers import largest_of
 from finetti.core.precision import float64
 from finetti.kernels import RBF, Linear, Matern, Polynomial
 
@@ -177,17 +178,17 @@ def one(rng, length, d_k, kernel, route, row):
     for name, gradient, wanted in zip(names, gradients, exact_gradients, strict=True):
         size = float(np.max(np.abs(wanted)))
         if np.ndim(wanted) == 0:
-            size = max(size, 0.01 * change)
+            size = largest_of(size, 0.01 * change)
         else:
             per = unit if name == "values" else lengthscale
-            size = max(size, unknown / GRADIENT_RTOL * change / per)
+            size = largest_of(size, unknown / GRADIENT_RTOL * change / per)
         error, admitted = compare(gradient, wanted, size)
         nan |= admitted
         found.append((name, error, GRADIENT_RTOL))
     row["cases"] = row.get("cases", 0) + 1
     row["nan"] = row.get("nan", 0) + nan
     for name, error, _ in found:
-        row[name] = max(row.get(name, 0.0), error)
+        row[name] = largest_of(row.get(name, 0.0), error)
     return [f"{name} {error:.1e} ({words})" for name, error, limit in found if error > limit]
 
 

@@ -115,6 +115,53 @@ def test_a_key_mask_and_is_causal_are_the_fast_way_to_the_same(x):
     )
 
 
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}], ids=["alone", "is_causal"])
+def test_a_key_mask_never_shows_what_the_mask_hides(x, options):
+    """A mask that differs between queries is refused; inside jit its queries get NaN."""
+    layer, params = linen_layer(flax_attention_fn(cme_attention, key_mask=True, **options), x)
+    hidden = CAUSAL.at[:, :, 2, 0].set(0) if options else MASKS["causal"]
+    with pytest.raises(InputError, match="`mask` argument of an attention_fn with key_mask=True"):
+        layer.apply(params, x, x, mask=hidden)
+    run = jax.jit(lambda mask: layer.apply(params, x, x, mask=mask))
+    shown = CAUSAL if options else PADDING
+    np.testing.assert_allclose(run(shown), layer.apply(params, x, x, mask=shown), atol=1e-6)
+    unknown = np.isnan(run(hidden)).all(axis=-1)
+    assert unknown[0].tolist() == [t == 2 if options else t < 5 for t in range(6)]
+
+
+@pytest.mark.parametrize("lead", [(3, 2), (6,)])
+def test_batches_that_do_not_match_are_refused_as_in_flax(lead):
+    query, other = jnp.ones((2, 3, 4, 2, 8)), jnp.ones((*lead, 4, 2, 8))
+    attention_fn = flax_attention_fn(softmax_attention)
+    for name, pair in (("key", (other, other)), ("value", (query, other))):
+        with pytest.raises(InputError, match=f"`{name}` argument of attention_fn"):
+            attention_fn(query, *pair)
+
+
+def test_softmax_weights_are_sown_as_in_flax(x):
+    layer, params = linen_layer(flax_attention_fn(softmax_attention), x)
+    theirs = nn.MultiHeadDotProductAttention(num_heads=2)
+    options = {"mask": PADDING, "sow_weights": True, "mutable": ["intermediates"]}
+    ours, expected = (
+        network.apply(params, x, x, **options)[1]["intermediates"]["attention_weights"][0]
+        for network in (layer, theirs)
+    )
+    np.testing.assert_allclose(ours, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("function", [cme_attention, delta_rule_attention])
+def test_sown_weights_give_back_the_answer(function):
+    class Sown(list):
+        def sow(self, _, name, array):
+            self.append((name, array))
+
+    tokens = jax.random.normal(jax.random.key(0), (3, 2, 6, 2, 4))
+    sown = Sown()
+    out = flax_attention_fn(function)(*tokens, module=sown, mask=PADDING)
+    weights = dict(sown)["attention_weights"]
+    np.testing.assert_allclose(jnp.einsum("bnts,bsnd->btnd", weights, tokens[2]), out, atol=1e-6)
+
+
 def test_nnx_passes_is_causal(x):
     layer = nnx_layer(flax_attention_fn(cme_attention, ridge=0.1))
     np.testing.assert_allclose(layer(x, is_causal=True), layer(x, mask=CAUSAL), atol=1e-5)

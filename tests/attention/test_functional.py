@@ -42,7 +42,9 @@ def softmax_by_formula(query, key, value, bias=None, scale=WIDTH**-0.5, **option
     """softmax(scale·query·key + bias) value in NumPy; a dead row reads evenly."""
     key, value = (np.repeat(array, HEADS // key.shape[2], axis=2) for array in (key, value))
     logits = scale * np.einsum("btnh,bsnh->bnts", query, key)
-    logits = np.where(full_mask(options), logits + (0.0 if bias is None else bias), -1e300)
+    logits = np.where(
+        full_mask(options), logits + np.asarray(0.0 if bias is None else bias), -1e300
+    )
     scores = np.exp(logits - logits.max(axis=-1, keepdims=True))
     out = np.einsum("bnts,bsnd->btnd", scores / scores.sum(axis=-1, keepdims=True), value)
     return without_padding(out, options)
@@ -84,6 +86,10 @@ CASES = {
     "head mask": {"mask": random_mask((BATCH, HEADS, 1, S))},
     "full mask": {"mask": random_mask((BATCH, HEADS, T, S))},
     "shared mask": {"mask": random_mask((1, 1, T, S))},
+    "heads that read nothing": {"mask": jnp.arange(HEADS).reshape(1, HEADS, 1, 1) != 1},
+    "mask of rank 3": {"mask": random_mask((HEADS, T, S))},
+    "mask of rank 2": {"mask": random_mask((T, S))},
+    "mask of rank 1": {"mask": random_mask((S,))},
     "causal": {"is_causal": True},
     "key lengths": {"key_value_seq_lengths": jnp.array([6, 3])},
     "query lengths": {"query_seq_lengths": jnp.array([2, 4])},
@@ -105,6 +111,7 @@ BIASES = {
         "bias": jnp.asarray(np.random.default_rng(6).normal(size=(1, 1, T, S))),
         "is_causal": True,
     },
+    "bias of rank 2": {"bias": jnp.asarray(np.random.default_rng(6).normal(size=(T, S)))},
 }
 cases = pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
 
@@ -251,7 +258,7 @@ BAD = {
     "value ": lambda q, k, v: ((q, k, v[0]), {}),
     "mask": lambda q, k, v: ((q, k, v), {"mask": jnp.ones((BATCH, HEADS, T, S + 1), bool)}),
     "mask ": lambda q, k, v: ((q, k, v), {"mask": jnp.ones((BATCH, HEADS, T, S))}),
-    "mask  ": lambda q, k, v: ((q, k, v), {"mask": jnp.ones((T, S), bool)}),
+    "mask  ": lambda q, k, v: ((q, k, v), {"mask": jnp.ones((1, BATCH, HEADS, T, S), bool)}),
     "scale": lambda q, k, v: ((q, k, v), {"scale": 0.0}),
     "scale ": lambda q, k, v: ((q, k, v), {"scale": float("nan")}),
     "key_value_seq_lengths": lambda q, k, v: (

@@ -46,6 +46,7 @@ CASES = {
     "plain": {},
     "causal and lengths": {"is_causal": True, "key_value_seq_lengths": LENGTHS},
     "mask": {"mask": MASK},
+    "heads that read nothing": {"mask": jnp.arange(HEADS).reshape(1, HEADS, 1, 1) != 1},
     "mask and causal": {"mask": MASK, "is_causal": True},
 }
 

@@ -2,7 +2,7 @@
 
 All take ``query`` (B, T, N, H), ``key`` (B, S, K, H) and ``value`` (B, S, K, D), or the same
 without B; K divides N (grouped-query attention). ``mask`` is boolean and broadcastable to
-(B, N, T, S). ``scale`` multiplies query·key and is 1/√H by default: a kernel sees √scale·query and
+(B, N, T, S), axes that are missing in front included. ``scale`` multiplies query·key and is 1/√H by default: a kernel sees √scale·query and
 √scale·key, so that the exponential kernel is exp(scale·query·key).
 """
 

@@ -164,10 +164,13 @@ def _lengths(owner: str, name: str, lengths: ArrayLike | None, batch: int) -> Ar
 
 
 def _broadcast(owner: str, name: str, array: Array, heads: Heads) -> Array:
-    """A (B, N, T, S) argument in the layout (B, K, G, T, S); axes of size 1 stay."""
+    """A (B, N, T, S) argument in the layout (B, K, G, T, S); axes of size 1 stay.
+
+    Axes that are missing in front are added, as in JAX: (T, S) is one for all batches and heads.
+    """
     batch, groups, members, length, _ = heads.query.shape
     full = (batch, groups * members, length, heads.keys.shape[2])
-    given = array if heads.batched else array[(None,) * (4 - array.ndim)]
+    given = array[(None,) * (4 - array.ndim)]
     if given.ndim != 4 or any(
         size not in (1, wanted) for size, wanted in zip(given.shape, full, strict=True)
     ):
@@ -195,6 +198,7 @@ def _with_mask(
         joined = causal if joined is None else joined & causal
     if joined is None:
         return heads
+    joined = jnp.broadcast_to(joined, (*joined.shape[:-1], span))
     if joined.shape[3] == 1 and joined.shape[2] == members > 1:
         # A key mask of its own for every query head: the heads no longer share a context.
         flat = groups * members

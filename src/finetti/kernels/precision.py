@@ -24,10 +24,14 @@ def in_float64(kernel: Kernel) -> Kernel:
 
 
 def _log_as_written(log_value: float) -> float:
-    """log of the shortest decimal whose logarithm is this one to single precision."""
-    value, unit = np.exp(log_value), np.spacing(np.float32(abs(log_value)))
+    """log of the shortest decimal of which single precision keeps this logarithm.
+
+    The decimal was rounded before its logarithm was taken: near 1 that moves the logarithm by much
+    more than its own unit. JAX's logarithm is off by up to two units.
+    """
+    value, unit = np.exp(np.float64(log_value)), np.spacing(np.float32(abs(log_value)))
     for digits in range(1, 9):
-        written = np.log(float(f"{value:.{digits}g}"))
-        if abs(written - log_value) <= unit:
-            return written
+        written = float(f"{value:.{digits}g}")
+        if abs(np.log(np.float64(np.float32(written))) - log_value) <= 2 * unit:
+            return float(np.log(written))
     return float(log_value)

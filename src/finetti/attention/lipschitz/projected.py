@@ -20,6 +20,7 @@ from finetti.attention.networks.weights import as_weights, promote
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form, check_form
 from finetti.core.norms import sequence_norm, spectral
+from finetti.core.numbers import largest_of
 
 
 def softmax_perturbation(
@@ -192,7 +193,7 @@ def network_perturbation(
         [jnp.maximum(*(spectral(getattr(layer, name)) for layer in pair)) for pair in pairs]
         for name in ("output_weights", "value_weights", "score_matrix")
     )
-    steepness = max(layer.activation.lipschitz for layer in network.layers)
+    steepness = largest_of(layer.activation.lipschitz for layer in network.layers)
     radii = constants.layer_radii(sequence_norm(tokens), steepness, outputs, values)[:-1]
     factors = [
         constants.layer_constant(steepness, *norms)
