@@ -127,3 +127,20 @@ def test_letters_that_no_named_world_has(tmp_path, monkeypatch):
     assert "reads 4 letters" in done.stderr
     assert "--world" not in done.stderr
     assert "measure_coherence" in done.stderr
+
+
+def test_the_command_says_what_is_missing_and_takes_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = (
+        "def curved(keys, values, query):\n    return (values / (1 + values**2)).mean(axis=0)\n"
+    )
+    (tmp_path / "curved_target.py").write_text(source)
+    few = "./curved_target.py:curved", "--context-length", 3, "--contexts", 2, "--draws", 10
+    done = command(*few)
+    assert done.exit_code == 0, done.output
+    assert "is undecided (martingale and two-step not measured)" in done.stdout
+    assert "--noise-variance" in done.stdout
+    done = command(*few, "--noise-variance", 0.5, "--json")
+    document = json.loads(done.stdout)
+    assert document["verdicts"][0]["not_measured"] == []
+    assert document["command"].endswith("--noise-variance 0.5")

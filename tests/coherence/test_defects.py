@@ -9,12 +9,14 @@ from finetti.attention import Softmax
 from finetti.coherence import (
     as_predictor,
     martingale_defect,
+    measure_coherence,
     order_averaged,
     order_defect,
     sequence_defect,
     two_step_defect,
 )
 from finetti.coherence.defect import TOLERANCE
+from finetti.coherence.page import coherence_page
 from finetti.coherence.predictors.base import DrawsOf
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.latent import BetaBernoulli, LinearGaussian
@@ -301,3 +303,84 @@ def test_an_empty_context_has_one_order(drawn):
     assert martingale_defect(WORLD, empty, query).holds()
     one = (keys[0, :0], values[0, :0]), query[0]
     assert order_defect(lambda keys, values, query: np.zeros(2), *one).maximum == 0
+
+
+def spiked(tokens):
+    """Far off after one context of 64 only, which few draws of contexts find."""
+    p = 0.9 if list(tokens) == [0, 1, 0, 1, 1, 1] else 0.5
+    return [1 - p, p]
+
+
+def test_all_contexts_of_letters_are_taken_where_that_is_affordable():
+    """Against brute force: all 64 contexts, and all orders of each."""
+    contexts = list(itertools.product((0, 1), repeat=6))
+    answers = {each: recent(each) for each in contexts}
+    largest = max(
+        abs(answers[one][1] - answers[other][1])
+        for one in contexts
+        for other in contexts
+        if sum(one) == sum(other)
+    )
+    table = measure_coherence([recent, spiked], BetaBernoulli(), [6], n_contexts=4, n_sequences=5)
+    order = table.rows[0].order
+    assert order.exact
+    assert order.all_contexts
+    assert order.sizes.shape == (64,)
+    assert order.maximum == pytest.approx(largest, abs=1e-15)
+    assert "(largest 0." in order.text
+    assert "all 64 contexts" in str(order)
+    rare = table.rows[1].order
+    assert rare.maximum == pytest.approx(0.4)
+    assert rare.text == "0 (largest 0.4)"
+    few = measure_coherence([spiked], BetaBernoulli(), [6], n_contexts=3, n_sequences=5)
+    assert not few.rows[0].order.all_contexts
+
+
+def test_the_largest_that_was_seen_is_no_bound(drawn):
+    (keys, values), query = drawn
+    found = order_defect(running, (keys, values), query)
+    assert "≤" not in found.text
+    assert "largest seen" in found.text
+    assert "largest seen" in str(found)
+    tokens = np.array([[0, 1] * 6, [0, 0, 1] * 4])
+    assert not order_defect(recent, tokens, n_orders=5).exact
+
+
+def test_two_letters_have_one_step():
+    """By algebra martingale and two-step defect are one number, which a table shows once."""
+    contexts = np.array(list(itertools.product((0, 1), repeat=4)))
+    first, second = (each(recent, contexts) for each in (martingale_defect, two_step_defect))
+    np.testing.assert_allclose(first.sizes, second.sizes, atol=1e-15)
+    table = measure_coherence([recent], BetaBernoulli(), [4], n_sequences=5)
+    assert table.table().columns[1:3] == ("order", "martingale = two-step")
+    assert table.rows[0].two_step is None
+    assert table.verdicts[0].not_measured == ()
+    exact = measure_coherence([BetaBernoulli()], BetaBernoulli(), [4], n_sequences=5)
+    assert exact.verdicts[0].text == "coherent"
+
+
+def test_how_far_one_token_moves_stands_beside_the_defects():
+    """Laplace's rule after k ones of n moves by |(1 + k + x)/(3 + n) − (1 + k)/(2 + n)|."""
+    table = measure_coherence([BetaBernoulli()], BetaBernoulli(), [4], n_sequences=5)
+    expected = []
+    for context in itertools.product((0, 1), repeat=4):
+        p = (1 + sum(context)) / 6
+        after = [(1 + sum(context) + x) / 7 for x in (0, 1)]
+        expected.append((1 - p) * abs(after[0] - p) + p * abs(after[1] - p))
+    assert table.rows[0].one_token_moves == pytest.approx(np.mean(expected), abs=1e-14)
+    assert "one token moves" in table.table().columns
+    pairs = measure_coherence([mean], WORLD, [4], n_contexts=3, n_queries=2, n_sequences=5)
+    assert 0 < pairs.rows[0].one_token_moves < 1
+
+
+def test_charts_say_the_unit_of_their_defects():
+    for target, world, words in (
+        (recent, BetaBernoulli(), "total variation"),
+        (running, WORLD, "spread"),
+    ):
+        table = measure_coherence([target], world, [4], n_contexts=2, n_queries=2, n_sequences=5)
+        provenance = dict.fromkeys(("finetti", "jax", "numpy", "python", "platform"), "")
+        page = coherence_page(table, {"command": "", "provenance": provenance})
+        (section,) = (each for each in page.sections if each.title.startswith("Defects"))
+        said = str(section.figures[0].chart)
+        assert f"({words})" in said

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF as ProcessRBF
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import ARDRegression, BayesianRidge, LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
@@ -288,7 +290,8 @@ def test_a_mean_that_is_not_linear_has_an_order_and_a_distance_only():
     assert row.martingale is row.two_step is None
     assert row.to_dict()["martingale"] is None
     table = measure_coherence([curved], WORLD, [4], **small)
-    assert table.headline == "curved: no defect found (martingale and two-step not measured)"
+    assert table.headline == "curved is undecided (martingale and two-step not measured)"
+    assert "noise_variance=…" in table.notes[-1]
     loud = as_predictor(curved, noise_variance=0.5)
     assert measure_coherence([loud], WORLD, [4], **small).rows[0].martingale is not None
 
@@ -326,6 +329,21 @@ def test_what_is_not_measured_is_no_verdict():
     assert found == ["undecided", "coherent", "not coherent"]
     table = measure_coherence([mean, last], WORLD, [4], **small)
     assert table.headline == "0 of 2 coherent; undecided: mean (two-step not measured)"
+
+
+def test_a_bayesian_linear_model_has_a_law():
+    """Its return_std is √(1/α + xᵀΣx): the noise of a new value is in it."""
+    asked = batch(QUERY, KEYS, VALUES)
+    law = as_predictor(BayesianRidge()).law(*asked)
+    model = BayesianRidge().fit(KEYS, VALUES[:, 0])
+    rows = QUERY - model.X_offset_
+    variance = 1 / model.alpha_ + np.einsum("qi,ij,qj->q", rows, model.sigma_, rows)
+    np.testing.assert_allclose(law.variance[0, :, 0], variance, rtol=1e-9)
+    for other in (ARDRegression(), make_pipeline(StandardScaler(), BayesianRidge())):
+        assert as_predictor(other).law(*asked) is not None
+    small = {"n_contexts": 2, "n_queries": 2, "n_sequences": 5, "n_samples": 10}
+    table = measure_coherence([BayesianRidge()], WORLD, [6], **small)
+    assert table.verdicts[0].not_measured == ()
 
 
 def centers(keys, values, query):

@@ -293,15 +293,54 @@ def test_sizes_are_those_of_the_analysis():
             assert size.second == sizes["b", size.context_length]
 
 
-@pytest.mark.parametrize("shift", [0.0, 2.0])
-def test_a_learner_does_not_differ_from_itself(shift):
-    table = two_learners(np.random.default_rng(7), shift)
-    table = table[table["learner"] == "b"]
-    twins = pd.concat([table, table.assign(learner="twin")])
-    found = compare_learners(twins, "b", "twin")
-    size = found.sizes[0]
-    assert (size.interval.low, size.interval.high) == (0, 0)
-    assert size.value == 0
+def with_twin(table, name):
+    table = table[table["learner"] == name]
+    return pd.concat([table, table.assign(learner="twin")])
+
+
+def test_a_learner_differs_from_its_twin_by_no_more_than_its_trials_tell():
+    """Equal outcomes: the difference is 0, and its interval shrinks with more trials."""
+    widths = []
+    for n_seeds in (10, 40, 160):
+        table = two_learners(np.random.default_rng(7), 0.0, n_seeds=n_seeds)
+        found = compare_learners(with_twin(table, "b"), "b", "twin")
+        size = found.sizes[0]
+        assert size.value == 0
+        assert size.interval.low < 0 < size.interval.high
+        assert size.detectable > 0
+        assert (found.difference, found.p_value) == (0, 1)
+        widths.append(size.interval.width)
+    assert widths[0] > 2 * widths[1] > 4 * widths[2]
+
+
+def same_outcomes(*solved, n_seeds=3):
+    """Two learners with equal outcomes of some trials at 20, 40 and 80 samples."""
+    names = ["learner", "context_length", "n_samples", "seed", "success"]
+    cells = zip((20, 40, 80), solved, strict=True)
+    rows = [
+        (name, 10, m, seed, float(seed < count))
+        for m, count in cells
+        for name in "ab"
+        for seed in range(n_seeds)
+    ]
+    return pd.DataFrame(rows, columns=names)
+
+
+@pytest.mark.parametrize("solved", [(0, 0, 0), (3, 3, 3), (1, 2, 2), (1, 1, 2)])
+def test_where_neither_size_is_known_neither_is_their_difference(solved):
+    size = compare_learners(same_outcomes(*solved), "a", "b").sizes[0]
+    assert size.first == size.second
+    ends = size.first.interval
+    assert ends.low == 0 or ends.high == math.inf
+    assert size.value is None
+    assert (size.interval.low, size.interval.high) == (-math.inf, math.inf)
+    assert size.text == "not known [-∞, ∞]"
     assert size.detectable is None
-    assert (found.difference, found.p_value) == (0, 1)
-    assert 0.0 in found.interval
+
+
+def test_equal_outcomes_of_few_trials_are_no_certainty():
+    """A rise between two neighboring sizes may be anywhere there, for each learner."""
+    size = compare_learners(same_outcomes(0, 0, 12, n_seeds=12), "a", "b").sizes[0]
+    assert size.value == 0
+    assert size.interval.low < -10
+    assert size.interval.high > 10

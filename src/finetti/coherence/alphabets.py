@@ -2,23 +2,47 @@
 
 import numpy as np
 
-from finetti.coherence.defect import Defect
-from finetti.coherence.orders import draw_orders, reordered
+from finetti.coherence.defect import TOTAL_VARIATION, Defect
+from finetti.coherence.orders import all_letters, draw_orders, reordered
 from finetti.coherence.predictors.base import AlphabetPredictor
 from finetti.latent.base import Floats, Letters
+
+MAX_ENUMERATED = 4096  # contexts, all pairs of which are compared if they have the same letters
 
 
 def order_of_letters(
     predictor: AlphabetPredictor, tokens: Letters, n_orders: int, rng: np.random.Generator
 ) -> Defect:
-    """The largest total variation between p(· | πX) and p(· | X)."""
+    """The largest total variation between p(· | πX) and p(· | X).
+
+    Over all orders where to ask about all cᴸ contexts takes no more answers than to try some.
+    """
+    n, length = tokens.shape
+    if predictor.n_letters**length <= min(n * (n_orders + 1), MAX_ENUMERATED):
+        gaps = _over_all_orders(predictor, tokens)
+        return Defect("order", gaps, exact=True, unit=TOTAL_VARIATION, rounding=predictor.rounding)
     orders, complete = draw_orders(tokens.shape[1], n_orders, rng)
     orders = np.concatenate([np.arange(tokens.shape[1])[None], orders])
     found = predictor.predictive(reordered(tokens, orders))
     found = found.reshape(len(tokens), len(orders), -1)
     gaps = np.abs(found - found[:, :1]).sum(axis=2).max(axis=1) / 2
     note = "" if complete else f"the largest over {len(orders) - 1} of all orders"
-    return Defect("order", gaps, complete, note=note, rounding=predictor.rounding)
+    return Defect(
+        "order", gaps, complete, note=note, unit=TOTAL_VARIATION, rounding=predictor.rounding
+    )
+
+
+def _over_all_orders(predictor: AlphabetPredictor, tokens: Letters) -> Floats:
+    """From the answers to all contexts: those with the same letters are orders of each other."""
+    every = all_letters(predictor.n_letters, tokens.shape[1])
+    found = predictor.predictive(every)
+    powers = predictor.n_letters ** np.arange(tokens.shape[1])[::-1]
+    sets = np.sort(every, axis=1) @ powers
+    gaps = np.empty(len(tokens))
+    for index, context in enumerate(tokens):
+        others = found[sets == np.sort(context) @ powers]
+        gaps[index] = np.abs(others - found[context @ powers]).sum(axis=1).max() / 2
+    return gaps
 
 
 def next_two(predictor: AlphabetPredictor, tokens: Letters) -> tuple[Floats, Floats]:
@@ -34,14 +58,18 @@ def martingale_of_letters(predictor: AlphabetPredictor, tokens: Letters) -> Defe
     """The total variation between Σ_x p(x|X) p(y|X, x) and p(y|X)."""
     first, joint = next_two(predictor, tokens)
     gaps = np.abs(joint.sum(axis=1) - first).sum(axis=1) / 2
-    return Defect("martingale", gaps, exact=True, rounding=predictor.rounding)
+    return Defect("martingale", gaps, exact=True, unit=TOTAL_VARIATION, rounding=predictor.rounding)
 
 
 def two_steps_of_letters(predictor: AlphabetPredictor, tokens: Letters) -> Defect:
-    """The total variation between p(x|X) p(y|X, x) and p(y|X) p(x|X, y)."""
+    """The total variation between p(x|X) p(y|X, x) and p(y|X) p(x|X, y).
+
+    Of two letters it is the martingale defect: Σ_x p(x|X) p(1|X, x) − p(1|X) is
+    p(0|X) p(1|X, 0) − p(1|X) p(0|X, 1).
+    """
     joint = next_two(predictor, tokens)[1]
     gaps = np.abs(joint - np.swapaxes(joint, 1, 2)).sum(axis=(1, 2)) / 2
-    return Defect("two-step", gaps, exact=True, rounding=predictor.rounding)
+    return Defect("two-step", gaps, exact=True, unit=TOTAL_VARIATION, rounding=predictor.rounding)
 
 
 def log_joint(predictor: AlphabetPredictor, tokens: Letters) -> Floats:
@@ -67,4 +95,10 @@ def sequence_of_letters(
     )
     note = "" if complete else f"over {len(orders) - 1} of all orders"
     rounding = tokens.shape[1] * predictor.rounding  # log p of every token
-    return Defect("sequence", gaps, complete, note=note, rounding=rounding)
+    return Defect("sequence", gaps, complete, note=note, unit="nats", rounding=rounding)
+
+
+def one_letter_moves(predictor: AlphabetPredictor, tokens: Letters) -> float:
+    """Σ_x p(x|X) times the total variation between p(·|X, x) and p(·|X), on average over X."""
+    first, joint = next_two(predictor, tokens)
+    return float(np.abs(joint - first[:, :, None] * first[:, None]).sum(axis=(1, 2)).mean() / 2)

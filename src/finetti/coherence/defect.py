@@ -12,12 +12,13 @@ from finetti.show.shown import Shown
 
 TOLERANCE = 1e-8  # of a computed defect: more than rounding leaves of a coherent one
 SMALL_P = 1e-4
+TOTAL_VARIATION = "total variation"
 LEVEL = 0.01  # of a tested one: coherent predictors are refused that often
 
 
 @dataclass(frozen=True, eq=False)
 class Defect(Shown):
-    """One of the defects, in units of the values' spread (of probability, for letters).
+    """One of the defects of a predictor.
 
     Args:
         name: order, martingale, two-step or sequence.
@@ -29,6 +30,10 @@ class Defect(Shown):
         note: what was done.
         rounding: of every size, what rounding may leave of it: more than the tolerance where
             answers are in single precision, or large beside the spread.
+        unit: of the sizes: spread (of the values), squared spread, total variation, probability or
+            nats.
+        all_contexts: whether sizes are those of all contexts of this length that there are. Else
+            the largest is the largest of those that were tried, and not a bound.
 
     >>> defect = Defect("order", np.array([0.0, 3e-17, 1e-16]), exact=True)
     >>> defect.text, defect.holds()
@@ -42,6 +47,8 @@ class Defect(Shown):
     p_value: float | None = None
     note: str = ""
     rounding: Floats | float = 0.0
+    unit: str = "spread"
+    all_contexts: bool = False
 
     @property
     def maximum(self) -> float:
@@ -52,6 +59,11 @@ class Defect(Shown):
     def median(self) -> float:
         """Over contexts and queries."""
         return float(np.median(self.sizes))
+
+    @property
+    def largest(self) -> str:
+        """What the maximum is: a bound over all contexts, or only the largest that was seen."""
+        return "largest" if self.exact and self.all_contexts else "largest seen"
 
     def holds(self, tolerance: float = TOLERANCE, level: float = LEVEL) -> bool:
         """Whether there is no defect: up to rounding, or as far as a test at ``level`` can tell."""
@@ -68,15 +80,17 @@ class Defect(Shown):
         if self.p_value is not None:
             small = self.p_value < SMALL_P
             chance = f"p < {SMALL_P:g}" if small else f"p = {format_number(self.p_value, 2)}"
-            return f"{median} (≤ {largest}, {chance})"
-        return f"{median} (≤ {largest})" if median != largest else largest
+            return f"{median} ({self.largest} {largest}, {chance})"
+        return f"{median} ({self.largest} {largest})" if median != largest else largest
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
             "median": self.median,
             "maximum": self.maximum,
+            "unit": self.unit,
             "exact": self.exact,
+            "all_contexts": self.all_contexts,
             "standard_error": self.standard_error,
             "p_value": self.p_value,
             "holds": self.holds(),
@@ -86,8 +100,9 @@ class Defect(Shown):
         fields: list[tuple[str, Any]] = [
             ("verdict", self.text),
             ("median", self.median),
-            ("largest", self.maximum),
-            ("of", f"{self.sizes.size} contexts and queries"),
+            (self.largest, self.maximum),
+            ("unit", self.unit),
+            ("of", f"{'all ' if self.all_contexts else ''}{self.sizes.size} contexts and queries"),
             ("computed", "exactly" if self.exact else self.note or "from some of all cases"),
         ]
         if self.standard_error is not None:

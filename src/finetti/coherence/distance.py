@@ -15,7 +15,7 @@ from finetti.coherence.predictors.targets import as_predictor
 from finetti.coherence.predictors.worlds import world_predictor
 from finetti.coherence.regression import spread_of
 from finetti.core.keys import generator
-from finetti.core.numbers import as_whole
+from finetti.core.numbers import as_whole, largest_of
 from finetti.core.statistics import wilson_interval
 from finetti.latent.base import Floats, LatentModel, one_hot
 from finetti.latent.laws import choose
@@ -222,7 +222,7 @@ def _of_draws(draws: Floats, exact: Floats, scale: float, length: int, unit: str
 def _of_squares(squares: Floats, length: int) -> Distance:
     """The root of their mean, whose estimate may be negative where noise was subtracted."""
     value, ends = _mean_interval(squares)
-    root, low, high = (float(np.sqrt(max(each, 0.0))) for each in (value, *ends))
+    root, low, high = (float(np.sqrt(largest_of(each, 0.0))) for each in (value, *ends))
     return Distance(length, root, (low, high), "spread")
 
 
@@ -233,7 +233,7 @@ def _mean_interval(samples: Floats) -> tuple[float, tuple[float, float]]:
         return value, (value, value)
     error = float(np.std(samples, ddof=1)) / np.sqrt(len(samples))
     reach = -float(special.stdtrit(len(samples) - 1, 0.025)) * error
-    return value, (float(max(0.0, value - reach)), float(value + reach))
+    return value, (largest_of(0.0, value - reach), float(value + reach))
 
 
 def _two_sided_rank(value: float, null: Floats) -> float:

@@ -1,27 +1,35 @@
 """All that is measured of a target in a world: one row of the table."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from finetti.coherence.alphabets import one_letter_moves
 from finetti.coherence.defect import Defect
 from finetti.coherence.defects import martingale_defect, order_defect, two_step_defect
 from finetti.coherence.distance import Distance, distance_at
-from finetti.coherence.predictors.base import RegressionPredictor
+from finetti.coherence.orders import all_letters
+from finetti.coherence.predictors.base import LAW, AlphabetPredictor, RegressionPredictor
 from finetti.coherence.predictors.targets import Predicts, as_predictor
 from finetti.coherence.predictors.worlds import world_predictor
+from finetti.coherence.regression import one_pair_moves
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.latent.base import LatentModel, Pairs, one_hot
 from finetti.show.card import Card, Table
+from finetti.show.numbers import format_number
 from finetti.show.progress import Progress
 from finetti.show.shown import Shown
 
 COLUMNS = ("order", "martingale", "two-step")
+OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and shown once
 PARTS = len(COLUMNS) + 1  # and the distance
 N_CONTEXTS, N_QUERIES, N_ORDERS = 20, 6, 5
 N_SEQUENCES, N_SAMPLES = 200, 100
+# Where there are no more than this many times the contexts asked for, all of them are taken: it
+# takes about as many answers as the orders and next letters of those drawn.
+ENUMERATED = 16
 NAMED = (None, 2, 3)  # letters of worlds that commands know by name; None for pairs
 
 
@@ -30,9 +38,12 @@ class CoherenceRow:
     """What was measured of one target at one context length.
 
     Without a law there are no two steps, and, unless answers are linear in the values, no own next
-    value to see. A classifier reads the signs of a world's values, of which no exact predictive is
-    known, and has no distance. ``expected`` says which defects it should not have, True, and which
-    it should.
+    value to see. With two letters two steps are the martingale defect, and are not measured again.
+    A classifier reads the signs of a world's values, of which no exact predictive is known, and has
+    no distance. ``expected`` says which defects it should not have, True, and which it should.
+    ``one_token_moves`` is how much an answer changes on average when one more token is seen: what
+    order and martingale defects are large or small beside (two-step defects of pairs beside its
+    square).
     """
 
     name: str
@@ -42,6 +53,7 @@ class CoherenceRow:
     two_step: Defect | None
     distance: Distance | None
     expected: tuple[bool | None, ...] = (None, None, None)
+    one_token_moves: float | None = None
 
     @property
     def defects(self) -> tuple[Defect | None, ...]:
@@ -65,7 +77,8 @@ class CoherenceRow:
         }
         own = {"name": self.name, "context_length": self.context_length}
         far = None if self.distance is None else self.distance.to_dict()
-        return {**own, **found, "distance": far, "as_expected": self.as_expected}
+        moves = {"one_token_moves": self.one_token_moves}
+        return {**own, **found, **moves, "distance": far, "as_expected": self.as_expected}
 
 
 @dataclass(frozen=True)
@@ -124,10 +137,20 @@ class CoherenceTable(Shown):
         return tuple(sorted({row.context_length for row in self.rows}))
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The defects that are shown."""
+        return OF_TWO_LETTERS if self.n_letters == 2 else COLUMNS
+
+    @property
+    def n_letters(self) -> int | None:
+        """How many letters the world has; None for pairs."""
+        return getattr(world_predictor(self.world), "n_letters", None)
+
+    @property
     def verdicts(self) -> tuple[CoherenceVerdict, ...]:
         """Of every target, over all context lengths."""
         by_length = (self._at(length) for length in self.context_lengths)
-        return tuple(_verdict(rows) for rows in zip(*by_length, strict=True))
+        return tuple(_verdict(rows, self.columns) for rows in zip(*by_length, strict=True))
 
     def table(self, context_length: int | None = None) -> Table:
         """✓ or the size of every defect, at one context length.
@@ -136,11 +159,13 @@ class CoherenceTable(Shown):
         """
         length = self.context_lengths[-1] if context_length is None else context_length
         one = len(self.units) == 1
-        columns = ("target", *COLUMNS, f"distance ({self.units[0]})" if one else "distance")
+        far = f"distance ({self.units[0]})" if one else "distance"
+        columns = ("target", *self.columns, "one token moves", far)
         rows = [
             (
                 row.name,
-                *("–" if each is None else each.text for each in row.defects),
+                *("–" if each is None else each.text for each in row.defects[: len(self.columns)]),
+                _moves_cell(row.one_token_moves),
                 _distance_cell(row.distance, with_unit=not one),
             )
             for row in self._at(length)
@@ -163,11 +188,31 @@ class CoherenceTable(Shown):
     def notes(self) -> tuple[str, ...]:
         """How to read the table."""
         return (
-            "✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the "
-            "largest, over contexts and queries, in units of the values' spread (two-step: its "
-            "square; letters and classes: total variation). –: no law, and so no two steps or no "
-            "next value; for a classifier, which reads the signs of the values, no exact answer.",
+            f"✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the "
+            f"largest, over contexts and queries, in {self._unit}. “Largest” is over all contexts "
+            "and orders of this length, “largest seen” only over those tried, and no bound. “One "
+            "token moves”: how far an answer moves on average when it sees one more token, to "
+            "compare defects with. –: not measured; a classifier, which reads the signs of the "
+            "values, has no exact answer.",
+            *self._advice,
         )
+
+    @property
+    def _advice(self) -> tuple[str, ...]:
+        """What to give, so that what is not measured can be."""
+        names = [each.name for each in self.verdicts if each.text == "undecided"]
+        if not names:
+            return ()
+        return (
+            f"Undecided: {', '.join(names)}. Without a law there are no two steps, and, unless "
+            f"answers are linear in the values, no next value of its own. {LAW}.",
+        )
+
+    @property
+    def _unit(self) -> str:
+        if self.n_letters is not None:
+            return "total variation"
+        return "units of the values' spread (two-step: its square; classes: of probability)"
 
     @property
     def headline(self) -> str:
@@ -178,7 +223,7 @@ class CoherenceTable(Shown):
         if len(found) == 1 and not good:
             (only,) = found
             if undecided:
-                return f"{only.name}: no defect found ({only.reason})"
+                return f"{only.name} is undecided ({only.reason})"
             return f"{only.name} is not coherent"
         if not good and not undecided:
             return f"None of {len(found)} is coherent"
@@ -225,7 +270,8 @@ def measure_coherence(
             targets that can only be sampled.
         context_lengths: n.
         expected: by name, which defects a target does not have (True) and which it has.
-        n_contexts: contexts of which the defects are measured.
+        n_contexts: contexts of which the defects are measured; of letters, all that there are if
+            they are at most 16 times as many.
         n_queries: queries of each, which are also the places of new pairs.
         n_orders: orders that are tried of each.
         n_sequences: contexts over which the distance is averaged.
@@ -237,8 +283,8 @@ def measure_coherence(
     >>> from finetti.latent import BetaBernoulli
     >>> laplace = as_predictor(lambda tokens: [0.5, 0.5], name="never learns")
     >>> table = measure_coherence([laplace], BetaBernoulli(), n_sequences=50)
-    >>> [each.text for each in table.rows[0].defects], table.rows[0].distance.value > 0.01
-    (['✓', '✓', '✓'], True)
+    >>> [each.text for each in table.rows[0].defects if each], table.rows[0].distance.value > 0.01
+    (['✓', '✓'], True)
     """
     expected = expected or {}
     truth, found = world_predictor(world), [as_predictor(target) for target in targets]
@@ -254,6 +300,8 @@ def measure_coherence(
         draw = world.sample(rng, n_contexts, length + n_queries)
         for each in found:
             context, query = _split(_readable(draw.tokens, each), length)
+            every = _all_contexts(each, length, n_contexts)
+            context = context if every is None else every
 
             def begin(part: int, what: str) -> None:
                 if on_change is not None:
@@ -267,13 +315,19 @@ def measure_coherence(
             if _has_future(each, query, context):
                 moves = martingale_defect(each, context, query, n_samples=n_samples, **options)
             begin(2, "two-step")
-            if not isinstance(each, RegressionPredictor) or each.has_law or each.categorical:
+            if _has_two_steps(each):
                 two = two_step_defect(each, context, query, n_samples=n_samples, **options)
             begin(3, "distance to the truth")
             if not getattr(each, "categorical", False):
                 distance = distance_at(each, world, length, n_sequences, seed)
+            order, moves, two = (
+                found and replace(found, all_contexts=every is not None)
+                for found in (order, moves, two)
+            )
+            assert order is not None
             known = expected.get(each.name, (None, None, None))
-            rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known))
+            moved = _one_token_moves(each, context, query, _readable(draw.tokens, each))
+            rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known, moved))
     return CoherenceTable(world, tuple(rows), seed)
 
 
@@ -283,11 +337,27 @@ def _distance_cell(distance: Distance | None, with_unit: bool) -> str:
     return f"{distance.text} {distance.unit}" if with_unit else distance.text
 
 
-def _verdict(rows: Sequence[CoherenceRow]) -> CoherenceVerdict:
+def _moves_cell(moves: float | None) -> str:
+    return "–" if moves is None else format_number(moves, 2)
+
+
+def _one_token_moves(predictor: Predicts, context: Any, query: Any, tokens: Any) -> float | None:
+    """On average; unknown where a target can only be sampled."""
+    if isinstance(predictor, AlphabetPredictor):
+        return one_letter_moves(predictor, context)
+    if not isinstance(predictor, RegressionPredictor):
+        return None
+    length = context.keys.shape[1]
+    return one_pair_moves(
+        predictor, context, query, tokens.keys[:, length], tokens.values[:, length]
+    )
+
+
+def _verdict(rows: Sequence[CoherenceRow], columns: Sequence[str]) -> CoherenceVerdict:
     """Of one target, from what was measured at each length."""
     failed = (row for row in rows if any(each and not each.holds() for each in row.defects))
-    columns = zip(COLUMNS, *(row.defects for row in rows), strict=True)
-    left_out = (name for name, *found in columns if None in found)
+    measured = zip(columns, *(row.defects[: len(columns)] for row in rows), strict=True)
+    left_out = (name for name, *found in measured if None in found)
     return CoherenceVerdict(
         rows[0].name, tuple(row.context_length for row in failed), tuple(left_out)
     )
@@ -305,6 +375,21 @@ def _has_future(predictor: Predicts, query: Any, context: Any) -> bool:
     if not isinstance(predictor, RegressionPredictor):
         return True
     return predictor.has_law or predictor.categorical or predictor.is_linear(query, *context)
+
+
+def _has_two_steps(predictor: Predicts) -> bool:
+    """Whether there are two steps that the martingale defect does not show already."""
+    if isinstance(predictor, RegressionPredictor):
+        return predictor.has_law or predictor.categorical
+    return predictor.n_letters != 2
+
+
+def _all_contexts(predictor: Predicts, length: int, n_contexts: int) -> Any:
+    """All contexts of this many letters, where that is affordable; else None."""
+    if not isinstance(predictor, AlphabetPredictor):
+        return None
+    count = predictor.n_letters**length
+    return all_letters(predictor.n_letters, length) if count <= ENUMERATED * n_contexts else None
 
 
 def _split(tokens: Any, length: int) -> tuple[Any, Any]:

@@ -23,6 +23,16 @@ def draw_orders(length: int, n_orders: int, rng: np.random.Generator) -> tuple[A
     return np.array([np.arange(length)[::-1], *rest], np.intp).reshape(n_orders, length), False
 
 
+def all_letters(n_letters: int, length: int) -> Any:
+    """All sequences of ``length`` letters, (cᴸ, L), in rising order.
+
+    >>> all_letters(2, 2).tolist()
+    [[0, 0], [0, 1], [1, 0], [1, 1]]
+    """
+    every = list(itertools.product(range(n_letters), repeat=length))
+    return np.array(every, np.intp).reshape(len(every), length)
+
+
 def reordered(context: Any, orders: Any) -> Any:
     """Every context (B, L, …) in every order, (B·P, L, …), the orders of one side by side."""
     if isinstance(context, Pairs):

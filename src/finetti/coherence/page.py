@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from finetti.coherence.measuring import CoherenceTable
+from finetti.coherence.defect import Defect
+from finetti.coherence.measuring import CoherenceRow, CoherenceTable
 from finetti.show import Chart, Document, Figure, Section, line_chart
 
 DEFECTS = {
@@ -64,11 +65,11 @@ def _defect_chart(found: CoherenceTable, name: str) -> Chart | None:
     """The largest defects of targets that have some; a median can be 0."""
     records = [
         {"tokens": row.context_length, "largest": defect.maximum, "target": row.name}
-        for row in found.rows
-        if (defect := getattr(row, name)) is not None and not defect.holds()
+        for row, defect in _with_defect(found, name)
     ]
     if not records:
         return None
+    units = dict.fromkeys(defect.unit for _, defect in _with_defect(found, name))
     return line_chart(
         records,
         "tokens",
@@ -77,8 +78,13 @@ def _defect_chart(found: CoherenceTable, name: str) -> Chart | None:
         log_y=True,
         title=f"{name.replace('_', '-')} defect",
         x_title="tokens in the context",
-        y_title="largest, in units of the spread",
+        y_title=f"largest seen ({' or '.join(units)})",
     )
+
+
+def _with_defect(found: CoherenceTable, name: str) -> list[tuple[CoherenceRow, Defect]]:
+    every = ((row, getattr(row, name)) for row in found.rows)
+    return [(row, defect) for row, defect in every if defect is not None and not defect.holds()]
 
 
 def _distance(found: CoherenceTable, unit: str) -> Section:

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from finetti.coherence.defect import Defect
+from finetti.coherence.defect import TOTAL_VARIATION, Defect
 from finetti.coherence.orders import draw_orders, reordered
 from finetti.coherence.predictors.base import RegressionPredictor, no_law
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.latent.base import Floats, Pairs
 
 
@@ -46,7 +47,8 @@ def order_of_pairs(
     gaps = np.sqrt(squares.sum(axis=3)).max(axis=1) / scale
     note = "" if complete else f"the largest over {len(orders) - 1} of all orders"
     rounding = _rounding(predictor, _largest(mean, deviation, context.values) / scale, gaps)
-    return Defect("order", gaps.ravel(), complete, note=note, rounding=rounding)
+    unit = "probability" if predictor.categorical else "spread"
+    return Defect("order", gaps.ravel(), complete, note=note, rounding=rounding, unit=unit)
 
 
 def martingale_of_pairs(
@@ -80,7 +82,8 @@ def martingale_of_pairs(
             there[:, :, each, None, None] * moved(units[each]) for each in range(n_classes)
         )
         sizes = np.abs(change).sum(axis=3).ravel() / 2
-        return Defect("martingale", sizes, exact=True, rounding=predictor.rounding)
+        rounding = predictor.rounding
+        return Defect("martingale", sizes, exact=True, rounding=rounding, unit=TOTAL_VARIATION)
     size = _largest(mean, context.values)[:, :, None]
     if predictor.is_linear(query, *context):
         sizes = np.linalg.norm(moved(there), axis=3) / scale
@@ -130,13 +133,14 @@ def two_steps_of_pairs(
 
     if predictor.is_linear(places, *context):
         (low, left), (high, other) = after(mean), after(mean + deviation)
-        if np.allclose(left, other, rtol=max(1e-9, predictor.rounding), atol=0):
+        if np.allclose(left, other, rtol=largest_of(1e-9, predictor.rounding), atol=0):
             covariance = (high - low) * deviation[:, :, None]  # g(b|a)s²(a)
             swap = covariance - np.swapaxes(covariance, 1, 2)
             total = variance[:, None] - left - (high - low) ** 2
             sizes = np.maximum(np.abs(swap), np.abs(total)).max(axis=3) / scale
             rounding = _rounding(predictor, size / scale, sizes)
-            return Defect("two-step", sizes.ravel(), exact=True, rounding=rounding)
+            unit = "squared spread"
+            return Defect("two-step", sizes.ravel(), exact=True, rounding=rounding, unit=unit)
     draws = []
     for _ in range(n_samples):
         step = deviation * rng.normal(size=mean.shape)
@@ -160,7 +164,22 @@ def _two_steps_of_classes(predictor: RegressionPredictor, context: Pairs, places
         joint.append(then.reshape(n, count, count, n_classes))
     both = first[:, :, None, :, None] * np.stack(joint, axis=3)  # (n, a, b, x, y)
     gaps = np.abs(both - both.transpose(0, 2, 1, 4, 3)).sum(axis=(3, 4)) / 2
-    return Defect("two-step", gaps.ravel(), exact=True, rounding=predictor.rounding)
+    rounding = predictor.rounding
+    return Defect("two-step", gaps.ravel(), exact=True, rounding=rounding, unit=TOTAL_VARIATION)
+
+
+def one_pair_moves(
+    predictor: RegressionPredictor, context: Pairs, query: Floats, place: Floats, value: Floats
+) -> float:
+    """‖m(q; X ∪ (k', v')) − m(q; X)‖ of a pair (k', v') that was seen, (B, d_k) and (B, d_v).
+
+    On average over contexts and queries, in units of the spread; of classes the total variation.
+    """
+    longer = appended(context, place[:, None], value[:, None])
+    change = predictor.mean(query, *longer) - predictor.mean(query, *context)
+    if predictor.categorical:
+        return float(np.abs(change).sum(axis=2).mean() / 2)
+    return float((np.linalg.norm(change, axis=2) / spread_of(context)[:, None]).mean())
 
 
 def appended(context: Pairs, places: Floats, values: Floats) -> Pairs:
@@ -206,8 +225,9 @@ def _tested(name: str, draws: Floats, scale: Floats, rounding: Floats) -> Defect
         sizes.ravel(),
         exact=False,
         standard_error=float(errors.ravel()[np.argmax(sizes)]),
-        p_value=float(min(1.0, mean.size * chance)),
+        p_value=smallest_of(1.0, mean.size * chance),
         note=f"mean over {len(draws)} draws",
+        unit="squared spread" if name == "two-step" else "spread",
     )
 
 

@@ -16,6 +16,7 @@ from finetti.coherence.defect import Defect
 from finetti.coherence.orders import draw_orders, reordered
 from finetti.coherence.predictors.base import SampledPredictor
 from finetti.coherence.regression import appended, spread_of
+from finetti.core.numbers import smallest_of
 from finetti.latent.base import Floats, Pairs, one_hot
 
 # Predictor and generator → two sets of moments (N, B, comparisons, moments).
@@ -123,7 +124,7 @@ def tested_draws(
     """The defect of draws, and its rank among those of the reference."""
     largest, gap, error = statistic(*compare(predictor, rng))
     if reference is None:
-        chance = float(min(1.0, gap.size * 2 * special.ndtr(-largest)))
+        chance = smallest_of(1.0, gap.size * 2 * special.ndtr(-largest))
         how = "Bonferroni's p-value"
     else:
         null = [statistic(*compare(reference, rng))[0] for _ in range(n_null)]
@@ -133,6 +134,7 @@ def tested_draws(
     scale = spread_of(context) if isinstance(context, Pairs) else np.ones(len(context))
     power = 2 if name == "two-step" else 1
     units = (scale**power)[:, None, None]
+    pairs = "squared spread" if name == "two-step" else "spread"
     sizes, errors = (gap[..., :d] / units).ravel(), (error[..., :d] / units).ravel()
     return Defect(
         name,
@@ -141,4 +143,5 @@ def tested_draws(
         standard_error=float(errors[np.argmax(sizes)]),
         p_value=chance,
         note=f"draws; {how}",
+        unit=pairs if isinstance(context, Pairs) else "probability",
     )

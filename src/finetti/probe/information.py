@@ -25,7 +25,7 @@ from scipy import special
 from finetti.boolean.functions.base import all_bits
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
-from finetti.core.numbers import as_real, as_whole
+from finetti.core.numbers import as_real, as_whole, largest_of
 from finetti.probe.tasks import HiddenRule, HiddenTask
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
@@ -164,8 +164,8 @@ class InformationBounds(Shown):
 
     def __card__(self) -> Card:
         rows = (
-            ("counting", self.counting, "upper_bound"),
-            ("packing", self.packing, "upper_bound"),
+            ("counting", self.counting, "lower bound"),
+            ("packing", self.packing, "lower bound"),
             ("first order", self.first_order, "scaling"),
         )
         fields = (
@@ -194,7 +194,7 @@ def information_bounds(rule: HiddenRule, level: float = 0.5) -> InformationBound
     log2_count = math.log2(rule.n_hypotheses)
     first_order = log2_count / information_per_sample(rule)
     counting = (log2_count + math.log2(level)) / (1 + math.log2(1 - rule.label_noise))
-    counting = max(counting, 0.0)
+    counting = largest_of(counting, 0.0)
     packing = _smallest_allowed(rule, level, math.ceil(counting - 1e-9))
     return InformationBounds(rule, level, counting, packing, first_order)
 

@@ -14,7 +14,7 @@ import optax
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.keys import random_key
-from finetti.core.numbers import as_whole
+from finetti.core.numbers import as_whole, smallest_of
 from finetti.core.precision import float64
 from finetti.latent import Encoded
 from finetti.risk.lbfgs import minimize_smooth
@@ -144,8 +144,8 @@ def _chosen(
     best = kept[int(np.argmin(risks))]
     polished, slope = polish_network(best, data, loss, iterations=polish)
     best_risk = empirical_risk(polished, data, loss)
-    if best_risk > min(risks):  # rounding: the polish ends in float64, networks are float32
-        polished, best_risk = best, min(risks)
+    if best_risk > smallest_of(risks):  # rounding: the polish ends in float64, networks are float32
+        polished, best_risk = best, smallest_of(risks)
     failures = tuple(run.failure for run in runs if run.failure is not None)
     return RiskMinimum(
         kept[0], polished, risks[0], best_risk, slope, tuple(kept), tuple(risks), failures

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.risk.lbfgs import minimize_smooth
 from finetti.risk.linear_program import solve_linear_program
 from finetti.risk.regions import ParameterBall, ParameterBox, Region
@@ -92,7 +93,7 @@ def minimize_norms(
             best = value, move
         dual = float(np.sum(unit * residual)) / count + region.lowest(pull(unit) / count, at)
         # It grows with u, which may grow until one ‖u_i‖ is 1.
-        floor = max(floor, dual / max(float(np.linalg.norm(unit, axis=1).max()), 1e-300))
+        floor = largest_of(floor, dual / max(float(np.linalg.norm(unit, axis=1).max()), 1e-300))
         return best[0] - floor <= tolerance * best[0]
 
     for share in STAGES:
@@ -106,7 +107,7 @@ def minimize_norms(
         if residual.shape[1] == 1 and isinstance(region, ParameterBox) and small:
             move, unit = _by_linear_program(residual[:, 0], apply, region, at)
             judge(region.project(at + move) - at, unit)
-    return NormSumMinimum(best[0], min(floor, best[0]), best[1])
+    return NormSumMinimum(best[0], smallest_of(floor, best[0]), best[1])
 
 
 def _by_linear_program(

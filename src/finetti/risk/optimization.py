@@ -10,6 +10,7 @@ import numpy as np
 
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import largest_of
 from finetti.core.precision import float64
 from finetti.latent import Encoded
 from finetti.risk.minimization import as_encoded
@@ -152,7 +153,7 @@ def optimization_bound(
         best.value,
         best.dual,
         max(STEEPEST, 2 * float(sizes.max())),
-        max(0.0, slack),
+        largest_of(0.0, slack),
         dense,
         best.move,
     )

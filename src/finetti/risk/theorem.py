@@ -10,6 +10,7 @@ from finetti.attention import KernelSmoother, LinearMap
 from finetti.bounds import BoundValue, Sample
 from finetti.bounds.exchangeability import SingleAttention, SingleRisk, matrix_norms
 from finetti.core.errors import UnsupportedError
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.kernels import RBF
 from finetti.risk.minimization import as_encoded, predictions
 from finetti.risk.networks import AttentionNetwork
@@ -52,12 +53,12 @@ def attention_class(network: AttentionNetwork) -> SingleAttention:
     if network.limits is not None:
         limits = network.limits
         rank = min(hidden, max(width, network.aggregation.weights.shape[1]))
-        scale = max(1.0, limits.aggregation)
+        scale = largest_of(1.0, limits.aggregation)
         norms = (
             limits.attention * scale,
-            min(limits.attention_size, limits.attention * math.sqrt(rank)) * scale,
+            smallest_of(limits.attention_size, limits.attention * math.sqrt(rank)) * scale,
             limits.feed_forward,
-            min(
+            smallest_of(
                 limits.feed_forward_size,
                 limits.feed_forward * math.sqrt(min(network.token_dimension, hidden)),
             ),
@@ -73,7 +74,7 @@ def attention_class(network: AttentionNetwork) -> SingleAttention:
     )
     each = [matrix_norms(m) for m in (network.query_weights, network.key_weights, values)]
     inner = matrix_norms(network.feed_forward.inner)
-    norms = max(norm for norm, _ in each), max(size for _, size in each), *inner
+    norms = largest_of(norm for norm, _ in each), largest_of(size for _, size in each), *inner
     return SingleAttention(dimension, width, *norms)
 
 
@@ -92,7 +93,7 @@ def risk_bound(network: Any, data: Any, *, delta: float = 0.05) -> BoundValue:
     data = as_encoded(data, "risk_bound")
     bound = SingleRisk(attention_class(network))
     tokens = np.linalg.norm(data.tokens, axis=-1).max()
-    longest = max(tokens, np.linalg.norm(data.mask_token, axis=-1).max())
+    longest = largest_of(tokens, np.linalg.norm(data.mask_token, axis=-1).max())
     answer = float(np.linalg.norm(data.target, axis=-1).max())
     notes = [SEEN]
     if network.limits is None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from finetti.core.arrays import check_finite
 from finetti.core.errors import FinettiError, bad_argument
+from finetti.core.numbers import largest_of
 from finetti.risk.linear_program import solve_linear_program
 
 ROUNDS = 200
@@ -84,12 +85,12 @@ def _cut(basis: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, float]:
         weights, floor = found.x[:-1].reshape(rank, d), float(found.x[-1])
         errors = basis @ weights - t
         sizes = np.linalg.norm(errors, axis=1)
-        far = np.flatnonzero(sizes > max(floor, 0.0) + _TOLERANCE)
+        far = np.flatnonzero(sizes > largest_of(floor, 0.0) + _TOLERANCE)
         if not far.size or d == 1:
-            return weights, max(floor, 0.0)
+            return weights, largest_of(floor, 0.0)
         # Half spaces far from the answer are forgotten, and come back when they are needed.
         near = found.slack < _FORGOTTEN * sizes.max()
         near[: 2 * d * n] = True  # without the axes there may be no answer
         where = np.append(where[near], far)
         directions = np.vstack([directions[near], errors[far] / sizes[far, None]])
-    return weights, max(floor, 0.0)
+    return weights, largest_of(floor, 0.0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import FinettiError, InputError
+from finetti.core.numbers import largest_of
 from finetti.latent.base import Floats, Letters, Pairs
 from finetti.latent.laws import Gaussian, choose
 
@@ -99,7 +100,7 @@ class RegressionPredictor(ABC):
         places = np.concatenate([query, (keys[:, 1:] + keys[:, :-1]) / 2], axis=1)
         given = values + size * rng.normal(size=(N_TRIALS, *values.shape))
         answers = [self.mean(places, keys, each) for each in given]
-        limit = max(LINEAR_RTOL, self.rounding) * (np.abs(answers).max() + size)
+        limit = largest_of(LINEAR_RTOL, self.rounding) * (np.abs(answers).max() + size)
         for index, share in enumerate(np.linspace(-1.0, 0.9, N_TRIALS)):
             ends, found = (given[index - 1], given[index]), (answers[index - 1], answers[index])
             mixed = self.mean(places, keys, share * ends[0] + (1 - share) * ends[1])
@@ -128,7 +129,7 @@ class RegressionPredictor(ABC):
         self, found: tuple[Any, Any], wanted: tuple[int, ...], variance: bool
     ) -> tuple[Floats, Any]:
         mean, spread = found
-        self.precision = max(self.precision, precision_of(mean), precision_of(spread))
+        self.precision = largest_of(self.precision, precision_of(mean), precision_of(spread))
         mean = as_answer(self.name, mean, wanted, "a mean")
         if not variance:
             return mean, None
@@ -177,7 +178,7 @@ class AlphabetPredictor(ABC):
         wanted = len(tokens), self.n_letters
         with asking(self.name):
             given = self.answer(tokens)
-        self.precision = max(self.precision, precision_of(given))
+        self.precision = largest_of(self.precision, precision_of(given))
         found = as_answer(self.name, given, wanted, "probabilities", calls=1)
         total = found.sum(axis=1, keepdims=True)
         if found.min(initial=0.0) < 0 or np.abs(total - 1).max(initial=0.0) > SUM_TOL:
@@ -241,12 +242,15 @@ class DrawsOf(SampledPredictor):
         return law.sample(rng, count)[:, :, 0]
 
 
+LAW = (
+    "Say how noisy a new value is: `--noise-variance` of the command, or "
+    "as_predictor(target, noise_variance=…); or give a target that answers with a variance"
+)
+
+
 def no_law(name: str, what: str) -> InputError:
     """The error where a law is needed, and there is none."""
-    return InputError(
-        f"{name} answers with a mean and no law, and so cannot be {what}. Say how noisy a new "
-        "value is: as_predictor(target, noise_variance=…), or give a target with a variance."
-    )
+    return InputError(f"{name} answers with a mean and no law, and so cannot be {what}. {LAW}.")
 
 
 @contextmanager
@@ -319,7 +323,7 @@ def refuse_change(name: str, first: Any, second: Any) -> None:
     if first is None:
         return
     gap, size = np.abs(first - second).max(initial=0.0), np.abs(first).max(initial=0.0)
-    if gap > REPEAT_RTOL * max(size, 1e-12):
+    if gap > REPEAT_RTOL * largest_of(size, 1e-12):
         raise InputError(
             f"{name} changed its answer by {gap:.3g} between two equal calls. Switch dropout off, "
             "fix its random_state, or, if it is meant to be random, give an object with "

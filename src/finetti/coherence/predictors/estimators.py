@@ -15,19 +15,24 @@ from finetti.latent.base import Floats, one_hot
 class RegressorPredictor(RegressionPredictor):
     """A regressor, cloned and fitted to every context.
 
-    Gaussian processes have a law: scikit-learn's, whose noise is ``alpha`` (and what a WhiteKernel
-    adds by itself), and `ConditionalMeanRegressor`. Other targets get one by ``noise_variance``.
+    Some have a law: scikit-learn's Gaussian process, whose noise is ``alpha`` (and what a
+    WhiteKernel adds by itself), BayesianRidge and ARDRegression, whose ``return_std`` has the noise
+    in it, and `ConditionalMeanRegressor`; also at the end of a pipeline. Other targets get one by
+    ``noise_variance``.
     """
 
     def __init__(self, estimator: Any, name: str = ""):
         from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.linear_model import ARDRegression, BayesianRidge
 
         from finetti.estimators import ConditionalMeanRegressor
 
         self.estimator, self.name = estimator, name or type(estimator).__name__
-        self._is_ours = isinstance(estimator, ConditionalMeanRegressor)
-        self._is_process = isinstance(estimator, GaussianProcessRegressor)
-        self.gives_variance = self._is_ours or self._is_process
+        last = _last(estimator)
+        self._is_ours = isinstance(last, ConditionalMeanRegressor)
+        self._is_process = isinstance(last, GaussianProcessRegressor)
+        includes_noise = isinstance(last, BayesianRidge | ARDRegression)
+        self.gives_variance = self._is_ours or self._is_process or includes_noise
 
     def answer(
         self, query: Floats, keys: Floats, values: Floats, variance: bool
@@ -56,13 +61,23 @@ class RegressorPredictor(RegressionPredictor):
         if self._is_ours:
             return model.predict(asked, return_std=True, predictive=True)
         mean, deviation = model.predict(asked, return_std=True)
-        noise = np.asarray(model.alpha, np.float64)
+        if not self._is_process:
+            return mean, deviation
+        process = _last(model)
+        noise = np.asarray(process.alpha, np.float64)
         if noise.ndim:
             raise InputError(
                 f"{self.name} has an alpha for each row, and so none for a new value. Give one "
                 "number."
             )
-        return mean, np.sqrt(deviation**2 + noise * np.asarray(model._y_train_std) ** 2)
+        return mean, np.sqrt(deviation**2 + noise * np.asarray(process._y_train_std) ** 2)
+
+
+def _last(estimator: Any) -> Any:
+    """The estimator itself, or the one at the end of a pipeline, which answers."""
+    from sklearn.pipeline import Pipeline
+
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
 class ClassifierPredictor(RegressionPredictor):

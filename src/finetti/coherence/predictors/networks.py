@@ -7,6 +7,7 @@ import numpy as np
 
 from finetti.coherence.predictors.base import RegressionPredictor, read_only
 from finetti.core.errors import InputError
+from finetti.core.numbers import largest_of
 from finetti.latent.base import Floats
 from finetti.training.pairs import pair_of
 
@@ -77,7 +78,7 @@ class TorchModulePredictor(RegressionPredictor):
 
         weights = next(iter(self.module.parameters()), None)
         dtype = torch.float64 if weights is None else weights.dtype
-        self.precision = max(self.precision, float(torch.finfo(dtype).eps))
+        self.precision = largest_of(self.precision, float(torch.finfo(dtype).eps))
         training = self.module.training
         self.module.eval()
         try:

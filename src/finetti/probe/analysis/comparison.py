@@ -9,7 +9,7 @@ import pandas as pd
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
-from finetti.core.numbers import json_number
+from finetti.core.numbers import json_number, largest_of, smallest_of
 from finetti.core.statistics import Interval
 from finetti.probe.analysis.critical import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
@@ -37,7 +37,7 @@ class CriticalDifference:
     context_length: int
     first: CriticalSize
     second: CriticalSize
-    value: float | None  # None if one of them is censored and the outcomes are not all equal
+    value: float | None  # None if one of them is censored, or the interval open on both sides
     interval: Interval  # paired bootstrap; ±∞ where the sizes tried do not tell
     detectable: float | None  # at power 0.8, from the bootstrap's standard error; None if that is 0
 
@@ -298,7 +298,7 @@ def _around(value: float, drawn: Floats, confidence: float, p_value: float) -> I
     ends = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
     low, high = np.clip(ends + value - drawn.mean(), -1.0, 1.0)
     if p_value > 1 - confidence:
-        low, high = min(low, 0.0), max(high, 0.0)
+        low, high = smallest_of(low, 0.0), largest_of(high, 0.0)
     return Interval(float(low), float(high), confidence, "bootstrap")
 
 
@@ -324,39 +324,40 @@ def _compare_sizes(
         if here.index.get_level_values("n_samples").nunique() < 2:
             continue
         shown, paired = [], []
-        for role in ("first", "second"):
+        for role, coins in (("first", ""), ("second", "second")):
             trials = here[role].rename("success").reset_index()
-            (size,) = learner_sizes(trials, (level,), confidence, n_resamples, seed)
-            paired.append(size)
+            options = (level,), confidence, n_resamples, seed
+            paired += learner_sizes(trials, *options, coins=coins)
             if not by_seed:  # an analysis does not take replicates of several m as one draw
                 trials = trials.drop(columns="seed")
-                (size,) = learner_sizes(trials, (level,), confidence, n_resamples, seed)
-            shown.append(size)
+            shown += learner_sizes(trials, *options)
         first, second = shown
-        equal = bool((here["first"] == here["second"]).all())
-        interval, error = _size_gap(paired[0], paired[1], confidence, equal)
-        known = first.value is not None and second.value is not None
-        value = (second.value or 0.0) - (first.value or 0.0) if known else 0.0 if equal else None
+        interval, error = _size_gap(paired[0], paired[1], confidence)
+        known = math.isfinite(interval.low) or math.isfinite(interval.high)
+        value = None
+        if first.value is not None and second.value is not None and known:
+            value = second.value - first.value
         detectable = normal_reach(error, POWER) if error else None
         found.append(CriticalDifference(int(length), first, second, value, interval, detectable))
     return tuple(found)
 
 
 def _size_gap(
-    first: CriticalSize, second: CriticalSize, confidence: float, equal: bool
+    first: CriticalSize, second: CriticalSize, confidence: float
 ) -> tuple[Interval, float | None]:
     """Interval and standard error of the difference of paired resamples.
 
-    Where one of the two is outside the sizes tried it is open on that side, but not if all
-    outcomes are ``equal``: then both are the same size, wherever it is.
+    Where one of the two is outside the sizes tried it is open on that side, also if all outcomes
+    are equal: that two learners fail alike at every size tried does not say that they need the
+    same number of samples.
     """
     sizes = [np.exp(each.log_replicates) for each in (first, second)]
     ends = (first.m_min * (1 - 1e-9), first.m_max * (1 + 1e-9))
     (under_1, over_1), (under_2, over_2) = ((m < ends[0], m > ends[1]) for m in sizes)
     gap = sizes[1] - sizes[0]
     # Lower and upper limits of each resample's difference, as far as the sizes tell.
-    least = gap if equal else np.where(under_2 | over_1, -np.inf, gap)
-    most = gap if equal else np.where(over_2 | under_1, np.inf, gap)
+    least = np.where(under_2 | over_1, -np.inf, gap)
+    most = np.where(over_2 | under_1, np.inf, gap)
     low = np.quantile(least, (1 - confidence) / 2, method="inverted_cdf")
     high = np.quantile(most, (1 + confidence) / 2, method="inverted_cdf")
     inside = np.isfinite(least) & np.isfinite(most)

@@ -17,12 +17,14 @@ def learner_sizes(
     confidence: float,
     n_resamples: int,
     seed: int,
+    coins: str = "",
 ) -> list[CriticalSize]:
     """The critical size at each level; whole seeds are drawn again where trials have one.
 
     Chance depends on T and ``seed`` only, not on who the learner is: equal trials have equal
     intervals, and learners that were tried with the same seeds have the same seeds drawn, so that
-    the differences of their resamples are paired.
+    the differences of their resamples are paired. What a resample cannot know, an outcome that was
+    not seen and the place of a rise within its bracket, is drawn anew for other ``coins``.
 
     Args:
         trials: of one learner at one context length, as `read_trials` gives them.
@@ -30,6 +32,8 @@ def learner_sizes(
         confidence: of the intervals.
         n_resamples: of the bootstrap.
         seed: of the bootstrap.
+        coins: of the partner in a comparison, any other name: two learners whose outcomes are equal
+            would otherwise be equal in every resample, however few the trials.
     """
     m, hits, n = cells_of(trials)
     if len(m) == 1:
@@ -38,10 +42,11 @@ def learner_sizes(
     length = int(trials["context_length"].iloc[0])
     rng = generator("critical size", seed, length)
     fits = fit_curves(m, hits[None], n)
-    resampled = fit_curves(m, _resample(trials, m, hits, n, n_resamples, rng), n)
+    own = generator("coins", seed, length, coins) if coins else None
+    resampled = fit_curves(m, _resample(trials, m, hits, n, n_resamples, rng, own), n)
     # Where a rise lies within its bracket is not known of either learner: different learners must
     # not be placed alike, or their difference would look known.
-    place = generator("place of a step", seed, length, hits.tolist())
+    place = generator("place of a step", seed, length, hits.tolist(), *filter(None, [coins]))
     return [critical_size(fits, resampled, (hits, n), level, confidence, place) for level in levels]
 
 
@@ -59,9 +64,10 @@ def _resample(
     n: Floats,
     n_resamples: int,
     rng: np.random.Generator,
+    coins: np.random.Generator | None,
 ) -> Floats:
     known = "seed" in trials and trials["seed"].notna().all()
     if not known or trials.duplicated(["seed", "n_samples"]).any():
-        return resample_cells(hits, n, n_resamples, rng)
+        return resample_cells(hits, n, n_resamples, rng, coins)
     outcomes = trials.pivot(index="seed", columns="n_samples", values="success")
-    return resample_seeds(outcomes[m], n_resamples, rng)
+    return resample_seeds(outcomes[m], n_resamples, rng, coins)

@@ -4,6 +4,7 @@ import math
 
 import scipy
 
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.core.statistics import Interval
 
 
@@ -24,8 +25,8 @@ def paired_interval(only_second: int, only_first: int, pairs: int, confidence: f
         share = scipy.stats.binomtest(only_second, discordant).proportion_ci(
             confidence, method="exact"
         )
-        low = min(low, (2 * share.low - 1) * discordant / pairs)
-        high = max(high, (2 * share.high - 1) * discordant / pairs)
+        low = smallest_of(low, (2 * share.low - 1) * discordant / pairs)
+        high = largest_of(high, (2 * share.high - 1) * discordant / pairs)
     return Interval(low, high, confidence, "score, widened to the exact conditional")
 
 

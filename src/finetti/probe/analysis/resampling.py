@@ -8,16 +8,29 @@ from finetti.probe.analysis.trial_tables import Frame
 
 
 def resample_cells(
-    successes: Floats, trials: Floats, n_resamples: int, rng: np.random.Generator
+    successes: Floats,
+    trials: Floats,
+    n_resamples: int,
+    rng: np.random.Generator,
+    coins: np.random.Generator | None = None,
 ) -> Floats:
-    """Successes of resampled cells, (R, J): independent trials, drawn again in each cell."""
+    """Successes of resampled cells, (R, J): independent trials, drawn again in each cell.
+
+    Args:
+        coins: tosses the coins of `_toss_some`, where that is not ``rng``.
+    """
     rate = np.divide(successes, trials, out=np.zeros_like(trials), where=trials > 0)
     whole = trials.astype(int)
     drawn = rng.binomial(whole, rate, (n_resamples, len(whole)))
-    return _toss_some(drawn, whole, rng)
+    return _toss_some(drawn, whole, coins or rng)
 
 
-def resample_seeds(outcomes: Frame, n_resamples: int, rng: np.random.Generator) -> Floats:
+def resample_seeds(
+    outcomes: Frame,
+    n_resamples: int,
+    rng: np.random.Generator,
+    coins: np.random.Generator | None = None,
+) -> Floats:
     """Successes of resampled cells, (R, J): whole seeds, drawn again.
 
     Trials of one seed share their data and stay together, so that what they have in common is not
@@ -26,6 +39,7 @@ def resample_seeds(outcomes: Frame, n_resamples: int, rng: np.random.Generator) 
 
     Args:
         outcomes: success by seed (rows) and cell (columns), NaN where a seed was not tried.
+        coins: tosses the coins of `_toss_some`, where that is not ``rng``.
     """
     values = outcomes.to_numpy(np.float64)
     tried = ~np.isnan(values)
@@ -36,7 +50,7 @@ def resample_seeds(outcomes: Frame, n_resamples: int, rng: np.random.Generator) 
         weights = rng.multinomial(len(rows), shares, size=n_resamples)
         hits += weights @ np.nan_to_num(values[rows])
     total = tried.sum(0)
-    return _toss_some(hits.astype(int), total, rng)
+    return _toss_some(hits.astype(int), total, coins or rng)
 
 
 def _toss_some(

@@ -19,7 +19,7 @@ class SizeRatio:
     Args:
         learners: first and second.
         context_length: T.
-        value: None if one of the sizes is censored.
+        value: None if one of the sizes is censored, or the interval open on both sides.
         interval: 0 and ∞ where the sizes tried do not tell.
     """
 
@@ -71,8 +71,8 @@ def size_ratio(
     largest = np.subtract.outer(second_high, first_low)
     low = np.quantile(least, (1 - confidence) / 2, method="inverted_cdf")
     high = np.quantile(largest, (1 + confidence) / 2, method="inverted_cdf")
-    value = None
-    if first.value is not None and second.value is not None:
+    value, known = None, math.isfinite(low) or math.isfinite(high)
+    if first.value is not None and second.value is not None and known:
         value = second.value / first.value
     return SizeRatio(
         learners,
