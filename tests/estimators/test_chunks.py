@@ -71,8 +71,8 @@ def test_every_route_is_the_whole(model, ridge, tmp_path, monkeypatch):
     same(clone(model).fit(*parts), whole, rtol)
     delayed = [dask.delayed(chunk) for chunk in chunks_of(Y)]
     same(clone(model).fit(delayed), whole, rtol)
-    if ridge == "loo":
-        return
+    if ridge == "loo":  # rows that are gone after one pass leave the other criterion
+        whole = clone(model).set_params(ridge="gcv").fit(X, Y, WEIGHTS)
     same(clone(model).fit(iter(chunks_of(Y))), whole, rtol)
     added = clone(model)
     for chunk in chunks_of(Y):
@@ -151,11 +151,6 @@ def test_memory_does_not_grow_with_the_rows():
 
 def test_what_one_pass_cannot_do_is_said():
     model = clone(REGRESSORS[0])
-    with pytest.raises(InputError, match=r'ridge="loo" to an iterator.*ridge="gcv" or a number'):
-        model.fit(iter(chunks_of(Y)))
-    with pytest.raises(AttributeError) as told:
-        _ = model.partial_fit
-    assert "read again" in str(told.value.__cause__)
     fitted = clone(model).set_params(ridge=0.1).fit(X, Y)
     with pytest.raises(InputError, match="keeps no sums"):
         fitted.partial_fit(X, Y)

@@ -16,6 +16,7 @@ from finetti.estimators import (
     random_features,
 )
 from finetti.kernels import RBF
+from finetti.kernels.precision import in_float64
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 4, 3)) / 3**0.5
@@ -94,6 +95,15 @@ def test_parameters_are_those_that_were_written(lengthscale):
     wanted, bar = peer.fit(table, Y).predict(table, return_std=True)
     np.testing.assert_allclose(mean, wanted, atol=1e-11)
     np.testing.assert_allclose(std, bar, atol=1e-11)
+
+
+def test_every_written_lengthscale_comes_back():
+    """Two decimals near 1, where rounding moves the logarithm most, and sizes far from it."""
+    written = np.r_[np.arange(50, 201) / 100, [1e-3, 0.8184, 0.8172, 1.3828, 123.45, 1e6]]
+    with jax.enable_x64(False):
+        kernel = RBF(written)
+    assert kernel.log_lengthscale.dtype == np.float32
+    np.testing.assert_allclose(np.exp(in_float64(kernel).log_lengthscale), written, rtol=4e-15)
 
 
 def test_one_row_has_no_curve_and_is_its_own_mean():

@@ -39,9 +39,9 @@ ESTIMATORS = [
     InstrumentalRegressor(),
     InstrumentalRegressor("kernel"),
 ]
-# With a ridge that one pass over the rows can serve there is `partial_fit`, too.
+# These have `partial_fit`, too, whatever the ridge.
 IN_PARTS = [
-    RandomFeatureAttentionRegressor(5, ridge=0.1),
+    RandomFeatureAttentionRegressor(5),
     RandomFeatureAttentionClassifier(5, ridge="gcv"),
 ]
 REPEATS = "check_sample_weight_equivalence_on_dense_data"  # a row twice is a row of weight 2

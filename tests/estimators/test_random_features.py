@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -70,6 +71,23 @@ def test_every_form_of_the_same_sets(model):
     np.testing.assert_allclose(apart.predict(X[:, 1:], query=X[:, 0]), wanted, atol=1e-8)
     listed = clone(model).fit(list(X), Y)
     np.testing.assert_allclose(listed.predict(list(X)), wanted, atol=1e-8)
+
+
+def test_scores_of_sets_with_their_queries_apart():
+    """As of the same sets with the query as token 0; scikit-learn hands queries on if told to."""
+    regressor = RandomFeatureAttentionRegressor(4, ridge=0.01, random_state=0)
+    classifier = RandomFeatureAttentionClassifier(4, ridge=0.01, random_state=0)
+    weights, keys, query = np.linspace(0.5, 2.0, len(X)), X[:, 1:], X[:, 0]
+    for model, targets in ((regressor, Y), (classifier, np.median(Y) < Y)):
+        wanted = clone(model).fit(X, targets).score(X, targets, weights)
+        apart = clone(model).fit(keys, targets, query=query)
+        assert apart.score(keys, targets, weights, query=query) == pytest.approx(wanted)
+        wanted = cross_val_score(model, X, targets, cv=3)
+        with sklearn.config_context(enable_metadata_routing=True):
+            found = cross_val_score(model, keys, targets, cv=3, params={"query": query})
+        np.testing.assert_allclose(found, wanted, atol=1e-8)
+    with pytest.raises(InputError, match="enable_metadata_routing"):
+        cross_val_score(regressor, keys, Y, cv=3, params={"query": query}, error_score="raise")
 
 
 @pytest.mark.parametrize("model", ATTENTION)

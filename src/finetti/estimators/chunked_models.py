@@ -6,20 +6,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.metaestimators import available_if
 
 from finetti.core.errors import InputError
 from finetti.estimators.chunks import Chunk, Chunks, as_chunks
-from finetti.estimators.random_features import ONCE, FeatureRidge
+from finetti.estimators.random_features import FeatureRidge
 from finetti.estimators.set_models import SetRegressor, SignClassifier
 from finetti.estimators.targets import at_least_two, classes_in
 from finetti.estimators.undo import all_or_nothing
-
-
-def _has_one_pass(model: FeatureRidge) -> bool:
-    if model.ridge == "loo":
-        raise AttributeError(f'{type(model).__name__} has no partial_fit at ridge="loo": {ONCE}')
-    return True
 
 
 class ChunkedRegressor(SetRegressor, FeatureRidge):
@@ -39,8 +32,8 @@ class ChunkedRegressor(SetRegressor, FeatureRidge):
 
         Beyond memory: ``X`` and ``y`` Dask arrays (the work is done where their chunks lie) or
         mapped files (`numpy.memmap`, ``np.load(path, mmap_mode="r")``); or ``X`` alone, an iterable
-        of chunks ``(X, y)`` or ``(X, y, sample_weight)`` or a list of `dask.delayed` ones. An
-        iterator is read once, which leaves out ridge="loo". All give the same fit.
+        of chunks ``(X, y)`` or ``(X, y, sample_weight)`` or a list of `dask.delayed` ones. All give
+        the same fit, except that an iterator, which is read once, has "gcv" in place of "loo".
         """
         chunks = as_chunks(Chunk(X, y, sample_weight, query, mask), type(self).__name__)
         if chunks is None:
@@ -48,12 +41,14 @@ class ChunkedRegressor(SetRegressor, FeatureRidge):
         self._fit_chunks(chunks)
         return self
 
-    @available_if(_has_one_pass)
     @all_or_nothing
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:
-        """Fit to these rows and to all those of earlier calls; p² numbers are kept."""
+        """Fit to these rows and to all those of earlier calls; p² numbers are kept.
+
+        Leave-one-out would read earlier rows again: "gcv" takes the place of ridge="loo".
+        """
         self._add(Chunk(X, y, sample_weight, query, mask))
         return self
 
@@ -91,7 +86,6 @@ class ChunkedClassifier(SignClassifier, FeatureRidge):
         self._fit_chunks(chunks)
         return self
 
-    @available_if(_has_one_pass)
     @all_or_nothing
     def partial_fit(
         self,
@@ -103,7 +97,10 @@ class ChunkedClassifier(SignClassifier, FeatureRidge):
         query: Any = None,
         mask: Any = None,
     ) -> Self:
-        """Fit to these rows and to all those of earlier calls; ``classes`` in the first one."""
+        """Fit to these rows and to all those of earlier calls; ``classes`` in the first one.
+
+        The ridge is as of the regressor: "gcv" takes the place of "loo".
+        """
         if getattr(self, "_sums", None) is None:
             if classes is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_heads import Activation
 from finetti.core.errors import warn_user
-from finetti.core.numbers import as_positive, as_whole
+from finetti.core.numbers import as_positive, as_whole, largest_of
 from finetti.estimators.constrained import minimize_constrained
 from finetti.estimators.constrained_risk import ConstrainedRisk
 from finetti.estimators.learned_norms import LearnedNorms
@@ -112,14 +112,14 @@ class _Constrained(SetModel):
             )
             for column in columns.T
         ]
-        self.gap_ = max(each.gap for each in found)
+        self.gap_ = largest_of(each.gap for each in found)
         self.n_iter_ = max(each.n_iter for each in found)
         self.objective_ = sum(each.objective for each in found) / len(found)
         lengths = [np.linalg.norm(each.blocks, axis=1) for each in found]
         self.constraints_ = Constraints(
-            max(float(each.sum()) for each in lengths),
+            largest_of(float(each.sum()) for each in lengths),
             norm_sum,
-            max(float(each @ each) for each in lengths),
+            largest_of(float(each @ each) for each in lengths),
             square_sum / self.n_heads,
         )
         if self.gap_ > self.tol:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from finetti.core.numbers import largest_of
 from finetti.estimators.losses import Loss
 from finetti.estimators.norm_limits import BlockLimits
 from finetti.estimators.ridge import Floats
@@ -70,7 +71,7 @@ class Best:
     @property
     def gap(self) -> float:
         """Between the two."""
-        return max(self.objective - self.lower, 0.0)
+        return largest_of(self.objective - self.lower, 0.0)
 
     def see(self, values: Floats, objective: float) -> None:
         """Values within the limits."""
@@ -80,5 +81,5 @@ class Best:
     def gradient(self, outputs: Floats) -> Floats:
         """∇P; its bound is kept."""
         gradient, bound = self.risk.gradient(outputs)
-        self.lower = max(self.lower, bound)
+        self.lower = largest_of(self.lower, bound)
         return gradient

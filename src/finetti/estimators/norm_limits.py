@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from finetti.core.numbers import smallest_of
 from finetti.estimators.ridge import Floats
 
 
@@ -67,7 +68,7 @@ class BlockLimits:
         thresholds = [0.0, largest]
         if largest > 0:
             thresholds.append(_ratio_threshold(lengths, self.norm_sum / self.root_square_sum))
-        return min(
+        return smallest_of(
             self.norm_sum * threshold
             + self.root_square_sum * float(np.linalg.norm(np.maximum(lengths - threshold, 0.0)))
             for threshold in thresholds

@@ -39,11 +39,6 @@ from finetti.estimators.sets import (
 from finetti.estimators.sums import GramSums, RowSums
 
 CHUNK_ROWS = 1024  # whose features are in memory at once, where there are more rows than features
-ONCE = (
-    "exact leave-one-out reads all rows again when all are known, and these are gone after one "
-    'pass. Use ridge="gcv" or a number, or rows that can be read again: a list, an object with an '
-    "__iter__ of its own, a Dask array or a mapped file."
-)
 
 
 class FeatureRidge(SetModel):
@@ -72,8 +67,6 @@ class FeatureRidge(SetModel):
         self._solve(LocalChunks([Chunk(sets, targets, weights)], len(targets)))
 
     def _fit_chunks(self, chunks: Chunks) -> None:
-        if self._rule.method == "loo" and chunks.is_read_once:
-            raise InputError(f'{type(self).__name__} cannot fit ridge="loo" to an iterator: {ONCE}')
         self._start(*self._read(chunks.first(), reset=True)[:2])
         self._solve(chunks)
 
@@ -138,7 +131,10 @@ class FeatureRidge(SetModel):
         self._keep_solved(system)
 
     def _finish(self, sums: RowSums, chunks: Chunks | None) -> None:
-        """From the sums of all rows; and from these once more for leave-one-out."""
+        """From the sums of all rows; and from these once more for leave-one-out.
+
+        Rows that are gone after one pass leave generalized cross-validation, which needs sums only.
+        """
         method, intercept = self._rule.method, bool(self.fit_intercept)
         if not isinstance(method, str):
             self.ridge_, self.ridge_path_ = method, None
@@ -146,7 +142,7 @@ class FeatureRidge(SetModel):
             return
         system = sums.system(intercept)
         grid = self._rule.grid(float(system.eigenvalues.sum()) / sums.n_rows)
-        if method == "gcv" or chunks is None:
+        if method == "gcv" or chunks is None or chunks.is_read_once:
             path = choose(system, "gcv", (), grid)
         else:
             step = functools.partial(_add_left_out, self, system, grid, sums.weight)

@@ -1,17 +1,20 @@
 """Regressors and classifiers of sets: what scikit-learn sees of them, whatever the model."""
 
 import abc
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from finetti.estimators.ridge import Floats, RidgePath
 from finetti.estimators.sets import TokenSets, read_sets
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
 from finetti.estimators.undo import all_or_nothing
+
+BESIDE_SETS = {"query": True, "mask": True}
 
 
 class SetModel(BaseEstimator, abc.ABC):
@@ -48,6 +51,13 @@ class SetModel(BaseEstimator, abc.ABC):
         check_is_fitted(self)
         return self._predict(read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=False))
 
+    # With scikit-learn's metadata routing, cross-validation and pipelines hand these on.
+    __metadata_request__fit: ClassVar = BESIDE_SETS
+    __metadata_request__partial_fit: ClassVar = BESIDE_SETS
+    __metadata_request__predict: ClassVar = BESIDE_SETS
+    __metadata_request__decision_function: ClassVar = BESIDE_SETS
+    __metadata_request__score: ClassVar = BESIDE_SETS
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
@@ -70,6 +80,13 @@ class SetRegressor(RegressorMixin, SetModel):
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """(n,) or (n, t)."""
         return self._outputs(X, query, mask)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
+    ) -> float:
+        """R² of the predictions."""
+        found = self.predict(X, query=query, mask=mask)
+        return float(r2_score(y, found, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -102,3 +119,10 @@ class SignClassifier(ClassifierMixin, SetModel):
         """The class of the largest output, (n,)."""
         outputs = self.decision_function(X, query=query, mask=mask)
         return classes_of(outputs, self.classes_)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
+    ) -> float:
+        """The share of sets whose class is found."""
+        found = self.predict(X, query=query, mask=mask)
+        return float(accuracy_score(y, found, sample_weight=sample_weight))

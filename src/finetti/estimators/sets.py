@@ -123,7 +123,11 @@ def _check_same_form(estimator: Any, has_query: bool, is_table: bool, reset: boo
     owner = type(estimator).__name__
     if has_query != estimator._has_query:
         fitted = "with `query` apart" if estimator._has_query else "without `query`"
-        raise InputError(f"{owner} was fitted to sets {fitted}. Give them in the same form.")
+        raise InputError(
+            f"{owner} was fitted to sets {fitted}. Give them in the same form. (scikit-learn's "
+            "cross-validation hands `query` on to `score` only after "
+            "sklearn.set_config(enable_metadata_routing=True).)"
+        )
     if is_table and not estimator._is_table:
         raise InputError(
             f"{owner} was fitted to sets (n, N, d) and got an array of two axes. One set alone is "

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 
+from finetti.core.numbers import largest_of
 from finetti.estimators.ridge import (
     SINGLE_UNIT,
     Floats,
@@ -95,7 +96,7 @@ class TriangularSums(RowSums):
         )
         self.n_rows += int(np.count_nonzero(roots))
         self.weight += float(np.sum(roots**2))
-        self.unit = max(self.unit, unit_of(features))
+        self.unit = largest_of(self.unit, unit_of(features))
         return self.rotate(rows)
 
     def merge(self, other: RowSums) -> Self:
@@ -103,7 +104,7 @@ class TriangularSums(RowSums):
         triangular = other.triangular() if isinstance(other, GramSums) else other
         assert isinstance(triangular, TriangularSums)
         self.weight, self.n_rows = self.weight + other.weight, self.n_rows + other.n_rows
-        self.unit = max(self.unit, other.unit)
+        self.unit = largest_of(self.unit, other.unit)
         return self.rotate(triangular.triangle)
 
     @property
@@ -197,7 +198,7 @@ class GramSums(RowSums):
         right = roots * (targets - self.origin[n_features:])
         self.n_rows += int(np.count_nonzero(counts))
         self.weight += float(counts.sum())
-        self.unit = max(self.unit, unit_of(features))
+        self.unit = largest_of(self.unit, unit_of(features))
         beside = np.concatenate([roots, right], axis=1)
         sums = (_product if rows.dtype == np.float64 else _single_product)(1.0, rows.T, beside)
         self.first += np.concatenate([sums[:, 0], roots[:, 0] @ right])
@@ -248,7 +249,7 @@ class GramSums(RowSums):
         self.cross += cross
         self.squares += squares
         self.weight, self.n_rows = self.weight + other.weight, self.n_rows + other.n_rows
-        self.unit = max(self.unit, other.unit)
+        self.unit = largest_of(self.unit, other.unit)
         return self
 
     def triangular(self) -> TriangularSums:
