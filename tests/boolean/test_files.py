@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -146,3 +148,20 @@ def test_files_that_are_no_files(tmp_path):
         load(tmp_path / "text.safetensors")
     with pytest.raises(InputError, match="cannot be written"):
         compile("x1", 4).save(tmp_path / "no" / "such" / "folder.safetensors")
+
+
+def test_complex_tensors_pipes_and_huge_files_are_refused(tmp_path):
+    path = compile("x1 & x4", 8).save(tmp_path / "a.safetensors")
+    with safe_open(path, "numpy") as file:
+        tensors, metadata = {n: file.get_tensor(n) for n in list(file.keys())}, file.metadata()
+    whole = path.stat().st_size
+    assert load(path, max_bytes=whole).verify().exact
+    with pytest.raises(InputError, match="`max_bytes`"):
+        load(path, max_bytes=whole - 1)
+    name = next(iter(tensors))
+    save_file(tensors | {name: tensors[name].astype(np.complex64)}, path, metadata)
+    with pytest.raises(InputError, match="no real numbers"):
+        load(path)
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with pytest.raises(InputError, match="not a regular file"):
+        load(tmp_path / "pipe.safetensors")

@@ -143,8 +143,26 @@ def test_results_of_an_older_run_are_read_or_refused(tmp_path):
     assert read_results(tmp_path / "old.json") == old
     for text in ("", "[]", '{"format": "other"}'):
         (tmp_path / "wrong.json").write_text(text, encoding="utf-8")
-        with pytest.raises(InputError, match="results"):
+        with pytest.raises(InputError, match=r"wrong\.json"):
             read_results(tmp_path / "wrong.json")
+    number = {"name": "n", "value": "x", "interval": None, "holds": True}
+    for wrong in (
+        old | {"results": 3},
+        old | {"results": [5]},
+        old | {"results": [{"id": []}]},
+        old | {"provenance": "today"},
+        old | {"provenance": {"time": 3}},
+        old | {"results": [old["results"][0] | {"verdict": {}}]},
+        old | {"results": [old["results"][0] | {"measurements": {"a": 1}}]},
+        old | {"results": [old["results"][0] | {"measurements": [number]}]},
+        old | {"results": [old["results"][0] | {"measurements": [number | {"value": 10**400}]}]},
+    ):
+        (tmp_path / "wrong.json").write_text(json.dumps(wrong), encoding="utf-8")
+        with pytest.raises(InputError, match=r"does not hold the results"):
+            read_results(tmp_path / "wrong.json")
+    (tmp_path / "wrong.json").write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(InputError, match="not readable as JSON"):
+        read_results(tmp_path / "wrong.json")
     with pytest.raises(InputError, match="cannot be read"):
         read_results(tmp_path / "missing.json")
 

@@ -29,6 +29,7 @@ from finetti.boolean.network.worst_case import feature_ranges
 from finetti.boolean.trials import MAX_SETTINGS_BYTES, MAX_WORK, choose_settings, each_count
 from finetti.boolean.words import short_text
 from finetti.core.keys import generator
+from finetti.core.numbers import largest_of
 
 SAME_ATOL = 1e-10  # differences between bits that count as rounding
 EPSILON = float(np.finfo(np.float64).eps)
@@ -79,7 +80,7 @@ def _gate_errors(network: Network) -> NDArray[np.float64]:
         apart = np.abs(own * seen[0][read.bits] - point), np.abs(own * seen[1][read.bits] + point)
         errors[k] = np.maximum(*apart).sum() + np.abs(below - point).sum()
         rest = total[k] - (own * most[read.bits]).sum() - below.sum()
-        errors[k] += max(0.0, float(rest)) + abs(float(tables.cls[k]))
+        errors[k] += largest_of(0.0, float(rest)) + abs(float(tables.cls[k]))
     return errors
 
 
@@ -106,7 +107,7 @@ def _cls_bound(
         if not len(settings) or proof_work(lookup, len(settings)) > MAX_WORK:
             continue
         low, high, rounding = feature_ranges(tables, indices, settings)
-        bounds = output_bounds(lookup, low, high, max(1e-12, rounding) + widen)
+        bounds = output_bounds(lookup, low, high, largest_of(1e-12, rounding) + widen)
         if bounds is None:
             return InputBound(None, "its sums lose too many digits in float64")
         places = [indices.index(each) for each in function.indices]
@@ -146,7 +147,7 @@ def _gate_bound(network: Network) -> InputBound:
         if not np.isfinite(written).all():
             return InputBound(None, "its numbers are not finite")
         errors, sums = zip(*written, strict=True)
-        below, rounding = max(below, *errors), max(rounding, *sums)
+        below, rounding = largest_of(below, *errors), largest_of(rounding, *sums)
         drift += 2 * errors[0]
     return InputBound(below, rounding=rounding)
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.core.numbers import largest_of
+
 EXACT_RTOL = 1e-9  # largest error in float64, relative to the largest value
 MAX_ROUNDING_RTOL = 1e-3  # what rounding may do at worst, relative to the smallest value
 USABLE_RTOL = 1e-2  # largest error of a precision that can be used
@@ -114,7 +116,7 @@ class Check:
     def usable32(self) -> bool:
         """Whether float32 gets every input right that was run, up to a hundredth; or errs no more
         than float64 does, which is not its fault."""
-        return self.error32 <= max(USABLE_RTOL, 2 * self.error64)
+        return self.error32 <= largest_of(USABLE_RTOL, 2 * self.error64)
 
     def __repr__(self) -> str:
         verdict = "proven" if self.proven else "not proven" if self.exact else "wrong"

@@ -15,6 +15,7 @@ from finetti.boolean.norms import head_capacities, norm_bounds
 from finetti.boolean.verification import comparable
 from finetti.boolean.words import counted
 from finetti.core.errors import UnsupportedError
+from finetti.core.numbers import smallest_of
 
 Places = list[int]  # tokens: bits first, then readers
 
@@ -85,8 +86,8 @@ def reader_proofs(network: Network, function: BooleanFunction) -> tuple[ReaderPr
                 tolerance=embedding.tolerance(sizes[worst], True),
                 head_error=float(errors[own[worst]]),
                 score_scale=float(scales[own].max()),
-                score_gap=min(seen[column][1] for column in own),
-                attention_mass=min(seen[column][0] for column in own),
+                score_gap=smallest_of(seen[column][1] for column in own),
+                attention_mass=smallest_of(seen[column][0] for column in own),
             )
         )
     return tuple(proofs)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.check import finite_or_none
 from finetti.bounds.value import BoundValue
+from finetti.core.numbers import largest_of
 
 NORM_RTOL = 1 + 1e-9
 
@@ -110,4 +111,4 @@ class Reading:
     @property
     def rest(self) -> float:
         """The attention on everything that it should not read."""
-        return max(0.0, 1.0 - float(self.weights[list(self.places)].sum()))
+        return largest_of(0.0, 1.0 - float(self.weights[list(self.places)].sum()))

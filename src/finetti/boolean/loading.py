@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.arguments import MAX_BYTES
 from finetti.boolean.compiled import Compiled
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings import positions as kinds
@@ -25,7 +26,9 @@ from finetti.boolean.parser import parse
 from finetti.boolean.saving import FORMAT, READERS
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
+from finetti.core.files import file_size
 
+MAX_FILE_BYTES = 4 * MAX_BYTES
 METADATA = ("function", "context_length", "width", "embedding")
 HEAD = ("tokens", "cls", "query", "key", "value", "output")
 Tensors = dict[str, NDArray[Any]]
@@ -44,9 +47,9 @@ def recover(described: Any) -> BooleanFunction:
     return TruthTable(described["indices"], described["values"])
 
 
-def load(path: str | Path) -> Compiled:
+def load(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> Compiled:
     """Read what `Compiled.save` wrote. Nothing is believed of it: its certificate is measured
-    again.
+    again. Files of more than ``max_bytes`` are refused.
 
     >>> import tempfile
     >>> from finetti.boolean import compile
@@ -56,7 +59,7 @@ def load(path: str | Path) -> Compiled:
     True
     """
     path = Path(path)
-    tensors, metadata = _read(path)
+    tensors, metadata = _read(path, max_bytes)
     missing = [name for name in METADATA if name not in metadata]
     if metadata.get("format") != FORMAT or missing:
         what = f"lacks {', '.join(missing)}" if missing else f"is not of the format {FORMAT}"
@@ -107,16 +110,26 @@ def _has_gates(tensors: Tensors, metadata: dict[str, str]) -> bool:
     return metadata.get("readers", READERS[bool(old)]) == READERS[True]
 
 
-def _read(path: Path) -> tuple[Tensors, dict[str, str]]:
+def _read(path: Path, max_bytes: int) -> tuple[Tensors, dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
+    size = file_size(path)
+    if size > max_bytes:
+        raise InputError(
+            f"The file {path.name!r} has {size} bytes; at most {max_bytes} are read. Load larger "
+            "ones in Python with `max_bytes`."
+        )
     try:
         with safe_open(path, framework="numpy") as file:
-            names = list(file.keys())
-            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in list(file.keys())}
+            metadata = file.metadata() or {}
     except (OSError, TypeError, SafetensorError) as error:  # TypeError: no such number in NumPy
         said = f"The file {path.name!r} cannot be read as safetensors: {error}."
         raise InputError(said) from error
+    for name, array in tensors.items():
+        if array.dtype.kind not in "fiub":
+            raise InputError(f"{name[:80]!r} in {path.name!r} holds no real numbers.")
+    return tensors, metadata
 
 
 def _settings(found: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass
 from finetti.bounds.sparse_variables.networks import HeadCovering, MultiHeadCovering
 from finetti.bounds.value import BoundValue
 from finetti.core.norms import frobenius, max_column_norm, spectral
+from finetti.core.numbers import largest_of
 
 N_SAMPLES = 1000  # m, how many sequences the covers are for
 
@@ -112,10 +113,10 @@ def lookup_norms(
         n_marks: rows of marks but one: of all marks a unit sees one.
     """
     sizes = {name: float(np.abs(array).max()) for name, array in lookup.arrays.items()}
-    inner = max(1.0, radius + 2 * tolerance) / tolerance
-    rows = [("‖W_1‖_∞", max(sizes["inner"], sizes["inner_bias"]), inner)]
+    inner = largest_of(1.0, radius + 2 * tolerance) / tolerance
+    rows = [("‖W_1‖_∞", largest_of(sizes["inner"], sizes["inner_bias"]), inner)]
     if lookup.middle is not None:
-        middle = max(sizes["middle"], sizes["middle_bias"])
+        middle = largest_of(sizes["middle"], sizes["middle_bias"])
         rows.append(("‖W_2‖_∞", middle, float(len(lookup.inner) - n_marks)))
     rows.append(("‖w‖_∞", sizes["outer"], largest))
     return tuple(NormBound(*row, "Lemma B.8") for row in rows)

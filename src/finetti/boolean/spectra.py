@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction, all_bits
+from finetti.core.numbers import largest_of
 from finetti.show.card import Card, Table
 from finetti.show.shown import Shown
 
@@ -33,7 +34,7 @@ class WalshSpectrum(Shown):
     @property
     def degree(self) -> int:
         """The size of the largest set with a coefficient."""
-        scale = max(1.0, float(np.abs(self.coefficients).sum()))
+        scale = largest_of(1.0, float(np.abs(self.coefficients).sum()))
         present = np.abs(self.coefficients) > ZERO_RTOL * scale
         return int(self._sets[present].sum(axis=1).max(initial=0))
 

@@ -18,6 +18,7 @@ from finetti.boolean.network.weights import Network
 from finetti.boolean.simplification import simplify
 from finetti.boolean.trials import make_trials, work_per_input
 from finetti.core.errors import InputError, bad_argument
+from finetti.core.numbers import largest_of, smallest_of
 
 MAX_RUN_BITS = 20  # of a context whose inputs are all run
 MAX_RUN_WORK = 5 * 10**10  # multiplications that running all inputs may cost
@@ -72,9 +73,9 @@ def verify(
         error32=judges[1].worst,
         counterexample=judges[0].found,
         error_bound=None if bound.error is None else bound.error + order / largest,
-        tolerance=tolerance + min(bound.rounding, MAX_ROUNDING_RTOL) + order / largest,
+        tolerance=tolerance + smallest_of(bound.rounding, MAX_ROUNDING_RTOL) + order / largest,
         reason=bound.reason,
-        rounding=max(judges[0].rounding, bound.rounding),
+        rounding=largest_of(judges[0].rounding, bound.rounding),
         binary=bool(binary),
     )
 
@@ -123,12 +124,12 @@ class _Judge:
         errors = np.abs(runner.outputs(sums).astype(np.float64) - values) / scales
         errors = np.where(np.isnan(errors), np.inf, errors)  # of float32 that overflows
         peak = int(errors.argmax())
-        self.worst = max(self.worst, float(errors[peak]))
+        self.worst = largest_of(self.worst, float(errors[peak]))
         if not self.searching:
             return
         if self.found is None and self.most_rounding > EXACT_RTOL * self.smallest:
-            self.rounding = max(self.rounding, runner.largest_rounding(sums) / self.smallest)
-        if errors[peak] <= max(exact, MIN_WORSE_RATIO * self.found_error):
+            self.rounding = largest_of(self.rounding, runner.largest_rounding(sums) / self.smallest)
+        if errors[peak] <= largest_of(exact, MIN_WORSE_RATIO * self.found_error):
             return
         if errors[peak] <= exact + self.most_rounding / scales[peak]:  # perhaps no more than that
             rows = np.flatnonzero(errors > exact)

@@ -23,7 +23,6 @@ many of them turned ``red``), ``changes`` (`compare_runs`, or null), ``results``
 Numbers that JSON does not have are the words NaN, Infinity and -Infinity.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,9 +32,11 @@ from finetti.claims.bibliography import PAPERS
 from finetti.claims.claim import Context
 from finetti.claims.runner import ClaimResult
 from finetti.core.errors import InputError
+from finetti.core.files import MEGABYTE, read_json
 from finetti.core.provenance import jax_device, software
 
 RESULTS_FORMAT = "finetti-results-1"
+MAX_RESULTS = 512 * MEGABYTE  # a run of all claims has some ten
 RELATIVE_MOVE = 0.01  # of the limit, for a number without an interval
 
 
@@ -103,16 +104,23 @@ def _seconds(checks: Iterable[ClaimResult]) -> float:
 
 def read_results(path: str | Path) -> dict[str, Any]:
     """The document of an earlier run, from its results.json."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as the results of a run: {error}.") from error
-    if not isinstance(found, dict) or found.get("format") != RESULTS_FORMAT:
+    found = read_json(Path(path), MAX_RESULTS)
+    if found.get("format") != RESULTS_FORMAT or not _can_be_compared(found):
         raise InputError(
             f"{path} does not hold the results of a reproduction. Give the results.json that "
             "`finetti reproduce` wrote, or the JSON document that it printed."
         )
     return found
+
+
+def _can_be_compared(found: Mapping[str, Any]) -> bool:
+    """Whether all that a comparison reads and shows is there, and of the right type."""
+    try:
+        datetime.fromisoformat(found["provenance"]["time"])
+        compare_runs(found, found)
+        return all(isinstance(each[n], str) for each in found["results"] for n in ("id", "verdict"))
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        return False
 
 
 def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

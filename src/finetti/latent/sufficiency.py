@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import InputError, bad_argument
+from finetti.core.numbers import largest_of
 from finetti.latent.base import Floats
 from finetti.latent.laws import Categorical, as_probabilities
 
@@ -45,7 +46,7 @@ def recover_posterior(answer_law: Any, p_y_given_z: Any) -> Categorical:
             "same answers. Ask for an answer that tells them apart, or merge these values of z."
         )
     found = np.linalg.lstsq(table.T, law.T, rcond=None)[0].T
-    miss = max(np.abs(found @ table - law).max(), -found.min())
+    miss = largest_of(np.abs(found @ table - law).max(), -found.min())
     if miss > RANGE_TOL:
         got = f"a law off by {miss:.3g}"
         advice = "Is p_y_given_z that of the same world?"

@@ -7,7 +7,13 @@ import pytest
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.sample import Sample
 
-mp.mp.dps = 40
+
+@pytest.fixture(autouse=True)
+def enough_digits():
+    with mp.workdps(40):
+        yield
+
+
 RNG = np.random.default_rng(7)
 SAMPLE = Sample(3_000, 17, input_norm=1.3, loss_lipschitz=4.0, loss_bound=5.0, delta=0.02)
 MODES = ["printed", "paper", "sharp"]

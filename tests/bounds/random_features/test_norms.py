@@ -30,7 +30,13 @@ from finetti.bounds.random_features.series import log_arc_cosine_coefficients
 from finetti.bounds.random_features.targets import log_complete_symmetric
 from finetti.bounds.sample import Sample
 
-mp.mp.dps = 40
+
+@pytest.fixture(autouse=True)
+def enough_digits():
+    with mp.workdps(40):
+        yield
+
+
 SAMPLE = Sample(1000, 16)
 
 

@@ -27,7 +27,13 @@ from finetti.bounds.random_features import (
 from finetti.bounds.sample import Sample
 from finetti.core.errors import InputError, UnsupportedError
 
-mp.mp.dps = 40
+
+@pytest.fixture(autouse=True)
+def enough_digits():
+    with mp.workdps(40):
+        yield
+
+
 SAMPLE = Sample(10**6, 16, delta=0.02)
 RISK = RandomFeatureRisk(RandomFeatureClass(16, 10**7, Target.key_power(2)))
 BIASED = BiasedRisk(16, 10**9, CorrelationTarget((0.0, 1.0), 0.5))

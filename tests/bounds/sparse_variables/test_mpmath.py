@@ -21,7 +21,11 @@ from finetti.bounds.sparse_variables import (
 )
 from finetti.bounds.sparse_variables.composed import ComposedGap
 
-mp.mp.dps = 50
+
+@pytest.fixture(autouse=True)
+def enough_digits():
+    with mp.workdps(50):
+        yield
 
 
 def close(found, expected):

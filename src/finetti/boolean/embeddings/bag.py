@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings import base
 from finetti.boolean.embeddings.base import CLS, Embedding, Relevant, unit
+from finetti.core.numbers import smallest_of
 
 
 class Bag(Embedding):
@@ -98,7 +99,7 @@ class Bag(Embedding):
         others = np.maximum(zero, one)
         others[own] = zero[own]
         cls = float(beside[0])
-        return cls, min(cls, float(one[own].min())), others
+        return cls, smallest_of(cls, float(one[own].min())), others
 
 
 EMBEDDING = Bag()

@@ -16,6 +16,7 @@ from finetti.boolean.embeddings.positions import (
 )
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
+from finetti.core.numbers import largest_of
 
 MIN_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
 MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers
@@ -65,13 +66,13 @@ def measure_geometry(positions: BitPositions, indices: tuple[int, ...]) -> Geome
         both = positions.project(np.concatenate([vectors[here], duals[here]]).T)
         products, beside = np.split(both, 2, axis=1)
         joint += beside.sum(axis=1)
-        outside = max(outside, float(np.abs(beside[aside]).max(initial=0.0)))
+        outside = largest_of(outside, float(np.abs(beside[aside]).max(initial=0.0)))
         products[list(indices[here]), np.arange(products.shape[1])] = 0.0
-        coherence = max(coherence, float(np.abs(products).max()))
-        alike = max(alike, float(products.max()))
+        coherence = largest_of(coherence, float(np.abs(products).max()))
+        alike = largest_of(alike, float(products.max()))
     others = joint[aside]
-    outside = max(outside, float(np.abs(others).max(initial=0.0)))
-    joint_gap = 1 - max(0.0, float(others.max(initial=0.0)))
+    outside = largest_of(outside, float(np.abs(others).max(initial=0.0)))
+    joint_gap = 1 - largest_of(0.0, float(others.max(initial=0.0)))
     return Geometry(vectors, duals, coherence, joint_gap, 1 - alike, outside, smallest)
 
 

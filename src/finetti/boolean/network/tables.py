@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.domain import refuse_scores
 from finetti.boolean.functions.base import all_bits
+from finetti.core.numbers import largest_of
 
 BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB
 BLOCK_POSITIONS = 2**15  # positions that are summed at a time
@@ -207,8 +208,8 @@ def make_tables(
     for scores in (zero,) if fixed else (zero, one):
         scores -= shift
         np.exp(scores, out=scores)
-    most = max(float(np.abs(each).max()) for each in seen)
-    largest = most * max(1.0, float(np.abs(output).sum(axis=1).max()))
+    most = largest_of(float(np.abs(each).max()) for each in seen)
+    largest = most * largest_of(1.0, float(np.abs(output).sum(axis=1).max()))
     if fixed:
         total = zero.sum(axis=0) + on_readers.sum(axis=0)
         zero /= total

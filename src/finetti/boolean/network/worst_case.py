@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.positions import Indices
 from finetti.boolean.network.tables import Tables
+from finetti.core.numbers import largest_of
 
 MAX_STEPS = 60
 MAX_CONDITION = 1e8  # denominators further apart leave float64 too few digits for a proof
@@ -143,7 +144,7 @@ def feature_ranges(
     for feature, adversary in adversaries(tables, indices):
         value, _, _ = adversary.attack(inside)
         condition = adversary.condition(inside)
-        worst = max(worst, float(condition.max(initial=1.0)))
+        worst = largest_of(worst, float(condition.max(initial=1.0)))
         target = high if adversary.sign > 0 else low
         target[:, feature] += np.where(condition <= MAX_CONDITION, value, np.nan)
     steps = 4.0 * (len(tables.zero) + 16) * tables.n_reads

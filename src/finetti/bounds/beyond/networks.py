@@ -18,6 +18,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass
 from finetti.bounds.value import BoundKind, BoundValue, log_of
+from finetti.core.numbers import smallest_of
 
 CoverKind = Literal["apart", "together"]
 Composed = LengthFreeComposition | OneBallComposition
@@ -99,7 +100,7 @@ class LengthFreeGap(Bound):
         # A fixed function may be subtracted from all, the one with every Δ = 0, for example. Losses
         # lie in an interval of length b, so that one is enough where ε·L exceeds half of it.
         loss = math.log(sample.loss_bound / 2) - log_of(sample.loss_lipschitz)
-        log_range = min(strata.rounded.log_range(sample), composition.log_spread, loss)
+        log_range = smallest_of(strata.rounded.log_range(sample), composition.log_spread, loss)
         found = dudley_upper_sum(composition.log_log_cover, log_range, sample.log_samples)
         shared = found.log_resolution > -math.inf
         parts = composition.terms(found.log_resolution)[1] if shared else ()

@@ -13,6 +13,7 @@ from finetti.bounds.beyond.length_free import ChainedWeights
 from finetti.bounds.beyond.weights import MatrixWeights, WeightClass
 from finetti.bounds.value import Term, log_of, summed
 from finetti.core.logspace import log_sum
+from finetti.core.numbers import smallest_of
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,6 @@ def _log_square(weights: WeightClass) -> float:
     side = min(weights.rows, weights.columns) if weights.rank is None else weights.rank
     if rank is not None:
         nuclear = math.inf if weights.nuclear_norm is None else log_of(weights.nuclear_norm)
-        return math.log(2) + min(nuclear, log_of(weights.norm) + math.log(rank))
+        return math.log(2) + smallest_of(nuclear, log_of(weights.norm) + math.log(rank))
     known = math.inf if weights.frobenius_norm is None else 2 * log_of(weights.frobenius_norm)
-    return min(known, 2 * log_of(weights.norm) + math.log(side))
+    return smallest_of(known, 2 * log_of(weights.norm) + math.log(side))

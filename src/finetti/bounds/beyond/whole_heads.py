@@ -9,7 +9,7 @@ from finetti.bounds.beyond.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.checks import checked
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
+from finetti.core.numbers import as_norm, as_whole, smallest_of
 
 
 class BaseHead(fields.Description, kw_only=True):
@@ -80,10 +80,10 @@ class WholeHeadsPiece(Piece, kw_only=True):
             scores = query + key
             if not self.rotary:
                 pulled = log_of(head.query) + by_key, by_query + key
-                scores = min(scores, log_plus(log_of(head.scores), *pulled))
+                scores = smallest_of(scores, log_plus(log_of(head.scores), *pulled))
             value = log_plus(log_of(head.value), by_value)
             pushed = log_of(head.value) + by_output, by_value + output
-            mixing = min(value + output, log_plus(log_of(head.mixing), *pushed))
+            mixing = smallest_of(value + output, log_plus(log_of(head.mixing), *pushed))
             reach = mixing + log_radius + math.log(softmax_constant()) + scale
             biased = log_plus(key + log_size(self.query_bias), query + shift)
             steep = log_plus(math.log(2) + scores + log_radius, biased)

@@ -16,6 +16,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, exp_of, log_of, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add, log_subtract, log_sum
+from finetti.core.numbers import smallest_of
 
 # log ε ↦ log log N_∞(ε), for one or many ε.
 Cover = Callable[[Any], Any]
@@ -88,7 +89,7 @@ def dudley_quadrature(log_log_cover: Cover, log_range: float, log_samples: float
     heights = log_log_cover(log_range - nodes) / 2 + log_range - nodes
     integral = float(log_sum(heights + log_weights))
     found = float(log_add(math.log(4) + low, LOG_12 - log_samples / 2 + integral))
-    return Dudley(min(found, log_range), low, found >= log_range)
+    return Dudley(smallest_of(found, log_range), low, found >= log_range)
 
 
 def dudley_upper_sum(log_log_cover: Cover, log_range: float, log_samples: float) -> Dudley:
@@ -119,7 +120,7 @@ def dudley_upper_sum(log_log_cover: Cover, log_range: float, log_samples: float)
         steep = heights[-1] >= log_samples / 2 - LOG_3
         if steep or math.log(4) + u[-1] < deviations[-1] - _NEGLIGIBLE:
             break
-    return Dudley(min(best[0], log_range), best[1], best[0] >= log_range)
+    return Dudley(smallest_of(best[0], log_range), best[1], best[0] >= log_range)
 
 
 def dudley_at_best(log_log_cover: Cover, log_range: float, log_samples: float) -> Dudley:
@@ -131,7 +132,7 @@ def dudley_at_best(log_log_cover: Cover, log_range: float, log_samples: float) -
     if low == log_range:
         return Dudley(log_range, log_range, True)
     found = math.log(4) + low + math.log1p(log_range - low)
-    return Dudley(min(found, log_range), low, found >= log_range)
+    return Dudley(smallest_of(found, log_range), low, found >= log_range)
 
 
 def dudley_closed(log_constant: float, log_range: float, log_samples: float) -> float:
@@ -147,7 +148,7 @@ def dudley_closed(log_constant: float, log_range: float, log_samples: float) -> 
     log_x = log_range + (log_samples - log_constant) / 2
     if log_x < LOG_3:
         return log_range
-    return log_range + min(0.0, LOG_12 + math.log1p(log_x - LOG_3) - log_x)
+    return log_range + smallest_of(0.0, LOG_12 + math.log1p(log_x - LOG_3) - log_x)
 
 
 def signed_dudley_printed(

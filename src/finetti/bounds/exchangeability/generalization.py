@@ -14,7 +14,7 @@ from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.logspace import log1pexp, log_add, log_expm1
-from finetti.core.numbers import as_norm
+from finetti.core.numbers import as_norm, smallest_of
 
 Integral = Literal["closed", "quadrature"]
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in the longest token"
@@ -54,7 +54,7 @@ def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> f
         return -math.inf
     exponent = log_samples - math.log(9) - log_p
     steep = float(log_expm1(math.exp(exponent))) if exponent < 700 else math.inf
-    log_cut = min(0.0, log_ratio - steep)
+    log_cut = smallest_of(0.0, log_ratio - steep)
     front = _LOG_12 + (log_p - log_samples) / 2
     if log_cut == 0.0:
         return 0.0
@@ -68,7 +68,7 @@ def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> f
         epsrel=1e-12,
         limit=400,
     )
-    return min(0.0, float(log_add(_LOG_4 + log_cut, front + log_of(area))))
+    return smallest_of(0.0, float(log_add(_LOG_4 + log_cut, front + log_of(area))))
 
 
 class ComplexityBound(NetworkBound):

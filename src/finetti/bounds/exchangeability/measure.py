@@ -9,6 +9,7 @@ import numpy as np
 from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.norms import norm_pq, operator_norm
+from finetti.core.numbers import smallest_of
 
 
 def matrix_norms(weights: Any, exponent: float = 2.0) -> tuple[float, float]:
@@ -22,7 +23,7 @@ def matrix_norms(weights: Any, exponent: float = 2.0) -> tuple[float, float]:
     matrix = np.asarray(weights, dtype=np.float64).T
     dual = math.inf if exponent == 1 else 1.0 if exponent == math.inf else exponent / (exponent - 1)
     size = float(norm_pq(matrix, exponent, dual))
-    return min(operator_norm(matrix, exponent, exponent).upper, size), size
+    return smallest_of(operator_norm(matrix, exponent, exponent).upper, size), size
 
 
 def measure_layer(

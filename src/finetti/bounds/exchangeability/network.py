@@ -9,7 +9,7 @@ from finetti.bounds.assumptions import NetworkShape, NormalizationKind, Position
 from finetti.bounds.checks import one_of, real
 from finetti.bounds.settings import BoundSettings
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
+from finetti.core.numbers import as_norm, as_whole, largest_of
 
 
 class FullHeadNorms(fields.Description):
@@ -182,4 +182,4 @@ class FullTransformer(fields.Description):
         if width is None:
             width = bandwidth(self.head_dimension, "C.1", self.exponent)
         constant = rbf_constant(width, self.head_dimension, self.exponent)
-        return constant if sharp else max(1.0, constant)
+        return constant if sharp else largest_of(1.0, constant)

@@ -18,7 +18,7 @@ from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.forms import Form
 from finetti.core.logspace import log1pexp
-from finetti.core.numbers import as_positive
+from finetti.core.numbers import as_positive, largest_of
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class SingleAttention(fields.Description):
         return cls(
             measured.dimension,
             measured.head_dimension,
-            max(head.query_norm, head.key_norm, head.value_norm),
-            max(head.query_mixed_norm, head.key_mixed_norm, head.value_mixed_norm),
+            largest_of(head.query_norm, head.key_norm, head.value_norm),
+            largest_of(head.query_mixed_norm, head.key_mixed_norm, head.value_mixed_norm),
             layer.inner_norm,
             layer.inner_mixed_norm,
         )

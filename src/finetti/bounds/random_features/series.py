@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial, log_sum
-from finetti.core.numbers import as_real, as_whole
+from finetti.core.numbers import as_real, as_whole, largest_of
 
 
 def as_degree(value: int, argument: str, owner: str, least: int = 0) -> int:
@@ -95,4 +95,4 @@ def log_stated_constant(degree: int) -> float:
     [1, 4, 362]
     """
     k = as_degree(degree, "degree", "log_stated_constant")
-    return 0.0 if k == 0 else max(0.0, 4.5 * math.log(k) + k * math.log(4))
+    return 0.0 if k == 0 else largest_of(0.0, 4.5 * math.log(k) + k * math.log(4))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.norms import max_column_norm, max_row_norm, spectral
+from finetti.core.numbers import largest_of
 
 _NAMES = (
     "query_weights",
@@ -99,7 +100,7 @@ def norm_lipschitz(found: Sequence[Measured]) -> dict[str, float]:
     given = [each.constant for each in found]
     if all(constant is None for constant in given):
         return {}
-    return {"norm_lipschitz": max(softmax_constant() if c is None else c for c in given)}
+    return {"norm_lipschitz": largest_of(softmax_constant() if c is None else c for c in given)}
 
 
 def _score_matrix(weights: Any, owner: str, rank: int) -> NDArray[np.float64]:
@@ -223,4 +224,4 @@ def readout_norm(readout: Any, owner: str) -> float:
 def steepest(weights: Any) -> float:
     """L_σ: the largest of the layers' activations."""
     found = weights if isinstance(weights, Sequence) else _part(weights, "layers")
-    return max(_steepness(layer) for layer in found)
+    return largest_of(_steepness(layer) for layer in found)

@@ -29,7 +29,7 @@ from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass, log_layer_constant
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm
+from finetti.core.numbers import as_norm, largest_of
 
 ASSUMED_OF_A_LAYER = (ONE_LAYER, NO_RESIDUALS, NO_LAYER_NORM, FIXED_POSITIONS)
 ASSUMED_OF_A_HEAD = (ONE_HEAD, *ASSUMED_OF_A_LAYER)
@@ -250,7 +250,10 @@ class UniformTransformer(Bound):
                 "wrong there (erratum 10)",
                 "S-thm-A.17.",
             )
-        steep, size = max(1.0, self.activation_lipschitz), max(1.0, self.spectral_norm)
+        steep, size = (
+            largest_of(1.0, self.activation_lipschitz),
+            largest_of(1.0, self.spectral_norm),
+        )
         grown = self.n_layers * log_layer_constant(steep, size, size, size)
         cost = grown + sum(term.log_value for term in common)
         points = sample.log_samples + log_of(sample.context_length + 1)

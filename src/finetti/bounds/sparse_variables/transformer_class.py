@@ -18,6 +18,7 @@ from finetti.bounds.sparse_variables.composed import SizedClass
 from finetti.bounds.value import log_of
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add
+from finetti.core.numbers import smallest_of
 
 
 def log_amplifications(log_factors: Sequence[float], form: Form = "derived") -> tuple[float, ...]:
@@ -134,7 +135,7 @@ class TransformerClass(SizedClass, kw_only=True):
             zip(self.layers, radii[:-1], amplified, strict=True), start=1
         ):
             log_r = 0.0 if printed else log_of(radius)
-            inside = 0.0 if printed else min(0.0, log_of(layer.value_norm) + log_r)
+            inside = 0.0 if printed else smallest_of(0.0, log_of(layer.value_norm) + log_r)
             carried = factor if printed else factor + readout
             through = carried + steep + log_of(layer.output_norm)
             output = carried + log_d + inside + log_of(layer.output_column_norm)

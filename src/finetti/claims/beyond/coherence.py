@@ -8,6 +8,7 @@ import numpy as np
 from finetti import attention, coherence, kernels, latent
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
+from finetti.core.numbers import largest_of
 from finetti.show.card import Table
 
 LENGTH, RIDGE = 12, 0.1
@@ -117,7 +118,7 @@ def f_coherence_softmax(context: Context, own: float = 1.0, from_query: float = 
         for place in range(query.shape[1]):
             longer = latent.append_token(tokens, mean[:, place], query[:, place])
             moved = predictor.mean(query, *longer) - mean
-            error = max(error, float(np.abs(moved - closed[:, :, place]).max()))
+            error = largest_of(error, float(np.abs(moved - closed[:, :, place]).max()))
         measurements.append(close(f"{name}: closed form − answer to X ∪ (k', m(k'))", error, 1e-12))
         sizes = coherence.martingale_defect(predictor, tuple(tokens), query).sizes
         values = tokens.values

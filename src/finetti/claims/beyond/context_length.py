@@ -12,6 +12,7 @@ from finetti.bounds.beyond.networks import projected_composition
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, trend, within
 from finetti.claims.perturbations import RATIO_RTOL
+from finetti.core.numbers import smallest_of
 
 _WIDTH, _RESOLUTION, _SAMPLES = 8192, 0.5, 100
 _LENGTHS = tuple(10**k for k in range(13))
@@ -53,7 +54,7 @@ def _least_ratio(rng: np.random.Generator, count: int) -> float:
         resolution = math.exp(network.log_range(sample)) * 10.0 ** -rng.uniform(0, 2)
         known = theirs.ProjectedTransformerCovering(network, resolution).evaluate(sample)
         ours = beyond.ProjectedLengthFreeCovering(network, resolution).evaluate(sample)
-        least = min(least, math.exp(known.log_value - ours.log_value))
+        least = smallest_of(least, math.exp(known.log_value - ours.log_value))
     return least
 
 

@@ -9,6 +9,7 @@ from finetti import attention, kernels
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, close
 from finetti.claims.exchangeability.instances import rbf
+from finetti.core.numbers import largest_of
 
 STEP, DECAY, RIDGE = 0.7, 0.9, 0.3
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # of a query to keys and values
@@ -98,7 +99,7 @@ def f_family_closed(context: Context, step: float = STEP, ridge: float = RIDGE) 
             values = rng.normal(size=(12, 2))
             exact = fit(query, keys, values)
             error = np.abs(np.asarray(module(query, keys, values)) - exact).max()
-            worst = max(worst, error / np.abs(exact).max())
+            worst = largest_of(worst, error / np.abs(exact).max())
         measurements.append(close(f"{name} (relative)", worst, 1e-9))
     return Evidence(*measurements, note="12 pairs, three dimensions.")
 
@@ -162,8 +163,8 @@ def f_family_causal(context: Context, ridge_factor: float = 1.0) -> Evidence:
             gram = rbf(keys[: t + 1], keys[: t + 1]) + RIDGE * np.eye(t + 1)
             across = rbf(query[t : t + 1], keys[: t + 1])[0]
             gain = np.linalg.solve(gram, across)
-            means = max(means, np.abs(found[0][t] - gain @ values[: t + 1]).max())
-            variances = max(variances, abs(found[1][t] - (1 - across @ gain)))
+            means = largest_of(means, np.abs(found[0][t] - gain @ values[: t + 1]).max())
+            variances = largest_of(variances, abs(found[1][t] - (1 - across @ gain)))
     return Evidence(
         close("means: causal − prefix by prefix", means, 1e-10),
         close("variances: causal − prefix by prefix", variances, 1e-10),

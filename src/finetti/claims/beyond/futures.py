@@ -7,6 +7,7 @@ import scipy
 
 from finetti import attention, coherence, kernels, latent
 from finetti.coherence.predictors.worlds import WorldLetters, WorldPairs
+from finetti.core.numbers import largest_of
 
 PATHS = 99  # and the truth: 100 ranks
 
@@ -171,4 +172,4 @@ def largest_z(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> fl
     first = np.abs(white.mean(axis=1)) * np.sqrt(count)
     second = white @ white.T / count - np.eye(len(mean))
     errors = np.sqrt((1 + np.eye(len(mean))) / count)
-    return float(max(first.max(), np.abs(second / errors).max()))
+    return largest_of(first.max(), np.abs(second / errors).max())

@@ -10,6 +10,7 @@ from finetti.bounds.beyond.rounding import round_to_atoms, round_to_rank, separa
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
 from finetti.claims.perturbations import RATIO_RTOL
+from finetti.core.numbers import largest_of, smallest_of
 
 _LABEL = "covers without T"
 
@@ -62,7 +63,7 @@ def f_cover_count(context: Context, cover: Formula = _count) -> Evidence:
     members = draws[_spectral(draws) <= 1]
     net = separated_members(members, coarse)
     for each in members[:500]:
-        far = max(far, float(_spectral(net - each).min()) / coarse)
+        far = largest_of(far, float(_spectral(net - each).min()) / coarse)
     by_hand, used = 64 * math.log(21), math.log(separated) / cover(1, 1.0, x)
     return Evidence(
         close("8 × 8, B = 1, x = 0.1: log N minus 64 log 21", cover(64, 1.0, 0.1) - by_hand, 1e-9),
@@ -114,8 +115,8 @@ def f_cover_maurey(context: Context, atoms: Formula = _atoms, cover: Formula = _
         size = float(np.abs(matrix).sum())
         resolution = size / math.sqrt(rng.uniform(0.5, 40))
         near, _ = round_to_atoms(matrix, size, resolution)
-        worst = max(worst, float(np.linalg.norm(near - matrix)) / resolution)
-        largest = max(largest, float(np.abs(near).sum()) / size)
+        worst = largest_of(worst, float(np.linalg.norm(near - matrix)) / resolution)
+        largest = largest_of(largest, float(np.abs(near).sum()) / size)
     n, x = 64, 1 / math.sqrt(2)
     reached = math.sqrt((1 - 1 / n) / atoms(1.0, x)) / x
     pairs = (np.eye(n)[:, None] + np.eye(n)) / 2 - 1 / n
@@ -181,10 +182,10 @@ def f_cover_schatten(
         values = np.linalg.svd(matrix, compute_uv=False)
         size, norm = float((values**power).sum() ** (1 / power)), float(values[0])
         x = norm * 10.0 ** rng.uniform(-1, 0.5)
-        kept = int(min(rank(size, x, power), 5))
+        kept = int(smallest_of(rank(size, x, power), 5))
         near = round_to_rank(matrix, norm, kept, x)
-        worst = max(worst, float(_spectral(near - matrix)) / x)
-        largest = max(largest, float(_spectral(near)) / norm)
+        worst = largest_of(worst, float(_spectral(near - matrix)) / x)
+        largest = largest_of(largest, float(_spectral(near)) / norm)
     for power in covers.POWERS:
         for x in (2.0, 1.999, 1.0):  # 16 singular values of 1 have B_p = 16^{1/p}
             lost = rank(16 ** (1 / power), x, power) < 16
@@ -199,7 +200,9 @@ def f_cover_schatten(
         close("the same: log N minus 112 log 17", found - by_hand, 1e-9),
         at_most("random matrices: largest error / x", worst, 1.0),
         at_most("random matrices: largest norm / B", largest, 1 + RATIO_RTOL),
-        within("16 equal singular values: what is cut / (x/2)", max(cut), 0.98, 1 + RATIO_RTOL),
+        within(
+            "16 equal singular values: what is cut / (x/2)", largest_of(cut), 0.98, 1 + RATIO_RTOL
+        ),
         within("factors that shrink: error / (x/2)", (norm - shrunk**2) / (x / 2), 0.98, 1.0),
         _packed(inside, 0.6, cover((2, 2), 1.0, 1.0, 0.3, 1.0)),
     )

@@ -16,6 +16,7 @@ from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.perturbations import holds
 from finetti.claims.wrong import times
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.risk import ContextTable, LatentToValue, TransferReport, largest_squares, uniform_error
 
 SIGNS = np.array([[1.0], [-1.0]])
@@ -119,7 +120,7 @@ def e_thm_6_4(context: Context, power: float = 1.0) -> Evidence:
     problems = [_draw_transfer(rng) for _ in range(context.pick(quick=500, paper=5_000))]
     found = np.array([problem.ratio for problem in problems])
     misses = (p.matrix @ p.pretraining_weights.T - p.downstream_weights.T for p in problems)
-    identity = max(np.abs(miss).max() for miss in misses)
+    identity = largest_of(np.abs(miss).max() for miss in misses)
     # All four errors point one way: ε_agg = ε_g = 2t, and t for the two inside B.
     t, one = 0.1 * SIGNS, np.ones((1, 1))
     aligned = _missed(revealed(), (t, -2 * t, 0 * t), (one, one), t, 2 * t)
@@ -183,7 +184,9 @@ def e_erratum_7(context: Context, fit: float = 1.0) -> Evidence:
         derived=(
             at_most("E_opt, against 4·Ê‖linearization − f̃‖", excess, derived),
             close("E_opt − Ê‖f̃‖² (least squares)", excess - np.mean(fitted**2), 1e-12),
-            close("largest derivative at the saddle", max(np.abs(s).max() for s in slopes), 0.0),
+            close(
+                "largest derivative at the saddle", largest_of(np.abs(s).max() for s in slopes), 0.0
+            ),
             at_most("largest |f̃|, for the 4", np.abs(fitted).max(), 1.0),
         ),
     )
@@ -246,8 +249,8 @@ def e_eq_5_10(context: Context) -> Evidence:
         # Fewer atoms than features: several w are the same function, the shortest is its norm.
         short = LatentToValue(features[:3])
         other = rng.normal(size=4)
-        least = min(least, np.linalg.norm(other) / short.norm(features[:3] @ other))
+        least = smallest_of(least, np.linalg.norm(other) / short.norm(features[:3] @ other))
     return Evidence(
-        close("‖g_a‖², a^⊤K_LTV a and ‖w_a‖² (relative)", max(errors), 1e-10),
+        close("‖g_a‖², a^⊤K_LTV a and ‖w_a‖² (relative)", largest_of(errors), 1e-10),
         at_least("least ‖w‖ / ‖w^⊤ψ‖ where several w are one function", least, 1 - 1e-12),
     )

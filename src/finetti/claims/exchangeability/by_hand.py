@@ -3,6 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
+from finetti.core.numbers import largest_of
+
 if TYPE_CHECKING:
     from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTransformer
 
@@ -16,7 +18,7 @@ def head_norms(head: "FullHeadNorms") -> tuple[float, float, float, float]:
 def summed_norms(layer: "FullLayerNorms") -> tuple[float, float, float, float]:
     """The same of all heads of a layer, (C.5)."""
     values, scores, value_sizes, score_sizes = zip(*map(head_norms, layer.heads), strict=True)
-    return sum(values), max(scores), sum(value_sizes), sum(score_sizes)
+    return sum(values), largest_of(scores), sum(value_sizes), sum(score_sizes)
 
 
 def feed_forward(layer: "FullLayerNorms") -> tuple[float, float]:
@@ -62,7 +64,7 @@ def scales(network: "FullTransformer") -> tuple[float, float, float]:
         growth, sizes = feed_forward(layer)
         values, scores, value_sizes, score_sizes = summed_norms(layer)
         heads = values + layer.attention_skip
-        gamma = max(gamma, growth - layer.feed_forward_skip, values)
-        kappa = max(kappa, sizes / growth, value_sizes / heads, score_sizes / scores)
-        zeta = max(zeta, scores**2 * values / heads)
+        gamma = largest_of(gamma, growth - layer.feed_forward_skip, values)
+        kappa = largest_of(kappa, sizes / growth, value_sizes / heads, score_sizes / scores)
+        zeta = largest_of(zeta, scores**2 * values / heads)
     return gamma, kappa, zeta

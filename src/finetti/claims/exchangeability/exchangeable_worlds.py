@@ -10,6 +10,7 @@ from scipy.special import roots_jacobi
 from finetti import latent
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
+from finetti.core.numbers import largest_of
 
 LENGTH = 4
 Z_LIMIT = 4.5
@@ -22,7 +23,9 @@ def order_error(world: Any, rng: np.random.Generator, first: float) -> float:
     worst = 0.0
     for order in itertools.permutations(range(LENGTH)):
         changed = world.log_prob(latent.reorder(draw.tokens, order)) - reference
-        worst = max(worst, np.abs(changed + first * (shown[:, order[0]] - shown[:, 0])).max())
+        worst = largest_of(
+            worst, np.abs(changed + first * (shown[:, order[0]] - shown[:, 0])).max()
+        )
     return worst
 
 
@@ -43,7 +46,7 @@ def left_out_error(world: Any, rng: np.random.Generator, plug_in: bool) -> float
             after = type(after)(after.mean, 0 * after.row_covariance)
         law = world.integrate(after, query)
         gain = world.log_prob(whole) - world.log_prob(others)
-        worst = max(worst, np.abs(law.log_prob(answer) - gain).max())
+        worst = largest_of(worst, np.abs(law.log_prob(answer) - gain).max())
     return worst
 
 
@@ -61,7 +64,7 @@ def quadrature_error(rng: np.random.Generator) -> float:
             ones += token
         mixture = weights @ (bias ** sum(tokens) * (1 - bias) ** (LENGTH - sum(tokens)))
         exact = np.exp(latent.BetaBernoulli(alpha, beta).log_prob(np.array([tokens])))[0]
-        worst = max(worst, abs(urn - mixture), abs(exact - mixture))
+        worst = largest_of(worst, abs(urn - mixture), abs(exact - mixture))
     return worst
 
 
@@ -155,7 +158,7 @@ def e_prop_3_1_finite(context: Context, general: float = 1.0, alphabet: float = 
         limits = general * found.general_bound, alphabet * found.alphabet_bound
         ratios.append([found.distance / limit for limit in limits])
     each, whole = latent.finite_distance([1] * 10, 2), latent.finite_distance([500, 500], 1000)
-    by_hand = max(
+    by_hand = largest_of(
         abs(latent.finite_distance(urn, k).distance - distance_by_hand(urn, k))
         for urn, k in (((3, 2), 3), ((4, 0, 3), 4), ((2, 2, 1), 5), ((6, 1), 6))
     )

@@ -15,6 +15,7 @@ from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.exchangeability import by_hand
 from finetti.core.forms import Form
+from finetti.core.numbers import largest_of, smallest_of
 
 
 def draw_network(
@@ -68,8 +69,10 @@ def e_eq_g_5(context: Context, divisor: float = 1.0) -> Evidence:
     explicit = log_limit(bounds.FullTransformer.uniform(2), 1.0) - np.log(np.sqrt(2) * 33**2)
     count = len(excess)
     return Evidence(
-        at_most(f"largest log(product / limit) on {count} networks", max(excess), 1e-9),
-        close("limit − (2κ/√ζ)√T(1 + ζR_0²(1+γ)^{4T})^{T+1} by hand (log)", max(errors), 1e-9),
+        at_most(f"largest log(product / limit) on {count} networks", largest_of(excess), 1e-9),
+        close(
+            "limit − (2κ/√ζ)√T(1 + ζR_0²(1+γ)^{4T})^{T+1} by hand (log)", largest_of(errors), 1e-9
+        ),
         close("all norms 1: limit − √2·33² (log)", explicit, 1e-12),
     )
 
@@ -134,11 +137,11 @@ class _Case:
         omega, size, radius = self.omega, self.size, self.sample.input_norm
         widths = [self.inner / self.alpha, size / omega]
         if form == "printed":
-            kappa, zeta = max(*widths, size / omega**2), omega * size
+            kappa, zeta = largest_of(*widths, size / omega**2), omega * size
             steep, wide = zeta * radius, kappa / zeta
         else:
-            steep, wide = omega**2 * radius**2, max(widths) / omega
-        roots = sum(math.sqrt(math.log1p(x)) for x in (max(self.alpha, omega), steep, wide))
+            steep, wide = omega**2 * radius**2, largest_of(widths) / omega
+        roots = sum(math.sqrt(math.log1p(x)) for x in (largest_of(self.alpha, omega), steep, wide))
         n, delta = self.sample.n_samples, self.sample.delta
         return 8 * roots / math.sqrt(n) + math.sqrt(math.log(1 / delta) / n)
 
@@ -233,9 +236,9 @@ def e_thm_5_3(context: Context, value: Formula = _risk) -> Evidence:
     logs = [bounds.TransformerRate(n).evaluate(Sample(10**9, 1)).log_value for n in deeper]
     slope = (logs[1] - logs[0]) / math.log(depths[1] / depths[0])
     return Evidence(
-        close("Theorems 5.3 and C.4, both forms, by hand (relative)", max(rates), 1e-12),
-        close("Theorem C.4 with constants, by hand (relative)", max(risks), 1e-12),
-        close("change with L", max(values) - min(values), 0.0),
+        close("Theorems 5.3 and C.4, both forms, by hand (relative)", largest_of(rates), 1e-12),
+        close("Theorem C.4 with constants, by hand (relative)", largest_of(risks), 1e-12),
+        close("change with L", largest_of(values) - smallest_of(values), 0.0),
         close("n → 4n, ratio − 2", values[0] / quarter - 2, 1e-12),
         within("power of the depth", slope, 1.49, 1.51),
     )
@@ -303,11 +306,11 @@ def e_lemma_c_8(context: Context, value: Formula = _covering) -> Evidence:
     points, change = _outputs(context.pick(quick=5, paper=9)), 0.0
     for resolution in _RESOLUTIONS:
         values = [value(one, resolution, Sample(1, length)) for length in (1, 10**3, 10**9)]
-        change = max(change, max(values) - min(values))
+        change = largest_of(change, largest_of(values) - smallest_of(values))
         found = np.log(_packing(points, 2 * resolution))
         packings.append(at_most(f"log packing at 2ε, ε = {resolution:g}", found, values[0]))
     return Evidence(
-        close("200 random networks: relative error of log N", max(errors), 1e-11),
+        close("200 random networks: relative error of log N", largest_of(errors), 1e-11),
         close("all norms 1: log N − 5·log(1 + 76/ε)", explicit, 1e-11),
         *packings,
         at_most("change of the bound from L = 1 to 10⁹", change, 0.0),

@@ -11,6 +11,7 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, close, trend, within
 from finetti.claims.exchangeability.instances import attentions
 from finetti.claims.wrong import louder
+from finetti.core.numbers import largest_of, smallest_of
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ def e_sec_2_order(context: Context) -> Evidence:
             before = np.asarray(module(query, keys, values))
             after = np.asarray(module(query, keys[order], values[order]))
             apart = np.asarray(module(query, keys, values[order]))
-            worst = max(worst, np.abs(after - before).max())
-            least = min(least, np.abs(apart - before).max())
+            worst = largest_of(worst, np.abs(after - before).max())
+            least = smallest_of(least, np.abs(apart - before).max())
         measurements.append(close(f"{name}: change under permutation", worst, 1e-12))
         measurements.append(at_least(f"{name}: smallest change, values alone", least, 0.01))
     return Evidence(*measurements)
@@ -100,9 +101,9 @@ def e_eq_3_6(context: Context, ridge_factor: float = 1.0) -> Evidence:
     for trial in range(context.pick(quick=20, paper=200)):
         case = draw_regression(context.generator(e_eq_3_6.id, trial))
         exact, _ = condition(case)
-        worst = max(worst, case.miss(ridge_factor * case.world.ridge))
+        worst = largest_of(worst, case.miss(ridge_factor * case.world.ridge))
         mean = case.world.posterior(case.tokens).mean[0] @ case.query
-        primal = max(primal, np.abs(mean - exact).max() / np.abs(exact).max())
+        primal = largest_of(primal, np.abs(mean - exact).max() / np.abs(exact).max())
     return Evidence(
         close("attention − Bayes posterior mean (relative)", worst, 1e-10),
         close("primal form − Bayes posterior mean (relative)", primal, 1e-10),
@@ -129,8 +130,8 @@ def e_eq_3_7(context: Context, ridge_factor: float = 1.0) -> Evidence:
         _, variance = module.posterior(case.query, case.keys, case.values, predictive=True)
         formula = case.world.predict(case.tokens, case.query[None]).variance[0, 0]
         _, exact = condition(case)
-        closed = max(closed, abs(float(variance) / formula - 1))
-        brute = max(brute, abs(float(variance) / exact - 1))
+        closed = largest_of(closed, abs(float(variance) / formula - 1))
+        brute = largest_of(brute, abs(float(variance) / exact - 1))
     return Evidence(
         close("attention variance − σ²(1 + cᵀ(CᵀC + λI)⁻¹c) (relative)", closed, 1e-10),
         close("attention variance − joint conditioning (relative)", brute, 1e-10),
@@ -192,8 +193,8 @@ def e_erratum_2(context: Context, ridge_factor: float = 1.0) -> Evidence:
     printed = derived = 0.0
     for trial in range(20):
         case = draw_regression(context.generator(e_erratum_2.id, trial), noise=0.25)
-        printed = max(printed, case.miss(case.world.prior_variance))
-        derived = max(derived, case.miss(ridge_factor * case.world.ridge))
+        printed = largest_of(printed, case.miss(case.world.prior_variance))
+        derived = largest_of(derived, case.miss(ridge_factor * case.world.ridge))
     return Evidence(
         close("attention with ridge λ − Bayes mean under N(0, λI) (relative)", printed, 1e-10),
         derived=(close("attention with ridge σ²/λ − the same (relative)", derived, 1e-10),),

@@ -18,6 +18,7 @@ from finetti.claims.exchangeability import by_hand, instances
 from finetti.claims.exchangeability.generalization import draw_network
 from finetti.claims.exchangeability.head_perturbations import network as residual_network
 from finetti.claims.perturbations import DRAWS, RATIO_RTOL, holds, mapped, sizes
+from finetti.core.numbers import largest_of
 
 _NETWORKS, _RESOLUTION = 200, 0.1
 
@@ -60,7 +61,7 @@ def e_lemma_c_9(context: Context, cover: Formula = _ball) -> Evidence:
     step = 0.01 * (1 + 1e-9)
     count = 1 + math.floor(2.0 / step + 1e-6)  # −1, −1 + step, …, 1
     return Evidence(
-        close(f"{_NETWORKS} balls: relative error of log N", max(errors), 1e-12),
+        close(f"{_NETWORKS} balls: relative error of log N", largest_of(errors), 1e-12),
         within(
             "numbers in [−1, 1], ε = 0.01: log of their count / log N",
             math.log(count) / cover(1, 1, 1.0, 0.01),
@@ -118,7 +119,7 @@ def e_lemma_c_10(context: Context, size: Formula = _feed_forward) -> Evidence:
         errors.append(abs(found.evaluate(Sample(1, 1)).value / again - 1))
     return Evidence(
         within("change of the token / S", used, 0.98, 1 + 1e-3),
-        close(f"{_NETWORKS} networks: relative error of log N", max(errors), 1e-11),
+        close(f"{_NETWORKS} networks: relative error of log N", largest_of(errors), 1e-11),
     )
 
 
@@ -163,7 +164,7 @@ def e_lemma_c_12(context: Context, size: Formula = _heads) -> Evidence:
         errors.append(abs(found.evaluate(Sample(1, 1)).value / again - 1))
     return Evidence(
         within("change of the heads / S", used, 0.98, 1 + 1e-3),
-        close(f"{_NETWORKS} networks: relative error of log N", max(errors), 1e-11),
+        close(f"{_NETWORKS} networks: relative error of log N", largest_of(errors), 1e-11),
     )
 
 
@@ -218,9 +219,9 @@ def e_lemma_c_7(context: Context, value: Formula = _complexity) -> Evidence:
     long = bounds.FullTransformer.uniform(2, 2, n_layers=400, norm=10.0)
     pair = [value(long, Sample(10**18, 1), way) for way in ("quadrature", "closed")]
     return Evidence(
-        close("20 networks: relative error of the closed form", max(errors), 1e-9),
-        close("the same of the integral", max(integrals), 1e-7),
-        at_most("largest integral / closed form", max(ratios), 1.0),
+        close("20 networks: relative error of the closed form", largest_of(errors), 1e-9),
+        close("the same of the integral", largest_of(integrals), 1e-7),
+        at_most("largest integral / closed form", largest_of(ratios), 1.0),
         within("400 layers of norm 10: integral / closed form", pair[0] / pair[1], 0.98, 1.0),
     )
 
@@ -268,8 +269,8 @@ def e_thm_c_5(
         # Training errors of a function whose test error is 1/2: their number is binomial.
         used.append((0.5 - scipy.stats.binom.ppf(0.05, m, 0.5) / m) / allowed)
     return Evidence(
-        close("50 networks: relative error", max(errors), 1e-9),
-        within("one function: gap of probability δ / what is allowed", max(used), 0.2, 1.0),
+        close("50 networks: relative error", largest_of(errors), 1e-9),
+        within("one function: gap of probability δ / what is allowed", largest_of(used), 0.2, 1.0),
         within(
             "losses that remember 10⁶ points: gap / bound",
             memorizers.used(rademacher(), two_sided=False),
@@ -365,7 +366,7 @@ def e_erratum_8(context: Context, spread: float = 50.0) -> Evidence:
             errors.append(abs((1 + value) * (1 + zeta * radius**2) / exact - 1))
 
     def measured(form: str) -> Measurement:
-        return close(f"{_NETWORKS} heads: ω̃(1 + ζR²)/ρ̃ − 1", max(found[form]), 1e-12)
+        return close(f"{_NETWORKS} heads: ω̃(1 + ζR²)/ρ̃ − 1", largest_of(found[form]), 1e-12)
 
     return Evidence(measured("printed"), derived=(measured("derived"),))
 
@@ -404,5 +405,5 @@ def e_lemma_g_2(context: Context, factor: float = 1.0, events: int = 2) -> Evide
     many = math.sqrt((1 - t) / length) / allowed(length, delta)
     return Evidence(
         within("10⁸ dimensions, δ = 0.99: deviation / bound", many, 0.7, 1.0),
-        within("coins: largest deviation of probability δ / bound", max(coins), 0.15, 1.0),
+        within("coins: largest deviation of probability δ / bound", largest_of(coins), 0.15, 1.0),
     )

@@ -18,6 +18,7 @@ from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
 from finetti.claims.exchangeability import by_hand
+from finetti.core.numbers import largest_of
 
 LENGTHS, SAMPLES = (4, 16, 64, 256, 1024), (32, 64, 128, 256, 512)
 ATTENTIONS, WIDTH, CHUNK, DELTA = 4, 4, 256, 0.05
@@ -111,7 +112,7 @@ def measure(
             gaps.append(outside + inside)
             weights.append(np.linalg.norm(fitted[index]))
             outputs.append(np.abs(features[index][rows] @ fitted[index]).max())
-        found.append(Fits(np.array(gaps), float(max(weights)), float(max(outputs)), token))
+        found.append(Fits(np.array(gaps), largest_of(weights), largest_of(outputs), token))
     return found
 
 
@@ -245,7 +246,7 @@ def e_thm_5_3_length(context: Context) -> Evidence:
         *measured,
         at_most("slope of the gap in n, L = 16, labels are coins", slope, -0.4),
         _tight(context, SMALL),
-        close(f"the bound put together again, {len(grid)} settings", max(differences), 1e-9),
+        close(f"the bound put together again, {len(grid)} settings", largest_of(differences), 1e-9),
         charts=(chart,),
     )
 

@@ -7,6 +7,7 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
 from finetti.claims.exchangeability.instances import rbf, squared
 from finetti.claims.wrong import times
+from finetti.core.numbers import largest_of, smallest_of
 
 
 def _objective(gram: np.ndarray, values: np.ndarray, ridge: float, alpha: np.ndarray) -> float:
@@ -36,10 +37,10 @@ def e_eq_4_5(context: Context, ridge_factor: float = 1.0) -> Evidence:
         fitted = np.asarray(module(keys, keys, values))
         alpha = (values - fitted) / ridge
         best = _objective(gram, values, ridge, alpha)
-        gradient = max(gradient, np.abs(gram @ alpha - fitted).max())
+        gradient = largest_of(gradient, np.abs(gram @ alpha - fitted).max())
         for size in (1e-3, 1e-1, 1.0):
             moved = alpha + size * rng.normal(size=alpha.shape)
-            least_rise = min(least_rise, _objective(gram, values, ridge, moved) - best)
+            least_rise = smallest_of(least_rise, _objective(gram, values, ridge, moved) - best)
     return Evidence(
         close("attention − the function with coefficients (V − fit)/λ", gradient, 1e-10),
         at_least("smallest rise of the objective under perturbation", least_rise, 0.0),
@@ -65,7 +66,7 @@ def embedding_error(
         name = "ridge_per_token" if per_token else "ridge"
         module = attention.ConditionalMean(kernel, **{name: ridge_factor * ridge})
         output = np.asarray(module(query, keys, values))
-        worst = max(worst, np.abs(output - embedding.T).max() / np.abs(embedding).max())
+        worst = largest_of(worst, np.abs(output - embedding.T).max() / np.abs(embedding).max())
     return worst
 
 
@@ -157,8 +158,10 @@ def e_app_b_1(context: Context) -> Evidence:
             exact_variance = np.diag(formula(query, query) - formula(query, keys) @ gain)
             prior = np.diag(formula(query, query))
             scale = np.abs(exact_mean).max()
-            mean_error = max(mean_error, np.abs(mean - exact_mean).max() / scale)
-            variance_error = max(variance_error, (np.abs(variance - exact_variance) / prior).max())
+            mean_error = largest_of(mean_error, np.abs(mean - exact_mean).max() / scale)
+            variance_error = largest_of(
+                variance_error, (np.abs(variance - exact_variance) / prior).max()
+            )
         measurements.append(close(f"{name}: mean (relative)", mean_error, 1e-10))
         measurements.append(close(f"{name}: variance (in prior variances)", variance_error, 1e-10))
     return Evidence(*measurements)

@@ -7,6 +7,7 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
 from finetti.claims.exchangeability.instances import attentions, larger_c1, rbf
 from finetti.claims.perturbations import unit_vectors
+from finetti.core.numbers import largest_of
 
 
 @claim(
@@ -31,7 +32,7 @@ def e_eq_b_2(context: Context, share: float = 1.0) -> Evidence:
         parts = [module(tokens @ query[h], tokens @ key[h], tokens @ value[h]) for h in range(3)]
         loop = np.concatenate(parts, axis=1) @ np.concatenate(output)
         out = share * np.asarray(summed(tokens, tokens))
-        error = max(np.abs(out - beside(tokens, tokens)).max(), np.abs(out - loop).max())
+        error = largest_of(np.abs(out - beside(tokens, tokens)).max(), np.abs(out - loop).max())
         measurements.append(close(f"{name}: sum − concatenation", error, 1e-10))
         measurements.append(at_least(f"{name}: largest output", np.abs(out).max(), 1.0))
     return Evidence(*measurements)

@@ -11,6 +11,7 @@ from finetti.claims.evidence import Evidence, at_most, close, trend, within
 from finetti.claims.exchangeability.instances import larger_c1
 from finetti.claims.perturbations import normalized, unit_vectors
 from finetti.claims.wrong import times
+from finetti.core.numbers import largest_of
 
 SPHERE_DIMENSION = 5
 
@@ -53,13 +54,13 @@ def e_eq_4_10(context: Context, scale: float = 1.0) -> Evidence:
         query, (keys, values) = rng.normal(size=(6, 4)), rng.normal(size=(2, 20, 4))
         output = np.asarray(attention.Softmax(scale)(query, keys, values))
         exponential = attention.KernelSmoother(kernels.Exponential())
-        smoother = max(smoother, np.abs(output - exponential(query, keys, values)).max())
+        smoother = largest_of(smoother, np.abs(output - exponential(query, keys, values)).max())
         heads = [tokens[None, :, None] for tokens in (query, keys, values)]
         theirs = jax.nn.dot_product_attention(heads[0], heads[1], heads[2], scale=1.0)
-        library = max(library, np.abs(output - np.asarray(theirs)[0, :, 0]).max())
+        library = largest_of(library, np.abs(output - np.asarray(theirs)[0, :, 0]).max())
         units, rbf = (normalized(query), normalized(keys)), attention.KernelSmoother(kernels.RBF())
         gap = exponential(*units, values) - rbf(*units, values)
-        sphere = max(sphere, np.abs(gap).max())
+        sphere = largest_of(sphere, np.abs(gap).max())
     return Evidence(
         close("softmax − exponential kernel smoother", smoother, 1e-12),
         # JAX normalizes its scores in float32 whatever the input.
@@ -80,7 +81,7 @@ def density_mean_error(context: Context, claim_id: str, dimension: int, constant
         density = np.asarray(smoother.density(nodes, query, keys, values))
         mean = (density * weights) @ nodes
         output = np.asarray(attention.Softmax()(query, keys, values))
-        worst = max(worst, np.abs(output - constant * mean).max())
+        worst = largest_of(worst, np.abs(output - constant * mean).max())
     return worst
 
 

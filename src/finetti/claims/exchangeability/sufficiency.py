@@ -8,6 +8,7 @@ import numpy as np
 from finetti import latent
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
+from finetti.core.numbers import largest_of, smallest_of
 
 ATOMS, LENGTH = 3, 4
 Statistic = Literal["posterior", "counts", "without the last token"]
@@ -42,7 +43,7 @@ def least_merged(likelihood: np.ndarray, labels: np.ndarray) -> float:
     """The same after merging two values of the statistic, for the two that matter least."""
     mass = np.stack([likelihood[labels == each].sum(axis=0) for each in range(labels.max() + 1)])
     pairs = itertools.combinations(mass, 2)
-    return float(min(np.ptp(first / (first + second)) for first, second in pairs))
+    return smallest_of(np.ptp(first / (first + second)) for first, second in pairs)
 
 
 def answers_table(rng: np.random.Generator, n_answers: int) -> np.ndarray:
@@ -82,17 +83,17 @@ def e_lemma_3_2(
         world = latent.FiniteAtoms(prior, two_alike(rng), answers)
         likelihood = np.prod(world.emission.table.T[tokens], axis=1)  # (X, z), from the table
         labels = groups(world, tokens, statistic)
-        spread = max(spread, given_statistic(likelihood, labels))
-        least = min(least, least_merged(likelihood, labels))
+        spread = largest_of(spread, given_statistic(likelihood, labels))
+        least = smallest_of(least, least_merged(likelihood, labels))
         joint = prior * likelihood
         exact = joint / joint.sum(axis=1, keepdims=True)
         law = joint @ answers / joint.sum(axis=1, keepdims=True)
         direct = world.integrate(latent.Categorical(exact)).probabilities
-        indirect = max(indirect, np.abs(direct - law).max())
+        indirect = largest_of(indirect, np.abs(direct - law).max())
         found = np.linalg.lstsq(answers.T, law.T, rcond=None)[0].T
         if not alike:
             found = latent.recover_posterior(law, answers).probabilities
-        recovered = max(recovered, np.abs(found - exact).max())
+        recovered = largest_of(recovered, np.abs(found - exact).max())
     singular = answers_table(context.generator(e_lemma_3_2.id, "singular"), ATOMS)
     singular[2] = (singular[0] + singular[1]) / 2
     twins: Any = latent.twin_posteriors(singular)

@@ -12,6 +12,7 @@ from finetti.bounds import random_features as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, trend, within
 from finetti.claims.perturbations import unit_vectors
+from finetti.core.numbers import largest_of, smallest_of
 
 
 def interpolant_norm(kernel: Any, query: np.ndarray, keys: np.ndarray, values: np.ndarray) -> float:
@@ -114,20 +115,20 @@ def r_norm_rfa(context: Context, norm: Formula = _sharp) -> Evidence:
         shares.append(found / bound)
         errors.append(abs(bound * coefficients[degrees] / size - 1))
         rows.append((name, found, bound))
-    series = max(
+    series = largest_of(
         abs(math.exp(bounds.log_kernel_coefficient(r, s)) / coefficient - 1)
         for (r, s), coefficient in np.ndenumerate(coefficients)
     )
     constants = {k: math.exp(bounds.log_stated_constant(k)) for k in range(1, 21)}
-    stated = max(abs(value / (k**4.5 * 4**k) - 1) for k, value in constants.items())
-    worst = max(
+    stated = largest_of(abs(value / (k**4.5 * 4**k) - 1) for k, value in constants.items())
+    worst = largest_of(
         -bounds.log_kernel_coefficient(r, s) - bounds.log_stated_constant(max(r, s))
         for r, s in product(range(21), repeat=2)
     )
     return Evidence(
-        at_most("largest interpolation norm / sharp norm", max(shares), 1.0),
-        at_least("smallest of them (the bound is not idle)", min(shares), 0.3),
-        close("sharp norms by Fourier sums (relative)", max(errors), 1e-8),
+        at_most("largest interpolation norm / sharp norm", largest_of(shares), 1.0),
+        at_least("smallest of them (the bound is not idle)", smallest_of(shares), 0.3),
+        close("sharp norms by Fourier sums (relative)", largest_of(errors), 1e-8),
         close("κ_rs by Fourier sums, r and s ≤ 6 (relative)", series, 1e-8),
         close("C_k − k^4.5·4^k, 1 ≤ k ≤ 20 (relative)", stated, 1e-12),
         within("largest (1/κ_rs)/C_k, k ≤ 20", math.exp(worst), 4.41, 4.42),
@@ -183,8 +184,8 @@ def _attained(divisor: float = 1.0) -> tuple[dict[tuple[int, int], float], list[
     # p = L = 1: √(2π)(t + t³/2) = √(2π)(2.5 He₁ + 0.5 He₃), and 6·64/4 = 96, 120·1024/6 = 20 480.
     explicit = norms[1, 1] / (2 * math.pi * (2.5**2 * 96 + 0.5**2 * 20_480)) - 1
     return norms, [
-        within("smallest sum of exact norms / norm, d = 10⁶", min(exact), 0.999, 1.0),
-        within("largest sum of exact norms / norm, d = 10⁶", max(exact), 0.999, 1.0),
+        within("smallest sum of exact norms / norm, d = 10⁶", smallest_of(exact), 0.999, 1.0),
+        within("largest sum of exact norms / norm, d = 10⁶", largest_of(exact), 0.999, 1.0),
         close("p = L = 1: norm / (2π·5720) − 1", explicit, 1e-12),
     ]
 
@@ -226,8 +227,8 @@ def r_norm_brfa(context: Context) -> Evidence:
     edge = 1 - 1.5 * math.exp(-0.5)
     return Evidence(
         *attained,
-        at_most("largest interpolation norm / d-free norm", max(shares), 1.0),
-        at_most("largest miss / ε_L, ε_L = 1/(2^{L+1}(L+1)!)", max(misses), 1.0),
+        at_most("largest interpolation norm / d-free norm", largest_of(shares), 1.0),
+        at_most("largest miss / ε_L, ε_L = 1/(2^{L+1}(L+1)!)", largest_of(misses), 1.0),
         # At t = 1 the miss is what Poisson(1/2) has above L, largest there.
         close("derived ε₁ − (1 − 1.5·e^(−1/2))", bounds.truncation_error(1) - edge, 1e-14),
         at_least("B_RFA/B_BRFA for t⁴, L = 1, d = 10⁴", ratio, 1.0),
@@ -293,9 +294,9 @@ def r_norm_mlp(context: Context, norm: Formula = _norm) -> Evidence:
         log_y=True,
     )
     return Evidence(
-        close("B_MLP by Fourier sums (relative)", max(errors), 1e-8),
-        at_most("largest interpolation norm / B_MLP", max(shares), 1.0),
-        at_least("largest of them (the bound is not idle)", max(shares), 0.3),
+        close("B_MLP by Fourier sums (relative)", largest_of(errors), 1e-8),
+        at_most("largest interpolation norm / B_MLP", largest_of(shares), 1.0),
+        at_least("largest of them (the bound is not idle)", largest_of(shares), 0.3),
         *powers,
         charts=(chart,),
     )

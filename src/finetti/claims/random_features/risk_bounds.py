@@ -12,6 +12,7 @@ from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_most, close, trend, within
 from finetti.claims.perturbations import unit_vectors
 from finetti.claims.random_features.support import DIMENSION, LENGTH
+from finetti.core.numbers import largest_of, smallest_of
 
 
 def _terms(dimension: int, n_heads: int, norm: float, sample: Any) -> tuple[float, float]:
@@ -82,7 +83,7 @@ def r_thm_risk(context: Context, terms: Any = _terms, power: float = 0.0) -> Evi
         records.append({"n": n, "complexity": complexity, "allowed": allowed})
     values = [each["complexity"] for each in records]
     slope = core.power_law_slope(sizes, values)
-    used = max(each["complexity"] / each["allowed"] for each in records)
+    used = largest_of(each["complexity"] / each["allowed"] for each in records)
     axes = {"n": "samples n", "complexity": "complexity of the class"}
     chart = trend(
         records,
@@ -92,7 +93,7 @@ def r_thm_risk(context: Context, terms: Any = _terms, power: float = 0.0) -> Evi
         log_y=True,
     )
     return Evidence(
-        close("100 settings: relative error of both parts", max(errors), 1e-10),
+        close("100 settings: relative error of both parts", largest_of(errors), 1e-10),
         within("slope in n of the complexity", slope.value, -0.55, -0.45),
         within("largest complexity / samples' part", used, 0.02, 1.0),
         charts=(chart,),
@@ -139,7 +140,7 @@ def r_thm_biased_risk(context: Context, value: Formula = _biased) -> Evidence:
         norms = [
             bounds.BiasedNorm(target, terms=L).evaluate(Sample(n, 16)).value for L in range(1, 16)
         ]
-        least = min(
+        least = smallest_of(
             math.sqrt(norm) * rates + tail * largest
             for norm, tail in zip(norms, tails[1:], strict=True)
         )
@@ -149,6 +150,6 @@ def r_thm_biased_risk(context: Context, value: Formula = _biased) -> Evidence:
     logs = [math.log(d * 1e18) * math.log(16 * 1e26) + math.log(20) for d in (16, 256)]
     growth = many / few / (logs[1] / logs[0]) ** 0.5
     return Evidence(
-        close("5 targets: least over L, relative error", max(errors), 1e-6),
+        close("5 targets: least over L, relative error", largest_of(errors), 1e-6),
         at_most("growth from d = 16 to 256 / that of √log d", growth, 1.001),
     )

@@ -6,6 +6,7 @@ from finetti import attention
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, close
 from finetti.claims.wrong import times
+from finetti.core.numbers import largest_of
 
 
 @claim(
@@ -56,9 +57,9 @@ def s_sec_5_tables(context: Context) -> Evidence:
         )
         (_, mine), my_slopes = by_tables(*map(jnp.asarray, arguments))
         (_, theirs), their_slopes = by_textbook(*map(jnp.asarray, arguments))
-        outputs = max(outputs, float(jnp.abs(mine - theirs).max()))
+        outputs = largest_of(outputs, float(jnp.abs(mine - theirs).max()))
         for a, b in zip(my_slopes, their_slopes, strict=True):
-            gradients = max(gradients, float(jnp.abs(a - b).max() / jnp.abs(b).max()))
+            gradients = largest_of(gradients, float(jnp.abs(a - b).max() / jnp.abs(b).max()))
     return Evidence(
         close("outputs: tables − textbook layer", outputs, 1e-10),
         close("gradients: tables − textbook layer (relative)", gradients, 1e-10),

@@ -7,6 +7,7 @@ import numpy as np
 from finetti import boolean
 from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.worst_case import feature_ranges
+from finetti.core.numbers import largest_of
 
 THREE = (2, 5, 8)  # three bits of ten
 
@@ -34,6 +35,6 @@ def symmetric_rule(rng: np.random.Generator, context_length: int, sparsity: int)
 def worst_certificate(rules: Any, context_length: int, **options: Any) -> tuple[float, float]:
     """Over compiled rules: the largest error in tolerances, and the largest norm over its bound."""
     found = [boolean.compile(rule, context_length, **options).certificate for rule in rules]
-    error = max(each.head_error / each.tolerance for each in found)
-    ratio = max(norm.value / norm.bound for each in found for norm in each.norms)
+    error = largest_of(each.head_error / each.tolerance for each in found)
+    ratio = largest_of(norm.value / norm.bound for each in found for norm in each.norms)
     return error, ratio

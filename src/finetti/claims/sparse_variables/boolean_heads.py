@@ -21,6 +21,7 @@ from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables import boolean_cases as cases
 from finetti.claims.sparse_variables.boolean_cases import THREE, head_error
 from finetti.claims.wrong import dimmer
+from finetti.core.numbers import largest_of
 from finetti.show.card import Table
 
 
@@ -83,7 +84,7 @@ def _measure(eight: float = 8.0) -> Measurement:
         scale = math.log(eight * length * s**2) / math.log(8 * length * s**2)
         scaled = weights.changed(query=weights.blocks[0].query * scale)
         found = cases.head_error(scaled, tuple(range(s)), scalar=True)
-        worst = max(worst, abs(found / (s / (8 * s**2 + 1)) - 1))
+        worst = largest_of(worst, abs(found / (s / (8 * s**2 + 1)) - 1))
     return close("error where it can be written down, relative", worst, 1e-9)
 
 

@@ -17,6 +17,7 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables.boolean_cases import THREE, random_rule, symmetric_rule
 from finetti.claims.wrong import dimmer, times
+from finetti.core.numbers import largest_of
 from finetti.show.card import Table
 
 
@@ -36,7 +37,7 @@ def s_prop_4_7(context: Context) -> Evidence:
     for number, embedding, basis in product(range(256), EMBEDDINGS, BASES):
         rule = boolean.TruthTable(THREE, [(number >> place) & 1 for place in range(8)])
         compiled = boolean.compile(rule, 10, embedding, basis)
-        error = max(error, compiled.check.error64)
+        error = largest_of(error, compiled.check.error64)
         n_inputs += compiled.check.n_inputs
         too_many += compiled.blocks[0].n_heads > (1 if embedding == "bag" else len(THREE))
     rows, largest = [], 0.0
@@ -45,7 +46,7 @@ def s_prop_4_7(context: Context) -> Evidence:
         compiled = boolean.compile(boolean.And(THREE), length, basis="random")
         norms = {norm.name: norm for norm in compiled.certificate.norms}
         query = norms["‖W_Q‖_F"]
-        largest = max(largest, *(norm.value / norm.bound for norm in norms.values()))
+        largest = largest_of(largest, *(norm.value / norm.bound for norm in norms.values()))
         rows.append((length, compiled.width, query.value, query.bound))
     return Evidence(
         close(f"largest error on all {n_inputs} inputs", error, 1e-9),
@@ -69,8 +70,8 @@ def exact_evidence(
     too_many = n_inputs = 0
     for sparsity, embedding, basis in product(bits, EMBEDDINGS, BASES):
         compiled = boolean.compile(draw(rng, length, sparsity), length, embedding, basis)
-        error = max(error, compiled.check.error64)
-        single = max(single, compiled.check.error32)
+        error = largest_of(error, compiled.check.error64)
+        single = largest_of(single, compiled.check.error32)
         n_inputs += compiled.check.n_inputs
         allowed = sparsity if heads_per_bit and embedding != "bag" else 1
         too_many += compiled.blocks[0].n_heads > allowed
@@ -143,9 +144,9 @@ def s_lemma_b_7(context: Context) -> Evidence:
         bound = attention_error(length, sparsity, lead)
         if bound > 0:
             ratio = float(np.abs(weights - wanted).sum()) / bound
-            largest = max(largest, ratio)
+            largest = largest_of(largest, ratio)
             if bound < 1e-3:
-                tightest = max(tightest, ratio)
+                tightest = largest_of(tightest, ratio)
     return Evidence(
         at_most("largest ℓ1 error over 2(T − s)/(s e^R)", largest, 1 + 1e-9),
         at_least("the same where the bound is small: it is sharp", tightest, 0.99),
@@ -182,10 +183,10 @@ def s_lemma_b_8(context: Context) -> Evidence:
         lookup = make_lookup(points, values, tolerance)
         for noise in (rng.uniform(-1, 1, points.shape), rng.choice([-1.0, 1.0], points.shape)):
             found = lookup(points + noise * tolerance * (1 - 1e-12))
-            error = max(error, float(np.abs(found - values).max()))
+            error = largest_of(error, float(np.abs(found - values).max()))
         radius, largest = float(np.abs(points).max()), float(np.abs(values).max())
         norms = lookup_norms(lookup, radius, tolerance, largest)
-        ratio = max(ratio, *(norm.value / norm.bound for norm in norms))
+        ratio = largest_of(ratio, *(norm.value / norm.bound for norm in norms))
     return Evidence(
         close("values at points with noise δ", error, 1e-10),
         at_most("norm / bound", ratio, 1 + 1e-12),
@@ -257,12 +258,12 @@ def s_erratum_16(context: Context) -> Evidence:
     printed, bump = printed_bump(near), np.maximum(near[:, None] + CORNERS, 0) @ SIGNS
     points, tolerance = np.array([[-1.0], [1.0]]), 0.5
     lookup = make_lookup(points, np.ones(2), tolerance)
-    largest = max(np.abs(lookup.inner).max(), np.abs(lookup.inner_bias).max())
+    largest = largest_of(np.abs(lookup.inner).max(), np.abs(lookup.inner_bias).max())
     radius = np.abs(points).max()
-    derived = max(1.0, radius + 2 * tolerance) / tolerance
+    derived = largest_of(1.0, radius + 2 * tolerance) / tolerance
     return Evidence(
         within("largest bump within δ of its point", np.abs(printed).max(), 1.0, 1.0),
-        at_most("‖W_1‖_∞ against max(1, B)/δ", largest, max(1.0, radius) / tolerance),
+        at_most("‖W_1‖_∞ against max(1, B)/δ", largest, largest_of(1.0, radius) / tolerance),
         derived=(
             within("least bump within δ of its point", bump.min(), 1 - 1e-12, 1.0),
             within("largest bump within δ of its point", bump.max(), 1.0, 1 + 1e-12),

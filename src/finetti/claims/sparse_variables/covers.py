@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from finetti.core.numbers import smallest_of
+
 
 @dataclass(frozen=True)
 class Part:
@@ -66,12 +68,12 @@ def network_parts(network: Any, sample: Any) -> list[Part]:
     points = sample.n_samples * (sample.context_length + 1)
     lengths = [sample.input_norm]  # of the tokens before each layer
     for layer in network.layers:
-        inside = min(1.0, layer.value_norm * lengths[-1])
-        lengths.append(min(1.0, steep * layer.output_norm * inside))
+        inside = smallest_of(1.0, layer.value_norm * lengths[-1])
+        lengths.append(smallest_of(1.0, steep * layer.output_norm * inside))
     parts = [Part(1.0, 1, network.readout_norm, lengths[-1], sample.n_samples)]
     carried = network.readout_norm
     for layer, length in zip(reversed(network.layers), reversed(lengths[:-1]), strict=True):
-        inside = steep * min(1.0, layer.value_norm * length)
+        inside = steep * smallest_of(1.0, layer.value_norm * length)
         through = carried * steep * layer.output_norm
         scores = through * constant * layer.value_norm * length**2
         parts += [

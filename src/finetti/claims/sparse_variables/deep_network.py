@@ -18,6 +18,7 @@ from finetti.claims.sparse_variables import covers, instances
 from finetti.claims.sparse_variables.instances import AXES, balanced, first_axis, layer, two_tokens
 from finetti.claims.wrong import looser
 from finetti.core.forms import Form
+from finetti.core.numbers import largest_of, smallest_of
 
 
 class _Before(bounds.TransformerClass):
@@ -73,7 +74,7 @@ def s_thm_a_17(
         sample = Sample(1000, 49, input_norm=longest)
         found = factor * bounds.ProjectedTransformerCovering(network, 0.1).evaluate(sample).value
         again = covers.composed(covers.network_parts(network, sample), 0.1)
-        worst = max(worst, abs(found / again - 1))
+        worst = largest_of(worst, abs(found / again - 1))
     layers = (
         bounds.ProjectedLayerNorms(score_norm=0.0),
         bounds.ProjectedLayerNorms(value_norm=5.0, score_norm=0.0),
@@ -258,7 +259,7 @@ def _uniform_value(sample: Any, **sizes: Any) -> float:
 
 def _shallower(sample: Any, spectral_norm: float = 1.0, **sizes: Any) -> float:
     """P^{2L} with P = L_σC₂² in the place of L_σC₂²(1 + 2C₂)."""
-    lost = 2 * sizes["n_layers"] * math.log(1 + 2 * max(1.0, spectral_norm))
+    lost = 2 * sizes["n_layers"] * math.log(1 + 2 * largest_of(1.0, spectral_norm))
     return _uniform_value(sample, spectral_norm=spectral_norm, **sizes) / math.exp(lost)
 
 
@@ -283,7 +284,7 @@ def s_thm_4_6(context: Context, value: Formula = _uniform_value) -> Evidence:
     for _ in range(_DRAWS):
         depth, (size, column, steep) = int(rng.integers(1, 6)), 10.0 ** rng.uniform(-1, 1, size=3)
         # A spectral norm is at most √d times the longest column.
-        longest = float(max(column, size))
+        longest = largest_of(column, size)
         layers = tuple(
             instances.layer_norms(*norms, longest, longest, longest)
             for norms in size * rng.uniform(size=(depth, 3))
@@ -294,19 +295,21 @@ def s_thm_4_6(context: Context, value: Formula = _uniform_value) -> Evidence:
         sample = Sample(1000, 50, input_norm=longest_token)
         found = value(sample, n_layers=depth, spectral_norm=size, column_norm=longest, **common)
         again = covers.composed(covers.network_parts(network, sample), _RESOLUTION)
-        least = min(least, found / again)
-        base, matrices = max(1.0, size), 3 * depth + 1
-        grown = (max(1.0, steep) * base**2 * (1 + 2 * base)) ** depth
+        least = smallest_of(least, found / again)
+        base, matrices = largest_of(1.0, size), 3 * depth + 1
+        grown = (largest_of(1.0, steep) * base**2 * (1 + 2 * base)) ** depth
         cost = longest_token * readout * 8 * longest * grown
         inside = np.ceil(4 * matrices * cost / _RESOLUTION * (1 - 1e-12) + 2)
         points = math.log(2 * inside * 1000 * 51 + 1)
-        worst = max(worst, abs(found * _RESOLUTION**2 / (36 * matrices**3 * cost**2 * points) - 1))
+        worst = largest_of(
+            worst, abs(found * _RESOLUTION**2 / (36 * matrices**3 * cost**2 * points) - 1)
+        )
     # Norms 1, L = 1, d = 2, ε = 0.1, m = T + 1 = 2: four costs c = 2·3 and N = 4, so that
     # 36·4³·6²/ε² = 8 294 400 times log(2(4·4·6/ε + 2)·4 + 1) = log 7697.
     by_hand = value(Sample(2, 1), n_layers=1, width=2) / (8_294_400 * math.log(7697))
     sample = Sample(1000, 50, input_norm=0.5)
     printed = bounds.UniformTransformer(n_layers=2, width=8, form="printed").sensitivity(sample)
-    powers = max(
+    powers = largest_of(
         abs(printed[name].exponent - 2)
         for name in ("column_norm", "readout_norm", "sample.input_norm")
     )
@@ -354,8 +357,18 @@ def _sharp(contract: Formula = _nearer) -> tuple[Any, ...]:
     # 2 → 1.5232 → 0.7963 → 0.1252 → 0.0005: 3 · 2.3416 · 1.5567 · 1.0665 · 1.0002
     total = _amplified(1000, contract)
     return (
-        within("±e₁: least distance / D tanh(D²/4)", min(ratios), 1 - RATIO_RTOL, 1 + RATIO_RTOL),
-        within("±e₁: largest distance / D tanh(D²/4)", max(ratios), 1 - RATIO_RTOL, 1 + RATIO_RTOL),
+        within(
+            "±e₁: least distance / D tanh(D²/4)",
+            smallest_of(ratios),
+            1 - RATIO_RTOL,
+            1 + RATIO_RTOL,
+        ),
+        within(
+            "±e₁: largest distance / D tanh(D²/4)",
+            largest_of(ratios),
+            1 - RATIO_RTOL,
+            1 + RATIO_RTOL,
+        ),
         close("1000 layers multiply by 11.66, minus that", total - 11.66, 0.01),
     )
 

@@ -18,6 +18,7 @@ from finetti.claims import memorizers
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.wrong import log_plus
+from finetti.core.numbers import largest_of, smallest_of
 
 _SIZES, _DELTAS = (10, 50, 400), (0.2, 0.1, 0.01)
 _DRAWN = 3  # samples of the enumeration
@@ -83,7 +84,7 @@ def s_lemma_2_2(
     # sup gap − 2·Rad changes by c/m with one sample, so that it exceeds its mean, which is at most
     # 0, by c√(log(1/δ)/2m) with probability at most δ; both sides at once: log(2/δ).
     change = gap + 2 * complexity
-    least = min(
+    least = smallest_of(
         math.exp(confidence(Sample(200, 1, delta=delta), two_sided=two_sided))
         / (change * math.sqrt(math.log((1 + two_sided) / delta) / 400))
         for delta in _DELTAS
@@ -98,7 +99,7 @@ def s_lemma_2_2(
             chance = delta / 2 if two_sided else delta
             # Training errors of a function whose test error is 1/2: their number is binomial.
             gap_of_chance = 0.5 - scipy.stats.binom.ppf(chance, m, 0.5) / m
-            used[two_sided] = max(used[two_sided], gap_of_chance / allowed)
+            used[two_sided] = largest_of(used[two_sided], gap_of_chance / allowed)
     return Evidence(
         close("3√(log 60 / 400) = 0.30351730, relative", value / by_hand - 1, 1e-7),
         close("change of the complexity by one sample, minus 1/2m", complexity - 0.5, 1e-12),
@@ -139,13 +140,13 @@ def s_app_a_3(context: Context) -> Evidence:
         log_constant, log_range, log_samples = rng.uniform((-5, -3, 0), (30, 3, 60))
         closed = dudley_closed(log_constant, log_range, log_samples)
         found = dudley_quadrature(lambda u, c=log_constant: c - 2 * u, log_range, log_samples)
-        exact = max(exact, abs(found.log_value - closed))
+        exact = largest_of(exact, abs(found.log_value - closed))
         names = "value_norm", "value_column_norm", "score_row_norm"
         norms = dict(zip(names, 10.0 ** rng.uniform(-1, 1, size=3), strict=True))
         head, sample = bounds.HeadClass(width=8, readout_norm=1.0, **norms), Sample(10**14, 1000)
         gaps = bounds.HeadGap(head, "closed"), bounds.HeadGap(head, "quadrature")
         routes = [gap.complexity(sample) for gap in gaps]
-        least = min(least, routes[0].log_value - routes[1].log_value)
+        least = smallest_of(least, routes[0].log_value - routes[1].log_value)
     return Evidence(
         close("log N = C/ε²: log of closed / quadrature", exact, 1e-10),
         at_least(f"{draws} heads: least log of closed / quadrature", least, -1e-12),

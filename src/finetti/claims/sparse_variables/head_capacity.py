@@ -16,6 +16,7 @@ from finetti.claims.sparse_variables.instances import score_change
 from finetti.claims.wrong import times
 from finetti.core.forms import Form
 from finetti.core.norms import max_column_norm, max_row_norm
+from finetti.core.numbers import largest_of
 
 _LENGTHS = tuple(10**k for k in range(1, 9))
 _HEADS = 50
@@ -70,7 +71,7 @@ def s_cor_4_4(context: Context, make: Any = bounds.HeadClass) -> Evidence:
         sample = Sample(1000, 50, input_norm=longest)
         found = bounds.HeadCovering(head, 0.1).evaluate(sample).value
         again = covers.composed(covers.head_parts(head, head, sample), 0.1)
-        worst = max(worst, abs(found / again - 1))
+        worst = largest_of(worst, abs(found / again - 1))
     unit = make(width=3, query_norm=1.0)
     head = bounds.HeadClass(width=64, readout_norm=1.0)
     samples = [Sample(10**15, length) for length in _LENGTHS]
@@ -139,7 +140,7 @@ def s_app_a_4(
         found = value(head, Sample(1000, 50, input_norm=longest))
         sample = Sample(1000, 50, input_norm=longest + position)
         again = covers.composed(covers.head_parts(plain, plain, sample), 0.1)
-        worst = max(worst, abs(found / again - 1))
+        worst = largest_of(worst, abs(found / again - 1))
     unit = bounds.HeadClass(width=3, positions="fixed", position_norm=2.0)
     cost = unit.composition(Sample(1, 2, input_norm=1.0), "derived").matrices[1].log_cost
     # The query, too, is three times as long as e₁.

@@ -19,6 +19,7 @@ from finetti.claims.sparse_variables import covers, instances
 from finetti.claims.sparse_variables.head_capacity import random_norms
 from finetti.claims.sparse_variables.instances import AXES, first_axis, two_tokens
 from finetti.claims.wrong import log_plus, looser
+from finetti.core.numbers import largest_of, smallest_of
 
 
 @claim(
@@ -44,17 +45,17 @@ def s_lemma_a_8(context: Context) -> Evidence:
         costs, weights = 10.0 ** rng.uniform(-2, 2, size=(2, 3))
         log_value, log_shares = allocate(np.log(costs), np.log(weights), math.log(0.7))
         value, shares = math.exp(log_value), np.exp(log_shares)
-        constraint = max(constraint, abs(weights @ shares / 0.7 - 1))
-        attained = max(attained, abs((costs / shares**2).sum() / value - 1))
+        constraint = largest_of(constraint, abs(weights @ shares / 0.7 - 1))
+        attained = largest_of(attained, abs((costs / shares**2).sum() / value - 1))
 
         def cost(logits, costs=costs, weights=weights):
             parts = np.exp(logits - np.logaddexp.reduce(logits)) * 0.7 / weights
             return math.log((costs / parts**2).sum())
 
         found = scipy.optimize.minimize(cost, np.log(weights * shares / 0.7) + 0.3, tol=1e-14)
-        numeric = max(numeric, abs(found.fun - log_value))
+        numeric = largest_of(numeric, abs(found.fun - log_value))
         others = rng.dirichlet(np.ones(3), size=50) * 0.7 / weights
-        least = min(least, (costs / others**2).sum(axis=1).min() / value)
+        least = smallest_of(least, (costs / others**2).sum(axis=1).min() / value)
     return Evidence(
         close("γ³/C² against a numerical minimum", numeric, 1e-8),
         close("value at the printed point", attained, 1e-12),
@@ -174,8 +175,10 @@ def s_thm_4_2(context: Context, value: Formula = _best_split) -> Evidence:
         head = _random_head(rng, query_norm=float(10.0 ** rng.uniform(-1, 1)))
         sample = Sample(1000, 50, input_norm=float(10.0 ** rng.uniform(-1, 1)))
         found, best = value(head, sample), bounds.HeadSplit(head, _RESOLUTION).best_share(sample)
-        error = max(error, abs(found / _by_hand(head, sample, best) - 1))
-        least = min(least, _by_hand(head, sample, np.linspace(-30, 30, _SHARES)).min() / found)
+        error = largest_of(error, abs(found / _by_hand(head, sample, best) - 1))
+        least = smallest_of(
+            least, _by_hand(head, sample, np.linspace(-30, 30, _SHARES)).min() / found
+        )
     rng = context.generator(s_thm_4_2.id)
     leading, above, below = 0.0, 0.0, 0.0
     for _ in range(50):
@@ -183,10 +186,10 @@ def s_thm_4_2(context: Context, value: Formula = _best_split) -> Evidence:
         gamma = head.composition(sample, "derived").log_gamma
         scaling = 3 * gamma - 2 * math.log(0.1) + math.log(math.log(50_000))
         split = bounds.HeadSplit(head, form="printed").evaluate(sample).log_value
-        leading = max(leading, abs(split - scaling))
+        leading = largest_of(leading, abs(split - scaling))
         ratio = bounds.HeadSplit(head).evaluate(sample).log_value
         ratio -= bounds.HeadCovering(head).evaluate(sample).log_value
-        above, below = max(above, ratio), min(below, ratio)
+        above, below = largest_of(above, ratio), smallest_of(below, ratio)
     return Evidence(
         close("25 heads: relative error of both covers at α", error, 1e-9),
         at_least(f"least of {_SHARES} other α / best split", least, 1 - 1e-9),

@@ -6,6 +6,7 @@ import numpy as np
 
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, within
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.probe.ambiguity import exhaustive_success
 from finetti.probe.information import (
     best_success,
@@ -41,12 +42,14 @@ def s_sec_5_information(
     for name, (p, noise), m in product(RULES, CHANCES, sizes):
         rule = make_rule(name, 2, 4, bit_probability=p, label_noise=noise)
         noisier = make_rule(
-            name, 2, 4, bit_probability=p, label_noise=min(noise * noise_share, 0.49)
+            name, 2, 4, bit_probability=p, label_noise=smallest_of(noise * noise_share, 0.49)
         )
         best = best_success(rule, m)
         ratio = best / (factor * success_bound(noisier, m))
-        packing, least = max(packing, ratio), min(least, ratio)
-        counting = max(counting, best / (factor * (2 * (1 - noise)) ** m / rule.n_hypotheses))
+        packing, least = largest_of(packing, ratio), smallest_of(least, ratio)
+        counting = largest_of(
+            counting, best / (factor * (2 * (1 - noise)) ** m / rule.n_hypotheses)
+        )
     return Evidence(
         at_most("best learner / packing bound", packing, 1 + 1e-12),
         at_most("best learner / (2(1 − η))^m/M", counting, 1 + 1e-12),

@@ -8,6 +8,7 @@ from typing import Any
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
 from finetti.core.keys import seed_of
+from finetti.core.numbers import largest_of
 from finetti.show.card import Table
 from finetti.studies.canonical import canonical_json
 from finetti.studies.outcome import TrialResult
@@ -253,10 +254,10 @@ def s_sec_5_factored(context: Context, other_step: bool = False) -> Evidence:
 
         (_, mine), my_slopes = both(factored)
         (_, theirs), their_slopes = both(textbook)
-        outputs = max(outputs, float(jnp.abs(mine - theirs).max() / jnp.abs(theirs).max()))
-        size = max(float(jnp.abs(each).max()) for each in jax.tree.leaves(their_slopes))
+        outputs = largest_of(outputs, float(jnp.abs(mine - theirs).max() / jnp.abs(theirs).max()))
+        size = largest_of(float(jnp.abs(each).max()) for each in jax.tree.leaves(their_slopes))
         apart = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), my_slopes, their_slopes)
-        gradients = max(gradients, max(jax.tree.leaves(apart)) / size)
+        gradients = largest_of(gradients, largest_of(jax.tree.leaves(apart)) / size)
     return Evidence(
         close("outputs: factored − textbook (relative)", outputs, 1e-10),
         close("gradients: factored − textbook (relative)", gradients, 1e-10),

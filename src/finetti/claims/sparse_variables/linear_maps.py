@@ -10,6 +10,7 @@ from finetti.bounds import sparse_variables as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables import covers
+from finetti.core.numbers import largest_of
 
 
 @claim(
@@ -33,7 +34,7 @@ def s_lemma_a_10(context: Context, factor: float = 1.0) -> Evidence:
     exact = 3600 * np.log(2 * 42 * 1e4 + 1)
     return Evidence(
         close("36·100·log(84·10⁴ + 1), relative", value / exact - 1, 1e-12),
-        close("200 classes by hand, relative", max(errors), 1e-12),
+        close("200 classes by hand, relative", largest_of(errors), 1e-12),
         note="No class that can be packed comes near the bound: the 36 is Zhang's (2002), quoted.",
     )
 
@@ -67,7 +68,7 @@ def _enumerated(outputs: int, budget: int) -> float:
         return covers.functional(_NORM * (units + 1) / budget, _LENGTH, resolution, _SAMPLES)
 
     costs = [sum(column(each) for each in k) for k in tuples]
-    return math.log(len(tuples)) + max(costs)
+    return math.log(len(tuples)) + largest_of(costs)
 
 
 def _value(outputs: int) -> float:
@@ -105,11 +106,11 @@ def s_lemma_4_5(context: Context, value: Formula = _value, refined: Formula = _r
     errors = [abs(value(d) / covers.matrix(part[d], _RESOLUTION) - 1) for d in part]
     # d₂B_∞B_X/ε = 8·0.7·1.5/0.1 = 84, and 4·0.7·1.5·√8/0.1 + 2 = 120.8 is rounded up.
     printed = value(8) / (36 * 84**2 * math.log(2 * 121 * 50_000 + 1)) - 1
-    single = max(abs(_enumerated(1, n) / refined(1, n) - 1) for n in (1, 2, 5, 9))
-    several = max(_enumerated(d, n) / refined(d, n) for d in (2, 3) for n in (1, 2, 4, 8))
+    single = largest_of(abs(_enumerated(1, n) / refined(1, n) - 1) for n in (1, 2, 5, 9))
+    several = largest_of(_enumerated(d, n) / refined(d, n) for d in (2, 3) for n in (1, 2, 4, 8))
     measurements = [
         close("36·84² log(242·50 000 + 1), relative", printed, 1e-12),
-        close("d₂ columns at ε/√d₂: relative error", max(errors), 1e-12),
+        close("d₂ columns at ε/√d₂: relative error", largest_of(errors), 1e-12),
         close("refined, one column: relative error to all tuples", single, 1e-12),
         within("refined, 2 and 3 columns: dearest tuple / bound", several, 0.98, 1 + 1e-12),
     ]

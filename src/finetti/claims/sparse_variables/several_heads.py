@@ -12,6 +12,7 @@ from finetti.claims.evidence import Evidence, close
 from finetti.claims.sparse_variables import covers, head_split
 from finetti.claims.sparse_variables.head_capacity import as_printed, random_norms, score_cost_used
 from finetti.claims.wrong import times
+from finetti.core.numbers import largest_of
 
 
 @claim(
@@ -36,12 +37,12 @@ def s_app_a_5(context: Context) -> Evidence:
         tokens = rng.normal(size=(12, 6))
         heads = attention.MultiHead(query, key, value, output, activation="relu")
         out = np.asarray(heads(tokens, tokens))
-        wide = max(wide, np.abs(out - heads.concatenated()(tokens, tokens)).max())
+        wide = largest_of(wide, np.abs(out - heads.concatenated()(tokens, tokens)).max())
         each = [
             attention.Head.transformer(*weights, "relu")(tokens, tokens)
             for weights in zip(query, key, value, output, strict=True)
         ]
-        loop = max(loop, np.abs(out - sum(each)).max())
+        loop = largest_of(loop, np.abs(out - sum(each)).max())
     return Evidence(
         close("sum of heads − concatenated layer", wide, 1e-10),
         close("sum of heads − one Transformer head at a time", loop, 1e-10),
@@ -72,7 +73,7 @@ def s_lemma_a_12(context: Context, make: Any = bounds.MultiHeadClass) -> Evidenc
         sample = Sample(1000, 50, input_norm=longest)
         parts = [part for each in heads for part in covers.head_parts(several, each, sample)]
         found = bounds.MultiHeadCovering(several, 0.1).evaluate(sample).value
-        worst = max(worst, abs(found / covers.composed(parts, 0.1) - 1))
+        worst = largest_of(worst, abs(found / covers.composed(parts, 0.1) - 1))
     one = make(heads=(bounds.SoftmaxHeadNorms(),), width=3, query_norm=1.0)
 
     def layer(count: int, norm: float) -> Any:

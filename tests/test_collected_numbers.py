@@ -1,0 +1,140 @@
+"""Errors, ratios and bounds are collected by `largest_of` and `smallest_of`, which keep NaN.
+
+Python's ``max(0.0, nan)`` is 0.0: an error that is collected by it is small although nothing was
+computed. What may be collected by `max` and `min` are whole numbers, settings, and pairs.
+"""
+
+import ast
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from finetti.core.numbers import largest_of, smallest_of
+
+ROOT = Path(__file__).parent.parent
+WHOLE = {  # counts, widths and depths
+    "attention/binary/dropped_tokens.py": ("max(size for size in range",),
+    "attention/cme/iterative.py": ("min(rank,",),
+    "attention/fast_weights/chunks.py": ("min(chunk,",),
+    "boolean/gates.py": ("max(self.level(",),
+    "boolean/loading.py": ("max(1, heads)",),
+    "boolean/network/block.py": ("max(read.head ",),
+    "boolean/network/gate_blocks.py": ("max(gate.level ",),
+    "boolean/network/recognition.py": ("max(len(",),
+    "boolean/network/runner.py": ("max(block.n_heads ",),
+    "boolean/trials.py": ("min(limit,",),
+    "bounds/exchangeability/measure.py": ("max(np.asarray(",),
+    "bounds/exchangeability/network.py": ("max(len(",),
+    "bounds/sparse_variables/transformer_class.py": ("max(layer.sizes[",),
+    "claims/exchangeability/generalization.py": ("max(network.dimension,", "max((4 + heads) "),
+    "claims/exchangeability/layer_covers.py": ("max(p, (4 + len(",),
+    "claims/exchangeability/length_free.py": ("max(5 * network.largest_dimension ",),
+    "claims/random_features/attention_norms.py": ("max(r, s)",),
+    "claims/random_features/risk_bounds.py": ("max(heads,", "max(n,"),
+    "claims/sparse_variables/learned_rules.py": ("max(steps,",),
+    "cli/bound.py": ("max(len(",),
+    "estimators/constrained_attention.py": ("max(each.n_iter ",),
+    "probe/findings.py": ("max(length ",),
+    "studies/plan.py": ("min(size,",),
+}
+SETTINGS = {  # limits of charts, of memory and of searches, no results
+    "audit/changes.py": ("max(ROUNDING[",),
+    "claims/document.py": ("max((end for end",),
+    "probe/charts.py": ("max(low,",),
+    "probe/search/design.py": ("min(high,", "max(low, high)"),
+    "show/bars.py": ("max(float(row['size'])",),
+    "show/charts.py": ("min((row[f] ",),
+    "studies/limits.py": ("min(total,",),
+}
+PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere
+    "bounds/covering/dudley.py": ("min(best, (",),
+    "bounds/covering/linear.py": ("min((log_log_refined_cover(",),
+    "claims/exchangeability/training_risk.py": ("min(answers, key=",),
+    "tests/bounds/exchangeability/test_recomputed.py": ("max(gamma,", "max(kappa,", "max(zeta,"),
+    "tests/estimators/test_learning_curves.py": ("min(best, (",),
+}
+ALLOWED = {path: calls for table in (WHOLE, SETTINGS, PAIRS) for path, calls in table.items()}
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call) and ast.unparse(each.func) in ("max", "min"):
+            yield each
+
+
+def _accumulations(tree: ast.AST) -> Iterator[ast.Call]:
+    """The calls of ``x = max(x, …)``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            targets = {ast.unparse(each) for each in ast.walk(ast.Tuple(node.targets))}
+            for call in _calls(node.value):
+                if targets & set(map(ast.unparse, call.args)):
+                    yield call
+
+
+def forgetful(source: str, place: str) -> set[str]:
+    """The calls of `max` and `min` that may forget a NaN.
+
+    In claims, all; in the package, those that collect in a loop or from a generator; in tests,
+    those that collect in a loop.
+    """
+    tree = ast.parse(source)
+    found = list(_calls(tree)) if place.startswith("claims/") else list(_accumulations(tree))
+    if not place.startswith("tests/"):
+        found += [each for each in _calls(tree) if isinstance(each.args[0], ast.GeneratorExp)]
+    return {_text(each) for each in found}
+
+
+def _text(call: ast.Call) -> str:
+    """As people write it: without the second parentheses of a generator."""
+    if len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.GeneratorExp):
+        return ast.unparse(call.func) + ast.unparse(call.args[0])
+    return ast.unparse(call)
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    for folder, base in (("src/finetti", "src/finetti"), ("tests", ".")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT / base).as_posix(), path.read_text(encoding="utf-8")
+
+
+def test_no_maximum_forgets_nan():
+    found = {(place, call) for place, source in _files() for call in forgetful(source, place)}
+    found = {
+        (place, call)
+        for place, call in found
+        if place != "core/numbers.py" and not call.startswith(ALLOWED.get(place, ()))
+    }
+    assert not found, "collect with largest_of or smallest_of of finetti.core.numbers"
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("audit/a.py", "worst = max(worst, error)"),
+        ("audit/a.py", "worst, least = max(worst, error), min(least, error)"),
+        ("audit/a.py", "self.worst = max(0.0, self.worst)"),
+        ("audit/a.py", "f(max(abs(each) for each in errors))"),
+        ("claims/a.py", "close('all', max(errors), 1e-9)"),
+        ("tests/a.py", "worst = max(worst, error)"),
+    ],
+)
+def test_the_rule_sees_what_forgets(place, source):
+    assert forgetful(source, place)
+
+
+@pytest.mark.parametrize("worst", [largest_of, smallest_of])
+@pytest.mark.parametrize("place", range(3))
+def test_what_is_not_a_number_stays(worst, place):
+    numbers = [np.float64(1.0), -2.0, 3]
+    numbers[place] = math.nan
+    assert math.isnan(worst(*numbers))
+    assert math.isnan(worst(iter(numbers)))
+
+
+def test_without_nan_they_are_the_largest_and_the_smallest():
+    numbers = [1.0, -2.0, 3, -math.inf, np.float32(0.5)]
+    assert (largest_of(*numbers), smallest_of(numbers)) == (3.0, -math.inf)
