@@ -8,7 +8,6 @@ import numpy as np
 import optax
 import pytest
 
-from finetti.core.errors import FinettiError, InputError
 from finetti.probe import load_learner, make_rule
 from finetti.training import train
 
@@ -111,35 +110,6 @@ def test_labels_that_are_all_the_same_need_no_estimator(sample):
     for label in (0, 1):
         fitted = load_learner("l1").fit(bits, np.full(len(bits), label, np.uint8), seed=0)
         assert (fitted.predict(bits) == label).all()
-
-
-@pytest.fixture
-def torch():
-    """With one thread: the cores are shared, and threads that wait for each other take longer."""
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield torch
-    torch.set_num_threads(before)
-
-
-def test_a_torch_module_is_trained(sample, torch):
-    bits, labels = sample
-    options = {"inputs": "floats", "iterations": 80, "learning_rate": 0.02, "width": 16}
-    learner = mine("torch_network", options)
-    before = torch.random.get_rng_state()
-    one, same, other = (learner.fit(bits, labels, seed=s) for s in (2**62, 2**62, 1))
-    assert torch.equal(torch.random.get_rng_state(), before)  # the user's own randomness
-    assert (one.predict(bits) == labels).mean() > 0.9
-    weights = [each.network[0].weight for each in (one, same, other)]
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
-    with pytest.raises(InputError, match=r"must return logits \(m, 2\).*returned shape \[40, 2, 5"):
-        learner.logits(lambda bits: torch.zeros(40, 2, 5), bits)
-    with pytest.raises(InputError, match="PyTorch module is trained by AdamW"):
-        mine("torch_network_by_sgd")
-    with pytest.raises(FinettiError, match=r"is (inf|nan) at step"):
-        mine("torch_network", {**options, "learning_rate": 1e30}).fit(bits, labels, seed=0)
 
 
 def test_an_instance_without_weights_is_a_recipe_too():

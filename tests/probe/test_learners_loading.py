@@ -9,7 +9,7 @@ import pytest
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.probe import ProbeTrial, load_learner
-from finetti.probe.network_trials import NetworkTrials
+from finetti.probe.jax_trials import JaxTrials
 
 PAIR = """
 import jax.numpy as jnp
@@ -278,4 +278,4 @@ def test_a_schedule_is_made_for_the_steps_of_the_trial(load, tmp_path, monkeypat
     params = ProbeTrial().resolve({**given, "iterations": 40})
     learner = load_learner(given["learner"])
     assert learner.iterations == 1000
-    assert NetworkTrials(learner, params).learner.iterations == 40
+    assert JaxTrials(learner, params).learner.iterations == 40

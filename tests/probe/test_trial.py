@@ -11,7 +11,7 @@ import pytest
 
 from finetti.core.errors import InputError
 from finetti.probe import ProbeTrial, load_learner
-from finetti.probe.network_trials import NetworkTrials
+from finetti.probe.jax_trials import JaxTrials
 from finetti.probe.samples import draw_samples
 from finetti.studies import Study
 from finetti.studies.plan import make_work_plan
@@ -106,7 +106,7 @@ def test_one_compilation_serves_many_sample_sizes(folder):
             traced.append((len(bits), key is None))
             return super().apply(params, bits, key)
 
-    trials = NetworkTrials(Counting(), resolved(ambiguous="keep"))
+    trials = JaxTrials(Counting(), resolved(ambiguous="keep"))
     for n_samples in (20, 40, 64, 65):
         trials.run([Trial("0", resolved(n_samples=n_samples, ambiguous="keep"), 0)], slots=1)
     # Twice to see the shape, then one program for validation, and one each for 64 and 96 rows.
@@ -237,7 +237,10 @@ def test_a_learner_that_changes_during_a_study_is_refused(folder):
         ({"sparsity": 7}, "must be above 0.992188, the accuracy of a constant answer"),
         ({"iterations": 55}, "multiple of 10"),
         ({"online": True}, "has no meaning online"),
-        ({"online": True, "n_samples": None, "learner": "tree"}, "trained by gradients"),
+        (
+            {"online": True, "n_samples": None, "learner": "tree"},
+            "that the probe trains by gradients",
+        ),
         ({"learner": "nobody"}, "Unknown learner 'nobody'"),
         ({"learner": "./none.py:Model"}, "there is no file"),
         ({"options": {"width": 3}}, "has no option 'width'"),

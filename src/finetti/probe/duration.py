@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from finetti.probe.experiment import Experiment
 from finetti.probe.information import information_bounds
-from finetti.probe.learners.base import NetworkLearner
+from finetti.probe.learners.base import TrainedLearner
 from finetti.probe.learners.loading import load_learner
 from finetti.show import format_duration
 from finetti.studies.estimate import time_pilot
@@ -73,13 +73,14 @@ def _time_learner(
     experiment: Experiment, learner: str, n_shapes: int, executor: Executor
 ) -> tuple[float | None, float]:
     """Seconds per unit of T·m, and seconds that are spent once."""
-    loaded = load_learner(learner, experiment.options.get(learner, {}))
+    length, size = experiment.context_lengths[-1:], experiment.n_samples[-1:]
+    options = experiment.options.get(learner, {})
+    loaded = load_learner(learner, options, context_length=length[0])
     fixed, scale = dict(experiment.fixed), 1.0
-    if isinstance(loaded, NetworkLearner):
+    if isinstance(loaded, TrainedLearner):
         iterations = fixed.get("iterations") or loaded.iterations
         fixed["iterations"] = min(iterations, PILOT_CHECKS * loaded.check_every)
         scale = iterations / fixed["iterations"]
-    length, size = experiment.context_lengths[-1:], experiment.n_samples[-1:]
     largest = replace(experiment, context_lengths=length, n_samples=size, trials=1, fixed=fixed)
     study = largest.study(learner)
     plan = study.plan

@@ -9,12 +9,15 @@ import jax
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from finetti.probe.fit_trials import FitTrials
-from finetti.probe.learners.base import FitLearner, NetworkLearner
-from finetti.probe.learners.loading import find_learner, load_learner
-from finetti.probe.network_trials import NetworkTrials, padded_size
+from finetti.probe.jax_trials import JaxTrials, padded_size
+from finetti.probe.learners.base import NetworkLearner, TrainedLearner
+from finetti.probe.learners.loading import AnyLearner, find_learner, load_learner
+from finetti.probe.learners.torch_network import TorchNetwork
+from finetti.probe.network_trials import NetworkTrials
 from finetti.probe.recording import TraceName
 from finetti.probe.result import LearnerError
 from finetti.probe.samples import rule_of
+from finetti.probe.torch_trials import TorchTrials
 from finetti.probe.traces import ShowsAttention
 from finetti.studies.canonical import canonical_json, plain
 from finetti.studies.kinds import CohortKind
@@ -103,7 +106,7 @@ class ProbeTrial(CohortKind):
         _check_rule(resolved)
         learner = _load(resolved)
         settings = plain(learner.settings(), "learner")
-        if isinstance(learner, NetworkLearner):
+        if isinstance(learner, TrainedLearner):
             resolved["iterations"] = resolved["iterations"] or learner.iterations
             resolved["check_every"] = learner.check_every
             if resolved["iterations"] % learner.check_every:
@@ -112,7 +115,7 @@ class ProbeTrial(CohortKind):
                 raise ParameterError("iterations", f"{sentence}. Got {got} instead")
         elif resolved["online"]:
             name = resolved["learner"]
-            sentence = f"needs a learner that is trained by gradients, which {name!r} is not"
+            sentence = f"needs a learner that the probe trains by gradients, which {name!r} is not"
             raise ParameterError("online", sentence)
         else:
             if resolved["iterations"] is not None:
@@ -148,7 +151,7 @@ class ProbeTrial(CohortKind):
         return runner.run(trials, self.slots)
 
 
-def _load(params: Mapping[str, Any]) -> NetworkLearner | FitLearner:
+def _load(params: Mapping[str, Any]) -> AnyLearner:
     """The learner, loaded anew only if its source has changed."""
     reference = params["learner"]
     source = find_learner(reference).fingerprint
@@ -156,9 +159,7 @@ def _load(params: Mapping[str, Any]) -> NetworkLearner | FitLearner:
 
 
 @functools.lru_cache(maxsize=256)
-def _loaded(
-    reference: str, options: str, context_length: int, source: str
-) -> NetworkLearner | FitLearner:
+def _loaded(reference: str, options: str, context_length: int, source: str) -> AnyLearner:
     return load_learner(reference, json.loads(options), context_length=context_length)
 
 
@@ -173,7 +174,9 @@ def _runner(shared: str) -> NetworkTrials | FitTrials:
             "planned. Start the study again, and do not edit the file while it runs."
         )
     if isinstance(learner, NetworkLearner):
-        return NetworkTrials(learner, params)
+        return JaxTrials(learner, params)
+    if isinstance(learner, TorchNetwork):
+        return TorchTrials(learner, params)
     return FitTrials(learner, params)
 
 

@@ -82,22 +82,6 @@ def make_pair(scale=1.0):
     )
 
 
-def torch_network(context_length, width=8):
-    import torch
-
-    return torch.nn.Sequential(
-        torch.nn.Linear(context_length, width),
-        torch.nn.GELU(),
-        torch.nn.Dropout(0.1),
-        torch.nn.Linear(width, 2),
-    )
-
-
-def torch_network_by_sgd(context_length):
-    return torch_network(context_length)
-
-
-torch_network_by_sgd.optimizer = "sgd"
 neighbors = KNeighborsClassifier(3)
 
 

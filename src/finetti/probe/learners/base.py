@@ -45,8 +45,8 @@ class Learner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkLearner(Learner, ABC):
-    """A network that is trained by gradients on the cross-entropy of all samples at once.
+class TrainedLearner(Learner):
+    """A network that the probe trains, by gradients on the cross-entropy of all samples at once.
 
     Args:
         iterations: steps of the optimizer.
@@ -55,6 +55,11 @@ class NetworkLearner(Learner, ABC):
 
     iterations: int = 1000
     check_every: int = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkLearner(TrainedLearner, ABC):
+    """A network in JAX; its arguments are those of `TrainedLearner`."""
 
     @abstractmethod
     def init(self, key: PRNGKeyArray, context_length: int) -> Any:

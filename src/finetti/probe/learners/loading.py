@@ -21,6 +21,7 @@ from finetti.probe.learners.given_network import (
     optimizer_options,
 )
 from finetti.probe.learners.recipe import NOT_OPTIONS, Recipe, options_for, parameters
+from finetti.probe.learners.torch_network import TorchNetwork
 from finetti.studies.importing import load_object, loading
 from finetti.studies.sources import (
     PACKAGE,
@@ -30,6 +31,7 @@ from finetti.studies.sources import (
 )
 from finetti.training.pairs import pair_of
 
+AnyLearner = NetworkLearner | FitLearner | TorchNetwork
 _HERE = "finetti.probe.learners"
 BUILT_IN = {
     "paper": f"{_HERE}.transformer:TransformerLearner",
@@ -52,7 +54,7 @@ def load_learner(
     *,
     directory: str | Path = ".",
     context_length: int = 64,
-) -> NetworkLearner | FitLearner:
+) -> AnyLearner:
     """The learner that ``reference`` names.
 
     Args:
@@ -76,6 +78,8 @@ def load_learner(
         learner = _as_learner(name, found, dict(options or {}), context_length)
         if isinstance(learner, GivenNetwork):
             _try(learner, context_length)
+        elif isinstance(learner, TorchNetwork):
+            learner.check(context_length)
     # A copy: what the user's module holds stays as it is.
     learner = copy.copy(learner)
     object.__setattr__(learner, "source", source.fingerprint)
@@ -107,9 +111,7 @@ def _installed_version(reference: str) -> str | None:
             return None
 
 
-def _as_learner(
-    name: str, found: Any, options: dict[str, Any], context_length: int
-) -> NetworkLearner | FitLearner:
+def _as_learner(name: str, found: Any, options: dict[str, Any], context_length: int) -> AnyLearner:
     recipe = Recipe(name, found, options_for(found, options, TRAINING))
     built = _sample(recipe, context_length)
     signature = parameters(found)[0] if recipe.is_factory else {}
@@ -170,8 +172,6 @@ def _form(name: str, recipe: Recipe, built: Any) -> Any:
 
         form = NnxNetwork
     elif torch is not None and isinstance(built, torch.nn.Module):
-        from finetti.probe.learners.torch_network import TorchNetwork
-
         form = TorchNetwork
     if form is not None:
         if not recipe.is_factory:

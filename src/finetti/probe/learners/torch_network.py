@@ -1,4 +1,4 @@
-"""PyTorch modules as learners (extra ``torch``): trained here, and asked for labels at the end.
+"""PyTorch modules as learners (extra ``torch``).
 
 PyTorch is imported only where it is needed: who has no module of it need not have it.
 """
@@ -9,72 +9,86 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.core.errors import FinettiError, InputError
+from finetti.core.errors import InputError
 from finetti.core.numbers import as_whole
-from finetti.probe.learners.base import FitLearner, Predictor
+from finetti.probe.learners.base import TrainedLearner
 from finetti.probe.learners.given_network import LOGITS, Inputs, check_inputs, has_decay
 from finetti.probe.learners.recipe import Recipe
-
-CHUNK = 2048  # rows that are asked for at once
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class TorchNetwork(FitLearner):
+class TorchNetwork(TrainedLearner):
     """A module that is called with a batch (m, T), trained by AdamW on all samples at once.
 
     Args:
         recipe: of what it is built.
         inputs: the bits arrive as int64 ("integers", for embeddings) or float32 ("floats").
-        iterations: steps of the optimizer; there is no validation between them.
         optimizer_options: learning_rate, weight_decay (decoupled, of tensors with two axes or more,
             embeddings excepted) and clip_norm of AdamW.
     """
 
     recipe: Recipe
     inputs: Inputs = "integers"
-    iterations: int = 1000
     optimizer_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_inputs(self.inputs, self.recipe.reference)
-        as_whole(self.iterations, "iterations", self.recipe.reference)
+        for name in ("iterations", "check_every"):
+            as_whole(getattr(self, name), name, self.recipe.reference)
 
     def settings(self) -> dict[str, Any]:
         """Of the training, of the optimizer, and of the factory; as options they give it again."""
-        own = {"iterations": self.iterations, "inputs": self.inputs}
+        names = ("iterations", "check_every", "inputs")
+        own = {name: getattr(self, name) for name in names}
         return {**own, **self.optimizer_options, **self.recipe.all_options()}
 
-    def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
-        """Build, and train for all iterations."""
-        import torch  # pyright: ignore[reportMissingImports]
+    def init(self, context_length: int) -> Any:
+        """Draw a new module, by PyTorch's own generator."""
+        return self.recipe.build(context_length=context_length)
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = self.recipe.build(context_length=bits.shape[1])
-            self._train(network, bits, torch.from_numpy(labels.astype(np.int64)))
-        return TorchPredictor(self, network)
+    def apply(self, network: Any, bits: NDArray[Any]) -> Any:
+        """The logits (m, 2), a tensor; an output with ``.logits``, as of Hugging Face, gives these.
 
-    def logits(self, network: Any, bits: NDArray[Any]) -> Any:
-        """The logits (m, 2) of one batch, a tensor."""
+        In training or in evaluation mode: as the module is.
+        """
         import torch  # pyright: ignore[reportMissingImports]
 
         dtype = np.int64 if self.inputs == "integers" else np.float32
         found = network(torch.from_numpy(bits.astype(dtype)))
+        found = getattr(found, "logits", found)
         rows = len(bits)
         shape = tuple(found.shape) if isinstance(found, torch.Tensor) else None
+        if shape not in ((rows, 2), (rows, 1), (rows,)) or not found.is_floating_point():
+            got = f"a {type(found).__name__}"
+            if shape is not None:
+                got = f"{str(found.dtype).removeprefix('torch.')}{list(shape)}"
+            raise InputError(
+                f"The learner {self.recipe.reference} must return {LOGITS}, real numbers, or an "
+                f"output with these as `.logits`. For bits {list(bits.shape)} it returned {got}."
+            )
         if shape == (rows, 2):
             return found
-        if shape not in ((rows, 1), (rows,)):
-            got = type(found).__name__ if shape is None else f"shape {list(shape)}"
-            raise InputError(
-                f"The learner {self.recipe.reference} must return {LOGITS}. "
-                f"For bits {list(bits.shape)} it returned {got}."
-            )
         one = found.reshape(rows)
         return torch.stack([torch.zeros_like(one), one], dim=1)
 
-    def _train(self, network: Any, bits: NDArray[Any], labels: Any) -> None:
+    def check(self, context_length: int) -> None:
+        """Run a new module on three sequences, so that wrong ones are refused before any trial."""
+        import torch  # pyright: ignore[reportMissingImports]
+
+        with torch.random.fork_rng(devices=[]):
+            network = self.init(context_length)
+            bits = np.zeros((3, context_length), np.uint8)
+            for training in (False, True):
+                logits = self.apply(network.train(training), bits)
+        if not logits.requires_grad:
+            raise InputError(
+                f"The learner {self.recipe.reference} has no parameter that can be trained: its "
+                "logits depend on none that has `requires_grad`."
+            )
+
+    def optimizer(self, network: Any) -> Any:
+        """AdamW with decay on weights only."""
         import torch  # pyright: ignore[reportMissingImports]
 
         named = [each for each in network.named_parameters() if each[1].requires_grad]
@@ -85,41 +99,19 @@ class TorchNetwork(FitLearner):
             }
             for decayed in (True, False)
         ]
-        optimizer = torch.optim.AdamW(groups, lr=self.optimizer_options["learning_rate"])
-        clip_norm = self.optimizer_options["clip_norm"]
-        network.train()
-        for step in range(self.iterations):
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(self.logits(network, bits), labels)
-            if not torch.isfinite(loss):
-                raise FinettiError(
-                    f"The loss of the learner {self.recipe.reference} is {loss.item()} "
-                    f"at step {step}. Lower `learning_rate`."
-                )
-            loss.backward()
-            if clip_norm:
-                torch.nn.utils.clip_grad_norm_([each for _, each in named], clip_norm)
-            optimizer.step()
-        network.eval()
+        return torch.optim.AdamW(groups, lr=self.optimizer_options["learning_rate"])
 
-
-@final
-@dataclass(frozen=True)
-class TorchPredictor:
-    """A trained module, in evaluation mode."""
-
-    learner: TorchNetwork
-    network: Any
-
-    def predict(self, bits: NDArray[Any]) -> NDArray[np.uint8]:
-        """The label of the larger logit."""
+    def step(self, network: Any, optimizer: Any, bits: NDArray[Any], labels: NDArray[Any]) -> float:
+        """Make one step, after the norm of the gradient was clipped; the loss before it."""
         import torch  # pyright: ignore[reportMissingImports]
 
-        parts = np.split(bits, range(CHUNK, len(bits), CHUNK))
-        with torch.no_grad():
-            logits = torch.cat([self.learner.logits(self.network, part) for part in parts])
-        if not torch.isfinite(logits).all():
-            raise FinettiError(
-                f"The learner {self.learner.recipe.reference} returned logits that are not finite."
+        optimizer.zero_grad()
+        logits = self.apply(network, bits)
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels.astype(np.int64)))
+        loss.backward()
+        if self.optimizer_options["clip_norm"]:
+            torch.nn.utils.clip_grad_norm_(
+                network.parameters(), self.optimizer_options["clip_norm"]
             )
-        return logits.argmax(dim=1).numpy().astype(np.uint8)
+        optimizer.step()
+        return loss.item()
