@@ -101,6 +101,13 @@ def test_after_bracketing_the_trials_gather_at_the_threshold():
     assert all(100 <= m <= 130 for m, _ in inside)
 
 
+@pytest.mark.parametrize("rows", [[(40, 3, 0), (80, 3, 3)], [(40, 3, 0), (80, 3, 1), (160, 3, 3)]])
+def test_no_trial_is_far_from_where_the_threshold_may_be(rows):
+    design = SearchDesign(start=40)
+    interval = design.result(rows).size.interval
+    assert all(interval.low / 2 < m < 2 * interval.high for m, _ in design.propose(rows))
+
+
 def test_the_budget_is_kept_to_the_trial():
     design = SearchDesign(start=40, ratio=1.001, max_trials=50)
     result, _ = simulate(design, np.random.default_rng(0), threshold=90.0, slope=9.0, ceiling=0.9)
