@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from finetti import core
+from finetti.core.keys import generator
 from finetti.latent import FiniteAtoms, LinearGaussian, WorldDraw
 from finetti.risk import (
     AttentionNetwork,
@@ -56,6 +57,9 @@ def test_expectations_agree_with_enumeration(found):
         assert abs(estimate.value - excess) <= 4.5 * estimate.standard_error
     noise = chances @ (1 - np.sum(best**2, axis=1))
     assert found.noise == pytest.approx(noise, abs=0.02)
+    sample = WORLD.sample(generator("finetti.risk", "training", 0), 60, LENGTH)
+    constant = chances @ np.sum((WORLD.encode(sample).target.mean(axis=0) - best) ** 2, axis=1)
+    assert abs(found.baseline.value - constant) <= 4.5 * found.baseline.standard_error
 
 
 def test_bound_is_that_of_theorem_5_3(found):

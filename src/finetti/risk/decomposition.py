@@ -53,6 +53,8 @@ class ExcessRisk(Shown):
         generalization: E_gen.
         approximation: E_approx, from above: the best of the class is the best that was found.
         optimization: E_opt, from below: so is the best on the sample.
+        baseline: E[ℓ(ȳ)] − E[ℓ(f*)] of the mean answer ȳ of the training sample, given to every
+            sequence: what is had without a network.
         noise: E[ℓ(f*)], which nobody can avoid.
         train_risk: Ê[ℓ(f̂)].
         best_train_risk: Ê[ℓ(f̃)], the smallest found.
@@ -67,6 +69,7 @@ class ExcessRisk(Shown):
     generalization: Estimate
     approximation: Estimate
     optimization: Estimate
+    baseline: Estimate
     noise: float
     train_risk: float
     best_train_risk: float
@@ -114,6 +117,7 @@ class ExcessRisk(Shown):
         fields = (
             ("training sequences", self.n_samples),
             ("tokens in each", self.context_length),
+            ("excess risk of the mean answer, without a network", str(self.baseline)),
             ("risk of E[y|X], which nobody beats", self.noise),
             ("training risk", self.train_risk),
             ("smallest training risk found", self.best_train_risk),
@@ -204,6 +208,7 @@ def decompose(
     trained, closest = (
         above(predictions(each, encoded)) for each in (minimum.trained, best_of_class)
     )
+    constant = np.broadcast_to(np.mean(sample.target, axis=0, dtype=np.float64), best.shape)
     excess, approximation = _mean(trained), _mean(closest)
     optimization = Estimate(minimum.risk - minimum.best_risk, 0.0)
     rest = excess.value - approximation.value - optimization.value
@@ -219,6 +224,7 @@ def decompose(
         generalization=Estimate(rest, _mean(trained - closest).standard_error),
         approximation=approximation,
         optimization=optimization,
+        baseline=_mean(above(constant)),
         noise=noise,
         train_risk=minimum.risk,
         best_train_risk=minimum.best_risk,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from finetti.core.statistics import Slope, power_law_slope
 from finetti.risk.experiment import RiskExperiment
-from finetti.risk.trial import PARTS
+from finetti.risk.trial import MEASURED, PARTS
 from finetti.show import Table, format_number
 from finetti.studies.outcome import DONE
 
@@ -43,9 +43,32 @@ class RiskPoint:
     def largest(self) -> str | None:
         """The part whose interval is above those of the others; None where they overlap."""
         first, *others = sorted(PARTS, key=lambda part: -self.values[part][0])
-        value, error = self.values[first]
-        ends = (mean + REACH * spread for mean, spread in (self.values[part] for part in others))
-        return first if value - REACH * error > max(ends) else None
+        return first if all(self._is_above(first, other) for other in others) else None
+
+    @property
+    def against_baseline(self) -> str:
+        """Whether the network is better than the mean answer: better, unclear or worse."""
+        if self._is_above("excess", "baseline"):
+            return "worse"
+        return "better" if self._is_above("baseline", "excess") else "unclear"
+
+    @property
+    def comparison(self) -> str:
+        """The baseline in words."""
+        told = f"the mean answer has {self.told('baseline')}"
+        return (
+            told
+            + {
+                "worse": ": the network is worse than nothing",
+                "unclear": ": the network is not clearly better",
+                "better": "",
+            }[self.against_baseline]
+        )
+
+    def _is_above(self, one: str, other: str) -> bool:
+        """Whether the interval of one is above that of the other."""
+        (value, error), (mean, spread) = self.values[one], self.values[other]
+        return value - REACH * error > mean + REACH * spread
 
 
 @dataclass(frozen=True)
@@ -107,6 +130,7 @@ class RiskFindings:
             return f"Excess risk of {title}: no trial is done"
         last = self.points[-1]
         text = f"Excess risk {last.told('excess')} of {title} with {last.n_samples} sequences"
+        text += f"; {last.comparison}"
         if (part := last.largest) is not None:
             size = format_number(last.values[part][0], 3)
             text += f"; largest part: {part} ({SIGNS[part]}{size})"
@@ -117,8 +141,17 @@ class RiskFindings:
         """What the numbers rest on."""
         found = [
             "± is one standard error. Approximation is an estimate from above and optimization one "
-            "from below: both compare with the best network that was found."
+            "from below: both compare with the best network that was found.",
+            "The mean answer is that of the n training sequences, given to every other one: what "
+            "is had without a network. The noise is the risk of E[y|X] itself.",
         ]
+        if worse := [point for point in self.points if point.against_baseline == "worse"]:
+            sizes = ", ".join(str(point.n_samples) for point in worse)
+            found.append(
+                f"Worse than nothing at n = {sizes}: there the network answers worse than its "
+                "training answers' mean. More sequences, steps (--iterations) or starts "
+                "(--restarts) may help; the largest part says which."
+            )
         if self.slope is not None:
             error = self.slope.standard_error
             found.append(
@@ -142,12 +175,15 @@ class RiskFindings:
                 point.n_samples,
                 point.trials,
                 point.told("excess"),
+                point.told("baseline"),
+                point.noise,
                 *(point.told(part) for part in PARTS),
                 point.bound,
             )
             for point in self.points
         ]
-        columns = ("n", "trials", "excess risk", *PARTS, "bound on generalization")
+        beside = ("mean answer", "noise")
+        columns = ("n", "trials", "excess risk", *beside, *PARTS, "bound on generalization")
         title = "Excess risk, taken apart"
         return [Table(title, columns, tuple(rows))] if rows else []
 
@@ -174,6 +210,7 @@ class RiskFindings:
                         name: {"value": value, "standard_error": error}
                         for name, (value, error) in point.values.items()
                     },
+                    "against_baseline": point.against_baseline,
                     "noise": point.noise,
                     "train_risk": point.train_risk,
                     "bound": point.bound,
@@ -186,7 +223,7 @@ class RiskFindings:
 
 
 def _point(n_samples: int, rows: pd.DataFrame) -> RiskPoint:
-    values = {name: _mean(rows[name], rows[f"{name}_error"]) for name in ("excess", *PARTS)}
+    values = {name: _mean(rows[name], rows[f"{name}_error"]) for name in MEASURED}
     bounds = rows["bound"].dropna() if "bound" in rows else ()
     return RiskPoint(
         n_samples,

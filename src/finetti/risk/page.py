@@ -9,6 +9,8 @@ from finetti.show import Chart, Document, Figure, Section, line_chart
 from finetti.show.run_facts import run_facts
 from finetti.show.waterfall import waterfall
 
+NAMES = {"excess": "excess risk", "baseline": "mean answer"}
+
 
 def risk_page(findings: RiskFindings, document: Mapping[str, Any]) -> Document:
     """The page; ``document`` is the plain data of the run (command, time, provenance)."""
@@ -52,7 +54,7 @@ def _records(findings: RiskFindings, names: tuple[str, ...]) -> list[dict[str, A
     for point in findings.points:
         for name in names:
             value, error = point.values[name]
-            label = "excess risk" if name == "excess" else f"{name} {SIGNS[name].strip()}".strip()
+            label = NAMES.get(name) or f"{name} {SIGNS[name].strip()}".strip()
             # Four bands over each other would hide what they are about.
             reach = REACH * error if name == "excess" else 0.0
             ends = {"low": value - reach, "high": value + reach}
@@ -61,14 +63,15 @@ def _records(findings: RiskFindings, names: tuple[str, ...]) -> list[dict[str, A
 
 
 def curves_chart(findings: RiskFindings) -> Chart:
-    """The excess risk and its parts against n, both axes logarithmic."""
+    """The excess risk, its parts and the baseline against n, both axes logarithmic."""
     return line_chart(
-        _records(findings, ("excess", *PARTS)),
+        _records(findings, ("excess", "baseline", *PARTS)),
         "n",
         "risk",
         color="part",
         low="low",
         high="high",
+        reference=findings.points[-1].noise or None,
         log_x=True,
         log_y=True,
         x_title="training sequences n",
@@ -84,6 +87,7 @@ def point_chart(point: RiskPoint) -> Chart:
         ("excess risk", *point.values["excess"]),
         title=f"n = {point.n_samples}",
         y_title="risk above that of E[y|X]",
+        reference=point.values["baseline"][0],
     )
 
 
@@ -116,7 +120,8 @@ def _against(findings: RiskFindings) -> Section:
         "(generalization), the class of networks (approximation, estimated from above), and "
         "training (optimization, estimated from below). Band: two standard errors of the excess "
         "risk; those of the parts stand below. What is negative has no place on a logarithmic "
-        "axis: see the table."
+        "axis: see the table. The mean answer is what is had without a network; dashed: the noise, "
+        "the risk of E[y|X] itself."
     )
     return Section(
         "Excess risk against the number of sequences",
@@ -132,7 +137,7 @@ def _apart(findings: RiskFindings) -> Section:
     ]
     text = (
         "The three parts add up to the excess risk exactly, (5.3). Bars at the ends: two standard "
-        "errors.",
+        "errors. Dashed: the excess risk of the mean answer.",
     )
     return Section("Taken apart", text, tuple(figures))
 

@@ -15,6 +15,7 @@ from finetti.studies.parameters import ParameterError, check_name, resolve_with
 from finetti.studies.trial import Trial
 
 PARTS = ("generalization", "approximation", "optimization")
+MEASURED = ("excess", *PARTS, "baseline")  # each with its standard error
 
 
 class RiskParameters(BaseModel):
@@ -54,7 +55,7 @@ class RiskTrial(CohortKind):
     share the network's start and the sequences of the test.
     """
 
-    version = 1
+    version = 2  # since then with the baseline
     cohort_size = 1
     Parameters = RiskParameters
 
@@ -99,7 +100,7 @@ def _measure(params: dict[str, Any], seed: int) -> dict[str, Any]:
     network = make_network(name, code, example, seed)
     found = decompose(network, world, seed=seed, **params)
     metrics: dict[str, Any] = {}
-    for part in ("excess", *PARTS):
+    for part in MEASURED:
         estimate = getattr(found, part)
         metrics[part], metrics[f"{part}_error"] = estimate.value, estimate.standard_error
     metrics |= {
