@@ -22,9 +22,9 @@ _STRETCHED = ("yarn", "longrope")  # rotations that also multiply the scores
 class BlockDesign:
     """How blocks are put together.
 
-    ``order`` is that of norms and residuals, ``normalization`` what norms are called (empty: nothing
-    says it), ``epsilon`` stands under the root of a norm. What was
-    ``assumed`` since nothing beside the weights says it, and why there is no chain (``refused``).
+    ``order`` is that of norms and residuals, ``normalization`` what norms are called (empty: not
+    known), ``epsilon`` stands under the root of a norm. What was ``assumed`` since nothing beside
+    the weights says it, and why there is no chain (``refused``).
     """
 
     order: str = ""
