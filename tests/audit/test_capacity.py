@@ -24,7 +24,7 @@ from finetti.audit import (
     moved_weights,
     tuned_network,
 )
-from finetti.audit.capacity import TUNING, _prices
+from finetti.audit.capacity import BEFORE_ROUNDING, PAPERS, TUNING, _prices
 from finetti.audit.nearest import left_assumptions, projected_class, residual_class
 from finetti.bounds import Sample
 from finetti.bounds.beyond import BlocksCovering, BlocksGap
@@ -112,7 +112,7 @@ def test_a_gap_beyond_the_loss_is_vacuous_by_every_bound(bert, capacity):
     empty = [name for name, gap in shown.items() if gap == "vacuous"]
     assert empty == ["Theorem A.17 (S)"]
     assert all(0 < gap < 1 for name, gap in shown.items() if name not in empty)
-    assert "vacuous by Theorem A.17 (S): " in rich.vacuous_note()
+    assert "vacuous by Theorem A.17 (S), nearest class: " in rich.vacuous_note()
     plenty = measure_capacity(bert[1], context_length=64, n_samples=10**60)
     assert all(0 < gap < 1 for gap in gaps_shown(plenty).values())
     assert "vacuous" not in str(plenty)
@@ -163,22 +163,22 @@ def test_the_gated_rotary_chain_by_hand():
 
 
 def test_every_row_has_its_values(capacity):
-    assert [row.name for row in capacity.rows][2:] == list(OWN)
+    assert [row.name for row in capacity.rows] == [*OWN, *(paper[1] for paper in PAPERS)]
     for row in capacity.rows:
         assert row.refused == ""
         assert row.post_hoc > 0
         assert row.n_radii > 0
         assert row.covering.kind == row.gap.kind == "upper_bound"
         assert sum(term.share for term in row.terms) == pytest.approx(1.0)
-    papers = capacity.rows[:2]
+    papers = capacity.rows[-2:]
     assert all(row.nearest and row.leaves for row in papers)
-    assert not any(row.nearest or row.leaves for row in capacity.rows[2:])
+    assert not any(row.nearest or row.leaves for row in capacity.rows[:-2])
     text = json.dumps(capacity.to_dict(), allow_nan=False)
     assert "nearest_class" in text
 
 
 def test_assumptions_that_are_left_by_name(capacity):
-    left = {row.name[-2]: " ".join(row.leaves) for row in capacity.rows[:2]}
+    left = {row.name[-2]: " ".join(row.leaves) for row in capacity.rows[-2:]}
     for words in ("a single head per layer, and here are 4", "no residual connections"):
         assert words in left["S"]
         assert words not in left["E"]  # which has heads and residuals
@@ -192,6 +192,10 @@ def test_assumptions_that_are_left_by_name(capacity):
         leaves = " ".join(left_assumptions(rotary, paper))
         assert "rotate" in leaves
         assert "gate" in leaves
+        assert "here is RMSNorm" in leaves
+        assert "LayerNorm" not in leaves
+        unsaid = replace(rotary, design=replace(rotary.design, normalization=""))
+        assert "here is LayerNorm or RMSNorm" in " ".join(left_assumptions(unsaid, paper))
 
 
 def test_samples_needed_invert(bert, capacity):
@@ -208,20 +212,22 @@ def test_samples_needed_invert(bert, capacity):
 
 
 def test_post_hoc_is_in_the_papers_rows_too(capacity):
-    (sure,) = (term for term in capacity.rows[0].gap.terms if term.name == "confidence")
-    inside = math.log(3 / 0.05) + capacity.rows[0].post_hoc
+    sparse, exchangeable = (capacity.row(f"Theorem {name}") for name in ("A.17 (S)", "C.4 (E)"))
+    (sure,) = (term for term in sparse.gap.terms if term.name == "confidence")
+    inside = math.log(3 / 0.05) + sparse.post_hoc
     assert sure.value == pytest.approx(3 * math.sqrt(inside / 20_000))
-    one, other = (term.value for term in capacity.rows[1].gap.terms[-2:])
-    post_hoc = capacity.rows[1].post_hoc
+    one, other = (term.value for term in exchangeable.gap.terms[-2:])
+    post_hoc = exchangeable.post_hoc
     assert one == pytest.approx(3 * math.sqrt((math.log(4 / 0.05) + post_hoc) / 20_000))
     assert other == pytest.approx(math.sqrt((math.log(2 / 0.05) + post_hoc) / 20_000))
 
 
 def test_growth_with_the_context_length(capacity):
-    first = capacity.rows[0].growth
+    theirs = capacity.row("Theorem A.17 (S)")
+    first = theirs.growth
     assert all(a < b for a, b in itertools.pairwise(first))
-    for row in capacity.rows[1:]:
-        assert len(set(row.growth)) == 1
+    for row in capacity.rows:
+        assert row is theirs or len(set(row.growth)) == 1
     # log N of Theorem A.17 is affine in log T, once T + 1 is T.
     values, lengths = np.exp(np.array(first) - first[0]), np.log(capacity.lengths)
     slopes = np.diff(values[-4:]) / np.diff(lengths[-4:])
@@ -430,9 +436,34 @@ def test_a_fine_tuning_costs_what_moved(bert, capacity):
     assert places == [(2, "W_in"), (None, "readout")]
     assert value.value < capacity.row("smallest").covering.value
     found = measure_capacity(before, base=before, moved=moved)
-    assert found.rows[-1].name == TUNING
-    assert found.rows[-1].needed.count < found.row("smallest").needed.count
+    assert [row.name for row in found.rows[len(OWN) :]] == [TUNING, *(p[1] for p in PAPERS)]
+    assert found.row(TUNING).needed.count < found.row("smallest").needed.count
     assert costs_of(before, moved_since(base, dict(base)))[1] == [(None, "readout")]
+
+
+def test_a_merged_lora_is_covered_in_full_and_as_it_was_before_rounding(bert):
+    # Rounding makes Δ of full rank: the class of what is stored is larger than the adapter's.
+    base, before = bert
+    rng = np.random.default_rng(9)
+    name = "bert.encoder.layer.1.intermediate.dense.weight"
+    step = np.outer(rng.normal(size=make.HIDDEN), rng.normal(size=make.WIDTH)) / 100
+    exact = moved_since(base, base | {name: base[name].astype(float) + step})
+    merged = moved_since(base, base | {name: (base[name] + step).astype(np.float32)})
+    assert (exact["1", "feed_in"].rank, exact["1", "feed_in"].rank_before_rounding) == (1, None)
+    assert (merged["1", "feed_in"].rank, merged["1", "feed_in"].rank_before_rounding) == (None, 1)
+    adapter, stored = (measure_capacity(before, base=before, moved=x) for x in (exact, merged))
+    low = stored.row(BEFORE_ROUNDING)
+    assert stored.row(TUNING).needed.count > 1.2 * adapter.row(TUNING).needed.count
+    assert low.needed.count == pytest.approx(adapter.row(TUNING).needed.count, rel=0.01)
+    assert low.leaves == (
+        "Δ of rank 1 in 1 matrix, and here the rounding of stored numbers makes it larger",
+    )
+    assert low.label.endswith(", nearest class")
+    assert stored.rows[-1] is low
+    assert BEFORE_ROUNDING not in [row.name for row in adapter.rows]
+    # Without a rank that is low there is no such row.
+    whole = base | {name: base[name] + rng.normal(size=base[name].shape).astype(np.float32)}
+    assert moved_since(base, whole)["1", "feed_in"].rank_before_rounding is None
 
 
 def test_everything_that_moves_is_found(bert):

@@ -91,6 +91,17 @@ def test_networks_that_are_not_alike():
             compare_checkpoints(bert, other, heads=4)
 
 
+def test_whole_numbers_beside_the_layers_are_compared_as_stored(tmp_path):
+    old, config, _ = make.synthetic("bert")
+    name = "bert.embeddings.position_ids"
+    paths = []
+    for shift, kind in ((0, np.int64), (0, np.int64), (1, np.int64), (0, np.int32)):
+        arrays = old | {name: np.arange(shift, shift + 4, dtype=kind)[None]}
+        paths.append(make.write(tmp_path / f"{len(paths)}", arrays, config).parent)
+    found = [compare_checkpoints(path, paths[0]).elsewhere for path in paths]
+    assert found == [(), (), (name,), (name,)]
+
+
 @needs_checkpoints
 def test_a_real_fine_tuning():
     # All 36 matrices of the layers moved, by at most 2.5 %.

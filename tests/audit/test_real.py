@@ -28,7 +28,7 @@ def test_layers_heads_and_parameters(found):
 @needs_checkpoints
 def test_samples_and_where_capacity_sits(found):
     capacity = measure_capacity(found)
-    best, theirs = capacity.best, capacity.rows[0]
+    best, theirs = capacity.best, capacity.row("Theorem A.17 (S)")
     assert 13 < best.needed.log_value / math.log(10) < 15
     assert theirs.needed.log_value > 50 * math.log(10)
     assert 110 < capacity.log_lipschitz / math.log(10) < 118

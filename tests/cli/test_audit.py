@@ -55,6 +55,13 @@ def test_quiet_is_one_line(folder):
     assert done.stdout.count("\n") == 1
     assert "26 parameters read, 0 skipped" in done.stdout
     assert "samples for a gap of 0.1: " in done.stdout
+    # What holds for this network comes first; other classes come after their name.
+    own, _, others = done.stdout.partition("; not of this network but of the nearest class: ")
+    for name in ("parameter count", "count", "Maurey", "Schatten", "smallest"):
+        assert f" by {name}" in own
+    assert "Theorem" not in own
+    assert "by Theorem A.17 (S), " in others
+    assert "by Theorem C.4 (E)" in others
 
 
 def test_heads_and_map_are_given(tmp_path):

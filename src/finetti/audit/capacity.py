@@ -1,7 +1,7 @@
 """How rich the class of a checkpoint is: the papers' theorems and ours, side by side."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,11 @@ from finetti.show.shown import Shown
 
 RESOLUTION = 0.1
 TUNING = "fine-tuning: base + Δ"
+BEFORE_ROUNDING = "fine-tuning before rounding: base + Δ of low rank"
+NEAREST_TUNING = (
+    "W₀ + Δ before this sum was rounded to be stored, with the rank of Δ fixed before training, as "
+    "that of a LoRA that was merged; the row of the adapter itself is of this class"
+)
 LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 READOUT = (
     "A trained vector of length {norm:g} reads one number from a token, or from a mean of tokens."
@@ -75,6 +80,11 @@ class CapacityRow:
     def samples(self) -> str | None:
         """The samples needed, as text."""
         return None if self.needed is None else self.needed.text
+
+    @property
+    def label(self) -> str:
+        """The name, with "nearest class" where the values are not those of the network."""
+        return f"{self.name}, nearest class" if self.nearest else self.name
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -180,7 +190,7 @@ class Capacity(Shown):
     def vacuous_note(self) -> str:
         """Which gaps say nothing at n; empty if all of them do say something."""
         known = [row for row in self.rows if row.gap is not None]
-        names = [row.name for row in known if row.gap is not None and row.gap.vacuous]
+        names = [row.label for row in known if row.gap is not None and row.gap.vacuous]
         if not names:
             return ""
         by = "every bound" if len(names) == len(known) else ", ".join(names)
@@ -201,7 +211,7 @@ class Capacity(Shown):
     def growth_table(self) -> Table:
         """log₁₀ log N for every context length."""
         rows = [row for row in self.rows if row.growth]
-        columns = ("context length", *(row.name for row in rows))
+        columns = ("context length", *(row.label for row in rows))
         body = [
             (length, *(f"{row.growth[i] / _LOG_10:.4f}" for row in rows))
             for i, length in enumerate(self.lengths)
@@ -260,7 +270,8 @@ def measure_capacity(
     base: Audit | None = None,
     moved: Mapping[Place, WeightDelta] | None = None,
 ) -> Capacity:
-    """Theorem A.17, paper E, the count of parameters, and covers without T, for one checkpoint.
+    """The count of parameters and covers without T, for one checkpoint; after them Theorem A.17 and
+    paper E, for the nearest class that they cover.
 
     The loss lies in [0, 1] and is 1-Lipschitz. Every norm is rounded up to a grid that was fixed
     before training, which costs the ``post_hoc`` term of each row.
@@ -285,7 +296,11 @@ def measure_capacity(
     def row(name: str, make: Callable[..., Built], *arguments: Any) -> CapacityRow:
         return _row(name, lambda: make(*arguments, sample), wanted, lengths)
 
-    rows = [
+    rows = [row("parameter count", _blocks, audit, readout_norm, "together")]
+    rows += [row(name, _blocks, audit, readout_norm, name) for name in COVERS]
+    if base is not None:
+        rows.append(row(TUNING, _tuned, base, moved or {}, readout_norm))
+    rows += [
         replace(
             row(name, _of_paper, audit, readout_norm, paper),
             leaves=left_assumptions(audit, paper),
@@ -293,14 +308,11 @@ def measure_capacity(
         )
         for paper, name, nearest in PAPERS
     ]
-    rows.append(row("parameter count", _blocks, audit, readout_norm, "together"))
-    rows += [row(name, _blocks, audit, readout_norm, name) for name in COVERS]
-    if base is not None:
-
-        def tuned(sample: Sample) -> Built:
-            return _of_network(tuned_network(base, moved or {}, readout_norm), sample)
-
-        rows.append(row(TUNING, tuned))
+    rounded = {k: each for k, each in (moved or {}).items() if each.rank_before_rounding}
+    if base is not None and rounded:
+        low = {k: replace(each, rank=each.rank_before_rounding) for k, each in rounded.items()}
+        made = row(BEFORE_ROUNDING, _tuned, base, {**(moved or {}), **low}, readout_norm)
+        rows.append(replace(made, leaves=(_low_rank(low.values()),), nearest=NEAREST_TUNING))
     log_lipschitz = None
     if not audit.design.refused:
         network = block_network(audit, readout_norm)
@@ -364,6 +376,20 @@ def _blocks(audit: Audit, readout_norm: float, name: str, sample: Sample) -> Bui
     check_design(audit)
     known = ("frobenius_norm", "nuclear_norm") if name == "together" else COVERS[name]
     return _of_network(block_network(audit, readout_norm, known), sample, name == "together")
+
+
+def _tuned(
+    base: Audit, moved: Mapping[Place, WeightDelta], readout_norm: float, sample: Sample
+) -> Built:
+    return _of_network(tuned_network(base, moved, readout_norm), sample)
+
+
+def _low_rank(moved: Collection[WeightDelta]) -> str:
+    """What the class before rounding assumes."""
+    ranks = sorted({each.rank for each in moved if each.rank is not None})
+    text = f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
+    count = f"{len(moved)} {'matrix' if len(moved) == 1 else 'matrices'}"
+    return f"Δ of rank {text} in {count}, and here the rounding of stored numbers makes it larger"
 
 
 def _of_network(network: Any, sample: Sample, together: bool = False) -> Built:

@@ -161,7 +161,11 @@ def _elsewhere(new: Checkpoint, network: MappedNetwork, old: Checkpoint) -> Iter
 
 
 def _differ(mine: StoredTensor, other: StoredTensor) -> bool:
-    return not np.array_equal(mine.read(), other.read())
+    """Whether any number differs; whole numbers (of positions, say) are compared as stored."""
+    if mine.kind == other.kind:
+        return not np.array_equal(mine.load(), other.load())
+    real = mine.is_real and other.is_real
+    return not (real and np.array_equal(mine.read(), other.read()))
 
 
 def _steps(source: Any, base: Any, tuned: Checkpoint) -> Mapping[Any, MatrixStep]:

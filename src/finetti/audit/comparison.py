@@ -143,7 +143,7 @@ def summarize_audit(audit: Audit, capacity: Capacity | None = None) -> dict[str,
         found[PRODUCT] = sum(logs)
     for row in () if capacity is None else capacity.rows:
         if row.covering is not None:
-            found[LOG_N + row.name] = row.covering.log_value / _LOG_10
+            found[LOG_N + row.label] = row.covering.log_value / _LOG_10
     return found
 
 

@@ -22,8 +22,9 @@ _STRETCHED = ("yarn", "longrope")  # rotations that also multiply the scores
 class BlockDesign:
     """How blocks are put together.
 
-    ``order`` is that of norms and residuals, ``epsilon`` stands under the root of a norm. What was
-    ``assumed`` since nothing beside the weights says it, and why there is no chain (``refused``).
+    ``order`` is that of norms and residuals, ``normalization`` what norms are called (empty: not
+    known), ``epsilon`` stands under the root of a norm. What was ``assumed`` since nothing beside
+    the weights says it, and why there is no chain (``refused``).
     """
 
     order: str = ""
@@ -32,6 +33,7 @@ class BlockDesign:
     rotary: bool = False
     assumed: tuple[str, ...] = ()
     refused: str = ""
+    normalization: str = ""
 
 
 def read_design(
@@ -84,7 +86,13 @@ def read_design(
             "compute: give a `layouts` file (--map) with them, or under `ignored` what is unused"
         )
     return BlockDesign(
-        order, activation, epsilon, layout.rotary, tuple(assumed), "; ".join(problems)
+        order,
+        activation,
+        epsilon,
+        layout.rotary,
+        tuple(assumed),
+        "; ".join(problems),
+        layout.normalization or ("RMSNorm" if config.get("rms_norm_eps") is not None else ""),
     )
 
 

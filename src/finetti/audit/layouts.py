@@ -14,6 +14,7 @@ from finetti.core.files import MEGABYTE, parse_toml, read_file
 ROLES = ("query", "key", "value", "fused", "output", "feed_in", "feed_gate", "feed_out")
 ORIENTATIONS = ("output_input", "input_output")
 ORDERS = ("pre", "post")
+NORMALIZATIONS = ("LayerNorm", "RMSNorm")
 OUTER = ("embedding_norm", "projection", "final_norm")  # beside the layers, in this order
 MAX_TABLE = MEGABYTE
 OLD_KINDS = {"gamma": "weight", "beta": "bias"}  # of norms, in files of TensorFlow's making
@@ -37,6 +38,7 @@ class Layout:
     note: str = ""
     outer: dict[str, str] = field(default_factory=dict)
     order: str = ""  # of norms and residuals; empty: not said
+    normalization: str = ""  # what norms are called; empty: not said
     activation: str = ""
     epsilon: float | None = None
     rotary: bool = False
@@ -140,7 +142,8 @@ def _layout(name: str, said: Any, owner: str) -> Layout:
     where = f"[{name}] of the map {owner}"
     if not isinstance(said, dict):
         raise InputError(f"{name} of the map {owner} must be a table: write [{name}].")
-    texts = {"layer", "orientation", "unembedding", "note", "order", "activation", *ROLES, *OUTER}
+    texts = {"layer", "orientation", "unembedding", "note", "order", *ROLES, *OUTER}
+    texts |= {"normalization", "activation"}
     lists = {"norms", "ignored", "embeddings", "model_types"}
     _refuse(where, "unknown", sorted(set(said) - texts - lists - {"epsilon", "rotary"}))
     _refuse(where, "missing", sorted({"layer", "orientation", "output"} - set(said)))
@@ -148,7 +151,8 @@ def _layout(name: str, said: Any, owner: str) -> Layout:
         wanted, good = _wanted(key, value, texts)
         if not good:
             raise InputError(f"{key} in {where} must be {wanted}.")
-    for key, words in (("orientation", ORIENTATIONS), ("order", ORDERS)):
+    choices = {"orientation": ORIENTATIONS, "order": ORDERS, "normalization": NORMALIZATIONS}
+    for key, words in choices.items():
         if said.get(key, words[0]) not in words:
             raise InputError(f"The {key} in {where} must be one of {', '.join(words)}.")
     if "{n}" not in said["layer"]:
@@ -157,7 +161,8 @@ def _layout(name: str, said: Any, owner: str) -> Layout:
         _refuse(where, "missing", sorted({"query", "key", "value"} - set(said)))
     roles = {role: said[role] for role in ROLES if role in said}
     rest: dict[str, Any] = {key: tuple(said.get(key, ())) for key in sorted(lists)}
-    rest |= {key: said.get(key, "") for key in ("unembedding", "note", "order", "activation")}
+    words = ("unembedding", "note", "order", "normalization", "activation")
+    rest |= {key: said.get(key, "") for key in words}
     rest |= {"epsilon": said.get("epsilon"), "rotary": said.get("rotary", False)}
     rest["outer"] = {role: said[role] for role in OUTER if role in said}
     return Layout(name, said["layer"], said["orientation"], roles, **rest)

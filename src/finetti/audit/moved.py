@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.changes import CheckpointChanges
+from finetti.audit.changes import CheckpointChanges, MatrixChange
 from finetti.audit.checkpoint import StoredTensor
 from finetti.audit.layouts import read_layouts
 from finetti.audit.mapping import MappedMatrix, map_checkpoint
-from finetti.audit.measures import measure_matrix
+from finetti.audit.measures import MatrixMeasures, measure_matrix
 from finetti.audit.opening import open_checkpoint
 from finetti.audit.tuning import Place, WeightDelta
 from finetti.core.errors import InputError
@@ -40,7 +40,8 @@ def moved_weights(
         if each.delta is not None:
             full = each.delta.rank == min(each.delta.rows, each.delta.columns)
             rank = None if full else each.delta.rank
-            found[each.layer, each.role] = WeightDelta(each.delta, rank=rank)
+            low = _rank_before_rounding(each, each.delta)
+            found[each.layer, each.role] = WeightDelta(each.delta, None, rank, low)
     for one, two in zip(mine.layers, other.layers, strict=True):
         found |= _vectors(one.label, one.vectors, two.vectors)
     found |= _vectors("", mine.outer, other.outer)
@@ -49,6 +50,13 @@ def moved_weights(
         if longest := _longest_row(tensor, other.embeddings[name]):
             found["", name] = WeightDelta(norm=longest)
     return found
+
+
+def _rank_before_rounding(change: MatrixChange, delta: MatrixMeasures) -> int | None:
+    """The rank of Δ up to rounding, where factors of that rank would have fewer numbers than Δ."""
+    rank = max(1, change.rank)
+    fewer = rank * (delta.rows + delta.columns) < delta.rows * delta.columns
+    return rank if fewer and rank < delta.rank else None
 
 
 def _vectors(

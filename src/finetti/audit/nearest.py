@@ -26,9 +26,9 @@ NEAREST_E = (
 # What a setting is called, and what a network has.
 _HERE = {
     "`skips` is true": "here they are",
-    "`normalization` is 'layer_norm'": "here is LayerNorm",
+    "`normalization` is 'layer_norm'": "here is {norm}",
     "`normalization` is 'none'": "here is nothing like it",
-    "this network has layer_norm": "here is LayerNorm",
+    "this network has layer_norm": "here is {norm}",
     "`positions` is 'trained'": "here they are",
 }
 
@@ -50,8 +50,9 @@ def left_assumptions(audit: Audit, paper: str) -> tuple[str, ...]:
     shape = _shape(audit)
     assumes = ASSUMED_OF_THE_LAYERS if paper == "S" else NetworkBound.assumes
     failed = shape.failed(assumes)
+    norm = audit.design.normalization or "LayerNorm or RMSNorm"
     for said, here in _HERE.items():
-        failed = [each.replace(said, here) for each in failed]
+        failed = [each.replace(said, here.format(norm=norm)) for each in failed]
     return (*failed, *_others(audit, paper))
 
 

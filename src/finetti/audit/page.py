@@ -146,7 +146,7 @@ def _samples(capacity: Capacity) -> Section:
     for row in capacity.rows:
         if row.needed is None:
             continue
-        group = "the paper's nearest class" if row.nearest else "this network"
+        group = "nearest class" if row.nearest else "this network"
         rows.append((row.name, row.needed.log_value / _LOG_10, _words(row), group))
     charts: tuple[Figure, ...] = ()
     if rows:
@@ -249,7 +249,7 @@ def _growth(capacity: Capacity) -> Section | None:
         return None
     shown = [row for row in rows if row.nearest or row is capacity.best]
     records = [
-        {"length": length, "times": math.exp(value - row.growth[0]), "bound": row.name}
+        {"length": length, "times": math.exp(value - row.growth[0]), "bound": row.label}
         for row in shown
         for length, value in zip(capacity.lengths, row.growth, strict=True)
     ]

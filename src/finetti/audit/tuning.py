@@ -23,11 +23,14 @@ class WeightDelta:
         measured: of a matrix.
         norm: of a vector its length, of a gain the largest entry, of a table the longest row.
         rank: of Δ, if it was fixed before training, as that of LoRA.
+        rank_before_rounding: of Δ up to the rounding of stored numbers, where that makes it larger,
+            as for a LoRA that was merged into its base.
     """
 
     measured: MatrixMeasures | None = None
     norm: float | None = None
     rank: int | None = None
+    rank_before_rounding: int | None = None
 
 
 def tuned_network(

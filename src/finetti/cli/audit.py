@@ -261,8 +261,13 @@ def _bar(name: str, total: int, quiet: bool) -> Iterator[Callable[[int, int, str
 
 
 def _summary_of_capacity(capacity: Any) -> str:
-    needed = [f"{row.samples} by {row.name}" for row in capacity.rows if row.samples is not None]
-    return f"samples for a gap of {capacity.wanted:g}: {', '.join(needed) or 'no bound covers it'}"
+    known = [row for row in capacity.rows if row.samples is not None]
+    own, others = (
+        ", ".join(f"{row.samples} by {row.name}" for row in known if bool(row.nearest) is nearest)
+        for nearest in (False, True)
+    )
+    text = f"samples for a gap of {capacity.wanted:g}: {own or 'no bound covers it'}"
+    return f"{text}; not of this network but of the nearest class: {others}" if others else text
 
 
 def _summary_of_changes(changes: Any) -> str:
