@@ -13,10 +13,10 @@ import jaxtyping
 from shapes import wrap_shaped
 
 if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
     from jax._src.lru_cache import LRUCache
 
 ROOT = Path(__file__).parent
+pytest_plugins = ("skips",)
 
 # Workers run side by side; BLAS threads of their own would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -42,8 +42,7 @@ gc.set_threshold(20_000, 20, 20)
 SOURCE = ROOT / "src"
 SHAPED = [
     ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-    for room in ("attention", "core", "kernels", "risk")
-    for path in (SOURCE / "finetti" / room).rglob("*.py")
+    for path in SOURCE.rglob("*.py")
     if "from jaxtyping import" in path.read_text("utf-8")
 ]
 jaxtyping.jaxtyped = wrap_shaped
@@ -81,25 +80,6 @@ def pytest_configure() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     lru_cache.LRUCache.put = put_whole
-
-
-# Skipped tests that no installed package would run, by what their reasons say.
-EXPECTED_SKIPS = ()
-
-
-def pytest_terminal_summary(terminalreporter: "TerminalReporter") -> None:
-    """With FINETTI_NO_SKIPS, a test that is skipped for lack of a package is a failure."""
-    if not os.environ.get("FINETTI_NO_SKIPS"):
-        return
-    reasons = {str(each.longrepr) for each in terminalreporter.stats.get("skipped", [])}
-    unexpected = [
-        why for why in sorted(reasons) if not any(known in why for known in EXPECTED_SKIPS)
-    ]
-    if unexpected:
-        terminalreporter.write_line("These tests must run, and were skipped:", red=True)
-        for why in unexpected:
-            terminalreporter.write_line(f"  {why}")
-        terminalreporter._session.exitstatus = 1
 
 
 def put_whole(cache: "LRUCache", key: str, value: bytes) -> None:

@@ -1,12 +1,14 @@
 """Measure how strong the tests are: make each mutation in a copy of the tree, and run the tests.
 
 ``make mutations`` runs a sample, ``make mutations SAMPLE=0`` all. A mutant is killed when a test
-fails, or when the tests do not end within twenty minutes. Only tests that reach its function are
-run, those of its own subpackage first, quick ones first, until one fails.
+fails, or when the tests do not end within twenty minutes. The tests that reach its function are
+run, those of its own subpackage first, quick ones first, until one fails; then the others of their
+files, which may use what an earlier test had compiled.
 """
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -45,8 +47,9 @@ def main() -> int:
     parser.add_argument("--map", action="store_true", help="measure again which tests reach what")
     options = parser.parse_args()
     if options.map or not reach.MAP.exists():
-        measure_reach(options.workers)
-    known = json.loads(reach.MAP.read_text("utf-8"))
+        reach.prepare()
+    measure_reach(options.workers)
+    known = reach.load_map()
     mutants = [each for each in load_mutants() if options.only in each.file and not each.survives]
     if 0 < options.sample < len(mutants):
         mutants = random.Random(options.seed).sample(mutants, options.sample)
@@ -74,31 +77,50 @@ def main() -> int:
 
 def describe(row: dict) -> str:
     """One line on what became of a mutant."""
-    tests = f"{row['ran']} of {row['reaching']} tests"
+    tests = f"{row['ran']} tests, {row['reaching']} reach it"
     name = f"{row['file']}, {row['function']} ({row['operator']})"
     by = f" by {row['killer']}" if row["killer"] else ""
     return f"{row['outcome']}{by}: {name}, {tests}, {row['seconds']:.0f} s"
 
 
 def measure_reach(workers: int) -> None:
-    """Run all tests once and note which functions each of them reaches."""
-    print("Measuring which tests reach which function; this takes as long as `make test` twice.")
-    reach.prepare()
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutations.reach"]
-    subprocess.run([*command, "-n", str(workers), "--dist", "worksteal"], cwd=ROOT, check=False)
-    reach.summarize()
+    """Run all tests once and note which functions each reaches; what was measured before stays."""
+    tests = ROOT / "tests"
+    parts = sorted(f"tests/{path.name}" for path in tests.iterdir() if _has_tests(path))
+    measured = reach.load_map()["measured"]
+    missing = [part for part in parts if part not in measured]
+    if missing:
+        print("Measuring which tests reach which function takes as long as `make test` twice.")
+    for part in missing:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutations.reach", part]
+        subprocess.run([*command, "-n", str(workers), "--dist", "worksteal"], cwd=ROOT, check=False)
+        measured.append(part)
+        reach.summarize(measured)
+
+
+def _has_tests(path: Path) -> bool:
+    """Whether this is a file of tests or a folder with some, other than those of this program."""
+    if path.is_dir():
+        return path.name != "mutations" and any(path.rglob("test_*.py"))
+    return path.name.startswith("test_")
 
 
 def choose_tests(mutant: Mutant, known: dict, seconds: float) -> tuple[list[str], int]:
     """The tests that reach the function, nearest and quickest first, and how many there are.
 
-    A slow test alone may take longer than ``seconds``: the first one is always taken.
+    The other tests of their files follow: a compiled program is traced by the first test only that
+    needs it. A slow test alone may take longer than ``seconds``: the first one is always taken.
     """
-    reaching = known["reach"].get(mutant.file, {}).get(mutant.function, [])
-    times = {test: known["times"].get(test, float("inf")) for test in reaching}
-    reaching = [test for test in reaching if times[test] < float("inf")]
+    times = known["times"]
+    reaching = set(known["reach"].get(mutant.file, {}).get(mutant.function, ()))
+    reaching = {test for test in reaching if times.get(test, math.inf) < math.inf}
+    files = {test.partition("::")[0] for test in reaching}
+    beside = {test for test in times if test.partition("::")[0] in files and times[test] < math.inf}
     own = f"tests/{mutant.subpackage}/"
-    ordered = sorted(reaching, key=lambda test: (not test.startswith(own), times[test]))
+    ordered = sorted(
+        reaching | beside,
+        key=lambda test: (test not in reaching, not test.startswith(own), times[test]),
+    )
     chosen, total = [], 0.0
     for test in ordered:
         if total + times[test] <= seconds or not chosen:

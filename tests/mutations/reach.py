@@ -53,8 +53,7 @@ class Recorder:
         """Write what was seen."""
         self.coverage.stop()
         self.coverage.save()
-        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        (FOLDER / f"times-{worker}.json").write_text(json.dumps(self.times), "utf-8")
+        (FOLDER / f"times-{os.getpid()}.json").write_text(json.dumps(self.times), "utf-8")
 
 
 def pytest_configure(config: Any) -> None:
@@ -64,31 +63,39 @@ def pytest_configure(config: Any) -> None:
 
 
 def prepare() -> None:
-    """Make the folder with the settings of coverage."""
+    """Make the folder with the settings of coverage, and forget what was measured."""
     FOLDER.mkdir(exist_ok=True)
-    for old in (*FOLDER.glob("coverage*"), *FOLDER.glob("times-*.json")):
+    for old in (*FOLDER.glob("coverage*"), *FOLDER.glob("times-*.json"), *FOLDER.glob(MAP.name)):
         old.unlink()
     text = SETTINGS.format(source=ROOT / PACKAGE, folder=FOLDER)
     (FOLDER / "coveragerc").write_text(text, "utf-8")
 
 
-def summarize() -> None:
-    """Combine what all processes saw into one map: file → function → tests, and their times."""
+def load_map() -> dict[str, Any]:
+    """Read the map: file → function → tests, the time of each test, and what was measured."""
+    if not MAP.exists():
+        return {"reach": {}, "times": {}, "measured": []}
+    return json.loads(MAP.read_text("utf-8"))
+
+
+def summarize(measured: list[str]) -> None:
+    """Combine what all processes saw in the measured folders into one map."""
     combined = coverage.Coverage(config_file=str(FOLDER / "coveragerc"))
-    combined.combine(keep=False)
+    combined.combine(keep=True)
     data = combined.get_data()
     reach: dict[str, dict[str, list[str]]] = {}
-    for measured in data.measured_files():
-        path = Path(measured)
+    for name in data.measured_files():
+        path = Path(name)
         spans = functions(ast.parse(path.read_text("utf-8")))
-        by_line = data.contexts_by_lineno(measured)
+        by_line = data.contexts_by_lineno(name)
         found: dict[str, set[str]] = defaultdict(set)
-        for name, (first, last) in spans.items():
+        for function, (first, last) in spans.items():
             for line in range(first, last + 1):
-                found[name].update(filter(None, by_line.get(line, ())))
+                found[function].update(filter(None, by_line.get(line, ())))
         file = path.relative_to(ROOT / PACKAGE).as_posix()
-        reach[file] = {name: sorted(tests) for name, tests in found.items() if tests}
+        reach[file] = {function: sorted(tests) for function, tests in found.items() if tests}
     times: dict[str, float] = {}
     for path in FOLDER.glob("times-*.json"):
         times.update(json.loads(path.read_text("utf-8")))
-    MAP.write_text(json.dumps({"reach": reach, "times": times}), "utf-8")
+    found_map = {"reach": reach, "times": times, "measured": measured}
+    MAP.write_text(json.dumps(found_map), "utf-8")

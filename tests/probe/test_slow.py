@@ -1,7 +1,7 @@
 """The paper's learner at the paper's settings: minutes, so that only `-m slow` runs this.
 
-Tests are compiled without optimization (conftest.py), which is wrong for long ones. Run these with
-XLA_FLAGS="--xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true" pytest -m slow
+Tests are compiled without optimization (conftest.py), which is wrong for long ones: `make
+test-slow` compiles as users' programs are.
 """
 
 import pytest
