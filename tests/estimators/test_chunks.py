@@ -149,11 +149,21 @@ def test_memory_does_not_grow_with_the_rows():
     assert peak(100) < 1.5 * peak(5)
 
 
+def test_partial_fit_after_fit_starts_anew():
+    """And says so; scikit-learn calls it without ``classes``, which the fit has seen."""
+    regressor = clone(REGRESSORS[0])
+    classifier = RandomFeatureAttentionClassifier(4, random_state=0)
+    (first, second), fields = CUTS[:2], {"classes": np.unique(LABELS)}
+    for model, y, classes in [(regressor, Y, {}), (classifier, LABELS, fields)]:
+        wanted = clone(model).partial_fit(X[first], y[first], **classes)
+        found = clone(model).fit(X, y)
+        with pytest.warns(UserWarning, match=r"starts anew, and the earlier rows no longer count"):
+            found.partial_fit(X[first], y[first])
+        same(found, wanted)
+        same(found.partial_fit(X[second], y[second]), wanted.partial_fit(X[second], y[second]))
+
+
 def test_what_one_pass_cannot_do_is_said():
-    model = clone(REGRESSORS[0])
-    fitted = clone(model).set_params(ridge=0.1).fit(X, Y)
-    with pytest.raises(InputError, match="keeps no sums"):
-        fitted.partial_fit(X, Y)
     classifier = RandomFeatureAttentionClassifier(4, ridge=0.1)
     with pytest.raises(InputError, match="must know all classes"):
         classifier.fit(iter(chunks_of(LABELS)))

@@ -47,7 +47,8 @@ class ChunkedRegressor(SetRegressor, FeatureRidge):
     ) -> Self:
         """Fit to these rows and to all those of earlier calls; p² numbers are kept.
 
-        Leave-one-out would read earlier rows again: "gcv" takes the place of ridge="loo".
+        Leave-one-out would read earlier rows again: "gcv" takes the place of ridge="loo". `fit`
+        keeps no sums: after it, the first call starts anew, with a warning.
         """
         self._add(Chunk(X, y, sample_weight, query, mask))
         return self
@@ -99,11 +100,14 @@ class ChunkedClassifier(SignClassifier, FeatureRidge):
     ) -> Self:
         """Fit to these rows and to all those of earlier calls; ``classes`` in the first one.
 
-        The ridge is as of the regressor: "gcv" takes the place of "loo".
+        The ridge is as of the regressor: "gcv" takes the place of "loo". After `fit`, too, the
+        first call starts anew, by default with the classes of the fit.
         """
         if getattr(self, "_sums", None) is None:
             if classes is None:
-                raise ValueError("classes must be passed on the first call to partial_fit.")
+                if not hasattr(self, "classes_"):
+                    raise ValueError("classes must be passed on the first call to partial_fit.")
+                classes = self.classes_
             self.classes_ = at_least_two(self, np.unique(classes))
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(

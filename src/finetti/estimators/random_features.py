@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
-from finetti.core.errors import InputError
+from finetti.core.errors import InputError, warn_user
 from finetti.core.precision import float64
 from finetti.estimators.chunks import Chunk, Chunks, LocalChunks
 from finetti.estimators.learned_norms import LearnedNorms
@@ -74,9 +74,10 @@ class FeatureRidge(SetModel):
         """Of `partial_fit`: the rows so far are kept as sums."""
         if getattr(self, "_sums", None) is None:
             if hasattr(self, "coef_"):
-                raise InputError(
+                warn_user(
                     f"This {type(self).__name__} was fitted by `fit`, which keeps no sums to add "
-                    "rows to. Start with `partial_fit` on a new one (sklearn.base.clone)."
+                    "rows to: `partial_fit` starts anew, and the earlier rows no longer count. To "
+                    "add to rows, give them to `partial_fit`, too."
                 )
             sets, targets, _ = self._read(chunk, reset=True)
             self._start(sets, targets)
