@@ -18,9 +18,16 @@ from finetti.bounds.sparse_variables import (
     ProjectedTransformerGap,
     TransformerClass,
 )
-from finetti.bounds.value import summed
+from finetti.bounds.value import exp_of, log_of, summed
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.show import to_text
+
+
+def test_what_is_not_a_number_is_neither_nothing_nor_infinite():
+    assert math.isnan(log_of(math.nan))
+    assert math.isnan(exp_of(math.nan))
+    assert math.isnan(Term("a", log_value=math.nan).value)
+    assert (log_of(0), log_of(math.inf), exp_of(math.inf)) == (-math.inf, math.inf, math.inf)
 
 
 class Toy(Bound):

@@ -94,6 +94,15 @@ def test_letters_that_an_atom_never_emits():
         world.posterior(np.array([[0, 1], [0, 0]]))
 
 
+def test_moments_of_a_letter_are_those_of_its_code():
+    emission = ATOMS.emission
+    for atom, law in enumerate(emission.table):
+        codes = emission.encode(np.arange(3))
+        np.testing.assert_allclose(emission.mean[atom], law @ codes, rtol=1e-14)
+        squares = law @ (codes - law @ codes) ** 2
+        np.testing.assert_allclose(emission.variance[atom], squares, rtol=1e-14)
+
+
 def test_vectors_around_centers_have_the_gaussian_density():
     emission = GaussianEmission([[-1.0, 0.5], [1.0, 0.0]], noise_variance=0.8)
     points = np.random.default_rng(1).normal(size=(6, 2))

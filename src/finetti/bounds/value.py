@@ -25,12 +25,12 @@ _MAX_TERMS_SHOWN = 12
 
 
 def log_of(value: float) -> float:
-    """log x, and −∞ for x = 0; integers may be of any size.
+    """log x, −∞ for x = 0, NaN for NaN; integers may be of any size.
 
     >>> log_of(0), round(log_of(10**1000), 6)
     (-inf, 2302.585093)
     """
-    return math.log(value) if value > 0 else -math.inf
+    return -math.inf if value <= 0 else math.log(value)
 
 
 def text_of(log_value: float) -> str:
@@ -45,12 +45,12 @@ def text_of(log_value: float) -> str:
 
 
 def exp_of(log_value: float) -> float:
-    """e^x, and ∞ where that is too large for a float.
+    """e^x, ∞ where that is too large for a float, NaN for NaN.
 
     >>> exp_of(0.0), exp_of(1e4)
     (1.0, inf)
     """
-    return math.exp(log_value) if log_value < 709.78 else math.inf
+    return math.inf if log_value >= 709.78 else math.exp(log_value)
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,8 @@ def test_averages_of_atoms_are_near():
         assert count == max(1, math.ceil(size**2 / resolution**2 * (1 - 1e-12)))
     with pytest.raises(InputError, match="entry_norm"):
         round_to_atoms(np.ones((2, 2)), 1.0, 0.5)
+    with pytest.raises(InputError, match="entry_norm"):
+        round_to_atoms(np.full((2, 2), math.nan), 1.0, 0.5)
 
 
 @pytest.mark.parametrize("power", covers.POWERS)

@@ -113,6 +113,23 @@ def test_whole_heads_are_never_exceeded(angle):
     assert worst > 0.1  # a test that could see a lost factor of ten
 
 
+def test_heads_that_read_one_token_each_use_up_what_a_move_of_the_values_costs():
+    """Token h is e_h, head h reads it alone, and Δ = .1 Σ_h e_h w_hᵀ: √2 · .1, with ‖Δ‖ = .1."""
+    base = {name: np.zeros(shape) for name, shape in (MATRICES | BIASES).items()}
+    base["query"][0, [0, INSIDE]] = 100.0  # of token 0 in both heads
+    base["key"][[0, 1], [0, INSIDE]] = 100.0
+    base["output"][[0, INSIDE], [0, 1]] = 1.0
+    deltas = {name: np.zeros_like(array) for name, array in base.items()}
+    deltas["value"][[0, 1], [0, INSIDE]] = 0.1
+    made = classes(base, deltas)
+    piece = beyond.WholeHeadsPiece(**made, base_heads=heads_of(base), head_dimension=INSIDE)
+    (part,) = (each for each in piece.through(0.0).parts if each.weights is made["value"])
+    x = np.eye(TOKENS, WIDTH)
+    change = attention(x, base | {"value": deltas["value"]}, 0.0) - attention(x, base, 0.0)
+    used = np.linalg.norm(change, axis=1).max() / (math.exp(part.log_factor) * 0.1)
+    assert used == pytest.approx(1, abs=1e-12)
+
+
 def test_whole_heads_without_a_move_are_the_products_of_the_base():
     base, deltas, _ = draw(np.random.default_rng(1), 1.0)
     fixed = classes(base, {name: 0 * delta for name, delta in deltas.items()})

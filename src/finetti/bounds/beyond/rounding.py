@@ -40,7 +40,7 @@ def round_to_atoms(
     (4, True)
     """
     matrix = np.asarray(matrix, dtype=np.float64)
-    if np.abs(matrix).sum() > entry_norm * (1 + 1e-12):
+    if not np.abs(matrix).sum() <= entry_norm * (1 + 1e-12):
         raise bad_argument("entry_norm", "round_to_atoms", "at least Σ|w_ij|", entry_norm)
     count = int(covers.maurey_atoms(np.log(entry_norm), np.log(resolution)))
     behind = np.zeros_like(matrix)  # what the atoms so far lack
