@@ -2,11 +2,17 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from finetti.estimators.ridge import RidgePath, decompose_gram, decompose_rows, ridge_grid
+from finetti.estimators.ridge import (
+    RidgePath,
+    RidgeRule,
+    decompose_gram,
+    decompose_rows,
+    ridge_grid,
+)
 from finetti.estimators.sums import GramSums, TriangularSums
 
 SHAPES = [(30, 7), (12, 40), (9, 9), (10, 9)]
@@ -183,3 +189,106 @@ def test_a_gram_matrix_of_no_certain_rank():
         found = system.coefficients(ridge)
         np.testing.assert_allclose(gram @ found, gram @ wanted, atol=1e-8)
         assert abs(found.sum()) < 1e-10 * np.abs(found).sum()
+
+
+def made_degenerate(matrix, kind, rng):
+    """With lines (axis 0) that say nothing new, or next to nothing."""
+    matrix = matrix.copy()
+    if kind == "duplicated":
+        matrix[1] = matrix[0]
+    elif kind == "all duplicated":
+        matrix[:] = np.resize(matrix[: -(-len(matrix) // 2)], matrix.shape)
+    elif kind == "nearly duplicated":
+        matrix[1] = matrix[0] + 1e-9 * rng.normal(size=matrix.shape[1])
+    elif kind == "constant":
+        matrix[0] = 3.0
+    elif kind == "zero":
+        matrix[0] = 0.0
+    elif kind == "collinear":
+        matrix[-1] = 2.0 * matrix[0] - matrix[1]
+    return matrix
+
+
+def refitted(features, targets, weights, has_intercept, ridge):
+    """Leave-one-out by one fit for each row, and GCV by its formula, as least squares."""
+
+    def solve(kept):
+        roots = np.sqrt(weights[kept])[:, None]
+        center = np.zeros(features.shape[1]), np.zeros(targets.shape[1])
+        if has_intercept:
+            center = tuple(
+                np.average(part[kept], axis=0, weights=weights[kept])
+                for part in (features, targets)
+            )
+        rows = np.concatenate(
+            [roots * (features[kept] - center[0]), ridge**0.5 * np.eye(features.shape[1])]
+        )
+        return roots, center, rows
+
+    n, p = features.shape
+    total = 0.0
+    for out in range(n):
+        kept = np.arange(n) != out
+        roots, (means, target_means), rows = solve(kept)
+        right = np.pad(roots * (targets[kept] - target_means), ((0, p), (0, 0)))
+        found = np.linalg.lstsq(rows, right, rcond=0)[0]
+        error = targets[out] - target_means - (features[out] - means) @ found
+        total += weights[out] * np.mean(error**2)
+    roots, (_, target_means), rows = solve(slice(None))
+    left = np.linalg.qr(rows)[0][:n]
+    hat = left @ left.T + has_intercept * roots @ roots.T / weights.sum()
+    right = roots * targets
+    residual = np.sum((right - hat @ right) ** 2, axis=0)
+    return total / weights.sum(), n * np.mean(residual) / (n - np.trace(hat)) ** 2
+
+
+def systems(features, targets, weights, has_intercept):
+    """The same regression by every route, and its rows where the route has them."""
+    least = float(RIDGES.min())
+    for least_ridge in (0.0, least):
+        yield decompose_rows(
+            features, targets, weights, has_intercept=has_intercept, least_ridge=least_ridge
+        )
+    yield decompose_gram(features @ features.T, targets, weights, has_intercept=has_intercept)
+    for rule in (RidgeRule(least, None, "test"), RidgeRule(1e-18, None, "test")):
+        sums = GramSums(features.shape[1], targets.shape[1], rule)
+        for cut in (slice(0, 2), slice(2, None)):
+            sums = sums.add(features[cut], targets[cut], weights[cut])
+        system = sums.system(has_intercept)
+        yield system, system.rows(features, targets, weights, float(weights.sum()))
+
+
+KINDS = [
+    "none",
+    "duplicated",
+    "all duplicated",
+    "nearly duplicated",
+    "constant",
+    "zero",
+    "collinear",
+]
+
+
+@given(
+    st.sampled_from([(4, 6), (6, 6), (6, 5), (7, 5), (9, 4)]),
+    st.sampled_from(KINDS),
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+@example((4, 6), "duplicated", "none", True, False, 0)  # by squares, and by sums
+@example((6, 6), "duplicated", "none", False, False, 0)  # as many rows as features
+@example((6, 5), "duplicated", "duplicated", True, True, 0)  # and one row more
+@example((4, 6), "nearly duplicated", "none", True, True, 0)  # by singular values
+def test_criteria_are_those_of_refits(shape, rows, columns, has_intercept, has_weights, seed):
+    """By every route, whatever the rank is and however uncertain."""
+    rng = np.random.default_rng(seed)
+    features, targets, weights = problem(*shape, seed)
+    features = made_degenerate(made_degenerate(features, rows, rng).T, columns, rng).T
+    if not has_weights:
+        weights = np.ones(len(features))
+    wanted = [refitted(features, targets, weights, has_intercept, ridge) for ridge in RIDGES]
+    for system, own in systems(features, targets, weights, has_intercept):
+        found = np.transpose([system.loo(RIDGES, [own]), system.gcv(RIDGES)])
+        np.testing.assert_allclose(found, wanted, rtol=1e-3)

@@ -164,16 +164,19 @@ class RidgeSystem:
     def loo_sums(self, ridges: Floats, rows: "Iterable[Rows]") -> tuple[Floats, float]:
         """The numerator of `loo` over some of the rows, and their weight."""
         shrink = _shrinkage(self.eigenvalues, ridges)
+        explained = 1 - shrink
+        # What U leaves is a sum over U where U reaches all rows, and else 1 less what it explains:
+        # a u_k of S_k² far below the ridge explains nothing, and rounding may have turned it.
+        is_sum = self.is_full & (np.asarray(ridges) < self.eigenvalues.min(initial=np.inf))
         total, weight = np.zeros(len(ridges)), 0.0
         for part in rows:
-            beyond = np.zeros(len(part.left))
-            missed = np.zeros_like(part.targets)
-            if not self.is_full:
-                beyond = 1 - part.intercept_share - np.sum(part.left**2, axis=1)
-                missed = part.targets - part.left @ self.scores
-            left = part.left**2 @ shrink + np.maximum(beyond, 0.0)[:, None]  # 1 − h, (m, ridges)
+            own, squares = (1 - part.intercept_share)[:, None], part.left**2
+            # 1 − h, (m, ridges)
+            left = np.where(is_sum, squares @ shrink, np.maximum(own - squares @ explained, 0.0))
             for column in range(part.targets.shape[1]):
-                residual = (part.left * self.scores[:, column]) @ shrink + missed[:, column, None]
+                pieces = part.left * self.scores[:, column]
+                missed = part.targets[:, column, None] - pieces @ explained
+                residual = np.where(is_sum, pieces @ shrink, missed)
                 with np.errstate(divide="ignore", invalid="ignore"):
                     errors = np.where(residual == 0, 0.0, residual / left)
                 total += np.sum(errors**2, axis=0) / part.targets.shape[1]
@@ -234,7 +237,7 @@ def decompose_rows(
         feature_mean, target_mean = weights @ features / total, weights @ targets / total
     roots = np.sqrt(weights)[:, None]
     matrix, right = roots * (features - feature_mean), roots * (targets - target_mean)
-    left, values, vectors = _singular(matrix, least_ridge)
+    left, values, vectors = _singular(matrix, roots if has_intercept else None, least_ridge)
     scores = left.T @ right
     rest = np.sum((right - left @ scores) ** 2, axis=0)
     means = Means(len(features), has_intercept, feature_mean, target_mean)
@@ -244,17 +247,34 @@ def decompose_rows(
     return system, Rows(left[:, kept], right, share, float(total))
 
 
-def _singular(matrix: Floats, least_ridge: float) -> tuple[Floats, Floats, Floats]:
-    """U (n, r), S in decreasing order, W (p, r)."""
-    if not squares_serve(float(np.sum(matrix**2)), least_ridge):
+def _singular(
+    matrix: Floats, null: Floats | None, least_ridge: float
+) -> tuple[Floats, Floats, Floats]:
+    """U (n, r), S in decreasing order, W (p, r); ``null`` (n, 1) is the intercept's direction."""
+    trace = float(np.sum(matrix**2))
+    if not squares_serve(trace, least_ridge):
         left, values, transposed = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
         return left, values, transposed.T
-    wide = matrix.shape[1] > matrix.shape[0]
-    values, basis = gram_eigen(matrix @ matrix.T if wide else matrix.T @ matrix, rtol=0.0)
-    scale = np.where(values > 0, values, np.inf)
-    if wide:
-        return basis, values, matrix.T @ basis / scale
-    return matrix @ basis / scale, values, basis
+    # Where U may reach all rows it must be orthonormal to the last column, as eigenvectors are.
+    if matrix.shape[0] <= matrix.shape[1] + 1:
+        values, left = _eigen_beside(matrix @ matrix.T, null, DOUBLE_UNIT * trace)
+        return left, values, matrix.T @ left / np.where(values > 0, values, np.inf)
+    values, vectors = gram_eigen(matrix.T @ matrix, DOUBLE_UNIT * trace)
+    return matrix @ vectors / np.where(values > 0, values, np.inf), values, vectors
+
+
+def _eigen_beside(
+    gram: Floats, null: Floats | None, rounding: float | None = None
+) -> tuple[Floats, Floats]:
+    """`gram_eigen` beside a direction (n, 1) of eigenvalue 0, by default none.
+
+    Left there, it would mix with others of small eigenvalues: it is made the largest, and dropped.
+    """
+    if null is None:
+        return gram_eigen(gram, rounding)
+    own = null / np.linalg.norm(null)
+    values, basis = gram_eigen(gram + (2 * np.linalg.norm(gram) or 1.0) * own * own.T, rounding)
+    return values[1:], basis[:, 1:]
 
 
 def decompose_gram(
@@ -279,13 +299,7 @@ def decompose_gram(
     roots = np.sqrt(weights[counted])[:, None]
     centered = (gram - mean[:, None] - mean + share @ mean)[np.ix_(counted, counted)]
     matrix = roots * centered * roots.T
-    if has_intercept:
-        # The direction of the intercept has eigenvalue 0 and, left there, mixes with those of small
-        # ones: it is made the largest, and dropped.
-        own = roots / np.linalg.norm(roots)
-        matrix += (2 * np.linalg.norm(matrix) or 1.0) * own * own.T
-    values, left = gram_eigen(matrix)
-    values, left = values[has_intercept:], left[:, has_intercept:]
+    values, left = _eigen_beside(matrix, roots if has_intercept else None)
     size = float(np.linalg.norm(roots * gram[np.ix_(counted, counted)] * roots.T))
     limit = rounding_of(size, unit, len(matrix)) ** 0.5
     values = np.where(values > limit, values, 0.0)
@@ -299,18 +313,17 @@ def decompose_gram(
     return system, Rows(left[:, kept], right, share[counted], float(weights.sum()))
 
 
-def gram_eigen(gram: Floats, rtol: float | None = None) -> tuple[Floats, Floats]:
+def gram_eigen(gram: Floats, rounding: float | None = None) -> tuple[Floats, Floats]:
     """Roots of the eigenvalues in decreasing order, 0 where they are rounding; eigenvectors.
 
-    Of the matrix the upper triangle is read.
-
-    Beside a ridge that squares serve, rounding is harmless: ``rtol=0`` keeps all that is positive.
+    Of the matrix the upper triangle is read. Eigenvalues up to ``rounding`` are rounding, by
+    default as in `RANK_RTOL`; beside a ridge that squares serve, a unit of the trace is harmless.
     """
-    rtol = RANK_RTOL * len(gram) if rtol is None else rtol
     squares, basis = scipy.linalg.eigh(gram, lower=False, check_finite=False)
     squares, basis = squares[::-1], basis[:, ::-1]
-    known = squares > rtol * max(squares.max(initial=0.0), 0.0)
-    return np.sqrt(np.where(known, squares, 0.0)), basis
+    if rounding is None:
+        rounding = RANK_RTOL * len(gram) * max(squares.max(initial=0.0), 0.0)
+    return np.sqrt(np.where(squares > rounding, squares, 0.0)), basis
 
 
 def squares_serve(trace: float, least_ridge: float, unit: float = DOUBLE_UNIT) -> bool:
@@ -333,12 +346,21 @@ def rounding_of(size: float, unit: float, *shape: int) -> float:
 
 
 def system_of(
-    values: Floats, vectors: Floats, scores: Floats, rest: Floats, means: "Means", limit: float
+    values: Floats,
+    vectors: Floats,
+    scores: Floats,
+    rest: Floats,
+    means: "Means",
+    limit: float,
+    certain: float = 0.0,
 ) -> tuple[RidgeSystem, NDArray[np.bool_]]:
-    """The system of singular values S, W, Uᵀb and ‖b − UUᵀb‖², and which S are above a limit."""
+    """The system of singular values S, W, Uᵀb and ‖b − UUᵀb‖², and which S are above a limit.
+
+    Only S above ``certain`` show that U reaches all rows.
+    """
     kept = values > limit
     kept[means.n_rows - means.has_intercept :] = False
-    is_full = int(kept.sum()) == means.n_rows - means.has_intercept
+    is_full = int((kept & (values > certain)).sum()) == means.n_rows - means.has_intercept
     rest = np.zeros_like(rest) if is_full else rest + np.sum(scores[~kept] ** 2, axis=0)
     system = RidgeSystem(
         values[kept] ** 2, vectors[:, kept], scores[kept], rest, is_full=is_full, means=means

@@ -14,6 +14,7 @@ import scipy.linalg
 
 from finetti.core.numbers import largest_of
 from finetti.estimators.ridge import (
+    DOUBLE_UNIT,
     SINGLE_UNIT,
     Floats,
     Means,
@@ -26,6 +27,8 @@ from finetti.estimators.ridge import (
     unit_of,
 )
 
+# Times the rounding of squares: above it an eigenvalue is certain, and far below every ridge.
+CERTAIN_UNITS = 100
 SINGLE_ROWS = 16384  # added up in float32 before they are added to the others in float64
 
 
@@ -260,7 +263,7 @@ class GramSums(RowSums):
         sums.n_rows, sums.weight, sums.unit = self.n_rows, self.weight, self.unit
         center = self.origin + self.first / self.weight
         features, cross, squares = self.about(center)
-        values, vectors = gram_eigen(np.block([[features, cross], [cross.T, squares]]), rtol=0.0)
+        values, vectors = gram_eigen(np.block([[features, cross], [cross.T, squares]]), 0.0)
         top = self.weight**0.5 * np.concatenate([[1.0], center])
         below = np.pad(values[:, None] * vectors.T, ((0, 0), (1, 0)))
         return sums.rotate(np.concatenate([top[None], below]))
@@ -285,12 +288,14 @@ class GramSums(RowSums):
     def system(self, has_intercept: bool = True) -> RidgeSystem:
         """Eigenvalues of the sums about the mean."""
         (features, cross, squares), means = self._centered(has_intercept)
-        rtol = None if self.rule is None else 0.0
-        values, vectors = gram_eigen(features, rtol)
+        unit = DOUBLE_UNIT if self.single is None else SINGLE_UNIT
+        rounding = unit * float(np.trace(features))
+        values, vectors = gram_eigen(features, None if self.rule is None else rounding)
         known = np.where(values > 0, values, np.inf)[:, None]
         scores = vectors.T @ cross / known
         rest = np.maximum(np.diag(squares) - np.sum(scores**2, axis=0), 0.0)
-        return system_of(values, vectors, scores, rest, means, self.rounding)[0]
+        certain = (CERTAIN_UNITS * rounding) ** 0.5
+        return system_of(values, vectors, scores, rest, means, self.rounding, certain)[0]
 
     def solve(self, ridge: float, has_intercept: bool = True) -> tuple[Floats, Floats]:
         """By a Cholesky factorization, some fifty times cheaper than all eigenvalues."""
