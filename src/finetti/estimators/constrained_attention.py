@@ -65,6 +65,7 @@ class _Constrained(SetModel):
         tol: float = 1e-6,
         max_iter: int = 10_000,
         n_tokens: int = 1,
+        token_scale: Any = "auto",
         random_state: Any = None,
     ):
         self.n_heads = n_heads
@@ -76,6 +77,7 @@ class _Constrained(SetModel):
         self.tol = tol
         self.max_iter = max_iter
         self.n_tokens = n_tokens
+        self.token_scale = token_scale
         self.random_state = random_state
 
     @property
@@ -126,8 +128,7 @@ class _Constrained(SetModel):
             warn_user(
                 f"{owner} stopped after {self.n_iter_} iterations with a duality gap of "
                 f"{self.gap_:.1e}, more than tol = {self.tol:g}: the mean loss is at most that "
-                "much above the least one. Bring the tokens to a size of about 1, lower "
-                "`norm_sum`, or raise `max_iter`.",
+                "much above the least one. Lower `norm_sum`, or raise `max_iter`.",
                 ConvergenceWarning,
             )
         values = np.stack([each.blocks for each in found], axis=2)
@@ -168,10 +169,13 @@ class ConstrainedAttentionRegressor(SetRegressor, _Constrained):
         tol: the duality gap at which to stop.
         max_iter: iterations at most; a ConvergenceWarning says which gap was reached.
         n_tokens: N of a table.
+        token_scale: what every token is multiplied by: a number (1 leaves tokens as they are), or
+            "auto", one over the root mean square length of the tokens of `fit`.
         random_state: of the draw.
 
     Attributes:
-        model_: the fitted `finetti.attention.RandomFeatureAttention`.
+        model_: the fitted `finetti.attention.RandomFeatureAttention`, of tokens times
+            ``token_scale_``.
         objective_: the mean loss, averaged over outputs.
         gap_: by how much it lies above the least one at most (the largest of several outputs).
         constraints_: both norms and their limits.
@@ -229,6 +233,7 @@ class ConstrainedAttentionClassifier(SignClassifier, _Constrained):
         tol: float = 1e-6,
         max_iter: int = 10_000,
         n_tokens: int = 1,
+        token_scale: Any = "auto",
         random_state: Any = None,
     ):
         super().__init__(
@@ -241,6 +246,7 @@ class ConstrainedAttentionClassifier(SignClassifier, _Constrained):
             tol=tol,
             max_iter=max_iter,
             n_tokens=n_tokens,
+            token_scale=token_scale,
             random_state=random_state,
         )
         self.loss = loss
