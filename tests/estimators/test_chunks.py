@@ -71,13 +71,28 @@ def test_every_route_is_the_whole(model, ridge, tmp_path, monkeypatch):
     same(clone(model).fit(*parts), whole, rtol)
     delayed = [dask.delayed(chunk) for chunk in chunks_of(Y)]
     same(clone(model).fit(delayed), whole, rtol)
-    if ridge == "loo":  # rows that are gone after one pass leave the other criterion
+    # Rows that are gone after one pass leave the other criterion, and a scale known beforehand.
+    model.set_params(token_scale=whole.token_scale_)
+    if ridge == "loo":
         whole = clone(model).set_params(ridge="gcv").fit(X, Y, WEIGHTS)
     same(clone(model).fit(iter(chunks_of(Y))), whole, rtol)
     added = clone(model)
     for chunk in chunks_of(Y):
         added = pickle.loads(pickle.dumps(added.partial_fit(*chunk)))
     same(added, whole, rtol)
+
+
+def test_rows_that_are_read_once_have_the_scale_of_the_first_chunk():
+    model = RandomFeatureAttentionRegressor(4, ridge=0.01, random_state=0)
+    first = clone(model).fit(X[:16], Y[:16], WEIGHTS[:16]).token_scale_
+    wanted = clone(model).set_params(token_scale=first).fit(X, Y, WEIGHTS)
+    assert clone(model).fit(X, Y, WEIGHTS).token_scale_ != pytest.approx(first, rel=1e-3)
+    added = clone(model)
+    for chunk in chunks_of(Y):
+        added.partial_fit(*chunk)
+    for found in (added, clone(model).fit(iter(chunks_of(Y)))):
+        assert found.token_scale_ == first
+        same(found, wanted)
 
 
 def test_flat_tables_and_several_targets():
@@ -103,7 +118,7 @@ def test_classes_of_all_chunks(labels):
     ):
         same(found, whole)
         np.testing.assert_array_equal(found.predict(X), whole.predict(X))
-    added = clone(model)
+    added = clone(model).set_params(token_scale=whole.token_scale_)
     for x, y, s in chunks:
         added.partial_fit(x, y, classes=np.unique(labels), sample_weight=s)
     same(added, whole)

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
 
 from finetti.core.errors import InputError
 from finetti.estimators import ConstrainedAttentionClassifier, ConstrainedAttentionRegressor
@@ -181,6 +183,7 @@ def test_what_is_fitted_meets_both_limits(model, targets):
     assert model.n_iter_ > 1
 
 
+@pytest.mark.filterwarnings("ignore:ConstrainedAttentionRegressor fits worse than the mean")
 def test_a_wider_limit_costs_less():
     objectives = [
         ConstrainedAttentionRegressor(12, norm_sum=limit, random_state=0).fit(X, Y).objective_
@@ -204,10 +207,21 @@ def test_what_was_not_reached_is_said():
         ConstrainedAttentionRegressor(norm_sum=0).fit(X, Y)
 
 
+def test_targets_out_of_reach_are_said():
+    """A mean of 150 lies outside limits that leave room for what varies about it."""
+    model = ConstrainedAttentionRegressor(12, random_state=0)
+    with pytest.warns(UserWarning, match=r"worse than the mean.*no intercept.*norm_sum = 10"):
+        model.fit(X, 150 + 77 * Y)
+    assert model.score(X, 150 + 77 * Y) < -1
+    scaled = TransformedTargetRegressor(clone(model), transformer=StandardScaler())
+    assert scaled.fit(X, 150 + 77 * Y).score(X, 150 + 77 * Y) > 0.5
+
+
 def test_a_long_fit_says_how_far_it_is(monkeypatch, capsys):
-    monkeypatch.setattr("finetti.estimators.constrained.SILENT_SECONDS", -1.0)
+    monkeypatch.setattr("finetti.show.progress.SHORT_SECONDS", 0.0)
     monkeypatch.setattr("finetti.show.progress.MAX_SILENCE_SECONDS", -1.0)
     ConstrainedAttentionRegressor(12, norm_sum=1.0, random_state=0).fit(X, Y)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("ConstrainedAttentionRegressor: 1 of 10000 iterations")
+    assert lines[0].startswith("ConstrainedAttentionRegressor: ")
+    assert "of 10000 iterations" in lines[0]
     assert "gap" in lines[-1]

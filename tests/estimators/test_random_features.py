@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
@@ -88,6 +89,36 @@ def test_scores_of_sets_with_their_queries_apart():
         np.testing.assert_allclose(found, wanted, atol=1e-8)
     with pytest.raises(InputError, match="enable_metadata_routing"):
         cross_val_score(regressor, keys, Y, cv=3, params={"query": query}, error_score="raise")
+
+
+def test_a_standardized_table_needs_no_other_scale():
+    """Its rows have length √30; read as they are, the accuracy is below 0.9."""
+    table, labels = load_breast_cancer(return_X_y=True)
+    classifier = RandomFeatureAttentionClassifier(40, random_state=0)
+    model = make_pipeline(StandardScaler(), classifier).fit(table[:400], labels[:400])
+    assert model.score(table[400:], labels[400:]) > 0.95
+    assert classifier.token_scale_ == pytest.approx(30**-0.5)
+
+
+@pytest.mark.parametrize(
+    ("model", "unit"), [*zip(MODELS, [1e-9, 300, 300, 1e-9, 300], strict=True)]
+)
+def test_the_unit_of_tokens_does_not_matter(model, unit):
+    """One scale for queries and keys, by the weights of rows, without what is masked."""
+    tokens = X * np.linspace(0.5, 2.0, len(X))[:, None, None]
+    weights = np.linspace(0.0, 2.0, len(X))
+    there = np.full(X.shape[:2], True)
+    masks = {}
+    if any(model is each for each in ATTENTION):
+        there = np.arange(4) < 2 + np.arange(len(X))[:, None] % 3
+        masks["mask"] = there
+    squares = np.sum(there * np.sum(tokens**2, axis=2), axis=1)
+    scale = (weights @ there.sum(axis=1) / (weights @ squares)) ** 0.5
+    wanted = clone(model).set_params(token_scale=1).fit(scale * tokens, Y, weights, **masks)
+    found = clone(model).fit(unit * tokens, Y, weights, **masks)
+    assert found.token_scale_ == pytest.approx(scale / unit)
+    predictions = wanted.predict(scale * tokens, **masks)
+    np.testing.assert_allclose(found.predict(unit * tokens, **masks), predictions, atol=1e-8)
 
 
 @pytest.mark.parametrize("model", ATTENTION)
@@ -214,6 +245,14 @@ def test_what_is_wrong_is_said():
         model.fit([X[0], X[1, :2, :2], *X[2:]], Y)
     with pytest.raises(InputError, match="`ridge`"):
         clone(model).set_params(ridge="cv").fit(X, Y)
+    with pytest.raises(InputError, match=r'`token_scale`.*> 0 or "auto"'):
+        clone(model).set_params(token_scale="rms").fit(X, Y)
+    with pytest.raises(InputError, match="`token_scale`"):
+        clone(model).set_params(token_scale=0).fit(X, Y)
+    with pytest.raises(InputError, match="squares of these overflow"):
+        clone(model).fit(1e200 * X, Y)
+    with pytest.raises(InputError, match="far longer than those of the fit"):
+        clone(model).fit(X, Y).predict(1e200 * X)
     with pytest.raises(InputError, match="true at token 0"):
         model.fit(X, Y, mask=np.arange(4) > np.zeros((len(X), 1)))
     fitted = clone(model).fit(X, Y)

@@ -1,8 +1,9 @@
 """How something long gets on."""
 
 import re
+import time
 
-from finetti.show.progress import Progress, progress_bar
+from finetti.show.progress import Progress, late_progress, progress_bar
 
 
 def test_progress_says_what_is_going_on(monkeypatch, capsys):
@@ -34,3 +35,20 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
     assert [line.split()[1] for line in lines] == ["51", "60", "70", "70"]
     assert re.fullmatch("study: 51 of 100 trials, 1 failed, about .* left, running", lines[0])
     assert re.fullmatch("study: 70 of 100 trials, about .* left, running", lines[-1])
+
+
+def test_only_long_work_shows_its_progress(monkeypatch, capsys):
+    """Also within a call that reports nothing; what is over in time leaves no line."""
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    with late_progress("fit", 3, "steps") as report:
+        report(Progress(1, 0, "short"))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("finetti.show.progress.SHORT_SECONDS", 0.05)
+    with late_progress("fit", 3, "steps") as report:
+        report(Progress(1, 0, "one long call"))
+        deadline, shown = time.monotonic() + 30, ""
+        while not shown and time.monotonic() < deadline:
+            time.sleep(0.05)
+            shown = capsys.readouterr().err
+    assert re.fullmatch("fit: 1 of 3 steps, about .* left, one long call\n", shown)

@@ -10,9 +10,11 @@ from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel
 from finetti.core.errors import bad_argument
 from finetti.estimators.learned_norms import LearnedNorms
+from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
 from finetti.estimators.ridge import Floats, check_ridge, choose, decompose_gram, ridge_grid
 from finetti.estimators.set_models import SetRegressor
 from finetti.estimators.sets import TokenSets, in_precision_of, mean_weights
+from finetti.show.progress import Progress, late_progress
 
 
 class AttentionKernelRegressor(SetRegressor):
@@ -29,6 +31,8 @@ class AttentionKernelRegressor(SetRegressor):
         ridges: the grid for "loo" and "gcv"; 19 values by default.
         fit_intercept: whether c is fitted.
         n_tokens: N of a table.
+        token_scale: what every token is multiplied by: a number (1 leaves tokens as they are), or
+            "auto", one over the root mean square length of the tokens of `fit`.
 
     Attributes:
         dual_coef_, intercept_: α and c.
@@ -57,6 +61,7 @@ class AttentionKernelRegressor(SetRegressor):
         ridges: Any = None,
         fit_intercept: bool = True,
         n_tokens: int = 1,
+        token_scale: Any = "auto",
     ):
         self.model = model
         self.mean = mean
@@ -65,14 +70,22 @@ class AttentionKernelRegressor(SetRegressor):
         self.ridges = ridges
         self.fit_intercept = fit_intercept
         self.n_tokens = n_tokens
+        self.token_scale = token_scale
 
     def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
         owner = type(self).__name__
         method = check_ridge(self.ridge, owner)
         self.kernel_, self._sets = self._kernel(sets), sets
-        gram = self._gram(sets, None)
-        flat = targets.reshape(len(targets), -1)
-        system, rows = decompose_gram(gram, flat, weights, has_intercept=bool(self.fit_intercept))
+        n, flat = len(targets), targets.reshape(len(targets), -1)
+        finite = "RandomFeatureMLP" if self.model == "mlp" else "RandomFeatureAttention"
+        advice = f"use {finite}Regressor, whose memory does not grow with the rows"
+        check_square_matrices(n, DECOMPOSITION_MATRICES, owner, advice)
+        with late_progress(owner, 2, "steps") as report:
+            report(Progress(0, 0, f"the kernel of {n} × {n} sets"))
+            gram = self._gram(sets, None)
+            report(Progress(1, 0, f"the decomposition of a {n} × {n} matrix"))
+            intercept = bool(self.fit_intercept)
+            system, rows = decompose_gram(gram, flat, weights, has_intercept=intercept)
         if isinstance(method, str):
             grid = ridge_grid(float(system.eigenvalues.sum()) / len(flat), self.ridges, owner)
             self.ridge_path_ = choose(system, method, [rows], grid)

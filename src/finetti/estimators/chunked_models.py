@@ -33,7 +33,8 @@ class ChunkedRegressor(SetRegressor, FeatureRidge):
         Beyond memory: ``X`` and ``y`` Dask arrays (the work is done where their chunks lie) or
         mapped files (`numpy.memmap`, ``np.load(path, mmap_mode="r")``); or ``X`` alone, an iterable
         of chunks ``(X, y)`` or ``(X, y, sample_weight)`` or a list of `dask.delayed` ones. All give
-        the same fit, except that an iterator, which is read once, has "gcv" in place of "loo".
+        the same fit, except that an iterator, which is read once, has "gcv" in place of "loo", and
+        the ``token_scale`` "auto" of its first chunk.
         """
         chunks = as_chunks(Chunk(X, y, sample_weight, query, mask), type(self).__name__)
         if chunks is None:
@@ -47,8 +48,9 @@ class ChunkedRegressor(SetRegressor, FeatureRidge):
     ) -> Self:
         """Fit to these rows and to all those of earlier calls; p² numbers are kept.
 
-        Leave-one-out would read earlier rows again: "gcv" takes the place of ridge="loo". `fit`
-        keeps no sums: after it, the first call starts anew, with a warning.
+        Leave-one-out would read earlier rows again: "gcv" takes the place of ridge="loo". The
+        ``token_scale`` "auto" is that of the rows of the first call. `fit` keeps no sums: after it,
+        the first call starts anew, with a warning.
         """
         self._add(Chunk(X, y, sample_weight, query, mask))
         return self

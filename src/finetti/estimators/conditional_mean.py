@@ -31,11 +31,15 @@ from finetti.estimators.grams import (
     padding,
 )
 from finetti.estimators.hyperparameters import Hyperparameters, Observations, ridge_of, search
+from finetti.estimators.memory import check_square_matrices
 from finetti.estimators.ridge import Floats
 from finetti.estimators.tables import TableModel
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
 from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.base import Kernel, check_kernel
+
+# Matrices (n, n) that are in memory at once, as measured: of the last fit, and of a search.
+FIT_MATRICES, SEARCH_MATRICES = 3, 8
 
 
 def _is_constant(values: Floats) -> NDArray[np.bool_]:
@@ -64,9 +68,17 @@ class _ConditionalMean(TableModel):
         self.normalize_y = normalize_y
         self.random_state = random_state
 
+    @property
+    def _alternative(self) -> str:
+        kind = "Regressor" if isinstance(self, RegressorMixin) else "Classifier"
+        return f"use RandomFeatureAttention{kind}, whose memory does not grow with the rows"
+
     def _fit(self, table: Floats, targets: Floats, weights: Floats) -> None:
         owner, counted = type(self).__name__, weights > 0
         table, targets, roots = table[counted], targets[counted], np.sqrt(weights[counted])
+        searches = bool(self.fit_kernel) or isinstance(self.ridge, str)
+        count = SEARCH_MATRICES if searches else FIT_MATRICES
+        check_square_matrices(len(table), count, owner, self._alternative)
         values = targets.reshape(len(targets), -1)
         self._mean, self._scale = self._normalization(values, roots**2)
         values = (values - self._mean) / self._scale
@@ -124,7 +136,7 @@ class _ConditionalMean(TableModel):
             return Hyperparameters(kernel, ridge)
         n_starts = as_whole(self.n_starts, "n_starts", owner)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        found = search(observed, kernel, ridge, n_starts, seed)
+        found = search(observed, kernel, ridge, n_starts, seed, owner)
         if not found.converged:
             warnings.warn(
                 f"The search of {owner} for the kernel did not come to an end. Scale the columns, "

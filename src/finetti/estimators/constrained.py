@@ -1,8 +1,6 @@
 """Constrained empirical risk minimization with a certificate of optimality."""
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +8,8 @@ import numpy as np
 from finetti.estimators.barrier import newton_steps
 from finetti.estimators.constrained_risk import Best, ConstrainedRisk
 from finetti.estimators.ridge import Floats
-from finetti.show.progress import Progress, progress_bar
+from finetti.show.progress import Progress, late_progress
 
-SILENT_SECONDS = 5.0
 GROWTH = 1.1  # of the step, tried at every iteration; halved where it is too long
 # A Newton step costs as much as p/100 gradient steps and more memory, and some fifty do. They take
 # over after this many of the others, up to this many features.
@@ -50,7 +47,7 @@ def minimize_constrained(
     """
     best, done = Best(risk), 0
     steps = accelerated_steps(best)
-    with _late_progress(name, max_iter) as report:
+    with late_progress(name, max_iter, "iterations") as report:
         for done in range(1, max_iter + 1):
             if done == NEWTON_AFTER and risk.features.shape[1] <= NEWTON_FEATURES:
                 steps = newton_steps(best)
@@ -92,19 +89,3 @@ def accelerated_steps(best: Best) -> Iterator[Floats]:
         outputs_ahead = outputs_there + weight * (outputs_there - outputs_here)
         here, outputs_here, momentum = there, outputs_there, following
         yield here
-
-
-@contextmanager
-def _late_progress(name: str, total: int) -> Iterator[Callable[[Progress], None]]:
-    """A progress bar for a fit that turns out to be long."""
-    start, bars = time.monotonic(), ExitStack()
-    shown: list[Callable[[Progress], None]] = []
-
-    def report(progress: Progress) -> None:
-        if not shown and time.monotonic() - start > SILENT_SECONDS:
-            shown.append(bars.enter_context(progress_bar(name, total, True, unit="iterations")))
-        for bar in shown:
-            bar(progress)
-
-    with bars:
-        yield report

@@ -29,6 +29,8 @@ from finetti.estimators.ridge import Floats
 from finetti.estimators.set_models import SetModel, SetRegressor, SignClassifier
 from finetti.estimators.sets import TokenSets, in_precision_of
 
+WORSE = 1.01  # times the loss of the mean: what chance and rounding do not explain
+
 
 @dataclass(frozen=True)
 class Constraints:
@@ -65,6 +67,7 @@ class _Constrained(SetModel):
         tol: float = 1e-6,
         max_iter: int = 10_000,
         n_tokens: int = 1,
+        token_scale: Any = "auto",
         random_state: Any = None,
     ):
         self.n_heads = n_heads
@@ -76,6 +79,7 @@ class _Constrained(SetModel):
         self.tol = tol
         self.max_iter = max_iter
         self.n_tokens = n_tokens
+        self.token_scale = token_scale
         self.random_state = random_state
 
     @property
@@ -103,14 +107,12 @@ class _Constrained(SetModel):
             as_positive(self.tol, "tol", owner),
             as_whole(self.max_iter, "max_iter", owner),
         )
-        found = [
-            minimize_constrained(
-                ConstrainedRisk(features, column, shares, loss, limits, self.n_heads),
-                tol=tol,
-                max_iter=max_iter,
-                name=owner,
-            )
+        risks = [
+            ConstrainedRisk(features, column, shares, loss, limits, self.n_heads)
             for column in columns.T
+        ]
+        found = [
+            minimize_constrained(risk, tol=tol, max_iter=max_iter, name=owner) for risk in risks
         ]
         self.gap_ = largest_of(each.gap for each in found)
         self.n_iter_ = max(each.n_iter for each in found)
@@ -126,10 +128,11 @@ class _Constrained(SetModel):
             warn_user(
                 f"{owner} stopped after {self.n_iter_} iterations with a duality gap of "
                 f"{self.gap_:.1e}, more than tol = {self.tol:g}: the mean loss is at most that "
-                "much above the least one. Bring the tokens to a size of about 1, lower "
-                "`norm_sum`, or raise `max_iter`.",
+                "much above the least one. Lower `norm_sum`, or raise `max_iter`.",
                 ConvergenceWarning,
             )
+        for risk, minimum in zip(risks, found, strict=True):
+            self._compare_with_mean(minimum.objective, risk.value_of_mean())
         values = np.stack([each.blocks for each in found], axis=2)
         values = values[:, :, 0] if targets.ndim == 1 else values
         self.norms_ = LearnedNorms.of_values(values, 2)
@@ -138,6 +141,18 @@ class _Constrained(SetModel):
             self.model_ = jax.tree.map(
                 np.asarray, model.with_values(values.astype(sets.keys.dtype))
             )
+
+    def _compare_with_mean(self, objective: float, of_mean: float) -> None:
+        """Warn where the mean of the targets, which is outside the class, would fit better."""
+        if self._loss_name != "huber" or objective <= WORSE * of_mean:
+            return
+        warn_user(
+            f"{type(self).__name__} fits worse than the mean of the targets alone: its mean loss "
+            f"is {objective:.3g}, that of the mean {of_mean:.3g}. It has no intercept, and the "
+            f"limit norm_sum = {self.norm_sum:g} (or `square_sum`) keeps its outputs small. Center "
+            "and scale the targets, TransformedTargetRegressor(model, "
+            "transformer=StandardScaler()) of scikit-learn, or raise `norm_sum`."
+        )
 
     def _draw(self, key: Any, sets: TokenSets) -> RandomFeatureAttention:
         return draw_heads(self, key, sets)
@@ -158,6 +173,9 @@ class ConstrainedAttentionRegressor(SetRegressor, _Constrained):
     The fit stops when its duality gap proves it optimal to ``tol``. Features of all rows are kept
     in memory; a second output is a fit of its own.
 
+    Targets should be centered and of a size of about 1, for example by scikit-learn's
+    TransformedTargetRegressor; a fit that is worse than their mean alone warns.
+
     Args:
         n_heads: M.
         norm_sum: K₁.
@@ -168,10 +186,13 @@ class ConstrainedAttentionRegressor(SetRegressor, _Constrained):
         tol: the duality gap at which to stop.
         max_iter: iterations at most; a ConvergenceWarning says which gap was reached.
         n_tokens: N of a table.
+        token_scale: what every token is multiplied by: a number (1 leaves tokens as they are), or
+            "auto", one over the root mean square length of the tokens of `fit`.
         random_state: of the draw.
 
     Attributes:
-        model_: the fitted `finetti.attention.RandomFeatureAttention`.
+        model_: the fitted `finetti.attention.RandomFeatureAttention`, of tokens times
+            ``token_scale_``.
         objective_: the mean loss, averaged over outputs.
         gap_: by how much it lies above the least one at most (the largest of several outputs).
         constraints_: both norms and their limits.
@@ -229,6 +250,7 @@ class ConstrainedAttentionClassifier(SignClassifier, _Constrained):
         tol: float = 1e-6,
         max_iter: int = 10_000,
         n_tokens: int = 1,
+        token_scale: Any = "auto",
         random_state: Any = None,
     ):
         super().__init__(
@@ -241,6 +263,7 @@ class ConstrainedAttentionClassifier(SignClassifier, _Constrained):
             tol=tol,
             max_iter=max_iter,
             n_tokens=n_tokens,
+            token_scale=token_scale,
             random_state=random_state,
         )
         self.loss = loss

@@ -43,6 +43,10 @@ class ConstrainedRisk:
         """P where the outputs are these."""
         return float(self.shares @ self.loss.values(outputs, self.targets))
 
+    def value_of_mean(self) -> float:
+        """P of the constant that is the mean of the targets, which needs an intercept."""
+        return self.value(np.full(len(self.targets), self.shares @ self.targets))
+
     def gradient(self, outputs: Floats) -> tuple[Floats, float]:
         """∇P, flat, and the lower bound of the minimum."""
         slopes = self.shares * self.loss.slopes(outputs, self.targets)

@@ -12,6 +12,7 @@ from finetti.estimators.grams import in_float64, padding
 from finetti.estimators.ridge import Floats
 from finetti.estimators.weighted_kernel import WeightedKernel
 from finetti.kernels.base import Kernel
+from finetti.show.progress import late_progress
 
 
 class Hyperparameters(NamedTuple):
@@ -32,14 +33,29 @@ class Observations(NamedTuple):
 
 
 def search(
-    observed: Observations, start: Kernel, ridge: float | None, n_starts: int, seed: int
+    observed: Observations,
+    start: Kernel,
+    ridge: float | None,
+    n_starts: int,
+    seed: int,
+    owner: str,
 ) -> Hyperparameters:
-    """Kernel and ridge together (`fit_kernel`); a ``ridge`` that is given stays."""
+    """Kernel and ridge together (`fit_kernel`); a ``ridge`` that is given stays.
+
+    Where it takes long, ``owner`` says how far it is.
+    """
     kernel, keys, values, mask, prefix = _arranged(observed, start)
     bounds = {} if ridge is None else {"ridge": (ridge, ridge)}
-    with float64():
+    with float64(), late_progress(owner, n_starts, "searches for the kernel") as report:
         found = fit_kernel(
-            keys, values, mask, kernel=kernel, starts=n_starts, bounds=bounds, seed=seed
+            keys,
+            values,
+            mask,
+            kernel=kernel,
+            starts=n_starts,
+            bounds=bounds,
+            seed=seed,
+            on_change=report,
         )
         kernel = found.module.kernel
         chosen = float(np.exp(np.asarray(found.module.log_ridge)))

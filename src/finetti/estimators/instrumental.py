@@ -27,6 +27,7 @@ from finetti.estimators.grams import (
     median_distance,
     padding,
 )
+from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
 from finetti.estimators.ridge import (
     Floats,
     RidgePath,
@@ -205,6 +206,9 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
             raise bad_argument("ridge", owner, wanted, repr(self.ridge))
         if self.kernel is not None:
             check_kernel(self.kernel, owner)
+        # Those of a decomposition, and a Gram matrix of the instruments at each lengthscale.
+        count = DECOMPOSITION_MATRICES + (0 if z is None else len(WIDTHS))
+        check_square_matrices(len(x), count, owner, 'use model="linear"')
         self.kernel_ = in_float64(default_kernel(x) if self.kernel is None else self.kernel)
         matrix = gram(self.kernel_, x)
         if z is None:

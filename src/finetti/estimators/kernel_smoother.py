@@ -21,6 +21,7 @@ from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 from finetti.show.card import Card
 from finetti.show.charts import line_chart
+from finetti.show.progress import Progress, late_progress
 from finetti.show.shown import Shown
 
 GRID_SIZE = 31
@@ -231,10 +232,12 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
         if len(weights) == 1:
             return BandwidthPath(grid, np.full(len(grid), np.inf))
         totals = np.zeros(len(grid))
-        with float64():
+        name, activity = type(self).__name__, f"left out at {len(grid)} bandwidths"
+        with float64(), late_progress(name, len(weights), "rows") as report:
             for rows, places in chunks(len(weights)):
                 squares = np.asarray(_left_out(kernel, grid, places, self._rows))
                 totals += squares[:, : rows.stop - rows.start] @ weights[rows]
+                report(Progress(rows.stop, 0, activity))
         return BandwidthPath(grid, totals / weights.sum())
 
     def __sklearn_tags__(self) -> Any:

@@ -24,6 +24,7 @@ class _RandomHeads(FeatureRidge):
         ridges: Any = None,
         fit_intercept: bool = True,
         n_tokens: int = 1,
+        token_scale: Any = "auto",
         random_state: Any = None,
     ):
         self.n_heads = n_heads
@@ -33,6 +34,7 @@ class _RandomHeads(FeatureRidge):
         self.ridges = ridges
         self.fit_intercept = fit_intercept
         self.n_tokens = n_tokens
+        self.token_scale = token_scale
         self.random_state = random_state
 
     def _draw(self, key: Any, sets: TokenSets) -> RandomFeatureAttention:
@@ -47,9 +49,10 @@ class RandomFeatureAttentionRegressor(ChunkedRegressor, _RandomHeads):
     One input is a set of tokens: ``X`` is (n, N, d), a list of arrays (N_i, d), or a table
     (n, N·d) with ``n_tokens=N``. Token 0 is the query x₀ and the others are the keys, in any order;
     a token alone is both. `fit` and `predict` take the ``query`` (n, d) apart, too, and a ``mask``
-    (n, N) of the tokens that there are. The paper has tokens on the unit sphere; any are accepted,
-    of a size of about 1. Rows that do not fit in memory come as a Dask array, a mapped file or
-    chunks, see `fit`, or one part after the other, see `partial_fit`.
+    (n, N) of the tokens that there are. The paper has tokens on the unit sphere; ``token_scale``
+    brings others to a length of about 1, so that a table may come from a StandardScaler. Rows that
+    do not fit in memory come as a Dask array, a mapped file or chunks, see `fit`, or one part after
+    the other, see `partial_fit`.
 
     Args:
         n_heads: M.
@@ -60,10 +63,13 @@ class RandomFeatureAttentionRegressor(ChunkedRegressor, _RandomHeads):
         ridges: the grid for "loo" and "gcv"; 19 values by default.
         fit_intercept: whether c is fitted.
         n_tokens: N of a table.
+        token_scale: what every token is multiplied by: a number (1 leaves tokens as they are), or
+            "auto", one over the root mean square length of the tokens of `fit`.
         random_state: of the draw.
 
     Attributes:
         model_: the fitted `finetti.attention.RandomFeatureAttention`; `predict` is it plus c.
+        token_scale_: what tokens are multiplied by before ``model_`` reads them.
         coef_, intercept_: β on its features, and c.
         norms_: M Σ‖v_m‖² and Σ‖v_m‖, what the theorem bounds (`LearnedNorms`).
         ridge_, ridge_path_: the ridge, and the curve it was chosen by.

@@ -38,6 +38,7 @@ class RandomFeatureMLPRegressor(ChunkedRegressor):
         ridges: Any = None,
         fit_intercept: bool = True,
         n_tokens: int = 1,
+        token_scale: Any = "auto",
         random_state: Any = None,
     ):
         self.n_neurons = n_neurons
@@ -45,6 +46,7 @@ class RandomFeatureMLPRegressor(ChunkedRegressor):
         self.ridges = ridges
         self.fit_intercept = fit_intercept
         self.n_tokens = n_tokens
+        self.token_scale = token_scale
         self.random_state = random_state
 
     def _draw(self, key: Any, sets: TokenSets) -> RandomFeatureMLP:

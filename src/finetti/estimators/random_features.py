@@ -67,7 +67,15 @@ class FeatureRidge(SetModel):
         self._solve(LocalChunks([Chunk(sets, targets, weights)], len(targets)))
 
     def _fit_chunks(self, chunks: Chunks) -> None:
-        self._start(*self._read(chunks.first(), reset=True)[:2])
+        sets, targets, weights = self._check(chunks.first(), reset=True)
+        self._start(sets, targets)
+        self.token_scale_ = self._scale_of(
+            lambda: (
+                sets.square_sums(weights)
+                if chunks.is_read_once
+                else chunks.fold(functools.partial(_add_squares, self), operator.add)
+            )
+        )
         self._solve(chunks)
 
     def _add(self, chunk: Chunk) -> None:
@@ -79,8 +87,9 @@ class FeatureRidge(SetModel):
                     "rows to: `partial_fit` starts anew, and the earlier rows no longer count. To "
                     "add to rows, give them to `partial_fit`, too."
                 )
-            sets, targets, _ = self._read(chunk, reset=True)
+            sets, targets, weights = self._check(chunk, reset=True)
             self._start(sets, targets)
+            self.token_scale_ = self._scale_of(lambda: sets.square_sums(weights))
         # Of a copy: what is added in place could not be taken back.
         self._sums = _add_chunk(self, self._rule, copy.deepcopy(self._sums), chunk)
         self._finish(self._sums, None)
@@ -168,13 +177,18 @@ class FeatureRidge(SetModel):
             self.model_ = jax.tree.map(np.asarray, model)
         self.norms_ = LearnedNorms.of_values(values, len(self._units))
 
-    def _read(
+    def _read(self, chunk: Chunk) -> tuple[TokenSets, Floats, Floats | None]:
+        """Sets, targets and weights of a chunk, checked, and its tokens scaled."""
+        if isinstance(chunk.X, TokenSets):  # by `fit`, which has done both
+            return chunk.X, chunk.y, chunk.sample_weight
+        sets, targets, weights = self._check(chunk)
+        return sets.scaled(self.token_scale_), targets, weights
+
+    def _check(
         self, chunk: Chunk, *, reset: bool = False
     ) -> tuple[TokenSets, Floats, Floats | None]:
-        """Sets, targets and weights of a chunk, checked."""
+        """Sets, targets and weights of a chunk as it was given."""
         X, y, sample_weight, query, mask = chunk
-        if isinstance(X, TokenSets):
-            return X, y, sample_weight
         targets = self._as_targets(X, y)
         sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=reset)
         if not reset:
@@ -242,13 +256,19 @@ def over_chunks(function: Any, model: Any, sets: TokenSets) -> Iterator[tuple[sl
             found = np.asarray(function(model, *part))
         if not np.isfinite(found).all():
             raise InputError(
-                "Features of these tokens are too large for their precision. Scale the tokens to "
-                "a length of about 1."
+                "Features of these tokens are too large for their precision: they are far longer "
+                "than those of the fit, or `token_scale` is too large. Scale the columns."
             )
         yield rows, found[: rows.stop - rows.start]
 
 
 # What happens to one chunk, wherever it lies.
+
+
+def _add_squares(model: FeatureRidge, total: Floats | None, chunk: Chunk) -> Floats:
+    sets, _, weights = model._check(chunk)
+    sums = sets.square_sums(weights)
+    return sums if total is None else total + sums
 
 
 def _add_chunk(

@@ -1,6 +1,7 @@
 """Regressors and classifiers of sets: what scikit-learn sees of them, whatever the model."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,6 +10,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
+from finetti.core.errors import InputError, bad_argument
+from finetti.core.numbers import as_positive
 from finetti.estimators.ridge import Floats, RidgePath
 from finetti.estimators.sets import TokenSets, read_sets
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
@@ -21,13 +24,15 @@ class SetModel(BaseEstimator, abc.ABC):
     """Fitted to sets of tokens, see `read_sets`, with targets (n,) or (n, t)."""
 
     n_tokens: int
+    token_scale: Any
+    token_scale_: float
     ridge_: float
     ridge_path_: RidgePath | None
     intercept_: Any
 
     @abc.abstractmethod
     def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
-        """Fit to targets (n,) or (n, t)."""
+        """Fit to targets (n,) or (n, t), and to tokens that are scaled already."""
 
     @abc.abstractmethod
     def _as_targets(self, X: Any, y: Any) -> Floats:
@@ -44,12 +49,30 @@ class SetModel(BaseEstimator, abc.ABC):
         weights = np.ones(len(targets))
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, sets.query, ensure_non_negative=True)
-        self._fit(sets, targets, weights)
+        self.token_scale_ = self._scale_of(lambda: sets.square_sums(weights))
+        self._fit(sets.scaled(self.token_scale_), targets, weights)
         return self
+
+    def _scale_of(self, square_sums: Callable[[], NDArray[np.float64]]) -> float:
+        """`token_scale` as a number; the sums, see `TokenSets`, are taken for "auto" alone."""
+        owner = type(self).__name__
+        if not isinstance(self.token_scale, str):
+            return as_positive(self.token_scale, "token_scale", owner)
+        if self.token_scale != "auto":
+            wanted = 'a number > 0 or "auto"'
+            raise bad_argument("token_scale", owner, wanted, repr(self.token_scale))
+        total, count = square_sums()
+        if not np.isfinite(total):
+            raise InputError(
+                f"{owner} divides tokens by their root mean square length, and the squares of "
+                "these overflow. Scale the columns."
+            )
+        return float((count / total) ** 0.5) if total > 0 else 1.0
 
     def _outputs(self, X: Any, query: Any, mask: Any) -> NDArray[Any]:
         check_is_fitted(self)
-        return self._predict(read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=False))
+        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=False)
+        return self._predict(sets.scaled(self.token_scale_))
 
     # With scikit-learn's metadata routing, cross-validation and pipelines hand these on.
     __metadata_request__fit: ClassVar = BESIDE_SETS

@@ -39,6 +39,22 @@ class TokenSets(NamedTuple):
         query, keys = (part.astype(dtype, copy=False) for part in (self.query, self.keys))
         return TokenSets(query, keys, self.mask)
 
+    def scaled(self, factor: float) -> "TokenSets":
+        """The tokens times ``factor``, in their precision."""
+        if factor == 1:
+            return self
+        return TokenSets(self.query * factor, self.keys * factor, self.mask)
+
+    def square_sums(self, weights: NDArray[Any] | None) -> NDArray[np.float64]:
+        """Σ s‖x‖² over all tokens, queries included, and Σ s, with s the weights of their sets."""
+        squares = np.einsum("nd,nd->n", self.query, self.query, dtype=np.float64)
+        squares += np.einsum("nkd,nkd->n", self.keys, self.keys, dtype=np.float64)
+        counts = np.full(len(squares), 1.0 + self.keys.shape[1])
+        if self.mask is not None:
+            counts = 1.0 + self.mask.sum(axis=1)
+        weights = np.ones(len(squares)) if weights is None else weights
+        return np.array([weights @ squares, weights @ counts])
+
 
 def in_precision_of(sets: TokenSets) -> AbstractContextManager[Any]:
     """JAX in the precision of the tokens."""

@@ -1,6 +1,8 @@
 """How something long gets on, on stderr: a bar, or now and then a line in a log."""
 
+import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +13,8 @@ from finetti.show.numbers import format_duration
 
 MAX_SILENCE_SECONDS = 30.0
 MIN_SILENCE_SECONDS = 5.0
+SHORT_SECONDS = 5.0  # of work that needs no sign of life
+REFRESH_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,35 @@ def progress_bar(
             bar.update(task, completed=progress.done, activity=progress.activity + failed)
 
         yield on_change
+
+
+@contextmanager
+def late_progress(name: str, total: int, unit: str) -> Iterator[Callable[[Progress], None]]:
+    """Show a `progress_bar` for work that turns out to take longer than `SHORT_SECONDS`.
+
+    Yields what is called at each change, which may be often. A thread of its own shows the latest
+    one, also while the work is in a single long call; in a log the first line comes at once.
+    """
+    latest, ended, start = [Progress(0, 0, "starting…")], threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        if ended.wait(SHORT_SECONDS):
+            return
+        with progress_bar(name, total, True, unit) as bar:
+            if isinstance(bar, _Lines):
+                bar.start, bar.last = start, -math.inf
+            bar(latest[0])
+            while not ended.wait(REFRESH_SECONDS):
+                bar(latest[0])
+            bar(latest[0])
+
+    def report(progress: Progress) -> None:
+        latest[0] = progress
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield report
+    finally:
+        ended.set()
+        watcher.join()

@@ -1,7 +1,9 @@
 """Fitting the kernel's parameters together with the ridge, by marginal likelihood."""
 
+import functools
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
 from finetti.show.card import Card, Table
 from finetti.show.charts import Chart, line_chart
+from finetti.show.progress import Progress
 from finetti.show.shown import Shown
 
 PROFILE_POINTS = 21
@@ -111,6 +114,7 @@ def fit_kernel(
     factor: float = 1e3,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
+    on_change: Callable[[Progress], None] = lambda progress: None,
 ) -> KernelFit:
     """Kernel parameters and ridge of the highest marginal likelihood, one set for all contexts.
 
@@ -125,6 +129,7 @@ def fit_kernel(
         bounds: or between these, by its name in the result: ``{"lengthscale": (0.1, 10)}``; two
             equal ones keep it there.
         seed: of the random starts.
+        on_change: is told about the progress after every evaluation of the likelihood.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -149,7 +154,11 @@ def fit_kernel(
         begin = [search.origin]
         for _ in range(starts - 1):
             begin.append(search.origin + rng.uniform(-2.3, 2.3, size=search.origin.shape))
-        found = [search.climb(start) for start in begin]
+        found = []
+        for start in begin:
+            search.report = functools.partial(_report, on_change, len(found), itertools.count(1))
+            found.append(search.climb(start))
+        search.report = None
         heights = np.array([climb.height for climb in found])
         search.best = found[int(np.argmax(heights))].point
         fitted = search.module_at(search.best)
@@ -171,6 +180,13 @@ def fit_kernel(
 @jax.value_and_grad
 def _loss(module: ConditionalMean, keys: Any, values: Any, mask: Any) -> Any:
     return -jnp.sum(module.log_marginal_likelihood(keys, values, mask))
+
+
+def _report(
+    on_change: Callable[[Progress], None], done: int, evaluations: Iterator[int], height: float
+) -> None:
+    text = f"evaluation {next(evaluations)}, log likelihood {height:.6g}"
+    on_change(Progress(done, 0, text))
 
 
 def _flat(leaves: list[Any]) -> np.ndarray:
@@ -196,6 +212,7 @@ class _Search:
         bounds: Mapping[str, tuple[float, float]],
     ) -> None:
         self.contexts = keys, values, mask
+        self.report: Callable[[float], None] | None = None
         leaves, self.structure = jax.tree.flatten(module)
         self.shapes = [np.shape(leaf) for leaf in leaves]
         flat = _flat(leaves)
@@ -221,6 +238,8 @@ class _Search:
 
     def loss(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = _loss(self.module_at(parameters), *self.contexts)
+        if self.report is not None:
+            self.report(-float(value))
         return float(value), _flat(jax.tree.leaves(gradient))
 
     def index(self, name: str, argument: str = "name", owner: str = "KernelFit") -> int:
