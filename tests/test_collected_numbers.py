@@ -30,8 +30,6 @@ WHOLE = {  # counts, widths and depths
     "bounds/exchangeability/network.py": ("max(len(",),
     "bounds/sparse_variables/transformer_class.py": ("max(layer.sizes[",),
     "claims/exchangeability/generalization.py": ("max(network.dimension,", "max((4 + heads) "),
-    "claims/exchangeability/layer_covers.py": ("max(p, (4 + len(",),
-    "claims/exchangeability/length_free.py": ("max(5 * network.largest_dimension ",),
     "claims/random_features/attention_norms.py": ("max(r, s)",),
     "claims/random_features/risk_bounds.py": ("max(heads,", "max(n,"),
     "claims/sparse_variables/learned_rules.py": ("max(steps,",),

@@ -198,7 +198,7 @@ def e_lemma_c_7(context: Context, value: Formula = _complexity) -> Evidence:
         network, n = draw_network(rng, depth=3, decades=1.0), int(10.0 ** rng.uniform(10, 14))
         sample = Sample(n, 1)
         p, d = by_hand.count_parameters(network), network.largest_dimension
-        p = max(p, (4 + len(network.layers[0].heads)) * d * d * len(network.layers))
+        p = largest_of(p, (4 + len(network.layers[0].heads)) * d * d * len(network.layers))
         size = by_hand.moved(network, 1.0, sharp=False)
         closed = 12 * math.sqrt(p / n) * (2 + math.sqrt(math.log1p(2 * size)))
         errors.append(abs(value(network, sample, "closed") / closed - 1))

@@ -180,7 +180,7 @@ def _constants_by_hand(attention: Any, sample: Sample) -> float:
     """Section 9b: R̂ = 12√p(2 + √log(1 + 2SΛ/b))/√n with p = 5D², and S along the layers."""
     network, n = attention.as_network(), sample.n_samples
     size = by_hand.moved(network, sample.input_norm, sharp=False)
-    dimensions = max(5 * network.largest_dimension**2, by_hand.count_parameters(network))
+    dimensions = largest_of(5 * network.largest_dimension**2, by_hand.count_parameters(network))
     inside = 1 + 2 * size * sample.loss_lipschitz / sample.loss_bound
     complexity = 12 * math.sqrt(dimensions / n) * (2 + math.sqrt(math.log(inside)))
     tail = 3 * math.sqrt(math.log(4 / sample.delta) / (2 * n))

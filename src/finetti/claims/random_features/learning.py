@@ -278,7 +278,7 @@ def r_table(
         if (cell.model, cell.n_samples) in found:
             mean = found[cell.model, cell.n_samples][cell.target].mean()
             distance = cell.distance(mean, repeats)
-            outside += distance > 1
+            outside += not distance <= 1  # NaN too
             rows.append((cell.target, cell.model, cell.n_samples, mean, cell.error, distance))
     columns = ("target", "model", "n", "error", "table", "distance (1 is the limit)")
     title = f"{len(rows)} cells, {repeats} seeds"
