@@ -1,20 +1,24 @@
 """Measure how strong the tests are: make each mutation in a copy of the tree, and run the tests.
 
 ``make mutations`` runs a sample, ``make mutations SAMPLE=0`` all. A mutant is killed when a test
-fails, or when the tests do not end within twenty minutes. The tests that reach its function are
+fails, or when the tests do not end within a limit. The tests that reach its function are
 run, those of its own subpackage first, quick ones first, until one fails; then the others of their
-files, which may use what an earlier test had compiled.
+files, which may use what an earlier test had compiled. Which tests reach what is measured once, in
+twice the time of `make test`; ``--without-map`` runs the files that name its module instead.
 """
 
 import argparse
+import ast
 import json
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -34,6 +38,7 @@ TREE = (
     "README.md",
 )
 SHARED = (".programs", ".checkpoints")
+MOST_FILES = 6  # of tests, where it is not known which ones reach a function
 
 
 def main() -> int:
@@ -43,12 +48,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--only", default="", help="those whose file contains this text")
     parser.add_argument("--seconds", type=float, default=90.0, help="of tests per mutant, at most")
+    parser.add_argument("--limit", type=float, default=1200.0, help="seconds; more is a kill")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--map", action="store_true", help="measure again which tests reach what")
+    parser.add_argument(
+        "--without-map", action="store_true", help="measure nothing: tests that name the module"
+    )
     options = parser.parse_args()
-    if options.map or not reach.MAP.exists():
+    if options.map or not reach.FOLDER.exists():
         reach.prepare()
-    measure_reach(options.workers)
+    if not options.without_map:
+        measure_reach(options.workers)
     known = reach.load_map()
     mutants = [each for each in load_mutants() if options.only in each.file and not each.survives]
     if 0 < options.sample < len(mutants):
@@ -59,7 +69,9 @@ def main() -> int:
     rows = []
     with ThreadPoolExecutor(options.workers) as pool, RESULTS.open("a", encoding="utf-8") as file:
         jobs = (
-            pool.submit(run_mutant, each, choose_tests(each, known, options.seconds), trees)
+            pool.submit(
+                run_mutant, each, choose_tests(each, known, options.seconds), trees, options.limit
+            )
             for each in mutants
         )
         for number, job in enumerate(list(jobs), 1):
@@ -111,6 +123,9 @@ def choose_tests(mutant: Mutant, known: dict, seconds: float) -> tuple[list[str]
     The other tests of their files follow: a compiled program is traced by the first test only that
     needs it. A slow test alone may take longer than ``seconds``: the first one is always taken.
     """
+    if f"tests/{mutant.subpackage}" not in known["measured"]:
+        files = nearest_files(mutant)
+        return files, len(files)
     times = known["times"]
     reaching = set(known["reach"].get(mutant.file, {}).get(mutant.function, ()))
     reaching = {test for test in reaching if times.get(test, math.inf) < math.inf}
@@ -127,6 +142,35 @@ def choose_tests(mutant: Mutant, known: dict, seconds: float) -> tuple[list[str]
             chosen.append(test)
             total += times[test]
     return chosen, len(reaching)
+
+
+def nearest_files(mutant: Mutant) -> list[str]:
+    """Files of tests: those that name the module of the mutant or what it defines come first.
+
+    They are taken from its own subpackage, then from those above it.
+    """
+    path = ROOT / PACKAGE / mutant.file
+    defined = [getattr(node, "name", "_") for node in ast.parse(path.read_text("utf-8")).body]
+    words = {path.stem, *(name for name in defined if not name.startswith("_"))}
+    naming = re.compile(rf"\b({'|'.join(map(re.escape, sorted(words)))})\b")
+    rooms, found = rooms_above(mutant.subpackage), []
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        name = file.relative_to(ROOT).as_posix()
+        room = name.split("/")[1]
+        count = len(set(naming.findall(file.read_text("utf-8"))))
+        if room == mutant.subpackage:
+            found.append((0 if count else 2, -count, name))
+        elif count and room in rooms:
+            found.append((1, -count, name))
+    return [name for _, _, name in sorted(found)][:MOST_FILES]
+
+
+def rooms_above(subpackage: str) -> set[str]:
+    """The subpackages that may use this one, and the folder of common suites."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    layers = [layer.split(" | ") for layer in contracts["contracts"][0]["layers"]]
+    own = next((at for at, layer in enumerate(layers) if subpackage in layer), 0)
+    return {"conformance", *(room for layer in layers[:own] for room in layer)}
 
 
 def copy_tree(folder: Path) -> Path:
@@ -146,7 +190,9 @@ def copy_tree(folder: Path) -> Path:
     return folder
 
 
-def run_mutant(mutant: Mutant, chosen: tuple[list[str], int], trees: SimpleQueue[Path]) -> dict:
+def run_mutant(
+    mutant: Mutant, chosen: tuple[list[str], int], trees: SimpleQueue[Path], limit: float
+) -> dict:
     """Make the mutation in a free tree, run the tests, and undo it."""
     tests, reaching = chosen
     row = {
@@ -159,14 +205,14 @@ def run_mutant(mutant: Mutant, chosen: tuple[list[str], int], trees: SimpleQueue
     tree, begin = trees.get(), time.monotonic()
     original = mutant.apply(tree)
     try:
-        outcome, killer = run_tests(tree, tests)
+        outcome, killer = run_tests(tree, tests, limit)
     finally:
         (tree / PACKAGE / mutant.file).write_text(original, "utf-8")
         trees.put(tree)
     return {**row, "outcome": outcome, "killer": killer, "seconds": time.monotonic() - begin}
 
 
-def run_tests(tree: Path, tests: list[str]) -> tuple[str, str]:
+def run_tests(tree: Path, tests: list[str], limit: float) -> tuple[str, str]:
     """Whether a test fails, and which one does first."""
     (tree / "chosen.txt").write_text("\n".join(tests), "utf-8")
     environment = {
@@ -179,7 +225,7 @@ def run_tests(tree: Path, tests: list[str]) -> tuple[str, str]:
     try:
         ran = subprocess.run(
             [*command, "@chosen.txt"],
-            cwd=tree, env=environment, capture_output=True, text=True, timeout=1200, check=False,
+            cwd=tree, env=environment, capture_output=True, text=True, timeout=limit, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "killed", "time"

@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from .__main__ import choose_tests, nearest_files
 from .draw import NUMBER, file_mutants
 from .mutant import PACKAGE, ROOT, Mutant, load_mutants
 from .operators import OPERATORS
@@ -46,3 +47,22 @@ def test_operators_on_a_small_function() -> None:
 def test_a_line_that_is_gone_is_refused() -> None:
     with pytest.raises(LookupError, match="not there"):
         Mutant("x.py", "f", "sign", "return 1", "return 2").mutate("def f():\n    return 3\n")
+
+
+def test_tests_that_reach_a_function_come_first_then_those_beside_them() -> None:
+    mutant = Mutant("core/norms.py", "f", "sign", "return 1", "return 2")
+    reach = ["tests/core/test_a.py::slow", "tests/core/test_a.py::quick", "tests/cli/test_b.py::c"]
+    times = dict(zip(reach, (9.0, 1.0, 0.1), strict=True))
+    times |= {"tests/core/test_a.py::beside": 0.2, "tests/core/test_d.py::other": 0.1}
+    times["tests/core/test_a.py::fails"] = float("inf")
+    known = {"reach": {mutant.file: {"f": reach}}, "times": times, "measured": ["tests/core"]}
+    everything = [reach[1], reach[0], reach[2], "tests/core/test_a.py::beside"]
+    assert choose_tests(mutant, known, 90.0) == (everything, 3)
+    assert choose_tests(mutant, known, 2.0) == ([reach[1], reach[2], everything[3]], 3)
+
+
+def test_without_a_map_files_that_name_the_module_come_first() -> None:
+    mutant = Mutant("core/norms.py", "f", "sign", "return 1", "return 2")
+    files = nearest_files(mutant)
+    assert files[0] == "tests/core/test_norms.py"
+    assert choose_tests(mutant, {"measured": []}, 90.0) == (files, len(files))
