@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import mpmath as mp
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,7 +21,7 @@ from finetti.attention import (
     softmax_attention,
 )
 from finetti.core.errors import InputError, UnsupportedError
-from finetti.kernels import RBF, Linear
+from finetti.kernels import RBF, Exponential, Linear, Polynomial
 
 RNG = np.random.default_rng(0)
 
@@ -162,3 +163,51 @@ def test_a_mask_per_query_says_what_it_costs():
     with pytest.warns(PerQueryMaskWarning, match=r"one solve per query.*is_causal=True") as said:
         ConditionalMean()(*tokens, jnp.eye(5, dtype=bool))
     assert said[0].filename == __file__
+
+
+def exact_variance(query, keys, ridge):
+    """K(q, q) − K(q, K)(K + λI)⁻¹K(K, q) of the exponential kernel, by 400 digits."""
+    with mp.workdps(400):
+        query, keys = (mp.matrix(array.tolist()) for array in (query, keys))
+        gram = (keys * keys.T).apply(mp.exp) + mp.mpf(ridge) * mp.eye(keys.rows)
+        across = (keys * query).apply(mp.exp)
+        return float(mp.exp((query.T * query)[0]) - (across.T * mp.lu_solve(gram, across))[0])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_variance_of_long_tokens_is_right(is_causal):
+    """Keys near the query, and so far from it that they explain less than any number."""
+    attention = ConditionalMean(Exponential(), ridge=0.1)
+    for amplitude in (0.5, 2.0, 5.0, 9.0):
+        query, keys = amplitude * RNG.normal(size=(3, 4)), amplitude * RNG.normal(size=(3, 4))
+        query[1] = -1.1 * keys[0]
+        values = np.ones((3, 1))
+        _, variance = attention.posterior(query, keys, values, is_causal=is_causal)
+        counts = range(1, 4) if is_causal else (3, 3, 3)
+        expected = [exact_variance(q, keys[:n], 0.1) for q, n in zip(query, counts, strict=True)]
+        np.testing.assert_allclose(variance, expected, rtol=1e-6)
+        prior = np.exp(np.sum(query**2, axis=1))
+        hidden = attention.posterior(query, keys, values, np.zeros(3, bool))[1]
+        np.testing.assert_allclose(hidden, prior, rtol=1e-9)
+
+
+def test_a_variance_beyond_all_numbers_is_infinite_and_says_so():
+    attention = ConditionalMean(Exponential() * Polynomial(2), ridge=0.1)
+    keys, values = np.eye(2, 4), np.ones((2, 1))
+    query = np.array([[20.0, 20.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])  # e^800 and e
+    with pytest.warns(UserWarning, match=r"largest float64 number.* infinite there.*Scale"):
+        mean, variance = attention.posterior(query, keys, values)
+    assert variance[0] == jnp.inf
+    assert 0 < variance[1] < 20
+    assert jnp.isfinite(mean).all()
+    with pytest.warns(UserWarning, match="infinite there"):
+        assert cme_solve(query, keys, values, kernel=attention.kernel).variance[0] == jnp.inf
+    # Its cotangent 0 must not spoil the gradient of the mean.
+    gradient = jax.grad(lambda q: attention.posterior(q, keys, values)[0].sum())(query / 1.05)
+    assert jnp.isfinite(gradient).all()
+    with jax.enable_x64(False):
+        single = ConditionalMean(Exponential(), ridge=0.1)
+        tokens = [jnp.asarray(array, jnp.float32) for array in (query / 2, keys, values)]
+        with pytest.warns(UserWarning, match="largest float32 number"):
+            variance = single.posterior(*tokens)[1]
+        assert variance[0] == jnp.inf  # e^200

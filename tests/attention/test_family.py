@@ -40,7 +40,7 @@ def online(keys, values, step, decay):
 
 def line(query, keys, values, scores, ridge):
     """The intercept of the weighted least squares with a ridge on the slope, by rows."""
-    root = np.sqrt(scores)[:, None]
+    root = np.sqrt(scores / scores.sum())[:, None]
     design = root * np.hstack([np.ones((len(keys), 1)), keys - query])
     penalty = np.sqrt(ridge) * np.eye(len(query) + 1)[1:]
     targets = np.vstack([root * values, np.zeros((len(query), values.shape[1]))])

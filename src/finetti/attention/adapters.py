@@ -86,7 +86,7 @@ def flax_attention_fn(
             mask = flat(mask.astype(bool))
             if key_mask:
                 shape = query.shape[1], key.shape[1]
-                mask, misread = _mask_of_keys(mask, shape, settings.get("is_causal", False))
+                mask, misread = _mask_of_keys(mask, shape, _causal_mask(shape, settings))
         bias = None if bias is None else flat(bias)
         variance = None
         if module is None or function is not cme_attention:
@@ -111,8 +111,16 @@ def flax_attention_fn(
     return attention_fn
 
 
+def _causal_mask(shape: tuple[int, int], settings: dict[str, Any]) -> Bool[Array, "T S"] | None:
+    """What causality leaves of (queries, keys) with these settings of the function."""
+    if not settings.get("is_causal", False):
+        return None
+    from_the_end = settings.get("causal_alignment") == "lower_right"
+    return jnp.tril(jnp.ones(shape, bool), shape[1] - shape[0] if from_the_end else 0)
+
+
 def _mask_of_keys(
-    mask: Bool[Array, "..."], shape: tuple[int, int], is_causal: bool
+    mask: Bool[Array, "..."], shape: tuple[int, int], causal: Bool[Array, "T S"] | None
 ) -> tuple[Bool[Array, "..."], Bool[Array, "..."] | None]:
     """The keys that any query may read, and which queries would then read what they may not.
 
@@ -122,8 +130,8 @@ def _mask_of_keys(
     if mask.shape[2] == 1:
         return keys, None
     read = jnp.broadcast_to(keys, (*mask.shape[:3], shape[1]))
-    if is_causal:
-        read &= jnp.tril(jnp.ones(shape, bool))[None, None]
+    if causal is not None:
+        read &= causal[None, None]
     misread = mask.any(axis=3) & (read != mask).any(axis=3)
     if not is_concrete(mask):
         return keys, misread
@@ -136,7 +144,7 @@ def _mask_of_keys(
             "that it hides, in a causal mask the future. "
             + (
                 "With is_causal=True it may differ by causality only. "
-                if is_causal
+                if causal is not None
                 else "If it is causal, say is_causal=True beside key_mask=True. "
             )
             + "For any other mask, leave key_mask out."

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from finetti.core.arrays import check_finite, check_rank
 from finetti.core.conversion import as_array
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.precision import widest_float
 
 
@@ -73,6 +73,11 @@ class Contexts(NamedTuple):
     def restore_values(self, flat: Float[Array, "B Q d_v"]) -> Array:
         """What has the coordinates of the values, as the caller gave those."""
         return self.restore(flat[..., 0] if self.is_scalar else flat)
+
+    def restore_variance(self, flat: Float[Array, "B Q"]) -> Array:
+        """A variance per query; infinite beyond the caller's precision, since an error bar that is
+        cut off would be a wrong one."""
+        return flat.astype(self.query.dtype).reshape(self.lead)
 
     def at_least_float32(self) -> "Contexts":
         """Half precision cast up: scores and their sums need more bits than tokens."""
@@ -282,6 +287,8 @@ def as_boolean(owner: str, mask: ArrayLike, read: str = "key") -> Bool[Array, ".
     """The mask, if it is one."""
     try:
         mask = as_array(mask)
+    except UnsupportedError:  # a tensor of PyTorch
+        raise
     except (TypeError, ValueError) as error:  # a kernel, say, that was given without its name
         wanted = f"an array of booleans, True where a {read} may be read"
         raise bad_argument("mask", owner, wanted, f"{type(mask).__name__}") from error

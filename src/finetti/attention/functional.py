@@ -2,8 +2,14 @@
 
 All take ``query`` (B, T, N, H), ``key`` (B, S, K, H) and ``value`` (B, S, K, D), or the same
 without B; K divides N (grouped-query attention). ``mask`` is boolean and broadcastable to
-(B, N, T, S), axes that are missing in front included. ``scale`` multiplies query·key and is 1/√H by default: a kernel sees √scale·query and
-√scale·key, so that the exponential kernel is exp(scale·query·key).
+(B, N, T, S), axes that are missing in front included. ``scale`` multiplies query·key and is 1/√H by
+default: a kernel sees √scale·query and √scale·key, so that the exponential kernel is
+exp(scale·query·key).
+
+With ``is_causal`` query t reads the keys 0…t, as in JAX, also where there are fewer queries than
+keys. ``causal_alignment="lower_right"`` counts from the end instead: the last query reads all keys
+and query t the keys 0…t + S − T, as a step of decoding over a cache of keys asks for; with
+``query_seq_lengths`` or ``key_value_seq_lengths``, T and S are those.
 """
 
 from typing import Any
@@ -16,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.plan import RouteName
-from finetti.attention.layout import arrange_heads
+from finetti.attention.layout import CausalAlignment, arrange_heads
 from finetti.attention.normalized import masked_softmax
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.precision import float64_inside
@@ -33,6 +39,7 @@ def softmax_attention(
     *,
     scale: float | None = None,
     is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
 ) -> Float[Array, "..."]:
@@ -46,7 +53,16 @@ def softmax_attention(
     """
     owner = "softmax_attention"
     heads = arrange_heads(
-        owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
+        owner,
+        query,
+        key,
+        value,
+        mask,
+        scale,
+        is_causal,
+        causal_alignment,
+        query_seq_lengths,
+        key_value_seq_lengths,
     )
     heads, known = heads.set_aside_spoiled()
     logits = heads.scale * jnp.einsum("bkgth,bksh->bkgts", heads.query, heads.keys)
@@ -64,6 +80,7 @@ def kernel_attention(
     kernel: Kernel | None = None,
     scale: float | None = None,
     is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
 ) -> Float[Array, "..."]:
@@ -80,7 +97,16 @@ def kernel_attention(
             "signs. Use cme_attention, or a nonnegative kernel such as RBF or Exponential."
         )
     heads = arrange_heads(
-        owner, query, key, value, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
+        owner,
+        query,
+        key,
+        value,
+        mask,
+        scale,
+        is_causal,
+        causal_alignment,
+        query_seq_lengths,
+        key_value_seq_lengths,
     )
 
     heads, known = heads.set_aside_spoiled()
@@ -111,6 +137,7 @@ def cme_attention(
     route: RouteName = "auto",
     scale: float | None = None,
     is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
     return_variance: bool = False,
@@ -143,14 +170,24 @@ def cme_attention(
         )
     # Causality goes to the module, which has a faster way than a mask.
     heads = arrange_heads(
-        owner, query, key, value, mask, scale, False, query_seq_lengths, key_value_seq_lengths
+        owner,
+        query,
+        key,
+        value,
+        mask,
+        scale,
+        is_causal,
+        causal_alignment,
+        query_seq_lengths,
+        key_value_seq_lengths,
+        reads_prefixes=True,
     )
     kernel = RBF() if kernel is None else kernel
     module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
     module = eqx.tree_at(lambda m: m.kernel, module, kernel.on_scaled_tokens(heads.scale))
     if not return_variance:
-        return heads.restore(module.read(heads.contexts, "mean", is_causal).mean)
-    answer = module.read(heads.contexts, "posterior", is_causal)
+        return heads.restore(module.read(heads.contexts, "mean", heads.is_causal).mean)
+    answer = module.read(heads.contexts, "posterior", heads.is_causal)
     variance = answer.variance + (answer.ridge if predictive else 0.0)
     return heads.restore(answer.mean), heads.restore(variance[..., None])[..., 0]
 

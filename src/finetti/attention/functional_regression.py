@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from finetti.attention.fast_weights.delta_rule import DeltaRule
 from finetti.attention.fast_weights.linear_attention import LinearAttention
-from finetti.attention.layout import arrange_heads
+from finetti.attention.layout import CausalAlignment, arrange_heads
 from finetti.attention.local_linear import LocalLinear
 from finetti.core.errors import InputError
 from finetti.kernels.base import Kernel
@@ -26,6 +26,7 @@ def linear_attention(
     kernel: Kernel | None = None,
     scale: float | None = None,
     is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
 ) -> Float[Array, "..."]:
@@ -41,10 +42,20 @@ def linear_attention(
     owner = "linear_attention"
     _refuse_bias(owner, bias)
     heads = arrange_heads(
-        owner, query, key, value, mask, scale, False, query_seq_lengths, key_value_seq_lengths
+        owner,
+        query,
+        key,
+        value,
+        mask,
+        scale,
+        is_causal,
+        causal_alignment,
+        query_seq_lengths,
+        key_value_seq_lengths,
+        reads_prefixes=True,
     )
     scaled = LinearAttention(kernel).kernel.on_scaled_tokens(heads.scale)
-    out = LinearAttention(scaled).read(heads.contexts, is_causal)
+    out = LinearAttention(scaled).read(heads.contexts, heads.is_causal)
     return heads.restore(heads.contexts.restore_values(out))
 
 
@@ -59,6 +70,7 @@ def delta_rule_attention(
     decay: ArrayLike = 1.0,
     scale: float | None = None,
     is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
 ) -> Float[Array, "..."]:
@@ -75,9 +87,19 @@ def delta_rule_attention(
     owner = "delta_rule_attention"
     _refuse_bias(owner, bias)
     heads = arrange_heads(
-        owner, query, key, value, mask, scale, False, query_seq_lengths, key_value_seq_lengths
+        owner,
+        query,
+        key,
+        value,
+        mask,
+        scale,
+        is_causal,
+        causal_alignment,
+        query_seq_lengths,
+        key_value_seq_lengths,
+        reads_prefixes=True,
     )
-    out = DeltaRule(step, decay).read(heads.contexts, is_causal)
+    out = DeltaRule(step, decay).read(heads.contexts, heads.is_causal)
     return heads.restore(heads.contexts.restore_values(out))
 
 
@@ -92,6 +114,7 @@ def local_linear_attention(
     ridge: ArrayLike = 0.1,
     scale: float | None = None,
     is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
 ) -> Float[Array, "..."]:
@@ -102,13 +125,23 @@ def local_linear_attention(
     owner = "local_linear_attention"
     _refuse_bias(owner, bias)
     heads = arrange_heads(
-        owner, query, key, value, mask, scale, False, query_seq_lengths, key_value_seq_lengths
+        owner,
+        query,
+        key,
+        value,
+        mask,
+        scale,
+        is_causal,
+        causal_alignment,
+        query_seq_lengths,
+        key_value_seq_lengths,
+        reads_prefixes=True,
     )
     module = LocalLinear(RBF() if kernel is None else kernel, ridge)
     # A slope in √s·k is one in k over √s: λ in these units is λ/s.
     ridge = module.ridge / heads.scale.astype(module.log_ridge.dtype)
     in_keys = LocalLinear(module.kernel.on_scaled_tokens(heads.scale), ridge)
-    out = in_keys.read(heads.contexts, jnp.matmul, is_causal)
+    out = in_keys.read(heads.contexts, jnp.matmul, heads.is_causal)
     return heads.restore(heads.contexts.restore_values(out))
 
 

@@ -1,6 +1,6 @@
 """The layout of ``jax.nn.dot_product_attention``: from heads to contexts and back."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -17,6 +17,8 @@ from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.precision import widest_float
 
+CausalAlignment = Literal["upper_left", "lower_right"]
+
 
 class Heads(NamedTuple):
     """K key heads, each read by G query heads (grouped-query attention; G = 1 as a rule)."""
@@ -29,6 +31,7 @@ class Heads(NamedTuple):
     query_lengths: Array | None
     batched: bool
     dtype: Any
+    is_causal: bool = False  # whether query t is still to be kept from the keys after t
 
     @property
     def full_mask(self) -> Bool[Array, "B K G #T S"] | None:
@@ -93,10 +96,17 @@ def arrange_heads(
     mask: ArrayLike | None,
     scale: float | None,
     is_causal: bool,
+    causal_alignment: CausalAlignment,
     query_seq_lengths: ArrayLike | None,
     key_value_seq_lengths: ArrayLike | None,
+    *,
+    reads_prefixes: bool = False,
 ) -> Heads:
-    """Check the arguments of ``owner``; all masks are joined into one."""
+    """Check the arguments of ``owner``; all masks are joined into one.
+
+    A caller that ``reads_prefixes`` has a faster way than a mask where query t reads the keys 0…t,
+    and is told so by ``is_causal`` of the result.
+    """
     query, key, value = as_array(query), as_array(key), as_array(value)
     batched = query.ndim == 4
     for name, array in (("query", query), ("key", key), ("value", value)):
@@ -127,7 +137,19 @@ def arrange_heads(
         dtype,
     )
     key_lengths = _lengths(owner, "key_value_seq_lengths", key_value_seq_lengths, batch)
-    heads = _with_mask(owner, heads, mask, is_causal, key_lengths)
+    if causal_alignment not in get_args(CausalAlignment):
+        wanted = " or ".join(map(repr, get_args(CausalAlignment)))
+        raise bad_argument("causal_alignment", owner, wanted, repr(causal_alignment))
+    causal = None
+    if is_causal:
+        from_end = causal_alignment == "lower_right"
+        has_lengths = heads.query_lengths is not None or key_lengths is not None
+        if reads_prefixes and (not from_end or (length == key.shape[1] and not has_lengths)):
+            heads = heads._replace(is_causal=True)
+        elif not from_end or length > 1 or heads.query_lengths is not None:
+            causal = _causal_mask(heads, from_end, key_lengths)
+        # else the only query is the last position, and reads all keys.
+    heads = _with_mask(owner, heads, mask, causal, key_lengths)
     if heads.mask is not None:
         readable = heads.mask if heads.mask.ndim == 3 else heads.mask.any(axis=(2, 3))
         cleared_keys, cleared_values = clear_unreadable(heads.keys, heads.values, readable)
@@ -181,8 +203,25 @@ def _broadcast(owner: str, name: str, array: Array, heads: Heads) -> Array:
     return given.reshape(given.shape[0], groups, members, *given.shape[2:])
 
 
+def _causal_mask(heads: Heads, from_end: bool, key_lengths: Array | None) -> Bool[Array, "#B T S"]:
+    """Query t reads the keys 0…t, ``from_end`` those and as many as there are more than queries."""
+    length, span = heads.query.shape[3], heads.keys.shape[2]
+    more = jnp.zeros(1, int)
+    if from_end:
+        n_keys = span if key_lengths is None else key_lengths
+        more = jnp.atleast_1d(
+            n_keys - (length if heads.query_lengths is None else heads.query_lengths)
+        )
+    last_read = jnp.arange(length)[None, :] + more[:, None]
+    return jnp.arange(span)[None, None, :] <= last_read[:, :, None]
+
+
 def _with_mask(
-    owner: str, heads: Heads, mask: ArrayLike | None, is_causal: bool, key_lengths: Array | None
+    owner: str,
+    heads: Heads,
+    mask: ArrayLike | None,
+    causal: Bool[Array, "#B T S"] | None,
+    key_lengths: Array | None,
 ) -> Heads:
     """One mask from all of them: a key mask where no query differs from another, else per query."""
     batch, groups, members, length, _ = heads.query.shape
@@ -193,9 +232,9 @@ def _with_mask(
     if key_lengths is not None:
         padding = (jnp.arange(span)[None, :] < key_lengths[:, None])[:, None, None, None, :]
         joined = padding if joined is None else joined & padding
-    if is_causal:
-        causal = jnp.tril(jnp.ones((length, span), bool))[None, None, None]
-        joined = causal if joined is None else joined & causal
+    if causal is not None:
+        wide = causal[:, None, None]
+        joined = wide if joined is None else joined & wide
     if joined is None:
         return heads
     joined = jnp.broadcast_to(joined, (*joined.shape[:-1], span))

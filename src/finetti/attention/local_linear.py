@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.blocks import map_blocks
-from finetti.attention.normalized import masked_logits, masked_softmax
+from finetti.attention.normalized import masked_softmax
 from finetti.attention.rows import RowAttention
 from finetti.core.arrays import check_positive
 from finetti.core.errors import UnsupportedError
@@ -17,26 +17,26 @@ from finetti.core.solves import at_least_floor, posdef_solve
 from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.similarity import written_parameter
 
-# Where a kernel underflows the ridge outweighs it by more than this, and the line is level.
-_LARGEST_LOG_RATIO = 300.0
-
 
 class LocalLinear(RowAttention):
-    """The intercept a of min_{a,B} Σ_i K(q, k_i)‖v_i − a − B(k_i − q)‖² + λ‖B‖².
+    """The intercept a of min_{a,B} Σ_i p_i‖v_i − a − B(k_i − q)‖² + λ‖B‖².
 
-    With p_i = K(q, k_i)/Z, Z = Σ_i K(q, k_i), k̄ = Σ_i p_i k_i, C = Σ_i p_i(k_i − k̄)(k_i − k̄)ᵀ the
+    With p_i = K(q, k_i)/Σ_j K(q, k_j), k̄ = Σ_i p_i k_i and C = Σ_i p_i(k_i − k̄)(k_i − k̄)ᵀ the
     weights are
 
-    w_i = p_i(1 + (k_i − k̄)ᵀ(C + (λ/Z)I)⁻¹(q − k̄)):
+    w_i = p_i(1 + (k_i − k̄)ᵀ(C + λI)⁻¹(q − k̄)):
 
     those of `KernelSmoother`, moved so that they balance at q instead of k̄. They sum to 1 and may
     be negative. As λ → ∞ this is `KernelSmoother`; as λ → 0 affine functions are read exactly.
-    In float64 whatever the precision of the data; one solve of d_k rows per query, in which λ/Z is
-    at least `finetti.core.solves.diagonal_floor` times the variance of each coordinate.
+    The weights p_i are normalized: a factor of K changes nothing, and where one key has all of
+    the weight, C = 0, the line is level and the answer is the value of that key.
+    Computed in float64 whatever the precision of the data; one solve of d_k rows per query, in
+    which λ is at least `finetti.core.solves.diagonal_floor` times the variance of each coordinate.
 
     Args:
         kernel: any nonnegative kernel K.
-        ridge: λ > 0, against the slope only. Kept as ``log_ridge``.
+        ridge: λ > 0, against the slope only, in units of a squared distance of keys. Kept as
+            ``log_ridge``.
 
     >>> import jax.numpy as jnp
     >>> from finetti.kernels import RBF
@@ -84,18 +84,22 @@ class LocalLinear(RowAttention):
         """The weights of the intercept."""
         log_scores = self.kernel.log_gram(query, keys)
         shares = masked_softmax(log_scores, mask)
-        total = jax.nn.logsumexp(masked_logits(log_scores, mask), axis=1)
-        ratio = jnp.exp(jnp.minimum(self.log_ridge - total, _LARGEST_LOG_RATIO))  # λ/Z
+        readable = log_scores if mask is None else jnp.where(mask, log_scores, -jnp.inf)
+        reads = jnp.max(readable, axis=1) > -jnp.inf
 
         def row(one: tuple[Array, Array, Array]) -> Array:
-            share, ratio, asked = one
-            # About the mean of the keys themselves, from their own center: nothing cancels.
-            center = jax.lax.stop_gradient(jnp.mean(keys, axis=0))
-            mean = share @ (keys - center[None]) + center
-            offsets = keys - mean[None]
+            share, reads, asked = one
+            # The mean is taken from a point near it: the offset of a key that has all the weight
+            # is then 0, where rounding would leave what a small ridge magnifies. Fewer digits of
+            # the point will do, and stay one number whatever a compiler contracts (FMA).
+            near = jax.lax.stop_gradient(share @ keys)
+            near = jax.lax.reduce_precision(near, exponent_bits=11, mantissa_bits=26)
+            rest = share @ (keys - near[None])
+            offsets, mean = keys - near[None] - rest[None], near + rest
             covariance = offsets.T @ (share[:, None] * offsets)
-            noise = at_least_floor(ratio, jnp.diagonal(covariance), keys.shape[1])
+            noise = at_least_floor(self.ridge, jnp.diagonal(covariance), keys.shape[1])
             slope, _, _ = posdef_solve(covariance + jnp.diag(noise), (asked - mean)[:, None])
-            return share * (1.0 + (offsets @ slope)[:, 0])
+            # A query that may read nothing averages all values: a level line.
+            return share * (1.0 + jnp.where(reads, (offsets @ slope)[:, 0], 0.0))
 
-        return map_blocks(row, (shares, ratio, query), keys.size)
+        return map_blocks(row, (shares, reads, query), keys.size)

@@ -45,11 +45,20 @@ def _seen(array: Any) -> tuple[Any, Any]:
 
 def has_nan(array: Any) -> bool:
     """Whether an entry is NaN. Values inside a JAX transformation cannot be seen, and are not."""
+    return _has(array, "isnan")
+
+
+def has_infinity(array: Any) -> bool:
+    """Whether an entry is infinite, where that can be seen as in `has_nan`."""
+    return _has(array, "isinf")
+
+
+def _has(array: Any, kind: str) -> bool:
     if not is_concrete(array):
         return False
     array, xp = _seen(array)
     with nullcontext() if xp is np else _now():
-        return bool(xp.isnan(array).any())
+        return bool(getattr(xp, kind)(array).any())
 
 
 def check_finite(array: Any, argument: str, owner: str) -> None:

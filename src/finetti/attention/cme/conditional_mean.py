@@ -25,7 +25,7 @@ from finetti.attention.contexts import (
     set_aside_spoiled,
     spoiled_rows,
 )
-from finetti.core.arrays import check_positive, has_nan
+from finetti.core.arrays import check_positive, has_infinity, has_nan
 from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.precision import float64_inside
 from finetti.kernels.base import Kernel, check_kernel
@@ -155,7 +155,8 @@ class ConditionalMean(Attention):
 
         The variance is that of each coordinate of the noiseless value f(q); all coordinates share
         it. ``predictive`` adds the noise λ of a newly observed value. Where every key is masked the
-        answer is the prior: mean 0, variance K(q, q).
+        answer is the prior: mean 0, variance K(q, q). A variance beyond the largest number of the
+        data's precision is infinite, with a warning.
         """
         contexts = arrange("ConditionalMean.posterior", query, keys, values, mask)
         answer = self.read(contexts, "posterior", is_causal)
@@ -216,7 +217,7 @@ class ConditionalMean(Attention):
             return Answer(mean=mean)
         ridge = answer.ridge if answer.ridge.ndim == 2 else answer.ridge[:, None]
         ridge = jnp.broadcast_to(ridge, answer.variance.shape)
-        variance = contexts.restore(answer.variance)
+        variance = restore_variance(contexts, answer.variance)
         return Answer(mean=mean, variance=variance, ridge=contexts.restore(ridge))
 
     def answer(self, contexts: Contexts, wants: Wants, is_causal: bool = False) -> Any:
@@ -246,6 +247,18 @@ class ConditionalMean(Attention):
         if contexts.per_query:
             return contexts.causal("ConditionalMean"), None
         return contexts, contexts.positions("ConditionalMean")
+
+
+def restore_variance(contexts: Contexts, variance: Float[Array, "B Q"]) -> Array:
+    """The variance in the layout of the caller; where it is infinite, with a warning."""
+    restored = contexts.restore_variance(variance)
+    if has_infinity(restored):
+        warn_user(
+            f"The variance of CME attention exceeds the largest {restored.dtype} number for some "
+            "queries, and is infinite there: K(q, q) is too large. Scale the tokens down (in a "
+            "functional form `scale`), or use float64, where float32 is exceeded."
+        )
+    return restored
 
 
 def resolve_ridge(

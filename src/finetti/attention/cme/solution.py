@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from finetti.attention.cme import system as linear
-from finetti.attention.cme.conditional_mean import ConditionalMean
+from finetti.attention.cme.conditional_mean import ConditionalMean, restore_variance
 from finetti.attention.cme.route import Ridge
 from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
 from finetti.core.errors import bad_argument
@@ -101,7 +101,7 @@ def cme_solve(
     per_context = contexts.lead if contexts.per_query else batch
     return CMESolution(
         mean=contexts.restore_values(solution.mean),
-        variance=contexts.restore(solution.variance),
+        variance=restore_variance(contexts, solution.variance),
         status=solution.status.reshape(per_context),
         condition_number=solution.condition_number.reshape(per_context),
         ridge=solution.ridge.reshape(per_context),

@@ -19,6 +19,7 @@ from finetti.kernels.base import Kernel
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.
 _MAX_ENTRY = 1e150
 _MAX_LOG = 345.0
+_LARGEST_LOG = 709.0  # e^709 is just below the largest float64
 
 
 class System(NamedTuple):
@@ -138,19 +139,28 @@ def remaining_variance(
     """K(q, q) less what the keys explain (in units e^{2c}), never below 0."""
     if right.log_scale is None:
         return jnp.maximum(jnp.clip(kernel.diagonal(query), 0.0, _MAX_ENTRY) - explained, 0.0)
-    scale = jnp.exp(jnp.clip(2.0 * right.log_scale, -_MAX_LOG, _MAX_LOG))
-    # growth is taken query by query: the whole Q×Q matrix for its diagonal would be waste.
-    prior = _diagonal_over(kernel, query, 2.0 * right.log_scale)
-    return scale * jnp.maximum(prior - explained, 0.0)
+    # In units of K(q, q)'s own growth e^g, which is at least e^{2c} (Cauchy–Schwarz).
+    growth, prior = _diagonal_in_units(kernel, query)
+    share = explained * jnp.exp(jnp.minimum(2.0 * right.log_scale - growth, _MAX_LOG))
+    rest = jnp.maximum(prior - share, 0.0)
+    fits = growth + jnp.log(rest) <= _LARGEST_LOG
+    # By its root, which does not overflow before the variance does. Where that does, its gradient
+    # is 0: infinity times the cotangent 0 of an answer that nobody uses would be NaN.
+    root = jnp.exp(0.5 * jnp.where(fits & (rest > 0), growth, 0.0))
+    return jnp.where((rest > 0) & ~fits, jnp.inf, root * rest * root)
 
 
-def _diagonal_over(
-    kernel: Kernel, query: Float[Array, "Q d_k"], shift: Float[Array, "Q"]
-) -> Float[Array, "Q"]:
-    def one(token: Array, shift: Array) -> Array:
-        return kernel.scaled_gram(token[None], token[None], shift[None, None])[0, 0]
+def _diagonal_in_units(
+    kernel: Kernel, query: Float[Array, "Q d_k"]
+) -> tuple[Float[Array, "Q"], Float[Array, "Q"]]:
+    """g and K(q, q)e^{−g}, query by query: the whole Q×Q matrix for its diagonal would be waste."""
 
-    return jnp.clip(jax.vmap(one)(query, shift), 0.0, _MAX_ENTRY)
+    def one(token: Array) -> tuple[Array, Array]:
+        growth = kernel.growth(token[None], token[None])
+        assert growth is not None
+        return growth[0, 0], kernel.scaled_gram(token[None], token[None], growth)[0, 0]
+
+    return jax.vmap(one)(query)
 
 
 def log_likelihood(kernel: Kernel, ridge: Ridge, context: ContextArrays) -> Float[Array, ""]:

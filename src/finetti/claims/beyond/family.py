@@ -38,8 +38,9 @@ def _ridge_regression(query: np.ndarray, keys: np.ndarray, values: np.ndarray) -
 
 
 def _weighted(query: np.ndarray, keys: np.ndarray, values: np.ndarray, line: bool) -> np.ndarray:
-    """min Σ K(q, k)‖v − a − B(k − q)‖² + λ‖B‖², as least squares; without ``line`` B = 0."""
-    roots = np.sqrt(np.exp(-np.sum((keys - query) ** 2, axis=1) / 2))[:, None]
+    """min Σ p‖v − a − B(k − q)‖² + λ‖B‖², p = K(q, k)/ΣK, as least squares; no ``line``: B = 0."""
+    scores = np.exp(-np.sum((keys - query) ** 2, axis=1) / 2)
+    roots = np.sqrt(scores / scores.sum())[:, None]
     ones = np.ones((len(keys), 1))
     if not line:
         return np.linalg.lstsq(roots * ones, roots * values, rcond=None)[0][0]
@@ -80,8 +81,8 @@ def _members(step: float, ridge: float) -> Mapping[str, tuple[Any, Fit]]:
     statement="Linear attention is one gradient step, the delta rule online gradient descent, mesa "
     "attention a ridge regression, a kernel smoother the best weighted constant and local linear "
     "attention the intercept of the best weighted line through the pairs (k_i, v_i), read at q.",
-    formula="S = Σ_i v_i k_i^⊤,  min_a Σ_i K(q,k_i) ‖v_i − a‖^2,  min_{a,B} Σ_i K(q,k_i) ‖v_i − "
-    "a − B(k_i − q)‖^2 + λ‖B‖^2",
+    formula=r"S = Σ_i v_i k_i^⊤,  min_a Σ_i p_i ‖v_i − a‖^2,  min_{a,B} Σ_i p_i ‖v_i − "
+    r"a − B(k_i − q)‖^2 + λ‖B‖^2,  p_i = \frac{K(q,k_i)}{Σ_j K(q,k_j)}",
     label="the family",
     controls=(
         Control("a step 1 % too long", changes={"step": 1.01 * STEP}),
