@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -23,6 +24,14 @@ def installed(tmp_path_factory):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
     return folder / "site"
+
+
+def test_no_requirement_is_pinned_but_in_the_constraints():
+    # A pin would replace what a user has: `pip install finetti[torch]` must keep their torch.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values()]
+    assert not [each for given in lists for each in given if "==" in each]
+    assert "\ntorch==" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
 
 
 def run(installed, *arguments):

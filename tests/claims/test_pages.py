@@ -27,6 +27,25 @@ def test_pages_are_made_of_the_ledger(name, make):
     assert (DOCS / name).read_text(encoding="utf-8") == make(LEDGER), advice
 
 
+def test_pages_name_the_papers_and_which_text_was_read():
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    errata = errata_page(LEDGER)
+    for paper in PAPERS.values():
+        if paper.arxiv:
+            assert paper.text in claims_page(LEDGER)
+            for page in (readme, errata):
+                link = f"https://arxiv.org/abs/{paper.arxiv}"
+                for part in (*paper.authors, paper.title, link, paper.about, paper.text):
+                    assert part in page, part
+
+
+def test_claims_of_a_paper_that_is_not_quoted_say_so():
+    assert [paper.letter for paper in PAPERS.values() if not paper.quoted] == ["R"]
+    for claim in LEDGER:
+        assert ("not quoted" in claim.to_dict()["citation"]) == (claim.paper == "R")
+        assert ("not quoted" in str(claim)) == (claim.paper == "R")
+
+
 def test_names_on_the_pages_exist():
     for text in (claims_page(LEDGER), errata_page(LEDGER)):
         for name in NAMES.findall(text):

@@ -8,6 +8,8 @@ class Paper:
     """A paper. ``letter`` begins the ids of its claims, ``key`` is its BibTeX key.
 
     What is ours has the letter F and no ``arxiv``: it is derived in docs/theory/beyond.md.
+    ``about`` is what the paper shows, in one line, ``text`` which text of it was read. Claims of a
+    paper that is not ``quoted`` state what is known of it, not its words.
     """
 
     letter: str
@@ -17,12 +19,17 @@ class Paper:
     year: int
     arxiv: str = ""
     booktitle: str = ""
+    about: str = ""
+    text: str = ""
+    quoted: bool = True
 
     def cite(self, label: str = "") -> str:
         """The paper in running text.
 
         >>> PAPERS["E"].cite("Proposition 4.1")
         'Zhang et al. (2022), Proposition 4.1'
+        >>> PAPERS["R"].cite("model")
+        'Fu et al. (2023, not quoted), model'
         >>> PAPERS["F"].cite("coherence")
         'Finetti, coherence'
         """
@@ -30,7 +37,19 @@ class Paper:
             return f"Finetti{', ' if label else ''}{label}"
         surname = self.authors[0].split()[-1]
         others = " et al." if len(self.authors) > 2 else ""
-        return f"{surname}{others} ({self.year}){', ' if label else ''}{label}"
+        year = f"{self.year}" if self.quoted else f"{self.year}, not quoted"
+        return f"{surname}{others} ({year}){', ' if label else ''}{label}"
+
+    @property
+    def entry(self) -> str:
+        """The paper as an entry of a list in Markdown: who, title, link, what it shows, which text
+        was read."""
+        where = f"{self.booktitle} {self.year}" if self.booktitle else f"{self.year}"
+        link = f"[arXiv:{self.arxiv}](https://arxiv.org/abs/{self.arxiv})"
+        return (
+            f"**{self.letter}**: {', '.join(self.authors)}, *{self.title}*, {where}, {link}. "
+            f"{self.about} {self.text}"
+        )
 
     @property
     def bibtex(self) -> str:
@@ -60,6 +79,8 @@ PAPERS = {
             authors=("Yufeng Zhang", "Boyi Liu", "Qi Cai", "Lingxiao Wang", "Zhaoran Wang"),
             year=2022,
             arxiv="2212.14852",
+            about="Exchangeable tokens hide a latent variable, which attention infers.",
+            text="Read: version 1 on arXiv, by text extraction; later versions may differ.",
         ),
         Paper(
             letter="S",
@@ -69,6 +90,9 @@ PAPERS = {
             year=2022,
             arxiv="2110.10090",
             booktitle="International Conference on Machine Learning (ICML)",
+            about="Bounded-norm Transformers represent sparse functions of long sequences, and "
+            "learn them from a number of samples that grows with the logarithm of the length.",
+            text="Read: the conference submission of 2022.",
         ),
         Paper(
             letter="R",
@@ -79,6 +103,10 @@ PAPERS = {
             year=2023,
             arxiv="2307.11353",
             booktitle="Advances in Neural Information Processing Systems (NeurIPS)",
+            about="What one attention layer with many random heads can express, and from how many "
+            "samples it learns it.",
+            text="Its published statements are given from knowledge, not quoted.",
+            quoted=False,
         ),
         Paper(
             letter="F",

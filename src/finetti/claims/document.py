@@ -5,8 +5,9 @@ On top: ``format``, ``complete`` (whether all ``selected`` claims are ``finished
 ``seconds`` (computed in this run, controls included), ``reused`` (how many ``checks`` of
 ``all_checks``, claims and controls, are of earlier runs, and the ``seconds`` they took then),
 ``provenance`` (versions, device, scale, seed, time),
-``papers`` (letter → title, citation, arxiv, bibtex), ``controls`` (how many were ``run``, and how
-many of them turned ``red``), ``changes`` (`compare_runs`, or null), ``results``. Of each result:
+``papers`` (letter → title, citation, arxiv, bibtex, and which ``text`` of it was read),
+``controls`` (how many were ``run``, and how many of them turned ``red``), ``changes``
+(`compare_runs`, or null), ``results``. Of each result:
 
 - the claim (`Claim.to_dict`): ``id``, ``title``, ``statement``, ``kind`` (theorem, figure,
   erratum), ``paper``, ``label``, ``citation``, ``bibtex``, ``formula`` and ``printed`` (see
@@ -85,6 +86,7 @@ def results_document(
                 "title": paper.title,
                 "citation": paper.cite(),
                 "arxiv": paper.arxiv,
+                "text": paper.text,
                 "bibtex": paper.bibtex,
             }
             for paper in PAPERS.values()

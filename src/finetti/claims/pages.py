@@ -43,6 +43,7 @@ def claims_page(ledger: Ledger) -> str:
     ]
     for paper in PAPERS.values():
         parts.append(f"## {paper.letter}: {paper.title}")
+        parts += [paper.text] if paper.text else []
         parts += [_entry(claim) for claim in ledger.of_paper(paper.letter)]
     return "\n\n".join(parts) + "\n"
 
@@ -75,7 +76,11 @@ def errata_page(ledger: Ledger) -> str:
         "# Errata",
         "Where a paper prints one thing and its proof gives another. The derived form is the "
         "default everywhere; each difference is a claim that is expected to fail, on an instance "
-        "at which the derived form holds (`finetti claims erratum`).",
+        "at which the derived form holds (`finetti claims erratum`). The printed forms are those "
+        "of the texts that were read:",
+        "\n".join(f"- {paper.entry}" for paper in PAPERS.values() if paper.arxiv),
+        "A version that was not read may print something else. Paper R has no errata, since "
+        "nothing of it is quoted.",
         MADE,
     ]
     for letter in ("E", "S"):
