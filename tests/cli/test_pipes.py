@@ -1,5 +1,6 @@
 """Readers that leave early: no traceback, and the exit code of the run."""
 
+import os
 import subprocess
 import sys
 
@@ -29,3 +30,16 @@ def test_stderr_may_be_closed_too():
         process.stderr.close()
         assert process.stdout.read() == b""
         assert process.wait(MAX_WAIT_SECONDS) == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
+def test_a_full_disk_is_told_in_a_sentence():
+    full = os.open("/dev/full", os.O_WRONLY)  # a device that refuses every byte
+    command = [sys.executable, "-m", "finetti", "--version"]
+    done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: The output cannot be written: No space left")
+    assert done.stderr.count("\n") == 1
+    both = subprocess.run(command, stdout=full, stderr=full, check=False)
+    assert both.returncode == 2
+    os.close(full)

@@ -1,6 +1,7 @@
 """Files are whole or not there, and as readable as other files."""
 
 import os
+import signal
 import stat
 
 import pytest
@@ -167,8 +168,24 @@ def test_only_files_of_a_stated_size_are_read(tmp_path):
         (parse_toml, b"a = " + b"1" * 5000),
         (parse_toml, b"\xff"),
         (parse_toml, b"a ="),
+        (parse_toml, b"[" + b"a." * 50_000 + b"a]"),  # which would take minutes
     ],
 )
 def test_what_cannot_be_parsed_is_told_in_a_sentence(parse, text):
     with pytest.raises(InputError, match=r"^the file .{1,200}$"):
         parse(text, "the file")
+
+
+def test_a_cache_that_is_a_pipe_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "finetti").mkdir()
+    os.mkfifo(tmp_path / "finetti" / "name")
+    # A writer is there, so that a reader that waits would wait for its end.
+    writer = os.open(tmp_path / "finetti" / "name", os.O_RDWR)
+    os.write(writer, b"x" * 100)
+    signal.alarm(20)
+    try:
+        assert from_cache("name", lambda: b"made") == b"made"
+    finally:
+        signal.alarm(0)
+        os.close(writer)

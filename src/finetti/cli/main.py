@@ -18,7 +18,7 @@ from finetti.cli.export import export
 from finetti.cli.interruption import AGAIN, ends_with
 from finetti.cli.merge import merge
 from finetti.cli.options import DEBUG, Debug
-from finetti.cli.pipes import forgive_closed_pipes
+from finetti.cli.pipes import forgive_closed_pipes, told_if_unwritten
 from finetti.cli.probe import probe
 from finetti.cli.reproduce import reproduce
 from finetti.cli.risk import risk
@@ -98,4 +98,5 @@ def main() -> None:
         # A terminal that cannot write λ or ≤ shows ? and does not end the run.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
-    app(prog_name="finetti")
+    with told_if_unwritten():
+        app(prog_name="finetti")

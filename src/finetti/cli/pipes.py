@@ -1,23 +1,32 @@
-"""Readers that leave early, as ``head`` does: the command goes on, and ends as it would have."""
+"""Readers that leave early, as ``head`` does, and disks that are full: the command goes on."""
 
+import contextlib
 import io
 import sys
+from collections.abc import Iterator
 from typing import Any, TextIO
+
+from finetti.cli.console import say
 
 
 class PatientFile(io.FileIO):
-    """A file whose writes go nowhere once its reader is gone.
+    """A file whose writes go nowhere once its reader is gone, or its disk is full.
 
     A run of hours is not lost because nobody reads its last words, and its exit code still says
-    how it went.
+    how it went. ``refused`` is what the disk said.
     """
+
+    refused: OSError | None = None
 
     def write(self, data: Any, /) -> int:
         """Write, or say that it was written."""
         try:
             return super().write(data) or 0
         except BrokenPipeError:
-            return len(memoryview(data).cast("B"))
+            pass
+        except OSError as error:
+            self.refused = error
+        return len(memoryview(data).cast("B"))
 
 
 def patient(stream: TextIO) -> TextIO:
@@ -38,3 +47,20 @@ def patient(stream: TextIO) -> TextIO:
 def forgive_closed_pipes() -> None:
     """Make stdout and stderr of this process patient."""
     sys.stdout, sys.stderr = patient(sys.stdout), patient(sys.stderr)
+
+
+@contextlib.contextmanager
+def told_if_unwritten() -> Iterator[None]:
+    """Around a command: results that stdout did not take end with a sentence and exit code 2."""
+    try:
+        yield
+    except SystemExit:  # how every command ends
+        raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+        if not isinstance(raw, PatientFile):
+            raise
+        sys.stdout.flush()
+        if raw.refused is None:
+            raise
+        why = raw.refused.strerror
+        say(f"Error: The output cannot be written: {why}. Send it to another place.", err=True)
+        sys.exit(2)

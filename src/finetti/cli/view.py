@@ -38,7 +38,7 @@ def view(
 
 def find_page(place: Path) -> Path:
     """The page in ``place``, or ``place`` if it is one."""
-    if place.is_file() and place.suffix.lower() in (".html", ".htm"):
+    if is_page(place):
         return place
     if not place.is_dir():
         what = "is not an HTML page" if place.exists() else "does not exist"
@@ -53,6 +53,11 @@ def find_page(place: Path) -> Path:
     return pages[0]
 
 
+def is_page(path: Path) -> bool:
+    """Whether ``path`` is a file with the name of an HTML page."""
+    return path.suffix.lower() in (".html", ".htm") and path.is_file()
+
+
 def _pages_below(place: Path) -> list[Path]:
     """The pages in a directory and in those right below it, as far as they may be read."""
     folders, pages = [place], []
@@ -60,7 +65,7 @@ def _pages_below(place: Path) -> list[Path]:
         folders += sorted(each for each in place.iterdir() if each.is_dir())
     for folder in folders:
         with suppress(OSError):
-            pages += sorted(each for each in folder.iterdir() if each.suffix == ".html")
+            pages += sorted(each for each in folder.iterdir() if is_page(each))
     return pages
 
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
 import tomllib
 import uuid
@@ -15,6 +16,9 @@ from finetti.core.errors import InputError
 
 MEGABYTE = 2**20
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_MAX_PARTS = 100  # of a dotted name in TOML
+_DEEP_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{_MAX_PARTS}}}")
+_MAX_CACHED = 64 * MEGABYTE
 _MAX_LINKS = 40  # as many as the kernel follows
 
 
@@ -86,9 +90,14 @@ def parse_toml(content: bytes, owner: str) -> dict[str, Any]:
     {'table': {'name': 1}}
     """
     try:
-        return tomllib.loads(content.decode("utf-8"))
+        text = content.decode("utf-8")
+        if _DEEP_KEY.search(text):  # which takes Python minutes
+            raise InputError(f"{owner} has a name of more than {_MAX_PARTS} parts.")
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise InputError(f"{owner} is not text in UTF-8: {error}.") from error
+    except InputError:
+        raise
     # A ValueError is one of the syntax, or a number of more digits than Python reads.
     except (ValueError, RecursionError) as error:
         raise InputError(f"{owner} is not TOML: {str(error)[:120]}.") from error
@@ -179,8 +188,8 @@ def from_cache(name: str, make: Callable[[], bytes]) -> bytes:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     path = Path(home) / "finetti" / name
     # What cannot be read, or is not whole, is made again; what cannot be written is not kept.
-    with contextlib.suppress(OSError):
-        stored = path.read_bytes()
+    with contextlib.suppress(InputError):
+        stored = read_file(path, _MAX_CACHED)
         content = stored[_DIGEST_BYTES:]
         if stored == hashlib.sha256(content).digest() + content:
             return content

@@ -42,9 +42,11 @@ def commit_of(directory: str | Path) -> str | None:
     """The git commit of ``directory``, with ``+`` if files differ from it; None outside of git."""
     outputs = []
     options = {"cwd": directory, "capture_output": True, "text": True, "timeout": 10}
+    # The folder may be somebody else's, and its configuration may name a program to run.
+    git = ["git", "-c", "core.fsmonitor=false"]
     for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "-uno"]):
         try:
-            done = subprocess.run(["git", *arguments], **options, check=False)
+            done = subprocess.run([*git, *arguments], **options, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return None  # no git on this machine, or a disk too slow to ask
         if done.returncode:
