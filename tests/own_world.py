@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from finetti.core.arguments import as_vectors
 from finetti.latent import Encoded, Gaussian, LatentModel, WorldDraw
-from finetti.latent.base import as_sampling, as_vectors, refuse_query
+from finetti.latent.world import as_sampling, refuse_query
 from finetti.show import Card
 
 

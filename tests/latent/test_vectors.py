@@ -45,7 +45,8 @@ def test_linear_gaussian_is_conditioning_of_one_joint_gaussian():
         np.testing.assert_allclose(after.mean[i], mean, atol=1e-10)
         spread = prior - across.T @ (design @ prior)[:10]
         order = np.arange(6).reshape(3, 2).T.ravel()  # to z row by row
-        np.testing.assert_allclose(after.covariance[i], spread[np.ix_(order, order)], atol=1e-10)
+        rows = np.kron(np.eye(2), after.row_covariance[i])
+        np.testing.assert_allclose(rows, spread[np.ix_(order, order)], atol=1e-10)
         expected = normal_log_prob(values, seen)
         assert world.log_prob(draw.tokens)[i] == pytest.approx(expected, abs=1e-10)
         density = normal_log_prob((draw.latent[i] - mean).ravel(), spread[np.ix_(order, order)])
@@ -62,6 +63,13 @@ def test_little_and_much_noise_lose_no_digits(noise, length):
     before = world.log_prob(draw.tokens)
     law = world.predict(draw.tokens, draw.query).log_prob(draw.answer)
     np.testing.assert_allclose((world.log_prob(longer) - before - law) / before, 0, atol=1e-11)
+
+
+def test_a_gaussian_without_spread_has_no_density():
+    law = Gaussian(np.zeros((1, 2)), variance=np.array([[1.0, 0.0]]))
+    assert (law.sample(0)[:, 1] == 0).all()
+    with pytest.raises(UnsupportedError, match=r"no density: a variance is 0.*Use `sample`"):
+        law.log_prob(np.zeros((1, 2)))
 
 
 def test_keys_on_top_of_each_other_need_noise():

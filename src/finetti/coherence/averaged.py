@@ -7,9 +7,10 @@ import numpy as np
 from finetti.coherence.orders import draw_orders, reordered
 from finetti.coherence.predictors.base import AlphabetPredictor, RegressionPredictor
 from finetti.coherence.predictors.targets import as_predictor
+from finetti.core.arguments import Floats, Letters, as_generator
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import as_whole
-from finetti.latent.base import Floats, Letters, Pairs, as_generator
+from finetti.latent.world import Pairs
 
 
 class OrderAveraged(RegressionPredictor):

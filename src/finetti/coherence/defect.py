@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.latent.base import Floats
+from finetti.core.arguments import Floats
 from finetti.show.card import Card
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown

@@ -32,9 +32,9 @@ from finetti.coherence.sampled import (
     tested_draws,
     two_steps_of_draws,
 )
+from finetti.core.arguments import Letters, as_generator, as_letters
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole
-from finetti.latent.base import Letters, as_generator, as_letters
 
 N_ORDERS, N_SAMPLES, N_PATHS, N_NULL = 24, 100, 1000, 99
 

@@ -14,11 +14,12 @@ from finetti.coherence.predictors.base import (
 from finetti.coherence.predictors.targets import as_predictor
 from finetti.coherence.predictors.worlds import world_predictor
 from finetti.coherence.regression import spread_of
+from finetti.core.arguments import Floats, one_hot
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole, largest_of
 from finetti.core.statistics import wilson_interval
-from finetti.latent.base import Floats, LatentModel, one_hot
-from finetti.latent.laws import choose
+from finetti.latent.predictive_laws import choose
+from finetti.latent.world import LatentModel
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_interval, format_number
 from finetti.show.shown import Shown

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from finetti.coherence.measuring import CoherenceTable, measure_coherence
 from finetti.coherence.predictors.targets import Predicts, as_predictor, load_object_named
 from finetti.core.errors import InputError
-from finetti.latent.base import LatentModel
+from finetti.latent.world import LatentModel
 
 RIDGE = 0.1
 LENGTHS = (12,)

@@ -13,10 +13,11 @@ from jax.typing import ArrayLike
 
 from finetti.coherence.measuring import CoherenceTable, measure_coherence
 from finetti.coherence.predictors.base import RegressionPredictor
+from finetti.core.arguments import Floats
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_positive, as_whole
 from finetti.core.precision import float64
-from finetti.latent.base import Floats, LatentModel, Pairs
+from finetti.latent.world import LatentModel, Pairs
 from finetti.show.card import Card
 from finetti.show.shown import Shown
 from finetti.training import CheckResult, adamw, train

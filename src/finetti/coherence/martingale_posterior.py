@@ -14,10 +14,11 @@ from finetti.coherence.predictors.base import (
 )
 from finetti.coherence.predictors.targets import as_predictor
 from finetti.coherence.regression import as_context
+from finetti.core.arguments import Floats, as_generator, as_letters
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval
-from finetti.latent.base import Floats, append_token, as_generator, as_letters
+from finetti.latent.world import append_token
 from finetti.show.card import Card
 from finetti.show.shown import Shown
 

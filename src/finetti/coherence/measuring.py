@@ -13,10 +13,11 @@ from finetti.coherence.predictors.base import LAW, AlphabetPredictor, Regression
 from finetti.coherence.predictors.targets import Predicts, as_predictor
 from finetti.coherence.predictors.worlds import world_predictor
 from finetti.coherence.regression import one_pair_moves
+from finetti.core.arguments import one_hot
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
-from finetti.latent.base import LatentModel, Pairs, one_hot
+from finetti.latent.world import LatentModel, Pairs
 from finetti.show.card import Card, Table
 from finetti.show.numbers import format_number
 from finetti.show.progress import Progress

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.latent.base import Pairs
+from finetti.latent.world import Pairs
 
 
 def draw_orders(length: int, n_orders: int, rng: np.random.Generator) -> tuple[Any, bool]:

@@ -8,8 +8,9 @@ from scipy import special
 from finetti.coherence.defect import TOTAL_VARIATION, Defect
 from finetti.coherence.orders import draw_orders, reordered
 from finetti.coherence.predictors.base import RegressionPredictor, no_law
+from finetti.core.arguments import Floats
 from finetti.core.numbers import largest_of, smallest_of
-from finetti.latent.base import Floats, Pairs
+from finetti.latent.world import Pairs
 
 
 def spread_of(context: Pairs) -> Floats:
@@ -236,8 +237,8 @@ def as_context(context: Any, query: Any, places: Any, owner: str) -> tuple[Pairs
 
     One context may come without its axis B, and values of dimension 1 without theirs.
     """
+    from finetti.core.arguments import as_vectors
     from finetti.core.errors import bad_argument
-    from finetti.latent.base import as_vectors
 
     if not isinstance(context, tuple) or len(context) != 2:
         wanted = "a pair (keys, values), or letters for a predictor of letters"

@@ -16,8 +16,9 @@ from finetti.coherence.defect import Defect
 from finetti.coherence.orders import draw_orders, reordered
 from finetti.coherence.predictors.base import SampledPredictor
 from finetti.coherence.regression import appended, spread_of
+from finetti.core.arguments import Floats, one_hot
 from finetti.core.numbers import smallest_of
-from finetti.latent.base import Floats, Pairs, one_hot
+from finetti.latent.world import Pairs
 
 # Predictor and generator → two sets of moments (N, B, comparisons, moments).
 Comparison = Callable[[SampledPredictor, np.random.Generator], tuple[Floats, Floats]]

@@ -27,18 +27,18 @@ def as_positive(value: Any, argument: str, owner: str) -> float:
     return number
 
 
-def as_whole(value: Any, argument: str, owner: str) -> int:
-    """A whole number ≥ 1 of any size, as a Python integer.
+def as_whole(value: Any, argument: str, owner: str, least: int = 1) -> int:
+    """A whole number ≥ ``least`` of any size, as a Python integer.
 
     >>> as_whole(1e3, "n_samples", "Sample"), as_whole(10**400, "n_samples", "Sample") > 0
     (1000, True)
     """
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole:
-        number = as_real(value, argument, owner, "a whole number ≥ 1")
+        number = as_real(value, argument, owner, f"a whole number ≥ {least}")
         whole = math.isfinite(number) and number == math.floor(number)
-    if not whole or value < 1:
-        raise bad_argument(argument, owner, "a whole number ≥ 1", value)
+    if not whole or value < least:
+        raise bad_argument(argument, owner, f"a whole number ≥ {least}", value)
     return int(value)
 
 

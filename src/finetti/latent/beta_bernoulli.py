@@ -4,53 +4,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import betaln, xlog1py, xlogy
+from scipy.special import betaln
 
+from finetti.core.arguments import Floats, as_letters, one_hot
 from finetti.core.numbers import as_positive
-from finetti.latent.base import (
-    Encoded,
-    Floats,
-    LatentModel,
-    WorldDraw,
-    as_answers,
-    as_generator,
-    as_letters,
-    as_sampling,
-    one_hot,
-    refuse_query,
-)
-from finetti.latent.laws import Categorical
+from finetti.latent.predictive_laws import BetaPosterior, Categorical
+from finetti.latent.world import Encoded, LatentModel, WorldDraw, as_sampling, refuse_query
 from finetti.show.card import Card
-
-
-@dataclass(frozen=True, eq=False)
-class BetaPosterior:
-    """z ∼ Beta(a, b), with a and b of shape (n,)."""
-
-    alpha: Floats
-    beta: Floats
-
-    @property
-    def mean(self) -> Floats:
-        """a / (a + b)."""
-        return self.alpha / (self.alpha + self.beta)
-
-    @property
-    def variance(self) -> Floats:
-        """ab / ((a + b)² (a + b + 1))."""
-        total = self.alpha + self.beta
-        return self.alpha * self.beta / (total**2 * (total + 1))
-
-    def log_prob(self, z: Any) -> Floats:
-        """The log density at one bias per sequence, (…, n)."""
-        z = as_answers(z, self.alpha.shape, "z", "BetaPosterior.log_prob")
-        front = xlogy(self.alpha - 1, z) + xlog1py(self.beta - 1, -z)
-        return np.where((z >= 0) & (z <= 1), front, -np.inf) - betaln(self.alpha, self.beta)
-
-    def sample(self, rng: Any, n_samples: int | None = None) -> Floats:
-        """One bias per sequence, (n,); or (n_samples, n)."""
-        shape = self.alpha.shape if n_samples is None else (n_samples, *self.alpha.shape)
-        return as_generator(rng, "BetaPosterior.sample").beta(self.alpha, self.beta, size=shape)
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,20 @@
 """Finitely many exchangeable tokens: how far the first k of n are from a mixture."""
 
+import itertools
 from dataclasses import dataclass
 from math import comb
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln, xlogy
 
+from finetti.core.arguments import as_floats
 from finetti.core.errors import bad_argument
-from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_whole
-from finetti.latent.base import Floats, as_floats
-from finetti.latent.laws import as_probabilities
 from finetti.show.card import Card
 from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
-MAX_TYPES = 2_000_000
+MAX_COUNTS = 20_000_000  # numbers in the table of all counts of letters: 160 MB
 
 
 @dataclass(frozen=True)
@@ -55,8 +53,8 @@ class FiniteDistance(Shown):
         return Card("Finite exchangeable sequence", fields)
 
 
-def finite_distance(urns: Any, n_shown: int, weights: Any = None) -> FiniteDistance:
-    """How far the first k of n exchangeable tokens are from a mixture of independent ones.
+def finite_distance(urn: Any, n_shown: int) -> FiniteDistance:
+    """How far the first k of n exchangeable tokens are from independent ones.
 
     P: k draws without replacement from an urn of n balls;  Q: k draws with replacement from it.
 
@@ -65,9 +63,8 @@ def finite_distance(urns: Any, n_shown: int, weights: Any = None) -> FiniteDista
     counts of k letters.
 
     Args:
-        urns: counts of the c letters, (c,); or of several urns of equal size, (m, c).
+        urn: counts of the c letters, (c,).
         n_shown: k ≤ n.
-        weights: probabilities of the urns, (m,); uniform by default.
 
     >>> result = finite_distance([1] * 10, 2)  # ten balls that differ: the bound is attained
     >>> round(result.distance, 12), result.general_bound
@@ -76,54 +73,36 @@ def finite_distance(urns: Any, n_shown: int, weights: Any = None) -> FiniteDista
     Reference: Proposition 3.1, zhang2022, for finite sequences; Diaconis and Freedman (1980),
     Theorems 3 and 4.
     """
+    from scipy.stats import multinomial, multivariate_hypergeom  # slow to import
+
     owner = "finite_distance"
-    counts = np.atleast_2d(as_floats(urns, "urns", owner))
-    is_whole = counts.ndim == 2 and counts.size and (counts == np.floor(counts)).all()
-    if not is_whole or (counts < 0).any() or (counts.sum(axis=1) < 1).any():
-        raise bad_argument("urns", owner, "counts ≥ 0 of letters, not all 0", repr(urns))
-    sizes = counts.sum(axis=1)
-    if sizes.min() != sizes.max():
-        raise bad_argument("urns", owner, "of equal size", f"sizes {sorted(set(sizes.tolist()))}")
-    n, (n_urns, n_letters) = int(sizes[0]), counts.shape
+    counts = as_floats(urn, "urn", owner)
+    is_whole = counts.ndim == 1 and counts.size and (counts == np.floor(counts)).all()
+    if not is_whole or (counts < 0).any() or counts.sum() < 1:
+        raise bad_argument("urn", owner, "counts ≥ 0 of letters, not all 0", repr(urn))
+    n, n_letters = int(counts.sum()), len(counts)
     k = as_whole(n_shown, "n_shown", owner)
     if k > n:
         advice = "The urn has no more balls."
         raise bad_argument("n_shown", owner, f"at most the {n} tokens that there are", k, advice)
-    shares = np.full(n_urns, 1 / n_urns) if weights is None else weights
-    shares = as_probabilities(shares, "weights", owner)
-    if shares.shape != (n_urns,):
-        raise bad_argument("weights", owner, f"of shape ({n_urns},)", f"shape {shares.shape}")
     n_types = comb(k + n_letters - 1, k)
-    if n_types > MAX_TYPES:
-        wanted = f"small enough for a sum over at most {MAX_TYPES} counts of letters"
-        raise bad_argument("n_shown", owner, wanted, f"{n_types} of them")
-    types = _types(k, n_letters)
+    if n_types * n_letters > MAX_COUNTS:
+        wanted = f"small enough for a table of {MAX_COUNTS} counts of letters"
+        raise bad_argument("n_shown", owner, wanted, f"{n_types} rows of {n_letters} counts")
+    types = _types(k, n_letters, n_types)
+    without = multivariate_hypergeom.pmf(types, counts.astype(int), k)
     # Sequences of one type have equal probabilities, so their differences have one sign.
-    gaps = [_without(urn, types) - _with(urn, types) for urn in counts]
-    gap = shares @ np.stack(gaps)
+    gap = without - multinomial.pmf(types, k, counts / n)
     return FiniteDistance(float(np.abs(gap).sum()), n, k, n_letters)
 
 
-def _types(total: int, n_letters: int) -> Floats:
-    """All counts of ``n_letters`` letters that sum to ``total``, one per row."""
-    if n_letters == 1:
-        return np.array([[float(total)]])
-    parts = []
-    for first in range(total + 1):
-        rest = _types(total - first, n_letters - 1)
-        parts.append(np.column_stack([np.full(len(rest), float(first)), rest]))
-    return np.concatenate(parts)
+def _types(total: int, n_letters: int, n_types: int) -> Any:
+    """Return all counts of letters that sum to ``total``, one per row: places of bars among balls.
 
-
-def _without(urn: Any, types: Floats) -> Floats:
-    """Multivariate hypergeometric: ∏ C(n_i, t_i) / C(n, k)."""
-    possible = np.all(types <= urn, axis=1)
-    taken = np.where(possible[:, None], types, 0.0)
-    logs = log_binomial(urn, taken).sum(axis=1) - log_binomial(urn.sum(), types[0].sum())
-    return np.where(possible, np.exp(logs), 0.0)
-
-
-def _with(urn: Any, types: Floats) -> Floats:
-    """Multinomial: k! ∏ (n_i/n)^{t_i} / t_i!."""
-    logs = xlogy(types, urn / urn.sum()) - gammaln(types + 1)
-    return np.exp(logs.sum(axis=1) + gammaln(types[0].sum() + 1))
+    >>> _types(2, 2, 3).tolist()
+    [[0, 2], [1, 1], [2, 0]]
+    """
+    bars = itertools.combinations(range(total + n_letters - 1), n_letters - 1)
+    flat = itertools.chain.from_iterable(bars)
+    places = np.fromiter(flat, np.int64, n_types * (n_letters - 1)).reshape(n_types, -1)
+    return np.diff(places, axis=1, prepend=-1, append=total + n_letters - 1) - 1

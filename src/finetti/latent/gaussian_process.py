@@ -7,23 +7,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from finetti.core.arguments import Floats, as_vectors
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_positive, as_whole
-from finetti.latent.base import (
+from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
+from finetti.latent.world import (
     Encoded,
-    Floats,
+    KeyLaw,
     LatentModel,
     Pairs,
     WorldDraw,
     as_pairs,
     as_query,
     as_sampling,
-    as_vectors,
+    check_key_law,
+    draw_keys,
     encode_pairs,
 )
-from finetti.latent.keys import KeyLaw, check_key_law, draw_keys
-from finetti.latent.laws import LOG_TWO_PI, Gaussian
-from finetti.latent.matrix_posterior import MatrixPosterior
 from finetti.show.card import Card
 
 FEW, MANY = 1 << 10, 1 << 16  # pairs of tokens per compiled call

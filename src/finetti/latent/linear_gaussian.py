@@ -5,21 +5,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from finetti.core.arguments import Floats
 from finetti.core.numbers import as_positive, as_whole
-from finetti.latent.base import (
+from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
+from finetti.latent.world import (
     Encoded,
-    Floats,
+    KeyLaw,
     LatentModel,
     Pairs,
     WorldDraw,
     as_pairs,
     as_query,
     as_sampling,
+    check_key_law,
+    draw_keys,
     encode_pairs,
 )
-from finetti.latent.keys import KeyLaw, check_key_law, draw_keys
-from finetti.latent.laws import Gaussian
-from finetti.latent.matrix_posterior import MatrixPosterior, regress, regression_evidence
 from finetti.show.card import Card
 
 
@@ -111,3 +112,37 @@ class LinearGaussian(LatentModel):
             ("posterior", f"Gaussian; ridge λ = σ²/τ² = {self.ridge:g}"),
         )
         return Card("World: linear-Gaussian", fields)
+
+
+def regress(features: Floats, values: Floats, noise: float, prior: Floats) -> MatrixPosterior:
+    """p(z | Φ, R) of R = Φzᵀ + N(0, σ²), Φ (n, L, d), R (n, L, d_r), column j of z ∼ N(0, τ_j²).
+
+    S = (ΦᵀΦ/σ² + diag(1/τ²))⁻¹,  z̄ = RᵀΦS/σ²
+    """
+    left, scale, right = _decomposed(features, noise, prior)
+    across, shrink = np.swapaxes(right, 1, 2), scale / (1 + scale**2)
+    # V diag(1/(1 + s²)) Vᵀ, without an inverse of what a small noise makes singular
+    whitened = (across / (1 + scale**2)[:, None]) @ right
+    if features.shape[1] < len(prior):  # directions of which no token speaks
+        whitened = whitened + np.eye(len(prior)) - across @ right
+    root = np.sqrt(prior)
+    covariance = root[:, None] * whitened * root
+    mean = np.swapaxes(values, 1, 2) @ (left * shrink[:, None]) @ right
+    return MatrixPosterior(mean * root / np.sqrt(noise), covariance)
+
+
+def regression_evidence(features: Floats, values: Floats, noise: float, prior: Floats) -> Floats:
+    """log p(R | Φ): the columns of R are independent N(0, Φ diag(τ²) Φᵀ + σ²I)."""
+    left, scale, _ = _decomposed(features, noise, prior)
+    along = np.swapaxes(left, 1, 2) @ values  # (n, rank, d_r)
+    rest = values - left @ along
+    quadratic = (along**2 / (1 + scale**2)[:, :, None]).sum(axis=(1, 2))
+    quadratic = (quadratic + (rest**2).sum(axis=(1, 2))) / noise
+    log_det = np.log1p(scale**2).sum(axis=1)
+    log_det = log_det + features.shape[1] * (np.log(noise) + LOG_TWO_PI)
+    return -0.5 * (quadratic + values.shape[2] * log_det)
+
+
+def _decomposed(features: Floats, noise: float, prior: Floats) -> tuple[Floats, Floats, Floats]:
+    """U, s and Vᵀ of Φ diag(τ)/σ: what the tokens say of z, in units of what is known before."""
+    return np.linalg.svd(features * np.sqrt(prior / noise), full_matrices=False)

@@ -12,7 +12,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_norm, as_whole
 from finetti.latent import Encoded, FiniteAtoms
-from finetti.latent.base import LatentModel
+from finetti.latent.world import LatentModel
 from finetti.risk.contexts import enumerate_contexts
 from finetti.risk.minimization import (
     RiskMinimum,

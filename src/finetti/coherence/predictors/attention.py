@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from finetti.coherence.predictors.base import RegressionPredictor
-from finetti.latent.base import Floats
+from finetti.core.arguments import Floats
 
 LENGTH, QUERIES, CONTEXTS = 16, 16, 128  # sizes are rounded up to these: little is compiled
 

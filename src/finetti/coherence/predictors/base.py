@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from finetti.core.arguments import Floats, Letters
 from finetti.core.errors import FinettiError, InputError
 from finetti.core.numbers import largest_of
-from finetti.latent.base import Floats, Letters, Pairs
-from finetti.latent.laws import Gaussian, choose
+from finetti.latent.predictive_laws import Gaussian, choose
+from finetti.latent.world import Pairs
 
 REPEAT_RTOL = 1e-6  # between two equal calls: parallel sums of float32 may differ by less
 LINEAR_RTOL, N_TRIALS = 1e-9, 5

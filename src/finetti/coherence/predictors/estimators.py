@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from finetti.coherence.predictors.base import RegressionPredictor
+from finetti.core.arguments import Floats, one_hot
 from finetti.core.arrays import check_finite
 from finetti.core.errors import FinettiError, InputError, bad_argument
-from finetti.latent.base import Floats, one_hot
 
 
 class RegressorPredictor(RegressionPredictor):

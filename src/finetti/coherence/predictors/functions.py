@@ -11,8 +11,9 @@ from finetti.coherence.predictors.base import (
     asking,
     read_only,
 )
+from finetti.core.arguments import Floats, Letters
 from finetti.core.errors import InputError
-from finetti.latent.base import Floats, Letters, Pairs
+from finetti.latent.world import Pairs
 
 
 class LettersPredictor(AlphabetPredictor):

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from finetti.coherence.predictors.base import RegressionPredictor, read_only
+from finetti.core.arguments import Floats
 from finetti.core.errors import InputError
 from finetti.core.numbers import largest_of
-from finetti.latent.base import Floats
 from finetti.training.pairs import pair_of
 
 

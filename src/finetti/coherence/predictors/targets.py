@@ -21,7 +21,7 @@ from finetti.coherence.predictors.networks import (
 from finetti.coherence.predictors.worlds import world_predictor
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.numbers import as_positive, as_whole
-from finetti.latent.base import LatentModel
+from finetti.latent.world import LatentModel
 from finetti.training.pairs import pair_of
 
 KINDS = (

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from finetti.coherence.predictors.base import AlphabetPredictor, RegressionPredictor, repeated
+from finetti.core.arguments import Floats, Letters
 from finetti.core.errors import UnsupportedError
-from finetti.latent.base import Floats, LatentModel, Letters, Pairs
+from finetti.latent.world import LatentModel, Pairs
 
 
 class WorldLetters(AlphabetPredictor):

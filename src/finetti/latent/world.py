@@ -2,17 +2,16 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import Floats, as_generator, as_vectors
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_whole
 from finetti.show.shown import Shown
 
-Floats = NDArray[np.floating[Any]]  # float64 throughout
-Letters = NDArray[np.integer]
+KeyLaw = Literal["normal", "sphere"]
 
 
 class Pairs(NamedTuple):
@@ -122,79 +121,13 @@ def reorder(tokens: Any, positions: Any) -> Any:
     return np.asarray(tokens)[:, chosen]
 
 
-def as_generator(rng: Any, owner: str) -> np.random.Generator:
-    """The generator itself, or that of a seed. There is no default: randomness is never hidden."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
-        raise bad_argument("rng", owner, "a NumPy Generator or a seed ≥ 0", repr(rng))
-    return np.random.default_rng(int(rng))
-
-
-def as_length(value: Any, argument: str, owner: str) -> int:
-    """A whole number ≥ 0: a context may be empty."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise bad_argument(argument, owner, "a whole number ≥ 0", repr(value))
-    return int(value)
-
-
 def as_sampling(
     rng: Any, n_sequences: Any, context_length: Any, world: LatentModel
 ) -> tuple[np.random.Generator, int, int]:
     """The arguments of `LatentModel.sample`, checked."""
     owner = f"{type(world).__name__}.sample"
-    n = as_length(n_sequences, "n_sequences", owner)
-    return as_generator(rng, owner), n, as_length(context_length, "context_length", owner)
-
-
-def as_letters(tokens: Any, n_letters: int, owner: str) -> Letters:
-    """Letters 0, …, n_letters − 1 of shape (n, L)."""
-    array = np.asarray(tokens)
-    if array.ndim != 2:
-        raise bad_argument("tokens", owner, "letters of shape (n, L)", f"shape {array.shape}")
-    if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise bad_argument("tokens", owner, "whole numbers", f"dtype {array.dtype}")
-    array = array.astype(np.intp)
-    if array.size and not (array.min() >= 0 and array.max() < n_letters):
-        wanted = f"letters from 0 to {n_letters - 1}"
-        raise bad_argument("tokens", owner, wanted, f"{array.min()} to {array.max()}")
-    return array
-
-
-def as_floats(values: Any, argument: str, owner: str) -> Floats:
-    """Numbers of any shape, in float64."""
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:  # a ragged list, or words
-        raise bad_argument(argument, owner, "an array of numbers", type(values).__name__) from error
-
-
-def as_answers(y: Any, shape: tuple[int, ...], argument: str, owner: str) -> Any:
-    """One answer per sequence, of ``shape``; more axes in front are more answers."""
-    array = np.asarray(y)
-    if array.shape[array.ndim - len(shape) :] != shape:
-        wanted = f"of shape (…, {', '.join(map(str, shape))})"
-        raise bad_argument(argument, owner, wanted, f"shape {array.shape}")
-    check_finite(array, argument, owner)
-    return array
-
-
-def as_vectors(tokens: Any, shape: tuple[Any, ...], argument: str, owner: str) -> Floats:
-    """Finite float64 numbers of ``shape``, where text names an axis of any size.
-
-    >>> as_vectors([[1, 2]], ("n", 2), "query", "LinearGaussian")
-    array([[1., 2.]])
-    """
-    array = as_floats(tokens, argument, owner)
-    fits = array.ndim == len(shape) and all(
-        isinstance(wanted, str) or size == wanted
-        for size, wanted in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted = f"({', '.join(map(str, shape))})"
-        raise bad_argument(argument, owner, f"of shape {wanted}", f"shape {array.shape}")
-    check_finite(array, argument, owner)
-    return array
+    n = as_whole(n_sequences, "n_sequences", owner, least=0)
+    return as_generator(rng, owner), n, as_whole(context_length, "context_length", owner, least=0)
 
 
 def as_pairs(tokens: Any, d_c: int, d_r: int, owner: str) -> Pairs:
@@ -228,11 +161,15 @@ def encode_pairs(draw: WorldDraw) -> Encoded:
     return Encoded(np.concatenate([keys, values], axis=2), mask, np.asarray(draw.answer, float))
 
 
-def one_hot(letters: Any, n_letters: int) -> Floats:
-    """The unit vectors of the letters, along a new last axis.
+def check_key_law(law: Any, dimension: int, owner: str) -> None:
+    """Refuse a name that is none, and a sphere of two points."""
+    if law not in get_args(KeyLaw):
+        raise bad_argument("key_law", owner, '"normal" or "sphere"', repr(law))
+    if law == "sphere" and dimension < 2:
+        raise bad_argument("key_dimension", owner, "≥ 2 for keys on a sphere", dimension)
 
-    >>> one_hot([1, 0], 2)
-    array([[0., 1.],
-           [1., 0.]])
-    """
-    return np.eye(n_letters)[np.asarray(letters, dtype=np.intp)]
+
+def draw_keys(rng: np.random.Generator, law: KeyLaw, n: int, length: int, dimension: int) -> Floats:
+    """Independent keys (n, L, d): N(0, I), or uniform on the unit sphere."""
+    keys = rng.normal(size=(n, length, dimension))
+    return keys if law == "normal" else keys / np.linalg.norm(keys, axis=2, keepdims=True)

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from finetti.latent.base import LatentModel
 from finetti.latent.beta_bernoulli import BetaBernoulli
 from finetti.latent.finite_atoms import FiniteAtoms
 from finetti.latent.gaussian_process import GaussianProcessWorld
-from finetti.latent.instrumental import InstrumentalWorld
+from finetti.latent.instrumental_world import InstrumentalWorld
 from finetti.latent.linear_gaussian import LinearGaussian
-from finetti.latent.sphere import Harmonics, SphereWorld, random_rotations
+from finetti.latent.sphere_world import Harmonics, SphereWorld, random_rotations
+from finetti.latent.world import LatentModel
 
 # Three atoms that lean to one letter each, so that a few tokens tell them apart.
 _LEANING = ((0.7, 0.2, 0.1), (0.1, 0.7, 0.2), (0.2, 0.1, 0.7))

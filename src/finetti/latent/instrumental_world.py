@@ -5,24 +5,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from finetti.core.arguments import Floats, as_answers, as_generator, as_vectors
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
-from finetti.latent.base import (
+from finetti.latent.linear_gaussian import regress, regression_evidence
+from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
+from finetti.latent.world import (
     Encoded,
-    Floats,
     LatentModel,
     Pairs,
     WorldDraw,
-    as_answers,
-    as_generator,
     as_pairs,
     as_query,
     as_sampling,
-    as_vectors,
     encode_pairs,
 )
-from finetti.latent.laws import LOG_TWO_PI, Gaussian
-from finetti.latent.matrix_posterior import MatrixPosterior, regress, regression_evidence
 from finetti.show.card import Card
 
 RANK_TOL = 1e-8  # of the smallest singular value of Π to the largest

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from finetti.core.arguments import Floats
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import largest_of
-from finetti.latent.base import Floats
-from finetti.latent.laws import Categorical, as_probabilities
+from finetti.latent.predictive_laws import Categorical, as_probabilities
 
 RANK_TOL = 1e-10  # of the smallest singular value of T to the largest
 RANGE_TOL = 1e-8  # how far a law may be from those that a posterior can give
