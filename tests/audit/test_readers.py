@@ -249,3 +249,19 @@ def test_a_revision_that_is_no_commit(tmp_path, monkeypatch):
     (model / "refs" / "main").write_bytes(b"\xff" * 10**6)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     refused("someone/small", "holds no safetensors")
+
+
+def test_a_config_that_leads_nowhere_is_told(tmp_path):
+    arrays, config, _ = make.synthetic("bert")
+    make.write(tmp_path / "model", arrays, config)
+    beside = tmp_path / "model" / "config.json"
+    beside.unlink()
+    beside.symlink_to(beside)
+    refused(tmp_path / "model", "config.json", "symbolic links")
+
+
+def test_complex_numbers_are_not_called_quantized(tmp_path):
+    np.savez(tmp_path / "a.npz", weight=np.ones(2, complex))
+    tensor = open_checkpoint(tmp_path / "a.npz").tensors["weight"]
+    with pytest.raises(InputError, match="none of real numbers"):
+        tensor.read()

@@ -1,3 +1,4 @@
+import json
 import os
 
 import numpy as np
@@ -165,3 +166,13 @@ def test_complex_tensors_pipes_and_huge_files_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.safetensors")
     with pytest.raises(InputError, match="not a regular file"):
         load(tmp_path / "pipe.safetensors")
+
+
+def test_numbers_that_numpy_does_not_have_are_refused(tmp_path):
+    path = tmp_path / "a.safetensors"
+    for kind, size in (("F8_E4M3", 1), ("BF16", 2)):
+        entry = {"dtype": kind, "shape": [4], "data_offsets": [0, 4 * size]}
+        header = json.dumps({"a": entry}).encode()
+        path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4 * size))
+        with pytest.raises(InputError, match=r"as safetensors|no real numbers"):
+            load(path)

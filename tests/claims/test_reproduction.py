@@ -1,6 +1,7 @@
 """Claims as trials of a study: re-used, resumed, compared; tiny claims of the tests' own."""
 
 import json
+import math
 
 import pytest
 
@@ -156,6 +157,8 @@ def test_results_of_an_older_run_are_read_or_refused(tmp_path):
         old | {"results": [old["results"][0] | {"measurements": {"a": 1}}]},
         old | {"results": [old["results"][0] | {"measurements": [number]}]},
         old | {"results": [old["results"][0] | {"measurements": [number | {"value": 10**400}]}]},
+        old | {"provenance": old["provenance"] | {"seed": math.inf}},
+        old | {"results": [old["results"][0] | {"measurements": [number | {"value": math.inf}]}]},
     ):
         (tmp_path / "wrong.json").write_text(json.dumps(wrong), encoding="utf-8")
         with pytest.raises(InputError, match=r"does not hold the results"):

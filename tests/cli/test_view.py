@@ -62,6 +62,9 @@ def test_no_page_names_those_nearby(opened, tmp_path):
         assert str(tmp_path / "two" / "probe.html") in done.stderr
     (tmp_path / "two" / "gone").symlink_to(tmp_path / "nowhere")
     assert "Pages nearby" in view(tmp_path / "two" / "gone").stderr
+    (tmp_path / "alone.html").mkdir()
+    assert "Pages nearby" not in view(tmp_path / "alone.html" / "none").stderr
+    assert f"{tmp_path / 'alone.html'}." not in view(tmp_path / "none").stderr
     (tmp_path / "two" / "notes.txt").write_text("")
     assert "is not an HTML page" in view(tmp_path / "two" / "notes.txt").stderr
     (tmp_path / "two" / "risk.html").write_text("")

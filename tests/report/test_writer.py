@@ -165,6 +165,9 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, results):
     (tmp_path / "file").write_text("")
     with pytest.raises(FinettiError, match="is a file"):
         check_directory(tmp_path / "file")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(FinettiError, match="leads nowhere"):
+        check_directory(tmp_path / "loop")
     with pytest.raises(FinettiError, match="Choose another directory"):
         write_report(results, tmp_path / "file" / "below")
     (tmp_path / "results.json").mkdir()

@@ -131,3 +131,23 @@ def test_sources_travel(tmp_path):
     again = type(source)(**json.loads(json.dumps(asdict(source))))
     assert (again.versioned, again.fingerprint, again.folder) == (True, "7", source.folder)
     assert list(map(tuple, again.files.values())) == list(source.files.values())
+
+
+def test_what_is_no_source_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "mine.py"
+    with path.open("wb") as file:
+        file.truncate(10**10)
+    with pytest.raises(InputError, match="at most"):
+        find_source("mine.py:f", tmp_path)
+    for content in (b"-" * 100_000 + b"1", b"\0", b"\xff", b"def"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="is not Python"):
+            find_source("mine.py:f", tmp_path)
+
+
+def test_line_ends_do_not_change_the_source(tmp_path):
+    found = []
+    for ends in (b"\n", b"\r\n", b"\r"):
+        (tmp_path / "mine.py").write_bytes(ends.join((b"def f(seed):", b"    return {}", b"")))
+        found.append(find_source("mine.py:f", tmp_path))
+    assert found[0] == found[1] == found[2]

@@ -45,10 +45,14 @@ class StoredTensor:
 
     def _stored(self) -> NDArray[Any]:
         if not self.is_real:
-            what = "whole numbers: quantized weights" if self.kind in WHOLE else "no real numbers"
+            if self.kind not in WHOLE:
+                raise InputError(
+                    f"{self.name} has type {self.kind}, which is none of real numbers. Save it in "
+                    "floating point."
+                )
             raise InputError(
-                f"{self.name} has type {self.kind}, {what} cannot be measured. Audit the "
-                "checkpoint that was quantized."
+                f"{self.name} has type {self.kind}, whole numbers: quantized weights cannot be "
+                "measured. Audit the checkpoint that was quantized."
             )
         return self.load()
 

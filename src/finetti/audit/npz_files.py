@@ -43,7 +43,8 @@ def read_npz(path: Path) -> dict[str, StoredTensor]:
     except InputError:
         raise
     except _DAMAGE as error:
-        raise InputError(f"{path.name} cannot be read as npz: {str(error)[:120]}.") from error
+        why = str(error)[:120] or type(error).__name__
+        raise InputError(f"{path.name} cannot be read as npz: {why}.") from error
     return found
 
 

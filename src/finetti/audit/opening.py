@@ -1,5 +1,6 @@
 """From a path, a model's name or an object in memory to a `Checkpoint`; refusals by name."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -108,4 +109,4 @@ def _file_of(folder: Path) -> Path:
 
 def _config(file: Path) -> dict[str, Any]:
     beside = file.parent / "config.json"
-    return read_json(beside, MAX_CONFIG) if beside.exists() else {}
+    return read_json(beside, MAX_CONFIG) if os.path.lexists(beside) else {}

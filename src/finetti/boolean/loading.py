@@ -123,7 +123,8 @@ def _read(path: Path, max_bytes: int) -> tuple[Tensors, dict[str, str]]:
         with safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in list(file.keys())}
             metadata = file.metadata() or {}
-    except (OSError, TypeError, SafetensorError) as error:  # TypeError: no such number in NumPy
+    # Of numbers that NumPy does not have come the errors of types and attributes.
+    except (OSError, TypeError, AttributeError, SafetensorError) as error:
         said = f"The file {path.name!r} cannot be read as safetensors: {error}."
         raise InputError(said) from error
     for name, array in tensors.items():

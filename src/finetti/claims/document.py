@@ -24,6 +24,7 @@ On top: ``format``, ``complete`` (whether all ``selected`` claims are ``finished
 Numbers that JSON does not have are the words NaN, Infinity and -Infinity.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,7 +120,8 @@ def _can_be_compared(found: Mapping[str, Any]) -> bool:
     """Whether all that a comparison reads and shows is there, and of the right type."""
     try:
         datetime.fromisoformat(found["provenance"]["time"])
-        compare_runs(found, found)
+        json.dumps(compare_runs(found, found), allow_nan=False)
+        json.dumps(found["results"], allow_nan=False)  # they become part of the new document
         return all(isinstance(each[n], str) for each in found["results"] for n in ("id", "verdict"))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
         return False

@@ -1,6 +1,7 @@
 """Writes a run into a directory: ``results.json``, the page ``report.html``, and its figures."""
 
 import json
+import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -30,6 +31,8 @@ FIGURES = ("svg", "csv", "pdf", "png")
 def check_directory(directory: str | Path) -> Path:
     """Make ``directory`` if need be and see that files can be written there, before a long run."""
     directory = Path(directory)
+    if os.path.lexists(directory) and not directory.exists():
+        raise FinettiError(f"{str(directory)!r} is a link that leads nowhere. Choose a directory.")
     if directory.exists() and not directory.is_dir():
         raise FinettiError(f"{str(directory)!r} is a file. Choose a directory.")
     try:

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from finetti.core.errors import InputError
+from finetti.core.files import read_file
 from finetti.studies.canonical import canonical_json, digest
 
 PACKAGE = "finetti"
@@ -119,11 +120,12 @@ def _closure(
         if name in found:
             continue
         try:
-            text = path.read_text(encoding="utf-8")
+            # As text files are read, so that the fingerprint does not depend on line ends.
+            text = read_file(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
             tree = ast.parse(text, str(path))
-        except OSError as error:
-            raise InputError(f"The file {path} cannot be read: {error.strerror}.") from error
-        except (SyntaxError, UnicodeDecodeError) as error:
+        except InputError:
+            raise
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InputError(f"The file {path} is not Python: {error}.") from error
         found[name] = (str(path), text)
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
