@@ -9,6 +9,7 @@ import pytest
 
 from finetti.core.errors import FinettiError
 from finetti.studies import store_table
+from finetti.studies.disk import plain_errors
 from finetti.studies.executors.dask import DaskExecutor
 from finetti.studies.limits import Limits
 from finetti.studies.lock import StoreBusyError, lock_path, read_holder
@@ -148,6 +149,20 @@ def test_a_table_of_the_users_own_does_no_harm(tmp_path):
         connection.executescript("CREATE TABLE notes (text); CREATE INDEX by_text ON notes (text);")
     Store(path).close()
     assert store_status(path).trials == 0
+
+
+def test_a_log_that_cannot_be_read_in_is_told_by_its_name(tmp_path):
+    """On a read-only disk SQLite cannot make the file through which it reads the log."""
+    path = tmp_path / "s.sqlite"
+    refused = sqlite3.OperationalError("unable to open database file")
+    refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    with closing(Store(path, "wal")) as store:
+        store.add(rows(2))
+        wanted = r"newest rows are in s\.sqlite-wal.*Copy both files"
+        with pytest.raises(FinettiError, match=wanted), plain_errors(path):
+            raise refused
+    with pytest.raises(FinettiError, match="read-only, or not a folder"), plain_errors(path):
+        raise refused
 
 
 @pytest.mark.parametrize("journal", ["wal", "rollback"])

@@ -117,6 +117,13 @@ def _sentence(path: Path, error: sqlite3.Error) -> str:
     if path.is_dir():
         return _FOLDER.format(path)
     if code == sqlite3.SQLITE_CANTOPEN:
+        log = path.with_name(f"{path.name}-wal")
+        if path.is_file() and log.exists():
+            # SQLite reads the log through a third file, which it makes beside the two.
+            return (
+                f"{path} cannot be read: its newest rows are in {log.name}, and its folder cannot "
+                "be written, as reading them takes. Copy both files to a folder that can be."
+            )
         return (
             f"{path} cannot be opened: the folder is missing, read-only, or not a folder. "
             "Choose another path for the store."
