@@ -208,10 +208,11 @@ def _causal_mask(heads: Heads, from_end: bool, key_lengths: Array | None) -> Boo
     length, span = heads.query.shape[3], heads.keys.shape[2]
     more = jnp.zeros(1, int)
     if from_end:
-        n_keys = span if key_lengths is None else key_lengths
-        more = jnp.atleast_1d(
-            n_keys - (length if heads.query_lengths is None else heads.query_lengths)
+        n_keys, n_queries = (
+            jnp.atleast_1d(jnp.asarray(size if lengths is None else lengths, int))
+            for size, lengths in ((span, key_lengths), (length, heads.query_lengths))
         )
+        more = n_keys - n_queries
     last_read = jnp.arange(length)[None, :] + more[:, None]
     return jnp.arange(span)[None, None, :] <= last_read[:, :, None]
 
