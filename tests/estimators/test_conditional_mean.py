@@ -92,6 +92,22 @@ def test_the_same_as_kernel_ridge_and_as_the_attention():
     np.testing.assert_allclose(wide**2, std**2 + 0.05)
 
 
+def test_the_noise_of_a_new_target_is_on_its_scale():
+    """λ is in units of the normalized targets: each variance grows by λ times its own."""
+    model = clone(FIXED).set_params(normalize_y=True).fit(X, Y * [1.0, 50.0])
+    noise = model.ridge_ * np.var(Y * [1.0, 50.0], axis=0)
+    (_, std), (_, wide) = (
+        model.predict(QUERIES, return_std=True, predictive=each) for each in (False, True)
+    )
+    np.testing.assert_allclose(wide**2 - std**2, np.tile(noise, (len(QUERIES), 1)), rtol=1e-8)
+    (_, cov), (_, wide) = (
+        model.predict(QUERIES, return_cov=True, predictive=each) for each in (False, True)
+    )
+    np.testing.assert_allclose(
+        wide - cov, np.eye(len(QUERIES))[..., None] * noise, atol=1e-10 * noise.max()
+    )
+
+
 @pytest.fixture(scope="module")
 def fitted():
     return ConditionalMeanRegressor(n_starts=2, random_state=0).fit(X, Y)
@@ -266,3 +282,24 @@ def test_what_is_wrong_is_said():
         clone(FIXED).fit(X, Y, np.zeros(len(X)))
     with pytest.raises(InputError, match="Scale the columns"):
         clone(FIXED).fit(X, Y).predict([[1e200, 0.0]])
+
+
+def test_parameters_of_the_kernel_are_parameters():
+    model = clone(FIXED).set_params(kernel=2.0 * RBF(1.0))
+    names = {name for name in model.get_params() if "__" in name}
+    assert len(names) == 2
+    assert model.get_params()["kernel__part__lengthscale"] == pytest.approx(1.0)
+    given = model.kernel
+    wanted = clone(FIXED).set_params(kernel=2.0 * RBF(0.7)).fit(X, Y).predict(QUERIES)
+    found = clone(model).set_params(kernel__part__lengthscale=0.7).fit(X, Y).predict(QUERIES)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    assert model.kernel is given
+    search = GridSearchCV(
+        clone(FIXED).set_params(kernel=RBF()), {"kernel__lengthscale": [0.01, 0.7]}, cv=2
+    ).fit(X, Y)
+    assert search.best_params_ == {"kernel__lengthscale": 0.7}
+    for wrong in ("kernel__width", "ridge__x", "nothing__x"):
+        with pytest.raises(ValueError, match=f"Invalid parameter '{wrong}'"):
+            clone(model).set_params(**{wrong: 1.0})
+    with pytest.raises(InputError, match="`part__lengthscale`"):
+        clone(model).set_params(kernel__part__lengthscale=-1.0)

@@ -138,6 +138,7 @@ def test_as_many_instruments_as_rows_are_refused(n, q):
         assert InstrumentalRegressor().fit(x, x[:, 0], instruments=twice).first_stage_f_ > 1000
 
 
+@pytest.mark.filterwarnings("ignore:The best ridge of")
 def test_noise_is_no_instrument_of_a_kernel():
     """Out of fold: F of pure noise is about 1, whatever stage 1 finds in its rows."""
     rng = np.random.default_rng(0)

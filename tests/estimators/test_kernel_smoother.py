@@ -14,6 +14,7 @@ from finetti.attention import KernelSmoother, Softmax
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.precision import float64
 from finetti.estimators import KernelSmootherRegressor
+from finetti.estimators.grams import median_distance
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
 RNG = np.random.default_rng(0)
@@ -100,6 +101,21 @@ def test_a_row_without_neighbors_gets_the_mean_and_a_warning():
     assert np.isfinite(found).all()
 
 
+def test_the_bandwidth_is_refined_between_grid_points():
+    """As good as a grid a hundred times finer; a grid that is given is not left."""
+    model = KernelSmootherRegressor().fit(X, Y[:, 0])
+    path = model.bandwidth_path_
+    assert (np.diff(path.bandwidths) > 0).all()
+    place = path.best
+    fine = np.geomspace(*path.bandwidths[[place - 1, place + 1]], 31)
+    wanted = KernelSmootherRegressor(bandwidths=fine).fit(X, Y[:, 0]).bandwidth_path_
+    assert path.criterion[place] <= wanted.criterion.min() * (1 + 1e-6)
+    coarse = np.geomspace(1e-2, 1e1, 31) * median_distance(X)
+    assert np.abs(np.log(coarse / model.bandwidth_)).min() > 1e-3
+    given = KernelSmootherRegressor(bandwidths=GRID).fit(X, Y[:, 0])
+    assert given.bandwidth_ in GRID
+
+
 def test_the_path_is_shown():
     path = KernelSmootherRegressor(bandwidths=[3.0, 0.1]).fit(X, Y[:, 0]).bandwidth_path_
     assert list(path.bandwidths) == [0.1, 3.0]
@@ -142,7 +158,14 @@ def test_what_is_wrong_is_said():
     model = KernelSmootherRegressor()
     with pytest.raises(UnsupportedError, match="both signs"):
         clone(model).set_params(kernel=Linear()).fit(X, Y)
-    for wrong in ({"bandwidth": 0.0}, {"bandwidth": "gcv"}, {"bandwidths": []}, {"kernel": "rbf"}):
+    for wrong in (
+        {"bandwidth": 0.0},
+        {"bandwidth": "gcv"},
+        {"bandwidths": []},
+        {"bandwidths": [[1.0, 2.0]]},
+        {"bandwidths": [1.0, np.nan]},
+        {"kernel": "rbf"},
+    ):
         with pytest.raises(InputError, match=f"`{next(iter(wrong))}`"):
             clone(model).set_params(**wrong).fit(X, Y)
     with pytest.raises(ValueError, match="NaN"):

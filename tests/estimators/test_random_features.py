@@ -9,7 +9,7 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -72,6 +72,16 @@ def test_every_form_of_the_same_sets(model):
     np.testing.assert_allclose(apart.predict(X[:, 1:], query=X[:, 0]), wanted, atol=1e-8)
     listed = clone(model).fit(list(X), Y)
     np.testing.assert_allclose(listed.predict(list(X)), wanted, atol=1e-8)
+
+
+def test_targets_without_noise_end_at_the_edge_and_say_so():
+    model = RandomFeatureAttentionRegressor(4, random_state=0).fit(X, Y)
+    exact = model.predict(X)
+    for method in ("loo", "gcv"):
+        with pytest.warns(
+            ConvergenceWarning, match="best ridge of RandomFeatureAttentionRegressor"
+        ):
+            clone(model).set_params(ridge=method).fit(X, exact)
 
 
 def test_scores_of_sets_with_their_queries_apart():

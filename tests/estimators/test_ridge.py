@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 
 from finetti.estimators.ridge import (
@@ -123,6 +124,19 @@ def test_of_equal_criteria_the_largest_ridge_is_chosen():
     assert path.ridge == 10.0
     assert path.at_edge
     assert ridge_grid(0.0, None, "x")[0] == pytest.approx(1e-7)
+
+
+def test_a_ridge_at_the_edge_warns():
+    grid = np.array([0.1, 1.0, 10.0])
+    for criterion, end in (
+        ([3.0, 2.0, 1.0], "largest of its grid, 10"),
+        ([1.0, 2.0, 3.0], "smallest"),
+    ):
+        with pytest.warns(ConvergenceWarning, match=f"{end}.*reach further"):
+            RidgePath("loo", grid, np.array(criterion)).warn_at_edge("Model")
+    for quiet in ([2.0, 1.0, 2.0], [0.0, 0.0, 0.0], [np.inf] * 3, [np.nan] * 3):
+        RidgePath("loo", grid, np.array(quiet)).warn_at_edge("Model")
+    RidgePath("loo", grid[:2], np.array([2.0, 1.0])).warn_at_edge("Model")
 
 
 @pytest.mark.parametrize("kind", [GramSums, TriangularSums])

@@ -89,6 +89,7 @@ class AttentionKernelRegressor(SetRegressor):
         if isinstance(method, str):
             grid = ridge_grid(float(system.eigenvalues.sum()) / len(flat), self.ridges, owner)
             self.ridge_path_ = choose(system, method, [rows], grid)
+            self.ridge_path_.warn_at_edge(owner)
             self.ridge_ = self.ridge_path_.ridge
         else:
             self.ridge_path_, self.ridge_ = None, method

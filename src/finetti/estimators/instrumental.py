@@ -221,6 +221,7 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
         if isinstance(self.ridge, str):
             mean_square = float(system.eigenvalues.sum()) / len(x)
             self.ridge_path_ = by_likelihood(system, ridge_grid(mean_square, self.ridges, owner))
+            self.ridge_path_.warn_at_edge(owner)
             self.ridge_ = self.ridge_path_.ridge
         else:
             self.ridge_ = as_norm(self.ridge, "ridge", owner)

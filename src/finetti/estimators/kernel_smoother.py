@@ -26,6 +26,7 @@ from finetti.show.shown import Shown
 
 GRID_SIZE = 31
 GRID_RANGE = 1e-2, 1e1  # times the median distance of two rows
+REFINEMENTS = 2
 LEAST, MOST = 1e-150, 1e153  # whose inverse squares are numbers
 
 
@@ -50,6 +51,12 @@ class BandwidthPath(Shown):
     def at_edge(self) -> bool:
         """Whether a bandwidth beyond the grid may be better."""
         return self.best in (0, len(self.bandwidths) - 1)
+
+    def joined(self, other: "BandwidthPath") -> "BandwidthPath":
+        """Both curves as one."""
+        bandwidths, places = np.unique([*self.bandwidths, *other.bandwidths], return_index=True)
+        criterion = np.concatenate([self.criterion, other.criterion])[places]
+        return BandwidthPath(bandwidths, criterion)
 
     def plot(self) -> dict[str, Any]:
         """The curve as a Vega-Lite chart."""
@@ -120,7 +127,8 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
         kernel: K, any nonnegative kernel of `finetti.kernels`; by default RBF(), whose lengthscale
             then is h. One with a lengthscale for each column has the shape of that.
         bandwidth: h: a number, or "loo", the least exact leave-one-out error over a grid.
-        bandwidths: the grid; by default 31 values from 1/100 to 10 times the median distance.
+        bandwidths: the grid; by default 31 values from 1/100 to 10 times the median distance,
+            refined around the best.
 
     Attributes:
         kernel_: K(·/h, ·/h).
@@ -182,7 +190,15 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
                 raise bad_argument(
                     "bandwidth", owner, 'a number > 0 or "loo"', repr(self.bandwidth)
                 )
-            self.bandwidth_path_ = self._path(kernel, self._grid(table), weights)
+            path = self._path(kernel, self._grid(table), weights)
+            # Between the neighbors of the best of the default grid: steps of 2 %, then of 0.1 %.
+            for _ in range(0 if self.bandwidths is not None else REFINEMENTS):
+                if path.at_edge or not np.isfinite(path.criterion[path.best]):
+                    break
+                ends = path.bandwidths[[path.best - 1, path.best + 1]]
+                inner = np.geomspace(*ends, GRID_SIZE)[1:-1]
+                path = path.joined(self._path(kernel, inner, weights))
+            self.bandwidth_path_ = path
             self.bandwidth_ = self.bandwidth_path_.bandwidth
         else:
             self.bandwidth_ = as_positive(self.bandwidth, "bandwidth", owner)

@@ -135,6 +135,7 @@ class FeatureRidge(SetModel):
         method = self._rule.method
         if isinstance(method, str):
             self.ridge_path_ = choose(system, method, [rows], grid)
+            self.ridge_path_.warn_at_edge(type(self).__name__)
             self.ridge_ = self.ridge_path_.ridge
         else:
             self.ridge_path_, self.ridge_ = None, method
@@ -158,6 +159,8 @@ class FeatureRidge(SetModel):
             step = functools.partial(_add_left_out, self, system, grid, sums.weight)
             total, weight = chunks.fold(step, _join_sums)
             path = RidgePath(method, grid, total / weight)
+        if chunks is not None:  # else there may be more rows to come
+            path.warn_at_edge(type(self).__name__)
         self.ridge_path_, self.ridge_ = path, path.ridge
         self._keep_solved(system)
 

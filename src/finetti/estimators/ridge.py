@@ -17,8 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from finetti.core.errors import bad_argument
+from finetti.core.errors import bad_argument, warn_user
 from finetti.core.numbers import as_norm
 from finetti.show.card import Card
 from finetti.show.charts import line_chart
@@ -30,6 +31,7 @@ TITLES = {"loo": "LOO", "gcv": "GCV", "marginal_likelihood": "marginal likelihoo
 
 GRID_SIZE = 19
 GRID_RANGE = 1e-7, 1e2  # times the mean squared length of a centered row
+FLAT_RTOL = 1e-3  # a criterion that changes by less from one ridge to the next does not decide
 # Singular values below this times the number of rows or columns, and times the size of the features
 # before they are centered, are rounding of zero.
 RANK_RTOL = 4 * np.finfo(np.float64).eps
@@ -64,6 +66,23 @@ class RidgePath(Shown):
     def at_edge(self) -> bool:
         """Whether a ridge beyond the grid may be better."""
         return self.best in (0, len(self.ridges) - 1)
+
+    def warn_at_edge(self, owner: str) -> None:
+        """Warn where the curve still falls at an end of the grid; two ridges are nothing but ends.
+
+        A curve that is flat there, as of constant targets, does not fall.
+        """
+        beside = {0: 1, len(self.ridges) - 1: -2}.get(self.best)
+        if beside is None or len(self.ridges) < 3:
+            return
+        value, neighbor = self.criterion[self.best], self.criterion[beside]
+        if neighbor > value + FLAT_RTOL * abs(value):
+            end = "smallest" if self.best == 0 else "largest"
+            warn_user(
+                f"The best ridge of {owner} is the {end} of its grid, {self.ridge:.3g}: one beyond "
+                "may be better. Give `ridges` that reach further, or a number as `ridge`.",
+                ConvergenceWarning,
+            )
 
     def plot(self) -> dict[str, Any]:
         """The curve as a Vega-Lite chart."""
