@@ -26,6 +26,7 @@ from sklearn.linear_model import RidgeClassifierCV, RidgeCV
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelBinarizer, StandardScaler
+from sklearn.svm import SVC
 
 from finetti.estimators import (
     ConditionalMeanClassifier,
@@ -93,6 +94,7 @@ def digits(n_rows, folds):
     models = {
         "CME attention": ConditionalMeanClassifier(n_starts=1, random_state=0),
         "ridge": RidgeClassifierCV(POWERS),
+        "support vectors, C = 10": SVC(C=10),
         "RBF kernel ridge": search(
             KernelRidgeClassifier(kernel="rbf"), kernels, scoring="accuracy"
         ),
