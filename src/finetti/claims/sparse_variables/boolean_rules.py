@@ -265,6 +265,7 @@ def s_erratum_16(context: Context) -> Evidence:
         within("largest bump within δ of its point", np.abs(printed).max(), 1.0, 1.0),
         at_most("‖W_1‖_∞ against max(1, B)/δ", largest, largest_of(1.0, radius) / tolerance),
         derived=(
+            close("printed bump within δ of its point, which is 0", np.abs(printed).max(), 1e-12),
             within("least bump within δ of its point", bump.min(), 1 - 1e-12, 1.0),
             within("largest bump within δ of its point", bump.max(), 1.0, 1 + 1e-12),
             at_most("‖W_1‖_∞ against max(1, B + 2δ)/δ", largest, derived),

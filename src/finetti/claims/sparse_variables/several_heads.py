@@ -37,15 +37,16 @@ def s_app_a_5(context: Context) -> Evidence:
         tokens = rng.normal(size=(12, 6))
         heads = attention.MultiHead(query, key, value, output, activation="relu")
         out = np.asarray(heads(tokens, tokens))
-        wide = largest_of(wide, np.abs(out - heads.concatenated()(tokens, tokens)).max())
+        size = np.abs(out).max()
+        wide = largest_of(wide, np.abs(out - heads.concatenated()(tokens, tokens)).max() / size)
         each = [
             attention.Head.transformer(*weights, "relu")(tokens, tokens)
             for weights in zip(query, key, value, output, strict=True)
         ]
-        loop = largest_of(loop, np.abs(out - sum(each)).max())
+        loop = largest_of(loop, np.abs(out - sum(each)).max() / size)
     return Evidence(
-        close("sum of heads − concatenated layer", wide, 1e-10),
-        close("sum of heads − one Transformer head at a time", loop, 1e-10),
+        close("sum of heads − concatenated layer (relative)", wide, 1e-10),
+        close("sum of heads − one Transformer head at a time (relative)", loop, 1e-10),
     )
 
 

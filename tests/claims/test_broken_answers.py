@@ -1,0 +1,57 @@
+"""No claim is as expected while the package answers NaN, infinity or zero to all that it asks."""
+
+import math
+
+import pytest
+
+from broken_answers import Answers
+from finetti.claims import Context, run_claim
+
+ANSWERS = Answers()
+# Claims that are as expected when all answers are 0, and why that is right.
+ZERO_IS_RIGHT = {
+    "S-app-A.3": "logarithms of two routes, which agree; S-erratum-12 has their value by hand",
+    "S-erratum-16": "the printed bump is 0: that is the erratum",
+    "S-erratum-17": "the projection onto a point obeys the inequality, too",
+    "S-lemma-B.5": "what is asked for is the error of a network, and it is 0",
+    "S-lemma-B.6": "what is asked for is the error of a network, and it is 0",
+}
+# Claims that NumPy and JAX check alone, without a number of the package.
+ASK_NOTHING = {"E-lemma-G.2", "S-erratum-8", "S-lemma-A.9-sphere"}
+# More than three seconds: training, many sequences, programs that take long to compile.
+SLOW = {
+    *("E-eq-3.11", "E-eq-G.5", "E-lemma-C.7", "E-lemma-C.11", "E-lemma-C.14", "E-prop-4.2-limit"),
+    *("E-prop-5.6", "E-sec-6-downstream", "E-thm-5.3", "E-thm-5.3-length", "E-thm-6.4-trained"),
+    *("R-def-factored", "R-def-preactivation", "R-eq-brfa-kernel", "S-erratum-2", "S-lemma-A.8"),
+    *("S-lemma-B.6", "S-prop-4.7", "S-sec-5-exhaustive", "S-sec-5-factored", "S-thm-4.6-depth"),
+    *(
+        "S-thm-A.17-chain",
+        "F-chain-blocks",
+        "F-coherence-planted",
+        "F-coherence-urn",
+        "R-norm-brfa",
+    ),
+    *("F-martingale-posterior", "R-eq-exp-kernel", "R-eq-rfa-kernel", "R-eq-rfmlp-kernel"),
+    *("R-rate-approximation", "R-rate-heads", "R-thm-biased-risk", "R-thm-risk"),
+}
+CLAIMS = [
+    pytest.param(claim, marks=[pytest.mark.slow] if claim.id in SLOW else [], id=claim.id)
+    for claim in ANSWERS.ledger
+]
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_claim_is_not_as_expected_without_answers(claim):
+    with ANSWERS.right():
+        right = run_claim(claim, Context())
+    assert right.as_expected or ANSWERS.trained, right.error or right.reason
+    assert bool(ANSWERS.asked) is (claim.id not in ASK_NOTHING)
+    for number in (math.nan, math.inf, 0.0) if ANSWERS.asked else ():
+        with ANSWERS.broken(number):
+            found = run_claim(claim, Context())
+        allowed = number == 0 and claim.id in ZERO_IS_RIGHT
+        assert found.as_expected is allowed, f"all answers {number}: {found.reason}"
+
+
+def test_the_tables_name_claims():
+    assert {*ZERO_IS_RIGHT, *ASK_NOTHING, *SLOW} <= {claim.id for claim in ANSWERS.ledger}
