@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import checkpoints as make
 from finetti.audit import audit_checkpoint, measure_matrix, measure_product
+from finetti.audit.certified import certified_spectral, gamma
 from finetti.audit.singular import singular_values
 from finetti.core import norms
 
@@ -155,3 +156,28 @@ def test_memory_is_three_times_the_largest_pair(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 3 * pair
+
+
+def test_the_upper_bound_has_room_for_the_rounding_of_the_gram_matrix():
+    # Sums of n squares may come out too small by γ_n of themselves, whatever the machine does.
+    n = 10_000
+    tall = np.ones((n, 1))
+    gram = np.array([[n * (1 - gamma(n))]])
+    lower, upper = certified_spectral(tall, gram, math.sqrt(gram[0, 0]))
+    assert lower <= math.sqrt(n) <= upper <= math.sqrt(n) * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("kv_heads", [make.HEADS, 2])
+def test_the_bias_of_attention_by_hand(kv_heads):
+    # Weights of attention add up to 1: b_V passes through W_O, once for every head that shares it.
+    rng = np.random.default_rng(1)
+    arrays = make.synthetic("llama", layers=1, kv_heads=kv_heads)[0]
+    start = "model.layers.0.self_attn."
+    value = rng.normal(size=kv_heads * make.HEAD_WIDTH)
+    shared = np.repeat(value.reshape(kv_heads, -1), make.HEADS // kv_heads, axis=0)
+    passed = arrays[f"{start}o_proj.weight"].astype(float) @ shared.ravel()
+    arrays |= {f"{start}v_proj.bias": value}
+    for output in (np.zeros(make.WIDTH), rng.normal(size=make.WIDTH)):
+        given = arrays | ({f"{start}o_proj.bias": output} if output.any() else {})
+        (layer,) = audit_checkpoint(given, heads=make.HEADS, kv_heads=kv_heads).layers
+        assert layer.attention_bias == pytest.approx(np.linalg.norm(passed + output), rel=1e-12)

@@ -51,8 +51,8 @@ def left_assumptions(audit: Audit, paper: str) -> tuple[str, ...]:
     assumes = ASSUMED_OF_THE_LAYERS if paper == "S" else NetworkBound.assumes
     failed = shape.failed(assumes)
     norm = audit.design.normalization or "LayerNorm or RMSNorm"
-    for said, here in _HERE.items():
-        failed = [each.replace(said, here.format(norm=norm)) for each in failed]
+    for said, here in (_HERE | {"{norm}": norm}).items():
+        failed = [each.replace(said, here) for each in failed]
     return (*failed, *_others(audit, paper))
 
 
