@@ -135,9 +135,10 @@ def test_heads_follow_the_samples_like_d_squared_n():
     assert (counts[1] - counts[0]) / math.log(8) == pytest.approx(2, abs=0.05)
 
 
-def test_a_trained_module_is_measured():
+@pytest.mark.parametrize("outputs", [(), (2,)])
+def test_a_trained_module_is_measured(outputs):
     module = RandomFeatureAttention(jax.random.key(0), 50, dimension=3)
-    values = jax.random.normal(jax.random.key(1), (50, 4))
+    values = jax.random.normal(jax.random.key(1), (50, 4, *outputs))
     features = RandomFeatureClass.from_weights(module.with_values(values))
     assert (features.dimension, features.n_heads) == (3, 50)
     assert features.squared_norm == pytest.approx(50 * float(jnp.sum(values**2)), rel=1e-6)

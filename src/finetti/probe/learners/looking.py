@@ -4,7 +4,8 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Integer
 
 from finetti.probe.learners.textbook import (
     CLS,
@@ -19,12 +20,14 @@ from finetti.probe.learners.textbook import (
 
 
 @functools.partial(jax.jit, static_argnames="n_heads")
-def cls_attention(params: Params, bits: Array, n_heads: int) -> Float[Array, "m H T+1"]:
+def cls_attention(
+    params: Params, bits: Integer[Array | np.ndarray, "m T"], n_heads: int
+) -> Float[Array, "m H T+1"]:
     """The attention weights of [CLS] in the last layer, without dropout; those on itself last.
 
     Args:
         params: from `TransformerLearner.init`.
-        bits: (m, T).
+        bits: 1 or 0.
         n_heads: H.
     """
     cls = jnp.full((len(bits), 1), CLS)

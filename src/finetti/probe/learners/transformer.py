@@ -5,8 +5,9 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
 from finetti.core.errors import bad_argument
 from finetti.probe.learners.base import NetworkLearner
@@ -133,7 +134,9 @@ class TransformerLearner(NetworkLearner):
             masks = draw_masks(key, self.rates, bits, params, self.n_heads)
         return textbook_logits(params, bits, masks, self.n_heads)
 
-    def attention(self, params: Params, bits: Array) -> Float[Array, "m H T+1"]:
+    def attention(
+        self, params: Params, bits: Integer[Array | np.ndarray, "m T"]
+    ) -> Float[Array, "m H T+1"]:
         """Where [CLS] looks in the last layer, without dropout; what is on itself stands last."""
         return cls_attention(params, bits, self.n_heads)
 
