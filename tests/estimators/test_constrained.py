@@ -184,6 +184,18 @@ def test_what_is_fitted_meets_both_limits(model, targets):
 
 
 @pytest.mark.filterwarnings("ignore:ConstrainedAttentionRegressor fits worse than the mean")
+@pytest.mark.parametrize("square_sum", [1.2, 120.0])  # over 12 heads below 1, and above
+def test_a_limit_that_binds_is_reached(square_sum):
+    """Targets far beyond both limits: the squares are what stops the fit."""
+    model = ConstrainedAttentionRegressor(
+        12, norm_sum=1e3, square_sum=square_sum, random_state=0
+    ).fit(X, 1e4 * Y)
+    limits = model.constraints_
+    assert limits.square_sum == pytest.approx(limits.square_sum_limit, rel=1e-3)
+    assert limits.norm_sum < limits.norm_sum_limit
+
+
+@pytest.mark.filterwarnings("ignore:ConstrainedAttentionRegressor fits worse than the mean")
 def test_a_wider_limit_costs_less():
     objectives = [
         ConstrainedAttentionRegressor(12, norm_sum=limit, random_state=0).fit(X, Y).objective_
