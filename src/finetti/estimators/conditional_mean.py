@@ -31,15 +31,16 @@ from finetti.estimators.grams import (
     padding,
 )
 from finetti.estimators.hyperparameters import Hyperparameters, Observations, ridge_of, search
-from finetti.estimators.memory import check_square_matrices
+from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
 from finetti.estimators.ridge import Floats
 from finetti.estimators.tables import TableModel
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
 from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.base import Kernel, check_kernel
 
-# Matrices (n, n) that are in memory at once, as measured: of the last fit, and of a search.
-FIT_MATRICES, SEARCH_MATRICES = 3, 8
+# Matrices (n, n) that are in memory at once with a given kernel and ridge; 2.2 were measured at
+# n = 2500. A search for them starts with a decomposition.
+FIT_MATRICES = 3
 
 
 def _is_constant(values: Floats) -> NDArray[np.bool_]:
@@ -77,7 +78,7 @@ class _ConditionalMean(TableModel):
         owner, counted = type(self).__name__, weights > 0
         table, targets, roots = table[counted], targets[counted], np.sqrt(weights[counted])
         searches = bool(self.fit_kernel) or isinstance(self.ridge, str)
-        count = SEARCH_MATRICES if searches else FIT_MATRICES
+        count = DECOMPOSITION_MATRICES if searches else FIT_MATRICES
         check_square_matrices(len(table), count, owner, self._alternative)
         values = targets.reshape(len(targets), -1)
         self._mean, self._scale = self._normalization(values, roots**2)
