@@ -32,7 +32,8 @@ SLOW = {
         "R-norm-brfa",
     ),
     *("F-martingale-posterior", "R-eq-exp-kernel", "R-eq-rfa-kernel", "R-eq-rfmlp-kernel"),
-    *("R-rate-approximation", "R-rate-heads", "R-thm-biased-risk", "R-thm-risk"),
+    *("F-coherence-table", "R-norm-brfa", "R-rate-approximation", "R-rate-heads"),
+    *("R-thm-biased-risk", "R-thm-risk"),
 }
 CLAIMS = [
     pytest.param(claim, marks=[pytest.mark.slow] if claim.id in SLOW else [], id=claim.id)
