@@ -24,15 +24,10 @@ SLOW = {
     *("E-prop-5.6", "E-sec-6-downstream", "E-thm-5.3", "E-thm-5.3-length", "E-thm-6.4-trained"),
     *("R-def-factored", "R-def-preactivation", "R-eq-brfa-kernel", "S-erratum-2", "S-lemma-A.8"),
     *("S-lemma-B.6", "S-prop-4.7", "S-sec-5-exhaustive", "S-sec-5-factored", "S-thm-4.6-depth"),
-    *(
-        "S-thm-A.17-chain",
-        "F-chain-blocks",
-        "F-coherence-planted",
-        "F-coherence-urn",
-        "R-norm-brfa",
-    ),
+    *("S-thm-A.17-chain", "F-chain-blocks", "F-coherence-planted", "F-coherence-urn"),
     *("F-martingale-posterior", "R-eq-exp-kernel", "R-eq-rfa-kernel", "R-eq-rfmlp-kernel"),
-    *("R-rate-approximation", "R-rate-heads", "R-thm-biased-risk", "R-thm-risk"),
+    *("F-coherence-table", "R-norm-brfa", "R-rate-approximation", "R-rate-heads"),
+    *("R-thm-biased-risk", "R-thm-risk"),
 }
 CLAIMS = [
     pytest.param(claim, marks=[pytest.mark.slow] if claim.id in SLOW else [], id=claim.id)
