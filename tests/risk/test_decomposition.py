@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from finetti import core
+from finetti.bounds import Sample
+from finetti.bounds.exchangeability import SingleRisk
 from finetti.core.keys import generator
 from finetti.latent import FiniteAtoms, LinearGaussian, WorldDraw
 from finetti.risk import (
@@ -108,6 +110,20 @@ def test_one_test_sequence_is_refused():
     network = AttentionNetwork.init(jax.random.key(0), 3, 3)
     with pytest.raises(core.InputError, match="≥ 2"):
         decompose(network, WORLD, 60, seed=0, context_length=LENGTH, test_samples=1)
+
+
+def test_bound_is_the_theorem_at_the_lengths_of_the_sample():
+    """|y − f| ≤ a + b for ‖y‖ ≤ a, ‖f‖ ≤ b: the squared loss is 2(a + b)-Lipschitz there."""
+    world = LinearGaussian(key_dimension=1, value_dimension=1)
+    data = world.encode(world.sample(0, 10, 3))
+    limits = NormLimits(attention=2.0, feed_forward=2.0, output=0.5)
+    network = AttentionNetwork.init(jax.random.key(0), 2, 1, limits=limits)
+    reach = float(np.abs(data.target).max()) + 0.5
+    tokens = float(np.linalg.norm(data.tokens, axis=-1).max())
+    longest = max(tokens, float(np.linalg.norm(data.mask_token, axis=-1).max()))
+    sizes = {"input_norm": longest, "loss_lipschitz": 2 * reach, "loss_bound": reach**2}
+    wanted = SingleRisk(attention_class(network)).evaluate(Sample(10, 3, **sizes, delta=0.05))
+    assert risk_bound(network, data).log_value == pytest.approx(wanted.log_value, rel=1e-12)
 
 
 def test_bound_says_what_it_rests_on():
