@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from finetti.probe.learners.base import TrainedLearner
 from finetti.probe.recording import record
 from finetti.probe.result import LearnerError, trial_metrics
 from finetti.probe.samples import TrialSamples
@@ -41,7 +40,7 @@ class NetworkTrials(ABC):
         params: of the trials; they may differ in ``n_samples``.
     """
 
-    learner: TrainedLearner
+    learner: Any  # a TrainedLearner, of the library that the subclass is for
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params = params
