@@ -143,7 +143,7 @@ def test_float32_products_where_the_ridge_allows_them():
     """In float32 the answer has the digits of float32, and a small ridge is still resolved."""
     small = X.astype(np.float32)
     for ridge, rtol in [(10.0, 1e-5), (1e-3, 1e-6), (1e-14, 1e-3)]:
-        model = RandomFeatureAttentionRegressor(4, ridge=ridge, random_state=0)
+        model = RandomFeatureAttentionRegressor(4, ridge=ridge, token_scale=1, random_state=0)
         chunks = [(small[cut], Y[cut]) for cut in CUTS]
         features = clone(model).fit(small, Y).model_.features(small[:, 0], small[:, 1:])
         features = np.asarray(features, np.float64)

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF as RBF_OF_SKLEARN
@@ -38,7 +39,8 @@ def interrupted(monkeypatch, after):
 
 
 def test_rows_of_an_interrupted_part_do_not_count(monkeypatch):
-    model = RandomFeatureAttentionRegressor(3, ridge=0.01, random_state=0)
+    model = RandomFeatureAttentionRegressor(3, ridge=0.01, token_scale=1, random_state=0)
+    whole = clone(model).fit(X, Y)
     model.partial_fit(X[:24], Y[:24])
     before = model.predict(X)
     with monkeypatch.context() as patch:
@@ -47,7 +49,6 @@ def test_rows_of_an_interrupted_part_do_not_count(monkeypatch):
             model.partial_fit(X[24:], Y[24:])
     np.testing.assert_array_equal(model.predict(X), before)
     again = model.partial_fit(X[24:], Y[24:]).predict(X)
-    whole = RandomFeatureAttentionRegressor(3, ridge=0.01, random_state=0).fit(X, Y)
     np.testing.assert_allclose(again, whole.predict(X), atol=1e-8)
 
 
@@ -123,5 +124,6 @@ def test_sets_come_in_the_form_of_the_fit():
         model.predict(X[0])
     with pytest.raises(InputError, match=r'`mean`.*"zero", "identity" or a matrix'):
         RandomFeatureAttentionRegressor(3, mean="one").fit(X, Y)
-    with pytest.raises(InputError, match="length of about 1"):
-        RandomFeatureAttentionRegressor(3, activation="exponential").fit(100 * X, Y)
+    long = RandomFeatureAttentionRegressor(3, activation="exponential", token_scale=100)
+    with pytest.raises(InputError, match="`token_scale` is too large"):
+        long.fit(X, Y)

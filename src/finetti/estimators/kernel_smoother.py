@@ -195,8 +195,10 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
             for _ in range(0 if self.bandwidths is not None else REFINEMENTS):
                 if path.at_edge or not np.isfinite(path.criterion[path.best]):
                     break
-                ends = path.bandwidths[[path.best - 1, path.best + 1]]
-                inner = np.geomspace(*ends, GRID_SIZE)[1:-1]
+                low, high = path.bandwidths[path.best - 1], path.bandwidths[path.best + 1]
+                # An even number of points: the one in the middle, the best so far, is not among
+                # them a second time, where rounding would decide which of the two is its neighbor.
+                inner = np.geomspace(low, high, GRID_SIZE - 1)[1:-1]
                 path = path.joined(self._path(kernel, inner, weights))
             self.bandwidth_path_ = path
             self.bandwidth_ = self.bandwidth_path_.bandwidth
