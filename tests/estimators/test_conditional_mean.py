@@ -1,6 +1,7 @@
 """CME attention on tables: Gaussian-process regression by another name, at home in pipelines."""
 
 import pickle
+import warnings
 
 import jax
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import make_friedman1
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
@@ -263,7 +265,8 @@ def test_parameters_at_the_end_of_the_search_are_said():
         model.fit(table, table[:, 0] ** 2 + table[:, 1])
     assert model.at_bound_ == ("constant",)
     classes = table[:, 0] > 0  # without error bars there is nothing to say
-    assert ConditionalMeanClassifier(n_starts=1).fit(table, classes).at_bound_ == ("ridge",)
+    classifier = ConditionalMeanClassifier(RBF(np.ones(3)), n_starts=1).fit(table, classes)
+    assert classifier.at_bound_ == ("lengthscale[1]", "lengthscale[2]")
 
 
 def test_what_is_wrong_is_said():
@@ -303,3 +306,18 @@ def test_parameters_of_the_kernel_are_parameters():
             clone(model).set_params(**{wrong: 1.0})
     with pytest.raises(InputError, match="`part__lengthscale`"):
         clone(model).set_params(kernel__part__lengthscale=-1.0)
+
+
+def test_a_first_kernel_that_fits_badly_does_not_decide_about_the_noise():
+    """One lengthscale for each of ten columns: at the start all rows look alone, without noise."""
+    table, targets = make_friedman1(100, n_features=10, noise=0.5, random_state=0)
+    table, targets = StandardScaler().fit_transform(table), (targets - 14) / 5
+    start = sk.RBF(np.ones(10)) + sk.WhiteKernel(0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # columns without effect, at a bound
+        peer = GaussianProcessRegressor(start, alpha=0).fit(table, targets)
+        model = ConditionalMeanRegressor(RBF(np.ones(10)), n_starts=1, normalize_y=False)
+        model.fit(table, targets)
+    found = model.log_marginal_likelihood_
+    assert found == pytest.approx(peer.log_marginal_likelihood_value_, abs=0.02)
+    assert model.ridge_ == pytest.approx(peer.kernel_.k2.noise_level, rel=0.02)

@@ -31,6 +31,9 @@ PROFILE_POINTS = 21
 PROFILE_DEPTH = 8.0
 # Half the 95 % quantile of χ² with one degree of freedom: where a profile interval ends.
 INTERVAL_DEPTH = 1.92
+# A search starts at this many times the smallest ridge of `choose_ridge`, or above: a thousandth of
+# the kernel's mean size.
+FIRST_RIDGE = 1e7
 
 
 @dataclass(frozen=True)
@@ -119,15 +122,17 @@ def fit_kernel(
     """Kernel parameters and ridge of the highest marginal likelihood, one set for all contexts.
 
     L-BFGS in the logarithms, in float64, from the given kernel with the ridge of `choose_ridge`
-    and from random starts.
+    and from random starts. A first kernel that fits badly may have no noise at all: the search
+    starts with a thousandth of the kernel's mean size at least, and the ridge may go wherever
+    `choose_ridge` looks.
 
     Args:
         keys, values, mask: contexts, as in `ConditionalMean`.
         kernel: the family, and where to start; by default ``1.0 * RBF()``.
         starts: how many searches.
-        factor: each parameter stays within this factor of its start,
-        bounds: or between these, by its name in the result: ``{"lengthscale": (0.1, 10)}``; two
-            equal ones keep it there.
+        factor: each parameter of the kernel stays within this factor of its start,
+        bounds: or between these, the ridge too, by its name in the result:
+            ``{"lengthscale": (0.1, 10)}``; two equal ones keep it there.
         seed: of the random starts.
         on_change: is told about the progress after every evaluation of the likelihood.
 
@@ -144,12 +149,13 @@ def fit_kernel(
     if not 1 < factor < math.inf:
         raise bad_argument("factor", "fit_kernel", "a finite number > 1", factor)
     kernel = 1.0 * RBF() if kernel is None else kernel
-    first = choose_ridge(keys, values, mask, kernel=kernel).module(kernel)
+    choice = choose_ridge(keys, values, mask, kernel=kernel)
+    least, high = float(choice.grid[0]), float(choice.grid[-1])
+    first = ConditionalMean(kernel, ridge=max(choice.ridge, FIRST_RIDGE * least))
+    bounds = {"ridge": (least / factor, high), **(bounds or {})}
     with float64():
         module = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), first)
-        search = _Search(
-            module, np.asarray(keys), np.asarray(values), mask, np.log(factor), bounds or {}
-        )
+        search = _Search(module, np.asarray(keys), np.asarray(values), mask, np.log(factor), bounds)
         rng = np.random.default_rng(seed)
         begin = [search.origin]
         for _ in range(starts - 1):
@@ -260,7 +266,9 @@ class _Search:
             value, gradient = self.loss(parameters)
             return value / scale, gradient / scale
 
-        found: Any = minimize(loss, start, jac=True, bounds=limits, method="L-BFGS-B")
+        found: Any = minimize(
+            loss, start, jac=True, bounds=limits, method="L-BFGS-B", options={"gtol": 1e-5 / scale}
+        )
         return _Climb(found.x, -scale * float(found.fun), bool(found.success))
 
     def profile(self, index: int) -> tuple[np.ndarray, np.ndarray]:
