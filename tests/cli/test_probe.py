@@ -191,7 +191,7 @@ def probe(*arguments):
         (("--learner", "./nothing.py:Net"), "nothing.py"),
         (("--learner", "l1", "--learner", "l1"), "l1 twice"),
         (("--learner", "l1", "--dropout", "none"), "Add --learner paper"),
-        (("--learner", "l1", "--online"), "trained by gradients"),
+        (("--learner", "l1", "--online"), "trains by gradients"),
         (("--online", "--samples", "10"), "--samples cannot be combined with --online"),
         (("--level", "1.5"), "--level must lie between 0 and 1"),
         (("--noise", "0.7"), "--noise must be in [0, 1/2)"),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetti.probe.network_trials import padded_size
+from finetti.probe.jax_trials import padded_size
 from finetti.probe.validation import allowed_errors, score_until
 
 
