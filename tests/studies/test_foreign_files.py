@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from finetti.studies import store_table
 from finetti.studies.disk import plain_errors
 from finetti.studies.executors.dask import DaskExecutor
 from finetti.studies.limits import Limits
-from finetti.studies.lock import StoreBusyError, lock_path, read_holder
+from finetti.studies.lock import StoreBusyError, WriterLock, lock_path, read_holder
 from finetti.studies.merge import merge_stores
 from finetti.studies.sources import find_source
 from finetti.studies.status import store_status
@@ -49,6 +50,21 @@ def test_a_lock_follows_no_link_and_overwrites_no_file(tmp_path):
                 each.rmdir()
             elif os.path.lexists(each):
                 each.unlink()
+
+
+def test_a_lock_that_is_released_in_this_moment_is_no_error(tmp_path):
+    """Between two looks at a lock its holder may remove it."""
+    store, left = tmp_path / "s.sqlite", [400]
+
+    def take_and_release():
+        while left[0] > 0:
+            left[0] -= 1
+            with suppress(StoreBusyError):
+                WriterLock(store).release()
+
+    with ThreadPoolExecutor(4) as pool:
+        for job in [pool.submit(take_and_release) for _ in range(4)]:
+            job.result()
 
 
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):

@@ -1,5 +1,6 @@
 """One writer per store: a lock that the kernel releases even after kill -9."""
 
+import contextlib
 import json
 import os
 import socket
@@ -61,8 +62,10 @@ class WriterLock:
 
     def _try(self) -> bool:
         try:
-            if os.path.lexists(self.path) and not _is_regular(os.lstat(self.path)):
-                raise self._foreign("it is a link, a folder or a pipe")
+            # Another process may release its lock, and with that remove it, at any moment.
+            with contextlib.suppress(FileNotFoundError):
+                if not _is_regular(os.lstat(self.path)):
+                    raise self._foreign("it is a link, a folder or a pipe")
             self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o666)
             try:
                 if not self._locked():
