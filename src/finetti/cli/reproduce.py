@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finetti.claims.claim import Context, Scale
-from finetti.claims.wording import time_words, verdict_sign, verdict_words
+from finetti.claims.results import time_words, verdict_sign, verdict_words
 from finetti.cli.claims import CheckOption
 from finetti.cli.console import make_console, say
 from finetti.cli.options import DEBUG, INTERRUPTED, Debug, Json, Quiet, Seed
@@ -19,7 +19,7 @@ from finetti.core.errors import FinettiError
 from finetti.show.numbers import format_duration
 
 if TYPE_CHECKING:
-    from finetti.claims.runner import ClaimResult
+    from finetti.claims.run import ClaimResult
 
 EVIDENCE = "evidence.sqlite"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from finetti.claims.wording import time_words, verdict_sign, verdict_words
+from finetti.claims.results import time_words, verdict_sign, verdict_words
 from finetti.core.errors import InputError
 from finetti.show.card import Table
 from finetti.show.frame import Drawn, table_parts

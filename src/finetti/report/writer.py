@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from finetti.claims.wording import time_words
+from finetti.claims.results import time_words
 from finetti.core.errors import FinettiError
 from finetti.core.files import write_file
 from finetti.report.view import (
