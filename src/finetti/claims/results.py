@@ -40,7 +40,7 @@ from finetti.claims.claim import Context
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, read_json
 from finetti.core.provenance import jax_device, software
-from finetti.show.numbers import format_duration
+from finetti.show.numbers import format_duration, format_interval, format_number
 
 if TYPE_CHECKING:
     from finetti.claims.run import ClaimResult  # which loads NumPy and the studies
@@ -140,10 +140,10 @@ def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
 
     ``flipped`` verdicts (id, title, old, new, as_expected), claims ``new`` and ``removed`` (ids; a
     claim that only one of the runs selected counts, too), numbers that ``moved`` (id, name, old,
-    new, each with value and interval), and the ``against``: the provenance of the old run. A number
-    has moved if its intervals are disjoint. Without intervals it is compared only where both runs
-    drew alike (scale and seed): it has moved by more than 1 % of its limit, or obeys where it did
-    not.
+    new, each with value, interval and text), and the ``against``: the provenance of the old run.
+    A number has moved if its intervals are disjoint, or if only one of the two is a number.
+    Without intervals it is compared only where both runs drew alike (scale and seed): it has moved
+    by more than 1 % of its limit, or obeys where it did not.
     """
     before = {each["id"]: each for each in old["results"]}
     after = {each["id"]: each for each in new["results"]}
@@ -155,7 +155,7 @@ def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
         for name, now in _numbers(after[each]).items():
             then = known.get(name)
             if then is not None and _has_moved(then, now, alike):
-                pair = {n: {k: m[k] for k in ("value", "interval")} for n, m in _pair(then, now)}
+                pair = {"old": _number(then), "new": _number(now)}
                 moved.append({"id": each, "name": now["name"], **pair})
     return {
         "against": dict(old["provenance"]),
@@ -186,8 +186,12 @@ def _numbers(result: Mapping[str, Any]) -> dict[tuple[str, str, int], dict[str, 
     return found
 
 
-def _pair(then: Any, now: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    return ("old", then), ("new", now)
+def _number(measurement: Mapping[str, Any]) -> dict[str, Any]:
+    """The number as data, and as people read it."""
+    value, ends = float(measurement["value"]), measurement["interval"]
+    interval = (float(ends[0]), float(ends[1])) if ends else None
+    text = f"{format_interval(value, interval)} {measurement.get('unit', '')}".rstrip()
+    return {"value": measurement["value"], "interval": ends, "text": text}
 
 
 def _has_moved(then: Mapping[str, Any], now: Mapping[str, Any], alike: bool) -> bool:
@@ -228,6 +232,18 @@ def verdict_words(result: Mapping[str, Any]) -> str:
     if not result["as_expected"]:
         return f"{result['verdict']}, expected: {result['expected']}"
     return result["verdict"] + (", as expected" if result["expected"] != "holds" else "")
+
+
+def run_sentence(run: Mapping[str, Any]) -> tuple[str, str]:
+    """The verdict of the whole run in one sentence, whose first words are its title."""
+    by, chance = run["provenance"], run["false_alarm"]
+    title = f"{run['as_expected']} of {run['finished']} verdicts as expected"
+    machine = f"Finetti {by['finetti']} on {by['device']} ({by['platform']})"
+    rest = f"at scale {by['scale']} and seed {by['seed']}, with {machine}, in {time_words(run)}; "
+    if not chance:
+        return title, f"{rest}nothing was left to chance."
+    share = f"in at most {format_number(100 * chance, 2)} % of such runs"
+    return title, f"{rest}were every claim true, chance alone would turn any of them red {share}."
 
 
 def time_words(run: Mapping[str, Any]) -> str:

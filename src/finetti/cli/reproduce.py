@@ -83,7 +83,8 @@ def reproduce(
         reproduce_claims,
         results_document,
     )
-    from finetti.report import check_directory, write_figures, write_report, write_results
+    from finetti.core.files import check_directory, write_results
+    from finetti.report import write_figures, write_report
     from finetti.studies.executors.local import choose_executor
 
     # All that the user may have to fix is checked before anything long begins.
