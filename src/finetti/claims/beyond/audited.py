@@ -9,7 +9,7 @@ from scipy import optimize
 
 from finetti import audit
 from finetti.audit.capacity import RESOLUTION, TUNING
-from finetti.bounds.beyond.strata import KAPPA
+from finetti.bounds.ours.strata import KAPPA
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 

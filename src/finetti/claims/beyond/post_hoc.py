@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from finetti.bounds import BoundSettings, Sample
-from finetti.bounds.beyond import BlocksGap, Strata, strata
 from finetti.bounds.covering.dudley import log_confidence
+from finetti.bounds.ours import BlocksGap, Strata, strata
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
 from finetti.core.numbers import largest_of, smallest_of
