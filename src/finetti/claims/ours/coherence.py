@@ -252,7 +252,7 @@ def f_coherence_planted(
     ranked among 199. A factor on all standard deviations leaves no two-step defect: prior and noise
     are scaled alike, which is coherent, so that only the distance to the truth can see it.
     """
-    from finetti.claims.beyond import planted
+    from finetti.claims.ours import planted
 
     repeats, rng = 200, context.generator(f_coherence_planted.id)
     limits = planted.alarm_limits(repeats, 0.01, 1e-5)
@@ -307,7 +307,7 @@ def f_martingale_posterior(
     Given the keys, E[z | completed] has exactly the mean z̄ and the covariance of what the future
     tells, S_n − S_N; coverage is that of the functional of the true completed sequence.
     """
-    from finetti.claims.beyond import futures
+    from finetti.claims.ours import futures
 
     rng = context.generator(f_martingale_posterior.id)
     paths = context.pick(quick=2000, paper=20000)
