@@ -7,8 +7,8 @@ from typing import Any
 from finetti.bounds import beyond
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence
-from finetti.claims.ours.block_draws import KINDS, chain_use
-from finetti.claims.ours.tight_blocks import tight
+from finetti.claims.ours.block_cases import KINDS, chain_use
+from finetti.claims.ours.block_constants import tight
 from finetti.claims.perturbations import holds
 
 
