@@ -15,8 +15,8 @@ from finetti.claims import memorizers
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
 from finetti.claims.exchangeability import by_hand, instances
-from finetti.claims.exchangeability.generalization import draw_network
-from finetti.claims.exchangeability.head_perturbations import network as residual_network
+from finetti.claims.exchangeability.residual_capacity import draw_network
+from finetti.claims.exchangeability.residual_perturbations import network as residual_network
 from finetti.claims.perturbations import DRAWS, RATIO_RTOL, holds, mapped, sizes
 from finetti.core.numbers import largest_of
 
