@@ -15,8 +15,8 @@ from finetti.attention.lipschitz import (
 )
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.sample import Sample
-from finetti.claims.exchangeability.head_perturbations import amplified
 from finetti.claims.exchangeability.instances import AXES, even_reader, heads
+from finetti.claims.exchangeability.residual_perturbations import amplified
 from finetti.claims.sparse_variables.instances import (
     balanced,
     first_axis,
