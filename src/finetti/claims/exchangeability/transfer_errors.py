@@ -13,11 +13,10 @@ from finetti import attention
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Context, Control, Formula, claim
-from finetti.claims.evidence import Evidence, at_least, at_most, close, within
+from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.perturbations import holds
-from finetti.claims.wrong import times
-from finetti.core.numbers import largest_of, smallest_of
-from finetti.risk import ContextTable, LatentToValue, TransferReport, largest_squares, uniform_error
+from finetti.core.numbers import largest_of
+from finetti.risk import ContextTable, TransferReport, largest_squares, uniform_error
 
 SIGNS = np.array([[1.0], [-1.0]])
 
@@ -64,12 +63,14 @@ def e_thm_5_5(context: Context, bound: Formula = _surrogate_bound) -> Evidence:
         sizes = 10.0 ** rng.uniform(-2, 1, size=2)
         target = surrogate + sizes[0] * rng.normal(size=(6, 2))
         found.append(ratio(world, target, surrogate, sizes[1] * rng.normal(size=(30, 2))))
-    tight = ratio(revealed(), -0.3 * SIGNS, 0 * SIGNS, 0.3 * SIGNS)
+    tight, shared = (
+        ratio(revealed(), -0.3 * SIGNS, 0 * SIGNS, miss * SIGNS) for miss in (0.3, 0.6)
+    )
     return Evidence(
         holds(np.array(found), "worlds"),
         within("two atoms, aligned errors ε_g = ε_attn", tight, 0.99, 1 + 1e-9),
-        # That instance cannot tell how 4 is shared between the two.
-        close("ε_g = 0.3, ε_attn = 0.7: bound − (0.18 + 0.98)", bound(0.3, 0.7) - 1.16, 1e-12),
+        # That instance cannot tell how 4 is shared between the two: (1 + 2)²/(2 + 8) does.
+        within("the same, ε_attn = 2ε_g", shared, 0.89, 0.91),
     )
 
 
@@ -127,16 +128,12 @@ def e_thm_6_4(context: Context, power: float = 1.0) -> Evidence:
     weights = problems[0].pretraining_weights
     condition = bounds.transfer_condition_number
     once, twice = (condition(size * weights, weights) ** power for size in (1, 2))
-    terms = bounds.TransferApproximation(0.1, 0.2, 0.1, 0.3, condition_number=2.0)
-    # 3·0.3² + 6·2·(0.1 + 0.2²) + 3·0.1²
-    explicit = terms.evaluate(Sample(1, 1)).value - 1.98
     return Evidence(
         holds(found, "worlds"),
         within("all errors aligned", aligned.ratio, 0.99, 1 + 1e-9),
         close("B W_SSL^⊤ − W_DS^⊤", identity, 1e-8),
         close("μ − 1 for W_DS = W_SSL", once - 1, 1e-9),
         close("μ − 4 for W_DS = 2W_SSL", twice - 4, 1e-9),
-        close("four different errors, μ = 2: bound − 1.98", explicit, 1e-12),
     )
 
 
@@ -216,41 +213,4 @@ def e_erratum_10(context: Context, miss: float = 0.3) -> Evidence:
             at_most("the same, with the excess risk of the pretrained function", miss**2, whole),
             close("downstream excess risk − 0.3²", problem.excess - miss**2, 1e-12),
         ),
-    )
-
-
-@claim(
-    id="E-eq-5.10",
-    title="functions of the latent that attention's values span",
-    statement="The functions w^⊤ψ(z) are the space of K_LTV(z, z') = ψ(z)^⊤ψ(z'): "
-    "g_a = Σ a(z')K_LTV(z', ·) is w_a^⊤ψ with w_a = Σ a(z')ψ(z'), and ‖g_a‖² = ‖w_a‖².",
-    formula=r"K_{LTV}(z,z′) = ψ(z)^⊤ ψ(z′),  ‖g_a‖^2 = a^⊤ K_{LTV} a = ‖w_a‖^2",
-    label="(5.10), E.1–E.3",
-    controls=(
-        Control(
-            "K_LTV 1 % too large",
-            breaks={"finetti.risk.LatentToValue.norm": times(1.01**0.5)},
-        ),
-    ),
-)
-def e_eq_5_10(context: Context) -> Evidence:
-    """‖g_a‖², a^⊤K_LTV a and ‖w_a‖² on random features, and the shortest of equal functions."""
-    rng, errors, least = context.generator(e_eq_5_10.id), [], np.inf
-    for _ in range(context.pick(quick=100, paper=1_000)):
-        features, coefficients = rng.normal(size=(6, 4)), rng.normal(size=6)
-        space = LatentToValue(features)
-        values, weights = space.element(coefficients)
-        quadratic = coefficients @ features @ features.T @ coefficients
-        errors += [
-            abs(space.norm(values) ** 2 / quadratic - 1),
-            abs(weights @ weights / quadratic - 1),
-            np.abs(features @ weights - values).max(),
-        ]
-        # Fewer atoms than features: several w are the same function, the shortest is its norm.
-        short = LatentToValue(features[:3])
-        other = rng.normal(size=4)
-        least = smallest_of(least, np.linalg.norm(other) / short.norm(features[:3] @ other))
-    return Evidence(
-        close("‖g_a‖², a^⊤K_LTV a and ‖w_a‖² (relative)", largest_of(errors), 1e-10),
-        at_least("least ‖w‖ / ‖w^⊤ψ‖ where several w are one function", least, 1 - 1e-12),
     )
