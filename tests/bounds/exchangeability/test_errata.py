@@ -8,7 +8,7 @@ import pytest
 
 from finetti.bounds import BoundSettings
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
+from finetti.bounds.exchangeability.layer_constants import ChainForm, log_deviation
 from finetti.bounds.sample import Sample
 from finetti.core.errors import InputError, UnsupportedError
 

@@ -10,7 +10,7 @@ from finetti import attention
 from finetti.attention import lipschitz
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.exchangeability.rates import Scales
+from finetti.bounds.exchangeability.scaling_rates import Scales
 from finetti.claims import memorizers
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within

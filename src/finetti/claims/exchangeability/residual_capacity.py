@@ -8,7 +8,7 @@ import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.exchangeability.chain import ChainForm, log_deviation
+from finetti.bounds.exchangeability.layer_constants import ChainForm, log_deviation
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.exchangeability import by_hand

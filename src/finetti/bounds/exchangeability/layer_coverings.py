@@ -7,10 +7,10 @@ from dataclasses import replace
 from finetti.bounds import description as fields
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.base import NetworkBound, shared
-from finetti.bounds.exchangeability.chain import links
-from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.exchangeability.layer_constants import links
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.core.log_number import LogNumber
 from finetti.core.logspace import log1pexp, log_subtract, log_sum
 from finetti.core.numbers import as_positive
 
@@ -99,7 +99,7 @@ class TransformerDeviation(MovedBound):
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         log_size, parts = self.log_deviation(sample)
-        shift = Positive.of(self.change).log
+        shift = LogNumber.from_float(self.change).log
         moved = [replace(part, log_value=part.log_value + shift) for part in parts]
         return self.value(sample, log_size + shift, moved)
 

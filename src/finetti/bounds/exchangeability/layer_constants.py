@@ -8,10 +8,10 @@ from finetti.attention.lipschitz.exchangeability import (
     heads_weight_bound,
     residual_radii,
 )
-from finetti.bounds.exchangeability.network import FullLayerNorms, FullTransformer
-from finetti.bounds.exchangeability.positive import Positive, total
+from finetti.bounds.exchangeability.residual_class import FullLayerNorms, FullTransformer
 from finetti.bounds.value import Term, summed
 from finetti.core.forms import Form
+from finetti.core.log_number import LogNumber, total
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class ChainForm:
 class HeadsLink:
     """What the heads of a layer do to tokens of a given length."""
 
-    reach: Positive  # how long the tokens are
-    value_norm: Positive  # ω^v, how much longer the heads make them
-    constant: Positive  # ρ, the Lipschitz constant of the heads (Lemma C.13)
-    values: Positive  # the sum over W_v in R^mha (Lemmas C.11, C.12)
-    scores: Positive  # that over W_q with W_k
+    reach: LogNumber  # how long the tokens are
+    value_norm: LogNumber  # ω^v, how much longer the heads make them
+    constant: LogNumber  # ρ, the Lipschitz constant of the heads (Lemma C.13)
+    values: LogNumber  # the sum over W_v in R^mha (Lemmas C.11, C.12)
+    scores: LogNumber  # that over W_q with W_k
     skip: float  # 1 if the tokens are added to what the heads give, else 0
 
     @property
-    def growth(self) -> Positive:
+    def growth(self) -> LogNumber:
         """ω̃ = 1 + ω^v; without the 1 if there is no skip."""
         return self.value_norm + self.skip
 
     @property
-    def token_constant(self) -> Positive:
+    def token_constant(self) -> LogNumber:
         """ρ̃ = 1 + ρ; without the 1 if there is no skip."""
         return self.constant + self.skip
 
@@ -54,30 +54,30 @@ class HeadsLink:
 class Link:
     """The quantities of one layer, (C.5)–(C.6) and (C.10)–(C.11), zhang2022."""
 
-    radius: Positive  # R_t, how long tokens can be before the layer
-    feed_forward: Positive  # α̃_t = 1 + α^xα^σ, without the 1 if there is no skip
-    inner: Positive  # α^σR^x, the size of A^x
-    outer: Positive  # α^xR^σ, that of A^σ
+    radius: LogNumber  # R_t, how long tokens can be before the layer
+    feed_forward: LogNumber  # α̃_t = 1 + α^xα^σ, without the 1 if there is no skip
+    inner: LogNumber  # α^σR^x, the size of A^x
+    outer: LogNumber  # α^xR^σ, that of A^σ
     heads: HeadsLink  # what follows, at tokens as long as α̃_tR_t; printed R_t (erratum 6)
 
 
-def head_norms(layer: FullLayerNorms) -> tuple[list[Positive], ...]:
+def head_norms(layer: FullLayerNorms) -> tuple[list[LogNumber], ...]:
     """ω^v, ω^{qk} = ω^q + ω^k, R^v and R^{qk} = R^q + R^k of every head."""
     return (
-        [Positive.of(head.value_norm) for head in layer.heads],
-        [Positive.of(head.query_norm) + head.key_norm for head in layer.heads],
-        [Positive.of(head.value_mixed_norm) for head in layer.heads],
-        [Positive.of(head.query_mixed_norm) + head.key_mixed_norm for head in layer.heads],
+        [LogNumber.from_float(head.value_norm) for head in layer.heads],
+        [LogNumber.from_float(head.query_norm) + head.key_norm for head in layer.heads],
+        [LogNumber.from_float(head.value_mixed_norm) for head in layer.heads],
+        [LogNumber.from_float(head.query_mixed_norm) + head.key_mixed_norm for head in layer.heads],
     )
 
 
-def summed_norms(layer: FullLayerNorms) -> tuple[Positive, Positive, Positive, Positive]:
+def summed_norms(layer: FullLayerNorms) -> tuple[LogNumber, LogNumber, LogNumber, LogNumber]:
     """The same summed over the heads, but the largest ω^{qk}                    (C.5), zhang2022"""
     value_norms, score_norms, value_sizes, score_sizes = head_norms(layer)
     return total(value_norms), max(score_norms), total(value_sizes), total(score_sizes)
 
 
-def heads_link(layer: FullLayerNorms, reach: Positive, rule: ChainForm) -> HeadsLink:
+def heads_link(layer: FullLayerNorms, reach: LogNumber, rule: ChainForm) -> HeadsLink:
     """The heads of a layer at tokens as long as ``reach``.
 
     R^mha = R^v + cω^vω^{qk}R^{qk}R²,   ρ̃ = ω̃^v + cω^v(ω^{qk})²R²           (C.10), zhang2022
@@ -88,7 +88,7 @@ def heads_link(layer: FullLayerNorms, reach: Positive, rule: ChainForm) -> Heads
     bandwidth, form = 1.0 / rule.constant, rule.form
     norms = head_norms(layer) if rule.sharp else [[each] for each in summed_norms(layer)]
     value_norms, score_norms, value_sizes, score_sizes = norms
-    nothing = [Positive.of(0.0)] * len(value_norms)
+    nothing = [LogNumber.from_float(0.0)] * len(value_norms)
     values, scores = (
         heads_weight_bound(sizes, score_norms, changes, value_norms, reach, bandwidth, form) / reach
         for sizes, changes in ((value_sizes, nothing), (nothing, score_sizes))
@@ -100,10 +100,10 @@ def heads_link(layer: FullLayerNorms, reach: Positive, rule: ChainForm) -> Heads
 
 def links(network: FullTransformer, input_norm: float, rule: ChainForm) -> list[Link]:
     """All layers, from the first; ``input_norm`` is R_0."""
-    radius, chain = Positive.of(input_norm), []
+    radius, chain = LogNumber.from_float(input_norm), []
     for layer in network.layers:
-        inner = Positive.of(layer.inner_norm)
-        outer = Positive.of(1.0 if layer.outer_norm is None else layer.outer_norm)
+        inner = LogNumber.from_float(layer.inner_norm)
+        outer = LogNumber.from_float(1.0 if layer.outer_norm is None else layer.outer_norm)
         growth = inner * outer + float(layer.feed_forward_skip)
         reach = growth * radius if rule.form == "derived" else radius
         heads = heads_link(layer, reach, rule)
@@ -129,7 +129,7 @@ def log_deviation(
 
 def _parts(chain: list[Link], printed: bool) -> Iterator[Term]:
     """One per layer and matrix, from the last layer; ``after`` is what follows a layer."""
-    after = Positive.of(1.0)
+    after = LogNumber.from_float(1.0)
     if printed:  # R_T, how long tokens can be after the last layer (G.6)
         last = chain[-1]
         after = residual_radii(last.radius, [last.feed_forward], [last.heads.growth])[-1]

@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
+from finetti.bounds.exchangeability.residual_class import (
+    FullHeadNorms,
+    FullLayerNorms,
+    FullTransformer,
+)
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.norms import norm_pq, operator_norm
 from finetti.core.numbers import smallest_of
