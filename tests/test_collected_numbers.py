@@ -26,10 +26,10 @@ WHOLE = {  # counts, widths and depths
     "boolean/network/recognition.py": ("max(len(",),
     "boolean/network/runner.py": ("max(block.n_heads ",),
     "boolean/trials.py": ("min(limit,",),
-    "bounds/exchangeability/measure.py": ("max(np.asarray(",),
-    "bounds/exchangeability/network.py": ("max(len(",),
+    "bounds/exchangeability/token_norms.py": ("max(np.asarray(",),
+    "bounds/exchangeability/residual_class.py": ("max(len(",),
     "bounds/sparse_variables/transformer_class.py": ("max(layer.sizes[",),
-    "claims/exchangeability/generalization.py": ("max(network.dimension,", "max((4 + heads) "),
+    "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),
     "claims/random_features/attention_norms.py": ("max(r, s)",),
     "claims/random_features/risk_bounds.py": ("max(heads,", "max(n,"),
     "claims/sparse_variables/learned_rules.py": ("max(steps,",),
@@ -50,7 +50,7 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
 PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere
     "bounds/covering/dudley.py": ("min(best, (",),
     "bounds/covering/linear.py": ("min((log_log_refined_cover(",),
-    "claims/exchangeability/training_risk.py": ("min(answers, key=",),
+    "claims/exchangeability/stationary_points.py": ("min(answers, key=",),
     "tests/bounds/exchangeability/test_recomputed.py": ("max(gamma,", "max(kappa,", "max(zeta,"),
     "tests/estimators/test_learning_curves.py": ("min(best, (",),
 }

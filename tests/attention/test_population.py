@@ -24,6 +24,18 @@ def test_population_is_attention_on_tokens_in_exact_proportion():
     np.testing.assert_allclose(shared, expected, atol=1e-10)
 
 
+def test_counts_of_a_sample_are_attention_on_its_tokens():
+    """Means over the tokens of each point, weighted by how often it occurs, and one never does."""
+    indices = RNG.choice(4, size=300)
+    values = RNG.normal(size=300)
+    counts = np.bincount(indices, minlength=5)
+    means = np.bincount(indices, weights=values, minlength=5) / np.maximum(counts, 1)
+    queries = RNG.normal(size=(3, 2))
+    grouped = SUPPORT.regularized(means, 0.01, queries, mass=counts / 300)
+    output = ConditionalMean(RBF(), ridge_per_token=0.01)(queries, POINTS[indices], values[:, None])
+    np.testing.assert_allclose(grouped, output[:, 0], atol=1e-9)
+
+
 def test_effective_dimension_is_the_trace_in_feature_space():
     support = KeySupport(POINTS, MASS, Linear())
     covariance = POINTS.T @ (MASS[:, None] * POINTS)

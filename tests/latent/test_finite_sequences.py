@@ -24,7 +24,7 @@ def by_hand(urn, k):
 
 
 @pytest.mark.parametrize(
-    ("urn", "k"), [([3, 2], 3), ([1, 1], 2), ([4, 0, 3], 4), ([2, 2, 1], 3), ([0, 1, 4, 0], 5)]
+    ("urn", "k"), [([3, 2], 3), ([1, 1], 2), ([4, 0, 3], 4), ([2, 2, 1], 5), ([0, 1, 4, 0], 5)]
 )
 def test_distance_is_the_sum_over_all_sequences(urn, k):
     result = finite_distance(np.array(urn), k)

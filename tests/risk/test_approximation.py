@@ -60,6 +60,16 @@ def test_latent_space_is_that_of_its_kernel():
         space.norm(RNG.normal(size=6))
 
 
+def test_the_norm_of_a_function_is_that_of_its_shortest_weights():
+    """Fewer atoms than features: several w are one function w^⊤ψ."""
+    for _ in range(20):
+        features, weights = RNG.normal(size=(3, 4)), RNG.normal(size=4)
+        norm = LatentToValue(features).norm(features @ weights)
+        shortest = np.linalg.pinv(features) @ features @ weights
+        assert norm == pytest.approx(np.linalg.norm(shortest), rel=1e-10)
+        assert norm <= np.linalg.norm(weights) * (1 + 1e-12)
+
+
 def test_both_sides_of_theorem_5_5():
     network = AttentionNetwork.init(jax.random.key(0), 3, 3)
     found = approximation_error(network, WORLD, 3)

@@ -8,9 +8,9 @@ import pytest
 from finetti.attention.lipschitz.exchangeability import heads_token_constant, heads_weight_bound
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.exchangeability.chain import ChainForm, heads_link
-from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.exchangeability.layer_constants import ChainForm, heads_link
 from finetti.core.errors import InputError
+from finetti.core.log_number import LogNumber
 
 RADIUS, CHANGE = 1.7, 0.03
 SAMPLE = Sample(100, 10, input_norm=RADIUS)
@@ -74,7 +74,7 @@ def test_the_chain_keeps_the_summed_norms():
     network = make_network()
     n = columns(network)
     link = heads_link(
-        network.layers[0], Positive.of(RADIUS), ChainForm.of(network, "derived", False)
+        network.layers[0], LogNumber.from_float(RADIUS), ChainForm.of(network, "derived", False)
     )
     ov, oqk, rv, rqk = sum(n["ov"]), max(n["oqk"]), sum(n["rv"]), sum(n["rqk"])
     assert float(link.constant) == pytest.approx(ov + oqk**2 * ov * RADIUS**2, rel=1e-12)

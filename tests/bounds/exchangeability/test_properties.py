@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.exchangeability.generalization import ROOT_INTEGRAL, log_closed, log_quadrature
+from finetti.bounds.exchangeability.generalization_error import (
+    ROOT_INTEGRAL,
+    log_closed,
+    log_quadrature,
+)
 from finetti.bounds.sample import Sample
 from finetti.bounds.sensitivity import _grown
 from finetti.core.logspace import log_add

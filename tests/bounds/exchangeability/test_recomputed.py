@@ -1,5 +1,7 @@
 """Every formula of paper E again, from the specification, in 40 digits."""
 
+from dataclasses import replace
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -183,6 +185,25 @@ def test_complexity_gap_and_risk(network, mode):
             bounds.TransformerRisk(network, **options),
             risk + b * mp.sqrt(mp.log(2 / delta) / (2 * n)),
         )
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_dudleys_integral(network):
+    """inf_ξ 4ξ + (12/√n)∫_ξ^1 √log N dε of the loss over its range; the closed form is above it."""
+    n, b, slope = 10**11, mp.mpf(SAMPLE.loss_bound), mp.mpf(SAMPLE.loss_lipschitz)
+    size, p = 2 * deviation(network, "sharp") * slope / b, dimensions(network, "sharp")
+    best = size / mp.expm1(mp.mpf(n) / (9 * p))  # p·log(1 + size/ξ) = n/9
+    # ε = e^−u: the root is smooth in u, and beyond 60 nothing is left.
+    area = mp.quad(
+        lambda u: mp.sqrt(mp.log(1 + size * mp.exp(u))) * mp.exp(-u),
+        [0, 1, 4, 16, min(mp.mpf(60), -mp.log(best))],
+    )
+    rademacher = b * (4 * best + 12 * mp.sqrt(mp.mpf(p) / n) * area)
+    sample = replace(SAMPLE, n_samples=n)
+    bound = bounds.TransformerComplexity(network, "sharp", "quadrature")
+    assert bound.evaluate(sample).log_value == pytest.approx(float(mp.log(rademacher)), abs=1e-7)
+    closed = bounds.TransformerComplexity(network, "sharp").evaluate(sample)
+    assert bound.evaluate(sample).log_value <= closed.log_value
 
 
 @pytest.mark.parametrize("form", ["printed", "derived"])

@@ -5,16 +5,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, RBF_SCORES
 from finetti.bounds.base import Bound
-from finetti.bounds.exchangeability.chain import ChainForm, HeadsLink, heads_link, log_deviation
-from finetti.bounds.exchangeability.measure import measure_network
-from finetti.bounds.exchangeability.network import FullTransformer
-from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.exchangeability.layer_constants import (
+    ChainForm,
+    HeadsLink,
+    heads_link,
+    log_deviation,
+)
+from finetti.bounds.exchangeability.residual_class import FullTransformer
+from finetti.bounds.exchangeability.token_norms import measure_network
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term
 from finetti.core.errors import bad_argument
+from finetti.core.log_number import LogNumber
 from finetti.core.logspace import log_sum
 
 Constants = Literal["paper", "sharp"]
@@ -59,7 +64,7 @@ class NetworkBound(Bound):
 
     def first_heads(self, sample: Sample) -> HeadsLink:
         """The first layer's, one by one as Lemmas C.11 to C.13 have it; (C.5) sums norms later."""
-        reach = Positive.of(sample.input_norm)
+        reach = LogNumber.from_float(sample.input_norm)
         return heads_link(self.network.layers[0], reach, replace(self.rule, sharp=True))
 
     @property
