@@ -17,8 +17,12 @@ from finetti.attention.lipschitz import (
 )
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.sample import Sample
-from finetti.claims.exchangeability.instances import AXES, even_reader, heads
-from finetti.claims.exchangeability.residual_perturbations import amplified
+from finetti.claims.exchangeability.residual_perturbations import (
+    AXES,
+    amplified,
+    even_reader,
+    heads,
+)
 from finetti.claims.random_features.kernels import series
 from finetti.claims.sparse_variables.instances import (
     balanced,

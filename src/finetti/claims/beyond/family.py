@@ -8,7 +8,7 @@ import numpy as np
 from finetti import attention, kernels
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, close
-from finetti.claims.exchangeability.instances import rbf
+from finetti.claims.exchangeability.bayes_attention import rbf
 from finetti.core.numbers import largest_of
 
 STEP, DECAY, RIDGE = 0.7, 0.9, 0.3
