@@ -8,7 +8,7 @@ import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.exchangeability.layer_constants import ChainForm, log_deviation
+from finetti.bounds.exchangeability.layer_constants import log_deviation
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.exchangeability import by_hand
@@ -29,7 +29,7 @@ def draw_network(
 
 def log_product(network: "bounds.FullTransformer", radius: float, form: Form = "derived") -> float:
     """log R_T^trans R_T, as Lemma C.14 gives it, or as it is printed."""
-    return log_deviation(network, radius, ChainForm.of(network, form, sharp=False))[0]
+    return log_deviation(network, radius, form)[0]
 
 
 @claim(
@@ -62,7 +62,7 @@ def e_eq_g_5(context: Context, divisor: float = 1.0) -> Evidence:
     "its order.",
     controls=(Control("short tokens, for which print is right", changes={"radius": 1.0}),),
 )
-def e_erratum_12(context: Context, radius: float = 1e4) -> Evidence:
+def e_erratum_12(context: Context, radius: float = 2e4) -> Evidence:
     """100 layers with norms 0.001, whose scores are large only because the tokens are long."""
     network = bounds.FullTransformer.uniform(4, 4, 100, norm=1e-3)
     printed = bounds.log_product_limit(network, radius, "printed")
@@ -126,21 +126,6 @@ def _deep_rate_by_hand(network: "bounds.FullTransformer", sample: Sample) -> flo
     return front * roots + math.sqrt(math.log(1 / sample.delta) / n)
 
 
-def _risk_by_hand(network: "bounds.FullTransformer", sample: Sample) -> float:
-    """Theorem C.4 with constants, by Lemmas C.11, C.13, C.8, C.7 and Theorem C.5.
-
-    The loss, in [0, 4] and 4-Lipschitz, is divided by 4.
-    """
-    depth, heads = len(network.layers), len(network.layers[0].heads)
-    largest = max(network.dimension, network.hidden_dimension, network.head_dimension)
-    dimensions = max((4 + heads) * largest**2 * depth, by_hand.count_parameters(network))
-    size = by_hand.moved(network, sample.input_norm, sharp=False)
-    n, delta = sample.n_samples, sample.delta
-    complexity = 12 * math.sqrt(dimensions / n) * (2 + math.sqrt(math.log1p(2 * size)))
-    uniform = 3 * math.sqrt(math.log(4 / delta) / (2 * n))
-    return 4 * (2 * complexity + uniform + math.sqrt(math.log(2 / delta) / (2 * n)))
-
-
 def _draw_sample(rng: np.random.Generator) -> Sample:
     """Tokens over four decades of length, and a loss in [0, 4]."""
     n, length = int(rng.integers(10, 10**6)), int(rng.integers(1, 10**6))
@@ -148,14 +133,9 @@ def _draw_sample(rng: np.random.Generator) -> Sample:
     return Sample(n, length, radius, 4.0, 4.0, delta)
 
 
-def _risk(network: "bounds.FullTransformer", sample: Sample) -> float:
-    """The theorem with all constants, as the package has it."""
-    return bounds.TransformerRisk(network).evaluate(sample).value
-
-
-def _smaller_dudley(network: "bounds.FullTransformer", sample: Sample) -> float:
-    complexity = bounds.TransformerComplexity(network).evaluate(sample).value
-    return _risk(network, sample) - 2 * (1 - 0.01) * complexity
+def _rate(network: "bounds.FullTransformer", sample: Sample) -> float:
+    """The rate of Theorem C.4, as the package has it."""
+    return bounds.TransformerRate(network).evaluate(sample).value
 
 
 @claim(
@@ -166,14 +146,10 @@ def _smaller_dudley(network: "bounds.FullTransformer", sample: Sample) -> float:
     formula=r"E_{gen} = O(\frac{D}{\sqrt{n}} [\sqrt{log(1+γ)} + \sqrt{log(1+ζR)} + "
     r"\sqrt{log(1+κ/ζ)}] + \sqrt{\frac{log(1/δ)}{n}})",
     label="Theorem 5.3, Theorem C.4",
-    controls=(Control("0.12 for Dudley's 12", changes={"value": _smaller_dudley}),),
+    controls=(Control("1 % more", changes={"value": lambda *given: 1.01 * _rate(*given)}),),
 )
-def e_thm_5_3(context: Context, value: Formula = _risk) -> Evidence:
-    """Rates and bound recomputed on random networks; four times the samples, lengths, and depth.
-
-    The bound with constants is loose: its constants are checked against those of the lemmas that
-    it is made of, not against a measured error.
-    """
+def e_thm_5_3(context: Context, value: Formula = _rate) -> Evidence:
+    """Rates recomputed on random networks; four times the samples, lengths, and depth."""
     rng = context.generator(e_thm_5_3.id)
     cases = []
     for _ in range(200):  # norms over four decades
@@ -188,13 +164,9 @@ def e_thm_5_3(context: Context, value: Formula = _risk) -> Evidence:
     ]
     deep = [(draw_network(rng, depth=3, decades=1.0), _draw_sample(rng)) for _ in range(200)]
     rates += [
-        abs(bounds.TransformerRate(network).evaluate(sample).value / again - 1)
+        abs(value(network, sample) / again - 1)
         for network, sample in deep
         for again in [_deep_rate_by_hand(network, sample)]
-    ]
-    risks = [
-        abs(value(network, sample) / _risk_by_hand(network, sample) - 1)
-        for network, sample in [*deep, *((case.network, case.sample) for case in cases)]
     ]
     network = bounds.FullTransformer.uniform(8, 16, 2, 2, mixed_norm=3.0)
     values = [value(network, Sample(1000, length)) for length in (1, 100, 10**9)]
@@ -205,7 +177,6 @@ def e_thm_5_3(context: Context, value: Formula = _risk) -> Evidence:
     slope = (logs[1] - logs[0]) / math.log(depths[1] / depths[0])
     return Evidence(
         close("Theorems 5.3 and C.4, both forms, by hand (relative)", largest_of(rates), 1e-12),
-        close("Theorem C.4 with constants, by hand (relative)", largest_of(risks), 1e-12),
         close("change with L", largest_of(values) - smallest_of(values), 0.0),
         close("n → 4n, ratio − 2", values[0] / quarter - 2, 1e-12),
         within("power of the depth", slope, 1.49, 1.51),
@@ -255,7 +226,7 @@ def e_lemma_c_8(context: Context, factor: float = 1.0) -> Evidence:
     packings = []
     points = _outputs(context.pick(quick=5, paper=9))
     for resolution in _RESOLUTIONS:
-        bound = bounds.FullTransformerCovering(one, "sharp", resolution=resolution)
+        bound = bounds.FullTransformerCovering(one, resolution=resolution)
         limit = factor * bound.evaluate(Sample(1, len(_TOKENS))).value
         found = np.log(_packing(points, 2 * resolution))
         packings.append(at_most(f"log packing at 2ε, ε = {resolution:g}", found, limit))

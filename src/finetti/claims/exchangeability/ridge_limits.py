@@ -54,7 +54,7 @@ def deviations(
 
 def upper_bound(support: "attention.KeySupport", ridge: float, length: int, delta: float) -> float:
     """(B.10) with all constants for K ≤ 1, ‖v‖ ≤ 1: holds with probability 1 − δ."""
-    bound = bounds.RegularizedDeviation(ridge, support.effective_dimension(ridge))
+    bound = bounds.ConditionalMeanError(ridge, support.effective_dimension(ridge), source_norm=0.0)
     return bound.evaluate(Sample(1, length, delta=delta)).value
 
 
@@ -108,7 +108,11 @@ def e_prop_4_1(context: Context, to_mean: bool = False) -> Evidence:
 
 def _bias_bound(ridge: float, source_norm: float) -> float:
     """λ‖h‖, as the package has it."""
-    return bounds.RidgeBias(ridge, source_norm).evaluate(Sample(1, 1)).value
+    return (
+        bounds.ConditionalMeanError(ridge, value_norm=0.0, source_norm=source_norm)
+        .evaluate(Sample(1, 1))
+        .value
+    )
 
 
 @claim(
