@@ -299,7 +299,7 @@ _RESOLUTION = 0.1
 def _covered_size(covering: Any, layer: Any, width: int, radius: float, count: int) -> float:
     """S of log N = p·log(1 + 2S/ε), read back from the package's log N."""
     network = bounds.FullTransformer(width, width, width, (layer,))
-    bound = covering(network, "sharp", resolution=_RESOLUTION)
+    bound = covering(network, resolution=_RESOLUTION)
     value = bound.evaluate(Sample(1, 1, input_norm=radius)).value
     return _RESOLUTION / 2 * math.expm1(value / count)
 

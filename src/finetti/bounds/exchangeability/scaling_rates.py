@@ -4,19 +4,25 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from finetti.bounds import fields
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
 from finetti.bounds.base import Bound
-from finetti.bounds.exchangeability.base import Constants, NetworkBound
-from finetti.bounds.exchangeability.chain import summed_norms
-from finetti.bounds.exchangeability.generalization import ComplexityBound, TransformerRisk
-from finetti.bounds.exchangeability.measure import measure_network
-from finetti.bounds.exchangeability.network import FullHeadNorms, FullLayerNorms, FullTransformer
-from finetti.bounds.exchangeability.positive import Positive
+from finetti.bounds.exchangeability.generalization_error import ComplexityBound, TransformerRisk
+from finetti.bounds.exchangeability.layer_constants import summed_norms
+from finetti.bounds.exchangeability.layer_coverings import NetworkBound
+from finetti.bounds.exchangeability.residual_class import (
+    FullHeadNorms,
+    FullLayerNorms,
+    FullTransformer,
+)
+from finetti.bounds.exchangeability.token_norms import matrix_norms
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
-from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
+from finetti.core.log_number import LogNumber
 from finetti.core.logspace import log1pexp
 from finetti.core.numbers import as_positive, largest_of
 
@@ -25,9 +31,9 @@ from finetti.core.numbers import as_positive, largest_of
 class Scales:
     """γ, κ and ζ: how large, how wide and how sharp the layers are      (C.7)–(C.8), zhang2022"""
 
-    growth: Positive
-    width: Positive
-    sharpness: Positive
+    growth: LogNumber
+    width: LogNumber
+    sharpness: LogNumber
 
     @classmethod
     def of(cls, network: FullTransformer, form: Form) -> "Scales":
@@ -36,14 +42,14 @@ class Scales:
         return cls(*(max(values) for values in zip(*each, strict=True)))
 
 
-def _layer_scales(layer: FullLayerNorms, form: Form) -> tuple[Positive, Positive, Positive]:
+def _layer_scales(layer: FullLayerNorms, form: Form) -> tuple[LogNumber, LogNumber, LogNumber]:
     """γ_t = max{α^xα^σ, ω^v}, κ_t and ζ_t = (ω^{qk})²ω^v/ω̃^v.
 
     κ_t = max{(α^xR^σ + α^σR^x)/α̃, R^v/ω̃^v, R^{qk}/ω^{qk}}. Printed: R^{qk}/(ω^{qk}ω^v) for the last
     (erratum 5) and R^v for ω^v in ζ (erratum 8).
     """
-    inner = Positive.of(layer.inner_norm)
-    outer = Positive.of(1.0 if layer.outer_norm is None else layer.outer_norm)
+    inner = LogNumber.from_float(layer.inner_norm)
+    outer = LogNumber.from_float(1.0 if layer.outer_norm is None else layer.outer_norm)
     value_norm, score_norm, value_size, score_size = summed_norms(layer)
     norms = {"inner_norm": inner, "outer_norm": outer}
     norms |= {"value_norm": value_norm, "query_norm": score_norm}
@@ -75,7 +81,9 @@ def log_product_limit(network: FullTransformer, input_norm: float, form: Form = 
     scales, layers = Scales.of(network, form), network.n_layers
     squared = 2 if form == "derived" else 1
     inside = (
-        scales.sharpness * Positive.of(input_norm) ** squared * (scales.growth + 1) ** (4 * layers)
+        scales.sharpness
+        * LogNumber.from_float(input_norm) ** squared
+        * (scales.growth + 1) ** (4 * layers)
     )
     if form == "printed":
         return (scales.width / scales.sharpness * 2 * (inside + 1) ** (layers + 3)).log
@@ -93,7 +101,7 @@ def log_rate(
     dimension, n_heads, n_layers = sizes
     squared = 2 if form == "derived" else 1
     front = math.log(dimension) + (math.log(n_heads) + math.log(n_layers) - sample.log_samples) / 2
-    steep = scales.sharpness * Positive.of(sample.input_norm) ** squared
+    steep = scales.sharpness * LogNumber.from_float(sample.input_norm) ** squared
     wide = scales.width / scales.sharpness ** (1 / squared)
     base = scales.growth + (1.0 if skips else 0.0)
     confidence = (math.log(-math.log(sample.delta)) - sample.log_samples) / 2
@@ -107,7 +115,7 @@ def log_rate(
     )
 
 
-def _half_log(x: Positive) -> float:
+def _half_log(x: LogNumber) -> float:
     """log √log(1 + x)."""
     return log_of(float(log1pexp(x.log))) / 2
 
@@ -163,26 +171,18 @@ class SingleAttention(fields.Description):
     feed_forward_size: float = fields.norm(1.0, as_positive, like="feed_forward_norm")
 
     @classmethod
-    def from_weights(cls, network: Any) -> "SingleAttention":
-        """The smallest class with a network of one layer, one head, no skips, no A^σ."""
-        measured = measure_network(network)
-        layer = measured.layers[0]
-        single = measured.n_layers == measured.n_heads == 1 and layer.outer_norm is None
-        if not single or measured.skips:
-            raise UnsupportedError(
-                "Theorem 5.3 is about one layer of one head, without skips and with outer=None; "
-                f"this network has {measured.n_layers} layers of {measured.n_heads} heads"
-                f"{' and skips' if measured.skips else ''}. Nearest bound: E-thm-C.4-constants."
-            )
-        head = layer.heads[0]
-        return cls(
-            measured.dimension,
-            measured.head_dimension,
-            largest_of(head.query_norm, head.key_norm, head.value_norm),
-            largest_of(head.query_mixed_norm, head.key_mixed_norm, head.value_mixed_norm),
-            layer.inner_norm,
-            layer.inner_mixed_norm,
-        )
+    def from_arrays(cls, *, inner: Any, query: Any, key: Any, value: Any) -> "SingleAttention":
+        """The smallest class with given weights, which act on tokens in rows.
+
+        Args:
+            inner: A^⊤, shape (d, d).
+            query, key: W_q and W_k, shape (d, d_p).
+            value: W_v, shape (d, d).
+        """
+        heads = [matrix_norms(matrix) for matrix in (query, key, value)]
+        norm, size = (largest_of(each) for each in zip(*heads, strict=True))
+        dimension = max(*np.shape(inner), *np.shape(value))
+        return cls(dimension, np.shape(key)[1], norm, size, *matrix_norms(inner))
 
     def as_network(self) -> FullTransformer:
         """The same class as a `FullTransformer` with H = T = 1 and σ² = d_p of (5.4)."""
@@ -204,8 +204,14 @@ class SingleAttention(fields.Description):
 
         Printed: κ = max{R^nn/α, R^attn/ω, R^attn/ω²} (erratum 5) and ζ = ωR^attn (erratum 8).
         """
-        alpha, omega = Positive.of(self.feed_forward_norm), Positive.of(self.attention_norm)
-        inner, size = Positive.of(self.feed_forward_size), Positive.of(self.attention_size)
+        alpha, omega = (
+            LogNumber.from_float(self.feed_forward_norm),
+            LogNumber.from_float(self.attention_norm),
+        )
+        inner, size = (
+            LogNumber.from_float(self.feed_forward_size),
+            LogNumber.from_float(self.attention_size),
+        )
         widths = [inner / alpha, size / omega]
         if form == "printed":
             widths.append(size / omega**2)
@@ -221,11 +227,6 @@ class SingleBound(Bound):
     assumes = (ONE_LAYER, ONE_HEAD, NO_RESIDUALS, *ComplexityBound.assumes)
 
     attention: SingleAttention = fields.part(SingleAttention)
-
-    @classmethod
-    def from_weights(cls, network: Any, **others: Any) -> "SingleBound":
-        """The bound for the smallest class that contains a network."""
-        return cls(SingleAttention.from_weights(network), **others)
 
 
 class SingleRate(SingleBound):
@@ -274,8 +275,6 @@ class SingleRisk(SingleBound):
     statement = "E_gen ≤ Theorem C.4 with constants, at H = L = 1 without skips"
     citation = "Theorem 5.3, zhang2022"
 
-    constants: Constants = fields.setting("paper")  # checked by `TransformerRisk`
-
     def _evaluate(self, sample: Sample) -> BoundValue:
-        route = TransformerRisk(self.attention.as_network(), self.constants).evaluate(sample)
+        route = TransformerRisk(self.attention.as_network()).evaluate(sample)
         return self.value(sample, route.log_value, route.terms, notes=route.notes)

@@ -6,11 +6,11 @@ import numpy as np
 
 from finetti.bounds import fields
 from finetti.bounds.base import Bound
-from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
+from finetti.core.log_number import LogNumber
 
 SQUARED_LOSS = "the loss is ‖y − f‖²"
 _ROUNDING = 1e-8  # relative: what float64 weights leave outside a range they are in
@@ -70,7 +70,7 @@ class ApproximationBound(Bound):
 
     quantity = "approximation error"
 
-    def _summed(self, sample: Sample, *parts: tuple[str, float, Positive]) -> BoundValue:
+    def _summed(self, sample: Sample, *parts: tuple[str, float, LogNumber]) -> BoundValue:
         terms = [Term(name, log_value=(size * factor).log) for name, factor, size in parts]
         return self.value(sample, *summed(terms))
 
@@ -99,8 +99,8 @@ class SurrogateApproximation(ApproximationBound):
     def _evaluate(self, sample: Sample) -> BoundValue:
         return self._summed(
             sample,
-            ("latent to target", 2.0, Positive.of(self.latent_error) ** 2),
-            ("attention", 2.0, Positive.of(self.attention_error) ** 2),
+            ("latent to target", 2.0, LogNumber.from_float(self.latent_error) ** 2),
+            ("attention", 2.0, LogNumber.from_float(self.attention_error) ** 2),
         )
 
 
@@ -140,7 +140,7 @@ class TransferApproximation(ApproximationBound):
     condition_number: float = fields.norm(1.0)
 
     @classmethod
-    def from_weights(
+    def from_arrays(
         cls, downstream: Any, pretrained: Any, **errors: Any
     ) -> "TransferApproximation":
         """With μ of the two heads W_DS and W_SSL."""
@@ -148,11 +148,11 @@ class TransferApproximation(ApproximationBound):
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         outer, inner = (3.0, 6.0) if self.form == "derived" else (1.0, 1.0)
-        mu = Positive.of(self.condition_number)
+        mu = LogNumber.from_float(self.condition_number)
         return self._summed(
             sample,
-            ("aggregation", outer, Positive.of(self.aggregation_error) ** 2),
+            ("aggregation", outer, LogNumber.from_float(self.aggregation_error) ** 2),
             ("pretraining", inner, mu * self.pretraining_excess),
-            ("transfer", inner, mu * Positive.of(self.transfer_error) ** 2),
-            ("latent to target", outer, Positive.of(self.latent_error) ** 2),
+            ("transfer", inner, mu * LogNumber.from_float(self.transfer_error) ** 2),
+            ("latent to target", outer, LogNumber.from_float(self.latent_error) ** 2),
         )
