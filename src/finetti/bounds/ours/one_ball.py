@@ -1,0 +1,118 @@
+"""Counting parameters: all weights of a network as one vector in one Euclidean ball."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from finetti.bounds.ours.covers import count_cover
+from finetti.bounds.ours.length_free import ChainedWeights
+from finetti.bounds.ours.weights import MatrixWeights, WeightClass
+from finetti.bounds.value import Term, log_of, summed
+from finetti.core.logspace import log_sum
+from finetti.core.numbers import smallest_of
+
+
+@dataclass(frozen=True)
+class OneBallComposition:
+    """log N(ε) ≤ P·log(1 + 2ΛR/ε): P parameters in a ball of radius R that move the output Λ-fold
+
+        Λ² = Σ_j (a_jρ_j)²,   R² = Σ_j ‖W_j‖_F²
+
+    because ‖ΔW_j‖ ≤ ‖ΔW_j‖_F and Σ_j a_jρ_j‖ΔW_j‖_F ≤ Λ‖(ΔW_j)_j‖ (Cauchy–Schwarz). A matrix of
+    rank r ≤ d₁d₂/(d₁ + d₂) is a product UVᵀ with ‖U‖, ‖V‖ ≤ √B and ‖U‖_F², ‖V‖_F² ≤ its nuclear
+    norm: r(d₁ + d₂) parameters, each factor with the multiplier √B·a_jρ_j. What is more than ε/Λ
+    apart in the class itself is a cover inside it.
+
+    >>> square = MatrixWeights(rows=8, columns=8, frobenius_norm=1.0)
+    >>> found = OneBallComposition((ChainedWeights("W", None, math.log(2.0), square),))
+    >>> round(math.exp(found.log_log_cover(math.log(0.2))), 9)                # 64·log(1 + 2·2/0.2)
+    194.849436014
+    """
+
+    parts: tuple[ChainedWeights, ...]
+
+    @cached_property
+    def costly(self) -> tuple[ChainedWeights, ...]:
+        """The parts that have to be covered."""
+        return tuple(
+            each
+            for each in self.parts
+            if each.weights.trained and each.weights.norm > 0 and each.log_factor > -math.inf
+        )
+
+    @cached_property
+    def parameters(self) -> tuple[int, ...]:
+        """How many each part has."""
+        return tuple(_parameters(each.weights) for each in self.costly)
+
+    @cached_property
+    def log_multiplier(self) -> float:
+        """log Λ."""
+        squares = []
+        for each in self.costly:
+            factored = _rank(each.weights) is not None
+            share = math.log(2) + log_of(each.weights.norm) if factored else 0.0
+            squares.append(2 * each.log_factor + share)
+        return float(log_sum(squares)) / 2
+
+    @cached_property
+    def log_radius(self) -> float:
+        """log R."""
+        return float(log_sum([_log_square(each.weights) for each in self.costly])) / 2
+
+    @property
+    def log_spread(self) -> float:
+        """log ΛR: no function of the class is farther from the one with all Δ = 0."""
+        return self.log_multiplier + self.log_radius if self.costly else -math.inf
+
+    def log_log_cover(self, log_resolution: ArrayLike) -> Any:
+        """log log N(ε)."""
+        log_resolution = np.asarray(log_resolution, dtype=np.float64)
+        if not self.costly:
+            return log_resolution * 0 - np.inf
+        with np.errstate(divide="ignore"):
+            return np.log(count_cover(sum(self.parameters), self.log_spread, log_resolution))[()]
+
+    def terms(self, log_resolution: float) -> tuple[float, tuple[Term, ...]]:
+        """log log N, shared between the weights as the parameters are."""
+        if not self.costly:
+            return -math.inf, ()
+        each = log_of(float(count_cover(1, self.log_spread, log_resolution)))
+        return summed(
+            Term("log N by its parameters", part.layer, part.name, each + math.log(count))
+            for part, count in zip(self.costly, self.parameters, strict=True)
+        )
+
+
+def _rank(weights: WeightClass) -> int | None:
+    """r of a matrix that has fewer parameters as a product."""
+    rank = weights.rank if isinstance(weights, MatrixWeights) else None
+    few = rank is not None and rank * (weights.rows + weights.columns) < weights.parameters
+    return rank if few else None
+
+
+def _parameters(weights: WeightClass) -> int:
+    rank = _rank(weights)
+    return weights.parameters if rank is None else rank * (weights.rows + weights.columns)
+
+
+def _log_square(weights: WeightClass) -> float:
+    """log of the largest ‖W‖_F², or of ‖U‖_F² + ‖V‖_F².
+
+    From the norm that is known: at most √d longer than the longest row or the largest singular
+    value (a gain: than its largest entry).
+    """
+    if not isinstance(weights, MatrixWeights):
+        # A row no longer than B, or, of a gain, every entry: √(rows·columns)·B is enough for both.
+        return 2 * log_of(weights.norm) + math.log(weights.parameters)
+    rank = _rank(weights)
+    side = min(weights.rows, weights.columns) if weights.rank is None else weights.rank
+    if rank is not None:
+        nuclear = math.inf if weights.nuclear_norm is None else log_of(weights.nuclear_norm)
+        return math.log(2) + smallest_of(nuclear, log_of(weights.norm) + math.log(rank))
+    known = math.inf if weights.frobenius_norm is None else 2 * log_of(weights.frobenius_norm)
+    return smallest_of(known, 2 * log_of(weights.norm) + math.log(side))

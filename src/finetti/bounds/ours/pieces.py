@@ -1,0 +1,248 @@
+"""Pieces of real networks: how far they carry a deviation, and how long what they give can be.
+
+Norms of sequences are those of the longest row. A piece is described by norms alone. On inputs in a
+ball it has a Lipschitz constant and an output radius, for all members of its class, and so for all
+members of a cover that keeps these norms: weights may be exchanged one after the other.
+"""
+
+import abc
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from finetti.bounds import description as fields
+from finetti.bounds.description import checked, one_of
+from finetti.bounds.ours.length_free import ChainedWeights
+from finetti.bounds.ours.slopes import SLOPES, log_slope
+from finetti.bounds.ours.weights import MatrixWeights, RowWeights, WeightClass
+from finetti.core.errors import bad_argument
+from finetti.core.logspace import log_add
+from finetti.core.numbers import as_positive, as_whole
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece on inputs of a given radius: log Lip, the log of the output radius, its weights."""
+
+    log_lipschitz: float
+    log_radius: float
+    parts: tuple[ChainedWeights, ...] = ()
+
+    def carried(self, log_by: float) -> tuple[ChainedWeights, ...]:
+        """Its weights, their errors multiplied on the way out."""
+        return tuple(
+            replace(each, log_multiplier=each.log_multiplier + log_by) for each in self.parts
+        )
+
+
+class Piece(fields.Description, abc.ABC, kw_only=True):
+    """A part of a network that maps sequences to sequences."""
+
+    @abc.abstractmethod
+    def through(self, log_radius: float) -> Passage:
+        """What it does to inputs whose rows are no longer than e^``log_radius``."""
+
+
+def follow(pieces: Iterable[Piece], log_radius: float) -> Passage:
+    """One piece after the other: constants multiply, and so do the errors of earlier weights."""
+    log_lipschitz, parts = 0.0, ()
+    for piece in pieces:
+        passage = piece.through(log_radius)
+        earlier = Passage(0.0, 0.0, parts).carried(passage.log_lipschitz)
+        parts = (*earlier, *passage.parts)
+        log_lipschitz, log_radius = log_lipschitz + passage.log_lipschitz, passage.log_radius
+    return Passage(log_lipschitz, log_radius, parts)
+
+
+def log_plus(*logs: float) -> float:
+    """log of a sum."""
+    total = -math.inf
+    for each in logs:
+        total = float(log_add(total, each))
+    return total
+
+
+def log_size(weights: WeightClass | None) -> float:
+    """log of the largest norm of the weights; −∞ where there are none."""
+    return -math.inf if weights is None else weights.log_size
+
+
+Part = tuple[str, float, float, WeightClass | None]  # name, local factor, what they read, weights
+
+
+def chained(*parts: Part) -> tuple[ChainedWeights, ...]:
+    """Those that are there, with the logs of their local factor and of the radius they read."""
+    return tuple(
+        ChainedWeights(name, None, factor, weights, radius)
+        for name, factor, radius, weights in parts
+        if weights is not None
+    )
+
+
+def weights(kind: type[WeightClass], optional: bool = False) -> Any:
+    """A field that holds weights of this kind, or nothing."""
+
+    def check(value: Any, name: str, owner: str) -> Any:
+        if not isinstance(value, kind):
+            raise bad_argument(name, owner, f"a {kind.__name__}", repr(value))
+        return value
+
+    return checked(check, None) if optional else checked(check)
+
+
+def activation() -> Any:
+    """A field that holds the name of an activation."""
+    return checked(one_of(*SLOPES), "gelu")
+
+
+class NormalizationPiece(Piece, kw_only=True):
+    """LayerNorm g ⊙ (x − x̄)/√(var + ε) + β, and RMSNorm, for which β is left out
+
+    Lip = max|g|/√ε, because x/√(‖x‖²/d + ε) has the slope 1/√ε at 0 and less elsewhere; radius
+    √d·max|g| + ‖β‖, wherever the input is.
+
+    Args:
+        gain: g, one row in the norm of its largest entry; its columns are d.
+        shift: β, one row.
+        epsilon: ε, under the root.
+
+    >>> norm = NormalizationPiece(gain=RowWeights(rows=1, columns=64), epsilon=1e-4)
+    >>> found = norm.through(0.0)
+    >>> round(math.exp(found.log_lipschitz), 9), round(math.exp(found.log_radius), 9)
+    (100.0, 8.0)
+    """
+
+    gain: RowWeights = weights(RowWeights)
+    shift: RowWeights | None = weights(RowWeights, optional=True)
+    epsilon: float = checked(as_positive, 1e-5)
+
+    def through(self, log_radius: float) -> Passage:
+        """Lipschitz everywhere, and bounded."""
+        root = math.log(self.gain.columns) / 2
+        return Passage(
+            self.gain.log_size - math.log(self.epsilon) / 2,
+            log_plus(root + self.gain.log_size, log_size(self.shift)),
+            chained(("gain", 0.0, root, self.gain), ("shift", 0.0, 0.0, self.shift)),
+        )
+
+
+class LinearPiece(Piece, kw_only=True):
+    """σ(xW + b): a projection of patches, a pooler, or the readout
+
+    Lip(σ)‖W‖; radius ‖W‖ρ + ‖b‖.
+
+    >>> found = LinearPiece(matrix=MatrixWeights(rows=8, columns=1, norm=3.0)).through(0.0)
+    >>> round(math.exp(found.log_lipschitz), 9), len(found.parts)
+    (3.0, 1)
+    """
+
+    matrix: MatrixWeights = weights(MatrixWeights)
+    bias: RowWeights | None = weights(RowWeights, optional=True)
+    activation: str = checked(one_of(*SLOPES), "identity")
+    name: str = "W"
+
+    def through(self, log_radius: float) -> Passage:
+        """On a ball of any radius."""
+        steep, size = log_slope(self.activation), self.matrix.log_size
+        return Passage(
+            steep + size,
+            log_plus(size + log_radius, log_size(self.bias)),
+            chained(
+                (self.name, steep, log_radius, self.matrix),
+                (f"bias of {self.name}", steep, 0.0, self.bias),
+            ),
+        )
+
+
+class EmbeddingPiece(Piece, kw_only=True):
+    """A row for the token, one for its position, one for its segment: rows that are added
+
+    It comes first, and is the same wherever its input is: what is before it does not matter. A
+    table is as long as it was made, whatever the length of a sequence.
+
+    >>> tokens, positions = (RowWeights(rows=n, columns=8, norm=0.5) for n in (1000, 512))
+    >>> round(math.exp(EmbeddingPiece(tables=(tokens, positions)).through(0.0).log_radius), 9)
+    1.0
+    """
+
+    tables: tuple[RowWeights, ...] = checked(lambda value, name, owner: tuple(value))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.tables or not all(isinstance(each, RowWeights) for each in self.tables):
+            wanted = "one RowWeights or more"
+            raise bad_argument("tables", "EmbeddingPiece", wanted, self.tables)
+
+    def through(self, log_radius: float) -> Passage:
+        """Rows of all tables, added."""
+        names = (f"embedding {i}" for i in range(1, len(self.tables) + 1))
+        parts = (ChainedWeights(n, None, 0.0, t) for n, t in zip(names, self.tables, strict=True))
+        return Passage(0.0, log_plus(*map(log_size, self.tables)), tuple(parts))
+
+
+class ResidualPiece(Piece, kw_only=True):
+    """x + f(norm(x)), or norm(x + f(x)): 1 + Lip(f)Lip(norm), or Lip(norm)(1 + Lip(f))
+
+    Args:
+        piece: f.
+        normalization: norm; None for x + f(x).
+        order: "pre" or "post".
+        layer: what its weights are counted by, from 1.
+    """
+
+    piece: Piece
+    normalization: NormalizationPiece | None = None
+    order: Literal["pre", "post"] = checked(one_of("pre", "post"), "pre")
+    layer: int | None = None
+
+    def through(self, log_radius: float) -> Passage:
+        """A residual adds 1."""
+        norm = self.normalization
+        before = (norm, self.piece) if norm is not None and self.order == "pre" else (self.piece,)
+        inside = follow(before, log_radius)
+        lipschitz = log_plus(0.0, inside.log_lipschitz)
+        radius = log_plus(log_radius, inside.log_radius)
+        found = Passage(lipschitz, radius, inside.parts)
+        if norm is not None and self.order == "post":
+            after = norm.through(radius)
+            parts = (*found.carried(after.log_lipschitz), *after.parts)
+            found = Passage(after.log_lipschitz + lipschitz, after.log_radius, parts)
+        numbered = tuple(replace(each, layer=self.layer) for each in found.parts)
+        return replace(found, parts=numbered)
+
+
+class RepeatedPiece(Piece, kw_only=True):
+    """Pieces that run several times with the same weights, one round after the other
+
+    An error of shared weights enters in every round: what it is multiplied by is added up, and
+    they are covered once.
+
+    Args:
+        pieces: of one round.
+        times: how many rounds.
+
+    >>> once = LinearPiece(matrix=MatrixWeights(rows=8, columns=8, norm=2.0))
+    >>> found = RepeatedPiece(pieces=(once,), times=3).through(0.0)
+    >>> round(math.exp(found.log_lipschitz), 9), len(found.parts)
+    (8.0, 1)
+    >>> round(math.exp(found.parts[0].log_factor), 9)                       # 4·1 + 2·2 + 1·4
+    12.0
+    """
+
+    pieces: tuple[Piece, ...] = checked(lambda value, name, owner: tuple(value))
+    times: int = checked(as_whole)
+
+    def through(self, log_radius: float) -> Passage:
+        """All rounds."""
+        found = follow(self.pieces * self.times, log_radius)
+        count = len(found.parts) // self.times
+        merged = (
+            replace(
+                found.parts[i],
+                log_multiplier=log_plus(*(each.log_factor for each in found.parts[i::count])),
+                log_radius=0.0,
+            )
+            for i in range(count)
+        )
+        return replace(found, parts=tuple(merged))

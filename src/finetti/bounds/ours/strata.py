@@ -1,0 +1,111 @@
+"""After training: which class? Radii on a grid that was fixed before, and what they cost."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from finetti.bounds.description import Checked, checked, map_norms, real
+from finetti.bounds.value import log_of
+from finetti.core.numbers import as_norm, as_positive
+from finetti.show.card import Card, Table
+from finetti.show.shown import Shown
+
+KAPPA = math.pi**2 / 3 - 1  # Σ_{j∈Z} 1/(|j| + 1)²
+_LOWEST = -200  # a norm of 0 has to have a radius, too: 1.1^−200 = 5e-9
+Described = TypeVar("Described")
+
+
+@dataclass(frozen=True)
+class Radius:
+    """A trained norm and the point of the grid, B₀c^j, that it was rounded up to."""
+
+    name: str
+    norm: float
+    value: float
+    index: int
+
+    @property
+    def log_cost(self) -> float:
+        """log of 1/weight = κ(|j| + 1)²."""
+        return 2 * math.log(abs(self.index) + 1) + math.log(KAPPA)
+
+
+@dataclass(frozen=True)
+class Stratified(Shown, Generic[Described]):
+    """Norms rounded up, and ``post_hoc``, which log(3/δ) grows by: the price of all radii."""
+
+    rounded: Described
+    radii: tuple[Radius, ...]
+
+    @property
+    def post_hoc(self) -> float:
+        """Σ_radii (2 log(|j| + 1) + log κ)."""
+        return math.fsum(radius.log_cost for radius in self.radii)
+
+    def __card__(self) -> Card:
+        rows = tuple((r.name, r.norm, r.value, r.index, r.log_cost) for r in self.radii)
+        table = Table("", ("norm", "trained", "radius", "j", "cost"), rows)
+        return Card("Radii after training", (("added to log(3/δ)", self.post_hoc),), (table,))
+
+
+class Strata(Checked):
+    """A bound for all classes with radii B₀c^j at once, each with its part of δ
+
+        weight(j) = 1/(κ(|j| + 1)²), κ = π²/3 − 1:   Σ_{j∈Z} weight(j) = 1
+
+    so that a class of several radii holds with probability 1 − δ·Π weight(j), and log(3/δ) becomes
+    log(3/δ) + Σ (2 log(|j| + 1) + log κ) for the one that training ended in.
+
+    Args:
+        start: B₀, chosen before training.
+        ratio: c.
+
+    >>> found = Strata().round_norms({"W_V": 0.95, "W_C": 1.05})
+    >>> found.rounded, [radius.index for radius in found.radii]
+    ({'W_V': 1.0, 'W_C': 1.1}, [0, 1])
+    >>> round(found.post_hoc, 6)                                    # 2 log κ + 2 log 2
+    3.043283
+    """
+
+    start: float = checked(as_positive, 1.0)
+    ratio: float = checked(real("a number > 1", lambda c: 1 < c < math.inf), 1.1)
+
+    def weight(self, index: int) -> float:
+        """1/(κ(|j| + 1)²)."""
+        return 1 / (KAPPA * (abs(index) + 1) ** 2)
+
+    def radius(self, norm: float, name: str = "norm") -> Radius:
+        """The smallest point of the grid that is not below ``norm``."""
+        norm = as_norm(norm, name, "Strata")
+        # A point that is missed by rounding counts as reached, if it is not below the norm.
+        exact = (log_of(norm) - math.log(self.start)) / math.log(self.ratio)
+        index = max(_LOWEST, math.ceil(exact - 1e-9)) if norm > 0 else _LOWEST
+        while (value := self.start * self.ratio**index) < norm:
+            index += 1
+        return Radius(name, norm, value, index)
+
+    def round_norms(self, norms: Mapping[str, float]) -> Stratified[dict[str, float]]:
+        """Every norm by name."""
+        radii = tuple(self.radius(norm, name) for name, norm in norms.items())
+        return Stratified({each.name: each.value for each in radii}, radii)
+
+    def round_class(
+        self, described: Described, fixed: Collection[str] = ()
+    ) -> Stratified[Described]:
+        """Every norm of a description, at any depth; what is not trained stays as it is.
+
+        Args:
+            described: a class of weights, pieces or networks.
+            fixed: names of norms that no training moves, as that of an activation.
+        """
+        radii: list[Radius] = []
+
+        def round_up(path: str, norm: float) -> float:
+            if path.rpartition(".")[2] in fixed:
+                return norm
+            radii.append(self.radius(norm, path))
+            return radii[-1].value
+
+        rounded = map_norms(described, round_up, lambda part: not getattr(part, "trained", True))
+        return Stratified(rounded, tuple(radii))
