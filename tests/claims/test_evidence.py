@@ -1,10 +1,8 @@
-"""What claims compute: instances where lemmas are tight or printed forms fail, and a series."""
+"""What claims compute: instances where lemmas are tight or printed forms fail."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import rectified_product
 from finetti.attention.lipschitz import (
     attention_token_perturbation,
     attention_weight_perturbation,
@@ -19,7 +17,6 @@ from finetti.claims.exchangeability.residual_perturbations import (
     even_reader,
     heads,
 )
-from finetti.claims.random_features.kernels import series
 from finetti.claims.sparse_variables.instances import (
     balanced,
     first_axis,
@@ -80,11 +77,3 @@ def test_printed_radii_of_c_14_fail_behind_a_steep_feed_forward_part():
     instance = amplified(10.0, 1e-4)
     assert not residual_perturbation(*instance, "printed").holds
     assert bool(residual_perturbation(*instance).holds)
-
-
-def test_series_and_closed_form_agree():
-    t, other = np.random.default_rng(1).uniform(-2, 2, size=(2, 300))
-    u = np.random.default_rng(2).uniform(-0.95, 0.95, size=300)
-    np.testing.assert_allclose(
-        rectified_product(*map(jnp.asarray, (t, other, u))), series(t, other, u, 800), atol=1e-10
-    )

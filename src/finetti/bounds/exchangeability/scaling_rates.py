@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.generalization_error import ComplexityBound, TransformerRisk

@@ -8,7 +8,7 @@ from scipy import optimize, special
 
 from finetti.attention.networks.activations import ACTIVATIONS
 from finetti.bounds import BoundSettings, Sample
-from finetti.bounds.beyond import (
+from finetti.bounds.ours import (
     AttentionPiece,
     BlockNetwork,
     BlockNorms,
@@ -26,7 +26,7 @@ from finetti.bounds.beyond import (
     RowWeights,
     follow,
 )
-from finetti.bounds.beyond.slopes import SLOPES, log_slope
+from finetti.bounds.ours.slopes import SLOPES, log_slope
 from finetti.core.errors import InputError
 
 
@@ -209,6 +209,6 @@ def test_settings_describe_alike_blocks():
     names = [each.name for each in found.passage(Sample(1, 1)).parts]
     assert names.count("W_gate") == 2
     assert names[-1] == "w"
-    settings.check_used("it")
+    BlockNetwork.check_names(settings.norms, "it")
     with pytest.raises(InputError, match="order"):
         BlockNetwork.from_settings(BoundSettings(norms={"order": "sideways"}))
