@@ -39,7 +39,7 @@ WHOLE = {  # counts, widths and depths
 }
 SETTINGS = {  # limits of charts, of memory and of searches, no results
     "audit/changes.py": ("max(ROUNDING[",),
-    "claims/document.py": ("max((end for end",),
+    "claims/results.py": ("max((end for end",),
     "probe/charts.py": ("max(low,",),
     "probe/search/design.py": ("min(high,", "max(low, high)"),
     "show/bars.py": ("max(float(row['size'])",),

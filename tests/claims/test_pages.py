@@ -7,7 +7,7 @@ import pytest
 
 from finetti.claims import PAPERS, load_ledger
 from finetti.claims.claim import COMMANDS
-from finetti.claims.pages import ERRATUM, claims_page, errata_page
+from finetti.claims.documentation import ERRATUM, claims_page, errata_page
 from finetti.show.mathml import to_mathml
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -23,7 +23,7 @@ def test_ids_are_stable():
 
 @pytest.mark.parametrize(("name", "make"), [("claims.md", claims_page), ("errata.md", errata_page)])
 def test_pages_are_made_of_the_ledger(name, make):
-    advice = "run python -m finetti.claims.pages"
+    advice = "run python -m finetti.claims.documentation"
     assert (DOCS / name).read_text(encoding="utf-8") == make(LEDGER), advice
 
 

@@ -20,7 +20,7 @@ from finetti.claims import (
     reproduce_claims,
     results_document,
 )
-from finetti.claims import reproduction as engine
+from finetti.claims import run as engine
 from finetti.core.errors import InputError
 
 RAN = []
@@ -83,6 +83,29 @@ def test_other_code_measures_again(reproduce, monkeypatch):
     assert reproduce(claim("E-eq-1"))[0].fresh
 
 
+@pytest.mark.parametrize("changed", ["library", "device", "data"])
+def test_evidence_of_other_libraries_devices_and_data_is_not_used_again(
+    monkeypatch, tmp_path, changed
+):
+    (tmp_path / "layouts.toml").write_text("a = 1")
+    (tmp_path / "report").mkdir()
+    monkeypatch.setattr(engine.finetti, "__file__", str(tmp_path / "__init__.py"))
+    before = engine.code_fingerprint()
+    (tmp_path / "report" / "page.css").write_text("no claim reads this")
+    assert engine.code_fingerprint() == before
+    if changed == "library":
+        monkeypatch.setattr(engine, "version", lambda name: "2" if name == "scipy" else "1")
+    elif changed == "device":
+        monkeypatch.setattr(engine, "jax_device", lambda: "another")
+    else:
+        (tmp_path / "layouts.toml").write_text("a = 2")
+    assert engine.code_fingerprint() != before
+
+
+def test_a_process_loads_the_ledger_once():
+    assert finetti.claims.load_ledger() is finetti.claims.load_ledger()
+
+
 def test_a_failure_is_a_result_and_is_tried_again(reproduce):
     (failed,) = reproduce(claim("E-eq-1", breaks))
     assert failed.evidence is None
@@ -136,6 +159,33 @@ def test_what_changed_between_two_runs():
 def test_numbers_without_an_interval_move_by_parts_of_their_limit(then, now, seed, moved):
     pair = document(then, holds=None), document(now, holds=None, seed=seed)
     assert len(compare_runs(*pair)["moved"]) == moved
+
+
+def result_of(*measurements):
+    made = claim("E-eq-1", lambda context: Evidence(*measurements))
+    results = [finetti.claims.run_claim(made, Context())]
+    return results_document(results, provenance(Context()), 1)
+
+
+def test_a_number_that_is_unknown_in_both_runs_has_not_moved():
+    unknown = result_of(at_most("number", 0.5, 1.0, interval=(math.nan, 0.6)))
+    known = result_of(at_most("number", 0.5, 1.0, interval=(0.4, 0.6)))
+    assert compare_runs(unknown, unknown)["moved"] == []
+    assert len(compare_runs(unknown, known)["moved"]) == 1
+    assert len(compare_runs(known, unknown)["moved"]) == 1
+
+
+def test_numbers_of_one_name_are_told_apart():
+    old, new = (result_of(close("n", first, 1.0), close("n", 0.5, 1.0)) for first in (0.1, 0.2))
+    assert compare_runs(old, old)["moved"] == []
+    (moved,) = compare_runs(old, new)["moved"]
+    assert (moved["old"]["value"], moved["new"]["value"]) == (0.1, 0.2)
+
+
+def test_the_document_names_the_measurement_that_decided():
+    (row,) = result_of(close("error", 0.1, 1.0), close("largest error", 0.12, 0.1))["results"]
+    assert row["decisive"] == {"form": "measurements", "index": 1}
+    assert row["measurements"][1]["text"] == "0.12"
 
 
 def test_results_of_an_older_run_are_read_or_refused(tmp_path):

@@ -223,6 +223,7 @@ def test_the_document_is_strict_json_and_keeps_everything():
         "rule": "≤ 1",
         "holds": True,
         "reason": "",
+        "text": "0.5 [0.4, 0.6] bits",
     }
     assert row["measurements"][1]["value"] == "NaN"
     assert row["tables"] == [{"title": "t", "columns": ["a", "b"], "rows": [[1.0, "Infinity"]]}]

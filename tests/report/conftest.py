@@ -18,7 +18,7 @@ from finetti.claims import (
     within,
 )
 from finetti.claims.claim import Control
-from finetti.claims.runner import ControlResult, run_control
+from finetti.claims.run import ControlResult, run_control
 from finetti.report import write_report
 from finetti.show import Table, line_chart
 

@@ -174,6 +174,17 @@ class Evidence(Shown):
             ],
         }
 
+    def shown(self) -> dict[str, Any]:
+        """`to_dict` with what a report shows: each number as ``text``, and ``decisive``, the form
+        and the index of the measurement that decided (or null)."""
+        plain, decisive = self.to_dict(), None
+        for form, measurements in (("derived", self.derived), ("measurements", self.measurements)):
+            for index, each in enumerate(measurements):
+                plain[form][index]["text"] = each.number
+                if decisive is None and each is self.decisive:
+                    decisive = {"form": form, "index": index}
+        return {**plain, "decisive": decisive}
+
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Evidence":
         """The evidence that `to_dict` made plain.

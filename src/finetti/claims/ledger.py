@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from types import ModuleType
 from typing import ClassVar
 
@@ -54,10 +55,11 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
             yield from _modules(module)
 
 
+@cache
 def load_ledger(package: str = "finetti.claims") -> Ledger:
     """The claims in the subpackages of ``package`` (one subpackage per paper).
 
-    Loads no JAX: a claim imports what it needs when it runs.
+    Loads no JAX: a claim imports what it needs when it runs. A process loads them once.
     """
     root = importlib.import_module(package)
     # By identity: a module may import another's claim, but not define it again.

@@ -128,7 +128,7 @@ def audit(
     which layers and matrices drive it, and which assumptions of a theorem the network violates.
     """
     if out is not None:
-        from finetti.report import check_directory
+        from finetti.core.files import check_directory
 
         check_directory(out)
     wanted = check_comparisons(paths, edits, gaps)

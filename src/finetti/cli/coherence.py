@@ -92,7 +92,7 @@ def coherence(
     """
     lengths = whole_numbers(context_length, "--context-length")
     if out is not None:
-        from finetti.report import check_directory
+        from finetti.core.files import check_directory
 
         check_directory(out)
     sizes = {"n_contexts": contexts, "n_samples": draws, "seed": seed}
@@ -192,8 +192,7 @@ def _document(found: "CoherenceTable", command: str) -> dict[str, Any]:
 
 def _write(found: "CoherenceTable", document: dict[str, Any], out: Path) -> None:
     from finetti.coherence.page import coherence_page
-    from finetti.core.files import write_file
-    from finetti.report import write_results
+    from finetti.core.files import write_file, write_results
 
     write_results(document, out)
     page = coherence_page(found, document)

@@ -103,7 +103,7 @@ def probe(
     with resumable(), options_named(OPTIONS):
         given = completed(context.params)
         experiment = make_experiment(given)
-        from finetti.report import check_directory
+        from finetti.core.files import check_directory
         from finetti.studies.executors.local import choose_executor
         from finetti.studies.limits import usable_cores
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finetti.claims.claim import Context, Scale
-from finetti.claims.wording import time_words, verdict_sign, verdict_words
+from finetti.claims.results import time_words, verdict_sign, verdict_words
 from finetti.cli.claims import CheckOption
 from finetti.cli.console import make_console, say
 from finetti.cli.options import DEBUG, INTERRUPTED, Debug, Json, Quiet, Seed
@@ -19,7 +19,7 @@ from finetti.core.errors import FinettiError
 from finetti.show.numbers import format_duration
 
 if TYPE_CHECKING:
-    from finetti.claims.runner import ClaimResult
+    from finetti.claims.run import ClaimResult
 
 EVIDENCE = "evidence.sqlite"
 
@@ -83,7 +83,8 @@ def reproduce(
         reproduce_claims,
         results_document,
     )
-    from finetti.report import check_directory, write_figures, write_report, write_results
+    from finetti.core.files import check_directory, write_results
+    from finetti.report import write_figures, write_report
     from finetti.studies.executors.local import choose_executor
 
     # All that the user may have to fix is checked before anything long begins.

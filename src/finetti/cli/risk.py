@@ -136,7 +136,7 @@ def risk(
     with resumable(), options_named(OPTIONS):
         given = dict(context.params)
         experiment = _experiment(given)
-        from finetti.report import check_directory
+        from finetti.core.files import check_directory
         from finetti.studies.executors.held import hold
         from finetti.studies.executors.local import choose_executor
         from finetti.studies.limits import usable_cores

@@ -38,8 +38,7 @@ def run_document(
 
 def write_page(page: "Document", document: Mapping[str, Any], out: Path, name: str) -> None:
     """The page, the results, and every figure as SVG."""
-    from finetti.core.files import write_file
-    from finetti.report import write_results
+    from finetti.core.files import write_file, write_results
 
     write_results(document, out)
     write_file(page.render().encode(), out / name)

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import stat
+import tempfile
 import tomllib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from finetti.core.errors import InputError
+from finetti.core.errors import FinettiError, InputError
 
 MEGABYTE = 2**20
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -198,3 +199,27 @@ def from_cache(name: str, make: Callable[[], bytes]) -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(hashlib.sha256(content).digest() + content, path)
     return content
+
+
+def check_directory(directory: str | Path) -> Path:
+    """Make ``directory`` if need be and see that files can be written there, before a long run."""
+    directory = Path(directory)
+    if os.path.lexists(directory) and not directory.exists():
+        raise FinettiError(f"{str(directory)!r} is a link that leads nowhere. Choose a directory.")
+    if directory.exists() and not directory.is_dir():
+        raise FinettiError(f"{str(directory)!r} is a file. Choose a directory.")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise FinettiError(
+            f"Cannot write to {directory}: {error.strerror}. Choose another directory."
+        ) from error
+    return directory
+
+
+def write_results(results: Mapping[str, Any], directory: str | Path) -> Path:
+    """Write the plain data of a run as ``results.json`` into ``directory``."""
+    text = json.dumps(results, indent=1, allow_nan=False)
+    return write_file(text.encode(), Path(directory) / "results.json")

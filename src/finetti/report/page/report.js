@@ -2,7 +2,7 @@
 (() => {
   const results = JSON.parse(document.getElementById("data").textContent).results;
   const form = document.querySelector(".filters");
-  const names = ["q", "paper", "kind", "verdict", "expected", "changed"].filter((name) => form.elements[name]);
+  const names = ["q", "paper", "kind", "check", "verdict", "expected", "changed"].filter((name) => form.elements[name]);
   const choices = names.filter((name) => name !== "q");
   const claims = [...document.querySelectorAll(".claim")];
   const texts = new Map(results.map((each) => [each.id, [

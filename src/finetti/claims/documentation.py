@@ -1,6 +1,6 @@
 """``docs/claims.md`` and ``docs/errata.md``, made of the ledger.
 
-``python -m finetti.claims.pages`` writes both; a test holds them to it.
+``python -m finetti.claims.documentation`` writes both; a test holds them to it.
 """
 
 import re
@@ -13,7 +13,7 @@ from finetti.claims.ledger import Ledger, load_ledger
 from finetti.show.numbers import format_number
 
 ERRATUM = re.compile(r"[ESRF]-erratum-(\d+)")
-MADE = "*Made of the ledger by `python -m finetti.claims.pages`; a test keeps it so.*"
+MADE = "*Made of the ledger by `python -m finetti.claims.documentation`; a test keeps it so.*"
 WITHDRAWN = """\
 Withdrawn, with what is true instead:
 - S 7: the paper itself projects onto the ball. Dividing by the length and LayerNorm are no

@@ -12,12 +12,16 @@ On top: ``format``, ``complete`` (whether all ``selected`` claims are ``finished
 - the claim (`Claim.to_dict`): ``id``, ``title``, ``statement``, ``kind`` (theorem, figure,
   erratum), ``paper``, ``label``, ``citation``, ``bibtex``, ``formula`` and ``printed`` (see
   `Claim`), ``measured``, ``pass_rule``, ``checked_by``, ``code`` (file, function, source),
-  ``command``, ``erratum``, ``expected``, ``false_alarm``, ``controls`` (names);
+  ``command``, ``erratum``, ``expected``, ``false_alarm``, ``check`` (identity, tight-instance,
+  simulation, experiment, rests-on), ``rests_on`` (ids), ``controls`` (names), ``rejects`` (what
+  its rules notice by themselves), ``red_for`` (all that turns it red);
 - what came out: ``verdict``, ``as_expected``, ``reason``, ``seconds``, ``seed``, ``fresh`` (false:
   evidence of an earlier run of the same code), ``error``;
 - the evidence: ``measurements`` and ``derived``, each with ``name``, ``value``, ``interval``
   ([low, high] or null), ``limits`` ([low, high] of the rule or null), ``rule``, ``holds``,
-  ``unit``, ``reason``; ``note``, ``charts``, ``tables``;
+  ``unit``, ``reason``, ``text`` (value, interval and unit as people read them); ``decisive``
+  (``form`` and ``index`` of the measurement that decided, or null); ``note``, ``charts``,
+  ``tables``;
 - ``control_results``, for each control that was run: ``name``, ``red``, ``reason``, ``seconds``,
   ``fresh``, ``error``.
 
@@ -25,17 +29,21 @@ Numbers that JSON does not have are the words NaN, Infinity and -Infinity.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.claim import Context
-from finetti.claims.runner import ClaimResult
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, read_json
 from finetti.core.provenance import jax_device, software
+from finetti.show.numbers import format_duration, format_interval, format_number
+
+if TYPE_CHECKING:
+    from finetti.claims.run import ClaimResult  # which loads NumPy and the studies
 
 RESULTS_FORMAT = "finetti-results-1"
 MAX_RESULTS = 512 * MEGABYTE  # a run of all claims has some ten
@@ -56,7 +64,7 @@ def provenance(context: Context) -> dict[str, Any]:
 
 
 def results_document(
-    results: Iterable[ClaimResult],
+    results: "Iterable[ClaimResult]",
     made_by: dict[str, Any],
     selected: int,
     against: Mapping[str, Any] | None = None,
@@ -101,7 +109,7 @@ def results_document(
     return document
 
 
-def _seconds(checks: Iterable[ClaimResult]) -> float:
+def _seconds(checks: "Iterable[ClaimResult]") -> float:
     return round(sum(each.seconds for each in checks), 3)
 
 
@@ -132,10 +140,10 @@ def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
 
     ``flipped`` verdicts (id, title, old, new, as_expected), claims ``new`` and ``removed`` (ids; a
     claim that only one of the runs selected counts, too), numbers that ``moved`` (id, name, old,
-    new, each with value and interval), and the ``against``: the provenance of the old run. A number
-    has moved if its intervals are disjoint. Without intervals it is compared only where both runs
-    drew alike (scale and seed): it has moved by more than 1 % of its limit, or obeys where it did
-    not.
+    new, each with value, interval and text), and the ``against``: the provenance of the old run.
+    A number has moved if its intervals are disjoint, or if only one of the two is a number.
+    Without intervals it is compared only where both runs drew alike (scale and seed): it has moved
+    by more than 1 % of its limit, or obeys where it did not.
     """
     before = {each["id"]: each for each in old["results"]}
     after = {each["id"]: each for each in new["results"]}
@@ -147,7 +155,7 @@ def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
         for name, now in _numbers(after[each]).items():
             then = known.get(name)
             if then is not None and _has_moved(then, now, alike):
-                pair = {n: {k: m[k] for k in ("value", "interval")} for n, m in _pair(then, now)}
+                pair = {"old": _number(then), "new": _number(now)}
                 moved.append({"id": each, "name": now["name"], **pair})
     return {
         "against": dict(old["provenance"]),
@@ -168,17 +176,31 @@ def compare_runs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _numbers(result: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    """By form and name: the printed and the derived form often measure what has one name."""
-    forms = ("measurements", "derived")
-    return {(form, each["name"]): each for form in forms for each in result[form]}
+def _numbers(result: Mapping[str, Any]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """By form and name, the first and the second of one name apart."""
+    found: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for form in ("measurements", "derived"):
+        names = [each["name"] for each in result[form]]
+        for index, each in enumerate(result[form]):
+            found[form, each["name"], names[:index].count(each["name"])] = each
+    return found
 
 
-def _pair(then: Any, now: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    return ("old", then), ("new", now)
+def _number(measurement: Mapping[str, Any]) -> dict[str, Any]:
+    """The number as data, and as people read it."""
+    value, ends = float(measurement["value"]), measurement["interval"]
+    interval = (float(ends[0]), float(ends[1])) if ends else None
+    text = f"{format_interval(value, interval)} {measurement.get('unit', '')}".rstrip()
+    return {"value": measurement["value"], "interval": ends, "text": text}
 
 
 def _has_moved(then: Mapping[str, Any], now: Mapping[str, Any], alike: bool) -> bool:
+    unknown = [
+        [math.isnan(float(x)) for x in (each["value"], *(each["interval"] or ()))]
+        for each in (then, now)
+    ]
+    if any(map(any, unknown)):
+        return any(unknown[0]) != any(unknown[1])
     if then["interval"] or now["interval"]:
         (low, high), (first, last) = (
             map(float, each["interval"] or (each["value"],) * 2) for each in (then, now)
@@ -188,7 +210,54 @@ def _has_moved(then: Mapping[str, Any], now: Mapping[str, Any], alike: bool) -> 
         return False
     if then["holds"] != now["holds"]:
         return True
-    ends = [abs(float(end)) for end in now.get("limits") or ()]
+    ends = [abs(float(end)) for end in now["limits"] or ()]
     scale = max((end for end in ends if end < float("inf")), default=0.0)
     scale = scale or abs(float(then["value"]))
     return abs(float(now["value"]) - float(then["value"])) > RELATIVE_MOVE * scale
+
+
+def verdict_sign(result: Mapping[str, Any]) -> str:
+    """Whether a verdict is as expected, whichever it is: ✓ yes, ? undecided, ! no."""
+    if result["as_expected"]:
+        return "✓"
+    return "?" if result["verdict"] == "inconclusive" else "!"
+
+
+def verdict_words(result: Mapping[str, Any]) -> str:
+    """The verdict, and the expected one where that is not to hold.
+
+    >>> verdict_words({"verdict": "fails", "expected": "fails", "as_expected": True})
+    'fails, as expected'
+    """
+    if not result["as_expected"]:
+        return f"{result['verdict']}, expected: {result['expected']}"
+    return result["verdict"] + (", as expected" if result["expected"] != "holds" else "")
+
+
+def run_sentence(run: Mapping[str, Any]) -> tuple[str, str]:
+    """The verdict of the whole run in one sentence, whose first words are its title."""
+    by, chance = run["provenance"], run["false_alarm"]
+    title = f"{run['as_expected']} of {run['finished']} verdicts as expected"
+    machine = f"Finetti {by['finetti']} on {by['device']} ({by['platform']})"
+    rest = f"at scale {by['scale']} and seed {by['seed']}, with {machine}, in {time_words(run)}; "
+    if not chance:
+        return title, f"{rest}nothing was left to chance."
+    share = f"in at most {format_number(100 * chance, 2)} % of such runs"
+    return title, f"{rest}were every claim true, chance alone would turn any of them red {share}."
+
+
+def time_words(run: Mapping[str, Any]) -> str:
+    """What a run computed itself, and what it took from earlier runs.
+
+    >>> reused = {"checks": 5, "all_checks": 6, "seconds": 125.0}
+    >>> time_words({"seconds": 3.0, "reused": reused})
+    '3.0 s of computing time, 5 of 6 checks reused: 2 min 05 s in earlier runs'
+    """
+    text = f"{format_duration(run['seconds'])} of computing time"
+    reused = run["reused"]
+    if not reused["checks"]:
+        return text
+    count, total = reused["checks"], reused["all_checks"]
+    text = "no computing time" if count == total else text
+    before = format_duration(reused["seconds"])
+    return f"{text}, {count} of {total} checks reused: {before} in earlier runs"

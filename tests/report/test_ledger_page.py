@@ -9,7 +9,8 @@ import pytest
 
 from finetti.claims import compare_runs
 from finetti.core.errors import FinettiError
-from finetti.report import check_directory, render, write_figures, write_report, write_results
+from finetti.core.files import check_directory, write_results
+from finetti.report import render, write_figures, write_report
 
 
 @pytest.fixture(scope="module")
@@ -102,20 +103,23 @@ def test_every_chart_has_a_still_picture_with_a_description_and_its_numbers(page
     assert page.count('<td class="number">0.03125</td>') == 2
 
 
-def test_documents_of_older_versions_are_pages_too(results):
-    old = copy.deepcopy(results)
-    for name in ("false_alarm", "changes", "controls"):
-        del old[name]
-    for result in old["results"]:
-        names = "kind formula printed pass_rule code bibtex seed fresh control_results"
-        for name in names.split():
-            del result[name]
-        for each in result["measurements"] + result["derived"]:
-            del each["limits"]
-    text = render(old)
-    assert "not compared with an older one" in text
-    assert "against the limit in [-1.1, -0.9]: obeyed" in text
-    assert "1, not run" in text
+def test_the_row_shows_the_measurement_that_decided(results):
+    changed = copy.deepcopy(results)
+    first = changed["results"][0]
+    other = {**first["measurements"][0], "name": "s", "text": "the first"}
+    first |= {
+        "measurements": [other, *first["measurements"]],
+        "decisive": {"form": "measurements", "index": 1},
+    }
+    row = render(changed).split('id="E-prop-4.1"')[1].split("</summary>")[0]
+    assert "-0.98" in row
+    assert "the first" not in row
+
+
+def test_a_run_without_chance_says_so(results):
+    text = render({**results, "false_alarm": 0.0})
+    assert "nothing was left to chance." in text
+    assert "red in none" not in text
 
 
 def test_printed_and_derived_numbers_of_one_name_are_not_mixed_up(results):
