@@ -26,7 +26,6 @@ WHOLE = {  # counts, widths and depths
     "boolean/network/recognition.py": ("max(len(",),
     "boolean/network/runner.py": ("max(block.n_heads ",),
     "boolean/trials.py": ("min(limit,",),
-    "bounds/exchangeability/token_norms.py": ("max(np.asarray(",),
     "bounds/exchangeability/residual_class.py": ("max(len(",),
     "bounds/sparse_variables/transformer_class.py": ("max(layer.sizes[",),
     "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),

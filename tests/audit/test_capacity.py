@@ -103,9 +103,9 @@ def gaps_shown(capacity):
 
 
 def test_a_gap_beyond_the_loss_is_vacuous_by_every_bound(bert, capacity):
-    # Dudley's integral ends at the range of the loss, the closed form of Lemma C.7 does not.
+    # Dudley's integral ends at the range of the loss.
     assert 2 < capacity.row("Theorem A.17 (S)").gap.value < 4
-    assert capacity.row("Theorem C.4 (E)").gap.value > 100
+    assert 2 < capacity.row("Theorem C.4 (E)").gap.value < 4
     assert set(gaps_shown(capacity).values()) == {"vacuous"}
     assert "vacuous by every bound: it is at least 1" in str(capacity)
     rich = measure_capacity(bert[1], context_length=64, n_samples=10**12)
@@ -340,7 +340,7 @@ def test_every_family_has_a_chain(family):
     assert gap.kind == "upper_bound"
     assert gap.vacuous
     for made in (projected_class(audit), residual_class(audit)):
-        assert made.shape.n_layers == 2
+        assert len(made.layers) == 2
 
 
 def test_what_the_chain_does_not_cover_is_refused_by_name(tmp_path):

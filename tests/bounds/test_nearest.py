@@ -94,8 +94,8 @@ def test_all_that_fails_is_named_and_what_no_bound_leaves():
     for words in ("a single head", "`positions` is 'trained'", "`normalization` is 'layer_norm'"):
         assert words in text
     assert "E-thm-C.5" not in text
-    with pytest.raises(UnsupportedError, match="none; no bound of a Lipschitz constant covers"):
-        REGISTRY.get("E-lemma-C.13").from_settings(deep)
+    with pytest.raises(UnsupportedError, match="none; no bound of a Rademacher complexity covers"):
+        REGISTRY.get("E-lemma-C.7").from_settings(deep)
 
 
 def test_a_loss_without_a_bound_is_told_first():

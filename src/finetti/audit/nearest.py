@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from finetti.audit.result import Audit, HeadMeasures, LayerMeasures
 from finetti.bounds.assumptions import NetworkShape
 from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTransformer
-from finetti.bounds.exchangeability.base import NetworkBound
+from finetti.bounds.exchangeability.layer_coverings import NetworkBound
 from finetti.bounds.ours.slopes import log_slope
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
@@ -132,7 +132,6 @@ def residual_class(audit: Audit) -> FullTransformer:
         tuple(map(_residual_layer, audit.layers)) * audit.geometry.repeats,
         # −‖q − k‖²/(2√d_k) is q·k/√d_k up to what softmax does not see and ‖k‖²/(2√d_k).
         bandwidth=math.sqrt(audit.geometry.head_width),
-        positions="none",
     )
 
 

@@ -152,8 +152,10 @@ class PrintedForm:
     form: str
 
     def __call__(self, context: Context) -> Evidence:
-        """Measure both forms."""
-        return self.combine(*(self.host.evidence(context, form) for form in (self.form, DERIVED)))
+        """Measure the printed form, and the derived one unless print brings its own along."""
+        printed = self.host.evidence(context, self.form)
+        derived = printed if printed.derived else self.host.evidence(context, DERIVED)
+        return self.combine(printed, derived)
 
     @staticmethod
     def combine(printed: Evidence, derived: Evidence) -> Evidence:

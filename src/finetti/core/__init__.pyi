@@ -10,13 +10,11 @@ from .logspace import log_binomial as log_binomial
 from .logspace import log_expm1 as log_expm1
 from .logspace import log_subtract as log_subtract
 from .logspace import log_sum as log_sum
-from .norms import OperatorNorm as OperatorNorm
 from .norms import column_norms as column_norms
 from .norms import frobenius as frobenius
 from .norms import max_column_norm as max_column_norm
 from .norms import max_row_norm as max_row_norm
 from .norms import norm_pq as norm_pq
-from .norms import operator_norm as operator_norm
 from .norms import sequence_norm as sequence_norm
 from .norms import spectral as spectral
 from .precision import float64 as float64

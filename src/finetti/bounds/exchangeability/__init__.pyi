@@ -1,16 +1,10 @@
 from .conditional_mean_error import ConditionalMeanError as ConditionalMeanError
-from .conditional_mean_error import RegularizedDeviation as RegularizedDeviation
-from .conditional_mean_error import RidgeBias as RidgeBias
 from .generalization_error import FullTransformerGap as FullTransformerGap
 from .generalization_error import TransformerComplexity as TransformerComplexity
 from .generalization_error import TransformerRisk as TransformerRisk
 from .layer_coverings import FeedForwardCovering as FeedForwardCovering
 from .layer_coverings import FullTransformerCovering as FullTransformerCovering
 from .layer_coverings import HeadsCovering as HeadsCovering
-from .layer_coverings import HeadsDeviation as HeadsDeviation
-from .layer_coverings import HeadsTokenConstant as HeadsTokenConstant
-from .layer_coverings import MatrixBallCovering as MatrixBallCovering
-from .layer_coverings import TransformerDeviation as TransformerDeviation
 from .residual_class import FullHeadNorms as FullHeadNorms
 from .residual_class import FullLayerNorms as FullLayerNorms
 from .residual_class import FullTransformer as FullTransformer
@@ -20,8 +14,6 @@ from .scaling_rates import SingleRisk as SingleRisk
 from .scaling_rates import TransformerRate as TransformerRate
 from .scaling_rates import log_product_limit as log_product_limit
 from .token_norms import matrix_norms as matrix_norms
-from .token_norms import measure_layer as measure_layer
-from .token_norms import measure_network as measure_network
 from .transfer_bounds import SurrogateApproximation as SurrogateApproximation
 from .transfer_bounds import TransferApproximation as TransferApproximation
 from .transfer_bounds import transfer_condition_number as transfer_condition_number

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
-from finetti.core.forms import Form
 from finetti.core.numbers import as_positive
 from finetti.core.spectra import spectral_dimension
 
@@ -36,43 +35,97 @@ def _gram_dimension(gram: Any, ridge: float, owner: str) -> float:
 
 
 def log_mean_deviation(
-    ridge: float, dimension: float, log_length: float, delta: float, form: Form = "derived"
+    ridge: float, dimension: float, log_length: float, delta: float
 ) -> tuple[float, float]:
     """The two logs of (2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ)          (B.10), zhang2022
 
     For K ≤ 1 and ‖v‖ ≤ 1: (B.8) and (B.9) with the constant 1 and half of δ each, and (B.5) with
-    its second term. Printed: λ^{−1/2}(…) log(2/δ), times an unknown constant. Γ is ``dimension``.
+    its second term; the paper has λ^{−1/2}(…) log(2/δ), times an unknown constant. Γ is
+    ``dimension``.
 
     >>> parts = log_mean_deviation(0.25, 4.0, math.log(1600.0), 4 / math.e**2)  # 2·4/200 and 2·4/10
     >>> [round(math.exp(part), 9) for part in parts]
     [0.04, 0.8]
     """
     log_scaled = math.log(ridge) + log_length
-    front, events = math.log(2 + ridge**-0.5), 4.0
-    if form == "printed":
-        front, events = -math.log(ridge) / 2, 2.0
-    front += math.log(math.log(events / delta))
+    front = math.log(2 + ridge**-0.5) + math.log(math.log(4 / delta))
     return front + math.log(2) - log_scaled, front + (log_of(dimension) - log_scaled) / 2
 
 
-class ConditionalMeanBound(Bound):
-    """An error of attn_CME with the ridge Lλ, L the sample's ``context_length``; ``ridge`` is λ."""
+class ConditionalMeanError(Bound):
+    """sup_q ‖attn_CME − E[V|K=q]‖ ≤ ‖v‖(2 + λ^{−1/2})(2/(λL) + √(Γ(λ)/(λL))) log(4/δ) + λ‖h‖
 
+    for attn_CME with the ridge Lλ, L the sample's ``context_length``. Its terms are the two parts
+    of the distance to the λ-regularized population value (B.10), and the bias (B.11) of the ridge.
+    Printed: L^{−1/2} log(1/δ) + λ, whose constant hides λ^{−1}Γ(λ)^{1/2} (erratum 3).
+
+    Args:
+        ridge: λ.
+        effective_dimension: Γ(λ); `from_keys` estimates it.
+        value_norm: the longest value, ‖v‖.
+        source_norm: ‖h‖ in the kernel's space, where E[V|K=·] = C_KK h.
+
+    >>> bound = ConditionalMeanError(0.25, effective_dimension=4.0, source_norm=2.0)
+    >>> found = bound.evaluate(Sample(1, context_length=1600, delta=0.05))
+    >>> round(found.value, 6)                                          # 4·0.105·log 80 + 0.5
+    2.340451
+    >>> [round(term.value, 6) for term in found.terms]
+    [0.087641, 1.752811, 0.5]
+    """
+
+    name = "E-prop-4.1"
+    title = "CME attention and the conditional mean"
+    statement = "‖CME attention − E[v|q]‖ ≤ (2 + λ^(−1/2))(2/(λT) + √(Γ/(λT)))·log(4/δ) + λ‖h‖"
+    citation = "Proposition 4.1, zhang2022"
     quantity = "error of the attention"
     printed_kind = "scaling"
-    assumes = ("tokens are independent given the latent variable", "K ≤ 1")
+    assumes = (
+        "tokens are independent given the latent variable",
+        "K ≤ 1",
+        "the source condition E[v|·] = C_K·h",
+    )
 
     ridge: float = fields.number(0.1)
+    effective_dimension: float = fields.norm(1.0)
+    value_norm: float = fields.norm(1.0)
+    source_norm: float = fields.norm(1.0)
+
+    @classmethod
+    def from_keys(cls, gram: Any, ridge: float, **others: Any) -> "ConditionalMeanError":
+        """With the effective dimension Γ̂(λ) of the Gram matrix of keys.
+
+        >>> ConditionalMeanError.from_keys(np.eye(4), 0.25).effective_dimension
+        2.0
+        """
+        return cls(ridge, _gram_dimension(gram, ridge, f"{cls.__name__}.from_keys"), **others)
+
+    @property
+    def log_bias(self) -> float:
+        """log(λ‖h‖), which is left at any context length                      (B.11), zhang2022
+
+        If E[V|K=·] = C_KK h and K ≤ 1. Printed: λ, times an unknown constant.
+        """
+        return math.log(self.ridge) + (log_of(self.source_norm) if self.form == "derived" else 0.0)
+
+    def _evaluate(self, sample: Sample) -> BoundValue:
+        if self.form == "printed":
+            log_rate = math.log(-math.log(sample.delta)) - sample.log_context / 2
+            deviation = [Term("deviation: T^(−1/2)", log_value=log_rate)]
+        else:
+            arguments = self.ridge, self.effective_dimension, sample.log_context, sample.delta
+            few, many = (log_of(self.value_norm) + part for part in log_mean_deviation(*arguments))
+            deviation = [
+                Term("deviation: 2/(λT)", log_value=few),
+                Term("deviation: √(Γ/(λT))", log_value=many),
+            ]
+        terms = [*deviation, Term("bias of the ridge", log_value=self.log_bias)]
+        return self.value(sample, *summed(terms))
 
     def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
         raise UnsupportedError(
             f"{self.name} falls with the context length, not with the number of sequences. Solve "
             "for tokens."
         )
-
-    def log_floor(self) -> float:
-        """The log of what is left at any context length: nothing, unless the ridge has a bias."""
-        return -math.inf
 
     def tokens_needed(self, error: float, sample: Sample) -> BoundValue:
         """The smallest context length L at which the error is at most ``error``."""
@@ -81,10 +134,9 @@ class ConditionalMeanBound(Bound):
                 f"{self.name} ({self.form}) is a scaling quantity. Take the derived form."
             )
         log_error = math.log(as_positive(error, "error", "tokens_needed"))
-        floor = self.log_floor()
-        if floor > log_error:
+        if self.log_bias > log_error:
             raise InputError(
-                f"The bias of the ridge alone is {text_of(floor)}, and no number of tokens "
+                f"The bias of the ridge alone is {text_of(self.log_bias)}, and no number of tokens "
                 "removes it. Ask for a larger error, or take a smaller ridge."
             )
         length = smallest_count(
@@ -93,100 +145,3 @@ class ConditionalMeanBound(Bound):
         )
         note = f"Enough for an error of {error:g} with probability {1 - sample.delta:g}."
         return self.counted(length, "tokens", note)
-
-
-class DeviationBound(ConditionalMeanBound):
-    """A bound that contains the deviation (B.10).
-
-    Args:
-        effective_dimension: Γ(λ); `from_keys` estimates it.
-        value_norm: the longest value, ‖v‖.
-    """
-
-    effective_dimension: float = fields.norm(1.0)
-    value_norm: float = fields.norm(1.0)
-
-    @classmethod
-    def from_keys(cls, gram: Any, ridge: float, **others: Any) -> Self:
-        """With the effective dimension Γ̂(λ) of the Gram matrix of keys.
-
-        >>> RegularizedDeviation.from_keys(np.eye(4), 0.25).effective_dimension
-        2.0
-        """
-        return cls(ridge, _gram_dimension(gram, ridge, f"{cls.__name__}.from_keys"), **others)
-
-    def deviation(self, sample: Sample) -> list[Term]:
-        """The two parts of (B.10)."""
-        arguments = self.ridge, self.effective_dimension, sample.log_context, sample.delta
-        few, many = log_mean_deviation(*arguments, self.form)
-        scale = log_of(self.value_norm)
-        return [
-            Term("deviation: 2/(λT)", log_value=scale + few),
-            Term("deviation: √(Γ/(λT))", log_value=scale + many),
-        ]
-
-
-class RegularizedDeviation(DeviationBound):
-    """sup_q ‖attn_CME − its λ-regularized population value‖, with probability 1 − δ
-
-    >>> bound = RegularizedDeviation(0.25, effective_dimension=4.0)
-    >>> round(bound.evaluate(Sample(1, context_length=1600, delta=0.05)).value, 6)  # 4·0.105·log 80
-    1.840451
-    """
-
-    name = "E-eq-B.10"
-    title = "CME attention and its population value"
-    statement = "‖CME attention − population value‖ ≤ (2 + λ^(−1/2))·(2/(λT) + √(Γ/(λT)))·log(4/δ)"
-    citation = "(B.10), zhang2022"
-
-    def _evaluate(self, sample: Sample) -> BoundValue:
-        return self.value(sample, *summed(self.deviation(sample)))
-
-
-class RidgeBias(ConditionalMeanBound):
-    """‖population value with ridge λ − E[V|K=q]‖ ≤ λ‖h‖ if E[V|K=·] = C_KK h and K ≤ 1
-
-    Printed: λ, times an unknown constant. ``source_norm`` is ‖h‖ in the kernel's space.
-
-    >>> RidgeBias(0.25, source_norm=2.0).evaluate(Sample(1, 100)).value
-    0.5
-    """
-
-    name = "E-eq-B.11"
-    title = "the bias that a ridge costs"
-    statement = "‖population value − E[v|q]‖ ≤ λ‖h‖√K(q,q) if E[v|·] = C_K·h"
-    citation = "(B.11), zhang2022"
-    assumes = (*ConditionalMeanBound.assumes, "the source condition E[v|·] = C_K·h")
-
-    source_norm: float = fields.norm(1.0)
-
-    def log_floor(self) -> float:
-        """The log of the bias."""
-        return math.log(self.ridge) + (log_of(self.source_norm) if self.form == "derived" else 0.0)
-
-    def _evaluate(self, sample: Sample) -> BoundValue:
-        return self.value(sample, self.log_floor())
-
-
-class ConditionalMeanError(RidgeBias, DeviationBound):
-    """sup_q ‖attn_CME − E[V|K=q]‖: the deviation (B.10) and the bias (B.11) of the ridge
-
-    Printed: L^{−1/2} log(1/δ) + λ, whose constant hides λ^{−1}Γ(λ)^{1/2} (erratum 3).
-
-    >>> bound = ConditionalMeanError(0.25, effective_dimension=4.0, source_norm=2.0)
-    >>> round(bound.evaluate(Sample(1, context_length=1600)).value, 6)   # 4·0.105·log 80 + 0.5
-    2.340451
-    """
-
-    name = "E-prop-4.1"
-    title = "CME attention and the conditional mean"
-    statement = "‖CME attention − E[v|q]‖ ≤ (2 + λ^(−1/2))(2/(λT) + √(Γ/(λT)))·log(4/δ) + λ‖h‖"
-    citation = "Proposition 4.1, zhang2022"
-
-    def _evaluate(self, sample: Sample) -> BoundValue:
-        deviation = self.deviation(sample)
-        if self.form == "printed":
-            log_rate = math.log(-math.log(sample.delta)) - sample.log_context / 2
-            deviation = [Term("deviation: T^(−1/2)", log_value=log_rate)]
-        terms = [*deviation, Term("bias of the ridge", log_value=self.log_floor())]
-        return self.value(sample, *summed(terms))

@@ -2,120 +2,82 @@
 
 import math
 from dataclasses import replace
-from typing import Literal
 
-from scipy import integrate
-
-from finetti.bounds import description as fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.covering.dudley import log_confidence
+from finetti.bounds.covering.dudley import LOG_3, LOG_12, dudley_quadrature, log_confidence
 from finetti.bounds.description import checked
-from finetti.bounds.exchangeability.base import NetworkBound, shared
+from finetti.bounds.exchangeability.layer_coverings import NetworkBound, log_volume, shared
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
-from finetti.core.logspace import log1pexp, log_add, log_expm1
-from finetti.core.numbers import as_norm, smallest_of
+from finetti.core.logspace import log1pexp
+from finetti.core.numbers import as_norm
 
-Integral = Literal["closed", "quadrature"]
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in the longest token"
-_LOG_12, _LOG_4, _LOG_2 = math.log(12), math.log(4), math.log(2)
-ROOT_INTEGRAL = math.sqrt(math.pi) / 2  # ∫₀¹ √log(1/ε) dε
+_LOG_2 = math.log(2)
 
 
-def log_closed(
-    n_dimensions: int, log_ratio: float, log_samples: float, rest: float = 2.0
-) -> tuple[float, float]:
-    """The two parts of (12√p/√n)(``rest`` + √log(1 + A)), as logarithms       Lemma C.7, zhang2022
+def log_closed(n_dimensions: int, log_size: float, log_samples: float) -> tuple[float, float]:
+    """The two parts of (12√p/√n)(2 + √log(1 + 2S)), as logarithms             Lemma C.7, zhang2022
 
-    log N(ε) ≤ p log(1 + A/ε) ≤ p(log(1 + A) + log(1/ε)) on (0, 1], and the root of a sum is at most
-    the sum of roots; ∫√log(1/ε) = √π/2, for which the paper puts 2. A is e^``log_ratio``.
+    log N(ε) ≤ p·log(1 + 2S/ε) ≤ p(log(1 + 2S) + log(1/ε)) on (0, 1], and the root of a sum is at
+    most the sum of roots; ∫√log(1/ε) = √π/2, for which the paper puts 2. S is e^``log_size``.
 
-    >>> parts = log_closed(4, math.log(math.e - 1), math.log(576.0))
+    >>> parts = log_closed(4, math.log((math.e - 1) / 2), math.log(576.0))
     >>> [round(math.exp(part), 9) for part in parts]                          # 12·2/24·(2 + 1)
     [2.0, 1.0]
     """
-    front = _LOG_12 + (log_of(n_dimensions) - log_samples) / 2
-    return front + math.log(rest), front + log_of(float(log1pexp(log_ratio))) / 2
-
-
-def log_quadrature(n_dimensions: int, log_ratio: float, log_samples: float) -> float:
-    """log inf_ξ (4ξ + (12/√n)∫_ξ¹ √(p log(1 + A/ε)) dε), by quadrature  Lemma C.7, zhang2022
-
-    The best ξ has p log(1 + A/ξ) = n/9: ξ = A/(e^{n/(9p)} − 1). At most 1, which is trivial for
-    functions with values in [0, 1].
-
-    >>> by_quadrature = log_quadrature(4, 0.0, math.log(1e4))
-    >>> closed = log_add(*log_closed(4, 0.0, math.log(1e4), ROOT_INTEGRAL))
-    >>> bool(by_quadrature < closed)
-    True
-    """
-    log_p = log_of(n_dimensions)
-    if log_p == -math.inf or log_ratio == -math.inf:
-        return -math.inf
-    exponent = log_samples - math.log(9) - log_p
-    steep = float(log_expm1(math.exp(exponent))) if exponent < 700 else math.inf
-    log_cut = smallest_of(0.0, log_ratio - steep)
-    front = _LOG_12 + (log_p - log_samples) / 2
-    if log_cut == 0.0:
-        return 0.0
-    # ε = e^{−u}: the integrand is smooth, and nothing is left after u = 745
-    area, _ = integrate.quad(
-        lambda u: math.sqrt(float(log1pexp(log_ratio + u))) * math.exp(-u),
-        0.0,
-        min(-log_cut, 745.0),
-        points=(1.0, 10.0, 50.0) if -log_cut > 50.0 else None,
-        epsabs=0.0,
-        epsrel=1e-12,
-        limit=400,
-    )
-    return smallest_of(0.0, float(log_add(_LOG_4 + log_cut, front + log_of(area))))
+    front = LOG_12 + (log_of(n_dimensions) - log_samples) / 2
+    return front + _LOG_2, front + log_of(float(log1pexp(_LOG_2 + log_size))) / 2
 
 
 class ComplexityBound(NetworkBound):
     """A bound that starts from the Rademacher complexity of loss ∘ network.
 
-    The paper has ℓ = ‖y − f‖² with ‖y‖, ‖f‖ ≤ 1: loss_bound = loss_lipschitz = 4. The ``integral``
-    is "closed", or by "quadrature", which is smaller.
+    The paper has ℓ = ‖y − f‖² with ‖y‖, ‖f‖ ≤ 1: loss_bound = loss_lipschitz = 4.
     """
 
     assumes = (*NetworkBound.assumes, AGGREGATION, *ASSUMED_OF_A_SAMPLE)
     needs_bounded_loss = True
 
-    integral: Integral = fields.choice("closed", "quadrature")
-
     def complexity(self, sample: Sample, log_factor: float = 0.0) -> list[Term]:
         """The summands of the complexity times e^``log_factor``.
 
         A loss in an interval of length b with Lipschitz constant Λ has, at resolution bε, the
-        covering number of the network at resolution bε/Λ. What √log(1 + 2S) adds is shared between
-        the matrices like S itself, which is how log S moves with each of them.
+        covering number of the network at resolution bε/Λ. It is shared between the matrices like S,
+        which is how log S moves with each of them; printed, only √log(1 + 2S) is.
         """
         log_size, parts = self.log_deviation(sample)
         log_bound = math.log(sample.loss_bound)
-        log_ratio = _LOG_2 + log_size + log_of(sample.loss_lipschitz) - log_bound
-        shift = log_factor + log_bound
-        if self.integral == "quadrature":
-            log_area = log_quadrature(self.n_dimensions, log_ratio, sample.log_samples)
-            return shared("complexity, by quadrature", shift + log_area, parts)
-        rest = ROOT_INTEGRAL if self.sharp else 2.0
-        fine, coarse = log_closed(self.n_dimensions, log_ratio, sample.log_samples, rest)
-        every = Term("complexity: √log(1/ε)", log_value=shift + fine)
-        return [every, *shared("complexity: √log(1 + 2Δ)", shift + coarse, parts)]
+        log_size += log_of(sample.loss_lipschitz) - log_bound
+        shift, p = log_factor + log_bound, self.n_dimensions
+        if self.form == "printed":
+            fine, coarse = log_closed(p, log_size, sample.log_samples)
+            every = Term("complexity: √log(1/ε)", log_value=shift + fine)
+            return [every, *shared("complexity: √log(1 + 2Δ)", shift + coarse, parts)]
+        if log_size == -math.inf:  # one function
+            return [Term("complexity", log_value=-math.inf)]
+        found = dudley_quadrature(lambda u: log_volume(p, log_size, u), 0.0, sample.log_samples)
+        return shared("complexity", shift + found.log_value, parts)
 
 
 class TransformerComplexity(ComplexityBound):
-    """R̂ ≤ 12D√((4 + H)T)(2 + √log(1 + 2R_T^trans R_T))/√n
+    """R̂ ≤ inf_ξ 4ξ + (12/√n)∫_ξ¹ √(p·log(1 + 2R_T^trans R_T/ε)) dε with p parameters
+
+    Printed: 12D√((4 + H)T)(2 + √log(1 + 2R_T^trans R_T))/√n, from ξ = 0 and simpler roots.
+
+    In the example ρ̃ = 1 + 4(1 + 2²·2²/8) = 13, S = 13·16 + 2·(4·8 + 2²·4·2·16/8) = 400,
+    p = 2·64·128 + 4·(2·64·16 + 64²) = 40960, and the best ξ is next to 0.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(n_samples=10**8, context_length=100)
-    >>> round(TransformerComplexity(network).evaluate(sample).value, 4)  # 0.43445·(2 + √9.2618)
-    2.1911
+    >>> round(TransformerComplexity(network).evaluate(sample).value, 4)  # 0.242863·2.766927
+    0.672
     """
 
     name = "E-lemma-C.7"
     title = "Rademacher complexity of the full Transformer"
-    statement = "Rad ≤ 12D√((4+H)L)·(2 + √log(1 + 2Δ))/√n, free of T"
+    statement = "Rad ≤ inf_ξ 4ξ + (12/√n)·∫_ξ^1 √(p·log(1 + 2Δ/ε)) dε with p parameters, free of T"
     citation = "Lemma C.7, zhang2022"
     quantity = "Rademacher complexity"
     printed_kind = "unproven"
@@ -132,8 +94,8 @@ class FullTransformerGap(ComplexityBound):
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
-    >>> round(FullTransformerGap(network).evaluate(sample).value, 4)   # 4(2·0.21911 + 3·1.358e-5)
-    1.753
+    >>> round(FullTransformerGap(network).evaluate(sample).value, 4)   # 4(2·0.0672 + 3·1.358e-5)
+    0.5378
     """
 
     name = "E-thm-C.5"
@@ -162,8 +124,8 @@ class TransformerRisk(ComplexityBound):
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
     >>> sample = Sample(10**10, 100, loss_lipschitz=4.0, loss_bound=4.0)
-    >>> round(TransformerRisk(network).evaluate(sample).value, 4)
-    1.7531
+    >>> round(TransformerRisk(network).evaluate(sample).value, 6)
+    0.537819
     """
 
     name = "E-thm-C.4-constants"
@@ -176,12 +138,11 @@ class TransformerRisk(ComplexityBound):
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         half = replace(sample, delta=sample.delta / 2)
-        # log √(log(2/δ)/(2n))
-        inside = math.log(2 / sample.delta) + self.post_hoc
-        deviation = (math.log(inside) - _LOG_2 - sample.log_samples) / 2
-        hoeffding = math.log(sample.loss_bound) + deviation
+        uniform = log_confidence(half, two_sided=False, post_hoc=self.post_hoc)
+        # A single function needs no 3.
+        best = log_confidence(sample, two_sided=False, post_hoc=self.post_hoc) - LOG_3
         confidence = [
-            Term("confidence", log_value=log_confidence(half, "derived", False, self.post_hoc)),
-            Term("confidence at the best function", log_value=hoeffding),
+            Term("confidence", log_value=uniform),
+            Term("confidence at the best function", log_value=best),
         ]
         return self.value(sample, *summed([*self.complexity(sample, _LOG_2), *confidence]))

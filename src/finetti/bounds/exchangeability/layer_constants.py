@@ -1,4 +1,4 @@
-"""How an error in each matrix reaches the output of paper E's network, layer by layer."""
+"""How far an error in each matrix moves the output of paper E's network, layer by layer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,22 +15,8 @@ from finetti.core.log_number import LogNumber, total
 
 
 @dataclass(frozen=True)
-class ChainForm:
-    """Which of the forms: printed or derived, head by head (sharp) or summed, and c of F.1."""
-
-    form: Form = "derived"
-    sharp: bool = False
-    constant: float = 1.0
-
-    @classmethod
-    def of(cls, network: FullTransformer, form: Form, sharp: bool) -> "ChainForm":
-        """The rule for a network; c is its RBF constant."""
-        return cls(form, sharp, network.rbf_constant(sharp))
-
-
-@dataclass(frozen=True)
-class HeadsLink:
-    """What the heads of a layer do to tokens of a given length."""
+class HeadConstants:
+    """The constants of a layer's heads at tokens of a given length."""
 
     reach: LogNumber  # how long the tokens are
     value_norm: LogNumber  # ω^v, how much longer the heads make them
@@ -51,23 +37,24 @@ class HeadsLink:
 
 
 @dataclass(frozen=True)
-class Link:
+class LayerConstants:
     """The quantities of one layer, (C.5)–(C.6) and (C.10)–(C.11), zhang2022."""
 
     radius: LogNumber  # R_t, how long tokens can be before the layer
     feed_forward: LogNumber  # α̃_t = 1 + α^xα^σ, without the 1 if there is no skip
     inner: LogNumber  # α^σR^x, the size of A^x
     outer: LogNumber  # α^xR^σ, that of A^σ
-    heads: HeadsLink  # what follows, at tokens as long as α̃_tR_t; printed R_t (erratum 6)
+    heads: HeadConstants  # at tokens as long as α̃_tR_t; printed R_t (erratum 6)
 
 
 def head_norms(layer: FullLayerNorms) -> tuple[list[LogNumber], ...]:
     """ω^v, ω^{qk} = ω^q + ω^k, R^v and R^{qk} = R^q + R^k of every head."""
+    number = LogNumber.from_float
     return (
-        [LogNumber.from_float(head.value_norm) for head in layer.heads],
-        [LogNumber.from_float(head.query_norm) + head.key_norm for head in layer.heads],
-        [LogNumber.from_float(head.value_mixed_norm) for head in layer.heads],
-        [LogNumber.from_float(head.query_mixed_norm) + head.key_mixed_norm for head in layer.heads],
+        [number(head.value_norm) for head in layer.heads],
+        [number(head.query_norm) + head.key_norm for head in layer.heads],
+        [number(head.value_mixed_norm) for head in layer.heads],
+        [number(head.query_mixed_norm) + head.key_mixed_norm for head in layer.heads],
     )
 
 
@@ -77,16 +64,21 @@ def summed_norms(layer: FullLayerNorms) -> tuple[LogNumber, LogNumber, LogNumber
     return total(value_norms), max(score_norms), total(value_sizes), total(score_sizes)
 
 
-def heads_link(layer: FullLayerNorms, reach: LogNumber, rule: ChainForm) -> HeadsLink:
-    """The heads of a layer at tokens as long as ``reach``.
+def head_constants(
+    layer: FullLayerNorms,
+    reach: LogNumber,
+    bandwidth: float,
+    form: Form = "derived",
+    sum_first: bool = False,
+) -> HeadConstants:
+    """The constants of a layer's heads at tokens as long as ``reach``, σ² the ``bandwidth``.
 
-    R^mha = R^v + cω^vω^{qk}R^{qk}R²,   ρ̃ = ω̃^v + cω^v(ω^{qk})²R²           (C.10), zhang2022
+    R^mha = ΣR^v + σ⁻²R²Σω^vω^{qk}R^{qk},   ρ = Σω^v + σ⁻²R²Σω^v(ω^{qk})²   C.11–C.13, zhang2022
 
-    with `summed_norms`. Printed: R^mha without ω^v (erratum 5). Sharp: the same products head by
-    head, as Lemmas C.11 to C.13 have them.
+    over the heads. Printed: R^mha without ω^v (erratum 5), and both without σ⁻². (C.10) multiplies
+    norms that were summed over the heads before, which is larger: ``sum_first``.
     """
-    bandwidth, form = 1.0 / rule.constant, rule.form
-    norms = head_norms(layer) if rule.sharp else [[each] for each in summed_norms(layer)]
+    norms = [[each] for each in summed_norms(layer)] if sum_first else head_norms(layer)
     value_norms, score_norms, value_sizes, score_sizes = norms
     nothing = [LogNumber.from_float(0.0)] * len(value_norms)
     values, scores = (
@@ -95,26 +87,28 @@ def heads_link(layer: FullLayerNorms, reach: LogNumber, rule: ChainForm) -> Head
     )
     constant = heads_token_constant(value_norms, score_norms, reach, bandwidth, form)
     skip = float(layer.attention_skip)
-    return HeadsLink(reach, total(value_norms), constant, values, scores, skip)
+    return HeadConstants(reach, total(value_norms), constant, values, scores, skip)
 
 
-def links(network: FullTransformer, input_norm: float, rule: ChainForm) -> list[Link]:
-    """All layers, from the first; ``input_norm`` is R_0."""
-    radius, chain = LogNumber.from_float(input_norm), []
+def layer_constants(
+    network: FullTransformer, input_norm: float, form: Form = "derived"
+) -> list[LayerConstants]:
+    """Those of all layers, from the first; ``input_norm`` is R_0. Printed: with (C.10)."""
+    radius, chain, printed = LogNumber.from_float(input_norm), [], form == "printed"
     for layer in network.layers:
         inner = LogNumber.from_float(layer.inner_norm)
         outer = LogNumber.from_float(1.0 if layer.outer_norm is None else layer.outer_norm)
         growth = inner * outer + float(layer.feed_forward_skip)
-        reach = growth * radius if rule.form == "derived" else radius
-        heads = heads_link(layer, reach, rule)
+        reach = radius if printed else growth * radius
+        heads = head_constants(layer, reach, network.score_bandwidth, form, sum_first=printed)
         sizes = outer * layer.inner_mixed_norm, inner * (layer.outer_mixed_norm or 0.0)
-        chain.append(Link(radius, growth, *sizes, heads))
+        chain.append(LayerConstants(radius, growth, *sizes, heads))
         radius = residual_radii(radius, [growth], [heads.growth])[-1]
     return chain
 
 
 def log_deviation(
-    network: FullTransformer, input_norm: float, rule: ChainForm
+    network: FullTransformer, input_norm: float, form: Form = "derived"
 ) -> tuple[float, tuple[Term, ...]]:
     """log S: how far the output moves when every matrix moves by its mixed norm, matrix by matrix.
 
@@ -124,26 +118,26 @@ def log_deviation(
     which is Lemma C.14 with ε_{t,a} = (α^xR^σ + α^σR^x)R_t and ε_{t,w} = R_t^mha α̃_tR_t. Printed:
     the product starts at τ = t + 1, and tokens are as long as R_t (erratum 6).
     """
-    return summed(_parts(links(network, input_norm, rule), rule.form == "printed"))
+    return summed(_parts(layer_constants(network, input_norm, form), form == "printed"))
 
 
-def _parts(chain: list[Link], printed: bool) -> Iterator[Term]:
+def _parts(chain: list[LayerConstants], printed: bool) -> Iterator[Term]:
     """One per layer and matrix, from the last layer; ``after`` is what follows a layer."""
     after = LogNumber.from_float(1.0)
     if printed:  # R_T, how long tokens can be after the last layer (G.6)
         last = chain[-1]
         after = residual_radii(last.radius, [last.feed_forward], [last.heads.growth])[-1]
-    for number, link in reversed(list(enumerate(chain, start=1))):
-        heads, steep = link.heads, link.heads.token_constant
+    for number, layer in reversed(list(enumerate(chain, start=1))):
+        heads, steep = layer.heads, layer.heads.token_constant
         if printed:
-            of_feed_forward, of_heads = after / link.feed_forward, after / steep
+            of_feed_forward, of_heads = after / layer.feed_forward, after / steep
             after = after * steep / heads.growth
         else:
-            of_feed_forward, of_heads = steep * link.radius * after, heads.reach * after
-            after = after * steep * link.feed_forward
+            of_feed_forward, of_heads = steep * layer.radius * after, heads.reach * after
+            after = after * steep * layer.feed_forward
         for matrix, size, factor in (
-            ("W_in", link.inner, of_feed_forward),
-            ("W_out", link.outer, of_feed_forward),
+            ("W_in", layer.inner, of_feed_forward),
+            ("W_out", layer.outer, of_feed_forward),
             ("W_V", heads.values, of_heads),
             ("W_Q, W_K", heads.scores, of_heads),
         ):

@@ -1,22 +1,23 @@
 """The class of networks that paper E bounds: sizes, and two norms of every matrix."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from finetti.attention.lipschitz.exchangeability import rbf_constant
+import numpy as np
+
 from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import NetworkShape, NormalizationKind, PositionKind
-from finetti.bounds.description import BoundSettings, one_of, real
+from finetti.bounds.description import BoundSettings
+from finetti.bounds.exchangeability.token_norms import matrix_norms
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole, largest_of
+from finetti.core.numbers import as_norm, as_whole
 
 
 class FullHeadNorms(fields.Description):
     """Bounds on the norms of a head's matrices                            (C.3)–(C.4), zhang2022
 
-    A ``norm`` is the operator norm ω, ‖xW‖_r ≤ ω‖x‖_r for a token x; a ``mixed_norm`` is R, the
-    ‖·‖_{r,s} of W^⊤: r-norms of its columns, then their s-norm. For r = 2 these are the largest
-    singular value and the Frobenius norm.
+    A ``norm`` is ω, the largest singular value: ‖xW‖ ≤ ω‖x‖ for a token x. A ``mixed_norm`` is R,
+    the Frobenius norm. They are the paper's norms at r = s = 2.
     """
 
     query_norm: float = fields.norm(1.0)
@@ -76,6 +77,36 @@ class FullLayerNorms(fields.Description):
                 "outer_mixed_norm", "FullLayerNorms", "None exactly if outer_norm is", "one of them"
             )
 
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        inner: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        outer: Any = None,
+        feed_forward_skip: bool = True,
+        attention_skip: bool = True,
+    ) -> "FullLayerNorms":
+        """The norms of given weights.
+
+        Args:
+            inner: A^x, shape (d, d_σ).
+            query, key: W_q and W_k, shape (H, d, d_p).
+            value: W_v, or W_vW_o where there are output weights, shape (H, d, d).
+            outer: A^σ, shape (d_σ, d), or None.
+            feed_forward_skip, attention_skip: as in the class.
+        """
+        heads = []
+        for matrices in zip(query, key, value, strict=True):
+            norms, sizes = zip(*map(matrix_norms, matrices), strict=True)
+            heads.append(FullHeadNorms(*norms, *sizes))
+        inner_norm, inner_size = matrix_norms(inner)
+        outer_norm, outer_size = (None, None) if outer is None else matrix_norms(outer)
+        norms = inner_norm, outer_norm, inner_size, outer_size
+        return cls(tuple(heads), *norms, feed_forward_skip, attention_skip)
+
     @property
     def skips(self) -> bool:
         """Whether anything is added to what a part of the layer gives."""
@@ -90,10 +121,7 @@ class FullTransformer(fields.Description):
         hidden_dimension: d_σ.
         head_dimension: d_p of queries and keys.
         layers: one `FullLayerNorms` per layer.
-        exponent: r of the norms; 1/r + 1/s = 1.
-        bandwidth: σ² of softmax(−‖q − k‖²/(2σ²)); None for 2d_p^{1/s} (C.1).
-        positions: positional encodings: "none", "fixed" (part of the tokens) or "trained".
-        normalization: between the layers: "none", "ball" or "layer_norm".
+        bandwidth: σ² of softmax(−‖q − k‖²/(2σ²)); None for 2√d_p (C.1).
 
     >>> network = FullTransformer.uniform(dimension=8, hidden_dimension=16, n_layers=2, n_heads=4)
     >>> network.n_parameters  # 2·(2·8·16 + 4·(2·8·2 + 8·8))
@@ -106,10 +134,7 @@ class FullTransformer(fields.Description):
     )
     head_dimension: int = fields.size("head_width")
     layers: tuple[FullLayerNorms, ...] = fields.parts(FullLayerNorms, "paper E", _as_parts)
-    exponent: float = fields.setting(2.0, real("an exponent in [1, ∞]", lambda r: r >= 1))
     bandwidth: float | None = fields.number(None)
-    positions: PositionKind = fields.setting("fixed", one_of("none", "fixed", "trained"))
-    normalization: NormalizationKind = fields.choice("none", "ball", "layer_norm")
 
     @classmethod
     def uniform(
@@ -135,11 +160,33 @@ class FullTransformer(fields.Description):
             **options,
         )
 
-    @property
-    def shape(self) -> NetworkShape:
-        """Its sizes, positions, normalization and skips."""
-        said = self.positions, self.normalization, self.skips
-        return NetworkShape(self.n_layers, self.n_heads, *said)
+    @classmethod
+    def from_arrays(
+        cls, layers: Sequence[Mapping[str, Any]], bandwidth: float | None = None
+    ) -> "FullTransformer":
+        """The smallest class with given weights.
+
+        Args:
+            layers: what `FullLayerNorms.from_arrays` takes, by name, for each layer.
+            bandwidth: as in the class.
+
+        >>> identity = np.eye(4)
+        >>> layer = dict(inner=identity, query=[identity], key=[identity], value=[3 * identity])
+        >>> FullTransformer.from_arrays([layer]).layers[0].heads[0].value_mixed_norm
+        6.0
+        """
+        owner = "FullTransformer.from_arrays"
+        layers = _as_parts(layers, "layers", owner)
+        width, sizes = np.shape(layers[0]["inner"])[0], []
+        for layer in layers:
+            inner, query, value = (np.shape(layer[name]) for name in ("inner", "query", "value"))
+            if {inner[0], query[-2], *value[-2:]} != {width}:
+                got = f"inner {inner}, query {query}, value {value}"
+                raise bad_argument("layers", owner, f"layers that keep the dimension {width}", got)
+            sizes.append((inner[1], query[-1]))
+        hidden, head = np.max(sizes, axis=0).tolist()
+        norms = tuple(FullLayerNorms.from_arrays(**layer) for layer in layers)
+        return cls(width, hidden, head, norms, bandwidth)
 
     @property
     def n_layers(self) -> int:
@@ -177,10 +224,7 @@ class FullTransformer(fields.Description):
             total += len(layer.heads) * (2 * d * self.head_dimension + d * d)
         return total
 
-    def rbf_constant(self, sharp: bool) -> float:
-        """c of Lemma F.1 for this σ² and r; at least 1, the paper's bound of it, unless sharp."""
-        width = self.bandwidth
-        if width is None:
-            width = bandwidth(self.head_dimension, "C.1", self.exponent)
-        constant = rbf_constant(width, self.head_dimension, self.exponent)
-        return constant if sharp else largest_of(1.0, constant)
+    @property
+    def score_bandwidth(self) -> float:
+        """σ², 2√d_p unless it is given; 1/σ² is the constant of Lemma F.1."""
+        return bandwidth(self.head_dimension, "C.1") if self.bandwidth is None else self.bandwidth

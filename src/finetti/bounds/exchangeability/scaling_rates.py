@@ -4,21 +4,23 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from finetti.bounds import description as fields
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
 from finetti.bounds.base import Bound
-from finetti.bounds.exchangeability.base import Constants, NetworkBound
 from finetti.bounds.exchangeability.generalization_error import ComplexityBound, TransformerRisk
 from finetti.bounds.exchangeability.layer_constants import summed_norms
+from finetti.bounds.exchangeability.layer_coverings import NetworkBound
 from finetti.bounds.exchangeability.residual_class import (
     FullHeadNorms,
     FullLayerNorms,
     FullTransformer,
 )
-from finetti.bounds.exchangeability.token_norms import measure_network
+from finetti.bounds.exchangeability.token_norms import matrix_norms
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
-from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.log_number import LogNumber
 from finetti.core.logspace import log1pexp
@@ -169,26 +171,18 @@ class SingleAttention(fields.Description):
     feed_forward_size: float = fields.norm(1.0, as_positive, like="feed_forward_norm")
 
     @classmethod
-    def from_weights(cls, network: Any) -> "SingleAttention":
-        """The smallest class with a network of one layer, one head, no skips, no A^σ."""
-        measured = measure_network(network)
-        layer = measured.layers[0]
-        single = measured.n_layers == measured.n_heads == 1 and layer.outer_norm is None
-        if not single or measured.skips:
-            raise UnsupportedError(
-                "Theorem 5.3 is about one layer of one head, without skips and with outer=None; "
-                f"this network has {measured.n_layers} layers of {measured.n_heads} heads"
-                f"{' and skips' if measured.skips else ''}. Nearest bound: E-thm-C.4-constants."
-            )
-        head = layer.heads[0]
-        return cls(
-            measured.dimension,
-            measured.head_dimension,
-            largest_of(head.query_norm, head.key_norm, head.value_norm),
-            largest_of(head.query_mixed_norm, head.key_mixed_norm, head.value_mixed_norm),
-            layer.inner_norm,
-            layer.inner_mixed_norm,
-        )
+    def from_arrays(cls, *, inner: Any, query: Any, key: Any, value: Any) -> "SingleAttention":
+        """The smallest class with given weights, which act on tokens in rows.
+
+        Args:
+            inner: A^⊤, shape (d, d).
+            query, key: W_q and W_k, shape (d, d_p).
+            value: W_v, shape (d, d).
+        """
+        heads = [matrix_norms(matrix) for matrix in (query, key, value)]
+        norm, size = (largest_of(each) for each in zip(*heads, strict=True))
+        dimension = max(*np.shape(inner), *np.shape(value))
+        return cls(dimension, np.shape(key)[1], norm, size, *matrix_norms(inner))
 
     def as_network(self) -> FullTransformer:
         """The same class as a `FullTransformer` with H = T = 1 and σ² = d_p of (5.4)."""
@@ -233,11 +227,6 @@ class SingleBound(Bound):
     assumes = (ONE_LAYER, ONE_HEAD, NO_RESIDUALS, *ComplexityBound.assumes)
 
     attention: SingleAttention = fields.part(SingleAttention)
-
-    @classmethod
-    def from_weights(cls, network: Any, **others: Any) -> "SingleBound":
-        """The bound for the smallest class that contains a network."""
-        return cls(SingleAttention.from_weights(network), **others)
 
 
 class SingleRate(SingleBound):
@@ -286,8 +275,6 @@ class SingleRisk(SingleBound):
     statement = "E_gen ≤ Theorem C.4 with constants, at H = L = 1 without skips"
     citation = "Theorem 5.3, zhang2022"
 
-    constants: Constants = fields.setting("paper")  # checked by `TransformerRisk`
-
     def _evaluate(self, sample: Sample) -> BoundValue:
-        route = TransformerRisk(self.attention.as_network(), self.constants).evaluate(sample)
+        route = TransformerRisk(self.attention.as_network()).evaluate(sample)
         return self.value(sample, route.log_value, route.terms, notes=route.notes)

@@ -140,7 +140,7 @@ class TransferApproximation(ApproximationBound):
     condition_number: float = fields.norm(1.0)
 
     @classmethod
-    def from_weights(
+    def from_arrays(
         cls, downstream: Any, pretrained: Any, **errors: Any
     ) -> "TransferApproximation":
         """With μ of the two heads W_DS and W_SSL."""

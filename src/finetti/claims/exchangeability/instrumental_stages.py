@@ -48,7 +48,7 @@ def e_app_b_1_iv(context: Context, own: bool = False) -> Evidence:
     """
     from finetti.estimators import InstrumentalRegressor
 
-    rng = context.generator(e_app_b_1_iv.id)
+    rng = context.draws()
     world = InstrumentalWorld()
     draw = world.sample(rng, ROUNDS, ROWS)
     tokens: Pairs = draw.tokens

@@ -6,7 +6,6 @@ a linear aggregation of what each of them reads, and the best of them all on the
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import scipy
 
 from finetti import core, latent, risk
 from finetti.claims.claim import Context, Control, claim
-from finetti.claims.evidence import Evidence, Measurement, at_most, trend, within
+from finetti.claims.evidence import Evidence, at_most, trend, within
 
 LENGTHS, SAMPLES = (4, 16, 64, 256, 1024), (32, 64, 128, 256, 512)
 ATTENTIONS, WIDTH, CHUNK = 4, 4, 256
@@ -26,7 +25,7 @@ STEEPEST = 0.2
 SMALL = 0.02
 
 
-def read(networks: list[Any], data: Any) -> np.ndarray:
+def read_features(networks: list[Any], data: Any) -> np.ndarray:
     """What every attention reads in every sequence, (attentions, n, width)."""
     import equinox as eqx
 
@@ -43,24 +42,7 @@ def read(networks: list[Any], data: Any) -> np.ndarray:
     return np.stack(found)
 
 
-@dataclass(frozen=True)
-class Fits:
-    """Gaps of many independent samples."""
-
-    gaps: np.ndarray
-
-    @property
-    def mean(self) -> float:
-        """The mean gap."""
-        return float(self.gaps.mean())
-
-    @property
-    def error(self) -> float:
-        """Its standard error."""
-        return float(self.gaps.std(ddof=1) / np.sqrt(len(self.gaps)))
-
-
-def measure(
+def measure_gaps(
     rng: np.random.Generator,
     networks: list[Any],
     length: int,
@@ -68,8 +50,10 @@ def measure(
     coins: bool,
     longest: float = math.inf,
     replicates: int = 24,
-) -> list[Fits]:
-    """Gaps of minimizers on samples of each of the ``counts``; labels are answers, or coins.
+) -> np.ndarray:
+    """Gaps of minimizers on samples of each of the ``counts``, (counts, replicates).
+
+    Labels are the answers of the world, or ``coins``.
 
     E ℓ(f̂) − Ê ℓ(f̂), minus the same of the best function f° of the class on a test sample, which is
     fixed and has mean 0: only noise is taken away. Aggregations have at most the norm ``longest``.
@@ -78,7 +62,7 @@ def measure(
     test_size = 1500
     total = replicates * sum(counts) + test_size
     draw = world.sample(rng, total, length)
-    features = read(networks, world.encode(draw))
+    features = read_features(networks, world.encode(draw))
     target = np.clip(np.asarray(draw.answer) / 5, -1, 1)
     test, seen = slice(total - test_size, total), 0
     if coins:
@@ -101,8 +85,8 @@ def measure(
             outside -= _risk(known[0][test], target[test], known[1])
             inside = _risk(known[0][rows], target[rows], known[1]) - risks[index]
             gaps.append(outside + inside)
-        found.append(Fits(np.array(gaps)))
-    return found
+        found.append(gaps)
+    return np.array(found)
 
 
 def _least_squares(features: np.ndarray, target: np.ndarray, longest: float) -> np.ndarray:
@@ -130,7 +114,7 @@ def draw_networks(context: Context, width: int) -> list[Any]:
     """Attention networks (4.7) with independent weights."""
     return [
         risk.AttentionNetwork.init(
-            context.random_key(e_thm_5_3_length.id, "network", index),
+            context.random_key(context.claim, "network", index),
             3,
             1,
             hidden_dimension=HIDDEN,
@@ -141,23 +125,15 @@ def draw_networks(context: Context, width: int) -> list[Any]:
     ]
 
 
-def _length_trend(
-    context: Context, lengths: tuple[int, ...], count: int, coins: bool, width: Callable[[int], int]
-) -> tuple[Measurement, list[Fits]]:
-    labels = "coins" if coins else "answers"
-    fits = []
-    for length in lengths:
-        rng = context.generator(e_thm_5_3_length.id, labels, length)
-        networks = draw_networks(context, width(length))
-        fits += measure(rng, networks, length, [count], coins)
-    slope = core.power_law_slope(lengths, [f.mean for f in fits], [f.error for f in fits])
-    return at_most(f"slope of the gap in L, labels are {labels}", slope.value, STEEPEST), fits
+def _slope(sizes: Sequence[int], gaps: np.ndarray) -> float:
+    """The power of ``sizes`` in the mean of the gaps, (sizes, replicates)."""
+    errors = gaps.std(axis=1, ddof=1) / np.sqrt(gaps.shape[1])
+    return core.power_law_slope(sizes, gaps.mean(axis=1), errors).value
 
 
-def _growing(context: Context) -> Evidence:
-    """Values whose dimension grows with the context, as a weight per position would."""
-    trended, _ = _length_trend(context, (4, 16, 64), 128, True, lambda length: 1 + length // 8)
-    return Evidence(trended)
+def _widening(length: int) -> int:
+    """A dimension of the values that grows with the context, as a weight per position would."""
+    return 1 + length // 8
 
 
 @claim(
@@ -171,49 +147,53 @@ def _growing(context: Context) -> Evidence:
     # Four slopes, each at least 4.5 of its measured spreads away from its limits.
     false_alarm=1e-5,
     controls=(
-        Control("values that widen with the context", _growing),
         Control(
-            "aggregations in no ball: faster than n^(-1/2)", lambda c: Evidence(_tight(c, math.inf))
+            "values that widen with the context",
+            changes={"lengths": (4, 16, 64), "width": _widening},
         ),
+        Control("aggregations in no ball: faster than n^(-1/2)", changes={"ball": math.inf}),
     ),
 )
-def e_thm_5_3_length(context: Context) -> Evidence:
+def e_thm_5_3_length(
+    context: Context,
+    lengths: tuple[int, ...] = LENGTHS,
+    width: Callable[[int], int] = lambda length: WIDTH,
+    ball: float = SMALL,
+) -> Evidence:
     """Gaps of closed-form minimizers over L = 4…1024 and n = 32…512, with answers and with coins.
 
     The minimizer chooses one of four attentions and its aggregation. Random labels rule out that
     longer contexts help only because their averages are less noisy.
     """
     measured, records = [], []
-    for coins in (False, True):
-        trended, fits = _length_trend(context, LENGTHS, 64, coins, lambda _: WIDTH)
-        measured.append(trended)
-        name = "coins" if coins else "answers"
-        records += [
-            {"length": length, "gap": fit.mean, "labels": name}
-            for length, fit in zip(LENGTHS, fits, strict=True)
-        ]
-    slope = _samples_trend(context, math.inf, 24)
+    for labels in ("answers", "coins"):
+        gaps = np.concatenate(
+            [
+                measure_gaps(
+                    context.draws(labels, length),
+                    draw_networks(context, width(length)),
+                    length,
+                    [64],
+                    labels == "coins",
+                )
+                for length in lengths
+            ]
+        )
+        name = f"slope of the gap in L, labels are {labels}"
+        measured.append(at_most(name, _slope(lengths, gaps), STEEPEST))
+        means = zip(lengths, gaps.mean(axis=1).tolist(), strict=True)
+        records += [{"length": length, "gap": mean, "labels": labels} for length, mean in means]
+
+    def slope_in_samples(longest: float, replicates: int) -> float:
+        rng, networks = context.draws("samples", str(longest)), draw_networks(context, WIDTH)
+        return _slope(SAMPLES, measure_gaps(rng, networks, 16, SAMPLES, True, longest, replicates))
+
+    free, small = slope_in_samples(math.inf, 24), slope_in_samples(ball, 96)
     axes = {"length": "context length L", "gap": "mean generalization gap, n = 64"}
-    chart = trend(
-        records, axes, "The gap does not grow with the context", color="labels", log_y=True
-    )
+    title = "The gap does not grow with the context"
     return Evidence(
         *measured,
-        at_most("slope of the gap in n, L = 16, labels are coins", slope, -0.4),
-        _tight(context, SMALL),
-        charts=(chart,),
+        at_most("slope of the gap in n, L = 16, labels are coins", free, -0.4),
+        within("the same, aggregations in a small ball", small, -0.62, -0.38),
+        charts=(trend(records, axes, title, color="labels", log_y=True),),
     )
-
-
-def _samples_trend(context: Context, longest: float, replicates: int) -> float:
-    """Slope of the gap in n with coins for labels and a norm of at most ``longest``."""
-    rng = context.generator(e_thm_5_3_length.id, "samples", str(longest))
-    fits = measure(rng, draw_networks(context, WIDTH), 16, SAMPLES, True, longest, replicates)
-    slope = core.power_law_slope(SAMPLES, [f.mean for f in fits], [f.error for f in fits])
-    return slope.value
-
-
-def _tight(context: Context, longest: float) -> Measurement:
-    """In a small ball the gap is no smaller than the theorem's n^(-1/2)."""
-    slope = _samples_trend(context, longest, 96)
-    return within("the same, aggregations in a small ball", slope, -0.62, -0.38)
