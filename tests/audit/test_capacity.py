@@ -28,7 +28,7 @@ from finetti.audit import (
 from finetti.audit.capacity import BEFORE_ROUNDING, PAPERS, TUNING, _prices
 from finetti.audit.nearest import left_assumptions, projected_class, residual_class
 from finetti.bounds import Sample
-from finetti.bounds.beyond import BlocksCovering, BlocksGap
+from finetti.bounds.ours import BlocksCovering, BlocksGap
 from finetti.core.errors import UnsupportedError
 
 OWN = ("parameter count", "count", "Maurey", "Schatten", "smallest")

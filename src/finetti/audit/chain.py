@@ -7,7 +7,7 @@ from typing import Any
 
 from finetti.audit.measures import POWERS, MatrixMeasures
 from finetti.audit.result import Audit, HeadMeasures, LayerMeasures, OuterMeasures
-from finetti.bounds import beyond
+from finetti.bounds import ours
 from finetti.core.errors import UnsupportedError
 
 # Which norms each way of covering a matrix asks for, beside the spectral one.
@@ -20,7 +20,7 @@ _SPECTRAL = 1 + 1e-9  # of norms of singular values, ten times the error of `sin
 
 def block_network(
     audit: Audit, readout_norm: float = 1.0, known: Collection[str] = COVERS["smallest"]
-) -> beyond.BlockNetwork:
+) -> ours.BlockNetwork:
     """The network of an audited checkpoint as a chain of pieces, each with its measured norms.
 
     Embeddings (where the table names them), all layers, norms beside them, and a readout: one
@@ -45,7 +45,7 @@ def check_design(audit: Audit) -> None:
 def token_radius(audit: Audit, input_norm: float = 1.0) -> float:
     """How long a token can be before the first layer; ``input_norm`` where no table says it."""
     first = ChainBuilder(audit, frozenset()).first()
-    return math.exp(beyond.follow(first, math.log(input_norm)).log_radius)
+    return math.exp(ours.follow(first, math.log(input_norm)).log_radius)
 
 
 def matrix_class(
@@ -54,7 +54,7 @@ def matrix_class(
     scale: float = 1.0,
     rank: int | None = None,
     error: float | None = None,
-) -> beyond.MatrixWeights:
+) -> ours.MatrixWeights:
     """The class of a matrix with these measures, times ``scale``.
 
     Singular values may each be off by ``error`` (by default max(rows, columns)·2⁻⁵²·σ₁, more than
@@ -71,7 +71,7 @@ def matrix_class(
         else:
             grown = (value**power + side * error**power) ** (1 / power)
         norms[f"{name}_norm"] = scale * _SPECTRAL * grown
-    return beyond.MatrixWeights(
+    return ours.MatrixWeights(
         rows=measured.rows,
         columns=measured.columns,
         norm=scale * measured.spectral_upper,
@@ -80,11 +80,11 @@ def matrix_class(
     )
 
 
-def vector_class(columns: int, norm: float | None) -> beyond.RowWeights | None:
+def vector_class(columns: int, norm: float | None) -> ours.RowWeights | None:
     """A bias, a shift or a gain; None where there is none."""
     if norm is None:
         return None
-    return beyond.RowWeights(rows=1, columns=columns, norm=norm * _ROUNDING)
+    return ours.RowWeights(rows=1, columns=columns, norm=norm * _ROUNDING)
 
 
 class ChainBuilder:
@@ -95,44 +95,44 @@ class ChainBuilder:
         self.width, self.design = audit.geometry.width, audit.design
         self.scale = audit.geometry.head_width**-0.5
 
-    def network(self, readout_norm: float) -> beyond.BlockNetwork:
+    def network(self, readout_norm: float) -> ours.BlockNetwork:
         """All pieces, in their order."""
         check_design(self.audit)
         pieces = (*self.first(), *self.layers(), *self.last(readout_norm))
-        return beyond.BlockNetwork(pieces=pieces)
+        return ours.BlockNetwork(pieces=pieces)
 
-    def matrix(self, layer: str, role: str, measured: MatrixMeasures) -> beyond.MatrixWeights:
+    def matrix(self, layer: str, role: str, measured: MatrixMeasures) -> ours.MatrixWeights:
         """The class of a matrix."""
         return matrix_class(measured, self.known)
 
     def vector(
         self, layer: str, role: str, columns: int, norm: float | None
-    ) -> beyond.RowWeights | None:
+    ) -> ours.RowWeights | None:
         """The class of a bias, a shift or a gain; None where there is none."""
         return vector_class(columns, norm)
 
-    def table(self, role: str, measured: Mapping[str, float]) -> beyond.RowWeights:
+    def table(self, role: str, measured: Mapping[str, float]) -> ours.RowWeights:
         """The class of a table of embeddings."""
         rows, columns = int(measured["rows"]), int(measured["columns"])
         norm = measured["largest_row"] * _ROUNDING
-        return beyond.RowWeights(rows=rows, columns=columns, norm=norm)
+        return ours.RowWeights(rows=rows, columns=columns, norm=norm)
 
-    def first(self) -> list[beyond.Piece]:
+    def first(self) -> list[ours.Piece]:
         """Tables of embeddings, their norm, and a projection to the width of the layers."""
-        pieces: list[beyond.Piece] = []
+        pieces: list[ours.Piece] = []
         rows = [self.table(k, v) for k, v in self.audit.embeddings.items() if k != "unembedding"]
         if rows:
-            pieces.append(beyond.EmbeddingPiece(tables=tuple(rows)))
+            pieces.append(ours.EmbeddingPiece(tables=tuple(rows)))
         found = self.audit.outer.get("projection", OuterMeasures())
         matrix = found.matrix
         pieces += self._outer_norm("embedding_norm", self.width if matrix is None else matrix.rows)
         if matrix is not None:
             made = self.matrix("", "projection_weight", matrix)
             bias = self.vector("", "projection_bias", self.width, found.bias)
-            pieces.append(beyond.LinearPiece(matrix=made, bias=bias, name="projection"))
+            pieces.append(ours.LinearPiece(matrix=made, bias=bias, name="projection"))
         return pieces
 
-    def _outer_norm(self, role: str, width: int) -> list[beyond.Piece]:
+    def _outer_norm(self, role: str, width: int) -> list[ours.Piece]:
         found = self.audit.outer.get(role, OuterMeasures())
         if found.gain is None:
             return []
@@ -140,15 +140,15 @@ class ChainBuilder:
 
     def normalization(
         self, layer: str, role: str, width: int, gain: float, shift: float | None
-    ) -> beyond.NormalizationPiece:
+    ) -> ours.NormalizationPiece:
         """A LayerNorm, or its kin without a shift."""
         row = self.vector(layer, f"{role}_weight", width, gain)
         assert row is not None
         assert self.design.epsilon is not None
         beta = self.vector(layer, f"{role}_bias", width, shift)
-        return beyond.NormalizationPiece(gain=row, shift=beta, epsilon=self.design.epsilon)
+        return ours.NormalizationPiece(gain=row, shift=beta, epsilon=self.design.epsilon)
 
-    def layers(self) -> list[beyond.Piece]:
+    def layers(self) -> list[ours.Piece]:
         """Attention and feed-forward parts; layers that run several times, as one piece."""
         repeats, pieces = self.audit.geometry.repeats, []
         numbered = list(enumerate(self.audit.layers, start=1))
@@ -156,61 +156,61 @@ class ChainBuilder:
         for _, group in groupby(numbered, key=lambda each: each[1].label.rpartition(".")[0]):
             inside = [piece for number, layer in group for piece in self.layer(layer, number)]
             if repeats > 1:
-                inside = [beyond.RepeatedPiece(pieces=tuple(inside), times=repeats)]
+                inside = [ours.RepeatedPiece(pieces=tuple(inside), times=repeats)]
             pieces += inside
         return pieces
 
-    def layer(self, layer: LayerMeasures, number: int) -> list[beyond.Piece]:
+    def layer(self, layer: LayerMeasures, number: int) -> list[ours.Piece]:
         """The two parts of a layer, each with its norm and residual."""
-        parts: list[tuple[beyond.Piece, str]] = [(self.attention(layer), "norm_1")]
+        parts: list[tuple[ours.Piece, str]] = [(self.attention(layer), "norm_1")]
         if "feed_in" in layer.matrices:
             parts.append((self.feed_forward(layer), "norm_2"))
         return [self.residual(piece, layer, norm, number) for piece, norm in parts]
 
     def residual(
-        self, piece: beyond.Piece, layer: LayerMeasures, norm: str, number: int
-    ) -> beyond.ResidualPiece:
+        self, piece: ours.Piece, layer: LayerMeasures, norm: str, number: int
+    ) -> ours.ResidualPiece:
         """x + f(norm(x)) or norm(x + f(x))."""
         gain, shift = layer.gains.get(norm), layer.vectors.get(f"{norm}_bias")
         around = None
         if gain is not None:
             around = self.normalization(layer.label, norm, self.width, gain, shift)
         order: Any = self.design.order or "pre"
-        return beyond.ResidualPiece(piece=piece, normalization=around, order=order, layer=number)
+        return ours.ResidualPiece(piece=piece, normalization=around, order=order, layer=number)
 
-    def attention(self, layer: LayerMeasures) -> beyond.Piece:
+    def attention(self, layer: LayerMeasures) -> ours.Piece:
         """The heads of a layer: by their products or, under rotary positions, by their factors."""
         make = self._rotary_head if self.design.rotary else self._product_head
         output = layer.matrices["output"].spectral_upper
         heads = tuple(make(head, output) for head in layer.heads)
         bias = vector_class(self.width, layer.attention_bias)
-        return beyond.AttentionPiece(heads=heads, bias=bias)
+        return ours.AttentionPiece(heads=heads, bias=bias)
 
-    def _mixing(self, head: HeadMeasures, output: float) -> beyond.MatrixWeights:
+    def _mixing(self, head: HeadMeasures, output: float) -> ours.MatrixWeights:
         return self._product(head.value_output, head.factors["value"].spectral_upper * output)
 
     def _product(
         self, measured: MatrixMeasures, sizes: float, scale: float = 1.0
-    ) -> beyond.MatrixWeights:
+    ) -> ours.MatrixWeights:
         """A product of a head: its rounding is that of its factors' norms."""
         error = measured.rows * 2.0**-52 * sizes
         rank = min(self.audit.geometry.head_width, measured.rows)
         return matrix_class(measured, self.known, scale, rank, error)
 
-    def _product_head(self, head: HeadMeasures, output: float) -> beyond.HeadPiece:
+    def _product_head(self, head: HeadMeasures, output: float) -> ours.HeadPiece:
         """By W_QW_Kᵀ/√d_k and W_VW_O."""
         sizes = head.factors["query"].spectral_upper * head.factors["key"].spectral_upper
         bias = head.biases.get("score")
-        return beyond.ProductHeadPiece(
+        return ours.ProductHeadPiece(
             score=self._product(head.query_key, sizes, self.scale),
             mixing=self._mixing(head, output),
             score_bias=vector_class(self.width, None if bias is None else self.scale * bias),
         )
 
-    def _rotary_head(self, head: HeadMeasures, output: float) -> beyond.HeadPiece:
+    def _rotary_head(self, head: HeadMeasures, output: float) -> ours.HeadPiece:
         """By W_Q and W_K, between which positions rotate."""
         inside = self.audit.geometry.head_width
-        return beyond.RotaryHeadPiece(
+        return ours.RotaryHeadPiece(
             query=matrix_class(head.factors["query"], self.known),
             key=matrix_class(head.factors["key"], self.known),
             mixing=self._mixing(head, output),
@@ -218,7 +218,7 @@ class ChainBuilder:
             key_bias=vector_class(inside, head.biases.get("key")),
         )
 
-    def feed_forward(self, layer: LayerMeasures) -> beyond.Piece:
+    def feed_forward(self, layer: LayerMeasures) -> ours.Piece:
         """Two matrices, or three with a gate."""
         made: dict[str, Any] = {}
         places = {"feed_in": "inner", "feed_out": "outer"}
@@ -229,13 +229,13 @@ class ChainBuilder:
             made[place] = self.matrix(layer.label, role, measured)
             length = layer.vectors.get(bias)
             made[f"{place}_bias"] = self.vector(layer.label, bias, measured.columns, length)
-        piece = beyond.GatedPiece if "gate" in made else beyond.FeedForwardPiece
+        piece = ours.GatedPiece if "gate" in made else ours.FeedForwardPiece
         return piece(**made, activation=self.design.activation)
 
-    def last(self, readout_norm: float) -> list[beyond.Piece]:
+    def last(self, readout_norm: float) -> list[ours.Piece]:
         """The norm after the last layer, and the readout."""
-        vector = beyond.MatrixWeights(rows=self.width, columns=1, norm=readout_norm)
+        vector = ours.MatrixWeights(rows=self.width, columns=1, norm=readout_norm)
         return [
             *self._outer_norm("final_norm", self.width),
-            beyond.LinearPiece(matrix=vector, name="readout"),
+            ours.LinearPiece(matrix=vector, name="readout"),
         ]

@@ -9,7 +9,7 @@ from finetti.audit.chain import COVERS, ChainBuilder, matrix_class
 from finetti.audit.mapping import ATTENTION
 from finetti.audit.measures import MatrixMeasures
 from finetti.audit.result import Audit, LayerMeasures
-from finetti.bounds import beyond
+from finetti.bounds import ours
 from finetti.core.errors import bad_argument
 
 Place = tuple[str, str]  # the label of a layer ("" beside the layers), and a role
@@ -35,7 +35,7 @@ class WeightDelta:
 
 def tuned_network(
     base: Audit, moved: Mapping[Place, WeightDelta], readout_norm: float = 1.0
-) -> beyond.BlockNetwork:
+) -> ours.BlockNetwork:
     """The networks base + Δ with every Δ no larger than in ``moved``; what is not there is fixed.
 
     Args:
@@ -68,24 +68,24 @@ class _TunedBuilder(ChainBuilder):
         self.seen.add((layer, role))
         return self.moved.get((layer, role))
 
-    def _rows(self, layer: str, role: str, fixed: beyond.RowWeights) -> beyond.RowWeights:
+    def _rows(self, layer: str, role: str, fixed: ours.RowWeights) -> ours.RowWeights:
         delta = self._delta(layer, role)
         if delta is None or not delta.norm:
             return replace(fixed, trained=False)
         return replace(fixed, norm=delta.norm * (1 + 1e-12), base_norm=fixed.norm)
 
-    def matrix(self, layer: str, role: str, measured: MatrixMeasures) -> beyond.MatrixWeights:
+    def matrix(self, layer: str, role: str, measured: MatrixMeasures) -> ours.MatrixWeights:
         """W₀ + Δ, or W₀."""
         sizes = measured.rows, measured.columns
         return self._matrix(layer, role, *sizes, measured.spectral_upper)
 
     def _matrix(
         self, layer: str, role: str, rows: int, columns: int, base_norm: float
-    ) -> beyond.MatrixWeights:
+    ) -> ours.MatrixWeights:
         delta = self._delta(layer, role)
         if delta is None or delta.measured is None or delta.measured.spectral_upper == 0:
             fixed: Any = {"norm": base_norm, "trained": False}
-            return beyond.MatrixWeights(rows=rows, columns=columns, **fixed)
+            return ours.MatrixWeights(rows=rows, columns=columns, **fixed)
         found = delta.measured
         if (found.rows, found.columns) != (rows, columns):
             got = f"{(found.rows, found.columns)} for {role} of layer {layer}"
@@ -95,16 +95,16 @@ class _TunedBuilder(ChainBuilder):
 
     def vector(
         self, layer: str, role: str, columns: int, norm: float | None
-    ) -> beyond.RowWeights | None:
+    ) -> ours.RowWeights | None:
         """b₀ + Δ, or b₀."""
         fixed = super().vector(layer, role, columns, norm)
         return None if fixed is None else self._rows(layer, role, fixed)
 
-    def table(self, role: str, measured: Mapping[str, float]) -> beyond.RowWeights:
+    def table(self, role: str, measured: Mapping[str, float]) -> ours.RowWeights:
         """E₀ + Δ, or E₀."""
         return self._rows("", role, super().table(role, measured))
 
-    def attention(self, layer: LayerMeasures) -> beyond.Piece:
+    def attention(self, layer: LayerMeasures) -> ours.Piece:
         """All heads from whole matrices, which is how Δ is given."""
         heads = self.audit.geometry
         made: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class _TunedBuilder(ChainBuilder):
             length = layer.vectors.get(bias)
             made[bias] = self.vector(layer.label, bias, made[role].columns, length)
         before = tuple(
-            beyond.BaseHead(
+            ours.BaseHead(
                 **{role: head.factors[role].spectral_upper for role in ATTENTION},
                 scores=head.query_key.spectral_upper,
                 mixing=head.value_output.spectral_upper,
@@ -129,4 +129,4 @@ class _TunedBuilder(ChainBuilder):
             for head in layer.heads
         )
         shape = {"head_dimension": heads.head_width, "rotary": self.design.rotary}
-        return beyond.WholeHeadsPiece(**made, base_heads=before, **shape)
+        return ours.WholeHeadsPiece(**made, base_heads=before, **shape)

@@ -128,7 +128,7 @@ class ComposedGap(Bound):
         functions: the class, with one number per sequence as output.
         route: Dudley's integral by "quadrature", or its "closed" form, which is larger.
         two_sided: bound |gap|; False: only how much the test error exceeds the training error.
-        post_hoc: what log(3/δ) grows by where the class was chosen after training: `beyond.Strata`.
+        post_hoc: what log(3/δ) grows by where the class was chosen after training: `ours.Strata`.
     """
 
     quantity = "generalization gap"

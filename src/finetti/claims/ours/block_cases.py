@@ -1,4 +1,4 @@
-"""Random small blocks of every kind, moved a little, against the chain of `bounds.beyond`."""
+"""Random small blocks of every kind, moved a little, against the chain of `bounds.ours`."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds import beyond
+from finetti.bounds import ours
 from finetti.claims.ours import block_forward as forward
 from finetti.claims.ours.block_forward import Arrays
 
@@ -24,7 +24,7 @@ class Kind:
     name: str
     shapes: Mapping[str, tuple[int, ...]]
     run: Callable[[np.ndarray, Arrays], np.ndarray]
-    piece: Callable[[Make], beyond.Piece]
+    piece: Callable[[Make], ours.Piece]
     seen: Callable[[Arrays], Arrays] = lambda weights: weights
     last: bool = False  # ends with one number
 
@@ -55,41 +55,41 @@ def _seen_heads(w: Arrays) -> Arrays:
     return found | {"bias": np.asarray(bias)}
 
 
-def _attention(make: Make) -> beyond.AttentionPiece:
+def _attention(make: Make) -> ours.AttentionPiece:
     heads = (
-        beyond.ProductHeadPiece(
+        ours.ProductHeadPiece(
             score=make(f"score{h}"), mixing=make(f"mixing{h}"), score_bias=make(f"score_bias{h}")
         )
         for h in range(1, HEADS + 1)
     )
-    return beyond.AttentionPiece(heads=tuple(heads), bias=make("bias"))
+    return ours.AttentionPiece(heads=tuple(heads), bias=make("bias"))
 
 
-def _rotary(make: Make) -> beyond.AttentionPiece:
+def _rotary(make: Make) -> ours.AttentionPiece:
     names = ("query", "key", "query_bias", "key_bias", "mixing")
     heads = (
-        beyond.RotaryHeadPiece(**{name: make(f"{name}{h}") for name in names})
+        ours.RotaryHeadPiece(**{name: make(f"{name}{h}") for name in names})
         for h in range(1, HEADS + 1)
     )
-    return beyond.AttentionPiece(heads=tuple(heads), bias=make("bias"))
+    return ours.AttentionPiece(heads=tuple(heads), bias=make("bias"))
 
 
-def _norm(make: Make) -> beyond.NormalizationPiece:
-    return beyond.NormalizationPiece(gain=make("gain"), shift=make("shift"), epsilon=EPSILON)
+def _norm(make: Make) -> ours.NormalizationPiece:
+    return ours.NormalizationPiece(gain=make("gain"), shift=make("shift"), epsilon=EPSILON)
 
 
 def _normed(x: np.ndarray, w: Arrays) -> np.ndarray:
     return forward.layer_norm(x, w["gain"], w["shift"], EPSILON)
 
 
-def _feed(make: Make, activation: str) -> beyond.FeedForwardPiece:
+def _feed(make: Make, activation: str) -> ours.FeedForwardPiece:
     names = ("inner", "outer", "inner_bias", "outer_bias")
-    return beyond.FeedForwardPiece(**{n: make(n) for n in names}, activation=activation)
+    return ours.FeedForwardPiece(**{n: make(n) for n in names}, activation=activation)
 
 
-def _gated(make: Make) -> beyond.GatedPiece:
+def _gated(make: Make) -> ours.GatedPiece:
     names = ("gate", "up", "down", "gate_bias", "up_bias", "down_bias")
-    return beyond.GatedPiece(**{name: make(name) for name in names}, activation="silu")
+    return ours.GatedPiece(**{name: make(name) for name in names}, activation="silu")
 
 
 ROW = (1, DIMENSION)
@@ -118,14 +118,14 @@ def _network(x: np.ndarray, w: Arrays) -> np.ndarray:
     return (_normed(x, w) @ w["readout"])[:, :1]
 
 
-def _network_piece(make: Make) -> beyond.BlockNetwork:
-    return beyond.BlockNetwork(
+def _network_piece(make: Make) -> ours.BlockNetwork:
+    return ours.BlockNetwork(
         pieces=(
-            beyond.EmbeddingPiece(tables=(make("tokens"), make("positions"))),
-            beyond.ResidualPiece(piece=_attention(make), normalization=_norm(make)),
-            beyond.ResidualPiece(piece=_feed(make, "gelu")),
+            ours.EmbeddingPiece(tables=(make("tokens"), make("positions"))),
+            ours.ResidualPiece(piece=_attention(make), normalization=_norm(make)),
+            ours.ResidualPiece(piece=_feed(make, "gelu")),
             _norm(make),
-            beyond.LinearPiece(matrix=make("readout"), name="w"),
+            ours.LinearPiece(matrix=make("readout"), name="w"),
         )
     )
 
@@ -136,7 +136,7 @@ KINDS = (
         "RMSNorm",
         {"gain": ROW},
         lambda x, w: forward.root_mean_square(x, w["gain"], EPSILON),
-        lambda make: beyond.NormalizationPiece(gain=make("gain"), epsilon=EPSILON),
+        lambda make: ours.NormalizationPiece(gain=make("gain"), epsilon=EPSILON),
     ),
     Kind(
         "heads with biases and a mask",
@@ -166,14 +166,14 @@ KINDS = (
         "pre-norm block of heads",
         NORM | HEAD_SHAPES,
         lambda x, w: x + forward.attention(_normed(x, w), _heads(w)),
-        lambda make: beyond.ResidualPiece(piece=_attention(make), normalization=_norm(make)),
+        lambda make: ours.ResidualPiece(piece=_attention(make), normalization=_norm(make)),
         _seen_heads,
     ),
     Kind(
         "post-norm block, gated",
         NORM | GATED,
         lambda x, w: _normed(x + forward.gated(x, w, "silu"), w),
-        lambda make: beyond.ResidualPiece(
+        lambda make: ours.ResidualPiece(
             piece=_gated(make), normalization=_norm(make), order="post"
         ),
     ),
@@ -200,7 +200,7 @@ def size_of(name: str, arrays: np.ndarray) -> np.ndarray:
 def weights_of(name: str, shape: tuple[int, ...], norm: float) -> Any:
     """A class of these weights with one norm."""
     rows = name == "gain" or "bias" in name or name in ("shift", "tokens", "positions")
-    make = beyond.RowWeights if rows else beyond.MatrixWeights
+    make = ours.RowWeights if rows else ours.MatrixWeights
     return make(rows=shape[0], columns=shape[1], norm=norm)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds import beyond
-from finetti.bounds.beyond.slopes import SLOPES
+from finetti.bounds import ours
+from finetti.bounds.ours.slopes import SLOPES
 from finetti.claims.evidence import Measurement, within
 from finetti.claims.ours import block_forward as forward
 from finetti.claims.perturbations import RATIO_RTOL
@@ -25,24 +25,24 @@ STEEPEST = {
 
 
 def _matrix(norm: float, rows: int = 3, columns: int = 3) -> Any:
-    return beyond.MatrixWeights(rows=rows, columns=columns, norm=norm)
+    return ours.MatrixWeights(rows=rows, columns=columns, norm=norm)
 
 
 def _row(norm: float, columns: int = 3) -> Any:
-    return beyond.RowWeights(rows=1, columns=columns, norm=norm)
+    return ours.RowWeights(rows=1, columns=columns, norm=norm)
 
 
 def _moved(before: np.ndarray, after: np.ndarray) -> float:
     return float(np.linalg.norm(before - after, axis=-1).max())
 
 
-def _factor(passage: beyond.Passage, name: str) -> float:
+def _factor(passage: ours.Passage, name: str) -> float:
     """What an error of these weights is multiplied by."""
     (found,) = [each.log_factor for each in passage.parts if each.name == name]
     return math.exp(found)
 
 
-def normalizations(piece: Any = beyond.NormalizationPiece) -> dict[str, float]:
+def normalizations(piece: Any = ours.NormalizationPiece) -> dict[str, float]:
     """Tokens that leave 0 in a direction with mean 0: the slope there is g/√ε."""
     away = np.array([[1.0, -1.0, 1.0, -1.0]])
     gain, epsilon = 2.0, 1e-2
@@ -67,7 +67,7 @@ def _head(tokens: np.ndarray, scores: np.ndarray, bias: Any = 0.0, mixing: float
     return weights @ (mixing * tokens)
 
 
-def heads(piece: Any = beyond.ProductHeadPiece) -> dict[str, float]:
+def heads(piece: Any = ours.ProductHeadPiece) -> dict[str, float]:
     """Two groups of tokens ±e₁ that are read evenly until something moves."""
     zero = np.zeros((3, 3))
     steep, before, after = balanced(50.0, step=STEP)
@@ -100,7 +100,7 @@ def heads(piece: Any = beyond.ProductHeadPiece) -> dict[str, float]:
     }
 
 
-def rotary(piece: Any = beyond.RotaryHeadPiece) -> dict[str, float]:
+def rotary(piece: Any = ours.RotaryHeadPiece) -> dict[str, float]:
     """±2e₁ under rotations that hardly turn, where W_Q, W_K or a bias leaves 0."""
     plane, small = np.eye(2), np.zeros((2, 2))
     tokens, unit = 2.0 * np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([[1.0, 0.0]])
@@ -128,7 +128,7 @@ def rotary(piece: Any = beyond.RotaryHeadPiece) -> dict[str, float]:
     }
 
 
-def feed_forwards(piece: Any = beyond.FeedForwardPiece) -> dict[str, float]:
+def feed_forwards(piece: Any = ours.FeedForwardPiece) -> dict[str, float]:
     """One hidden unit at its steepest."""
     one = np.ones((1, 1))
     found = {}
@@ -142,7 +142,7 @@ def feed_forwards(piece: Any = beyond.FeedForwardPiece) -> dict[str, float]:
     return found
 
 
-def gates(piece: Any = beyond.GatedPiece) -> dict[str, float]:
+def gates(piece: Any = ours.GatedPiece) -> dict[str, float]:
     """An open gate of ReLU: all is one product."""
     one = np.ones((1, 1))
     made = piece(
@@ -160,11 +160,11 @@ def gates(piece: Any = beyond.GatedPiece) -> dict[str, float]:
     }
 
 
-def residuals(piece: Any = beyond.ResidualPiece) -> dict[str, float]:
+def residuals(piece: Any = ours.ResidualPiece) -> dict[str, float]:
     """Parts that point where their input points, and a chain of two."""
     away, epsilon = np.array([[1.0, -1.0]]) / math.sqrt(2), 1e-2
-    linear = beyond.LinearPiece(matrix=_matrix(3.0, 2, 2))
-    norm = beyond.NormalizationPiece(gain=_row(1.0, 2), epsilon=epsilon)
+    linear = ours.LinearPiece(matrix=_matrix(3.0, 2, 2))
+    norm = ours.NormalizationPiece(gain=_row(1.0, 2), epsilon=epsilon)
 
     def normed(x: np.ndarray) -> np.ndarray:
         return forward.layer_norm(x, 1.0, 0.0, epsilon)
@@ -184,7 +184,7 @@ def residuals(piece: Any = beyond.ResidualPiece) -> dict[str, float]:
         allowed = math.exp(made[name].through(0.0).log_lipschitz) * STEP
         found[f"{name}, aligned"] = float(np.linalg.norm(out)) / allowed
     # Two residuals, x(1 + W)(1 + W): an error of the first W is multiplied by the second.
-    chain = beyond.follow((made["residual"], made["residual"]), 0.0)
+    chain = ours.follow((made["residual"], made["residual"]), 0.0)
     ends = [away * (1 + 3 + step) * (1 + 3) for step in (0.0, STEP)]
     allowed = math.exp(chain.parts[0].log_factor) * STEP
     found["two residuals, the first W"] = _moved(*ends) / allowed

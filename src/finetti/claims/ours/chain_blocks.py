@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from finetti.bounds import beyond
+from finetti.bounds import ours
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence
 from finetti.claims.ours.block_cases import KINDS, chain_use
@@ -12,7 +12,7 @@ from finetti.claims.ours.block_constants import tight
 from finetti.claims.perturbations import holds
 
 
-class _ScoresOnce(beyond.ProductHeadPiece):
+class _ScoresOnce(ours.ProductHeadPiece):
     """Without the 2: as if only the key moved, and not the query."""
 
     def through(self, log_radius: float) -> Any:
@@ -20,7 +20,7 @@ class _ScoresOnce(beyond.ProductHeadPiece):
         return super(_ScoresOnce, replace(self, score=half)).through(log_radius)
 
 
-class _NoRadius(beyond.ProductHeadPiece):
+class _NoRadius(ours.ProductHeadPiece):
     """Scores as if tokens had length 1."""
 
     def through(self, log_radius: float) -> Any:
@@ -30,7 +30,7 @@ class _NoRadius(beyond.ProductHeadPiece):
         return replace(found, parts=(free, *others))
 
 
-class _NoRoot(beyond.NormalizationPiece):
+class _NoRoot(ours.NormalizationPiece):
     """max|g| in the place of max|g|/√ε."""
 
     def through(self, log_radius: float) -> Any:
@@ -38,7 +38,7 @@ class _NoRoot(beyond.NormalizationPiece):
         return replace(found, log_lipschitz=found.log_lipschitz + math.log(self.epsilon) / 2)
 
 
-class _OpenGate(beyond.GatedPiece):
+class _OpenGate(ours.GatedPiece):
     """A gate that does not move."""
 
     def through(self, log_radius: float) -> Any:
@@ -46,7 +46,7 @@ class _OpenGate(beyond.GatedPiece):
         return replace(found, log_lipschitz=found.log_lipschitz - math.log(2))
 
 
-class _NoSkip(beyond.ResidualPiece):
+class _NoSkip(ours.ResidualPiece):
     """Lip(f) without the 1 of the residual."""
 
     def through(self, log_radius: float) -> Any:
@@ -54,18 +54,18 @@ class _NoSkip(beyond.ResidualPiece):
         return replace(found, log_lipschitz=self.piece.through(log_radius).log_lipschitz)
 
 
-class _FlatActivation(beyond.FeedForwardPiece):
+class _FlatActivation(ours.FeedForwardPiece):
     """Every activation as if it were 1-Lipschitz."""
 
     def through(self, log_radius: float) -> Any:
         return super(_FlatActivation, replace(self, activation="relu")).through(log_radius)
 
 
-class _ByQuery(beyond.RotaryHeadPiece):
+class _ByQuery(ours.RotaryHeadPiece):
     """W_K multiplied as if the query had no bias."""
 
     def through(self, log_radius: float) -> Any:
-        mute = beyond.RowWeights(rows=1, columns=self.query.columns, norm=0.0)
+        mute = ours.RowWeights(rows=1, columns=self.query.columns, norm=0.0)
         return super(_ByQuery, replace(self, query_bias=mute)).through(log_radius)
 
 

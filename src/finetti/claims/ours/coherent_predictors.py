@@ -228,7 +228,7 @@ def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) 
     "order test, and one whose standard deviations are 20 % too small by its calibration, at the "
     "level 1 %; an exact predictor through the same pipeline is refused at that rate.",
     formula="P(p ≤ 0.01 | exact) ≤ 0.01,  P(p ≤ 0.01 | flawed) ≈ 1",
-    # Alarms of exact predictors beyond their limits, 1e-5 each (`flawed_predictors.alarm_limits`); flaws that
+    # Alarms of exact predictors beyond their limits (`alarm_limits`), 1e-5 each; flaws that
     # are missed more often than in 1 of 10 repeats, where a miss is rarer than 1 in 50, far less.
     false_alarm=3e-5,
     controls=(

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds import Sample, beyond
+from finetti.bounds import Sample, ours
 from finetti.bounds import sparse_variables as theirs
-from finetti.bounds.beyond.networks import projected_composition
+from finetti.bounds.ours.networks import projected_composition
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, trend, within
 from finetti.claims.perturbations import RATIO_RTOL
@@ -26,15 +26,15 @@ def _network(width: int, size: float = 1.0, column: float = 1.0) -> theirs.Trans
     return theirs.TransformerClass(layers=(layer,), width=width, readout_norm=size)
 
 
-def _counted(composition: beyond.LengthFreeComposition) -> beyond.LengthFreeComposition:
+def _counted(composition: ours.LengthFreeComposition) -> ours.LengthFreeComposition:
     """By the parameters alone, without the norm of columns."""
     parts = [
         replace(each, weights=replace(each.weights, frobenius_norm=None))
-        if isinstance(each.weights, beyond.MatrixWeights)
+        if isinstance(each.weights, ours.MatrixWeights)
         else each
         for each in composition.parts
     ]
-    return beyond.LengthFreeComposition(tuple(parts))
+    return ours.LengthFreeComposition(tuple(parts))
 
 
 def _least_ratio(rng: np.random.Generator, count: int) -> float:
@@ -53,8 +53,8 @@ def _least_ratio(rng: np.random.Generator, count: int) -> float:
         sample = Sample(1, 1, input_norm=length)
         resolution = math.exp(network.log_range(sample)) * 10.0 ** -rng.uniform(0, 2)
         known = theirs.ProjectedTransformerCovering(network, resolution).evaluate(sample)
-        ours = beyond.ProjectedLengthFreeCovering(network, resolution).evaluate(sample)
-        least = smallest_of(least, math.exp(known.log_value - ours.log_value))
+        smallest = ours.ProjectedLengthFreeCovering(network, resolution).evaluate(sample)
+        least = smallest_of(least, math.exp(known.log_value - smallest.log_value))
     return least
 
 
@@ -103,10 +103,10 @@ def f_cover_length(context: Context, multipliers: Any = _multipliers) -> Evidenc
     log_resolution = math.log(_RESOLUTION)
     composition = projected_composition(wide, Sample(1, 1))
     counted = math.exp(_counted(composition).log_log_cover(log_resolution))
-    bound = beyond.ProjectedLengthFreeCovering(wide, _RESOLUTION)
+    bound = ours.ProjectedLengthFreeCovering(wide, _RESOLUTION)
     paper = theirs.ProjectedTransformerCovering(wide, _RESOLUTION)
     samples = [Sample(_SAMPLES, length) for length in _LENGTHS]
-    ours = [bound.evaluate(sample).value for sample in samples]
+    smallest = [bound.evaluate(sample).value for sample in samples]
     known = [paper.evaluate(sample).value for sample in samples]
     factors = np.array([each.log_factor for each in composition.parts])
     spent = float(np.logaddexp.reduce(composition.resolutions(log_resolution) + factors))
@@ -114,7 +114,7 @@ def f_cover_length(context: Context, multipliers: Any = _multipliers) -> Evidenc
     tiny = _network(64, 0.01, 0.01)
     small = [
         theirs.ProjectedTransformerCovering(tiny, 0.1).evaluate(sample).log_value
-        - beyond.ProjectedLengthFreeCovering(tiny, 0.1).evaluate(sample).log_value
+        - ours.ProjectedLengthFreeCovering(tiny, 0.1).evaluate(sample).log_value
         for sample in (samples[0], samples[-1])
     ]
     layers = (
@@ -125,11 +125,15 @@ def f_cover_length(context: Context, multipliers: Any = _multipliers) -> Evidenc
     # W_C of the first layer moves by 0.05 in spectral norm.
     allowed = 0.05 * math.exp(multipliers(pair, Sample(1, 2, input_norm=0.1))[1])
     used = float(np.linalg.norm(_two_layers(1.05) - _two_layers(1.0))) / allowed
-    gap = beyond.ProjectedLengthFreeGap(_network(8))
+    gap = ours.ProjectedLengthFreeGap(_network(8))
     gaps = {gap.evaluate(Sample(10**9, length)).value for length in (1, 10**6, 10**12)}
     count = context.pick(quick=60, paper=1000)
     least = _least_ratio(context.generator(f_cover_length.id), count)
-    lines = {"Theorem A.17": known, "counted, no T": [counted] * 13, "smallest cover, no T": ours}
+    lines = {
+        "Theorem A.17": known,
+        "counted, no T": [counted] * 13,
+        "smallest cover, no T": smallest,
+    }
     records = [
         {"length": length, "value": value, "bound": name}
         for name, values in lines.items()
@@ -137,11 +141,11 @@ def f_cover_length(context: Context, multipliers: Any = _multipliers) -> Evidenc
     ]
     axes = {"length": "context length T", "value": "log N"}
     return Evidence(
-        close("13 context lengths: values that differ from the first", len(set(ours)) - 1, 0.0),
+        close("13 context lengths: values that differ from the first", len(set(smallest)) - 1, 0.0),
         close("gaps at 3 context lengths that differ from the first", len(gaps) - 1, 0.0),
         at_most("Theorem A.17 / counted, T = 1", known[0] / counted, 1.0),
         at_least("Theorem A.17 / counted, T = 10¹²", known[-1] / counted, 1.0),
-        at_least("Theorem A.17 / smallest cover, T = 1", known[0] / ours[0], 1.0),
+        at_least("Theorem A.17 / smallest cover, T = 1", known[0] / smallest[0], 1.0),
         at_least(f"{count} random classes, T = 1: least ratio", least, 1.0),
         at_most("norms 0.01: log(Theorem A.17 / ours), T = 1", small[0], 0.0),
         at_least("the same, T = 10¹²", small[1], 0.0),
@@ -149,5 +153,5 @@ def f_cover_length(context: Context, multipliers: Any = _multipliers) -> Evidenc
         within("two layers: change / multiplier", used, 0.98, 1 + RATIO_RTOL),
         charts=[trend(records, axes, "Capacity and context length", color="bound", log_y=True)],
         note=f"Counted, log N is {counted:.4g}; Theorem A.17 goes from {known[0]:.4g} at T = 1 to "
-        f"{known[-1]:.4g} at T = 10¹²; the smallest covers give {ours[0]:.4g}.",
+        f"{known[-1]:.4g} at T = 10¹²; the smallest covers give {smallest[0]:.4g}.",
     )

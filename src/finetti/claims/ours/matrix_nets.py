@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds.beyond import covers
-from finetti.bounds.beyond.rounding import round_to_atoms, round_to_rank, separated_members
+from finetti.bounds.ours import covers
+from finetti.bounds.ours.rounding import round_to_atoms, round_to_rank, separated_members
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
 from finetti.claims.perturbations import RATIO_RTOL

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from finetti.bounds import Sample, beyond
+from finetti.bounds import Sample, ours
 from finetti.core.numbers import largest_of
 
 WIDTH, HEADS, INSIDE, TOKENS = 4, 2, 3, 5
@@ -49,7 +49,7 @@ def classes(base, deltas):
     """W₀ + Δ where Δ is not zero, W₀ elsewhere."""
     made = {}
     for name, array in base.items():
-        kind = beyond.RowWeights if "bias" in name else beyond.MatrixWeights
+        kind = ours.RowWeights if "bias" in name else ours.MatrixWeights
         moved, rows = size(deltas[name]), {"rows": array.shape[0], "columns": array.shape[1]}
         if moved == 0:
             made[name] = kind(**rows, norm=size(array), trained=False)
@@ -65,7 +65,7 @@ def heads_of(base):
         q, k, v = (base[name][:, own] for name in ("query", "key", "value"))
         o = base["output"][own]
         norms = {"query": size(q), "key": size(k), "value": size(v)}
-        found.append(beyond.BaseHead(**norms, scores=size(q @ k.T), mixing=size(v @ o)))
+        found.append(ours.BaseHead(**norms, scores=size(q @ k.T), mixing=size(v @ o)))
     return tuple(found)
 
 
@@ -95,7 +95,7 @@ def test_whole_heads_are_never_exceeded(angle):
         x = 10.0 ** rng.uniform(-1.5, 0.5) * rng.normal(size=(TOKENS, WIDTH))
         y = x + rng.integers(0, 2) * 10.0 ** rng.uniform(-3, 0) * rng.normal(size=x.shape)
         radius = max(np.linalg.norm(z, axis=1).max() for z in (x, y))
-        piece = beyond.WholeHeadsPiece(
+        piece = ours.WholeHeadsPiece(
             **made, base_heads=heads_of(base), head_dimension=INSIDE, rotary=angle > 0
         )
         passage = piece.through(math.log(radius))
@@ -122,7 +122,7 @@ def test_heads_that_read_one_token_each_use_up_what_a_move_of_the_values_costs()
     deltas = {name: np.zeros_like(array) for name, array in base.items()}
     deltas["value"][[0, 1], [0, INSIDE]] = 0.1
     made = classes(base, deltas)
-    piece = beyond.WholeHeadsPiece(**made, base_heads=heads_of(base), head_dimension=INSIDE)
+    piece = ours.WholeHeadsPiece(**made, base_heads=heads_of(base), head_dimension=INSIDE)
     (part,) = (each for each in piece.through(0.0).parts if each.weights is made["value"])
     x = np.eye(TOKENS, WIDTH)
     change = attention(x, base | {"value": deltas["value"]}, 0.0) - attention(x, base, 0.0)
@@ -134,7 +134,7 @@ def test_whole_heads_without_a_move_are_the_products_of_the_base():
     base, deltas, _ = draw(np.random.default_rng(1), 1.0)
     fixed = classes(base, {name: 0 * delta for name, delta in deltas.items()})
     heads = heads_of(base)
-    piece = beyond.WholeHeadsPiece(**fixed, base_heads=heads, head_dimension=INSIDE)
+    piece = ours.WholeHeadsPiece(**fixed, base_heads=heads, head_dimension=INSIDE)
     radius = 1.7
     passage = piece.through(math.log(radius))
     bias = size(base["query_bias"])
@@ -150,8 +150,8 @@ def test_shared_weights_add_what_multiplies_their_errors():
     rng = np.random.default_rng(2)
     matrix = rng.normal(size=(3, 3))
     norm = size(matrix)
-    once = beyond.LinearPiece(matrix=beyond.MatrixWeights(rows=3, columns=3, norm=norm))
-    found = beyond.RepeatedPiece(pieces=(once,), times=4).through(0.0)
+    once = ours.LinearPiece(matrix=ours.MatrixWeights(rows=3, columns=3, norm=norm))
+    found = ours.RepeatedPiece(pieces=(once,), times=4).through(0.0)
     assert math.exp(found.log_lipschitz) == pytest.approx(norm**4)
     (part,) = found.parts
     assert math.exp(part.log_factor) == pytest.approx(4 * norm**3)  # the derivative of W⁴
@@ -162,19 +162,19 @@ def test_shared_weights_add_what_multiplies_their_errors():
         moved *= min(1.0, norm / size(moved))
         change = size(np.linalg.matrix_power(matrix, 4) - np.linalg.matrix_power(moved, 4))
         assert change <= math.exp(part.log_factor) * size(matrix - moved) * (1 + 1e-12)
-    twice = beyond.BlockNetwork(pieces=(once, once)).passage(Sample(1, 1))
+    twice = ours.BlockNetwork(pieces=(once, once)).passage(Sample(1, 1))
     assert len(twice.parts) == 2  # of their own
 
 
 def test_one_ball_by_hand():
-    full = beyond.MatrixWeights(rows=3, columns=2, norm=2.0, frobenius_norm=2.5)
-    thin = beyond.MatrixWeights(rows=6, columns=6, norm=4.0, nuclear_norm=6.0, rank=2)
-    bias = beyond.RowWeights(rows=1, columns=5, norm=0.5)
+    full = ours.MatrixWeights(rows=3, columns=2, norm=2.0, frobenius_norm=2.5)
+    thin = ours.MatrixWeights(rows=6, columns=6, norm=4.0, nuclear_norm=6.0, rank=2)
+    bias = ours.RowWeights(rows=1, columns=5, norm=0.5)
     parts = tuple(
-        beyond.ChainedWeights(name, None, math.log(a), w)
+        ours.ChainedWeights(name, None, math.log(a), w)
         for name, a, w in (("W", 3.0, full), ("M", 0.5, thin), ("b", 7.0, bias))
     )
-    found = beyond.OneBallComposition(parts)
+    found = ours.OneBallComposition(parts)
     assert found.parameters == (6, 24, 5)
     # M = UVᵀ: both factors have ‖·‖ ≤ 2 and ‖·‖_F² ≤ 6.
     multiplier = math.sqrt(9 + 2 * (0.5 * 2) ** 2 + 49)
@@ -189,9 +189,9 @@ def test_one_ball_by_hand():
 
 def test_one_ball_moves_as_far_as_its_constant_says():
     rng = np.random.default_rng(3)
-    thin = beyond.MatrixWeights(rows=5, columns=5, norm=1.0, rank=1)
-    part = beyond.ChainedWeights("M", None, 0.0, thin)
-    found = beyond.OneBallComposition((part,))
+    thin = ours.MatrixWeights(rows=5, columns=5, norm=1.0, rank=1)
+    part = ours.ChainedWeights("M", None, 0.0, thin)
+    found = ours.OneBallComposition((part,))
     for _ in range(200):
         u, v = (rng.normal(size=(5, 1)) for _ in range(2))
         u, v = (each / max(1.0, size(each)) for each in (u, v))
@@ -203,14 +203,14 @@ def test_one_ball_moves_as_far_as_its_constant_says():
 
 
 def test_blocks_together_and_apart():
-    square = beyond.MatrixWeights(rows=8, columns=8, norm=2.0)
-    network = beyond.BlockNetwork(pieces=(beyond.LinearPiece(matrix=square),))
+    square = ours.MatrixWeights(rows=8, columns=8, norm=2.0)
+    network = ours.BlockNetwork(pieces=(ours.LinearPiece(matrix=square),))
     sample = Sample(1000, 10)
-    apart = beyond.BlocksCovering(network, 0.1).evaluate(sample)
-    together = beyond.BlocksCovering(network, 0.1, cover="together").evaluate(sample)
+    apart = ours.BlocksCovering(network, 0.1).evaluate(sample)
+    together = ours.BlocksCovering(network, 0.1, cover="together").evaluate(sample)
     assert together.value == pytest.approx(64 * math.log(1 + 2 * 2 * math.sqrt(8) / 0.1))
     assert apart.value == pytest.approx(64 * math.log(1 + 2 * 2 / 0.1))
-    gap = beyond.BlocksGap(network, "stratified", cover="together")
+    gap = ours.BlocksGap(network, "stratified", cover="together")
     needed = gap.samples_needed(0.2, sample).count
     assert gap.evaluate(replace(sample, n_samples=needed)).value <= 0.2
     assert gap.evaluate(replace(sample, n_samples=needed - 1)).value > 0.2

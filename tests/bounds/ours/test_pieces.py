@@ -8,7 +8,7 @@ from scipy import optimize, special
 
 from finetti.attention.networks.activations import ACTIVATIONS
 from finetti.bounds import BoundSettings, Sample
-from finetti.bounds.beyond import (
+from finetti.bounds.ours import (
     AttentionPiece,
     BlockNetwork,
     BlockNorms,
@@ -26,7 +26,7 @@ from finetti.bounds.beyond import (
     RowWeights,
     follow,
 )
-from finetti.bounds.beyond.slopes import SLOPES, log_slope
+from finetti.bounds.ours.slopes import SLOPES, log_slope
 from finetti.core.errors import InputError
 
 

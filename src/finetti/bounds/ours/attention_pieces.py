@@ -5,9 +5,9 @@ import math
 from dataclasses import replace
 
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds.beyond.pieces import Part, Passage, Piece, chained, log_plus, log_size, weights
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
 from finetti.bounds.checks import checked
+from finetti.bounds.ours.pieces import Part, Passage, Piece, chained, log_plus, log_size, weights
+from finetti.bounds.ours.weights import MatrixWeights, RowWeights
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.bounds import Sample
-from finetti.bounds.beyond import (
+from finetti.bounds.ours import (
     CountCovering,
     CoverTable,
     MatrixWeights,
@@ -18,7 +18,7 @@ from finetti.bounds.beyond import (
     SchattenCovering,
     covers,
 )
-from finetti.bounds.beyond.rounding import round_to_atoms, round_to_rank, separated_members
+from finetti.bounds.ours.rounding import round_to_atoms, round_to_rank, separated_members
 from finetti.core.errors import InputError
 
 ANY = Sample(1, 1)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.bounds import fields
-from finetti.bounds.beyond import covers
 from finetti.bounds.checks import checked
+from finetti.bounds.ours import covers
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from finetti.bounds import fields
-from finetti.bounds.beyond.length_free import ChainedWeights
-from finetti.bounds.beyond.slopes import SLOPES, log_slope
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.checks import checked, one_of
+from finetti.bounds.ours.length_free import ChainedWeights
+from finetti.bounds.ours.slopes import SLOPES, log_slope
+from finetti.bounds.ours.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
 from finetti.core.numbers import as_positive, as_whole

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.bounds import Sample
-from finetti.bounds.beyond import (
+from finetti.bounds.covering.dudley import log_confidence
+from finetti.bounds.ours import (
     BlockNetwork,
     BlocksGap,
     LinearPiece,
@@ -15,7 +16,6 @@ from finetti.bounds.beyond import (
     ProjectedLengthFreeGap,
     Strata,
 )
-from finetti.bounds.covering.dudley import log_confidence
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.core.errors import InputError, UnsupportedError
 

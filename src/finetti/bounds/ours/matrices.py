@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from finetti.bounds import fields
 from finetti.bounds.base import Bound
-from finetti.bounds.beyond import covers
+from finetti.bounds.ours import covers
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument

@@ -4,9 +4,9 @@ import math
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import fields
-from finetti.bounds.beyond.pieces import Passage, Piece, chained, log_plus, log_size, weights
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.checks import checked
+from finetti.bounds.ours.pieces import Passage, Piece, chained, log_plus, log_size, weights
+from finetti.bounds.ours.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole, smallest_of

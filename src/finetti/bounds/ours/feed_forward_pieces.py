@@ -1,6 +1,6 @@
 """Feed-forward parts: two matrices, or three with a gate."""
 
-from finetti.bounds.beyond.pieces import (
+from finetti.bounds.ours.pieces import (
     Passage,
     Piece,
     activation,
@@ -9,8 +9,8 @@ from finetti.bounds.beyond.pieces import (
     log_size,
     weights,
 )
-from finetti.bounds.beyond.slopes import log_slope
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
+from finetti.bounds.ours.slopes import log_slope
+from finetti.bounds.ours.weights import MatrixWeights, RowWeights
 
 
 class FeedForwardPiece(Piece, kw_only=True):

@@ -8,12 +8,12 @@ from typing import Any, Literal
 from finetti.bounds import fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
-from finetti.bounds.beyond.block_network import BlockNetwork
-from finetti.bounds.beyond.length_free import ChainedWeights, LengthFreeComposition
-from finetti.bounds.beyond.one_ball import OneBallComposition
-from finetti.bounds.beyond.strata import Strata, Stratified
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
 from finetti.bounds.covering.dudley import dudley_upper_sum, gap_terms
+from finetti.bounds.ours.block_network import BlockNetwork
+from finetti.bounds.ours.length_free import ChainedWeights, LengthFreeComposition
+from finetti.bounds.ours.one_ball import OneBallComposition
+from finetti.bounds.ours.strata import Strata, Stratified
+from finetti.bounds.ours.weights import MatrixWeights, RowWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass

@@ -7,7 +7,8 @@ import pytest
 from scipy import optimize
 
 from finetti.bounds import Sample
-from finetti.bounds.beyond import (
+from finetti.bounds.covering.dudley import dudley_closed, dudley_quadrature, dudley_upper_sum
+from finetti.bounds.ours import (
     BlockNetwork,
     BlockNorms,
     BlocksCovering,
@@ -21,7 +22,6 @@ from finetti.bounds.beyond import (
     ProjectedLengthFreeGap,
     RowWeights,
 )
-from finetti.bounds.covering.dudley import dudley_closed, dudley_quadrature, dudley_upper_sum
 from finetti.bounds.sparse_variables import (
     ProjectedLayerNorms,
     ProjectedTransformerCovering,

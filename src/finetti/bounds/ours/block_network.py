@@ -4,10 +4,11 @@ from functools import cached_property
 from typing import Any, Self
 
 from finetti.bounds import fields
-from finetti.bounds.beyond.attention_pieces import AttentionPiece, ProductHeadPiece
-from finetti.bounds.beyond.feed_forward_pieces import FeedForwardPiece, GatedPiece
-from finetti.bounds.beyond.length_free import LengthFreeComposition
-from finetti.bounds.beyond.pieces import (
+from finetti.bounds.checks import checked, one_of
+from finetti.bounds.ours.attention_pieces import AttentionPiece, ProductHeadPiece
+from finetti.bounds.ours.feed_forward_pieces import FeedForwardPiece, GatedPiece
+from finetti.bounds.ours.length_free import LengthFreeComposition
+from finetti.bounds.ours.pieces import (
     EmbeddingPiece,
     LinearPiece,
     NormalizationPiece,
@@ -16,9 +17,8 @@ from finetti.bounds.beyond.pieces import (
     ResidualPiece,
     follow,
 )
-from finetti.bounds.beyond.slopes import SLOPES
-from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
-from finetti.bounds.checks import checked, one_of
+from finetti.bounds.ours.slopes import SLOPES
+from finetti.bounds.ours.weights import MatrixWeights, RowWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import log_of

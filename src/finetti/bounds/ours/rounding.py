@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from finetti.bounds.beyond import covers
+from finetti.bounds.ours import covers
 from finetti.core.errors import bad_argument
 
 
