@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--only", default="", help="those whose file contains this text")
     parser.add_argument("--seconds", type=float, default=90.0, help="of tests per mutant, at most")
-    parser.add_argument("--limit", type=float, default=1200.0, help="seconds; more is a kill")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds; more is a kill")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--map", action="store_true", help="measure again which tests reach what")
     parser.add_argument(
