@@ -29,6 +29,7 @@ from .strata import Radius as Radius
 from .strata import Strata as Strata
 from .strata import Stratified as Stratified
 from .weights import CoverTable as CoverTable
+from .weights import GainWeights as GainWeights
 from .weights import MatrixWeights as MatrixWeights
 from .weights import RowWeights as RowWeights
 from .weights import WeightClass as WeightClass

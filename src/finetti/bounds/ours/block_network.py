@@ -18,7 +18,7 @@ from finetti.bounds.ours.pieces import (
     follow,
 )
 from finetti.bounds.ours.slopes import SLOPES
-from finetti.bounds.ours.weights import MatrixWeights, RowWeights
+from finetti.bounds.ours.weights import GainWeights, MatrixWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import log_of
@@ -95,7 +95,7 @@ class BlockShape(fields.Description, kw_only=True):
 
     def normalization(self, gain_norm: float) -> NormalizationPiece:
         """A normalization without shift."""
-        gain = RowWeights(rows=1, columns=self.width, norm=gain_norm)
+        gain = GainWeights(rows=1, columns=self.width, norm=gain_norm)
         return NormalizationPiece(gain=gain, epsilon=self.epsilon)
 
     def network(self, blocks: tuple[BlockNorms, ...]) -> tuple[Piece, ...]:
@@ -115,7 +115,7 @@ class BlockNetwork(Piece, kw_only=True):
             are vectors no longer than B_X of the sample.
 
     >>> head = MatrixWeights(rows=8, columns=8, rank=4)
-    >>> gain = RowWeights(rows=1, columns=8)
+    >>> gain = GainWeights(rows=1, columns=8)
     >>> attention = AttentionPiece(heads=(ProductHeadPiece(score=head, mixing=head),) * 2)
     >>> block = ResidualPiece(piece=attention, normalization=NormalizationPiece(gain=gain), layer=1)
     >>> readout = LinearPiece(matrix=MatrixWeights(rows=8, columns=1), name="w")

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from finetti.core.logspace import log1pexp, log_binomial
 
-LOG_2, LOG_8 = math.log(2), math.log(8)
+LOG_2, LOG_4 = math.log(2), math.log(4)
 POWERS = (2.0, 1.0, 0.5, 0.25)  # of the Schatten norms: Frobenius, nuclear, and two quasi-norms
 # e^(log a) misses a whole number by rounding; without this, ⌈16.000000000000004⌉ would be 17.
 _ROUNDING = 1e-12
@@ -79,17 +79,20 @@ def schatten_rank(
 def rank_cover(
     rank: ArrayLike, sides: ArrayLike, log_norm: ArrayLike, log_resolution: ArrayLike
 ) -> Any:
-    """log N = r(d₁ + d₂)·log(1 + 8B/x) for matrices of rank r, ‖W‖ ≤ B; within x/2
+    """log N = r(d₁ + d₂)·log(1 + 4B/x) for matrices of rank r, ‖W‖ ≤ B, inside
 
-    W = UVᵀ with ‖U‖, ‖V‖ ≤ √B, each covered inside its ball at x/(4√B): products stay in ‖W‖ ≤ B
-    and move by at most 2·√B·x/(4√B).
+    W = UVᵀ with ‖U‖, ‖V‖ ≤ √B, each covered inside its ball at x/(2√B): products stay in ‖W‖ ≤ B
+    and move by at most 2·√B·x/(2√B).
 
     Args:
         rank: r.
         sides: d₁ + d₂.
+
+    >>> round(float(rank_cover(2, 16, math.log(0.5), math.log(0.1))), 9)        # 32 log 21
+    97.424718007
     """
     ratio = np.subtract(log_norm, log_resolution, dtype=np.float64)
-    return np.asarray(rank) * np.asarray(sides, dtype=np.float64) * log1pexp(LOG_8 + ratio)
+    return np.asarray(rank) * np.asarray(sides, dtype=np.float64) * log1pexp(LOG_4 + ratio)
 
 
 def schatten_cover(
@@ -102,7 +105,7 @@ def schatten_cover(
 ) -> Any:
     """log N = r(d₁ + d₂)·log(1 + 8B/x), r of `schatten_rank`, for ‖W‖_{S_p} ≤ B_p and ‖W‖ ≤ B
 
-    The matrix without its small singular values, x/2 away, by `rank_cover`: x/2 more. Outside the
+    The matrix without its small singular values, x/2 away, by `rank_cover` at x/2. Outside the
     Schatten ball, but inside the spectral one. Where r ≥ min(d₁, d₂): `count_cover`.
 
     >>> sizes = 8, 8, math.log(0.5), math.log(1.0)
@@ -112,5 +115,6 @@ def schatten_cover(
     rows, columns = np.asarray(rows, dtype=np.float64), np.asarray(columns, dtype=np.float64)
     rank = schatten_rank(log_schatten_norm, log_resolution, power)
     low = rank < np.minimum(rows, columns)
-    truncated = rank_cover(np.where(low, rank, 0.0), rows + columns, log_norm, log_resolution)
+    half = np.subtract(log_resolution, LOG_2, dtype=np.float64)
+    truncated = rank_cover(np.where(low, rank, 0.0), rows + columns, log_norm, half)
     return np.where(low, truncated, count_cover(rows * columns, log_norm, log_resolution))[()]

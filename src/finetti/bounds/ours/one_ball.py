@@ -101,18 +101,9 @@ def _parameters(weights: WeightClass) -> int:
 
 
 def _log_square(weights: WeightClass) -> float:
-    """log of the largest ‖W‖_F², or of ‖U‖_F² + ‖V‖_F².
-
-    From the norm that is known: at most √d longer than the longest row or the largest singular
-    value (a gain: than its largest entry).
-    """
-    if not isinstance(weights, MatrixWeights):
-        # A row no longer than B, or, of a gain, every entry: √(rows·columns)·B is enough for both.
-        return 2 * log_of(weights.norm) + math.log(weights.parameters)
+    """log of the largest ‖W‖_F², or of ‖U‖_F² + ‖V‖_F²."""
     rank = _rank(weights)
-    side = min(weights.rows, weights.columns) if weights.rank is None else weights.rank
-    if rank is not None:
-        nuclear = math.inf if weights.nuclear_norm is None else log_of(weights.nuclear_norm)
-        return math.log(2) + smallest_of(nuclear, log_of(weights.norm) + math.log(rank))
-    known = math.inf if weights.frobenius_norm is None else 2 * log_of(weights.frobenius_norm)
-    return smallest_of(known, 2 * log_of(weights.norm) + math.log(side))
+    if rank is None or not isinstance(weights, MatrixWeights):
+        return 2 * weights.log_frobenius
+    nuclear = math.inf if weights.nuclear_norm is None else log_of(weights.nuclear_norm)
+    return math.log(2) + smallest_of(nuclear, log_of(weights.norm) + math.log(rank))

@@ -9,13 +9,14 @@ import abc
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 from finetti.bounds import fields
 from finetti.bounds.checks import checked, one_of
 from finetti.bounds.ours.length_free import ChainedWeights
 from finetti.bounds.ours.slopes import SLOPES, log_slope
-from finetti.bounds.ours.weights import MatrixWeights, RowWeights, WeightClass
+from finetti.bounds.ours.weights import GainWeights, MatrixWeights, RowWeights, WeightClass
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
 from finetti.core.numbers import as_positive, as_whole
@@ -46,13 +47,16 @@ class Piece(fields.Description, abc.ABC, kw_only=True):
 
 def follow(pieces: Iterable[Piece], log_radius: float) -> Passage:
     """One piece after the other: constants multiply, and so do the errors of earlier weights."""
-    log_lipschitz, parts = 0.0, ()
+    passages = []
     for piece in pieces:
-        passage = piece.through(log_radius)
-        earlier = Passage(0.0, 0.0, parts).carried(passage.log_lipschitz)
-        parts = (*earlier, *passage.parts)
-        log_lipschitz, log_radius = log_lipschitz + passage.log_lipschitz, passage.log_radius
-    return Passage(log_lipschitz, log_radius, parts)
+        passages.append(piece.through(log_radius))
+        log_radius = passages[-1].log_radius
+    # From the last to the first, so that every weight is multiplied once by all that follows.
+    log_later, carried = 0.0, []
+    for passage in reversed(passages):
+        carried.append(passage.carried(log_later))
+        log_later += passage.log_lipschitz
+    return Passage(log_later, log_radius, tuple(chain.from_iterable(reversed(carried))))
 
 
 def log_plus(*logs: float) -> float:
@@ -103,17 +107,17 @@ class NormalizationPiece(Piece, kw_only=True):
     √d·max|g| + ‖β‖, wherever the input is.
 
     Args:
-        gain: g, one row in the norm of its largest entry; its columns are d.
+        gain: g, in the norm of its largest entry; its columns are d.
         shift: β, one row.
         epsilon: ε, under the root.
 
-    >>> norm = NormalizationPiece(gain=RowWeights(rows=1, columns=64), epsilon=1e-4)
+    >>> norm = NormalizationPiece(gain=GainWeights(rows=1, columns=64), epsilon=1e-4)
     >>> found = norm.through(0.0)
     >>> round(math.exp(found.log_lipschitz), 9), round(math.exp(found.log_radius), 9)
     (100.0, 8.0)
     """
 
-    gain: RowWeights = weights(RowWeights)
+    gain: GainWeights = weights(GainWeights)
     shift: RowWeights | None = weights(RowWeights, optional=True)
     epsilon: float = checked(as_positive, 1e-5)
 

@@ -59,7 +59,7 @@ def round_to_atoms(
 def round_to_rank(
     matrix: ArrayLike, norm: float, rank: int, resolution: float
 ) -> NDArray[np.float64]:
-    """The r largest singular values as a product of two factors of a grid: `rank_cover`
+    """The r largest singular values as a product of two factors of a grid: `rank_cover` at x/2
 
     Each factor is rounded by at most x/(4√B) and kept in the ball of radius √B, so that the product
     is within x/2 of the truncated matrix.

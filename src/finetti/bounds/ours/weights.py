@@ -1,6 +1,7 @@
 """Trained weights as a class: sizes, norms, and the smallest of the covers that they allow."""
 
 import abc
+import math
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +13,7 @@ from finetti.bounds.checks import checked
 from finetti.bounds.ours import covers
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
+from finetti.core.numbers import as_norm, as_whole, smallest_of
 
 
 class WeightClass(fields.Description, abc.ABC, kw_only=True):
@@ -41,6 +42,11 @@ class WeightClass(fields.Description, abc.ABC, kw_only=True):
         """D = d₁·d₂."""
         return self.rows * self.columns
 
+    @property
+    @abc.abstractmethod
+    def log_frobenius(self) -> float:
+        """log of the largest ‖Δ‖_F that the known norms allow."""
+
     @cached_property
     def log_norms(self) -> tuple[float, ...]:
         """log B, log B₁, log B_p for every power, as `CoverTable` has them; ∞: not known."""
@@ -53,11 +59,30 @@ class WeightClass(fields.Description, abc.ABC, kw_only=True):
 
 
 class RowWeights(WeightClass, kw_only=True):
-    """A table in the norm of its longest row; a vector is one row, a gain in the largest entry.
+    """A table in the norm of its longest row: embeddings; a bias is one row.
 
-    >>> RowWeights(rows=1000, columns=64, norm=0.5).parameters
-    64000
+    >>> table = RowWeights(rows=100, columns=64, norm=0.5)
+    >>> table.parameters, round(float(np.exp(table.log_frobenius)), 9)
+    (6400, 5.0)
     """
+
+    @property
+    def log_frobenius(self) -> float:
+        """log of √d₁·B: every row may be the longest."""
+        return log_of(self.norm) + math.log(self.rows) / 2
+
+
+class GainWeights(WeightClass, kw_only=True):
+    """The gain of a normalization, one row, in the norm of its largest entry.
+
+    >>> round(float(np.exp(GainWeights(rows=1, columns=64, norm=0.5).log_frobenius)), 9)
+    4.0
+    """
+
+    @property
+    def log_frobenius(self) -> float:
+        """log of √D·B: every entry may be the largest."""
+        return log_of(self.norm) + math.log(self.parameters) / 2
 
 
 class MatrixWeights(WeightClass, kw_only=True):
@@ -93,6 +118,13 @@ class MatrixWeights(WeightClass, kw_only=True):
     def limit(self) -> float:
         """The largest rank; ∞: not known."""
         return np.inf if self.rank is None else self.rank
+
+    @property
+    def log_frobenius(self) -> float:
+        """log of the Frobenius norm, or of √rank·B, the smaller."""
+        side = smallest_of(self.rows, self.columns, self.limit)
+        known = np.inf if self.frobenius_norm is None else log_of(self.frobenius_norm)
+        return smallest_of(known, log_of(self.norm) + math.log(side) / 2)
 
 
 class CoverTable:

@@ -199,8 +199,9 @@ def size_of(name: str, arrays: np.ndarray) -> np.ndarray:
 
 def weights_of(name: str, shape: tuple[int, ...], norm: float) -> Any:
     """A class of these weights with one norm."""
-    rows = name == "gain" or "bias" in name or name in ("shift", "tokens", "positions")
+    rows = "bias" in name or name in ("shift", "tokens", "positions")
     make = ours.RowWeights if rows else ours.MatrixWeights
+    make = ours.GainWeights if name == "gain" else make
     return make(rows=shape[0], columns=shape[1], norm=norm)
 
 
