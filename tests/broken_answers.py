@@ -31,7 +31,12 @@ from finetti.studies.outcome import TrialResult
 
 SPARED = ("finetti.claims", "finetti.core", "finetti.show", "finetti.studies")
 GIVEN = ("sample", "uniform")  # methods that draw or describe what is asked about
-SHARED = ("memorizers", "perturbations", "small_attention")  # by the subpackages of claims
+SHARED = (
+    "measures",
+    "memorizers",
+    "perturbations",
+    "small_attention",
+)  # by the subpackages of claims
 MARKED = tuple(
     f"finetti.claims.{each.name}"
     for each in pkgutil.iter_modules(claims.__path__)

@@ -59,6 +59,21 @@ def test_any_chunk_length_gives_the_recurrence_and_its_gradients(name):
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("chunk_length", [1, 7, 64])
+def test_chunks_are_online_gradient_descent_in_plain_numpy(chunk_length):
+    query, keys, values = map(np.asarray, (QUERY, KEYS, VALUES))
+    state, delta = np.zeros((2, 3)), []
+    for asked, key, value in zip(query, keys, values, strict=True):
+        state = 0.9 * state
+        state = state - 0.7 / (key @ key) * np.outer(state @ key - value, key)
+        delta.append(state @ asked)
+    sums = np.cumsum(values[:, :, None] * keys[:, None, :], axis=0)
+    linear = np.einsum("tvd,td->tv", sums, query)
+    for name, exact in (("delta with decay", np.array(delta)), ("linear", linear)):
+        found = MEMBERS[name](chunk_length=chunk_length)(QUERY, KEYS, VALUES, is_causal=True)
+        np.testing.assert_allclose(found, exact, rtol=0, atol=1e-10)
+
+
 def test_a_key_that_does_not_count_does_not_fade_the_others():
     module = DeltaRule(0.7, 0.9)
     kept = np.flatnonzero(np.asarray(MASK))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
 
 from finetti.attention import blocks
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
@@ -311,6 +312,20 @@ def test_scores_are_standard_normal_on_the_sphere():
     # E σ(g) = 1/√(2π) and E σ(g)² = 1/2 with variance 3/2 − 1/4.
     assert abs(jnp.mean(features) - (2 * np.pi) ** -0.5) <= 4 * 0.584 / heads**0.5
     assert abs(jnp.mean(features**2) - 0.5) <= 4 * (1.25 / heads) ** 0.5
+
+
+def test_scores_covary_by_the_angles_and_mean_weights_shift_them():
+    """Cov = (1 + ⟨x₀, x₀'⟩)(1 + ⟨x, x'⟩)/4; W₀ = [[I, 0], [0, 0]] adds ⟨x₀, x⟩ to the mean."""
+    heads, (query, other) = 40_000, unit(43, 2, D)
+    keys, other_keys = unit(44, 2, 1, D)
+    direct = RandomFeatureAttention(jax.random.key(45), heads, D)
+    products = (direct.preactivations(query, keys) * direct.preactivations(other, other_keys))[:, 0]
+    expected = (1 + query @ other) * (1 + keys[0] @ other_keys[0]) / 4
+    assert abs(products.mean() - expected) <= 4 * products.std() / heads**0.5
+    biased = RandomFeatureAttention(jax.random.key(46), heads, D, mean_weights="identity")
+    scores = biased.preactivations(query, keys)[:, 0] - query @ keys[0]
+    for each in (direct.preactivations(query, keys)[:, 0], scores):
+        assert scipy.stats.kstest(np.asarray(each), "norm").pvalue >= 1e-4
 
 
 def test_factored_scores_have_fourth_moment_three_plus_six_over_d():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel
@@ -88,6 +88,35 @@ def test_arc_cosine_is_the_integral_and_the_product_without_means(u):
     np.testing.assert_allclose(
         rectified_product(zero, zero, jnp.float64(u)), arc_cosine(jnp.float64(u)), atol=1e-14
     )
+
+
+def hermite_coefficients(t, terms):
+    """μ_l(t) of E[σ(t + g) σ(t' + g')] = Σ_l μ_l(t) μ_l(t') u^l, l < ``terms`` along the last axis.
+
+    μ₀ = tΦ(t) + φ(t), μ₁ = Φ(t), μ_l = (−1)^l He_{l−2}(t) φ(t)/√l!
+    """
+    density, below = norm.pdf(t), norm.cdf(t)
+    result = [t * below + density, below]
+    before, hermite = np.zeros_like(t), np.ones_like(t)  # He_n/√n!, which does not overflow
+    for order in range(2, terms):
+        result.append((-1) ** order * hermite * density / np.sqrt(order * (order - 1)))
+        n = order - 2
+        before, hermite = hermite, (t * hermite - np.sqrt(n) * before) / np.sqrt(n + 1)
+    return np.stack(result, axis=-1)
+
+
+def test_rectified_product_is_its_hermite_series():
+    t, other = np.random.default_rng(1).uniform(-2, 2, size=(2, 300))
+    u = np.random.default_rng(2).uniform(-0.95, 0.95, size=300)
+
+    def series(t, other):
+        products = hermite_coefficients(t, 800) * hermite_coefficients(other, 800)
+        return np.sum(products * u[:, None] ** np.arange(800), axis=1)
+
+    found = rectified_product(*map(jnp.asarray, (t, other, u)))
+    np.testing.assert_allclose(found, series(t, other), atol=1e-10)
+    zero = np.zeros(300)
+    np.testing.assert_allclose(arc_cosine(jnp.asarray(u)), series(zero, zero), atol=1e-10)
 
 
 def test_normal_distribution_function_is_that_of_scipy():

@@ -10,6 +10,7 @@ from importlib.resources import files
 import mpmath
 import numpy as np
 import pytest
+from scipy import optimize
 
 import checkpoints as make
 from finetti.audit import (
@@ -160,6 +161,45 @@ def test_the_gated_rotary_chain_by_hand():
         radius += down * up * gate * radius**2
     assert passage.log_lipschitz == pytest.approx(log, abs=1e-7)
     assert passage.log_radius == pytest.approx(math.log(radius), abs=1e-7)
+
+
+def planted_layer(width, score, mixing):
+    """One layer x + head(x) without norms and biases: ‖W_QW_Kᵀ‖/√d and ‖W_VW_O‖ are given.
+
+    W_Q and W_V are long, W_K and W_O short, so that only the products have these norms.
+    """
+    rng, sizes = np.random.default_rng(11), np.linspace(1.0, 0.2, width)
+    q, k, v, o = (np.linalg.qr(rng.normal(size=(width, width)))[0] for _ in range(4))
+    query, key = 7 * (q * np.sqrt(sizes)).T, score * math.sqrt(width) / 7 * (k * np.sqrt(sizes)).T
+    value, output = 9 * (v * sizes).T, mixing / 9 * o.T
+    return {
+        "layers.0.self_attn.in_proj_weight": np.vstack([query, key, value]),
+        "layers.0.self_attn.out_proj.weight": output.T,
+    }
+
+
+def test_log_n_is_that_of_the_best_allocation_by_hand():
+    width, rho, resolution = 6, 1.5, 0.1
+    grid = (4, -3, 0)  # j of the radii 1.1^j of M, of W_VW_O and of the readout
+    radii = 1.1 ** np.array(grid)
+    # |out − ôut| ≤ ‖w‖vρ·ρ²·x_M + ‖w‖ρ·x_V + (1 + v)ρ·x_w, with d², d² and d parameters.
+    reach = np.array([radii[1] * rho**3, rho, (1 + radii[1]) * rho])
+    counts = np.array([width**2, width**2, width])
+
+    def log_n(free):
+        shares = np.exp(free) / np.exp(free).sum()
+        return np.sum(counts * np.log1p(2 * radii * reach / (resolution * shares)))
+
+    least = optimize.minimize(log_n, np.log(counts / counts.sum()), tol=1e-12).fun
+    planted = planted_layer(width, *(radii[:2] * (1 - 1e-7)))
+    capacity = measure_capacity(audit_checkpoint(planted, heads=1), input_norm=rho)
+    row = capacity.row("count")
+    assert 1 - 1e-9 <= row.covering.value / least <= 1.005
+    kappa = math.pi**2 / 3 - 1
+    by_hand = sum(2 * math.log(abs(j) + 1) + math.log(kappa) for j in grid)
+    assert row.post_hoc == pytest.approx(by_hand, rel=1e-12)
+    slope = math.log(1 + radii[1] * (1 + 2 * radii[0] * rho**2))
+    assert 1 - 1e-6 <= capacity.log_lipschitz / slope <= 1
 
 
 def test_every_row_has_its_values(capacity):

@@ -2,10 +2,21 @@
 
 import math
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 
 import pytest
 
-from finetti.bounds import Bound, BoundSettings, BoundValue, Sample, Term, fields, load_bounds
+from finetti.bounds import (
+    Bound,
+    BoundSettings,
+    BoundValue,
+    Sample,
+    Term,
+    build_bounds,
+    load_bounds,
+    sweep,
+)
+from finetti.bounds import description as fields
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.registry import Registry
 from finetti.bounds.sparse_variables import (
@@ -197,19 +208,13 @@ def test_settings_read_lists_and_refuse_what_is_not_read():
     )
     bound = ProjectedTransformerGap.from_settings(settings)
     assert [layer.value_norm for layer in bound.functions.layers] == [2.0, 3.0]
-    settings.check_used("it")
-    with pytest.raises(InputError, match="no norm called 'valeu_norm'"):
-        ProjectedTransformerGap.from_settings(
-            BoundSettings(norms={"layers": [{"valeu_norm": 1.0}]})
-        )
-    wrong = BoundSettings(norms={"valeu_norm": 1.0})
-    ProjectedTransformerGap.from_settings(wrong)
-    with pytest.raises(InputError, match="no norm called 'valeu_norm'"):
-        wrong.check_used("it")
+    assert build_bounds([ProjectedTransformerGap], settings) == [bound]
+    for wrong in ({"layers": [{"valeu_norm": 1.0}]}, {"valeu_norm": 1.0}):
+        with pytest.raises(InputError, match=r"no norm called 'valeu_norm'\. It reads: [ao]"):
+            build_bounds([ProjectedTransformerGap], BoundSettings(norms=wrong))
     with pytest.raises(InputError, match="a list of 2 mappings"):
         ProjectedTransformerGap.from_settings(BoundSettings(n_layers=2, norms={"layers": [{}]}))
-    with pytest.raises(InputError, match="a divisor of the width"):
-        _ = BoundSettings(width=7, n_heads=2).head_width
+    assert BoundSettings(width=7, n_heads=2).head_width == 4
     with pytest.raises(InputError, match="value_norm"):
         ProjectedTransformerGap.from_settings(BoundSettings(norms={"value_norm": "big"}))
 
@@ -272,7 +277,6 @@ class Kinds(fields.Description):
     width: int = fields.size("width")
     length: float = fields.norm(2.0)
     longest: float = fields.norm(1.0, like="length")
-    error: float = fields.norm(1.0, unset=0.0)
     given: float | None = fields.norm(None)
     ridge: float = fields.number(0.5)
     word: str = fields.choice("one", "two")
@@ -281,20 +285,69 @@ class Kinds(fields.Description):
 
 
 def test_a_field_says_how_it_is_read_and_checked():
-    assert Kinds.from_settings(BoundSettings(width=8)) == Kinds(8, 2.0, 1.0, 0.0)
+    assert Kinds.from_settings(BoundSettings(width=8)) == Kinds(8) == Kinds(8, 2.0, 2.0)
     norms = {"length": 5, "given": 0, "word": "two", "yes": 0, "ridge": 1}
     settings = BoundSettings(width=8, norms=norms)
-    assert Kinds.from_settings(settings) == Kinds(8, 5.0, 5.0, 0.0, 0.0, 1.0, "two", False)
-    settings.check_used("Kinds")
+    assert Kinds.from_settings(settings) == Kinds(8, 5.0, 5.0, 0.0, 1.0, "two", False)
+    Kinds.check_names(norms, "Kinds")
     wrong = BoundSettings(norms={"unread": 4})
     assert Kinds.from_settings(wrong).unread == 3
     with pytest.raises(InputError, match="no norm called 'unread'"):
-        wrong.check_used("Kinds")
+        Kinds.check_names(wrong.norms, "Kinds")
     for name, bad in {"width": 0, "length": -1, "given": -1, "ridge": 0, "word": "no"}.items():
         with pytest.raises(InputError, match=f"`{name}` argument of Kinds"):
             replace(Kinds(8), **{name: bad})
     with pytest.raises(InputError, match="`length` argument of Kinds"):
         Kinds(8, None)
+
+
+@pytest.mark.parametrize("theorem", load_bounds(), ids=lambda theorem: theorem.name)
+def test_a_norm_that_is_not_given_is_the_same_in_python_and_in_settings(theorem):
+    """A norm that is `like` another one follows it in both."""
+    for part in [*described_parts(theorem.from_settings(BoundSettings(width=8)))]:
+        followers = {
+            each.name: each.metadata[fields.LIKE][0]
+            for each in dataclass_fields(part)
+            if fields.LIKE in each.metadata and hasattr(part, each.metadata[fields.LIKE][0])
+        }
+        for follower, source in followers.items():
+            own = {each.name: getattr(part, each.name) for each in dataclass_fields(part)}
+            python = type(part)(**{k: v for k, v in own.items() if k != follower} | {source: 4.0})
+            given = theorem.from_settings(BoundSettings(width=8, norms={source: 4.0}))
+            found = next(each for each in described_parts(given) if type(each) is type(part))
+            assert getattr(python, follower) == getattr(found, follower) == 4.0
+
+
+def described_parts(value):
+    """A description and all descriptions inside it."""
+    if isinstance(value, tuple):
+        for each in value:
+            yield from described_parts(each)
+    elif isinstance(value, fields.Checked):
+        yield value
+        for each in dataclass_fields(value):
+            yield from described_parts(getattr(value, each.name))
+
+
+def test_a_column_norm_that_is_not_given_is_the_spectral_norm():
+    sample, settings = Sample(10_000, 1000), BoundSettings(width=8, norms={"value_norm": 4})
+    python = HeadCovering(HeadClass(width=8, value_norm=4.0)).evaluate(sample)
+    assert python.value == HeadCovering.from_settings(settings).evaluate(sample).value
+    assert HeadClass(width=8, value_norm=4.0).value_column_norm == 4.0
+
+
+def test_all_norms_are_named_whatever_is_read_by_default():
+    names = load_bounds().get("R-thm-risk").norm_names()
+    assert {"coefficients", "correlation_degree", "squared_norm", "target_norm"} <= {*names}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: build_bounds([], BoundSettings()), lambda: sweep([], "n_samples", [1, 2])],
+)
+def test_no_bounds_at_all_are_refused(call):
+    with pytest.raises(InputError, match="at least one bound"):
+        call()
 
 
 def test_a_second_dataclass_decorator_is_refused():

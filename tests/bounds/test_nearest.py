@@ -27,7 +27,7 @@ SKIPS = ({}, {"skips": False}, {"skips": True})
 def build(theorem, settings):
     """The bound if it covers these settings, the sample included; every norm is read."""
     bound = theorem.from_settings(settings)
-    settings.check_used(theorem.name)
+    theorem.check_names(settings.norms, theorem.name)
     if theorem.paper != "R":  # asks for more heads than are looked at here
         bound.check(SAMPLE)
     return bound

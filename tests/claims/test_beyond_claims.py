@@ -5,17 +5,12 @@ import pytest
 from finetti.claims import Context, load_ledger, run_claim
 
 CLAIMS = (
-    "F-audit-length",
-    "F-audit-planted",
-    "F-audit-tuning",
-    "F-family-chunks",
     "F-family-closed",
     "F-chain-blocks",
     "F-cover-count",
     "F-cover-length",
     "F-cover-maurey",
     "F-cover-schatten",
-    "F-posthoc",
 )
 
 

@@ -22,8 +22,8 @@ ASK_NOTHING = {"E-lemma-G.2", "S-erratum-8", "S-lemma-A.9-sphere"}
 SLOW = {
     *("E-eq-3.11", "E-eq-G.5", "E-lemma-C.7", "E-lemma-C.11", "E-lemma-C.14", "E-prop-4.2-limit"),
     *("E-prop-5.6", "E-sec-6-downstream", "E-thm-5.3", "E-thm-5.3-length", "E-thm-6.4-trained"),
-    *("R-def-factored", "R-def-preactivation", "R-eq-brfa-kernel", "S-erratum-2", "S-lemma-A.8"),
-    *("S-lemma-B.6", "S-prop-4.7", "S-sec-5-exhaustive", "S-sec-5-factored", "S-thm-4.6-depth"),
+    *("R-def-factored", "R-eq-brfa-kernel", "S-erratum-2", "S-lemma-A.8"),
+    *("S-lemma-B.6", "S-prop-4.7", "S-sec-5-exhaustive", "S-thm-4.6-depth"),
     *("S-thm-A.17-chain", "F-chain-blocks", "F-coherence-planted", "F-coherence-urn"),
     *("F-martingale-posterior", "R-eq-exp-kernel", "R-eq-rfa-kernel", "R-eq-rfmlp-kernel"),
     *("F-coherence-table", "R-norm-brfa", "R-rate-approximation", "R-rate-heads"),

@@ -1,12 +1,10 @@
-"""What claims compute: instances where lemmas are tight or printed forms fail, and a series."""
+"""What claims compute: instances where lemmas are tight or printed forms fail."""
 
 from dataclasses import replace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import rectified_product
 from finetti.attention.lipschitz import (
     attention_token_perturbation,
     attention_weight_perturbation,
@@ -19,7 +17,6 @@ from finetti.bounds import exchangeability as bounds
 from finetti.bounds.sample import Sample
 from finetti.claims.exchangeability.head_perturbations import amplified
 from finetti.claims.exchangeability.instances import AXES, even_reader, heads
-from finetti.claims.random_features.kernels import series
 from finetti.claims.sparse_variables.instances import (
     balanced,
     first_axis,
@@ -110,11 +107,3 @@ def test_erratum_6_print_misses_the_feed_forward_part():
         for form in ("printed", "derived")
     )
     assert printed < measured <= derived
-
-
-def test_series_and_closed_form_agree():
-    t, other = np.random.default_rng(1).uniform(-2, 2, size=(2, 300))
-    u = np.random.default_rng(2).uniform(-0.95, 0.95, size=300)
-    np.testing.assert_allclose(
-        rectified_product(*map(jnp.asarray, (t, other, u))), series(t, other, u, 800), atol=1e-10
-    )

@@ -167,7 +167,7 @@ def test_claims_run_in_float64_whatever_the_program():
 def test_an_expected_failure_is_as_expected_beside_its_derived_form_only():
     failing = claim(lambda context: Evidence(NO, derived=(YES,)), expected=Verdict.FAILS)
     assert run_claim(failing, Context()).as_expected
-    assert not run_claim(claim(failing.run), Context()).as_expected
+    assert not run_claim(claim(failing.measure), Context()).as_expected
     alone = run_claim(claim(lambda context: Evidence(NO), expected=Verdict.FAILS), Context())
     assert alone.verdict is Verdict.INCONCLUSIVE
     assert "derived" in alone.reason

@@ -175,14 +175,12 @@ def test_sweeps_are_parsed():
         (("S-thm-4.6", "--layers", "1e9"), "--layers must be at most 10000"),
         (("S-lemma-A.12", "--width", "10001", "--heads", "10001"), "--heads must be at most 10000"),
         (("S-cor-4.4", "--resolution", "0"), "--resolution must be"),
-        (("E-thm-C.5", "--width", "7", "--heads", "3"), "--heads must be a divisor of the width 7"),
         (("E-prop-4.1", "--solve", "tokens", "--gap", "-1"), "--gap must be"),
         (("S-lemma-2.2", "--measured", "-1"), "--measured must be"),
         (("no-such-words",), "No bound matches 'no-such-words'"),
         (("E-thm-C.4", "R-thm-risk", "--sweep", "samples=1e3:1e4"), "cannot share a chart"),
         (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "Solve for tokens"),
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
-        (("E-thm-C.5", "--width", "7", "--sweep", "heads=2:6"), "divides the width 7"),
         (("E-thm-C.4", "--solve", "samples", "--gap", "0.1"), "Give the --constant yourself"),
         (("S-cor-4.4", "--sweep", "T=1:9", "--plot", "/nowhere/x.svg"), "no folder '/nowhere'"),
         (("S-cor-4.4", "--sweep", "T=1:9", "--plot", "/proc/x.svg"), "cannot be written"),
@@ -274,13 +272,11 @@ def test_sweeps_of_the_sample_and_of_the_heads_dimension(name, what, grows):
     assert values[0] != values[-1]
 
 
-def test_a_sweep_of_heads_takes_divisors_where_heads_share_the_width():
-    result = run("E-thm-C.5", "--width", 12, "--sweep", "heads=2:12", "--json")
-    heads = [record["heads"] for record in json.loads(result.stdout)["records"]]
-    assert heads == [2, 3, 4, 6, 12]
-    assert "Heads divide the width 12: 5 from 2 to 12." in result.stderr
-    apart = run_json("E-thm-C.5", "--width", 12, "--head-dimension", 2, "--sweep", "heads=2:5")
-    assert [record["heads"] for record in apart["records"]] == [2, 3, 4, 5]
+def test_a_sweep_of_heads_shares_the_width_rounded_up():
+    shared = run_json("E-thm-C.5", "--width", 12, "--sweep", "heads=2:5")
+    assert [record["heads"] for record in shared["records"]] == [2, 3, 4, 5]
+    apart = run_json("E-thm-C.5", "--width", 12, "--head-dimension", 3, "--heads", 5)
+    assert apart[0]["value"] == shared["records"][-1]["value"]  # ⌈12/5⌉ = 3
     random = run_json("R-thm-risk", "--width", 12, "--sweep", "heads=100:1000:3")
     assert [record["heads"] for record in random["records"]] == [100, 316, 1000]
 
@@ -387,8 +383,8 @@ def test_a_point_without_an_answer_says_why():
 def test_a_bound_that_applies_nowhere_leaves_the_sweep_to_the_others():
     names = ("S-thm-A.17-gap", "E-thm-C.5")
     found = run_json(*names, "--layers", 2, "--width", 8, "--sweep", "heads=2:4")
-    assert [record["value"] is None for record in found["records"]] == [True, False] * 2
-    assert "S-thm-A.17-gap gives nothing at 2 of 2 values" in found["notes"][0]
+    assert [record["value"] is None for record in found["records"]] == [True, False] * 3
+    assert "S-thm-A.17-gap gives nothing at 3 of 3 values" in found["notes"][0]
 
 
 def test_the_notes_of_a_sweep_are_shown():

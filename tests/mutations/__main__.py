@@ -25,6 +25,7 @@ from queue import SimpleQueue
 
 from . import reach
 from .mutant import PACKAGE, ROOT, Mutant, load_mutants
+from .selection import CHOSEN
 
 RESULTS = reach.FOLDER / "results.jsonl"
 TREE = (
@@ -80,11 +81,25 @@ def main() -> int:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
             print(f"[{number}/{len(mutants)}] {describe(row)}", flush=True)
+    discard_false_kills(rows, trees.get())
     survivors = [row for row in rows if row["outcome"] != "killed"]
     print(f"\n{len(rows) - len(survivors)} of {len(rows)} mutants were killed. Survivors:")
     for row in survivors:
         print(f"- {describe(row)}\n    {row['old']}\n    {row['new']}")
     return 1 if survivors else 0
+
+
+def discard_false_kills(rows: list[dict], tree: Path) -> None:
+    """Run the tests that killed a mutant on the right code: one that fails there kills nothing."""
+    killers = sorted({row["killer"] for row in rows if "::" in row["killer"]})
+    while killers:
+        outcome, failing = run_tests(tree, killers, 3600.0)
+        if outcome != "killed":
+            return
+        for row in rows:
+            if row["killer"] == failing:
+                row["outcome"] = f"undecided, since this test fails without it: {failing}"
+        killers.remove(failing)
 
 
 def describe(row: dict) -> str:
@@ -136,7 +151,8 @@ def choose_tests(mutant: Mutant, known: dict, seconds: float) -> tuple[list[str]
         reaching | beside,
         key=lambda test: (test not in reaching, not test.startswith(own), times[test]),
     )
-    chosen, total = [], 0.0
+    chosen: list[str] = []
+    total = 0.0
     for test in ordered:
         if total + times[test] <= seconds or not chosen:
             chosen.append(test)
@@ -213,8 +229,13 @@ def run_mutant(
 
 
 def run_tests(tree: Path, tests: list[str], limit: float) -> tuple[str, str]:
-    """Whether a test fails, and which one does first."""
-    (tree / "chosen.txt").write_text("\n".join(tests), "utf-8")
+    """Whether a test fails, and which one does first.
+
+    Files are run in the order of their first test, the tests of a file in the order of the file: a
+    test may pass only after another one, and must not fail for another reason than the mutation.
+    """
+    (tree / CHOSEN).write_text("\n".join(tests), "utf-8")
+    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
     environment = {
         **os.environ,
         "PYTHONPATH": f"{tree / 'src'}:{tree / 'tests'}",
@@ -224,7 +245,7 @@ def run_tests(tree: Path, tests: list[str], limit: float) -> tuple[str, str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
     try:
         ran = subprocess.run(
-            [*command, "@chosen.txt"],
+            [*command, "-p", "tests.mutations.selection", *files],
             cwd=tree, env=environment, capture_output=True, text=True, timeout=limit, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -4,11 +4,12 @@ import math
 import re
 from xml.etree.ElementTree import fromstring
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetti.show.gauge import Gauge
+from finetti.show.gauge import LEFT, RIGHT, Gauge
 
 
 def across(gauge):
@@ -60,6 +61,17 @@ def test_marks_differ_by_shape_and_not_only_by_color():
 def test_far_numbers_are_compared_by_their_powers(gauge, log):
     assert gauge.is_log is log
     assert ('class="tick"' in gauge.svg) is log
+
+
+def test_a_logarithmic_axis_ends_at_powers_of_ten():
+    gauge = Gauge(3e-3, high=1.0)  # from 1e-4 to 10, half a power beyond what is drawn
+    ticks = [float(x) for x in re.findall(r'class="tick" d="M([\d.]+)', gauge.svg)]
+    assert ticks == pytest.approx(np.linspace(LEFT, RIGHT, 6), abs=0.06)
+
+
+def test_the_room_around_a_single_number_has_its_size():
+    assert across(Gauge(-8.0, high=-8.0, holds=True))[0] == (LEFT + RIGHT) / 2
+    assert Gauge(-8.0, high=-8.0)._span() == (-12.0, -4.0)
 
 
 def test_intervals_and_both_limits_are_drawn():

@@ -1,5 +1,6 @@
 from .base import Bound as Bound
 from .covering.composition import allocate as allocate
+from .description import BoundSettings as BoundSettings
 from .inversion import Goal as Goal
 from .registry import Registry as Registry
 from .registry import build_bounds as build_bounds
@@ -7,7 +8,6 @@ from .registry import load_bounds as load_bounds
 from .sample import Sample as Sample
 from .sensitivity import Sensitivities as Sensitivities
 from .sensitivity import Sensitivity as Sensitivity
-from .settings import BoundSettings as BoundSettings
 from .sweeps import Sweep as Sweep
 from .sweeps import SweepVariable as SweepVariable
 from .sweeps import sweep as sweep

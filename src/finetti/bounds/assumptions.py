@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from finetti.bounds.checks import Checked, checked, one_of
-from finetti.bounds.settings import BoundSettings
+from finetti.bounds.description import BoundSettings, Checked, checked, one_of
 from finetti.bounds.value import OF_THE_LOSS
 from finetti.core.forms import Form
 from finetti.core.numbers import as_norm, as_whole
@@ -70,12 +69,15 @@ class NetworkShape(Checked):
     position_norm: float | None = checked(as_norm, None)
 
     @classmethod
-    def of(cls, settings: BoundSettings, assumes: Sequence[str]) -> "NetworkShape":
-        """That of ``settings``, which count as read where an assumption is about them."""
-        names = {_SETTINGS[each] for each in assumes if each in _SETTINGS}
-        said = {name: settings.value(name) for name in sorted(names)}
-        rest = {name: settings.norms.get(name) for name in set(_SETTINGS.values()) - names}
-        return cls(settings.n_layers, settings.n_heads, **said, **rest)
+    def of(cls, settings: BoundSettings) -> "NetworkShape":
+        """That of ``settings``."""
+        said = {name: settings.value(name, None) for name in _SETTINGS.values()}
+        return cls(settings.n_layers, settings.n_heads, **said)
+
+    @staticmethod
+    def names(assumes: Sequence[str]) -> set[str]:
+        """The settings by which some assumptions are judged."""
+        return {_SETTINGS[each] for each in assumes if each in _SETTINGS}
 
     def failed(self, assumes: Sequence[str]) -> list[str]:
         """Those of the assumptions that are not met, in words."""

@@ -7,11 +7,10 @@ from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
 from finetti.bounds.assumptions import NetworkShape, nearest_bound
-from finetti.bounds.fields import READ, Description
+from finetti.bounds.description import NAMES, READ, BoundSettings, Description
 from finetti.bounds.inversion import samples_needed
 from finetti.bounds.sample import Sample
 from finetti.bounds.sensitivity import Sensitivities, sensitivity
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
@@ -43,7 +42,9 @@ class Bound(Description, Shown, abc.ABC):
     printed_kind: ClassVar[BoundKind | None] = None
 
     form: Form = field(
-        default="derived", kw_only=True, metadata={READ: lambda settings, *_: settings.form}
+        default="derived",
+        kw_only=True,
+        metadata={READ: lambda settings, *_: settings.form, NAMES: ()},
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -60,15 +61,13 @@ class Bound(Description, Shown, abc.ABC):
     @classmethod
     def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
         """The bound of what ``settings`` describe, if the theorem covers such a network."""
-        cls.check_network(NetworkShape.of(settings, cls.assumes), settings.form)
+        cls.check_network(NetworkShape.of(settings), settings.form)
         return super().from_settings(settings, bound)
 
     @classmethod
     def norm_names(cls) -> tuple[str, ...]:
-        """What it reads of the norms of a `BoundSettings`."""
-        settings = BoundSettings(width=64, n_heads=1)
-        cls.from_settings(settings)
-        return settings.read
+        """The names that it reads of the norms of a `BoundSettings`, or judges a network by."""
+        return tuple(sorted({*super().norm_names(), *NetworkShape.names(cls.assumes)}))
 
     @classmethod
     def check_network(cls, shape: NetworkShape, form: Form = "derived") -> None:

@@ -4,12 +4,11 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from finetti.bounds.base import Bound
-from finetti.bounds.settings import BoundSettings
-from finetti.core.errors import InputError
+from finetti.bounds.description import BoundSettings
+from finetti.core.errors import InputError, bad_argument
 from finetti.show.catalog import Catalog
 
 
@@ -38,22 +37,23 @@ def load_bounds(package: str = "finetti.bounds") -> Registry:
     return Registry(tuple(found))
 
 
-def build_bounds(
-    chosen: Sequence[type[Bound]], settings: BoundSettings
-) -> list[tuple[Bound, BoundSettings]]:
-    """Every chosen bound, and the settings as it read them; a norm that none reads is refused."""
-    built = []
-    for each in chosen:
-        read = replace(settings)
-        built.append((each.from_settings(read), read))
-        if len(chosen) == 1:
-            read.check_used(each.name)
-    refuse_unread([read.unread for _, read in built])
-    return built
+def build_bounds(chosen: Sequence[type[Bound]], settings: BoundSettings) -> list[Bound]:
+    """Every chosen bound of what ``settings`` describe; a norm that none reads is refused."""
+    check_norms(chosen, settings, "build_bounds")
+    return [each.from_settings(settings) for each in chosen]
 
 
-def refuse_unread(unread: Sequence[frozenset[str]]) -> None:
-    """Refuse a norm that none of several bounds reads."""
-    nobodys = frozenset.intersection(*unread)
-    if nobodys:
-        raise InputError(f"None of these bounds has a norm called {min(nobodys)!r}.")
+def check_norms(chosen: Sequence[type[Bound]], settings: BoundSettings, owner: str) -> None:
+    """Refuse a choice of no bounds, and a norm that none of them reads."""
+    if not chosen:
+        raise bad_argument("bounds", owner, "at least one bound", "none")
+    if len(chosen) == 1:
+        chosen[0].check_names(settings.norms, chosen[0].name)
+    unread = frozenset.intersection(*(unread_norms(each, settings) for each in chosen))
+    if unread:
+        raise InputError(f"None of these bounds has a norm called {min(unread)!r}.")
+
+
+def unread_norms(theorem: type[Bound], settings: BoundSettings) -> frozenset[str]:
+    """The norms of ``settings`` that one bound does not have, as another one may."""
+    return frozenset(settings.norms) - {*theorem.norm_names()}

@@ -4,7 +4,7 @@ import math
 from dataclasses import fields
 from typing import Any
 
-from finetti.bounds.checks import Checked, checked, real
+from finetti.bounds.description import Checked, checked, real
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole

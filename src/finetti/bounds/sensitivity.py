@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from finetti.bounds.checks import NORM
+from finetti.bounds.description import NORM
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import exp_of
 from finetti.core.errors import InputError, UnsupportedError

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from finetti.bounds.base import Bound
+from finetti.bounds.description import BoundSettings
 from finetti.bounds.inversion import Goal
-from finetti.bounds.registry import build_bounds, refuse_unread
+from finetti.bounds.registry import check_norms, unread_norms
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.core.forms import Form
@@ -233,17 +233,17 @@ def sweep(
         raise InputError(f"Cannot both sweep and solve for {goal.count}. Sweep something else.")
     if not len(values):
         raise bad_argument("values", "sweep", "at least one value", "none")
-    points, errors, unread = [], [], {}
+    one_point = variable.set(settings, sample, values[0])[0]
+    check_norms(bounds, one_point, "sweep")
+    unread = {bound.name: unread_norms(bound, one_point) for bound in bounds}
+    points, errors = [], []
     for at in values:
         here, there = variable.set(settings, sample, at)
         for theorem in bounds:
-            read, bound, value, refused = replace(here), None, None, ""
+            bound, value, refused = None, None, ""
             try:
                 theorem.check_loss(there)
-                bound = theorem.from_settings(read)
-                unread[theorem.name] = read.unread
-                if len(bounds) == 1:
-                    read.check_used(theorem.name)
+                bound = theorem.from_settings(here)
                 value = bound.evaluate(there) if goal is None else goal.needed(bound, there)
             except FinettiError as error:
                 errors.append(error)
@@ -252,24 +252,4 @@ def sweep(
             points.append(point)
     if len(errors) == len(points):
         raise errors[0]
-    refuse_unread(list(unread.values()))
     return Sweep(variable, quantities[0] if goal is None else goal.count, tuple(points), unread)
-
-
-def head_counts(
-    bounds: Sequence[type[Bound]], settings: BoundSettings, values: Sequence[float]
-) -> list[float]:
-    """``values``, or the divisors of the width between them where heads share it."""
-    built = build_bounds(bounds, replace(settings, n_heads=1))
-    if not any(read.shared_width for _, read in built):
-        return list(values)
-    width, (low, high) = settings.width, (min(values), max(values))
-    small = [n for n in range(1, math.isqrt(width) + 1) if width % n == 0]
-    divisors = sorted({*small, *(width // n for n in small)})
-    found: list[float] = [n for n in divisors if low <= n <= high]
-    if not found:
-        raise InputError(
-            f"No number of heads from {low} to {high} divides the width {width}. Give a "
-            "`head_dimension`, or other limits."
-        )
-    return found

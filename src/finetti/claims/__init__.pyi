@@ -1,8 +1,10 @@
 from .bibliography import PAPERS as PAPERS
 from .bibliography import Paper as Paper
+from .claim import Check as Check
 from .claim import Claim as Claim
 from .claim import Context as Context
 from .claim import Control as Control
+from .claim import Erratum as Erratum
 from .claim import Scale as Scale
 from .document import compare_runs as compare_runs
 from .document import provenance as provenance

@@ -3,11 +3,13 @@
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from dataclasses import replace
 from types import ModuleType
 from typing import ClassVar
 
 from finetti.claims.bibliography import PAPERS
-from finetti.claims.claim import Claim
+from finetti.claims.claim import Check, Claim
+from finetti.core.errors import FinettiError
 from finetti.show.catalog import Catalog
 
 
@@ -20,6 +22,7 @@ class Ledger(Catalog[Claim]):
         "id": "id",
         "claim": "title",
         "source": "citation",
+        "check": "check_words",
         "expected": "expected",
     }
     papers = tuple(PAPERS)
@@ -32,6 +35,14 @@ class Ledger(Catalog[Claim]):
     def of_paper(self, paper: str) -> "Ledger":
         """The claims of one paper: E, S or R; F are our own."""
         return Ledger(tuple(claim for claim in self if claim.paper == paper))
+
+    def checked_as(self, check: Check | str) -> "Ledger":
+        """The claims that are checked in one way, as by ``simulation``."""
+        return Ledger(tuple(claim for claim in self if claim.check == check))
+
+    def bases(self, claim: Claim) -> tuple[Claim, ...]:
+        """The claims that ``claim`` rests on."""
+        return tuple(self.get(each) for each in claim.rests_on)
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
@@ -49,10 +60,31 @@ def load_ledger(package: str = "finetti.claims") -> Ledger:
     Loads no JAX: a claim imports what it needs when it runs.
     """
     root = importlib.import_module(package)
-    claims: dict[int, Claim] = {}  # by identity: one may import another's, but not define it again
+    # By identity: a module may import another's claim, but not define it again.
+    found: dict[int, tuple[Claim, str]] = {}
     for info in pkgutil.iter_modules(root.__path__, root.__name__ + "."):
         if info.ispkg:
             for module in _modules(importlib.import_module(info.name)):
-                found = (each for each in vars(module).values() if isinstance(each, Claim))
-                claims |= {id(claim): claim for claim in found}
-    return Ledger(tuple(claims.values()))
+                for claim in _declared(module):
+                    found.setdefault(id(claim), (claim, module.__name__))
+    claims = (replace(claim, module=claim.module or name) for claim, name in found.values())
+    ledger = Ledger(tuple(row for claim in claims for row in claim.rows))
+    _check_bases(ledger)
+    return ledger
+
+
+def _declared(module: ModuleType) -> Iterator[Claim]:
+    """The claims among the variables of ``module``, and in its tuple ``CLAIMS``."""
+    for each in (*vars(module).values(), *getattr(module, "CLAIMS", ())):
+        if isinstance(each, Claim):
+            yield each
+
+
+def _check_bases(ledger: Ledger) -> None:
+    """What a claim rests on must be measured."""
+    for claim in ledger:
+        for base in claim.rests_on:
+            if base not in ledger:
+                raise FinettiError(f"{claim.id} rests on {base}, which is no claim.")
+            if ledger.get(base).rests_on:
+                raise FinettiError(f"{claim.id} rests on {base}, which measures nothing itself.")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from finetti.claims.bibliography import PAPERS
-from finetti.claims.claim import Claim
+from finetti.claims.claim import Check, Claim
 from finetti.claims.ledger import Ledger, load_ledger
 from finetti.show.numbers import format_number
 
@@ -59,9 +59,14 @@ def _entry(claim: Claim) -> str:
         f"- source: {claim.citation}",
         f"- measured: {' '.join(claim.measured.split())}",
         f"- expected: {claim.expected.value}. {claim.pass_rule}",
+        f"- check: {Check(claim.check).words}",
+        *(
+            [f"- rests on: {', '.join(f'`{each}`' for each in claim.rests_on)}"]
+            * bool(claim.rests_on)
+        ),
         f"- false alarm: {_chance(claim)}",
-        *([f"- erratum: {claim.erratum}"] if claim.erratum else []),
-        f"- turns red for: {'; '.join(control.name for control in claim.controls)}",
+        *([f"- erratum: {claim.why}"] if claim.why else []),
+        f"- turns red for: {'; '.join(claim.red_for)}",
     ]
     return "\n".join(lines)
 
@@ -84,14 +89,14 @@ def errata_page(ledger: Ledger) -> str:
         MADE,
     ]
     for letter in ("E", "S"):
-        rows = [claim for claim in ledger.of_paper(letter) if claim.erratum]
+        rows = [claim for claim in ledger.of_paper(letter) if claim.why]
         parts.append(f"## Paper {letter} ({PAPERS[letter].key})")
         table = ["| no. | where | printed | derived | claim |", "|---|---|---|---|---|"]
         for claim in sorted(rows, key=_number):
             cells = (claim.label, *map(_code, (claim.printed, claim.formula)), f"`{claim.id}`")
             table.append(f"| {_number(claim)} | {' | '.join(cells)} |")
         parts.append("\n".join(table))
-        parts += [f"**{_number(each)}** (`{each.id}`). {each.erratum}" for each in rows]
+        parts += [f"**{_number(each)}** (`{each.id}`). {each.why}" for each in rows]
     return "\n\n".join([*parts, WITHDRAWN])
 
 

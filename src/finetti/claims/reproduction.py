@@ -6,13 +6,14 @@ where it would come out the same.
 """
 
 import importlib
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import finetti
-from finetti.claims.claim import Claim, Context
+from finetti.claims.claim import DERIVED, Claim, Context, PrintedForm, Scale
 from finetti.claims.evidence import Evidence
 from finetti.claims.runner import (
     ClaimResult,
@@ -44,24 +45,34 @@ def code_fingerprint() -> str:
 
 
 def check_entry(seed: int, entry: str, scale: str, claim_seed: int) -> TrialResult:
-    """One trial. A claim draws from its id and ``claim_seed``, so that a run can be repeated."""
+    """One trial: a claim in all its forms. It draws from its id and ``claim_seed``, so that a run
+    can be repeated."""
     claim_id, _, name = entry.partition(": ")
     # Found where everybody finds it, so that a ledger of one's own may stand in its place.
     claim = importlib.import_module("finetti.claims").load_ledger().get(claim_id)
+    forms = [DERIVED, *(each.form for each in claim.errata)]
     if name:
         (control,) = (each for each in claim.controls if each.name == name)
-        claim = wrong_version(claim, control)
-    evidence = measure(claim, Context(scale, claim_seed))  # pyright: ignore[reportArgumentType]
-    return TrialResult({"verdict": evidence.verdict.value}, evidence.to_dict())
+        claim, forms = wrong_version(claim, control), [DERIVED]
+    context, found, verdict = Context(Scale(scale), claim_seed), {}, ""
+    for form in forms:
+        start = time.perf_counter()
+        evidence = measure(claim, context, form)
+        seconds = time.perf_counter() - start
+        found[form] = {"evidence": evidence.to_dict(), "seconds": seconds}
+        verdict = verdict or evidence.verdict.value
+    return TrialResult({"verdict": verdict}, found)
 
 
 def claims_study(
     claims: Iterable[Claim], context: Context, store: str | Path, controls: bool = False
 ) -> Study:
     """The study whose trials are the ``claims``, and their ``controls`` if asked for."""
-    entries = [claim.id for claim in claims]
+    measured = [each for each in claims if not each.rests_on]
+    # An erratum is measured with its host; two rows may have one host, which is one trial.
+    entries = list(dict.fromkeys((claim.host or claim).id for claim in measured))
     if controls:
-        entries += [f"{claim.id}: {each.name}" for claim in claims for each in claim.controls]
+        entries += [f"{claim.id}: {each.name}" for claim in measured for each in claim.controls]
     return Study(
         check_entry,
         store=store,
@@ -91,7 +102,11 @@ def reproduce_claims(
         run: runs the study; here, one after another, unless given.
     """
     claims, context = tuple(claims), context or Context()
-    study = claims_study(claims, context, store, controls)
+    ledger = importlib.import_module("finetti.claims").load_ledger()
+    chosen = {claim.id for claim in claims}
+    bases = {base.id: base for claim in claims for base in ledger.bases(claim)}
+    others = tuple(base for base in bases.values() if base.id not in chosen)
+    study = claims_study((*claims, *others), context, store, controls)
     before = _finished(study)
     run(study)
     found = _finished(study)
@@ -104,13 +119,16 @@ def reproduce_claims(
         fresh = known is None or known.outcome.finished != row.outcome.finished
         return _result(claim, row.outcome, context, fresh)
 
+    made = {each.id: result(each, (each.host or each).id) for each in (*claims, *others)}
     results = []
     for claim in claims:
         wrong = ((each.name, result(claim, f"{claim.id}: {each.name}")) for each in claim.controls)
-        made = result(claim, claim.id)
-        if made is not None:
-            tried = tuple(ControlResult(name, each) for name, each in wrong if each is not None)
-            results.append(replace(made, controls=tried))
+        tried = tuple(ControlResult(name, each) for name, each in wrong if each is not None)
+        known = tuple(each for name in claim.rests_on if (each := made[name]) is not None)
+        if claim.rests_on:
+            results.append(ClaimResult(claim, None, 0.0, seed=context.seed, bases=known))
+        elif (own := made[claim.id]) is not None:
+            results.append(replace(own, controls=tried))
     return results
 
 
@@ -121,9 +139,14 @@ def _finished(study: Study) -> dict[str, Row]:
 
 
 def _result(claim: Claim, outcome: Outcome, context: Context, fresh: bool) -> ClaimResult:
-    evidence, error = None, None
-    if outcome.state == DONE:
-        evidence = Evidence.from_dict(outcome.trace or {})
-    else:
+    if outcome.state != DONE:
         error = shareable_traceback(outcome.traceback or outcome.error or "")
-    return ClaimResult(claim, evidence, outcome.seconds, error, context.seed, fresh)
+        return ClaimResult(claim, None, outcome.seconds, error, context.seed, fresh)
+    forms = outcome.trace or {}
+    form = claim.measure.form if isinstance(claim.measure, PrintedForm) else DERIVED
+    # A wrong version of an erratum's row measures both forms itself.
+    form = form if form in forms else DERIVED
+    evidence, derived = (Evidence.from_dict(forms[each]["evidence"]) for each in (form, DERIVED))
+    if form != DERIVED:
+        evidence = PrintedForm.combine(evidence, derived)
+    return ClaimResult(claim, evidence, forms[form]["seconds"], None, context.seed, fresh)

@@ -3,11 +3,11 @@
 import re
 import time
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from finetti.claims.claim import Claim, Context, Control
+from finetti.claims.claim import DERIVED, Claim, Context, Control, PrintedForm
 from finetti.claims.evidence import Evidence, Verdict
 from finetti.claims.wrong import broken
 from finetti.show.card import Card
@@ -27,6 +27,7 @@ class ClaimResult(Shown):
         seed: of its run.
         fresh: whether it was run now; else its evidence is that of an earlier run of the same code.
         controls: what became of its wrong versions, where they were run.
+        bases: what became of the claims that it rests on, as far as they were run.
     """
 
     claim: Claim
@@ -36,13 +37,17 @@ class ClaimResult(Shown):
     seed: int = 0
     fresh: bool = True
     controls: "tuple[ControlResult, ...]" = ()
+    bases: "tuple[ClaimResult, ...]" = ()
 
     @property
     def verdict(self) -> Verdict:
         """The verdict of the evidence; a claim that raised is inconclusive.
 
-        So is one that should fail and shows no derived form: a bug fails every rule.
+        So is one that should fail and shows no derived form: a bug fails every rule. A claim that
+        rests on others holds if all of them are as expected, and is undecided otherwise.
         """
+        if self.claim.rests_on:
+            return Verdict.INCONCLUSIVE if self._doubted else Verdict.HOLDS
         if self.evidence is None or self._lacks_derived:
             return Verdict.INCONCLUSIVE
         return self.evidence.verdict
@@ -51,6 +56,18 @@ class ClaimResult(Shown):
     def _lacks_derived(self) -> bool:
         should_fail = self.expected is Verdict.FAILS
         return should_fail and self.evidence is not None and not self.evidence.derived
+
+    @property
+    def _doubted(self) -> list[str]:
+        """Of what it rests on: what is not as expected, and what was not run."""
+        known = {each.claim.id: each for each in self.bases}
+        doubts = []
+        for name in self.claim.rests_on:
+            if name not in known:
+                doubts.append(f"{name}, which was not run")
+            elif not known[name].as_expected:
+                doubts.append(f"{name}, which is not as expected: {known[name].reason}")
+        return doubts
 
     @property
     def expected(self) -> Verdict:
@@ -65,6 +82,11 @@ class ClaimResult(Shown):
     @property
     def reason(self) -> str:
         """One sentence: the measurement that decided, or the last line of the error."""
+        if self.claim.rests_on:
+            doubts = self._doubted
+            if not doubts:
+                return f"Rests on {', '.join(self.claim.rests_on)}: as expected."
+            return f"Rests on {'; '.join(doubts)}".rstrip(".") + "."
         if self._lacks_derived:
             return (
                 "A claim that is expected to fail must show that its derived form holds there: "
@@ -140,28 +162,39 @@ def shareable_traceback(text: str) -> str:
 
 def wrong_version(claim: Claim, control: Control) -> Claim:
     """``claim`` with the wrong formula of ``control``."""
+    if claim.host is not None:
+        wrong = wrong_version(claim.host, control)
+        return replace(claim, measure=replace(cast(PrintedForm, claim.measure), host=wrong))
+    if control.changes and is_dataclass(claim.measure):
+        return replace(claim, measure=replace(cast(Any, claim.measure), **control.changes))
+    right = claim.measure
 
-    def run(context: Context) -> Evidence:
+    def measure(context: Context, form: str = DERIVED) -> Evidence:
         with broken(control.breaks):
-            return (control.run or partial(claim.run, **control.changes))(context)
+            if control.run is not None:
+                return control.run(context)
+            changed = replace(claim, measure=partial(cast(Any, right), **control.changes))
+            return changed.evidence(context, form)
 
-    return replace(claim, run=run)
+    return replace(claim, measure=measure)
 
 
-def measure(claim: Claim, context: Context) -> Evidence:
+def measure(claim: Claim, context: Context, form: str = DERIVED) -> Evidence:
     """The evidence for ``claim``, measured in float64."""
     from finetti.core.precision import float64
 
     with float64():
-        evidence = claim.run(context)
-    if not isinstance(evidence, Evidence):
-        raise TypeError(f"run of {claim.id} must return Evidence. Got {type(evidence)} instead.")
-    return evidence
+        return claim.evidence(context, form)
 
 
 def run_claim(claim: Claim, context: Context) -> ClaimResult:
-    """Run one claim here and now. An exception is a result too; Ctrl-C is not, and goes through."""
+    """Run one claim here and now. An exception is a result too; Ctrl-C is not, and goes through.
+
+    A claim that rests on others is told by `finetti.claims.reproduce_claims`.
+    """
     start, evidence, error = time.perf_counter(), None, None
+    if claim.rests_on:
+        return ClaimResult(claim, None, 0.0, seed=context.seed)
     try:
         evidence = measure(claim, context)
     except Exception as exception:

@@ -59,7 +59,8 @@ def bound(
     width: Annotated[str, _count("width", "Token dimension.")] = "64",
     heads: Annotated[str, _count("heads", "Attention heads per layer.")] = "1",
     head_dimension: Annotated[
-        str | None, _count("head-dimension", "Head dimension; width / heads by default.")
+        str | None,
+        _count("head-dimension", "Head dimension; ⌈width / heads⌉ by default."),
     ] = None,
     context_length: Annotated[str, _count("context-length", "Tokens per sequence.")] = "1000",
     samples: Annotated[str, _count("samples", "Sequences in the sample.")] = "10000",
@@ -199,16 +200,10 @@ def _sweep(
     sample: "Sample",
     goal: "Goal | None",
 ) -> "Sweep":
-    from finetti.bounds.sweeps import head_counts, sweep
+    from finetti.bounds.sweeps import sweep
     from finetti.cli.bound_sweep import parse_sweep
 
     variable, values = parse_sweep(text)
-    if variable.field == "n_heads":
-        taken = head_counts(chosen, settings, values)
-        if taken != values:
-            shown = f"{len(taken)} from {taken[0]} to {taken[-1]}"
-            say(f"Heads divide the width {settings.width}: {shown}.", err=True)
-        values = taken
     found = sweep(chosen, variable, values, settings, sample, goal)
     _say_unread(found.unread)
     return found
@@ -232,13 +227,14 @@ def _answers(
 ) -> "list[tuple[type[Bound], dict[str, Any]]]":
     """For every bound what was asked of it, by name."""
     from finetti.bounds import build_bounds
+    from finetti.bounds.registry import unread_norms
 
     answers = []
     for each in chosen:
         each.check_loss(sample)  # before another bound is offered that refuses it, too
     built = build_bounds(chosen, settings)
-    _say_unread({bound.name: read.unread for bound, read in built})
-    for bound, _ in built:
+    _say_unread({each.name: unread_norms(each, settings) for each in chosen})
+    for bound in built:
         # The sizes given may be too small for the theorem: they are what is asked for.
         asked: dict[str, Any] = {}
         if goal is None:

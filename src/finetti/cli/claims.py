@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from finetti.claims.claim import Check
 from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json
 
@@ -17,6 +18,14 @@ class PaperLetter(StrEnum):
     S = "S"
     R = "R"
     F = "F"
+
+
+CheckOption = Annotated[
+    Check | None,
+    typer.Option(
+        "--check", case_sensitive=False, help="Only the claims that are checked in this way."
+    ),
+]
 
 
 def claims(
@@ -35,6 +44,7 @@ def claims(
             help="Show only the claims of this paper (F: this package).",
         ),
     ] = None,
+    check: CheckOption = None,
     cite: Annotated[
         bool, typer.Option("--cite", help="Print the BibTeX entries of the papers.")
     ] = False,
@@ -45,6 +55,8 @@ def claims(
     from finetti.claims import PAPERS, load_ledger
 
     ledger = load_ledger() if paper is None else load_ledger().of_paper(paper)
+    if check is not None:
+        ledger = ledger.checked_as(check)
     if words:
         ledger = ledger.select(" ".join(words))
     claims = list(ledger)

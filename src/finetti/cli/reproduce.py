@@ -10,6 +10,7 @@ import typer
 
 from finetti.claims.claim import Context, Scale
 from finetti.claims.wording import time_words, verdict_sign, verdict_words
+from finetti.cli.claims import CheckOption
 from finetti.cli.console import make_console, say
 from finetti.cli.options import DEBUG, INTERRUPTED, Debug, Json, Quiet, Seed
 from finetti.cli.run_pages import command_line
@@ -33,6 +34,7 @@ def reproduce(
             help="Claims to check: IDs, globs, or words, as E-prop*,softmax limit. Repeatable.",
         ),
     ] = None,
+    check: CheckOption = None,
     scale: Annotated[
         Scale,
         typer.Option(
@@ -88,10 +90,13 @@ def reproduce(
     ledger = load_ledger()
     if not len(ledger):
         raise FinettiError("This installation has no claims. Reinstall Finetti.")
-    chosen = (ledger.select(",".join(only)) if only else ledger).entries
+    wanted = ledger.select(",".join(only)) if only else ledger
+    chosen = (wanted if check is None else wanted.checked_as(check)).entries
+    if not chosen:
+        raise FinettiError(f"No claim of this selection is checked as {check}. Select others.")
     directory = check_directory(out) if out is not None else None
     older = read_results(against) if against is not None else None
-    if older is not None and only:  # what was not asked for is neither removed nor new
+    if older is not None and (only or check):  # what was not asked for is neither removed nor new
         asked = {claim.id for claim in chosen}
         older["results"] = [each for each in older["results"] if each["id"] in asked]
     here = workers is None and cluster is None

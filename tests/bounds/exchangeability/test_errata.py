@@ -63,7 +63,10 @@ def test_erratum_6_print_falls_when_a_norm_grows():
     """R_t^mha/ρ̃_t falls with ω_q, so the printed bound does."""
     networks = [
         bounds.FullTransformer(
-            4, 4, 4, (bounds.FullLayerNorms((bounds.FullHeadNorms(query_norm=norm),)),)
+            4,
+            4,
+            4,
+            (bounds.FullLayerNorms((bounds.FullHeadNorms(query_norm=norm, query_mixed_norm=1),)),),
         )
         for norm in (1, 10)
     ]
@@ -185,7 +188,10 @@ def test_what_a_theorem_does_not_cover_is_refused_by_name(call, words):
         (lambda: bounds.FullTransformer.uniform(4, normalization="batch"), "`normalization`"),
         (lambda: bounds.FullTransformer.uniform(4, exponent="two"), "`exponent`"),
         (lambda: bounds.FullLayerNorms(()), "`heads`"),
-        (lambda: bounds.FullLayerNorms(outer_norm=None), "`outer_mixed_norm`"),
+        (
+            lambda: bounds.FullLayerNorms(outer_norm=None, outer_mixed_norm=1.0),
+            "`outer_mixed_norm`",
+        ),
         (lambda: bounds.FullHeadNorms(query_norm=-1.0), "`query_norm`"),
         (lambda: bounds.FullTransformerGap(NETWORK, "exact"), "`constants`"),
         (lambda: bounds.FullTransformerGap(NETWORK, "sharp", form="printed"), "`constants`"),

@@ -39,7 +39,7 @@ def test_every_bound_is_built_by_name_and_shows_itself(kind):
     for form in forms:
         settings = BoundSettings(n_heads=heads, width=200, form=form)
         bound = kind.from_settings(settings)
-        settings.check_used(kind.name)
+        kind.check_names(settings.norms, kind.name)
         found = bound.evaluate(SAMPLE)
         assert (found.form, found.kind, found.quantity) == (form, bound.kind, kind.quantity)
         assert not math.isnan(found.log_value)

@@ -215,7 +215,7 @@ def test_settings_describe_alike_blocks():
     names = [each.name for each in found.passage(Sample(1, 1)).parts]
     assert names.count("W_gate") == 2
     assert names[-1] == "w"
-    settings.check_used("it")
+    BlockNetwork.check_names(settings.norms, "it")
     with pytest.raises(InputError, match="order"):
         BlockNetwork.from_settings(BoundSettings(norms={"order": "sideways"}))
 

@@ -46,16 +46,21 @@ def test_points_of_the_grid_stay_and_zero_has_a_radius():
 
 
 def test_the_term_by_hand():
-    found = Strata().round_norms({"a": 2.0, "b": 0.5})
-    assert [radius.index for radius in found.radii] == [8, -7]
+    # 1.1^7 = 1.95 < 2 ≤ 1.1^8 = 2.14, and 1.1^{-8} = 0.47 < 0.5 ≤ 1.1^{-7} = 0.51
+    indices = {0.95: 0, 1.05: 1, 2.0: 8, 0.5: -7}
+    found = Strata().round_norms({str(norm): norm for norm in indices})
+    assert [radius.index for radius in found.radii] == list(indices.values())
     kappa = math.pi**2 / 3 - 1
-    assert found.post_hoc == pytest.approx(2 * math.log(9 * 8 * kappa))
+    term = 4 * math.log(kappa) + 2 * math.log(1 * 2 * 9 * 8)
+    assert found.post_hoc == pytest.approx(term, rel=1e-12)
     assert "added to log(3/δ)" in str(found)
-    product = Strata().weight(8) * Strata().weight(-7)
-    assert found.post_hoc == pytest.approx(-math.log(product))
-    sample = Sample(100, 1, delta=0.05)
-    shrunk = Sample(100, 1, delta=0.05 * product)
+    product = math.prod(map(Strata().weight, indices.values()))
+    assert found.post_hoc == pytest.approx(-math.log(product), rel=1e-12)
+    sample = Sample(200, 1, delta=0.05)
     with_term = log_confidence(sample, post_hoc=found.post_hoc)
+    by_hand = 3 * math.sqrt((math.log(60) + term) / 400)
+    assert math.exp(with_term) == pytest.approx(by_hand, rel=1e-12)
+    shrunk = Sample(200, 1, delta=0.05 * product)
     assert with_term == pytest.approx(log_confidence(shrunk), rel=1e-12)
 
 

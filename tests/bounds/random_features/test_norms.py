@@ -59,6 +59,11 @@ def test_coefficients_of_the_arc_cosine_kernel_by_quadrature(order):
     assert abs(math.exp(log_arc_cosine_coefficients(7)[order]) - expected) < 1e-15
 
 
+def test_coefficients_of_the_arc_cosine_kernel_at_high_orders():
+    found = np.exp(log_arc_cosine_coefficients(61))
+    np.testing.assert_allclose(found, [float(coefficient(n)) for n in range(61)], rtol=1e-12)
+
+
 def kappa(r, s):
     return mp.nsum(
         lambda n: coefficient(int(n)) / mp.mpf(4) ** n * mp.binomial(n, r) * mp.binomial(n + 1, s),
@@ -122,6 +127,28 @@ def test_the_table_of_the_specification(k, stated, sharp, ratio, worst):
     assert found == worst
     numbers = log_stated_constant(k), logs[found], logs[found] - log_stated_constant(k)
     assert tuple(f"{math.exp(number):.3g}" for number in numbers) == (stated, sharp, ratio)
+
+
+@pytest.mark.parametrize("k", range(1, 21))
+def test_the_stated_constants(k):
+    agrees(log_stated_constant(k), mp.mpf(k) ** mp.mpf(4.5) * 4**k)
+
+
+def test_norms_are_tensors_over_coefficients():
+    """‖Sym f_rs‖²/κ_rs for a unit vector b, and what symmetrizing over all slots leaves of it."""
+    d, length = 4, 3
+    cases = [  # ⟨b, b⟩², the trace of I, and ‖(I⊗b + its transpose in the key's slots)/2‖²
+        (Target.key_power(2), (0, 2), 1),
+        (Target.correlation_power(1, dimension=d), (1, 1), d),
+        (Target.correlation_times_power(1, 1, d), (1, 2), mp.mpf(d + 1) / 2),
+    ]
+    for target, (r, s), size in cases:
+        sample = Sample(1, length)
+        agrees(AttentionNorm(target).evaluate(sample).log_value, size / kappa(r, s))
+        # An average has N orthogonal terms of weight 1/N²; symmetrized over all slots, C(r+s, r)
+        # arrangements of query and key slots are orthogonal, too.
+        spread = size / (length * mp.binomial(r + s, r)) / network_kappa(r + s, length)
+        agrees(NetworkNorm(target).evaluate(sample).log_value, spread)
 
 
 def test_sharp_is_at_most_4_42_times_print():

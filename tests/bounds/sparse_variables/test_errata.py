@@ -84,7 +84,8 @@ def test_depth_costs_even_with_unit_norms():
 def test_norms_that_multiply_beyond_any_float():
     """P = L_σC₂²(1 + 2C₂) at 10^150 is 2·10^450, and log N = 36(3L+1)³c²/ε² log(…), c = P^L C_∞."""
     log_p = math.log(2) + 450 * math.log(10)
-    value = UniformTransformer(n_layers=2, width=1, spectral_norm=1e150).evaluate(Sample(1, 1))
+    uniform = UniformTransformer(n_layers=2, width=1, spectral_norm=1e150, column_norm=1.0)
+    value = uniform.evaluate(Sample(1, 1))
     inside = math.log(8 * 7 / 0.1 * 2) + 2 * log_p  # log of 2⌈4·7c/ε + 2⌉N, N = 2
     wanted = math.log(36 * 7**3 / 0.01) + 4 * log_p + math.log(inside)
     assert value.log_value == pytest.approx(wanted, rel=1e-12)

@@ -1,8 +1,10 @@
 """Every formula again, with 50 digits, written from the specification and in plain numbers."""
 
 from dataclasses import replace
+from itertools import product
 
 import mpmath as mp
+import numpy as np
 import pytest
 
 from finetti.bounds import Sample
@@ -11,6 +13,7 @@ from finetti.bounds.sparse_variables import (
     CoveringConstantGap,
     HeadCovering,
     HeadGap,
+    HeadSplit,
     LinearMapCovering,
     MultiHeadCovering,
     ProjectedTransformerCovering,
@@ -143,6 +146,43 @@ def test_the_best_budget_is_the_least(sample):
         assert best <= bound.evaluate(sample).log_value
 
 
+def enumerated(outputs, budget):
+    """The refined cover, counted: all tuples k with Σ k_i ≤ n, and the dearest of them."""
+    tuples = [k for k in product(range(budget + 1), repeat=outputs) if sum(k) <= budget]
+
+    def column(units):
+        width = mp.mpf(0.2) * mp.sqrt(mp.mpf(units + 1) / (budget + outputs))
+        ratio = mp.mpf(0.7) * (units + 1) / budget * mp.mpf(1.5) / width
+        return 36 * ratio**2 * log_factor(4 * ratio, 50_000)
+
+    return mp.log(len(tuples)) + max(sum(column(each) for each in k) for k in tuples)
+
+
+def test_no_tuple_of_the_refined_cover_costs_more(sample):
+    def bound(outputs, budget):
+        refined = RefinedMatrixCovering(0.7, 0.2, outputs=outputs, budget=budget)
+        return refined.evaluate(sample).value
+
+    for budget in (1, 2, 5, 9):
+        close(bound(1, budget), enumerated(1, budget))
+    shares = [enumerated(d, n) / bound(d, n) for d in (2, 3) for n in (1, 2, 4, 8)]
+    assert 0.98 < max(shares) <= 1 + mp.mpf("1e-12")
+
+
+def test_no_split_of_a_head_is_better(make_head, sample):
+    """Theorem 4.2: both covers by Lemma A.10 for each column, at 20 001 shares."""
+    head = make_head(head_dimension=3, norm_lipschitz=2.0, query_norm=0.4)
+    logits = np.linspace(-30, 30, 20_001)
+    total = np.zeros_like(logits)
+    parts = zip(head_terms(head, 1.5, 50_000, 2, 0.4), (1, -1), strict=True)  # values, scores
+    for (cost, columns, points), sign in parts:
+        ratio = float(cost) * (1 + np.exp(sign * logits)) / 0.3
+        inside = np.ceil(4 * ratio / columns**0.5 * (1 - 1e-12) + 2)
+        total += 36 * ratio**2 * np.log(2 * inside * points + 1)
+    found = HeadSplit(head, 0.3).evaluate(sample).value
+    assert 1 - 1e-9 <= total.min() / found < 1 + 1e-5
+
+
 @pytest.mark.parametrize("query_norm", [None, 1.0])
 def test_head_with_positions_and_class_token(make_head, sample, query_norm):
     head = make_head(positions="fixed", position_norm=0.25, query_norm=query_norm, class_token=True)
@@ -163,16 +203,22 @@ def test_readout_trained_and_fixed(make_head, sample):
     close(bound.evaluate(sample).value, composed(trained, mp.mpf(0.3)))
 
 
-def test_heads(make_heads, sample):
-    heads = make_heads()
-    terms = head_terms(heads, mp.mpf(1.5), 50_000, 1)
-    close(MultiHeadCovering(heads, 0.3).evaluate(sample).value, composed(terms, mp.mpf(0.3)))
+@pytest.mark.parametrize("query_norm", [None, 0.4])
+@pytest.mark.parametrize("constant", [1, 3])
+def test_narrow_heads_and_steeper_scores(make_head, make_heads, sample, query_norm, constant):
+    fields = {"head_dimension": 3, "query_norm": query_norm, "norm_lipschitz": constant}
+    for covering, make in ((HeadCovering, make_head), (MultiHeadCovering, make_heads)):
+        terms = head_terms(make(**fields), mp.mpf(1.5), 50_000, constant, query_norm)
+        found = covering(make(**fields), 0.3).evaluate(sample).value
+        close(found, composed(terms, mp.mpf(0.3)))
 
 
+@pytest.mark.parametrize("constant", [1, 2])
 @pytest.mark.parametrize("input_norm", [0.3, 1.7])
-def test_deep(make_network, sample, input_norm):
-    sample, network = replace(sample, input_norm=input_norm), make_network(activation_lipschitz=1.1)
-    terms, _ = deep_terms(network, sample, 1)
+def test_deep(make_network, sample, input_norm, constant):
+    sample = replace(sample, input_norm=input_norm)
+    network = make_network(activation_lipschitz=1.1, norm_lipschitz=constant)
+    terms, _ = deep_terms(network, sample, constant)
     close(
         ProjectedTransformerCovering(network, 0.3).evaluate(sample).value,
         composed(terms, mp.mpf(0.3)),
@@ -192,6 +238,9 @@ def test_uniform(sample):
         readout_norm=2.0,
     )
     close(bound.evaluate(sample).value, composed([(cost, 1, 1000 * 51)] * 10, mp.mpf(0.1)))
+    powers = replace(bound, form="printed").sensitivity(sample)
+    for name in ("column_norm", "readout_norm", "sample.input_norm"):
+        assert powers[name].exponent == pytest.approx(2, abs=1e-9)
 
 
 def test_gap_of_a_constant():

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finetti.bounds import Sample
-from finetti.bounds.checks import NORM
 from finetti.bounds.covering.dudley import log_confidence
+from finetti.bounds.description import NORM
 from finetti.bounds.parameter_count import ParameterCountCovering, ParameterCountGap
 from finetti.bounds.sparse_variables import (
     CoveringConstantGap,

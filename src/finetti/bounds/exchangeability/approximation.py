@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.positive import Positive
 from finetti.bounds.sample import Sample
@@ -93,8 +93,8 @@ class SurrogateApproximation(ApproximationBound):
     printed_kind = "upper_bound"
     assumes = (SQUARED_LOSS,)
 
-    latent_error: float = fields.norm(1.0, unset=0.0)
-    attention_error: float = fields.norm(1.0, unset=0.0)
+    latent_error: float = fields.norm(1.0)
+    attention_error: float = fields.norm(1.0)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         return self._summed(
@@ -133,10 +133,10 @@ class TransferApproximation(ApproximationBound):
         "μ is at least the squared norm of the matrix from pretrained to downstream weights",
     )
 
-    pretraining_excess: float = fields.norm(1.0, unset=0.0)
-    transfer_error: float = fields.norm(1.0, unset=0.0)
-    latent_error: float = fields.norm(1.0, unset=0.0)
-    aggregation_error: float = fields.norm(1.0, unset=0.0)
+    pretraining_excess: float = fields.norm(1.0)
+    transfer_error: float = fields.norm(1.0)
+    latent_error: float = fields.norm(1.0)
+    aggregation_error: float = fields.norm(1.0)
     condition_number: float = fields.norm(1.0)
 
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, RBF_SCORES
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.chain import ChainForm, HeadsLink, heads_link, log_deviation

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.base import Bound
 from finetti.bounds.inversion import smallest_count
 from finetti.bounds.sample import Sample

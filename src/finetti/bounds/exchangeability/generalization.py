@@ -6,10 +6,10 @@ from typing import Literal
 
 from scipy import integrate
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.checks import checked
 from finetti.bounds.covering.dudley import log_confidence
+from finetti.bounds.description import checked
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.exchangeability.chain import links

@@ -4,10 +4,9 @@ from typing import Any
 
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import NetworkShape, NormalizationKind, PositionKind
-from finetti.bounds.checks import one_of, real
-from finetti.bounds.settings import BoundSettings
+from finetti.bounds.description import BoundSettings, one_of, real
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole, largest_of
 
@@ -34,17 +33,17 @@ def _as_parts(value: Any, name: str, owner: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _outer() -> Any:
+def _outer(name: str, default: Any, **metadata: Any) -> Any:
     """A norm of A^σ; None where the setting ``outer`` is false."""
 
     def check(value: Any, name: str, owner: str) -> float | None:
         return None if value is None else as_norm(value, name, owner)
 
     def read(settings: BoundSettings, name: str, bound: Any) -> float | None:
-        norm = settings.norm(name, settings.norm("outer_norm"))
+        norm = settings.value(name, settings.value("outer_norm"))
         return norm if settings.value("outer", True) else None
 
-    return fields.setting(1.0, check, read, norm=True)
+    return fields.setting(default, check, read, norm=True, names=(name, "outer"), **metadata)
 
 
 class FullLayerNorms(fields.Description):
@@ -62,9 +61,11 @@ class FullLayerNorms(fields.Description):
         FullHeadNorms, "paper E", _as_parts, (FullHeadNorms(),)
     )
     inner_norm: float = fields.norm(1.0)
-    outer_norm: float | None = _outer()
+    outer_norm: float | None = _outer("outer_norm", 1.0)
     inner_mixed_norm: float = fields.norm(1.0, like="inner_norm")
-    outer_mixed_norm: float | None = _outer()
+    outer_mixed_norm: float | None = _outer(
+        "outer_mixed_norm", fields.UNSET, like=("outer_norm", 1.0)
+    )
     feed_forward_skip: bool = fields.flag(True, "skips")
     attention_skip: bool = fields.flag(True, "skips")
 

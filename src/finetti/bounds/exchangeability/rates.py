@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
 from finetti.bounds.base import Bound
 from finetti.bounds.exchangeability.base import Constants, NetworkBound

@@ -5,7 +5,7 @@ import math
 from dataclasses import replace
 
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds.checks import checked
+from finetti.bounds.description import checked
 from finetti.bounds.ours.pieces import Part, Passage, Piece, chained, log_plus, log_size, weights
 from finetti.bounds.ours.weights import MatrixWeights, RowWeights
 from finetti.core.errors import bad_argument

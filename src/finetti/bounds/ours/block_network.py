@@ -3,8 +3,8 @@
 from functools import cached_property
 from typing import Any, Self
 
-from finetti.bounds import fields
-from finetti.bounds.checks import checked, one_of
+from finetti.bounds import description as fields
+from finetti.bounds.description import BoundSettings, checked, one_of
 from finetti.bounds.ours.attention_pieces import AttentionPiece, ProductHeadPiece
 from finetti.bounds.ours.feed_forward_pieces import FeedForwardPiece, GatedPiece
 from finetti.bounds.ours.length_free import LengthFreeComposition
@@ -20,7 +20,6 @@ from finetti.bounds.ours.pieces import (
 from finetti.bounds.ours.slopes import SLOPES
 from finetti.bounds.ours.weights import GainWeights, MatrixWeights
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive, as_whole
@@ -139,8 +138,13 @@ class BlockNetwork(Piece, kw_only=True):
         """Alike blocks of the usual kind, by `BlockShape` and `BlockNorms`."""
         shape = BlockShape.from_settings(settings, bound)
         owner = f"A layer of {bound.name if bound is not None else cls.__name__}"
-        blocks = settings.each("layers", settings.n_layers, BlockNorms.from_settings, owner)
+        blocks = settings.each("layers", BlockNorms, owner)
         return cls(pieces=shape.network(blocks))
+
+    @classmethod
+    def norm_names(cls) -> tuple[str, ...]:
+        """Those of `BlockShape` and `BlockNorms`."""
+        return ("layers", *BlockShape.norm_names(), *BlockNorms.norm_names())
 
     def through(self, log_radius: float) -> Passage:
         """The whole chain: its constant, the radius of its output, and all weights."""

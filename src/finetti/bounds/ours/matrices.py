@@ -3,7 +3,7 @@
 import math
 from typing import Any, ClassVar
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.base import Bound
 from finetti.bounds.ours import covers
 from finetti.bounds.sample import Sample

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.dudley import dudley_upper_sum, gap_terms

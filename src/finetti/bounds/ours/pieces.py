@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from finetti.bounds import fields
-from finetti.bounds.checks import checked, one_of
+from finetti.bounds import description as fields
+from finetti.bounds.description import checked, one_of
 from finetti.bounds.ours.length_free import ChainedWeights
 from finetti.bounds.ours.slopes import SLOPES, log_slope
 from finetti.bounds.ours.weights import GainWeights, MatrixWeights, RowWeights, WeightClass

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from finetti.bounds.checks import NORM, Checked, checked, real
+from finetti.bounds.description import Checked, checked, map_norms, real
 from finetti.bounds.value import log_of
 from finetti.core.numbers import as_norm, as_positive
 from finetti.show.card import Card, Table
@@ -100,21 +100,12 @@ class Strata(Checked):
             fixed: names of norms that no training moves, as that of an activation.
         """
         radii: list[Radius] = []
-        rounded = self._round(described, "", fixed, radii)
-        return Stratified(rounded, tuple(radii))
 
-    def _round(self, value: Any, path: str, fixed: Collection[str], radii: list[Radius]) -> Any:
-        if isinstance(value, tuple):
-            numbered = enumerate(value, start=1)
-            return tuple(self._round(part, f"{path}[{i}]", fixed, radii) for i, part in numbered)
-        if not is_dataclass(value) or not getattr(value, "trained", True):
-            return value
-        changes = {}
-        for each in fields(value):
-            part, inside = getattr(value, each.name), f"{path}.{each.name}".lstrip(".")
-            if not each.metadata.get(NORM):
-                changes[each.name] = self._round(part, inside, fixed, radii)
-            elif part is not None and each.name not in fixed:
-                radii.append(self.radius(part, inside))
-                changes[each.name] = radii[-1].value
-        return replace(cast("Any", value), **changes)
+        def round_up(path: str, norm: float) -> float:
+            if path.rpartition(".")[2] in fixed:
+                return norm
+            radii.append(self.radius(norm, path))
+            return radii[-1].value
+
+        rounded = map_norms(described, round_up, lambda part: not getattr(part, "trained", True))
+        return Stratified(rounded, tuple(radii))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.bounds import fields
-from finetti.bounds.checks import checked
+from finetti.bounds import description as fields
+from finetti.bounds.description import checked
 from finetti.bounds.ours import covers
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument

@@ -3,8 +3,8 @@
 import math
 
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds import fields
-from finetti.bounds.checks import checked
+from finetti.bounds import description as fields
+from finetti.bounds.description import checked
 from finetti.bounds.ours.pieces import Passage, Piece, chained, log_plus, log_size, weights
 from finetti.bounds.ours.weights import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.value import log_of

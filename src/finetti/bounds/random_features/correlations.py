@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.base import Bound
 from finetti.bounds.random_features.norms import (
     ASSUMED_OF_RANDOM_HEADS,
@@ -17,7 +17,7 @@ from finetti.bounds.random_features.norms import (
     attention_terms,
 )
 from finetti.bounds.random_features.series import as_degree
-from finetti.bounds.random_features.targets import Target, check_coefficients, read_coefficients
+from finetti.bounds.random_features.targets import Target, check_coefficients
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 
@@ -100,9 +100,7 @@ class CorrelationTarget(fields.Description):
         mean_norm: ‖S‖, the operator norm of the heads' mean; 1 for the identity.
     """
 
-    coefficients: tuple[float, ...] = fields.setting(
-        check=check_coefficients, read=read_coefficients
-    )
+    coefficients: tuple[float, ...] = fields.setting((0.0, 1.0), check_coefficients)
     target_norm: float = fields.norm(1.0)
     mean_norm: float = fields.number(1.0)
 
@@ -167,7 +165,7 @@ class BiasedAdvantage(BiasedBound):
     quantity = "ratio of sample sizes"
     derived_kind = "scaling"
 
-    dimension: int = fields.size("width", 16)
+    dimension: int = fields.size("width", 64)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         if self.target.mean_norm != 1.0:

@@ -6,7 +6,7 @@ The norms of fu2023 are stated from knowledge of the paper; the derived ones fol
 import math
 from typing import Any
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS, ONE_LAYER
 from finetti.bounds.base import Bound
 from finetti.bounds.random_features.series import (

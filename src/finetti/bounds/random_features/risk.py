@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.base import Bound
+from finetti.bounds.description import BoundSettings
 from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.random_features.correlations import CorrelationTarget
 from finetti.bounds.random_features.norms import (
@@ -19,9 +20,8 @@ from finetti.bounds.random_features.norms import (
 )
 from finetti.bounds.random_features.targets import Target
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
-from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
 from finetti.core.logspace import log_add, log_sum
 from finetti.core.numbers import as_positive
@@ -154,7 +154,12 @@ MAX_SERIES_TERMS = 60
 
 
 def _read_target(settings: BoundSettings, name: str, bound: Any) -> Target | None:
-    return Target.from_settings(settings) if settings.value("squared_norm") is None else None
+    given = {*settings.norms} & {*Target.norm_names()}
+    if settings.value("squared_norm", None) is None:
+        return Target.from_settings(settings)
+    if given:
+        raise bad_argument("squared_norm", "the norms", f"left out beside `{min(given)}`", "both")
+    return None
 
 
 class RandomFeatureClass(fields.Description):
@@ -169,7 +174,7 @@ class RandomFeatureClass(fields.Description):
 
     dimension: int = fields.size("width")
     n_heads: int = fields.size("n_heads")
-    target: Target | None = fields.setting(None, read=_read_target)
+    target: Target | None = fields.setting(None, read=_read_target, names=Target.norm_names())
     squared_norm: float | None = fields.norm(None, as_positive)
 
     def __post_init__(self) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds import fields
-from finetti.bounds.checks import Checked, checked, real
+from finetti.bounds import description as fields
+from finetti.bounds.description import BoundSettings, Checked, checked, real
 from finetti.bounds.random_features.series import as_degree
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import log_of
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
@@ -52,6 +51,13 @@ def squared_norms(tensor: Any, query_degree: int) -> tuple[float, float]:
     return math.log(float(np.sum(entries**2))) + shift, log_symmetric
 
 
+# What the settings say of a target, by its name, and which number stands for what they do not say.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "key_power": {"degree": 2, "target_norm": 1.0},
+    "correlation_power": {"degree": 2},
+    "correlation_times_power": {"correlation_degree": 1, "degree": 1, "target_norm": 1.0},
+    "correlation_series": {"coefficients": (0.0, 1.0), "target_norm": 1.0},
+}
 _as_logarithm = real("a logarithm: a number below ∞", lambda x: x < math.inf)
 
 
@@ -106,7 +112,7 @@ class Target(fields.Description):
 
         | target | what else is read |
         |---|---|
-        | query_power, key_power | degree p (2), target_norm ‖b‖ (1) |
+        | key_power | degree p (2), target_norm ‖b‖ (1) |
         | correlation_power | degree p (2) |
         | correlation_times_power | correlation_degree q (1), degree p (1), target_norm |
         | correlation_series | coefficients a_k ([0, 1]), target_norm |
@@ -115,25 +121,26 @@ class Target(fields.Description):
         >>> Target.from_settings(settings) == Target.key_power(3)
         True
         """
-        number, norm, width = settings.value, settings.norm, settings.width
-        families = {
-            "query_power": lambda: cls.query_power(number("degree", 2), norm("target_norm")),
-            "key_power": lambda: cls.key_power(number("degree", 2), norm("target_norm")),
-            "correlation_power": lambda: cls.correlation_power(
-                number("degree", 2), dimension=width
-            ),
-            "correlation_times_power": lambda: cls.correlation_times_power(
-                number("correlation_degree", 1), number("degree", 1), width, norm("target_norm")
-            ),
-            "correlation_series": lambda: cls.correlation_series(
-                read_coefficients(settings, "coefficients", bound), width, norm("target_norm")
-            ),
-        }
-        family = number("target", "key_power")
-        if family not in [*families]:  # which may be anything that JSON has
-            wanted = f"one of {', '.join(families)}"
+        family = settings.value("target", "key_power")
+        if family not in [*FAMILIES]:  # which may be anything that JSON has
+            wanted = f"one of {', '.join(FAMILIES)}"
             raise bad_argument("target", "the norms", wanted, repr(family))
-        return families[family]()
+        other = sorted({*settings.norms} & {*cls.norm_names()} - {"target", *FAMILIES[family]})
+        if other:
+            takes = f"one that has `{other[0]}`"
+            raise bad_argument("target", "the norms", takes, repr(family))
+        given = {name: settings.value(name, default) for name, default in FAMILIES[family].items()}
+        if "target_norm" in given:
+            given["norm"] = settings.norm("target_norm")
+            del given["target_norm"]
+        if family != "key_power":
+            given["dimension"] = settings.width
+        return getattr(cls, family)(**given)
+
+    @classmethod
+    def norm_names(cls) -> tuple[str, ...]:
+        """The name of the target, and what any of them reads."""
+        return tuple(sorted({"target", *(name for each in FAMILIES.values() for name in each)}))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[tuple[int, int], Any]) -> "Target":
@@ -260,11 +267,6 @@ def check_coefficients(value: Any, name: str, owner: str) -> tuple[float, ...]:
     if not any(numbers) or not all(map(math.isfinite, numbers)):
         raise bad_argument(name, owner, requirement, value)
     return numbers
-
-
-def read_coefficients(settings: BoundSettings, name: str, bound: Any) -> tuple[float, ...]:
-    """F(t) = t if the settings have none."""
-    return check_coefficients(settings.value(name, (0.0, 1.0)), name, "the norms")
 
 
 def _log_power(norm: float, degree: int, owner: str) -> float:

@@ -5,10 +5,9 @@ import math
 from typing import Any, Literal
 
 from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import NetworkShape, PositionKind
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import checked, one_of
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
     TOO_RICH,
@@ -19,8 +18,8 @@ from finetti.bounds.covering.dudley import (
     printed_gap,
     signed_dudley_printed,
 )
+from finetti.bounds.description import BoundSettings, checked, one_of
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.value import BoundValue, log_of
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form

@@ -4,11 +4,11 @@ import abc
 import math
 from typing import Any, ClassVar
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.composition import Composition, Matrix
+from finetti.bounds.description import BoundSettings
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables import measure
 from finetti.bounds.sparse_variables.composed import SizedClass
 from finetti.bounds.value import OF_THE_LOSS, log_of

@@ -3,10 +3,9 @@
 import math
 from typing import Any
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.base import Bound
-from finetti.bounds.checks import checked
 from finetti.bounds.covering.dudley import (
     dudley_closed,
     gap_terms,
@@ -18,6 +17,7 @@ from finetti.bounds.covering.linear import (
     log_log_matrix_cover,
     log_log_vector_cover,
 )
+from finetti.bounds.description import checked
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any, Self
 
-from finetti.bounds import fields
+from finetti.bounds import description as fields
 from finetti.bounds.assumptions import (
     ASSUMED_OF_A_SAMPLE,
     FIXED_POSITIONS,
@@ -17,8 +17,8 @@ from finetti.bounds.assumptions import (
 )
 from finetti.bounds.base import Bound
 from finetti.bounds.covering.composition import Composition, Matrix
+from finetti.bounds.description import BoundSettings
 from finetti.bounds.sample import Sample
-from finetti.bounds.settings import BoundSettings
 from finetti.bounds.sparse_variables.composed import (
     ComposedCovering,
     ComposedGap,
@@ -102,7 +102,7 @@ class PositionCovering(ComposedCovering):
     @classmethod
     def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
         """One head; ``position_norm`` is 1 by default here."""
-        cls.check_network(NetworkShape.of(settings, cls.assumes), settings.form)
+        cls.check_network(NetworkShape.of(settings), settings.form)
         length = settings.norm("position_norm", 1.0)
         head = HeadClass.from_settings(settings, cls)
         if head.positions != "trained":  # which is refused below

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy
 
 from finetti import attention, core
 from finetti.claims.claim import Context, Control, claim
@@ -106,45 +105,6 @@ def r_def_order(context: Context) -> Evidence:
     ).with_values(rng.normal(size=heads) / heads)
     change = np.abs(np.asarray(network(query, moved) - network(query, keys)))
     return Evidence(*measurements, at_least("RFMLP: change under permutation", change.max(), 1e-3))
-
-
-@claim(
-    id="R-def-preactivation",
-    title="scores of random heads are standard normal",
-    statement="With entries of W iid N(0, 1/4) and unit-norm tokens, ⟨W, x̃₀x̃_iᵀ⟩ ∼ N(0, 1), two "
-    "such scores have covariance u_ij, and W₀ = [[I, 0], [0, 0]] moves the mean to ⟨x₀, x_i⟩. The "
-    "sampling is stated from knowledge of the paper, the law of the scores is derived.",
-    formula=r"W_{ij} ∼ N(0, \frac{1}{4}) ⇒ ⟨W, \tilde{x}_0 \tilde{x}_i^⊤⟩ ∼ N(0, 1)",
-    label="sampling of the heads (stated from knowledge)",
-    # Two p-values at 1e-4 and 4 standard errors once.
-    false_alarm=2.7e-4,
-    controls=(Control("entries of variance 0.27", changes={"factor": (0.27 / 0.25) ** 0.5}),),
-)
-def r_def_preactivation(context: Context, factor: float = 1.0) -> Evidence:
-    """Kolmogorov–Smirnov against N(0, 1) over heads, and the covariance of two scores."""
-    count = context.pick(quick=200_000, paper=2_000_000)
-    inputs = draw_inputs(context.generator(r_def_preactivation.id), pairs=1)
-    key = context.random_key(r_def_preactivation.id)
-    module = attention.RandomFeatureAttention(key, count, DIMENSION)
-    key = context.random_key(r_def_preactivation.id, "biased")
-    biased = attention.RandomFeatureAttention(key, count, DIMENSION, mean_weights="identity")
-    sides = (inputs.query[0], inputs.keys[0]), (inputs.other_query[0], inputs.other_keys[0])
-    scores, others = (
-        factor * np.asarray(module.preactivations(query, keys[:1]))[:, 0] for query, keys in sides
-    )
-    (query, keys), (other_query, other_keys) = sides
-    predicted = (1 + query @ other_query) * (1 + keys[0] @ other_keys[0]) / 4
-    products = scores * others
-    error = abs(products.mean() - predicted) / (products.std(ddof=1) / np.sqrt(count))
-    shifted = np.asarray(biased.preactivations(query, keys[:1]))[:, 0]
-    mean = query @ keys[0]
-    chances = [scipy.stats.kstest(each, "norm").pvalue for each in (scores, shifted - mean)]
-    return Evidence(
-        at_least("p-value of N(0, 1)", chances[0], 1e-4),
-        at_least("W₀ = I: p-value of N(⟨x₀, x₁⟩, 1)", chances[1], 1e-4),
-        at_most("|mean of the product of two scores − u| in standard errors", error, 4.0),
-        note=f"{count} heads.",
-    )
 
 
 @claim(

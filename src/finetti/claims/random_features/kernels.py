@@ -1,14 +1,12 @@
 """The kernels of infinitely many heads, by sampling and by series."""
 
-import math
 from functools import partial
 
 import numpy as np
-import scipy
 
 from finetti import attention
 from finetti.claims.claim import Context, Control, claim
-from finetti.claims.evidence import Evidence, at_least, close
+from finetti.claims.evidence import Evidence, at_least
 from finetti.claims.random_features.support import DIMENSION, LENGTH, draw_inputs, estimate_kernel
 from finetti.claims.wrong import times
 
@@ -136,75 +134,3 @@ def r_eq_rfmlp_kernel(context: Context) -> Evidence:
     kind = attention.RandomFeatureMLP
     estimate = estimate_kernel(context, r_eq_rfmlp_kernel.id, inputs, kind, LENGTH)
     return Evidence(*estimate.against(exact), note=estimate.note(exact, "neurons"))
-
-
-_TERMS = 400
-
-
-def _hermite_coefficients(t: np.ndarray, terms: int = _TERMS) -> np.ndarray:
-    """μ_l(t) of E[σ(t + g) σ(t' + g')] = Σ_l μ_l(t) μ_l(t') u^l, l < ``terms`` along the last axis.
-
-    μ₀ = tΦ(t) + φ(t), μ₁ = Φ(t), μ_l = (−1)^l He_{l−2}(t) φ(t)/√l!
-    """
-    density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
-    below = scipy.special.ndtr(t)
-    result = [t * below + density, below]
-    before, hermite = np.zeros_like(t), np.ones_like(t)  # He_n/√n!, which does not overflow
-    for order in range(2, terms):
-        result.append((-1) ** order * hermite * density / math.sqrt(order * (order - 1)))
-        n = order - 2
-        before, hermite = hermite, (t * hermite - math.sqrt(n) * before) / math.sqrt(n + 1)
-    return np.stack(result, axis=-1)
-
-
-def series(t: np.ndarray, other: np.ndarray, u: np.ndarray, terms: int = _TERMS) -> np.ndarray:
-    """Σ_l μ_l(t) μ_l(t') u^l."""
-    products = _hermite_coefficients(t, terms) * _hermite_coefficients(other, terms)
-    return np.sum(products * u[..., None] ** np.arange(terms), axis=-1)
-
-
-def _stated_coefficient(order: int) -> float:
-    """c_l of κ₁(u) = Σ_l c_l u^l: 1/(2π), 1/4, ((l − 3)!!)²/(2π l!) for even l, 0 for odd."""
-    if order < 2:
-        return (1 / (2 * math.pi), 0.25)[order]
-    if order % 2:
-        return 0.0
-    odd = math.prod(range(1, order - 2, 2))  # (l − 3)!!
-    return odd * odd / math.factorial(order) / (2 * math.pi)
-
-
-@claim(
-    id="R-eq-series",
-    title="Hermite series and closed form agree",
-    statement="E[σ(t + g) σ(t' + g')] = Σ_l μ_l(t) μ_l(t') u^l with μ₀ = tΦ + φ, μ₁ = Φ and "
-    "μ_l = (−1)^l He_{l−2} φ/√l!; at t = t' = 0 it is κ₁(u) with the coefficients 1/(2π), 1/4 and "
-    "((l − 3)!!)²/(2π l!) for even l. Derived from the model.",
-    formula=r"E[σ(t+g) σ(t′+g′)] = Σ_ℓ μ_ℓ(t) μ_ℓ(t′) u^ℓ,  μ_ℓ = \frac{(−1)^ℓ He_{ℓ−2} "
-    r"φ}{\sqrt{ℓ!}}",
-    label="kernels of RFA and biased RFA (derived)",
-    controls=(Control("κ₁ 1 % too large", changes={"factor": 1.01}),),
-)
-def r_eq_series(context: Context, factor: float = 1.0) -> Evidence:
-    """Series against closed form at random means with |u| ≤ 0.9, where 400 terms suffice."""
-    import jax.numpy as jnp
-
-    rng = context.generator(r_eq_series.id)
-    count = context.pick(quick=2_000, paper=20_000)
-    t, other = rng.uniform(-2, 2, size=(2, count))
-    u = rng.uniform(-0.9, 0.9, size=count)
-    zero = np.zeros(count)
-    coefficients = _hermite_coefficients(np.zeros(1), 61)[0] ** 2
-    stated = np.array([_stated_coefficient(order) for order in range(61)])
-    means = [jnp.asarray(each) for each in (t, other, zero)]
-    closed = factor * np.asarray(attention.arc_cosine(jnp.asarray(u)))
-    biased = series(t, other, u) - np.asarray(
-        attention.rectified_product(*means[:2], jnp.asarray(u))
-    )
-    plain = series(zero, zero, u) - closed
-    centered = attention.rectified_product(means[2], means[2], jnp.asarray(u)) - closed
-    return Evidence(
-        close("BRFA: series − bivariate-normal form", np.abs(biased).max(), 1e-10),
-        close("RFA: series − κ₁", np.abs(plain).max(), 1e-10),
-        close("bivariate-normal form at t = t' = 0 − κ₁", np.abs(centered).max(), 1e-12),
-        close("coefficients of κ₁, l ≤ 60", np.abs(coefficients - stated).max(), 1e-14),
-    )

@@ -1,8 +1,6 @@
 """What random-feature models learn from samples: the experiments of paper R."""
 
-from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,6 @@ from finetti import attention, core, estimators, show
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
 from finetti.claims.random_features.attention_norms import draw_contexts
-from finetti.claims.random_features.learning_table import SIZES, table_cells
 from finetti.core.keys import seed_of
 from finetti.core.numbers import largest_of, smallest_of
 
@@ -240,49 +237,4 @@ def r_rate_approximation(context: Context, factor: float = 1.0) -> Evidence:
         at_most("largest error / √(E‖v(W)‖²(d² + log M)/M)", largest_of(shares), 1.0),
         charts=(chart,),
         note="Values that are fitted to many samples do better than v(W_m)/M.",
-    )
-
-
-@claim(
-    id="R-table",
-    title="errors of five models on eight targets",
-    statement="With d = N = 16, 1000 heads (17 000 neurons), the ridge by validation and centered "
-    "targets, the test errors of RFA, BRFA, RFMLP, softmax and exponential heads are those "
-    "measured once with 3 seeds (learning_table.py): at most 2 % of the cells differ by more than "
-    "4·sd·√(1/3 + 1/repeats). At quick scale a few of the cells.",
-    formula=r"|\bar{e} − e_{table}| ≤ 4 sd \sqrt{\frac{1}{3} + \frac{1}{n}}",
-    label=LABEL,
-    # 16 cells at quick scale, each at 4 standard deviations of a row's noisiest cell.
-    false_alarm=1e-3,
-    controls=(
-        Control(
-            "attention and the network exchanged",
-            changes={"exchanged": {"RFA": "RFMLP", "RFMLP": "RFA"}, "repeats": 1},
-        ),
-    ),
-)
-def r_table(
-    context: Context, exchanged: Mapping[str, str] = MappingProxyType({}), repeats: int = 0
-) -> Evidence:
-    """Means over seeds against a table of 3 seeds; quick: n = 256, RFA and RFMLP, two seeds."""
-    sizes = context.pick(quick=SIZES[1:2], paper=SIZES)
-    models = context.pick(quick=("RFA", "RFMLP"), paper=("RFA", "BRFA", "RFMLP", "SOFT", "EXP"))
-    repeats = repeats or context.pick(quick=2, paper=REPEATS)
-    found = {
-        (model, n): learn(context, exchanged.get(model, model), repeats, n_samples=n, n_heads=1000)
-        for n in sizes
-        for model in models
-    }
-    rows, outside = [], 0
-    for cell in table_cells():
-        if (cell.model, cell.n_samples) in found:
-            mean = found[cell.model, cell.n_samples][cell.target].mean()
-            distance = cell.distance(mean, repeats)
-            outside += not distance <= 1  # NaN too
-            rows.append((cell.target, cell.model, cell.n_samples, mean, cell.error, distance))
-    columns = ("target", "model", "n", "error", "table", "distance (1 is the limit)")
-    title = f"{len(rows)} cells, {repeats} seeds"
-    return Evidence(
-        at_most(f"share of {len(rows)} cells outside", outside / len(rows), 0.02),
-        tables=(show.Table(title, columns, tuple(rows)),),
     )

@@ -1,18 +1,35 @@
 """Lemmas A.13–A.16: how far a layer moves with its weights and its tokens."""
 
+from functools import partial
+
 import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.claim import Context, Control, claim
+from finetti.claims.claim import Claim, Context, Control, claim
 from finetti.claims.evidence import Evidence
+from finetti.claims.measures import Ratio
 from finetti.claims.perturbations import DRAWS, evidence, nearby, ratios
 from finetti.claims.sparse_variables import instances
 from finetti.claims.sparse_variables.instances import AXES, balanced, first_axis, layer, two_tokens
 from finetti.claims.wrong import looser
 
 
-@claim(
+def _two_layers(tokens, *weights):
+    return instances.relu_layer(*weights[:4]), instances.relu_layer(*weights[4:]), tokens
+
+
+def _moved_layers(rng: np.random.Generator) -> tuple:
+    weights = instances.layer_weights(rng, DRAWS)
+    moved = nearby(rng, weights)
+    return instances.layer_tokens(rng, DRAWS), *weights, *moved
+
+
+def _leaving_zero(length: float) -> tuple:
+    return layer(first_axis(0.0)), layer(first_axis(1e-3)), two_tokens(length)
+
+
+S_LEMMA_A_13 = Claim(
     id="S-lemma-A.13",
     title="attention moves no more than its weights",
     statement="‖f(Z;W) − f(Z;Ŵ)‖_{2,∞} ≤ ‖W_V‖r²‖(M − M̂)Zᵀ‖_{2,∞} + ‖(W_V − Ŵ_V)ᵀZᵀ‖_{2,∞} for "
@@ -21,28 +38,14 @@ from finetti.claims.wrong import looser
     r"\hat{W}_V)^⊤ Z^⊤‖_{2,∞}",
     printed=r"‖f(Z;W) − f(Z;\hat{W})‖_{2,∞} ≤ 2 ‖W_V‖ ‖(M − \hat{M}) Z^⊤‖_{2,∞} + ‖(W_V − "
     r"\hat{W}_V)^⊤ Z^⊤‖_{2,∞}",
-    controls=(
-        Control(
-            "C = 2, as printed",
-            breaks={"finetti.attention.lipschitz.attention_weight_perturbation": looser(2.0)},
-        ),
+    measure=Ratio(
+        "finetti.attention.lipschitz.attention_weight_perturbation",
+        draw=_moved_layers,
+        arguments=_two_layers,
+        tight={f"tokens of length {r:g}": partial(_leaving_zero, r) for r in (1.0, 2.0)},
+        note="With C = 2, as printed, both instances would reach 0.5.",
     ),
 )
-def s_lemma_a_13(context: Context) -> Evidence:
-    """Both sides on random layers, and on the two tokens ±e₁ while M leaves 0."""
-
-    def lemma(tokens, *weights):
-        layers = instances.relu_layer(*weights[:4]), instances.relu_layer(*weights[4:])
-        return lipschitz.attention_weight_perturbation(*layers, tokens)
-
-    rng = context.generator(s_lemma_a_13.id)
-    weights = instances.layer_weights(rng, DRAWS)
-    moved = nearby(rng, weights)
-    found = ratios(lemma, instances.layer_tokens(rng, DRAWS), *weights, *moved)
-    pair = layer(first_axis(0.0)), layer(first_axis(1e-3))
-    moved_by = lipschitz.attention_weight_perturbation
-    tight = {f"tokens of length {r:g}": moved_by(*pair, two_tokens(r)) for r in (1.0, 2.0)}
-    return evidence(tight, found, "With C = 2, as printed, both instances would reach 0.5.")
 
 
 @claim(

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from finetti.claims.claim import Context, Control, claim
-from finetti.claims.evidence import Evidence, at_least, at_most, close
+from finetti.claims.evidence import Evidence, at_least, at_most
 from finetti.core.keys import seed_of
 from finetti.core.numbers import largest_of
 from finetti.show.card import Table
@@ -209,59 +209,4 @@ def s_fig_3(context: Context, runs: int = 6, iterations: int = 1500) -> Evidence
         at_most("share of the time from 0.6 to 0.99, in the median", median(shares or [1.0]), 0.4),
         at_most("largest accuracy", largest, 1.0),
         tables=(Table("parity of 3 of 10 bits", columns, tuple(rows)),),
-    )
-
-
-@claim(
-    id="S-sec-5-factored",
-    title="the fast form of the experiments' network is the network",
-    statement="For one layer read at [CLS], tables of 2T + 1 tokens, or the query absorbed into "
-    "the keys where embeddings are dropped, give the outputs and gradients of the textbook layer "
-    "under the same masks of all three dropouts.",
-    formula="num = X (e_1 v_1 − e_0 v_0) + Σ_t e_0 v_0(t) + e_{cls} v_{cls}",
-    label="Section 5 (the experiments; the factored form is ours)",
-    controls=(Control("masks of another step", changes={"other_step": True}),),
-)
-def s_sec_5_factored(context: Context, other_step: bool = False) -> Evidence:
-    """Logits and the gradient of their squares in all parameters, in float64."""
-    import jax
-    import jax.numpy as jnp
-
-    from finetti.probe.learners.factored import factored_logits
-    from finetti.probe.learners.textbook import draw_masks, textbook_logits
-    from finetti.probe.learners.transformer import DROPOUTS, TransformerLearner
-
-    learner = TransformerLearner(width=16, n_heads=4, initial_scale=0.5)
-    key = context.random_key(s_sec_5_factored.id)
-    length, n_samples = 12, context.pick(quick=20, paper=200)
-    params = jax.tree.map(lambda a: a.astype(jnp.float64), learner.init(key, length))
-    rng = context.generator(s_sec_5_factored.id)
-    bits = jnp.asarray(rng.integers(0, 2, (n_samples, length)), jnp.uint8)
-    outputs = gradients = 0.0
-    for rates in DROPOUTS.values():
-
-        def textbook(params: Any, rates: Any = rates) -> Any:
-            of = jax.random.fold_in(key, 1) if other_step else key
-            return textbook_logits(params, bits, draw_masks(of, rates, bits, params, 4), 4)
-
-        def factored(params: Any, rates: Any = rates) -> Any:
-            return factored_logits(params, bits, key, rates, 4)
-
-        def both(function: Any) -> Any:
-            def loss(params: Any) -> Any:
-                out = function(params)
-                return jnp.sum(out**2), out
-
-            return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
-
-        (_, mine), my_slopes = both(factored)
-        (_, theirs), their_slopes = both(textbook)
-        outputs = largest_of(outputs, float(jnp.abs(mine - theirs).max() / jnp.abs(theirs).max()))
-        size = largest_of(float(jnp.abs(each).max()) for each in jax.tree.leaves(their_slopes))
-        apart = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), my_slopes, their_slopes)
-        gradients = largest_of(gradients, largest_of(jax.tree.leaves(apart)) / size)
-    return Evidence(
-        close("outputs: factored − textbook (relative)", outputs, 1e-10),
-        close("gradients: factored − textbook (relative)", gradients, 1e-10),
-        note=f"Dropout {', '.join(DROPOUTS)}; {n_samples} bit strings of length {length}.",
     )

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from finetti.bounds import ours
-from finetti.claims.beyond.block_draws import KINDS, chain_use
-from finetti.claims.beyond.tight_blocks import tight
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence
+from finetti.claims.ours.block_cases import KINDS, chain_use
+from finetti.claims.ours.block_constants import tight
 from finetti.claims.perturbations import holds
 
 

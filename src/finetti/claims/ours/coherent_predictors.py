@@ -228,7 +228,7 @@ def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) 
     "order test, and one whose standard deviations are 20 % too small by its calibration, at the "
     "level 1 %; an exact predictor through the same pipeline is refused at that rate.",
     formula="P(p ≤ 0.01 | exact) ≤ 0.01,  P(p ≤ 0.01 | flawed) ≈ 1",
-    # Alarms of exact predictors beyond their limits, 1e-5 each (`planted.alarm_limits`); flaws that
+    # Alarms of exact predictors beyond their limits, 1e-5 each (`flawed_predictors.alarm_limits`); flaws that
     # are missed more often than in 1 of 10 repeats, where a miss is rarer than 1 in 50, far less.
     false_alarm=3e-5,
     controls=(
@@ -252,25 +252,25 @@ def f_coherence_planted(
     ranked among 199. A factor on all standard deviations leaves no two-step defect: prior and noise
     are scaled alike, which is coherent, so that only the distance to the truth can see it.
     """
-    from finetti.claims.beyond import planted
+    from finetti.claims.ours import flawed_predictors
 
     repeats, rng = 200, context.generator(f_coherence_planted.id)
-    limits = planted.alarm_limits(repeats, 0.01, 1e-5)
+    limits = flawed_predictors.alarm_limits(repeats, 0.01, 1e-5)
     measurements: list[Measurement] = []
     if draws:
-        caught, alarms = planted.forgetful_alarms(forgotten, repeats, level, rng)
+        caught, alarms = flawed_predictors.forgetful_alarms(forgotten, repeats, level, rng)
         measurements += [
             at_least("forgets the oldest token: caught, of 200", caught, 180),
             at_most("exact, same draws: alarms, of 200", alarms, limits[0]),
         ]
     if calibration:
-        caught = planted.miscalibrated_alarms(factor, repeats, level, rng)
-        alarms = planted.miscalibrated_alarms(1.0, repeats, level, rng)
+        caught = flawed_predictors.miscalibrated_alarms(factor, repeats, level, rng)
+        alarms = flawed_predictors.miscalibrated_alarms(1.0, repeats, level, rng)
         world = latent.LinearGaussian(key_dimension=3, value_dimension=3)
         tokens = world.sample(rng, 10, 8).tokens
         start = tuple(latent.reorder(tokens, range(5)))
         two = coherence.two_step_defect(
-            planted.Overconfident(world, 0.8), start, tokens.keys[:, 5:]
+            flawed_predictors.Overconfident(world, 0.8), start, tokens.keys[:, 5:]
         )
         measurements += [
             at_least("overconfident by 20 %: caught, of 200", caught, 180),
@@ -307,7 +307,7 @@ def f_martingale_posterior(
     Given the keys, E[z | completed] has exactly the mean z̄ and the covariance of what the future
     tells, S_n − S_N; coverage is that of the functional of the true completed sequence.
     """
-    from finetti.claims.beyond import futures
+    from finetti.claims.ours import predictive_futures as futures
 
     rng = context.generator(f_martingale_posterior.id)
     paths = context.pick(quick=2000, paper=20000)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import ours
-from finetti.claims.beyond import forward
-from finetti.claims.beyond.forward import Arrays
+from finetti.claims.ours import block_forward as forward
+from finetti.claims.ours.block_forward import Arrays
 
 DIMENSION, HIDDEN, HEAD, TOKENS, HEADS = 4, 6, 2, 5, 2
 EPSILON = 1e-2

@@ -1,4 +1,4 @@
-"""F-family: what each attention fits to its pairs, and the chunks in which two of them compute."""
+"""F-family-closed: what each attention fits to its pairs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,7 +8,6 @@ import numpy as np
 from finetti import attention, kernels
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, close
-from finetti.claims.exchangeability.instances import rbf
 from finetti.core.numbers import largest_of
 
 STEP, DECAY, RIDGE = 0.7, 0.9, 0.3
@@ -103,70 +102,3 @@ def f_family_closed(context: Context, step: float = STEP, ridge: float = RIDGE) 
             worst = largest_of(worst, error / np.abs(exact).max())
         measurements.append(close(f"{name} (relative)", worst, 1e-9))
     return Evidence(*measurements, note="12 pairs, three dimensions.")
-
-
-@claim(
-    id="F-family-chunks",
-    title="chunks of any length give the same state",
-    statement="Causal linear and delta-rule attention in chunks of matrix products answer as their "
-    "recurrence does, token by token, whatever the length of a chunk.",
-    formula="S_t = α S_{t−1} − β (α S_{t−1} k_t − v_t) k_t^⊤",
-    label="the family",
-    controls=(Control("a decay of 0.89 for 0.9", changes={"decay": 0.89}),),
-)
-def f_family_chunks(context: Context, decay: float = DECAY) -> Evidence:
-    """Every prefix in chunks against the recurrence in plain NumPy."""
-    length = context.pick(quick=50, paper=500)
-    rng = context.generator(f_family_chunks.id)
-    query, keys = rng.normal(size=(2, length, 4))
-    values = rng.normal(size=(length, 3))
-    states = online(STEP, DECAY, keys, values)
-    sums = np.cumsum(values[:, :, None] * keys[:, None, :], axis=0)
-    delta = np.stack([state @ q for state, q in zip(states, query, strict=True)])
-    linear = np.einsum("tvd,td->tv", sums, query)
-
-    def miss(module: Any, exact: np.ndarray) -> float:
-        found = np.asarray(module(query, keys, values, is_causal=True))
-        return float(np.abs(found - exact).max() / np.abs(exact).max())
-
-    chunks = (1, 7, 64)
-    rules = [attention.DeltaRule(STEP, decay, chunk_length=chunk) for chunk in chunks]
-    return Evidence(
-        close("linear attention (relative)", miss(attention.LinearAttention(), linear), 1e-10),
-        *(
-            close(f"delta rule, chunks of {chunk} (relative)", miss(rule, delta), 1e-10)
-            for chunk, rule in zip(chunks, rules, strict=True)
-        ),
-        note=f"{length} tokens, step {STEP}, decay {DECAY}.",
-    )
-
-
-@claim(
-    id="F-family-causal",
-    title="every prefix of CME attention at the price of one factorization",
-    statement="With GGᵀ = K + λI, U = G⁻¹V and W = G⁻¹K(K, Q), the answer of query t to its first "
-    "t keys is Σ_{i≤t} W_it U_i, and its variance K(q_t, q_t) − Σ_{i≤t} W_it².",
-    formula=r"m_t = Σ_{i≤t} W_{it} U_i,  s_t^2 = K(q_t,q_t) − Σ_{i≤t} W_{it}^2,  "
-    r"G G^⊤ = K + λI,  U = G^{-1} V,  W = G^{-1} K(K,Q)",
-    label="the family",
-    controls=(Control("a ridge 20 % too large", changes={"ridge_factor": 1.2}),),
-)
-def f_family_causal(context: Context, ridge_factor: float = 1.0) -> Evidence:
-    """One causal call against a solve for every prefix, in plain NumPy; means and variances."""
-    means = variances = 0.0
-    module = attention.ConditionalMean(kernels.RBF(), ridge=ridge_factor * RIDGE)
-    for trial in range(context.pick(quick=5, paper=50)):
-        rng = context.generator(f_family_causal.id, trial)
-        query, keys = rng.normal(size=(2, 24, 3))
-        values = rng.normal(size=(24, 2))
-        found = [np.asarray(each) for each in module.posterior(query, keys, values, is_causal=True)]
-        for t in range(24):
-            gram = rbf(keys[: t + 1], keys[: t + 1]) + RIDGE * np.eye(t + 1)
-            across = rbf(query[t : t + 1], keys[: t + 1])[0]
-            gain = np.linalg.solve(gram, across)
-            means = largest_of(means, np.abs(found[0][t] - gain @ values[: t + 1]).max())
-            variances = largest_of(variances, abs(found[1][t] - (1 - across @ gain)))
-    return Evidence(
-        close("means: causal − prefix by prefix", means, 1e-10),
-        close("variances: causal − prefix by prefix", variances, 1e-10),
-    )

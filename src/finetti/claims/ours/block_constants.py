@@ -7,8 +7,8 @@ import numpy as np
 
 from finetti.bounds import ours
 from finetti.bounds.ours.slopes import SLOPES
-from finetti.claims.beyond import forward
 from finetti.claims.evidence import Measurement, within
+from finetti.claims.ours import block_forward as forward
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.claims.sparse_variables.instances import AXES, balanced, two_tokens
 

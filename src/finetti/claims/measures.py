@@ -1,0 +1,357 @@
+"""The measures that many claims share, each a piece of data that is called with the context.
+
+A measure writes the sentence that says what it measures (``measured``), how that checks a claim
+(``check``), and the error that its rules reject by themselves (``rejects``; empty where only a
+wrong version shows it). It loads no JAX: functions of the package are given by their names, and
+its own functions import inside. One that is given a function by the form, as ``{"derived": …,
+"printed": …}``, or a function that takes ``form``, serves an `Erratum`.
+"""
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from finetti.claims.claim import DERIVED, Check, Context
+from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
+from finetti.claims.perturbations import RATIO_RTOL, holds, ratios
+from finetti.core.numbers import largest_of
+from finetti.show.card import Table
+from finetti.show.numbers import format_number
+
+Function = str | Callable[..., Any] | Mapping[str, Any]
+
+
+def in_form(function: Function, form: str) -> Callable[..., Any]:
+    """The function for one form: by its name, from a table by the form, or with its ``form``.
+
+    >>> in_form({"derived": "math.sqrt", "printed": "math.exp"}, "printed")(0.0)
+    1.0
+    """
+    if isinstance(function, Mapping):
+        return in_form(function[form], form)
+    found: Any = pkgutil.resolve_name(function) if isinstance(function, str) else function
+    try:
+        takes_form = "form" in inspect.signature(found).parameters
+    except ValueError:  # some functions written in C have no signature
+        takes_form = False
+    return partial(found, form=form) if takes_form else found
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """measured / bound of a lemma: at most 1 on random draws, in [0.98, 1] on tight instances.
+
+    In the printed form only tight instances are measured, and their rule is that the ratio is at
+    most 1.
+
+    Args:
+        lemma: that answers with an object that has a ``ratio``, as those of
+            `finetti.attention.lipschitz`.
+        draw: generator → arrays whose first axis is that of the draws; several for several shapes.
+        tight: name → function that makes the lemma's arguments.
+        arguments: arrays of one draw → the lemma's arguments; as they are by default.
+        fails_at: names of the tight instances that break the printed form; all by default.
+        limits: name → what the ratio of an instance may be, where that is not [0.98, 1].
+        note: one more sentence for readers.
+        looser: multiplies the bound, for wrong versions.
+    """
+
+    lemma: Function
+    draw: Callable[[np.random.Generator], tuple] | tuple[Callable, ...] = ()
+    tight: Mapping[str, Callable[[], tuple]] = field(default_factory=dict)
+    arguments: Callable[..., tuple] | None = None
+    fails_at: tuple[str, ...] = ()
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    note: str = ""
+    looser: float = 1.0
+
+    check: ClassVar = Check.TIGHT
+
+    @property
+    def measured(self) -> str:
+        """What is measured, in one sentence."""
+        parts = ["on random draws"] if self.draw else []
+        if self.tight:
+            parts.append(f"on instances that nearly attain it ({'; '.join(self.tight)})")
+        return f"Both sides of the inequality, {', and '.join(parts)}."
+
+    @property
+    def rejects(self) -> str:
+        """The factor that the tight instances notice."""
+        tight = set(self.tight) - set(self.limits)
+        return "a bound larger or smaller by a factor of 1.021" if tight else ""
+
+    def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
+        """Measure the ratios."""
+        lemma = in_form(self.lemma, form)
+        instances = self.tight
+        if form != DERIVED:
+            instances = {name: self.tight[name] for name in self.fails_at or self.tight}
+            return Evidence(
+                *(
+                    at_most(f"{name}: measured / bound", self._ratio(lemma, make), 1 + RATIO_RTOL)
+                    for name, make in instances.items()
+                )
+            )
+        measurements, note = [], self.note
+        if self.draw:
+            found = np.concatenate(list(self._drawn(context, lemma))) / self.looser
+            measurements.append(holds(found))
+            median = f"The median ratio of the random draws is {np.median(found):.2g}."
+            note = f"{median} {note}".rstrip()
+        for name, make in instances.items():
+            measurements.append(self._tight(name, self._ratio(lemma, make)))
+        return Evidence(*measurements, note=note)
+
+    def _drawn(self, context: Context, lemma: Callable[..., Any]) -> Iterable[np.ndarray]:
+        def of_draw(*arrays: Any) -> Any:
+            return lemma(*(self.arguments(*arrays) if self.arguments else arrays))
+
+        draws = self.draw if isinstance(self.draw, tuple) else (self.draw,)
+        for number, draw in enumerate(draws):
+            yield ratios(of_draw, *draw(context.draws(*([number] if number else []))))
+
+    def _ratio(self, lemma: Callable[..., Any], make: Callable[[], tuple]) -> float:
+        return float(lemma(*make()).ratio) / self.looser
+
+    def _tight(self, name: str, ratio: float) -> Measurement:
+        low, high = self.limits.get(name, (0.98, 1 + RATIO_RTOL))
+        return within(f"tight instance: {name}", ratio, low, high)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two routes to one array: their largest difference over many draws, relative to the second.
+
+    Args:
+        left, right: draws → an array, or arrays by name where several are compared.
+        draw: generator → the arguments of both.
+        tolerance: of the difference over the largest entry of ``right``.
+        name: of the measurement, where there is only one.
+        sides: what the two routes are, for the sentence.
+        trials: how many draws, quick and on paper's scale.
+        absolute: do not divide.
+        factor: multiplies the left, for wrong versions.
+    """
+
+    left: Function
+    right: Function
+    draw: Callable[[np.random.Generator], tuple]
+    tolerance: float
+    name: str = "largest relative difference of the two sides"
+    sides: str = "the two sides"
+    trials: tuple[int, int] = (10, 100)
+    absolute: bool = False
+    factor: float = 1.0
+
+    check: ClassVar = Check.IDENTITY
+
+    @property
+    def measured(self) -> str:
+        """What is measured, in one sentence."""
+        return f"The difference of {self.sides}, on {self.trials[0]} random draws or more."
+
+    @property
+    def rejects(self) -> str:
+        """The difference that is noticed."""
+        of = "" if self.absolute else " of the largest entry"
+        return f"a difference of more than {format_number(self.tolerance)}{of}"
+
+    def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
+        """Measure the largest difference of each pair of arrays."""
+        left, right = in_form(self.left, form), in_form(self.right, form)
+        errors: dict[str, list[float]] = {}
+        for trial in range(context.pick(quick=self.trials[0], paper=self.trials[1])):
+            drawn = self.draw(context.draws(trial))
+            ours, theirs = self._named(left(*drawn)), self._named(right(*drawn))
+            for name, exact in theirs.items():
+                error = np.abs(self.factor * ours[name] - exact).max()
+                size = 1.0 if self.absolute else np.abs(exact).max()
+                errors.setdefault(name, []).append(error / size)
+        tolerance = self.tolerance
+        return Evidence(*(close(name, largest_of(e), tolerance) for name, e in errors.items()))
+
+    def _named(self, found: Any) -> dict[str, np.ndarray]:
+        named = found if isinstance(found, Mapping) else {self.name: found}
+        return {name: np.asarray(each) for name, each in named.items()}
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """The slope of an error in a size, both logarithmic, with its chart.
+
+    Args:
+        error: (context, size) → the error, or independent ones, whose mean is taken.
+        sizes: at least three.
+        slope: the lowest and the highest that is allowed.
+        size_name, error_name: for the chart and the sentence.
+        title: of the chart.
+        check: simulation, unless the error is exact.
+    """
+
+    error: Function
+    sizes: Sequence[int]
+    slope: tuple[float, float]
+    size_name: str = "size"
+    error_name: str = "error"
+    title: str = ""
+    check: Check = Check.SIMULATION
+
+    @property
+    def measured(self) -> str:
+        """What is measured, in one sentence."""
+        first, last = self.sizes[0], self.sizes[-1]
+        return f"The slope of the {self.error_name} in the {self.size_name}, {first} to {last}."
+
+    @property
+    def rejects(self) -> str:
+        """The slopes that are noticed."""
+        return "a slope outside of [{:g}, {:g}]".format(*self.slope)
+
+    def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
+        """Measure the slope."""
+        from finetti.core.statistics import power_law_slope
+
+        error = in_form(self.error, form)
+        samples = [np.atleast_1d(np.asarray(error(context, size))) for size in self.sizes]
+        means = [float(sample.mean()) for sample in samples]
+        spreads = None
+        if all(sample.size > 1 for sample in samples):
+            spreads = [sample.std(ddof=1) / np.sqrt(sample.size) for sample in samples]
+        slope = power_law_slope(list(self.sizes), means, spreads)
+        records = [{"size": n, "error": e} for n, e in zip(self.sizes, means, strict=True)]
+        axes = {"size": self.size_name, "error": self.error_name}
+        name = f"slope of the {self.error_name} in the {self.size_name}"
+        return Evidence(
+            within(name, slope.value, *self.slope),
+            charts=(trend(records, axes, self.title or name, log_y=True),),
+        )
+
+
+@dataclass(frozen=True)
+class MonteCarlo:
+    """The mean of independent draws against a closed form, in standard errors.
+
+    A true claim has a comparison beyond 4 of them by chance once in 16 000: ``false_alarm`` of the
+    claim is the number of comparisons times 6.4e-5, more where the draws have heavy tails.
+
+    Args:
+        sample: (context, *inputs) → array (draws, comparisons), or such arrays by name.
+        exact: (*inputs) → the exact means, likewise.
+        inputs: generator → the inputs of both; none by default.
+        sides: what is compared, for the sentence.
+        limit: in standard errors.
+        factor: multiplies the closed form, for wrong versions.
+    """
+
+    sample: Function
+    exact: Function
+    inputs: Callable[[np.random.Generator], tuple] | None = None
+    sides: str = "the mean of many draws and its closed form"
+    limit: float = 4.0
+    factor: float = 1.0
+
+    check: ClassVar = Check.SIMULATION
+
+    @property
+    def measured(self) -> str:
+        """What is measured, in one sentence."""
+        return f"The difference of {self.sides}, in standard errors."
+
+    def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
+        """Measure the distance of every comparison."""
+        inputs = self.inputs(context.draws()) if self.inputs else ()
+        samples = in_form(self.sample, form)(context, *inputs)
+        exacts = in_form(self.exact, form)(*inputs)
+        if not isinstance(samples, Mapping):
+            samples, exacts = {"": samples}, {"": exacts}
+        measurements, note = [], ""
+        for name, sample in samples.items():
+            draws = np.asarray(sample).reshape(len(sample), -1)
+            exact = self.factor * np.ravel(exacts[name])
+            mean, error = draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+            for number, distance in enumerate(np.abs(mean - exact) / error, start=1):
+                title = f"{name} {number}: |mean − exact| in standard errors".lstrip()
+                measurements.append(at_most(title, distance, self.limit))
+            first = f"{mean[0]:.5f} ± {error[0]:.5f} against {exact[0]:.5f}"
+            note = note or f"{len(draws)} draws; the first: {first}."
+        return Evidence(*measurements, note=note)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Numbers of trained models against limits, with the table of all cells.
+
+    Args:
+        cells: context → one record for each cell of the experiment, all with the same names.
+        limits: name of a number → (function of the records, lowest, highest); ±∞ for no limit.
+        title: of the table.
+        sides: what is trained and looked at, for the sentence.
+    """
+
+    cells: Callable[[Context], Sequence[Mapping[str, Any]]]
+    limits: Mapping[str, tuple[Callable[[Sequence[Mapping[str, Any]]], float], float, float]]
+    title: str
+    sides: str = ""
+
+    check: ClassVar = Check.EXPERIMENT
+
+    @property
+    def measured(self) -> str:
+        """What is measured, in one sentence."""
+        return f"{self.sides or self.title}: {'; '.join(self.limits)}."
+
+    def __call__(self, context: Context) -> Evidence:
+        """Run the cells and hold their numbers against the limits."""
+        records = self.cells(context)
+        columns = tuple(records[0])
+        table = Table(self.title, columns, tuple(tuple(each.values()) for each in records))
+        return Evidence(
+            *(
+                _limited(name, f(records), low, high)
+                for name, (f, low, high) in self.limits.items()
+            ),
+            tables=(table,),
+        )
+
+
+def _limited(name: str, value: float, low: float, high: float) -> Measurement:
+    """`within`, in the words of the side that has a limit."""
+    rule = ""
+    if np.isinf(low) or np.isinf(high):
+        rule = f"≤ {format_number(high)}" if np.isinf(low) else f"≥ {format_number(low)}"
+    return within(name, value, low, high, rule=rule)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several measures of one claim, whose measurements stand in a row."""
+
+    measures: tuple[Callable[..., Evidence], ...]
+    check: Check = Check.IDENTITY
+
+    @property
+    def measured(self) -> str:
+        """The sentences of all."""
+        return " ".join(getattr(each, "measured", "") for each in self.measures)
+
+    @property
+    def rejects(self) -> str:
+        """What all of them reject."""
+        return "; ".join(filter(None, (getattr(each, "rejects", "") for each in self.measures)))
+
+    def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
+        """Measure all, one after the other."""
+        found = [in_form(each, form)(context) for each in self.measures]
+        return Evidence(
+            *(each for one in found for each in one.measurements),
+            derived=(each for one in found for each in one.derived),
+            note=" ".join(filter(None, (one.note for one in found))),
+            charts=(each for one in found for each in one.charts),
+            tables=(each for one in found for each in one.tables),
+        )

@@ -1,0 +1,107 @@
+"""The measures that claims share: right, wrong, and not a number."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from finetti.claims import Claim, Context, run_claim
+from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio, Together, Trials
+
+
+@dataclass
+class Lemma:
+    ratio: object
+
+
+def lemma(x, form="derived"):
+    return Lemma(x * {"derived": 1.0, "printed": 3.0}[form])
+
+
+def distance(context, size, power=-0.5):
+    return context.draws(size).normal(1.0, 0.01, size=20) * size**power
+
+
+def sample(context, mean):
+    return context.draws("sample").normal(mean, size=(10_000, 3))
+
+
+def cells(context, share=0.9):
+    return [{"samples": 20, "found": 0.1}, {"samples": 200, "found": share}]
+
+
+RATIO = Ratio(lemma, lambda rng: (rng.uniform(size=100),), {"one": lambda: (0.99,)})
+AGREEMENT = Agreement(np.exp, np.exp, lambda rng: (rng.normal(size=3),), 1e-12)
+POWER = PowerLaw(distance, (10, 100, 1000), (-0.55, -0.45))
+MONTE_CARLO = MonteCarlo(sample, lambda mean: mean, lambda rng: (np.ones(3),))
+TRIALS = Trials(cells, {"found": (lambda rows: rows[-1]["found"], 0.5, math.inf)}, "title")
+WRONG = [
+    (RATIO, {"looser": 1.021}),
+    (RATIO, {"looser": 1 / 1.021}),
+    (RATIO, {"tight": {"one": lambda: (0.5,)}}),
+    (RATIO, {"draw": lambda rng: (np.array([0.5, 1.1]),)}),
+    (AGREEMENT, {"factor": 1 + 1e-11}),
+    (POWER, {"error": partial(distance, power=-1.0)}),
+    (MONTE_CARLO, {"factor": 1.1}),
+    (TRIALS, {"cells": partial(cells, share=0.2)}),
+    (Together((AGREEMENT, RATIO)), {"measures": (AGREEMENT, replace(RATIO, looser=2.0))}),
+]
+
+
+def claim(measure, **fields):
+    return Claim("E-eq-1", "t", "S.", measure, **fields)
+
+
+def not_a_number(*given, **named):
+    return np.full(3, np.nan)
+
+
+@pytest.mark.parametrize(("measure", "changes"), WRONG)
+def test_right_and_wrong(measure, changes):
+    right = claim(measure)
+    assert run_claim(right, Context()).as_expected, run_claim(right, Context()).error
+    assert right.measured.endswith(".")
+    wrong = run_claim(claim(replace(measure, **changes)), Context())
+    assert wrong.verdict == "fails", wrong.error
+
+
+@pytest.mark.parametrize(
+    ("measure", "changes"),
+    [
+        (RATIO, {"draw": lambda rng: (np.array([0.5, np.nan, 0.1]),)}),
+        (AGREEMENT, {"left": not_a_number}),
+        (MONTE_CARLO, {"factor": math.nan}),
+        (TRIALS, {"cells": partial(cells, share=math.nan)}),
+    ],
+)
+def test_what_is_not_a_number_decides_nothing(measure, changes):
+    found = run_claim(claim(replace(measure, **changes)), Context())
+    assert found.error is None, found.error
+    assert found.verdict == "inconclusive"
+
+
+def test_a_printed_form_is_measured_where_it_breaks():
+    two = replace(RATIO, tight={"one": lambda: (0.99,), "none": lambda: (0.0,)})
+    two = replace(two, limits={"none": (0.0, 0.0)}, fails_at=("one",))
+    (found,) = two(Context(), "printed").measurements
+    assert found.holds is False
+    assert found.value == pytest.approx(2.97)
+    assert "1.021" in two.rejects
+    pair = Agreement(np.exp, {"derived": np.exp, "printed": np.sin}, AGREEMENT.draw, 1e-12)
+    assert [pair(Context(), form).verdict for form in ("derived", "printed")] == ["holds", "fails"]
+
+
+def test_arrays_by_name_are_compared_by_name():
+    def both(x):
+        return {"sine": np.sin(x), "zero": 0 * x}
+
+    def other(x):
+        return {"sine": np.sin(x), "zero": np.full(3, 1e-3)}
+
+    found = replace(AGREEMENT, left=both, right=other, absolute=True)(Context())
+    assert [(each.name, each.holds) for each in found.measurements] == [
+        ("sine", True),
+        ("zero", False),
+    ]
