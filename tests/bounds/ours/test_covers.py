@@ -16,9 +16,9 @@ from finetti.bounds.ours import (
     MaureyCovering,
     RowWeights,
     SchattenCovering,
-    covers,
 )
-from finetti.bounds.ours.rounding import round_to_atoms, round_to_rank, separated_members
+from finetti.bounds.ours import spectral_covers as covers
+from finetti.claims.ours.matrix_rounding import round_to_atoms, round_to_rank, separated_members
 from finetti.core.errors import InputError
 
 ANY = Sample(1, 1)

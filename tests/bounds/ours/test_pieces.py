@@ -28,7 +28,7 @@ from finetti.bounds.ours import (
     RowWeights,
     follow,
 )
-from finetti.bounds.ours.slopes import SLOPES, log_slope
+from finetti.bounds.ours.block_components import SLOPES, log_slope
 from finetti.core.errors import InputError
 
 

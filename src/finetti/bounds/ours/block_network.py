@@ -5,10 +5,8 @@ from typing import Any, Self
 
 from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings, checked, one_of
-from finetti.bounds.ours.attention_pieces import AttentionPiece, ProductHeadPiece
-from finetti.bounds.ours.feed_forward_pieces import FeedForwardPiece, GatedPiece
-from finetti.bounds.ours.length_free import LengthFreeComposition
-from finetti.bounds.ours.pieces import (
+from finetti.bounds.ours.block_components import (
+    SLOPES,
     EmbeddingPiece,
     LinearPiece,
     NormalizationPiece,
@@ -17,8 +15,10 @@ from finetti.bounds.ours.pieces import (
     ResidualPiece,
     follow,
 )
-from finetti.bounds.ours.slopes import SLOPES
-from finetti.bounds.ours.weights import GainWeights, MatrixWeights
+from finetti.bounds.ours.cover_allocation import LengthFreeComposition
+from finetti.bounds.ours.feed_forward_components import FeedForwardPiece, GatedPiece
+from finetti.bounds.ours.head_components import AttentionPiece, ProductHeadPiece
+from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from finetti.bounds.ours.covers import count_cover
-from finetti.bounds.ours.length_free import ChainedWeights
-from finetti.bounds.ours.weights import MatrixWeights, WeightClass
+from finetti.bounds.ours.cover_allocation import ChainedWeights
+from finetti.bounds.ours.spectral_covers import count_cover
+from finetti.bounds.ours.weight_classes import MatrixWeights, WeightClass
 from finetti.bounds.value import Term, log_of, summed
 from finetti.core.logspace import log_sum
 from finetti.core.numbers import smallest_of

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import ours
-from finetti.bounds.ours.slopes import SLOPES
+from finetti.bounds.ours.block_components import SLOPES
 from finetti.claims.evidence import Measurement, within
 from finetti.claims.ours import block_forward as forward
 from finetti.claims.perturbations import RATIO_RTOL

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds.ours import covers
-from finetti.bounds.ours.rounding import round_to_atoms, round_to_rank, separated_members
+from finetti.bounds.ours import spectral_covers
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
+from finetti.claims.ours.matrix_rounding import round_to_atoms, round_to_rank, separated_members
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.core.numbers import largest_of, smallest_of
 
@@ -34,7 +34,7 @@ def _members(rng: np.random.Generator, count: int) -> np.ndarray:
 
 def _count(parameters: int, norm: float, resolution: float) -> float:
     """The cover as the package has it."""
-    return float(covers.count_cover(parameters, math.log(norm), math.log(resolution)))
+    return float(spectral_covers.count_cover(parameters, math.log(norm), math.log(resolution)))
 
 
 def _half_count(parameters: int, norm: float, resolution: float) -> float:
@@ -75,7 +75,7 @@ def f_cover_count(context: Context, cover: Formula = _count) -> Evidence:
 
 
 def _atoms(entry_norm: float, resolution: float) -> float:
-    return float(covers.maurey_atoms(math.log(entry_norm), math.log(resolution)))
+    return float(spectral_covers.maurey_atoms(math.log(entry_norm), math.log(resolution)))
 
 
 def _half_atoms(entry_norm: float, resolution: float) -> float:
@@ -83,7 +83,9 @@ def _half_atoms(entry_norm: float, resolution: float) -> float:
 
 
 def _maurey(parameters: int, entry_norm: float, resolution: float) -> float:
-    return float(covers.maurey_cover(parameters, math.log(entry_norm), math.log(resolution)))
+    return float(
+        spectral_covers.maurey_cover(parameters, math.log(entry_norm), math.log(resolution))
+    )
 
 
 def _without_signs(parameters: int, entry_norm: float, resolution: float) -> float:
@@ -139,7 +141,7 @@ def f_cover_maurey(context: Context, atoms: Formula = _atoms, cover: Formula = _
 
 def _rank(schatten_norm: float, resolution: float, power: float) -> float:
     logs = math.log(schatten_norm), math.log(resolution)
-    return float(covers.schatten_rank(*logs, power))
+    return float(spectral_covers.schatten_rank(*logs, power))
 
 
 def _short_rank(schatten_norm: float, resolution: float, power: float) -> float:
@@ -149,7 +151,7 @@ def _short_rank(schatten_norm: float, resolution: float, power: float) -> float:
 def _schatten(sides: Any, norm: float, schatten_norm: float, x: float, power: float) -> float:
     rows, columns = sides
     logs = math.log(norm), math.log(schatten_norm), math.log(x)
-    return float(covers.schatten_cover(rows, columns, *logs, power))
+    return float(spectral_covers.schatten_cover(rows, columns, *logs, power))
 
 
 def _coarse_factors(sides: Any, norm: float, schatten_norm: float, x: float, power: float) -> float:
@@ -179,7 +181,7 @@ def f_cover_schatten(
     """
     rng, worst, largest, cut = context.generator(f_cover_schatten.id), 0.0, 0.0, []
     for trial in range(context.pick(quick=400, paper=4000)):
-        power = covers.POWERS[trial % 4]
+        power = spectral_covers.POWERS[trial % 4]
         matrix = rng.normal(size=(5, 6)) @ np.diag(10.0 ** -rng.uniform(0, 2, 6))
         values = np.linalg.svd(matrix, compute_uv=False)
         size, norm = float((values**power).sum() ** (1 / power)), float(values[0])
@@ -188,7 +190,7 @@ def f_cover_schatten(
         near = round_to_rank(matrix, norm, kept, x)
         worst = largest_of(worst, float(_spectral(near - matrix)) / x)
         largest = largest_of(largest, float(_spectral(near)) / norm)
-    for power in covers.POWERS:
+    for power in spectral_covers.POWERS:
         for x in (2.0, 1.999, 1.0):  # 16 singular values of 1 have B_p = 16^{1/p}
             lost = rank(16 ** (1 / power), x, power) < 16
             cut.append(lost / (x / 2))

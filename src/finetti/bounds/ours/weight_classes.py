@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from finetti.bounds import description as fields
 from finetti.bounds.description import checked
-from finetti.bounds.ours import covers
+from finetti.bounds.ours.spectral_covers import (
+    LOG_2,
+    POWERS,
+    count_cover,
+    maurey_cover,
+    rank_cover,
+    schatten_cover,
+)
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole, smallest_of
@@ -50,7 +57,7 @@ class WeightClass(fields.Description, abc.ABC, kw_only=True):
     @cached_property
     def log_norms(self) -> tuple[float, ...]:
         """log B, log B₁, log B_p for every power, as `CoverTable` has them; ∞: not known."""
-        return (log_of(self.norm), *[np.inf] * (1 + len(covers.POWERS)))
+        return (log_of(self.norm), *[np.inf] * (1 + len(POWERS)))
 
     @property
     def limit(self) -> float:
@@ -134,7 +141,12 @@ class CoverTable:
     `rank_cover` and `schatten_cover` do at x, `maurey_cover` (outside) at x/2.
     """
 
-    NAMES = ("count", "rank", "maurey", *(f"schatten {power:g}" for power in covers.POWERS))
+    NAMES = (
+        "count",
+        "rank",
+        "maurey",
+        *(f"schatten {power:g}" for power in POWERS),
+    )
 
     def __init__(self, weights: tuple[WeightClass, ...]) -> None:
         if not all(isinstance(each, WeightClass) for each in weights):
@@ -150,20 +162,20 @@ class CoverTable:
         """log N by every cover of `NAMES` (first axis); ∞ where its norm is not known."""
         log_x, log_b = log_resolution, self.log_norm
         sizes = self.rows, self.columns, log_b
-        found = [covers.count_cover(self.parameters, log_b, log_x)]
+        found = [count_cover(self.parameters, log_b, log_x)]
         found.append(self._where(self._rank, lambda r: self._low_rank(r, log_x), log_x))
         found.append(
             self._where(
                 self._log_entries,
-                lambda b: covers.maurey_cover(self.parameters, b, log_x - covers.LOG_2),
+                lambda b: maurey_cover(self.parameters, b, log_x - LOG_2),
                 log_x,
             )
         )
-        for power, known in zip(covers.POWERS, self._log_schatten, strict=True):
+        for power, known in zip(POWERS, self._log_schatten, strict=True):
             found.append(
                 self._where(
                     known,
-                    lambda b, power=power: covers.schatten_cover(*sizes, b, log_x, power),
+                    lambda b, power=power: schatten_cover(*sizes, b, log_x, power),
                     log_x,
                 )
             )
@@ -174,7 +186,7 @@ class CoverTable:
         return self.all(log_resolution).min(axis=0)
 
     def _low_rank(self, rank: NDArray[np.float64], log_x: NDArray[np.float64]) -> Any:
-        return covers.rank_cover(rank, self.rows + self.columns, self.log_norm, log_x)
+        return rank_cover(rank, self.rows + self.columns, self.log_norm, log_x)
 
     @staticmethod
     def _where(known: NDArray[np.float64], cover: Any, log_x: NDArray[np.float64]) -> Any:
