@@ -195,6 +195,7 @@ def size_of(name: str, arrays: np.ndarray) -> np.ndarray:
 def weights_of(name: str, shape: tuple[int, ...], norm: float) -> Any:
     """A class of these weights with one norm."""
     make = ours.RowWeights if _in_rows(name) else ours.MatrixWeights
+    make = ours.GainWeights if name == "gain" else make
     return make(rows=shape[0], columns=shape[1], norm=norm)
 
 

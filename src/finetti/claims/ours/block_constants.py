@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import ours
-from finetti.bounds.ours.slopes import SLOPES
+from finetti.bounds.ours.block_components import SLOPES
 from finetti.claims.claim import Check, Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, within
 from finetti.claims.ours import block_forward
@@ -36,6 +36,10 @@ def _matrix(norm: float, rows: int = 3, columns: int = 3) -> Any:
     return ours.MatrixWeights(rows=rows, columns=columns, norm=norm)
 
 
+def _gain(norm: float, columns: int) -> Any:
+    return ours.GainWeights(rows=1, columns=columns, norm=norm)
+
+
 def _row(norm: float, columns: int = 3) -> Any:
     return ours.RowWeights(rows=1, columns=columns, norm=norm)
 
@@ -54,7 +58,7 @@ def normalizations(through: Through) -> dict[str, float]:
     """Tokens that leave 0 in a direction with mean 0: the slope there is g/√ε."""
     away = np.array([[1.0, -1.0, 1.0, -1.0]])
     gain, epsilon = 2.0, 1e-2
-    norm = ours.NormalizationPiece(gain=_row(gain, 4), epsilon=epsilon)
+    norm = ours.NormalizationPiece(gain=_gain(gain, 4), epsilon=epsilon)
     found = through(norm, math.log(2.0))
     allowed = math.exp(found.log_lipschitz) * 2 * STEP
     centered = block_forward.layer_norm(STEP * away, gain, 0.0, epsilon)
@@ -178,7 +182,7 @@ def residuals(through: Through) -> dict[str, float]:
     """Parts that point where their input points, and a chain of two."""
     away, epsilon = np.array([[1.0, -1.0]]) / math.sqrt(2), 1e-2
     linear = ours.LinearPiece(matrix=_matrix(3.0, 2, 2))
-    norm = ours.NormalizationPiece(gain=_row(1.0, 2), epsilon=epsilon)
+    norm = ours.NormalizationPiece(gain=_gain(1.0, 2), epsilon=epsilon)
 
     def normed(x: np.ndarray) -> np.ndarray:
         return block_forward.layer_norm(x, 1.0, 0.0, epsilon)

@@ -7,7 +7,7 @@ import numpy as np
 
 from finetti.bounds import Sample, ours
 from finetti.bounds import sparse_variables as theirs
-from finetti.bounds.ours.networks import projected_composition
+from finetti.bounds.ours.block_theorems import projected_composition
 from finetti.claims.claim import Check, Context, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
 from finetti.claims.perturbations import RATIO_RTOL

@@ -5,10 +5,10 @@ from itertools import product
 
 import numpy as np
 
-from finetti.bounds.ours import covers
-from finetti.bounds.ours.rounding import round_to_atoms, round_to_rank, separated_members
+from finetti.bounds.ours import spectral_covers
 from finetti.claims.claim import Check, Context, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
+from finetti.claims.ours.matrix_rounding import round_to_atoms, round_to_rank, separated_members
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.core.numbers import largest_of, smallest_of
 
@@ -57,7 +57,7 @@ def f_cover_count(context: Context) -> Evidence:
     far = largest_of(float(_spectral(net - each).min()) / coarse for each in members[:500])
 
     def cover(parameters: int, resolution: float) -> float:
-        return float(covers.count_cover(parameters, 0.0, math.log(resolution)))
+        return float(spectral_covers.count_cover(parameters, 0.0, math.log(resolution)))
 
     used, size = math.log(separated) / cover(1, x), math.log(len(net)) / cover(4, coarse)
     return Evidence(
@@ -95,31 +95,33 @@ def f_cover_maurey(context: Context) -> Evidence:
         errors.append(float(np.linalg.norm(near - matrix)) / resolution)
         sizes.append(float(np.abs(near).sum()) / size)
     n, x = 64, 1 / math.sqrt(2)
-    reached = math.sqrt((1 - 1 / n) / float(covers.maurey_atoms(0.0, math.log(x)))) / x
+    reached = math.sqrt((1 - 1 / n) / float(spectral_covers.maurey_atoms(0.0, math.log(x)))) / x
     pairs = (np.eye(n)[:, None] + np.eye(n)) / 2 - 1 / n
     enumerated = float((pairs**2).sum(axis=-1).mean())
     draws = _members(rng, 3000)
     inside = draws[np.abs(draws).sum(axis=(1, 2)) <= 1]
     net = sum(sum(map(abs, sums)) <= 4 for sums in product(range(-4, 5), repeat=4))
-    counted = math.log(net) / float(covers.maurey_cover(4, math.log(2.0), 0.0))
+    counted = math.log(net) / float(spectral_covers.maurey_cover(4, math.log(2.0), 0.0))
     return Evidence(
         within("2 × 2, k = 4: log of averages / log N", counted, 0.9, 1.0),
         at_most("random matrices: largest error / x", largest_of(errors), 1 + RATIO_RTOL),
         at_most("random matrices: largest Σ|w_ij| / B₁", largest_of(sizes), 1 + RATIO_RTOL),
         within("64 equal entries, k random atoms: error / x", reached, 0.98, 1 + RATIO_RTOL),
         close("the same, all pairs: mean square minus (1 − 1/64)/2", enumerated - 63 / 128, 1e-12),
-        _packed(inside, 0.5, float(covers.maurey_cover(4, 0.0, math.log(0.25)))),
+        _packed(inside, 0.5, float(spectral_covers.maurey_cover(4, 0.0, math.log(0.25)))),
     )
 
 
 def _rank(schatten_norm: float, resolution: float, power: float) -> float:
-    return float(covers.schatten_rank(math.log(schatten_norm), math.log(resolution), power))
+    return float(
+        spectral_covers.schatten_rank(math.log(schatten_norm), math.log(resolution), power)
+    )
 
 
 def _cover(side: int, norm: float, schatten_norm: float, resolution: float) -> float:
     """log N of square matrices, by the sum of their singular values."""
     logs = math.log(norm), math.log(schatten_norm), math.log(resolution)
-    return float(covers.schatten_cover(side, side, *logs, 1.0))
+    return float(spectral_covers.schatten_cover(side, side, *logs, 1.0))
 
 
 @claim(
@@ -140,7 +142,7 @@ def f_cover_schatten(context: Context) -> Evidence:
     """
     rng, errors, norms = context.draws(), [], []
     for trial in range(context.pick(quick=400, paper=4000)):
-        power = covers.POWERS[trial % 4]
+        power = spectral_covers.POWERS[trial % 4]
         matrix = rng.normal(size=(5, 6)) @ np.diag(10.0 ** -rng.uniform(0, 2, 6))
         values = np.linalg.svd(matrix, compute_uv=False)
         size, norm = float((values**power).sum() ** (1 / power)), float(values[0])
@@ -150,7 +152,7 @@ def f_cover_schatten(context: Context) -> Evidence:
         norms.append(float(_spectral(near)) / norm)
     cut = largest_of(
         (_rank(16 ** (1 / power), x, power) < 16) / (x / 2)  # 16 singular values of 1
-        for power in covers.POWERS
+        for power in spectral_covers.POWERS
         for x in (2.0, 1.999, 1.0)
     )
     norm, x = 0.5, 0.05
