@@ -104,6 +104,7 @@ def test_a_claim_rests_on_others(reproduce):
     assert "E-eq-1" in row["pass_rule"]
     assert row["measurements"] == []
     assert "whatever turns E-eq-1 red" in str(RESTING)
+    assert [each.fresh for each in reproduce(HOST, RESTING)] == [False, False]
 
 
 def test_what_it_rests_on_is_run_with_it(reproduce):

@@ -117,6 +117,15 @@ def test_claims_are_listed(finetti_command):
     assert "S-erratum-3" not in finetti_command("claims", "--paper", "e").stdout
 
 
+def test_claims_are_filtered_by_their_check(finetti_command):
+    assert "E-eq-1" in finetti_command("claims", "--check", "identity").stdout
+    assert "E-eq-1" not in finetti_command("claims", "--check", "simulation").stdout
+    assert finetti_command("claims", "--check", "belief").exit_code == 2
+    result = finetti_command("reproduce", "--check", "simulation")
+    assert is_one_sentence_of_advice(result)
+    assert "simulation" in result.stderr
+
+
 def test_one_claim_is_explained(finetti_command):
     result = finetti_command("claims", "s-ERRATUM-3")
     assert result.exit_code == 0

@@ -116,6 +116,16 @@ def test_the_row_shows_the_measurement_that_decided(results):
     assert "the first" not in row
 
 
+def test_the_page_says_how_a_claim_is_checked_and_filters_by_it(results):
+    changed = copy.deepcopy(results)
+    changed["results"][0] |= {"check": "rests-on", "rests_on": ["S-thm-4.2"], "rejects": "much"}
+    text = render(changed)
+    assert 'data-check="rests-on"' in text
+    assert 'rests on <a href="#S-thm-4.2">S-thm-4.2</a>' in text
+    assert "<dt>Its rules reject</dt><dd>much</dd>" in text
+    assert '<option value="simulation" data-label="simulation">' in text
+
+
 def test_a_run_without_chance_says_so(results):
     text = render({**results, "false_alarm": 0.0})
     assert "nothing was left to chance." in text

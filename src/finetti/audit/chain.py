@@ -81,7 +81,7 @@ def matrix_class(
 
 
 def vector_class(columns: int, norm: float | None) -> ours.RowWeights | None:
-    """A bias, a shift or a gain; None where there is none."""
+    """A bias or a shift; None where there is none."""
     if norm is None:
         return None
     return ours.RowWeights(rows=1, columns=columns, norm=norm * _ROUNDING)
@@ -108,8 +108,12 @@ class ChainBuilder:
     def vector(
         self, layer: str, role: str, columns: int, norm: float | None
     ) -> ours.RowWeights | None:
-        """The class of a bias, a shift or a gain; None where there is none."""
+        """The class of a bias or a shift; None where there is none."""
         return vector_class(columns, norm)
+
+    def gain(self, layer: str, role: str, columns: int, norm: float) -> ours.GainWeights:
+        """The class of a gain, in the norm of its largest entry."""
+        return ours.GainWeights(rows=1, columns=columns, norm=norm * _ROUNDING)
 
     def table(self, role: str, measured: Mapping[str, float]) -> ours.RowWeights:
         """The class of a table of embeddings."""
@@ -142,11 +146,10 @@ class ChainBuilder:
         self, layer: str, role: str, width: int, gain: float, shift: float | None
     ) -> ours.NormalizationPiece:
         """A LayerNorm, or its kin without a shift."""
-        row = self.vector(layer, f"{role}_weight", width, gain)
-        assert row is not None
+        scales = self.gain(layer, f"{role}_weight", width, gain)
         assert self.design.epsilon is not None
         beta = self.vector(layer, f"{role}_bias", width, shift)
-        return ours.NormalizationPiece(gain=row, shift=beta, epsilon=self.design.epsilon)
+        return ours.NormalizationPiece(gain=scales, shift=beta, epsilon=self.design.epsilon)
 
     def layers(self) -> list[ours.Piece]:
         """Attention and feed-forward parts; layers that run several times, as one piece."""

@@ -7,7 +7,7 @@ from finetti.audit.result import Audit, HeadMeasures, LayerMeasures
 from finetti.bounds.assumptions import NetworkShape
 from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.layer_coverings import NetworkBound
-from finetti.bounds.ours.slopes import log_slope
+from finetti.bounds.ours.block_components import log_slope
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
 from finetti.core.errors import UnsupportedError

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from finetti.audit.chain import COVERS, ChainBuilder, matrix_class
 from finetti.audit.mapping import ATTENTION
@@ -12,6 +12,7 @@ from finetti.audit.result import Audit, LayerMeasures
 from finetti.bounds import ours
 from finetti.core.errors import bad_argument
 
+Weights = TypeVar("Weights", ours.RowWeights, ours.GainWeights)
 Place = tuple[str, str]  # the label of a layer ("" beside the layers), and a role
 
 
@@ -68,7 +69,7 @@ class _TunedBuilder(ChainBuilder):
         self.seen.add((layer, role))
         return self.moved.get((layer, role))
 
-    def _rows(self, layer: str, role: str, fixed: ours.RowWeights) -> ours.RowWeights:
+    def _moved(self, layer: str, role: str, fixed: Weights) -> Weights:
         delta = self._delta(layer, role)
         if delta is None or not delta.norm:
             return replace(fixed, trained=False)
@@ -98,11 +99,15 @@ class _TunedBuilder(ChainBuilder):
     ) -> ours.RowWeights | None:
         """b₀ + Δ, or b₀."""
         fixed = super().vector(layer, role, columns, norm)
-        return None if fixed is None else self._rows(layer, role, fixed)
+        return None if fixed is None else self._moved(layer, role, fixed)
+
+    def gain(self, layer: str, role: str, columns: int, norm: float) -> ours.GainWeights:
+        """g₀ + Δ, or g₀."""
+        return self._moved(layer, role, super().gain(layer, role, columns, norm))
 
     def table(self, role: str, measured: Mapping[str, float]) -> ours.RowWeights:
         """E₀ + Δ, or E₀."""
-        return self._rows("", role, super().table(role, measured))
+        return self._moved("", role, super().table(role, measured))
 
     def attention(self, layer: LayerMeasures) -> ours.Piece:
         """All heads from whole matrices, which is how Δ is given."""

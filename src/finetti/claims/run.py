@@ -335,7 +335,8 @@ def reproduce_claims(
         tried = tuple(ControlResult(name, each) for name, each in wrong if each is not None)
         known = tuple(each for name in claim.rests_on if (each := made[name]) is not None)
         if claim.rests_on:
-            results.append(ClaimResult(claim, None, 0.0, seed=context.seed, bases=known))
+            fresh = any(each.fresh for each in known)
+            results.append(ClaimResult(claim, None, 0.0, None, context.seed, fresh, bases=known))
         elif (own := made[claim.id]) is not None:
             results.append(replace(own, controls=tried))
     return results

@@ -16,9 +16,9 @@ from finetti.bounds.ours import (
     MaureyCovering,
     RowWeights,
     SchattenCovering,
-    covers,
 )
-from finetti.bounds.ours.rounding import round_to_atoms, round_to_rank, separated_members
+from finetti.bounds.ours import spectral_covers as covers
+from finetti.claims.ours.matrix_rounding import round_to_atoms, round_to_rank, separated_members
 from finetti.core.errors import InputError
 
 ANY = Sample(1, 1)
@@ -89,7 +89,7 @@ def test_every_matrix_takes_the_smallest_that_its_norms_allow():
     by_hand = (
         counted,
         counted,
-        108 * math.log(33),
+        108 * math.log(17),
         float(covers.maurey_cover(800, math.log(2.0), math.log(0.25))),  # at x/2: inside
         counted,  # r = 7: 7·108·log 33 is more
     )
@@ -186,6 +186,15 @@ def test_products_of_rounded_factors_are_near(power):
         assert spectral(found - matrix) <= resolution
         assert spectral(found) <= norm * (1 + 1e-12)
         assert np.linalg.matrix_rank(found) <= rank
+
+
+def test_a_head_product_costs_no_more_than_two_factors_at_half_the_resolution():
+    """W = UVᵀ, ‖U‖, ‖V‖ ≤ √B, each at x/(2√B): the product moves by at most x."""
+    weights = MatrixWeights(rows=768, columns=512, norm=2.0, rank=64)
+    for x in (1e-1, 1e-4, 1e-8):
+        found = float(CoverTable((weights,)).best(np.log([[x]]))[0, 0])
+        factor = math.sqrt(2.0) / (x / (2 * math.sqrt(2.0)))
+        assert found == pytest.approx(64 * (768 + 512) * math.log(1 + 2 * factor), rel=1e-12)
 
 
 def test_packings_never_exceed_covers_at_half_the_resolution():

@@ -222,11 +222,11 @@ def test_fine_tuning_covers_what_moved():
     assert chains[0].log_lipschitz == pytest.approx(chains[1].log_lipschitz)
     assert [term.matrix for term in values["moved"].terms] == ["W", "w"]
     assert values["moved"].value < values["all"].value / 4
-    # LoRA alone, by hand: x = ε, r(d₁ + d₂)·log(1 + 8B/x)
+    # LoRA alone, by hand: x = ε, r(d₁ + d₂)·log(1 + 4B/x)
     still = MatrixWeights(rows=16, columns=1, trained=False)
     alone = BlockNetwork(pieces=(LinearPiece(matrix=moved), LinearPiece(matrix=still)))
     found = BlocksCovering(alone, 0.01).evaluate(sample).value
-    assert found == pytest.approx(2 * 32 * math.log(1 + 8 * 0.1 / 0.01), rel=1e-12)
+    assert found == pytest.approx(2 * 32 * math.log(1 + 4 * 0.1 / 0.01), rel=1e-12)
     # and the gap: outputs move by 0.1 only
     gaps = [BlocksGap(each).evaluate(sample).value for each in (alone, network(full, full))]
     assert gaps[0] < gaps[1] / 10

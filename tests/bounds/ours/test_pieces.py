@@ -16,17 +16,19 @@ from finetti.bounds.ours import (
     BlockShape,
     EmbeddingPiece,
     FeedForwardPiece,
+    GainWeights,
     GatedPiece,
     LinearPiece,
     MatrixWeights,
     NormalizationPiece,
+    Passage,
     ProductHeadPiece,
     ResidualPiece,
     RotaryHeadPiece,
     RowWeights,
     follow,
 )
-from finetti.bounds.ours.slopes import SLOPES, log_slope
+from finetti.bounds.ours.block_components import SLOPES, log_slope
 from finetti.core.errors import InputError
 
 
@@ -36,6 +38,10 @@ def matrix(norm, rows=4, columns=4):
 
 def row(norm, columns=4):
     return RowWeights(rows=1, columns=columns, norm=norm)
+
+
+def gain(norm, columns=4):
+    return GainWeights(rows=1, columns=columns, norm=norm)
 
 
 def read(passage):
@@ -76,7 +82,7 @@ def test_slopes_by_maximization(name):
 
 
 def test_normalization():
-    piece = NormalizationPiece(gain=row(1.5, 16), shift=row(0.5, 16), epsilon=1e-4)
+    piece = NormalizationPiece(gain=gain(1.5, 16), shift=row(0.5, 16), epsilon=1e-4)
     for log_radius in (-5.0, 0.0, 300.0):
         lipschitz, radius, factors = read(piece.through(log_radius))
         assert lipschitz == pytest.approx(150)
@@ -147,7 +153,7 @@ def test_feed_forward_and_gate():
 
 
 def test_residuals_before_and_after():
-    norm = NormalizationPiece(gain=row(1.0, 4), epsilon=0.25)
+    norm = NormalizationPiece(gain=gain(1.0, 4), epsilon=0.25)
     part = LinearPiece(matrix=matrix(3.0))
     plain, radius, _ = read(ResidualPiece(piece=part).through(math.log(2.0)))
     assert (plain, radius) == pytest.approx((4, 8))
@@ -212,3 +218,20 @@ def test_settings_describe_alike_blocks():
     BlockNetwork.check_names(settings.norms, "it")
     with pytest.raises(InputError, match="order"):
         BlockNetwork.from_settings(BoundSettings(norms={"order": "sideways"}))
+
+
+def test_composing_many_pieces_touches_every_weight_once(monkeypatch):
+    touched = 0
+    carried = Passage.carried
+
+    def counting(self, log_by):
+        nonlocal touched
+        touched += len(self.parts)
+        return carried(self, log_by)
+
+    monkeypatch.setattr(Passage, "carried", counting)
+    matrix = MatrixWeights(rows=2, columns=2, norm=2.0)
+    found = follow([LinearPiece(matrix=matrix)] * 200, 0.0)
+    later = np.arange(199, -1, -1) * math.log(2.0)
+    np.testing.assert_allclose([each.log_multiplier for each in found.parts], later, rtol=1e-12)
+    assert len(found.parts) == 200 <= touched <= 400

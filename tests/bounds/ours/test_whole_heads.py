@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from finetti.bounds import Sample, ours
+from finetti.core.errors import InputError
 from finetti.core.numbers import largest_of
 
 WIDTH, HEADS, INSIDE, TOKENS = 4, 2, 3, 5
@@ -178,13 +179,23 @@ def test_one_ball_by_hand():
     assert found.parameters == (6, 24, 5)
     # M = UVᵀ: both factors have ‖·‖ ≤ 2 and ‖·‖_F² ≤ 6.
     multiplier = math.sqrt(9 + 2 * (0.5 * 2) ** 2 + 49)
-    radius = math.sqrt(2.5**2 + 2 * 6 + 5 * 0.25)
+    radius = math.sqrt(2.5**2 + 2 * 6 + 0.25)  # a bias is no longer than its length
     for resolution in (1e-6, 0.3, 10.0):
         by_hand = 35 * math.log(1 + 2 * multiplier * radius / resolution)
         total, terms = found.terms(math.log(resolution))
         assert math.exp(total) == pytest.approx(by_hand, rel=1e-12)
         assert math.exp(found.log_log_cover(math.log(resolution))) == pytest.approx(by_hand)
         assert [term.share for term in terms] == pytest.approx([6 / 35, 24 / 35, 5 / 35])
+
+
+def test_each_kind_of_weights_knows_its_longest_euclidean_length():
+    gain = ours.GainWeights(rows=1, columns=9, norm=2.0)  # every entry at most 2
+    table = ours.RowWeights(rows=4, columns=9, norm=2.0)  # every row at most 2
+    matrix = ours.MatrixWeights(rows=4, columns=9, norm=2.0)  # singular values at most 2
+    for weights, longest in ((gain, 6.0), (table, 4.0), (matrix, 4.0)):
+        assert math.exp(weights.log_frobenius) == pytest.approx(longest)
+    with pytest.raises(InputError, match="GainWeights"):
+        ours.NormalizationPiece(gain=ours.RowWeights(rows=1, columns=9))
 
 
 def test_one_ball_moves_as_far_as_its_constant_says():

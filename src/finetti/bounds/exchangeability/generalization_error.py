@@ -77,7 +77,7 @@ class TransformerComplexity(ComplexityBound):
 
     name = "E-lemma-C.7"
     title = "Rademacher complexity of the full Transformer"
-    statement = "Rad ≤ inf_ξ 4ξ + (12/√n)·∫_ξ^1 √(p·log(1 + 2Δ/ε)) dε with p parameters, free of T"
+    statement = "Rad ≤ (12/√n) times the integral of √(P·log(1 + 2Δ/ε)) over ε, free of T"
     citation = "Lemma C.7, zhang2022"
     quantity = "Rademacher complexity"
     printed_kind = "unproven"

@@ -170,7 +170,7 @@ class FullTransformerCovering(CoveringBound):
 
     name = "E-lemma-C.8"
     title = "covering the full Transformer"
-    statement = "log N_∞ ≤ p·log(1 + 2Δ/ε) with p parameters, free of T"
+    statement = "log N_∞ ≤ P·log(1 + 2Δ/ε), free of T"
     citation = "Lemma C.8, zhang2022"
 
     def _evaluate(self, sample: Sample) -> BoundValue:

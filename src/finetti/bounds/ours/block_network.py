@@ -5,10 +5,8 @@ from typing import Any, Self
 
 from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings, checked, one_of
-from finetti.bounds.ours.attention_pieces import AttentionPiece, ProductHeadPiece
-from finetti.bounds.ours.feed_forward_pieces import FeedForwardPiece, GatedPiece
-from finetti.bounds.ours.length_free import LengthFreeComposition
-from finetti.bounds.ours.pieces import (
+from finetti.bounds.ours.block_components import (
+    SLOPES,
     EmbeddingPiece,
     LinearPiece,
     NormalizationPiece,
@@ -17,8 +15,10 @@ from finetti.bounds.ours.pieces import (
     ResidualPiece,
     follow,
 )
-from finetti.bounds.ours.slopes import SLOPES
-from finetti.bounds.ours.weights import MatrixWeights, RowWeights
+from finetti.bounds.ours.cover_allocation import LengthFreeComposition
+from finetti.bounds.ours.feed_forward_components import FeedForwardPiece, GatedPiece
+from finetti.bounds.ours.head_components import AttentionPiece, ProductHeadPiece
+from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
@@ -94,7 +94,7 @@ class BlockShape(fields.Description, kw_only=True):
 
     def normalization(self, gain_norm: float) -> NormalizationPiece:
         """A normalization without shift."""
-        gain = RowWeights(rows=1, columns=self.width, norm=gain_norm)
+        gain = GainWeights(rows=1, columns=self.width, norm=gain_norm)
         return NormalizationPiece(gain=gain, epsilon=self.epsilon)
 
     def network(self, blocks: tuple[BlockNorms, ...]) -> tuple[Piece, ...]:
@@ -114,7 +114,7 @@ class BlockNetwork(Piece, kw_only=True):
             are vectors no longer than B_X of the sample.
 
     >>> head = MatrixWeights(rows=8, columns=8, rank=4)
-    >>> gain = RowWeights(rows=1, columns=8)
+    >>> gain = GainWeights(rows=1, columns=8)
     >>> attention = AttentionPiece(heads=(ProductHeadPiece(score=head, mixing=head),) * 2)
     >>> block = ResidualPiece(piece=attention, normalization=NormalizationPiece(gain=gain), layer=1)
     >>> readout = LinearPiece(matrix=MatrixWeights(rows=8, columns=1), name="w")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from finetti.bounds.ours.covers import count_cover
-from finetti.bounds.ours.length_free import ChainedWeights
-from finetti.bounds.ours.weights import MatrixWeights, WeightClass
+from finetti.bounds.ours.cover_allocation import ChainedWeights
+from finetti.bounds.ours.spectral_covers import count_cover
+from finetti.bounds.ours.weight_classes import MatrixWeights, WeightClass
 from finetti.bounds.value import Term, log_of, summed
 from finetti.core.logspace import log_sum
 from finetti.core.numbers import smallest_of
@@ -101,18 +101,9 @@ def _parameters(weights: WeightClass) -> int:
 
 
 def _log_square(weights: WeightClass) -> float:
-    """log of the largest ‖W‖_F², or of ‖U‖_F² + ‖V‖_F².
-
-    From the norm that is known: at most √d longer than the longest row or the largest singular
-    value (a gain: than its largest entry).
-    """
-    if not isinstance(weights, MatrixWeights):
-        # A row no longer than B, or, of a gain, every entry: √(rows·columns)·B is enough for both.
-        return 2 * log_of(weights.norm) + math.log(weights.parameters)
+    """log of the largest ‖W‖_F², or of ‖U‖_F² + ‖V‖_F²."""
     rank = _rank(weights)
-    side = min(weights.rows, weights.columns) if weights.rank is None else weights.rank
-    if rank is not None:
-        nuclear = math.inf if weights.nuclear_norm is None else log_of(weights.nuclear_norm)
-        return math.log(2) + smallest_of(nuclear, log_of(weights.norm) + math.log(rank))
-    known = math.inf if weights.frobenius_norm is None else 2 * log_of(weights.frobenius_norm)
-    return smallest_of(known, 2 * log_of(weights.norm) + math.log(side))
+    if rank is None or not isinstance(weights, MatrixWeights):
+        return 2 * weights.log_frobenius
+    nuclear = math.inf if weights.nuclear_norm is None else log_of(weights.nuclear_norm)
+    return math.log(2) + smallest_of(nuclear, log_of(weights.norm) + math.log(rank))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import ours
-from finetti.claims.ours import block_forward as forward
+from finetti.claims.ours import block_forward
 from finetti.claims.ours.block_forward import Arrays
 
 DIMENSION, HIDDEN, HEAD, TOKENS, HEADS = 4, 6, 2, 5, 2
@@ -18,7 +18,7 @@ Make = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
-class Kind:
+class BlockCase:
     """A kind of block: shapes of its weights, what the chain sees of them, and both sides."""
 
     name: str
@@ -29,18 +29,8 @@ class Kind:
     last: bool = False  # ends with one number
 
 
-def _head_shapes(h: int) -> dict[str, tuple[int, ...]]:
-    inward, row = (DIMENSION, HEAD), (1, HEAD)
-    return {
-        **{f"{name}{h}": inward for name in ("query", "key", "value")},
-        f"output{h}": (HEAD, DIMENSION),
-        **{f"{name}_bias{h}": row for name in ("query", "key", "value")},
-    }
-
-
 def _heads(w: Arrays) -> list[Arrays]:
-    names = {name[:-1] for name in w if name.endswith("1")}
-    return [{name: w[f"{name}{h}"] for name in names} for h in range(1, HEADS + 1)]
+    return [{name: w[f"{name}{h}"] for name in HEAD_PARTS} for h in range(1, HEADS + 1)]
 
 
 def _seen_heads(w: Arrays) -> Arrays:
@@ -55,23 +45,20 @@ def _seen_heads(w: Arrays) -> Arrays:
     return found | {"bias": np.asarray(bias)}
 
 
-def _attention(make: Make) -> ours.AttentionPiece:
-    heads = (
-        ours.ProductHeadPiece(
-            score=make(f"score{h}"), mixing=make(f"mixing{h}"), score_bias=make(f"score_bias{h}")
-        )
-        for h in range(1, HEADS + 1)
-    )
-    return ours.AttentionPiece(heads=tuple(heads), bias=make("bias"))
+def _attention(head: type, make: Make, *names: str) -> ours.AttentionPiece:
+    """Heads of this class, each of the weights with these names and its number."""
+    numbers = range(1, HEADS + 1)
+    heads = tuple(head(**{name: make(f"{name}{h}") for name in names}) for h in numbers)
+    return ours.AttentionPiece(heads=heads, bias=make("bias"))
 
 
-def _rotary(make: Make) -> ours.AttentionPiece:
+def _product_heads(make: Make) -> ours.AttentionPiece:
+    return _attention(ours.ProductHeadPiece, make, "score", "mixing", "score_bias")
+
+
+def _rotary_heads(make: Make) -> ours.AttentionPiece:
     names = ("query", "key", "query_bias", "key_bias", "mixing")
-    heads = (
-        ours.RotaryHeadPiece(**{name: make(f"{name}{h}") for name in names})
-        for h in range(1, HEADS + 1)
-    )
-    return ours.AttentionPiece(heads=tuple(heads), bias=make("bias"))
+    return _attention(ours.RotaryHeadPiece, make, *names)
 
 
 def _norm(make: Make) -> ours.NormalizationPiece:
@@ -79,22 +66,25 @@ def _norm(make: Make) -> ours.NormalizationPiece:
 
 
 def _normed(x: np.ndarray, w: Arrays) -> np.ndarray:
-    return forward.layer_norm(x, w["gain"], w["shift"], EPSILON)
+    return block_forward.layer_norm(x, w["gain"], w["shift"], EPSILON)
 
 
 def _feed(make: Make, activation: str) -> ours.FeedForwardPiece:
-    names = ("inner", "outer", "inner_bias", "outer_bias")
-    return ours.FeedForwardPiece(**{n: make(n) for n in names}, activation=activation)
+    return ours.FeedForwardPiece(**{name: make(name) for name in FEED}, activation=activation)
 
 
 def _gated(make: Make) -> ours.GatedPiece:
-    names = ("gate", "up", "down", "gate_bias", "up_bias", "down_bias")
-    return ours.GatedPiece(**{name: make(name) for name in names}, activation="silu")
+    return ours.GatedPiece(**{name: make(name) for name in GATED}, activation="silu")
 
 
 ROW = (1, DIMENSION)
 NORM = {"gain": ROW, "shift": ROW}
-HEAD_SHAPES = {name: shape for h in (1, 2) for name, shape in _head_shapes(h).items()}
+HEAD_PARTS = {
+    **dict.fromkeys(("query", "key", "value"), (DIMENSION, HEAD)),
+    "output": (HEAD, DIMENSION),
+    **dict.fromkeys(("query_bias", "key_bias", "value_bias"), (1, HEAD)),
+}
+HEAD_SHAPES = {f"{name}{h}": shape for h in (1, 2) for name, shape in HEAD_PARTS.items()}
 FEED = {
     "inner": (DIMENSION, HIDDEN),
     "outer": (HIDDEN, DIMENSION),
@@ -113,8 +103,8 @@ TABLES = {"tokens": (7, DIMENSION), "positions": (TOKENS, DIMENSION)}
 def _network(x: np.ndarray, w: Arrays) -> np.ndarray:
     """Rows of two tables, a pre-norm block, a norm, and a readout of the first token."""
     x = w["tokens"][:, np.arange(TOKENS) % 3] + w["positions"]
-    x = x + forward.attention(_normed(x, w), _heads(w), causal=True)
-    x = x + forward.feed_forward(x, w, "gelu")
+    x = x + block_forward.attention(_normed(x, w), _heads(w), causal=True)
+    x = x + block_forward.feed_forward(x, w, "gelu")
     return (_normed(x, w) @ w["readout"])[:, :1]
 
 
@@ -122,7 +112,7 @@ def _network_piece(make: Make) -> ours.BlockNetwork:
     return ours.BlockNetwork(
         pieces=(
             ours.EmbeddingPiece(tables=(make("tokens"), make("positions"))),
-            ours.ResidualPiece(piece=_attention(make), normalization=_norm(make)),
+            ours.ResidualPiece(piece=_product_heads(make), normalization=_norm(make)),
             ours.ResidualPiece(piece=_feed(make, "gelu")),
             _norm(make),
             ours.LinearPiece(matrix=make("readout"), name="w"),
@@ -130,54 +120,54 @@ def _network_piece(make: Make) -> ours.BlockNetwork:
     )
 
 
-KINDS = (
-    Kind("LayerNorm", NORM, _normed, _norm),
-    Kind(
+CASES = (
+    BlockCase("LayerNorm", NORM, _normed, _norm),
+    BlockCase(
         "RMSNorm",
         {"gain": ROW},
-        lambda x, w: forward.root_mean_square(x, w["gain"], EPSILON),
+        lambda x, w: block_forward.root_mean_square(x, w["gain"], EPSILON),
         lambda make: ours.NormalizationPiece(gain=make("gain"), epsilon=EPSILON),
     ),
-    Kind(
+    BlockCase(
         "heads with biases and a mask",
         HEAD_SHAPES,
-        lambda x, w: forward.attention(x, _heads(w), causal=True),
-        _attention,
+        lambda x, w: block_forward.attention(x, _heads(w), causal=True),
+        _product_heads,
         _seen_heads,
     ),
-    Kind(
+    BlockCase(
         "rotary heads with biases",
         HEAD_SHAPES,
-        lambda x, w: forward.attention(x, _heads(w), FREQUENCY),
-        _rotary,
+        lambda x, w: block_forward.attention(x, _heads(w), FREQUENCY),
+        _rotary_heads,
         _seen_heads,
     ),
     *(
-        Kind(
+        BlockCase(
             f"feed-forward, {name}",
             FEED,
-            lambda x, w, name=name: forward.feed_forward(x, w, name),
+            lambda x, w, name=name: block_forward.feed_forward(x, w, name),
             lambda make, name=name: _feed(make, name),
         )
         for name in ("gelu", "gelu_tanh", "silu", "relu")
     ),
-    Kind("gated", GATED, lambda x, w: forward.gated(x, w, "silu"), _gated),
-    Kind(
+    BlockCase("gated", GATED, lambda x, w: block_forward.gated(x, w, "silu"), _gated),
+    BlockCase(
         "pre-norm block of heads",
         NORM | HEAD_SHAPES,
-        lambda x, w: x + forward.attention(_normed(x, w), _heads(w)),
-        lambda make: ours.ResidualPiece(piece=_attention(make), normalization=_norm(make)),
+        lambda x, w: x + block_forward.attention(_normed(x, w), _heads(w)),
+        lambda make: ours.ResidualPiece(piece=_product_heads(make), normalization=_norm(make)),
         _seen_heads,
     ),
-    Kind(
+    BlockCase(
         "post-norm block, gated",
         NORM | GATED,
-        lambda x, w: _normed(x + forward.gated(x, w, "silu"), w),
+        lambda x, w: _normed(x + block_forward.gated(x, w, "silu"), w),
         lambda make: ours.ResidualPiece(
             piece=_gated(make), normalization=_norm(make), order="post"
         ),
     ),
-    Kind(
+    BlockCase(
         "embedding, block, readout",
         TABLES | NORM | HEAD_SHAPES | FEED | {"readout": (DIMENSION, 1)},
         _network,
@@ -188,50 +178,61 @@ KINDS = (
 )
 
 
+def _in_rows(name: str) -> bool:
+    """Whether weights are a table or a vector, whose rows have a length each."""
+    return "bias" in name or name in ("gain", "shift", "tokens", "positions")
+
+
 def size_of(name: str, arrays: np.ndarray) -> np.ndarray:
     """The norm in which weights move: the largest entry, the longest row, or spectral."""
     if name == "gain":
         return np.abs(arrays).max(axis=(-1, -2))
-    if "bias" in name or name in ("shift", "tokens", "positions"):
-        return np.linalg.norm(arrays, axis=-1).max(axis=-1)
+    if _in_rows(name):
+        return _longest(arrays)
     return np.linalg.norm(arrays, 2, axis=(-2, -1))
 
 
 def weights_of(name: str, shape: tuple[int, ...], norm: float) -> Any:
     """A class of these weights with one norm."""
-    rows = name == "gain" or "bias" in name or name in ("shift", "tokens", "positions")
-    make = ours.RowWeights if rows else ours.MatrixWeights
+    make = ours.RowWeights if _in_rows(name) else ours.MatrixWeights
+    make = ours.GainWeights if name == "gain" else make
     return make(rows=shape[0], columns=shape[1], norm=norm)
 
 
-def chain_use(kind: Kind, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _longest(arrays: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(arrays, axis=-1).max(axis=-1)
+
+
+def chain_use(
+    case: BlockCase, rng: np.random.Generator, count: int
+) -> tuple[np.ndarray, np.ndarray]:
     """moved / (Lip·(tokens' move) + Σ_j a_jρ_jx_j), and output / radius, on ``count`` draws."""
-    scale = 10.0 ** rng.uniform(-1, 0.5, size=(len(kind.shapes), count, 1, 1))
+    scale = 10.0 ** rng.uniform(-1, 0.5, size=(len(case.shapes), count, 1, 1))
     w = {
         name: scale[i] * rng.normal(size=(count, *shape))
-        for i, (name, shape) in enumerate(kind.shapes.items())
+        for i, (name, shape) in enumerate(case.shapes.items())
     }
     tokens = 10.0 ** rng.uniform(-1.5, 0.5, size=(count, 1, 1)) * rng.normal(
         size=(count, TOKENS, DIMENSION)
     )
     moved = {name: each + _step(rng, each) for name, each in w.items()}
     other = tokens + _step(rng, tokens)
-    before, after = kind.run(tokens, w), kind.run(other, moved)
-    out = np.linalg.norm(before - after, axis=-1).max(axis=-1)
-    seen, seen_moved = kind.seen(w), kind.seen(moved)
+    before, after = case.run(tokens, w), case.run(other, moved)
+    out = _longest(before - after)
+    seen, seen_moved = case.seen(w), case.seen(moved)
     sizes = {n: np.maximum(size_of(n, a), size_of(n, seen_moved[n])) for n, a in seen.items()}
     steps = {n: size_of(n, a - seen_moved[n]) for n, a in seen.items()}
-    step = np.linalg.norm(tokens - other, axis=-1).max(axis=-1)
-    longest = np.maximum(*(np.linalg.norm(x, axis=-1).max(axis=-1) for x in (tokens, other)))
-    largest = np.maximum(*(np.linalg.norm(x, axis=-1).max(axis=-1) for x in (before, after)))
+    step = _longest(tokens - other)
+    longest = np.maximum(_longest(tokens), _longest(other))
+    largest = np.maximum(_longest(before), _longest(after))
     used, reached = np.empty(count), np.empty(count)
     for i in range(count):
         made = {
             name: weights_of(name, array.shape[1:], sizes[name][i]) for name, array in seen.items()
         }
-        passage = kind.piece(made.__getitem__).through(math.log(longest[i]))
+        passage = case.piece(made.__getitem__).through(math.log(longest[i]))
         names = {id(weights): name for name, weights in made.items()}
-        allowed = 0.0 if kind.last else math.exp(passage.log_lipschitz) * step[i]
+        allowed = 0.0 if case.last else math.exp(passage.log_lipschitz) * step[i]
         for each in passage.parts:
             allowed += math.exp(each.log_factor) * steps[names[id(each.weights)]][i]
         used[i] = out[i] / allowed if allowed > 0 else 0.0

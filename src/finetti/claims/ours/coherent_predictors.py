@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from finetti import attention, coherence, kernels, latent
-from finetti.claims.claim import Context, Control, claim
+from finetti.claims.claim import Claim, Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
-from finetti.core.numbers import largest_of
+from finetti.claims.measures import Agreement
 from finetti.show.card import Table
 
 LENGTH, RIDGE = 12, 0.1
@@ -40,7 +40,8 @@ def drawn(rng: np.random.Generator, n: int, n_queries: int) -> tuple[Any, np.nda
 def f_coherence_table(context: Context, swaps: Mapping[str, str] | None = None) -> Evidence:
     """Defects of every member on contexts of 12 pairs, at 6 queries; the largest of each.
 
-    At most 1e-10 where there should be none, and at least 1e-3 where there should be one.
+    At most 1e-10 where there should be none, and at least 1e-3 where there should be one. The two
+    kinds of a ridge answer the same at 12 tokens, so that only their defects tell them apart.
     """
     swaps = swaps or {}
     shown = [swaps.get(name, name) for name in (swaps or coherence.FAMILY)]
@@ -51,6 +52,12 @@ def f_coherence_table(context: Context, swaps: Mapping[str, str] | None = None) 
         n_contexts=context.pick(quick=20, paper=200),
     )
     measurements: list[Measurement] = []
+    if not swaps:
+        tokens, query = drawn(context.draws("ridge"), 20, 6)
+        both: list[Any] = [coherence.load_predictor(each) for each in ("cme", "cme-per-token")]
+        answers = [each.mean(query, *tokens) for each in both]
+        gap = np.abs(answers[0] - answers[1]).max()
+        measurements.append(close("cme − cme-per-token: answers at 12 tokens", gap, NONE))
     for name, row in zip(swaps or coherence.FAMILY, found.rows, strict=True):
         expected = coherence.FAMILY[name].expected
         for column, wanted, defect in zip(
@@ -77,95 +84,79 @@ def f_coherence_table(context: Context, swaps: Mapping[str, str] | None = None) 
     )
 
 
-@claim(
+SMOOTHERS = {
+    "softmax": ("Softmax", lambda q, k: q @ k.swapaxes(1, 2)),
+    "RBF smoother": (
+        "KernelSmoother",
+        lambda q, k: -0.5 * ((q[:, :, None] - k[:, None]) ** 2).sum(axis=3),
+    ),
+}
+
+
+def _closed_steps(tokens: Any, query: np.ndarray) -> dict[str, np.ndarray]:
+    """K(q, k')(m(k') − m(q)) / (Σ_i K(q, k_i) + K(q, k')), and in units of the values' spread."""
+    found, values = {}, tokens.values
+    spread = np.sqrt(((values - values.mean(axis=1, keepdims=True)) ** 2).mean(axis=(1, 2)))
+    for name, (_, score) in SMOOTHERS.items():
+        weights, new = np.exp(score(query, tokens.keys)), np.exp(score(query, query))  # (n, q, k')
+        total = weights.sum(axis=2)[..., None]
+        mean = weights @ values / total  # (n, q, d)
+        closed = (new / (total + new))[..., None] * (mean[:, None] - mean[:, :, None])
+        found[f"{name}: closed form − answer to X ∪ (k', m(k'))"] = closed
+        sizes = np.abs(closed[..., 0]).swapaxes(1, 2) / spread[:, None, None]
+        found[f"{name}: closed form − martingale_defect"] = sizes.ravel()
+    return found
+
+
+def _answered_steps(tokens: Any, query: np.ndarray) -> dict[str, np.ndarray]:
+    """The change of the answers when every query in turn is the new key; the defect by its name."""
+    found = {}
+    for name, (module, _) in SMOOTHERS.items():
+        kernel = [kernels.RBF()] if module == "KernelSmoother" else []
+        predictor: Any = coherence.as_predictor(getattr(attention, module)(*kernel))
+        mean = predictor.mean(query, *tokens)
+        longer = (
+            latent.append_token(tokens, mean[:, place], query[:, place])
+            for place in range(query.shape[1])
+        )
+        moved = [predictor.mean(query, *each) - mean for each in longer]
+        found[f"{name}: closed form − answer to X ∪ (k', m(k'))"] = np.stack(moved, axis=2)
+        defect = coherence.martingale_defect(predictor, tuple(tokens), query)
+        found[f"{name}: closed form − martingale_defect"] = defect.sizes
+    return found
+
+
+F_COHERENCE_SOFTMAX = Claim(
     id="F-coherence-softmax",
     label="coherence, softmax",
     title="softmax attention moves by its own prediction",
-    statement="E[m(q; X ∪ (k', V'))] − m(q; X) = K(q, k')(m(k') − m(q)) / (Σ_i K(q, k_i) + "
-    "K(q, k')) for softmax attention, and for any kernel smoother.",
+    statement="Softmax attention, as any kernel smoother, is expected to move at a query towards "
+    "its prediction at the new key, in proportion to the weight of that key.",
     formula=r"E[m(q; X ∪ (k′,V′))] − m(q; X) = \frac{K(q,k′) (m(k′) − m(q))}{Σ_i K(q,k_i) + "
     "K(q,k′)}",
-    controls=(
-        Control("without K(q, k') in the denominator", changes={"own": 0.0}),
-        Control("the values' mean in place of m(q)", changes={"from_query": 0.0}),
+    measure=Agreement(
+        left=_closed_steps,
+        right=_answered_steps,
+        draw=lambda rng: drawn(rng, 20, 6),
+        tolerance=1e-12,
+        absolute=True,
+        sides="the closed form and the answer to X ∪ (k', m(k'; X)), and of the closed form and "
+        "`martingale_defect`, at 6 queries of 20 contexts",
+        trials=(1, 10),
     ),
 )
-def f_coherence_softmax(context: Context, own: float = 1.0, from_query: float = 1.0) -> Evidence:
-    """The closed form against the answer to X ∪ (k', m(k'; X)), and against `martingale_defect`."""
-    tokens, query = drawn(context.generator(f_coherence_softmax.id), 20, 6)
-    members = {
-        "softmax": (attention.Softmax(), np.einsum("nqd,nkd->nqk", query, tokens.keys)),
-        "RBF smoother": (
-            attention.KernelSmoother(kernels.RBF()),
-            -0.5 * ((query[:, :, None] - tokens.keys[:, None]) ** 2).sum(axis=3),
-        ),
-    }
-    measurements = []
-    for name, (module, scores) in members.items():
-        predictor: Any = coherence.as_predictor(module)
-        weights, total = np.exp(scores), np.exp(scores).sum(axis=2)
-        mean = weights @ tokens.values / total[..., None]  # (n, q, d)
-        between = (
-            np.einsum("nqd,nkd->nqk", query, query)
-            if name == "softmax"
-            else -0.5 * ((query[:, :, None] - query[:, None]) ** 2).sum(axis=3)
-        )
-        new = np.exp(between)  # K(q, k'), (n, q, k')
-        start = from_query * mean + (1 - from_query) * tokens.values.mean(axis=1, keepdims=True)
-        step = mean[:, None] - start[:, :, None]
-        closed = (new / (total[..., None] + own * new))[..., None] * step  # (n, q, k', d)
-        error = 0.0
-        for place in range(query.shape[1]):
-            longer = latent.append_token(tokens, mean[:, place], query[:, place])
-            moved = predictor.mean(query, *longer) - mean
-            error = largest_of(error, float(np.abs(moved - closed[:, :, place]).max()))
-        measurements.append(close(f"{name}: closed form − answer to X ∪ (k', m(k'))", error, 1e-12))
-        sizes = coherence.martingale_defect(predictor, tuple(tokens), query).sizes
-        values = tokens.values
-        spread = np.sqrt(((values - values.mean(axis=1, keepdims=True)) ** 2).mean(axis=(1, 2)))
-        own_sizes = np.abs(closed[..., 0]).swapaxes(1, 2) / spread[:, None, None]
-        gap = np.abs(own_sizes.ravel() - sizes).max()
-        measurements.append(close(f"{name}: closed form − martingale_defect", gap, 1e-12))
-    return Evidence(*measurements)
 
 
-@claim(
+F_COHERENCE_RIDGE = Claim(
     id="F-coherence-ridge",
     label="coherence, ridge",
     title="a ridge and a ridge per token are told apart by behavior",
-    statement="CME attention with the ridge λ and with the ridge per token λ/n answer the same at "
-    "n tokens; the first is coherent, and the second is neither a martingale nor the same in two "
-    "steps (erratum 1 of zhang2022).",
+    statement="CME attention with a fixed ridge and with a ridge per token answer the same at one "
+    "number of tokens; the first is coherent, and the second is neither a martingale nor the same "
+    "in two steps (erratum 1 of zhang2022).",
     formula=r"K + λI \text{is coherent},  K + n λ′ I \text{is not}",
-    controls=(
-        Control("the same ridge twice", changes={"per_token": False}),
-        Control("a ridge per token twice", changes={"fixed": False}),
-    ),
+    rests_on=("F-coherence-table",),
 )
-def f_coherence_ridge(context: Context, fixed: bool = True, per_token: bool = True) -> Evidence:
-    """Answers at 12 tokens, then the defects of both."""
-    tokens, query = drawn(context.generator(f_coherence_ridge.id), 20, 6)
-
-    def module(is_fixed: bool) -> Any:
-        ridge: Any = {"ridge": RIDGE} if is_fixed else {"ridge_per_token": RIDGE / LENGTH}
-        return coherence.as_predictor(attention.ConditionalMean(kernels.RBF(), **ridge))
-
-    first, second = module(fixed), module(not per_token)
-    gap = np.abs(first.mean(query, *tokens) - second.mean(query, *tokens)).max()
-    both = [
-        (
-            coherence.martingale_defect(each, tuple(tokens), query).maximum,
-            coherence.two_step_defect(each, tuple(tokens), query).maximum,
-        )
-        for each in (first, second)
-    ]
-    return Evidence(
-        close("answers at 12 tokens, one − the other", gap, NONE),
-        close("ridge: martingale defect", both[0][0], NONE),
-        close("ridge: two-step defect", both[0][1], NONE),
-        at_least("ridge per token: martingale defect", both[1][0], SOME),
-        at_least("ridge per token: two-step defect", both[1][1], SOME),
-    )
 
 
 @claim(
@@ -203,7 +194,7 @@ def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) 
                 ).mean[0],
                 noise_variance=world.noise_variance,
             )
-        draw = world.sample(context.generator(f_coherence_urn.id, name), 10, 5 + 3)
+        draw = world.sample(context.draws(name), 10, 5 + 3)
         tokens, query = latent.reorder(draw.tokens, range(5)), None
         if isinstance(tokens, latent.Pairs):
             query, tokens = draw.tokens.keys[:, 5:], tuple(tokens)
@@ -228,9 +219,8 @@ def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) 
     "order test, and one whose standard deviations are 20 % too small by its calibration, at the "
     "level 1 %; an exact predictor through the same pipeline is refused at that rate.",
     formula="P(p ≤ 0.01 | exact) ≤ 0.01,  P(p ≤ 0.01 | flawed) ≈ 1",
-    # Alarms of exact predictors beyond their limits, 1e-5 each (`flawed_predictors.alarm_limits`);
-    # flaws that are missed more often than in 1 of 10 repeats, where a miss is rarer than 1 in 50,
-    # far less.
+    # Alarms of exact predictors beyond their limits (`alarm_limits`), 1e-5 each; flaws that
+    # are missed more often than in 1 of 10 repeats, where a miss is rarer than 1 in 50, far less.
     false_alarm=3e-5,
     controls=(
         Control("nothing is forgotten", changes={"forgotten": 0, "calibration": False}),
@@ -255,7 +245,7 @@ def f_coherence_planted(
     """
     from finetti.claims.ours import flawed_predictors
 
-    repeats, rng = 200, context.generator(f_coherence_planted.id)
+    repeats, rng = 200, context.draws()
     limits = flawed_predictors.alarm_limits(repeats, 0.01, 1e-5)
     measurements: list[Measurement] = []
     if draws:
@@ -308,28 +298,34 @@ def f_martingale_posterior(
     Given the keys, E[z | completed] has exactly the mean z̄ and the covariance of what the future
     tells, S_n − S_N; coverage is that of the functional of the true completed sequence.
     """
-    from finetti.claims.ours import predictive_futures as futures
+    from finetti.claims.ours import predictive_futures
 
-    rng = context.generator(f_martingale_posterior.id)
+    rng = context.draws()
     paths = context.pick(quick=2000, paper=20000)
     measurements: list[Measurement] = []
     if "urn" in parts:
-        chance, covered = futures.urn(rng, paths, frozen), futures.urn_coverage(rng, frozen)
+        chance, covered = (
+            predictive_futures.urn(rng, paths, frozen),
+            predictive_futures.urn_coverage(rng, frozen),
+        )
         measurements += [
             at_least("urn: p-value of the future's counts", chance, 1e-5),
             at_most("urn: |z| of 90 % coverage", covered, 5.0),
         ]
     if "linear" in parts:
         largest, covered = (
-            futures.linear(rng, paths, plug_in),
-            futures.linear_coverage(rng, plug_in),
+            predictive_futures.linear(rng, paths, plug_in),
+            predictive_futures.linear_coverage(rng, plug_in),
         )
         measurements += [
             at_most("linear-Gaussian: largest |z|", largest, 5.0),
             at_most("linear-Gaussian: |z| of 90 % coverage", covered, 5.0),
         ]
     if "process" in parts:
-        largest, covered = futures.process(rng, paths), futures.process_coverage(rng)
+        largest, covered = (
+            predictive_futures.process(rng, paths),
+            predictive_futures.process_coverage(rng),
+        )
         measurements += [
             at_most("CME at 3 keys: largest |z|", largest, 5.0),
             at_most("CME at 3 keys: |z| of 90 % coverage", covered, 5.0),

@@ -22,7 +22,7 @@ class Forgetful(WorldLetters):
         self.forgotten = forgotten
 
     def answer(self, tokens: Any) -> Any:
-        """Of the rest."""
+        """Predict from all tokens except the oldest ones."""
         return super().answer(tokens[:, self.forgotten :])
 
 
@@ -34,7 +34,7 @@ class Overconfident(WorldPairs):
         self.factor = factor
 
     def answer(self, query: Any, keys: Any, values: Any, variance: bool) -> Any:
-        """With less variance."""
+        """Return the exact mean, and the variance times factor²."""
         mean, spread = super().answer(query, keys, values, variance)
         return mean, None if spread is None else spread * self.factor**2
 

@@ -16,7 +16,7 @@ class NoiseAlone(WorldPairs):
     """The exact mean, and the noise as variance: as if z were known."""
 
     def answer(self, query: Any, keys: Any, values: Any, variance: bool) -> Any:
-        """Without what is not known of z."""
+        """Return the exact mean with the noise variance only, ignoring what is not known of z."""
         mean, _ = super().answer(query, keys, values, variance)
         return mean, np.full(mean.shape, self.world.noise_variance)
 
@@ -126,7 +126,7 @@ def process_coverage(rng: np.random.Generator) -> float:
 
 
 def urn_coverage(rng: np.random.Generator, frozen: bool) -> float:
-    """The same of the ones among 12 more draws from an urn."""
+    """|z| of the coverage of 90 % intervals for the number of ones in 12 further draws."""
     world = latent.BetaBernoulli(1.0, 1.0)
     tokens = world.sample(rng, 300, 6 + 12).tokens
 

@@ -1,16 +1,16 @@
 """Feed-forward parts: two matrices, or three with a gate."""
 
-from finetti.bounds.ours.pieces import (
+from finetti.bounds.ours.block_components import (
     Passage,
     Piece,
     activation,
     chained,
     log_plus,
     log_size,
+    log_slope,
     weights,
 )
-from finetti.bounds.ours.slopes import log_slope
-from finetti.bounds.ours.weights import MatrixWeights, RowWeights
+from finetti.bounds.ours.weight_classes import MatrixWeights, RowWeights
 
 
 class FeedForwardPiece(Piece, kw_only=True):

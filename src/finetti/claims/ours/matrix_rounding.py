@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from finetti.bounds.ours import covers
+from finetti.bounds.ours import spectral_covers
 from finetti.core.errors import bad_argument
 
 
@@ -42,7 +42,7 @@ def round_to_atoms(
     matrix = np.asarray(matrix, dtype=np.float64)
     if not np.abs(matrix).sum() <= entry_norm * (1 + 1e-12):
         raise bad_argument("entry_norm", "round_to_atoms", "at least Σ|w_ij|", entry_norm)
-    count = int(covers.maurey_atoms(np.log(entry_norm), np.log(resolution)))
+    count = int(spectral_covers.maurey_atoms(np.log(entry_norm), np.log(resolution)))
     behind = np.zeros_like(matrix)  # what the atoms so far lack
     total = np.zeros_like(matrix)
     for _ in range(count):
@@ -59,7 +59,7 @@ def round_to_atoms(
 def round_to_rank(
     matrix: ArrayLike, norm: float, rank: int, resolution: float
 ) -> NDArray[np.float64]:
-    """The r largest singular values as a product of two factors of a grid: `rank_cover`
+    """The r largest singular values as a product of two factors of a grid: `rank_cover` at x/2
 
     Each factor is rounded by at most x/(4√B) and kept in the ball of radius √B, so that the product
     is within x/2 of the truncated matrix.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from finetti.bounds.ours.weights import CoverTable, WeightClass
+from finetti.bounds.ours.weight_classes import CoverTable, WeightClass
 from finetti.bounds.value import Term, log_of, summed
 from finetti.core.logspace import log_sum
 
@@ -50,7 +50,7 @@ class LengthFreeComposition:
     Args:
         parts: all weights; those that are not trained, or do not reach the output, cost nothing.
 
-    >>> from finetti.bounds.ours.weights import MatrixWeights
+    >>> from finetti.bounds.ours.weight_classes import MatrixWeights
     >>> square = MatrixWeights(rows=8, columns=8)
     >>> one = LengthFreeComposition((ChainedWeights("W", None, math.log(2.0), square),))
     >>> round(math.exp(one.log_log_cover(math.log(0.2))), 9)          # x = 0.1

@@ -1,6 +1,7 @@
 """Trained weights as a class: sizes, norms, and the smallest of the covers that they allow."""
 
 import abc
+import math
 from functools import cached_property
 from typing import Any
 
@@ -9,10 +10,17 @@ from numpy.typing import NDArray
 
 from finetti.bounds import description as fields
 from finetti.bounds.description import checked
-from finetti.bounds.ours import covers
+from finetti.bounds.ours.spectral_covers import (
+    LOG_2,
+    POWERS,
+    count_cover,
+    maurey_cover,
+    rank_cover,
+    schatten_cover,
+)
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
+from finetti.core.numbers import as_norm, as_whole, smallest_of
 
 
 class WeightClass(fields.Description, abc.ABC, kw_only=True):
@@ -41,10 +49,15 @@ class WeightClass(fields.Description, abc.ABC, kw_only=True):
         """D = d₁·d₂."""
         return self.rows * self.columns
 
+    @property
+    @abc.abstractmethod
+    def log_frobenius(self) -> float:
+        """log of the largest ‖Δ‖_F that the known norms allow."""
+
     @cached_property
     def log_norms(self) -> tuple[float, ...]:
         """log B, log B₁, log B_p for every power, as `CoverTable` has them; ∞: not known."""
-        return (log_of(self.norm), *[np.inf] * (1 + len(covers.POWERS)))
+        return (log_of(self.norm), *[np.inf] * (1 + len(POWERS)))
 
     @property
     def limit(self) -> float:
@@ -53,11 +66,30 @@ class WeightClass(fields.Description, abc.ABC, kw_only=True):
 
 
 class RowWeights(WeightClass, kw_only=True):
-    """A table in the norm of its longest row; a vector is one row, a gain in the largest entry.
+    """A table in the norm of its longest row: embeddings; a bias is one row.
 
-    >>> RowWeights(rows=1000, columns=64, norm=0.5).parameters
-    64000
+    >>> table = RowWeights(rows=100, columns=64, norm=0.5)
+    >>> table.parameters, round(float(np.exp(table.log_frobenius)), 9)
+    (6400, 5.0)
     """
+
+    @property
+    def log_frobenius(self) -> float:
+        """log of √d₁·B: every row may be the longest."""
+        return log_of(self.norm) + math.log(self.rows) / 2
+
+
+class GainWeights(WeightClass, kw_only=True):
+    """The gain of a normalization, one row, in the norm of its largest entry.
+
+    >>> round(float(np.exp(GainWeights(rows=1, columns=64, norm=0.5).log_frobenius)), 9)
+    4.0
+    """
+
+    @property
+    def log_frobenius(self) -> float:
+        """log of √D·B: every entry may be the largest."""
+        return log_of(self.norm) + math.log(self.parameters) / 2
 
 
 class MatrixWeights(WeightClass, kw_only=True):
@@ -94,6 +126,13 @@ class MatrixWeights(WeightClass, kw_only=True):
         """The largest rank; ∞: not known."""
         return np.inf if self.rank is None else self.rank
 
+    @property
+    def log_frobenius(self) -> float:
+        """log of the Frobenius norm, or of √rank·B, the smaller."""
+        side = smallest_of(self.rows, self.columns, self.limit)
+        known = np.inf if self.frobenius_norm is None else log_of(self.frobenius_norm)
+        return smallest_of(known, log_of(self.norm) + math.log(side) / 2)
+
 
 class CoverTable:
     """The covers of many weights at once, each at its own x, all inside the spectral balls.
@@ -102,7 +141,12 @@ class CoverTable:
     `rank_cover` and `schatten_cover` do at x, `maurey_cover` (outside) at x/2.
     """
 
-    NAMES = ("count", "rank", "maurey", *(f"schatten {power:g}" for power in covers.POWERS))
+    NAMES = (
+        "count",
+        "rank",
+        "maurey",
+        *(f"schatten {power:g}" for power in POWERS),
+    )
 
     def __init__(self, weights: tuple[WeightClass, ...]) -> None:
         if not all(isinstance(each, WeightClass) for each in weights):
@@ -118,20 +162,20 @@ class CoverTable:
         """log N by every cover of `NAMES` (first axis); ∞ where its norm is not known."""
         log_x, log_b = log_resolution, self.log_norm
         sizes = self.rows, self.columns, log_b
-        found = [covers.count_cover(self.parameters, log_b, log_x)]
+        found = [count_cover(self.parameters, log_b, log_x)]
         found.append(self._where(self._rank, lambda r: self._low_rank(r, log_x), log_x))
         found.append(
             self._where(
                 self._log_entries,
-                lambda b: covers.maurey_cover(self.parameters, b, log_x - covers.LOG_2),
+                lambda b: maurey_cover(self.parameters, b, log_x - LOG_2),
                 log_x,
             )
         )
-        for power, known in zip(covers.POWERS, self._log_schatten, strict=True):
+        for power, known in zip(POWERS, self._log_schatten, strict=True):
             found.append(
                 self._where(
                     known,
-                    lambda b, power=power: covers.schatten_cover(*sizes, b, log_x, power),
+                    lambda b, power=power: schatten_cover(*sizes, b, log_x, power),
                     log_x,
                 )
             )
@@ -142,7 +186,7 @@ class CoverTable:
         return self.all(log_resolution).min(axis=0)
 
     def _low_rank(self, rank: NDArray[np.float64], log_x: NDArray[np.float64]) -> Any:
-        return covers.rank_cover(rank, self.rows + self.columns, self.log_norm, log_x)
+        return rank_cover(rank, self.rows + self.columns, self.log_norm, log_x)
 
     @staticmethod
     def _where(known: NDArray[np.float64], cover: Any, log_x: NDArray[np.float64]) -> Any:

@@ -9,16 +9,36 @@ import abc
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 from finetti.bounds import description as fields
 from finetti.bounds.description import checked, one_of
-from finetti.bounds.ours.length_free import ChainedWeights
-from finetti.bounds.ours.slopes import SLOPES, log_slope
-from finetti.bounds.ours.weights import MatrixWeights, RowWeights, WeightClass
+from finetti.bounds.ours.cover_allocation import ChainedWeights
+from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights, RowWeights, WeightClass
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
 from finetti.core.numbers import as_positive, as_whole
+
+# Lipschitz constants, rounded up in the last digit. All of these σ have |σ(x)| ≤ |x|.
+_LIPSCHITZ = {
+    "identity": 1.0,
+    "relu": 1.0,
+    "tanh": 1.0,
+    "gelu": 1.128905,  # Φ(√2) + √2φ(√2), at x = √2
+    "gelu_tanh": 1.128994,  # x/2·(1 + tanh(√(2/π)(x + 0.044715x³))), at x = 1.4185
+    "silu": 1.099840,  # x/(1 + e^−x), at x = 2.3994
+}
+SLOPES = tuple(_LIPSCHITZ)
+
+
+def log_slope(activation: str) -> float:
+    """log Lip(σ) of one of `SLOPES`.
+
+    >>> round(math.exp(log_slope("silu")), 6)
+    1.09984
+    """
+    return math.log(_LIPSCHITZ[activation])
 
 
 @dataclass(frozen=True)
@@ -46,13 +66,16 @@ class Piece(fields.Description, abc.ABC, kw_only=True):
 
 def follow(pieces: Iterable[Piece], log_radius: float) -> Passage:
     """One piece after the other: constants multiply, and so do the errors of earlier weights."""
-    log_lipschitz, parts = 0.0, ()
+    passages = []
     for piece in pieces:
-        passage = piece.through(log_radius)
-        earlier = Passage(0.0, 0.0, parts).carried(passage.log_lipschitz)
-        parts = (*earlier, *passage.parts)
-        log_lipschitz, log_radius = log_lipschitz + passage.log_lipschitz, passage.log_radius
-    return Passage(log_lipschitz, log_radius, parts)
+        passages.append(piece.through(log_radius))
+        log_radius = passages[-1].log_radius
+    # From the last to the first, so that every weight is multiplied once by all that follows.
+    log_later, carried = 0.0, []
+    for passage in reversed(passages):
+        carried.append(passage.carried(log_later))
+        log_later += passage.log_lipschitz
+    return Passage(log_later, log_radius, tuple(chain.from_iterable(reversed(carried))))
 
 
 def log_plus(*logs: float) -> float:
@@ -103,17 +126,17 @@ class NormalizationPiece(Piece, kw_only=True):
     √d·max|g| + ‖β‖, wherever the input is.
 
     Args:
-        gain: g, one row in the norm of its largest entry; its columns are d.
+        gain: g, in the norm of its largest entry; its columns are d.
         shift: β, one row.
         epsilon: ε, under the root.
 
-    >>> norm = NormalizationPiece(gain=RowWeights(rows=1, columns=64), epsilon=1e-4)
+    >>> norm = NormalizationPiece(gain=GainWeights(rows=1, columns=64), epsilon=1e-4)
     >>> found = norm.through(0.0)
     >>> round(math.exp(found.log_lipschitz), 9), round(math.exp(found.log_radius), 9)
     (100.0, 8.0)
     """
 
-    gain: RowWeights = weights(RowWeights)
+    gain: GainWeights = weights(GainWeights)
     shift: RowWeights | None = weights(RowWeights, optional=True)
     epsilon: float = checked(as_positive, 1e-5)
 
