@@ -132,6 +132,14 @@ def test_a_smaller_schatten_norm_costs_less(power):
     assert (np.diff(values[1:]) >= 0).all()
 
 
+def test_numbers_that_are_more_than_a_hundredth_apart():
+    """200 fit into [−1, 1]; 201 = 1 + 2/x of them would be just x apart, or lie outside."""
+    spaced = np.arange(-1, 1, 0.01 * (1 + 1e-9))
+    net = separated_members(spaced.reshape(-1, 1, 1), 0.01)
+    assert len(net) == 200 < 1 + 2 / 0.01
+    assert np.abs(net).max() <= 1
+
+
 def test_separated_members_cover_and_are_few():
     rng = np.random.default_rng(0)
     for shape, resolution in (((1, 1), 0.15), ((1, 2), 0.4), ((2, 2), 0.9)):
