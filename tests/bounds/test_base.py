@@ -17,8 +17,8 @@ from finetti.bounds import (
     sweep,
 )
 from finetti.bounds import description as fields
-from finetti.bounds.inversion import smallest_count, whole_exp
 from finetti.bounds.registry import Registry
+from finetti.bounds.solve import smallest_count, whole_exp
 from finetti.bounds.sparse_variables import (
     CoveringConstantGap,
     HeadClass,
@@ -162,11 +162,10 @@ def test_inversion_refuses_what_it_cannot_do():
         Toy().samples_needed(0.1, SAMPLE, constant=5.0)
     with pytest.raises(InputError, match="gap"):
         Toy().samples_needed(0.0, SAMPLE)
-    with pytest.raises(InputError, match="No number of things"):
-        smallest_count(lambda n: False, "number of things")
+    assert smallest_count(lambda n: 1.0) is None
     head = load_bounds().get("S-cor-4.4").from_settings(BoundSettings(width=4))
     assert isinstance(head, HeadCovering)
-    with pytest.raises(UnsupportedError, match="does not fall with the sample"):
+    with pytest.raises(UnsupportedError, match="does not fall with the number of samples"):
         head.samples_needed(0.1, SAMPLE)
     printed = CoveringConstantGap(1e6, form="printed")
     with pytest.raises(UnsupportedError, match="negative"):
@@ -267,8 +266,6 @@ def test_sensitivities_count_layers_from_one_and_name_the_nearest():
     assert "functions.layers[0].value_norm" not in names
     with pytest.raises(InputError, match=r"no norm 'readout'.*functions\.readout_norm"):
         found["readout"]
-    with pytest.raises(InputError, match="no norm 'nope'"):
-        found["nope"]
 
 
 class Kinds(fields.Description):

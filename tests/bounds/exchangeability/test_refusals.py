@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from finetti.bounds import Sample
+from finetti.bounds import BoundSettings, Sample, build_bounds, load_bounds
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.parameter_count import ParameterCountGap
 from finetti.bounds.random_features import RandomFeatureRisk
@@ -42,13 +42,11 @@ def test_an_unbounded_loss_is_refused_in_the_same_true_sentence(bound):
 
 def test_layer_norm_is_sent_to_a_bound_that_takes_it():
     network = bounds.FullTransformer.uniform(4, 4, normalization="layer_norm")
-    with pytest.raises(UnsupportedError, match=r"parameter-count-gap.*lipschitz.*output_range"):
+    with pytest.raises(UnsupportedError, match=r"Nearest bound: F-chain-blocks-gap\."):
         bounds.FullTransformerGap(network).evaluate(Sample(1000, 10))
-    described = TransformerClass(
-        layers=(ProjectedLayerNorms(),), width=4, normalization="layer_norm"
-    )
-    count = ParameterCountGap(described, lipschitz=3.0, output_range=2.0)
-    assert count.evaluate(Sample(1000, 10)).value > 0
+    real = BoundSettings(width=4, norms={"normalization": "layer_norm", "skips": True})
+    (blocks,) = build_bounds([load_bounds().get("F-chain-blocks-gap")], real)
+    assert blocks.evaluate(Sample(1000, 10)).value > 0
 
 
 def test_generalization_error_is_a_quantity_of_its_own_that_can_be_inverted():
@@ -66,8 +64,11 @@ def test_tokens_for_a_tiny_ridge_are_counted_and_no_bias_is_blamed():
     needed = bound.tokens_needed(0.1, Sample(1, 1))
     assert needed.log_value > 300 * math.log(10)
     assert bound.evaluate(Sample(1, needed.count)).log_value <= math.log(0.1)
-    with pytest.raises(InputError, match=r"The bias of the ridge alone is 0\.5,"):
-        bounds.RidgeBias(0.25, source_norm=2.0).tokens_needed(0.4, Sample(1, 1))
+    biased = bounds.ConditionalMeanError(0.25, source_norm=2.0)
+    with pytest.raises(InputError, match=r"stays at 0\.5 or above.*the bias of the ridge stays"):
+        biased.tokens_needed(0.4, Sample(1, 1))
+    with pytest.raises(UnsupportedError, match="does not fall with the number of tokens"):
+        bounds.RidgeBias(0.25, source_norm=2.0).tokens_needed(0.6, Sample(1, 1))
     with pytest.raises(UnsupportedError, match="Solve for tokens"):
         bound.samples_needed(0.1, Sample(1, 1))
 

@@ -21,7 +21,7 @@ from finetti.attention.networks.residual_transformer import (
 )
 from finetti.bounds import BoundSettings, load_bounds
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER
+from finetti.bounds.bound import ONE_HEAD, ONE_LAYER
 from finetti.bounds.sample import Sample
 from finetti.core.errors import UnsupportedError
 from finetti.kernels import RBF

@@ -6,13 +6,18 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.base import Bound
 from finetti.bounds.beyond.block_network import BlockNetwork
 from finetti.bounds.beyond.length_free import ChainedWeights, LengthFreeComposition
 from finetti.bounds.beyond.one_ball import OneBallComposition
 from finetti.bounds.beyond.strata import Strata, Stratified
 from finetti.bounds.beyond.weights import MatrixWeights, RowWeights
+from finetti.bounds.bound import (
+    ASSUMED_OF_A_SAMPLE,
+    FIXED_POSITIONS,
+    IN_THE_TOKENS,
+    REAL_BLOCKS,
+    Bound,
+)
 from finetti.bounds.covering.dudley import dudley_upper_sum, gap_terms
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
@@ -24,6 +29,9 @@ CoverKind = Literal["apart", "together"]
 Composed = LengthFreeComposition | OneBallComposition
 RadiiKind = Literal["fixed", "stratified", "measured"]
 ASSUMED_OF_BLOCKS = (
+    REAL_BLOCKS,
+    FIXED_POSITIONS,
+    IN_THE_TOKENS,
     "attention is softmax over inner products, with or without masks, rotary or linear positions",
     "LayerNorm, or its kin without a mean, has a positive constant under its root (`epsilon`)",
     "activations are those of `activation`, each no larger than its argument",

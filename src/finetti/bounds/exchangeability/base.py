@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, RBF_SCORES
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, RBF_SCORES, Bound
 from finetti.bounds.exchangeability.chain import ChainForm, HeadsLink, heads_link, log_deviation
 from finetti.bounds.exchangeability.measure import measure_network
 from finetti.bounds.exchangeability.network import FullTransformer

@@ -1,18 +1,16 @@
 """Proposition 4.1: how far CME attention is from the conditional mean it estimates."""
 
 import math
-from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
-from finetti.bounds.inversion import smallest_count
+from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.arrays import check_finite
-from finetti.core.errors import InputError, UnsupportedError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.numbers import as_positive
 from finetti.core.spectra import spectral_dimension
@@ -64,36 +62,6 @@ class ConditionalMeanBound(Bound):
 
     ridge: float = fields.number(0.1)
 
-    def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
-        raise UnsupportedError(
-            f"{self.name} falls with the context length, not with the number of sequences. Solve "
-            "for tokens."
-        )
-
-    def log_floor(self) -> float:
-        """The log of what is left at any context length: nothing, unless the ridge has a bias."""
-        return -math.inf
-
-    def tokens_needed(self, error: float, sample: Sample) -> BoundValue:
-        """The smallest context length L at which the error is at most ``error``."""
-        if self.kind == "scaling":
-            raise UnsupportedError(
-                f"{self.name} ({self.form}) is a scaling quantity. Take the derived form."
-            )
-        log_error = math.log(as_positive(error, "error", "tokens_needed"))
-        floor = self.log_floor()
-        if floor > log_error:
-            raise InputError(
-                f"The bias of the ridge alone is {text_of(floor)}, and no number of tokens "
-                "removes it. Ask for a larger error, or take a smaller ridge."
-            )
-        length = smallest_count(
-            lambda n: self.evaluate(replace(sample, context_length=n)).log_value <= log_error,
-            "context length",
-        )
-        note = f"Enough for an error of {error:g} with probability {1 - sample.delta:g}."
-        return self.counted(length, "tokens", note)
-
 
 class DeviationBound(ConditionalMeanBound):
     """A bound that contains the deviation (B.10).
@@ -105,6 +73,10 @@ class DeviationBound(ConditionalMeanBound):
 
     effective_dimension: float = fields.norm(1.0)
     value_norm: float = fields.norm(1.0)
+
+    solves: ClassVar = {
+        "tokens": "Ask for a larger `gap`, or a smaller `ridge`: the bias of the ridge stays."
+    }
 
     @classmethod
     def from_keys(cls, gram: Any, ridge: float, **others: Any) -> Self:
@@ -182,6 +154,7 @@ class ConditionalMeanError(RidgeBias, DeviationBound):
     title = "CME attention and the conditional mean"
     statement = "‖CME attention − E[v|q]‖ ≤ (2 + λ^(−1/2))(2/(λT) + √(Γ/(λT)))·log(4/δ) + λ‖h‖"
     citation = "Proposition 4.1, zhang2022"
+    solves = DeviationBound.solves
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         deviation = self.deviation(sample)

@@ -7,7 +7,7 @@ from typing import Literal
 from scipy import integrate
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
+from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.covering.dudley import log_confidence
 from finetti.bounds.description import checked
 from finetti.bounds.exchangeability.base import NetworkBound, shared

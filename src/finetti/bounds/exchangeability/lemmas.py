@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.exchangeability.base import NetworkBound, shared
 from finetti.bounds.exchangeability.chain import links
 from finetti.bounds.exchangeability.positive import Positive

@@ -5,7 +5,7 @@ from typing import Any
 from finetti.attention.lipschitz.exchangeability import rbf_constant
 from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import NetworkShape, NormalizationKind, PositionKind
+from finetti.bounds.bound import NetworkShape, NormalizationKind, PositionKind
 from finetti.bounds.description import BoundSettings, one_of, real
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole, largest_of

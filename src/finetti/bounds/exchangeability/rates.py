@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import NO_RESIDUALS, ONE_HEAD, ONE_LAYER, Bound
 from finetti.bounds.exchangeability.base import Constants, NetworkBound
 from finetti.bounds.exchangeability.chain import summed_norms
 from finetti.bounds.exchangeability.generalization import ComplexityBound, TransformerRisk

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.random_features.norms import (
     ASSUMED_OF_RANDOM_HEADS,
     BIASED_HEADS,

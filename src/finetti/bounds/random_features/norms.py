@@ -7,8 +7,7 @@ import math
 from typing import Any
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS, ONE_LAYER
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import NO_LAYER_NORM, NO_RESIDUALS, ONE_LAYER, Bound
 from finetti.bounds.random_features.series import (
     log_kernel_coefficient,
     log_network_coefficient,
