@@ -25,9 +25,9 @@ from finetti.bounds.random_features import (
     log_stated_constant,
     truncation_error,
 )
-from finetti.bounds.random_features.correlations import largest_value
-from finetti.bounds.random_features.series import log_arc_cosine_coefficients
-from finetti.bounds.random_features.targets import log_complete_symmetric
+from finetti.bounds.random_features.arc_cosine_series import log_arc_cosine_coefficients
+from finetti.bounds.random_features.correlation_targets import largest_value
+from finetti.bounds.random_features.polynomial_targets import log_complete_symmetric
 from finetti.bounds.sample import Sample
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings, Checked, checked, real
-from finetti.bounds.random_features.series import as_degree
+from finetti.bounds.random_features.arc_cosine_series import as_degree
 from finetti.bounds.value import log_of
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument

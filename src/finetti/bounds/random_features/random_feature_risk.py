@@ -11,13 +11,13 @@ from scipy import optimize
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.random_features.correlations import CorrelationTarget
-from finetti.bounds.random_features.norms import (
+from finetti.bounds.random_features.correlation_targets import CorrelationTarget
+from finetti.bounds.random_features.polynomial_targets import Target
+from finetti.bounds.random_features.target_norms import (
     ASSUMED_OF_RANDOM_HEADS,
     BIASED_HEADS,
     attention_terms,
 )
-from finetti.bounds.random_features.targets import Target
 from finetti.bounds.sample import Sample
 from finetti.bounds.solve import whole_exp
 from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of

@@ -10,14 +10,14 @@ from scipy import special
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
-from finetti.bounds.random_features.norms import (
+from finetti.bounds.random_features.arc_cosine_series import as_degree
+from finetti.bounds.random_features.polynomial_targets import Target, check_coefficients
+from finetti.bounds.random_features.target_norms import (
     ASSUMED_OF_RANDOM_HEADS,
     BIASED_HEADS,
     NONZERO_TARGET,
     attention_terms,
 )
-from finetti.bounds.random_features.series import as_degree
-from finetti.bounds.random_features.targets import Target, check_coefficients
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 
