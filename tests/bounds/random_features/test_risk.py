@@ -19,6 +19,7 @@ from finetti.bounds.random_features import (
     AttentionNorm,
     BiasedNorm,
     BiasedRisk,
+    Component,
     CorrelationTarget,
     RandomFeatureClass,
     RandomFeatureRisk,
@@ -217,8 +218,18 @@ def test_what_the_theorem_does_not_cover_is_refused(call, words):
         (lambda: Target.from_tensors({(1, 1): np.ones((2, 3))}), "`tensor`"),
         (lambda: Target.key_power(-1), "`degree`"),
         (lambda: AttentionNorm.from_settings(BoundSettings(norms={"degree": "two"})), "`degree`"),
-        (lambda: Target.from_norms({(1, 0.5): 1.0}), "`key_degree`"),
-        (lambda: Target.correlation_power(2), "a dimension or a matrix"),
+        (lambda: Component(1, 0.5, 0.0, 0.0), "`key_degree`"),
+        (lambda: BiasedNorm(CorrelationTarget(), terms=61), "`terms`.*at most 60"),
+        (
+            lambda: Target.from_settings(BoundSettings(norms={"coefficients": [1.0]})),
+            "`target`.*one that has `coefficients`.*'key_power'",
+        ),
+        (
+            lambda: RandomFeatureClass.from_settings(
+                BoundSettings(norms={"squared_norm": 1.0, "degree": 3})
+            ),
+            "`squared_norm`.*left out beside `degree`",
+        ),
         (lambda: CorrelationTarget((0.0, 0.0)), "`coefficients`"),
         (lambda: BiasedNorm(CorrelationTarget((1.0,)), terms=0), "`terms`"),
         (lambda: AttentionNorm.from_settings(BoundSettings(norms={"target": "cube"})), "`target`"),

@@ -11,7 +11,7 @@ from scipy import optimize
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.random_features.correlation_targets import CorrelationTarget
+from finetti.bounds.random_features.correlation_targets import MAX_SERIES_TERMS, CorrelationTarget
 from finetti.bounds.random_features.polynomial_targets import Target
 from finetti.bounds.random_features.target_norms import (
     ASSUMED_OF_RANDOM_HEADS,
@@ -115,9 +115,6 @@ class HeadsBound(Bound):
             method="bounded",
         )
         return whole_exp(low), whole_exp(best.x)
-
-
-MAX_SERIES_TERMS = 60
 
 
 def _read_target(settings: BoundSettings, name: str, bound: Any) -> Target | None:
