@@ -4,7 +4,7 @@ import math
 from typing import Any, ClassVar
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.ours import covers
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
