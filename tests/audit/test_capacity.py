@@ -222,7 +222,7 @@ def test_assumptions_that_are_left_by_name(capacity):
     for words in ("a single head per layer, and here are 4", "no residual connections"):
         assert words in left["S"]
         assert words not in left["E"]  # which has heads and residuals
-    for words in ("LayerNorm", "not trained, and here they are", "no biases"):
+    for words in ("LayerNorm", "not trained, and this network trains them", "no biases"):
         assert words in left["S"]
         assert words in left["E"]
     assert "softmax over −‖q − k‖²" in left["E"]
@@ -235,7 +235,7 @@ def test_assumptions_that_are_left_by_name(capacity):
         assert "here is RMSNorm" in leaves
         assert "LayerNorm" not in leaves
         unsaid = replace(rotary, design=replace(rotary.design, normalization=""))
-        assert "here is LayerNorm or RMSNorm" in " ".join(left_assumptions(unsaid, paper))
+        assert "this network has LayerNorm or RMSNorm" in " ".join(left_assumptions(unsaid, paper))
 
 
 def test_samples_needed_invert(bert, capacity):

@@ -1,6 +1,6 @@
 import pytest
 
-from finetti.bounds import BoundSettings, Goal, Sample, SweepVariable, load_bounds
+from finetti.bounds import BoundSettings, Sample, SweepVariable, load_bounds
 from finetti.bounds import sweep as swept
 from finetti.core.errors import InputError
 
@@ -21,12 +21,12 @@ def test_a_sweep_says_where_it_is_vacuous_and_draws_the_line():
 
 def test_a_goal_is_reached_at_every_point():
     gap = REGISTRY.get("S-lemma-2.2")
-    found = swept([gap], "output_range", [1.0, 2.0], goal=Goal(0.1))
+    found = swept([gap], "output_range", [1.0, 2.0], solve="samples", gap=0.1)
     for point in found.points:
         at = Sample(point.value.count, 1000), Sample(point.value.count - 1, 1000)
         assert point.bound.evaluate(at[0]).value <= 0.1 < point.bound.evaluate(at[1]).value
     with pytest.raises(InputError, match="both sweep and solve"):
-        swept([gap], "n_samples", [10, 20], goal=Goal(0.1))
+        swept([gap], "n_samples", [10, 20], solve="samples", gap=0.1)
 
 
 def test_a_sweep_that_applies_nowhere_is_an_error():

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from finetti.bounds import BoundSettings, Sample, load_bounds
-from finetti.bounds.sweeps import VARIABLES
+from finetti.bounds.sweep import VARIABLES
 from finetti.bounds.symbols import SYMBOLS, symbols_in
 
 REGISTRY = load_bounds()

@@ -143,12 +143,15 @@ def test_sweeps_are_parsed():
         (("S-cor-4.4", "--form", "guessed"), "derived"),
         (("S-cor-4.4", "--plot", "x.svg"), "Add --sweep"),
         (("S-cor-4.4", "--gap", "0.1"), "go together"),
-        (("S-cor-4.4", "--solve", "samples", "--gap", "0.1"), "does not fall with the sample"),
+        (
+            ("S-cor-4.4", "--solve", "samples", "--gap", "0.1"),
+            "does not fall with the number of samples",
+        ),
         (
             ("S-lemma-2.2", "--solve", "layers", "--gap", "0.1"),
             "--solve must be samples, heads",
         ),
-        (("S-lemma-2.2", "--solve", "heads", "--gap", "0.1"), "paper R"),
+        (("S-lemma-2.2", "--solve", "heads", "--gap", "0.1"), "or take R-thm-risk"),
         (("S-lemma-2.2", "--solve", "samples", "--gap", "2"), "--gap must be below 1, the range"),
         (
             ("S-lemma-2.2", "--form", "printed", "--solve", "samples", "--gap", "0.1"),
@@ -180,6 +183,7 @@ def test_sweeps_are_parsed():
         (("no-such-words",), "No bound matches 'no-such-words'"),
         (("E-thm-C.4", "R-thm-risk", "--sweep", "samples=1e3:1e4"), "cannot share a chart"),
         (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "Solve for tokens"),
+        (("S-lemma-2.2", "--solve", "tokens", "--gap", "0.1"), "does not fall with the number of"),
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "1"), "E-prop-4.1"),
         (("E-thm-C.4", "--solve", "samples", "--gap", "0.1"), "Give the --constant yourself"),
         (("S-cor-4.4", "--sweep", "T=1:9", "--plot", "/nowhere/x.svg"), "no folder '/nowhere'"),
@@ -328,7 +332,7 @@ def test_norms_file_is_checked(tmp_path):
         ),
         ('{"valeu_norm": 1}', "no norm called 'valeu_norm'"),
         ('{"positions": "trained"}', "linear in T"),
-        ('{"positions": "trained"}', "`positions` (of --norms) is 'trained'"),
+        ('{"positions": "trained"}', "this network trains them"),
         ('{"value_norm": -1}', "`value_norm` (of --norms) must be a finite number"),
     ):
         path.write_text(content)

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from typer.main import get_command
 
-from finetti.bounds import BoundSettings, Goal, Sample, build_bounds, load_bounds, sweep
+from finetti.bounds import BoundSettings, Sample, build_bounds, load_bounds, sweep
+from finetti.bounds.solve import solve
 from finetti.cli.bound import OF_NORMS, option_names
 from finetti.cli.main import app
 from finetti.cli.options import name_options
@@ -63,9 +64,7 @@ def test_every_norm_that_is_refused_is_named(bound):
 def test_what_cannot_be_solved_for_is_named(bound, count):
     (built,) = build_bounds([bound], SETTINGS)
     goals = [(gap, constant) for gap in (0.0, 1e-300) for constant in (None, 0.0)]
-    found = [
-        refused(lambda g=goal: Goal(g[0], count, g[1]).needed(built, SAMPLE)) for goal in goals
-    ]
+    found = [refused(lambda g=goal: solve(built, count, g[0], SAMPLE, g[1])) for goal in goals]
     assert any(found)
     for text in filter(None, found):
         check_names(text)
@@ -84,7 +83,9 @@ def test_what_cannot_be_solved_for_is_named(bound, count):
         lambda: Sample(10, 10, input_norm=-1.0),
         lambda: Sample(10, 10, loss_lipschitz=-1.0),
         lambda: Sample(10, 0),
-        lambda: Goal(0.1, "layers"),
+        lambda: solve(
+            build_bounds([REGISTRY.get("S-lemma-2.2")], SETTINGS)[0], "layers", 0.1, SAMPLE
+        ),
         lambda: sweep([REGISTRY.get("S-lemma-2.2")], "nonsense", [1.0]),
     ],
 )

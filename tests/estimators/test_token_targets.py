@@ -89,7 +89,7 @@ def test_predictions_are_inversions_of_the_theorem():
         at = Sample(int(needed), 16)
         assert 0.1 * risk.evaluate(at).value <= 0.5
         assert 0.1 * risk.evaluate(Sample(int(needed * 0.99), 16)).value > 0.5
-        with pytest.raises(UnsupportedError, match="constant is unknown"):
+        with pytest.raises(UnsupportedError, match="constants are unknown"):
             risk.samples_needed(0.5, sample)
     with pytest.raises(UnsupportedError, match="CorrelationPowerTarget"):
         KeyPowerTarget(np.eye(4)[0], 2).biased_norm()

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from finetti.audit.result import Audit, HeadMeasures, LayerMeasures
-from finetti.bounds.assumptions import NetworkShape
+from finetti.bounds.bound import NetworkShape
 from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.layer_coverings import NetworkBound
 from finetti.bounds.ours.block_components import log_slope
@@ -23,15 +23,6 @@ NEAREST_E = (
     "softmax(−‖q − k‖²/(2√d_k)) as scores and without norms"
 )
 
-# What a setting is called, and what a network has.
-_HERE = {
-    "`skips` is true": "here they are",
-    "`normalization` is 'layer_norm'": "here is {norm}",
-    "`normalization` is 'none'": "here is nothing like it",
-    "this network has layer_norm": "here is {norm}",
-    "`positions` is 'trained'": "here they are",
-}
-
 
 def _shape(audit: Audit) -> NetworkShape:
     normed = any(layer.gains for layer in audit.layers)
@@ -49,10 +40,7 @@ def left_assumptions(audit: Audit, paper: str) -> tuple[str, ...]:
     """What Theorem A.17 ("S") or paper E's theorems ("E") assume and this network leaves."""
     shape = _shape(audit)
     assumes = ASSUMED_OF_THE_LAYERS if paper == "S" else NetworkBound.assumes
-    failed = shape.failed(assumes)
-    norm = audit.design.normalization or "LayerNorm or RMSNorm"
-    for said, here in (_HERE | {"{norm}": norm}).items():
-        failed = [each.replace(said, here) for each in failed]
+    failed = shape.failed(assumes, audit.design.normalization or "LayerNorm or RMSNorm")
     return (*failed, *_others(audit, paper))
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE, NO_RESIDUALS, UNIT_BALL
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE, NO_RESIDUALS, UNIT_BALL, Bound
 from finetti.bounds.covering.dudley import TOO_RICH, dudley_quadrature, gap_terms
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass

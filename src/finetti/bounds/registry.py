@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Sequence
 from typing import ClassVar
 
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
 from finetti.core.errors import InputError, bad_argument
 from finetti.show.catalog import Catalog

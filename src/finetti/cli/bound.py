@@ -13,7 +13,7 @@ from finetti.core.errors import FinettiError, InputError
 from finetti.show.table_formats import TableFormat, format_table
 
 if TYPE_CHECKING:
-    from finetti.bounds import Bound, BoundSettings, Goal, Registry, Sample, Sweep
+    from finetti.bounds import Bound, BoundSettings, Registry, Sample, Sweep
 
 OF_NORMS = " (of --norms)"
 
@@ -35,11 +35,10 @@ def parse_count(text: str, option: str) -> int:
 
 def option_names() -> dict[str, str]:
     """How the command line calls Python's arguments; other names are those of --norms."""
-    from finetti.bounds.sweeps import VARIABLES
+    from finetti.bounds.sweep import VARIABLES
 
     options = {name: each.option for each in VARIABLES for name in (each.option, each.field)}
     options |= {name: name for name in ("form", "solve", "gap", "constant", "measured", "norms")}
-    options["error"] = "gap"  # of `tokens_needed`
     return {name: f"--{option}" for name, option in options.items()}
 
 
@@ -127,7 +126,7 @@ def bound(
     debug: Debug = False,
 ) -> None:
     """Evaluate the papers' bounds: capacity, generalization gap, and samples needed."""
-    from finetti.bounds import BoundSettings, Goal, Sample, load_bounds
+    from finetti.bounds import BoundSettings, Sample, load_bounds
     from finetti.cli.bound_sweep import write_sweep
 
     registry = load_bounds()
@@ -179,7 +178,7 @@ def bound(
             loss_bound=loss_bound,
             delta=delta,
         )
-        goal = None if solve is None or gap is None else Goal(gap, cast("Any", solve), constant)
+        goal = {"solve": solve, "gap": gap, "constant": constant}
         if sweep is not None:
             found = _sweep(sweep, chosen, settings, sample, goal)
             write_sweep(found, plot, table_format, as_json)
@@ -198,13 +197,13 @@ def _sweep(
     chosen: "list[type[Bound]]",
     settings: "BoundSettings",
     sample: "Sample",
-    goal: "Goal | None",
+    goal: dict[str, Any],
 ) -> "Sweep":
-    from finetti.bounds.sweeps import sweep
+    from finetti.bounds.sweep import sweep
     from finetti.cli.bound_sweep import parse_sweep
 
     variable, values = parse_sweep(text)
-    found = sweep(chosen, variable, values, settings, sample, goal)
+    found = sweep(chosen, variable, values, settings, sample, **goal)
     _say_unread(found.unread)
     return found
 
@@ -221,13 +220,14 @@ def _answers(
     chosen: "list[type[Bound]]",
     settings: "BoundSettings",
     sample: "Sample",
-    goal: "Goal | None",
+    goal: dict[str, Any],
     sensitivity: bool,
     measured: float | None,
 ) -> "list[tuple[type[Bound], dict[str, Any]]]":
     """For every bound what was asked of it, by name."""
     from finetti.bounds import build_bounds
     from finetti.bounds.registry import unread_norms
+    from finetti.bounds.solve import solve
 
     answers = []
     for each in chosen:
@@ -237,10 +237,11 @@ def _answers(
     for bound in built:
         # The sizes given may be too small for the theorem: they are what is asked for.
         asked: dict[str, Any] = {}
-        if goal is None:
+        if goal["solve"] is None:
             asked["value"] = bound.evaluate(sample)
         else:
-            asked["needed"] = goal.needed(bound, sample)
+            count, gap, constant = goal.values()
+            asked["needed"] = solve(bound, count, gap, sample, constant)
         if sensitivity:
             asked["sensitivity"] = bound.sensitivity(sample)
         if measured is not None:
@@ -328,7 +329,7 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
     """A line per bound that fits the terminal: name, statement, kind; then the letters."""
     from rich.text import Text
 
-    from finetti.bounds.sweeps import VARIABLES
+    from finetti.bounds.sweep import VARIABLES
 
     if as_json:
         say(json.dumps([describe_bound(each) for each in registry], indent=1))

@@ -22,7 +22,7 @@ def parse_sweep(text: str) -> "tuple[SweepVariable, list[float]]":
     >>> variable.option, values
     ('context-length', [100, 1000, 10000])
     """
-    from finetti.bounds.sweeps import N_POINTS, SweepVariable
+    from finetti.bounds.sweep import N_POINTS, SweepVariable
 
     what, _, limits = text.partition("=")
     pieces = limits.split(":")

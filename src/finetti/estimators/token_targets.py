@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from finetti.bounds.random_features.correlations import BiasedNorm, CorrelationTarget
-from finetti.bounds.random_features.norms import AttentionNorm, NetworkNorm
-from finetti.bounds.random_features.risk import BiasedRisk, RandomFeatureClass, RandomFeatureRisk
-from finetti.bounds.random_features.targets import Target
+from finetti.bounds.random_features.correlation_targets import BiasedNorm, CorrelationTarget
+from finetti.bounds.random_features.polynomial_targets import Target
+from finetti.bounds.random_features.random_feature_risk import (
+    BiasedRisk,
+    RandomFeatureClass,
+    RandomFeatureRisk,
+)
+from finetti.bounds.random_features.target_norms import AttentionNorm, NetworkNorm
 from finetti.bounds.sample import Sample
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.forms import Form

@@ -10,47 +10,14 @@ import pytest
 from scipy import special
 
 from finetti import attention
-from finetti.bounds import BoundSettings, load_bounds
+from finetti.bounds import BoundSettings
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.assumptions import ONE_HEAD, ONE_LAYER
 from finetti.bounds.exchangeability.layer_constants import log_deviation
 from finetti.bounds.sample import Sample
-from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.errors import InputError
 from finetti.kernels import RBF
 
 SAMPLE = Sample(10**6, 50, input_norm=1.7, loss_lipschitz=4.0, loss_bound=4.0, delta=0.01)
-
-
-BY_NAME = [bound for bound in load_bounds() if bound.paper in ("E", "R")]
-
-
-@pytest.mark.parametrize("kind", BY_NAME, ids=lambda kind: kind.name)
-def test_every_bound_is_built_by_name_and_shows_itself(kind):
-    forms = ["derived"] if kind.printed_kind is None else ["derived", "printed"]
-    heads = 200 if kind.paper == "R" else 1 if ONE_HEAD in kind.assumes else 2
-    for form in forms:
-        settings = BoundSettings(n_heads=heads, width=200, form=form)
-        bound = kind.from_settings(settings)
-        kind.check_names(settings.norms, kind.name)
-        found = bound.evaluate(SAMPLE)
-        assert (found.form, found.kind, found.quantity) == (form, bound.kind, kind.quantity)
-        assert not math.isnan(found.log_value)
-        assert kind.name in str(bound)
-        assert found.citation in str(found)
-        assert list(bound.sensitivity(SAMPLE))
-        shares = [term.share for term in found.terms if term.share is not None]
-        assert not any(shares) or sum(shares) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("kind", BY_NAME, ids=lambda kind: kind.name)
-def test_layers_and_heads_that_a_theorem_does_not_have_are_refused(kind):
-    for assumption, sizes in ((ONE_LAYER, {"n_layers": 3}), (ONE_HEAD, {"n_heads": 4})):
-        settings = BoundSettings(width=200, **sizes)
-        if assumption in kind.assumes:
-            with pytest.raises(UnsupportedError, match=r"assumes a single .* Nearest bound: "):
-                kind.from_settings(settings)
-        else:
-            kind.from_settings(settings)
 
 
 @pytest.mark.parametrize("form", ["printed", "derived"])

@@ -31,14 +31,10 @@ RISK = RandomFeatureRisk(RandomFeatureClass(16, 10**7, Target.key_power(2)))
 @pytest.mark.parametrize(
     "make",
     [
-        lambda x: Target.query_power(2, x),
         lambda x: Target.key_power(2, x),
         lambda x: Target.key_power(0, x),
         lambda x: Target.correlation_times_power(1, 1, 4, x),
         lambda x: Target.correlation_series((0.0, 1.0), 4, x),
-        lambda x: Target.product((1.0,), x, (1.0,)),
-        lambda x: Target.product((1.0,), 1.0, (1.0, x)),
-        lambda x: Target.from_norms({(0, 1): x}),
     ],
 )
 def test_norms_of_targets_are_finite_numbers(make, wrong):
@@ -50,7 +46,6 @@ def test_norms_of_targets_are_finite_numbers(make, wrong):
 def test_coefficients_are_finite_and_not_all_zero(wrong):
     for make in (
         lambda: Target.correlation_series(wrong, 4),
-        lambda: Target.product(wrong, 1.0, (1.0,)),
         lambda: CorrelationTarget(wrong),
         lambda: Target.from_settings(
             BoundSettings(norms={"target": "correlation_series", "coefficients": wrong or 0})
@@ -58,13 +53,6 @@ def test_coefficients_are_finite_and_not_all_zero(wrong):
     ):
         with pytest.raises(InputError, match=r"`coefficients` .* finite numbers, not all 0"):
             make()
-
-
-def test_matrices_are_finite():
-    with pytest.raises(InputError, match=r"`matrix` .* must be finite"):
-        Target.correlation_power(2, matrix=[[math.nan, 0.0], [0.0, 1.0]])
-    with pytest.raises(InputError, match=r"`matrix` .* a matrix"):
-        Target.correlation_power(2, matrix=[1.0, 2.0])
 
 
 def test_a_vector_of_length_zero_leaves_the_empty_product():
@@ -92,7 +80,7 @@ def test_a_longer_vector_counts_with_its_degree(bound):
     found = bound(Target.key_power(3, 0.7)).sensitivity(SAMPLE)
     assert found["target.vector_scale"].exponent == pytest.approx(6.0, rel=1e-9)
     assert found["target.scale"].exponent == pytest.approx(2.0, rel=1e-9)
-    names = [row.field for row in bound(Target.from_norms({(0, 3): 1.0})).sensitivity(SAMPLE)]
+    names = [row.field for row in bound(Target.correlation_power(3, 2)).sensitivity(SAMPLE)]
     assert "target.vector_scale" not in names
 
 
@@ -104,7 +92,7 @@ def test_whole_numbers_may_be_floats():
     assert BiasedRisk(4.0, 1e4, target).sizes == (4, 10_000)
 
 
-@pytest.mark.parametrize("terms", [3, 200, 400])
+@pytest.mark.parametrize("terms", [1, 20, 60])
 def test_many_terms_of_the_exponential_agree_with_exact_arithmetic(terms):
     """t^n = Σ_k n!/(2^k k! (n − 2k)!) He_{n−2k}, in rational numbers."""
     g = {}
@@ -138,9 +126,9 @@ def test_any_number_of_samples_and_tokens():
 
 @pytest.mark.parametrize("gap", [1e-300, 1e-320])
 def test_gaps_that_nothing_reaches_are_refused_in_words(gap):
-    with pytest.raises(InputError, match=r"the bound stays above 0\.\d+ for any"):
+    with pytest.raises(InputError, match=r"stays at 0\.\d+ or above\. Take more heads"):
         RISK.samples_needed(gap, SAMPLE, constant=1.0)
-    with pytest.raises(InputError, match=r"best number of heads the bound is 0\.\d+\. Take more"):
+    with pytest.raises(InputError, match=r"stays at 0\.\d+ or above\. Take more samples"):
         RISK.heads_needed(gap, SAMPLE, constant=1.0)
 
 

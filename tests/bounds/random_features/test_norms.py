@@ -17,6 +17,7 @@ from finetti.bounds.random_features import (
     AttentionNorm,
     BiasedAdvantage,
     BiasedNorm,
+    Component,
     CorrelationTarget,
     NetworkNorm,
     Target,
@@ -25,9 +26,8 @@ from finetti.bounds.random_features import (
     log_stated_constant,
     truncation_error,
 )
-from finetti.bounds.random_features.correlations import largest_value
-from finetti.bounds.random_features.series import log_arc_cosine_coefficients
-from finetti.bounds.random_features.targets import log_complete_symmetric
+from finetti.bounds.random_features.arc_cosine_series import log_arc_cosine_coefficients
+from finetti.bounds.random_features.correlation_targets import largest_value
 from finetti.bounds.sample import Sample
 
 
@@ -213,16 +213,10 @@ def outer(*factors):
 def test_named_families_are_their_tensors():
     b = np.array([0.5, -1.0, 2.0])
     norm, eye = float(np.linalg.norm(b)), np.eye(3)
-    matrix = np.random.default_rng(2).normal(size=(3, 3))
     correlation = outer(eye, eye, b).transpose(0, 2, 1, 3, 4)  # x₀ slots first
     pairs = [
-        (Target.query_power(2, norm), {(2, 0): outer(b, b)}),
         (Target.key_power(3, norm), {(0, 3): outer(b, b, b)}),
         (Target.correlation_power(2, dimension=3), {(2, 2): outer(eye, eye).swapaxes(1, 2)}),
-        (
-            Target.correlation_power(2, matrix=matrix),
-            {(2, 2): outer(matrix, matrix).swapaxes(1, 2)},
-        ),
         (Target.correlation_times_power(1, 2, 3, norm), {(1, 3): outer(eye, b, b)}),
         (Target.correlation_times_power(2, 1, 3, norm), {(2, 3): correlation}),
         (
@@ -240,7 +234,7 @@ def test_named_families_are_their_tensors():
 
 
 def test_print_of_the_named_families():
-    """C_p‖b‖^{2p}, C_{p+1}d, C_{p+1}d^p, C_p‖S‖_F^{2p}."""
+    """C_p‖b‖^{2p}, C_{p+1}d, C_{p+1}d^p, C_pd^p."""
 
     def printed(target):
         return AttentionNorm(target, form="printed").evaluate(SAMPLE).log_value
@@ -251,17 +245,8 @@ def test_print_of_the_named_families():
     assert found == pytest.approx(stated(5) + math.log(16))
     found = printed(Target.correlation_times_power(4, 1, 16))
     assert found == pytest.approx(stated(5) + 4 * math.log(16))
-    found = printed(Target.correlation_power(3, matrix=np.diag([3.0, 4.0])))
+    found = printed(Target.correlation_power(3, 25))
     assert found == pytest.approx(stated(3) + 6 * math.log(5))
-    product_target = Target.product([0.0, 2.0], 5.0, [1.0, 3.0])
-    total = math.exp(stated(1)) * 100 + math.exp(stated(2)) * 900
-    assert math.exp(printed(product_target)) == pytest.approx(total)
-
-
-def test_complete_symmetric_polynomials():
-    x = [0.3, 1.7, 2.2]
-    by_hand = sum(a * b * c for i, a in enumerate(x) for j, b in enumerate(x[i:], i) for c in x[j:])
-    assert math.exp(log_complete_symmetric(3, np.log(x))) == pytest.approx(by_hand)
 
 
 def unit(key, *shape):
@@ -361,6 +346,12 @@ def test_truncation_and_largest_values():
     )
 
 
+def symmetric_target(norms):
+    """The target with these ‖f_rs‖, all of them symmetric."""
+    logs = {degrees: 2 * math.log(norm) for degrees, norm in norms.items()}
+    return Target(tuple(Component(r, s, log, log) for (r, s), log in logs.items()))
+
+
 @settings(max_examples=30)
 @given(
     st.dictionaries(
@@ -371,7 +362,7 @@ def test_truncation_and_largest_values():
 def test_norms_grow_with_every_coefficient(norms, factor):
     pair = next(iter(norms))
     target, larger = (
-        Target.from_norms(each) for each in (norms, {**norms, pair: factor * norms[pair]})
+        symmetric_target(each) for each in (norms, {**norms, pair: factor * norms[pair]})
     )
     for bound in (AttentionNorm, NetworkNorm):
         # The first part grows by factor²; the sum need not show it beside a part 10¹⁶ times larger.

@@ -19,6 +19,7 @@ from finetti.bounds.random_features import (
     AttentionNorm,
     BiasedNorm,
     BiasedRisk,
+    Component,
     CorrelationTarget,
     RandomFeatureClass,
     RandomFeatureRisk,
@@ -109,24 +110,8 @@ def test_monotone_in_norm_samples_and_certainty(d, heads, norm, n, factor):
     assert math.log(2) - logs / 2 <= drop <= math.log(2) + 1e-12  # ×1/2 up to its logarithm
 
 
-@pytest.mark.parametrize("bound", [RISK, BIASED], ids=lambda bound: bound.name)
-def test_samples_needed_is_the_smallest_number(bound):
-    gap, constant = 3.0 * bound.evaluate(replace(SAMPLE, n_samples=10**40)).value, 0.5
-    found = bound.samples_needed(gap, SAMPLE, constant)
-    n = found.count
-    assert found.quantity == "samples"
-    assert constant * bound.evaluate(replace(SAMPLE, n_samples=n)).value <= gap
-    assert constant * bound.evaluate(replace(SAMPLE, n_samples=n - 1)).value > gap
-
-
-def test_heads_needed_is_the_smallest_number():
-    found = RISK.heads_needed(0.5, SAMPLE, constant=1.0)
-    m = found.count
-    assert found.quantity == "heads"
-    assert RISK.with_heads(m).evaluate(SAMPLE).value <= 0.5
-    assert RISK.with_heads(m - 1).evaluate(SAMPLE).value > 0.5
-    few = RISK.heads_needed(1e6, SAMPLE, constant=1.0)
-    assert few.count == 51  # the least M > 1/δ
+def test_the_fewest_heads_are_those_of_the_theorem():
+    assert RISK.heads_needed(1e6, SAMPLE, constant=1.0).count == 51  # the least M > 1/δ
 
 
 def test_heads_follow_the_samples_like_d_squared_n():
@@ -236,8 +221,18 @@ def test_what_the_theorem_does_not_cover_is_refused(call, words):
         (lambda: Target.from_tensors({(1, 1): np.ones((2, 3))}), "`tensor`"),
         (lambda: Target.key_power(-1), "`degree`"),
         (lambda: AttentionNorm.from_settings(BoundSettings(norms={"degree": "two"})), "`degree`"),
-        (lambda: Target.from_norms({(1, 0.5): 1.0}), "`key_degree`"),
-        (lambda: Target.correlation_power(2), "a dimension or a matrix"),
+        (lambda: Component(1, 0.5, 0.0, 0.0), "`key_degree`"),
+        (lambda: BiasedNorm(CorrelationTarget(), terms=61), "`terms`.*at most 60"),
+        (
+            lambda: Target.from_settings(BoundSettings(norms={"coefficients": [1.0]})),
+            "`target`.*one that has `coefficients`.*'key_power'",
+        ),
+        (
+            lambda: RandomFeatureClass.from_settings(
+                BoundSettings(norms={"squared_norm": 1.0, "degree": 3})
+            ),
+            "`squared_norm`.*left out beside `degree`",
+        ),
         (lambda: CorrelationTarget((0.0, 0.0)), "`coefficients`"),
         (lambda: BiasedNorm(CorrelationTarget((1.0,)), terms=0), "`terms`"),
         (lambda: AttentionNorm.from_settings(BoundSettings(norms={"target": "cube"})), "`target`"),

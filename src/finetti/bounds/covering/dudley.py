@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, exp_of, log_of, summed
 from finetti.core.forms import Form, check_form

@@ -1,18 +1,16 @@
 """Proposition 4.1: how far CME attention is from the conditional mean it estimates."""
 
 import math
-from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
-from finetti.bounds.inversion import smallest_count
+from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
+from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.arrays import check_finite
-from finetti.core.errors import InputError, UnsupportedError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
 from finetti.core.spectra import spectral_dimension
 
@@ -85,6 +83,10 @@ class ConditionalMeanError(Bound):
         "the source condition E[v|·] = C_K·h",
     )
 
+    solves: ClassVar = {
+        "tokens": "Ask for a larger `gap`, or a smaller `ridge`: the bias of the ridge stays."
+    }
+
     ridge: float = fields.number(0.1)
     effective_dimension: float = fields.norm(1.0)
     value_norm: float = fields.norm(1.0)
@@ -120,28 +122,3 @@ class ConditionalMeanError(Bound):
             ]
         terms = [*deviation, Term("bias of the ridge", log_value=self.log_bias)]
         return self.value(sample, *summed(terms))
-
-    def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
-        raise UnsupportedError(
-            f"{self.name} falls with the context length, not with the number of sequences. Solve "
-            "for tokens."
-        )
-
-    def tokens_needed(self, error: float, sample: Sample) -> BoundValue:
-        """The smallest context length L at which the error is at most ``error``."""
-        if self.kind == "scaling":
-            raise UnsupportedError(
-                f"{self.name} ({self.form}) is a scaling quantity. Take the derived form."
-            )
-        log_error = math.log(as_positive(error, "error", "tokens_needed"))
-        if self.log_bias > log_error:
-            raise InputError(
-                f"The bias of the ridge alone is {text_of(self.log_bias)}, and no number of tokens "
-                "removes it. Ask for a larger error, or take a smaller ridge."
-            )
-        length = smallest_count(
-            lambda n: self.evaluate(replace(sample, context_length=n)).log_value <= log_error,
-            "context length",
-        )
-        note = f"Enough for an error of {error:g} with probability {1 - sample.delta:g}."
-        return self.counted(length, "tokens", note)

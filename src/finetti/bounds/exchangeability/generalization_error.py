@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
+from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.covering.dudley import LOG_3, LOG_12, dudley_quadrature, log_confidence
 from finetti.bounds.description import checked
 from finetti.bounds.exchangeability.layer_coverings import NetworkBound, log_volume, shared

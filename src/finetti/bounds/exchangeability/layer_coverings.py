@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, RBF_SCORES
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, RBF_SCORES, Bound
 from finetti.bounds.exchangeability.layer_constants import (
     head_constants,
     layer_constants,

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import NO_RESIDUALS, ONE_HEAD, ONE_LAYER
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import NO_RESIDUALS, ONE_HEAD, ONE_LAYER, Bound
 from finetti.bounds.exchangeability.generalization_error import ComplexityBound, TransformerRisk
 from finetti.bounds.exchangeability.layer_constants import summed_norms
 from finetti.bounds.exchangeability.layer_coverings import NetworkBound

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.arrays import check_finite

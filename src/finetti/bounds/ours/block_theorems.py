@@ -6,8 +6,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import (
+    ASSUMED_OF_A_SAMPLE,
+    FIXED_POSITIONS,
+    IN_THE_TOKENS,
+    REAL_BLOCKS,
+    Bound,
+)
 from finetti.bounds.covering.dudley import dudley_upper_sum, gap_terms
 from finetti.bounds.ours.block_network import BlockNetwork
 from finetti.bounds.ours.cover_allocation import ChainedWeights, LengthFreeComposition
@@ -24,6 +29,9 @@ CoverKind = Literal["apart", "together"]
 Composed = LengthFreeComposition | OneBallComposition
 RadiiKind = Literal["fixed", "stratified", "measured"]
 ASSUMED_OF_BLOCKS = (
+    REAL_BLOCKS,
+    FIXED_POSITIONS,
+    IN_THE_TOKENS,
     "attention is softmax over inner products, with or without masks, rotary or linear positions",
     "LayerNorm, or its kin without a mean, has a positive constant under its root (`epsilon`)",
     "activations are those of `activation`, each no larger than its argument",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument

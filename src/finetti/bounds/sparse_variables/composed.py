@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import NetworkShape, PositionKind
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound, NetworkShape, PositionKind
 from finetti.bounds.covering.composition import Composition
 from finetti.bounds.covering.dudley import (
     TOO_RICH,

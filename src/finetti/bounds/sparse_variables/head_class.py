@@ -5,7 +5,7 @@ import math
 from typing import Any, ClassVar
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.description import BoundSettings
 from finetti.bounds.sample import Sample

@@ -9,7 +9,7 @@ from scipy import optimize
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.covering.linear import log_log_matrix_cover
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.composed import log_log_points

@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import ASSUMED_OF_A_SAMPLE
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE, Bound
 from finetti.bounds.covering.dudley import (
     dudley_closed,
     gap_terms,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import (
+from finetti.bounds.bound import (
     ASSUMED_OF_A_SAMPLE,
     FIXED_POSITIONS,
     NO_LAYER_NORM,
@@ -13,9 +13,9 @@ from finetti.bounds.assumptions import (
     ONE_HEAD,
     ONE_LAYER,
     UNIT_BALL,
+    Bound,
     NetworkShape,
 )
-from finetti.bounds.base import Bound
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.description import BoundSettings
 from finetti.bounds.sample import Sample

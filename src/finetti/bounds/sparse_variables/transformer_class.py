@@ -10,7 +10,7 @@ from typing import Any
 from finetti.attention.lipschitz.sparse_variables import layer_radii
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import NetworkShape, NormalizationKind
+from finetti.bounds.bound import NetworkShape, NormalizationKind
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables import measure

@@ -1,25 +1,28 @@
 """Functions of correlations and the biased model: a norm that is free of d."""
 
 import math
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.polynomial import hermite_e
 from scipy import special
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
-from finetti.bounds.random_features.norms import (
+from finetti.bounds.bound import Bound
+from finetti.bounds.random_features.polynomial_targets import Target, check_coefficients
+from finetti.bounds.random_features.target_norms import (
     ASSUMED_OF_RANDOM_HEADS,
     BIASED_HEADS,
     NONZERO_TARGET,
     attention_terms,
 )
-from finetti.bounds.random_features.series import as_degree
-from finetti.bounds.random_features.targets import Target, check_coefficients
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_whole
+
+MAX_SERIES_TERMS = 60  # more are within 1e-90 of the target, and their powers lose digits
 
 
 @lru_cache(maxsize=1024)
@@ -35,33 +38,14 @@ def log_hermite_norm(coefficients: tuple[float, ...], terms: int) -> tuple[float
     >>> round(math.exp(log_norm) / (2 * math.pi), 6)  # 6.25·6·64/4 + 0.25·120·1024/6
     5720.0
     """
-    logs, signs = _log_cut_series(coefficients, terms)
+    exponential = np.zeros(2 * terms + 1)
+    exponential[::2] = np.cumprod([1.0, *(1 / (2 * np.arange(1, terms + 1)))])
+    series = math.sqrt(2 * math.pi) * np.convolve(coefficients, exponential)
     found = []
-    for m in range(len(logs)):
-        # t^n = Σ_k n!/(2^k k! (n − 2k)!) He_{n−2k}
-        k = np.arange((len(logs) - 1 - m) // 2 + 1)
-        n = m + 2 * k
-        factors = special.gammaln(n + 1) - k * math.log(2) - special.gammaln(k + 1)
-        factors = factors - math.lgamma(m + 1) + logs[n]
-        log_abs = special.logsumexp(factors, b=signs[n], return_sign=True)[0]
+    for m, size in enumerate(hermite_e.poly2herme(series)):
         cost = math.lgamma(m + 3) + (m + 2) * math.log(4) - math.log(m + 3)
-        found.append(Term(f"He_{m}", log_value=2 * float(log_abs) + cost))
+        found.append(Term(f"He_{m}", log_value=2 * log_of(abs(float(size))) + cost))
     return summed(found)
-
-
-def _log_cut_series(
-    coefficients: tuple[float, ...], terms: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """log |g_n| and the signs of √(2π) F(t) Σ_{j ≤ L} t^{2j}/(2^j j!) = Σ g_n t^n, at any L."""
-    orders = np.arange(terms + 1)
-    size = len(coefficients) + 2 * terms
-    rows = np.full((len(coefficients), size), -math.inf)
-    for k, a in enumerate(coefficients):
-        exponential = -orders * math.log(2) - special.gammaln(orders + 1)
-        rows[k, k : k + 2 * terms + 1 : 2] = log_of(abs(a)) + exponential
-    signs = np.sign(np.asarray(coefficients, dtype=np.float64))[:, None]
-    found: Any = special.logsumexp(rows, axis=0, b=signs, return_sign=True)
-    return found[0] + math.log(2 * math.pi) / 2, found[1]
 
 
 def truncation_error(terms: int, radius: float = 1.0, form: str = "derived") -> float:
@@ -114,13 +98,20 @@ class CorrelationTarget(fields.Description):
         return truncation_error(terms, self.mean_norm) * largest * self.target_norm
 
 
+def _as_terms(value: Any, name: str, owner: str) -> int:
+    terms = as_whole(value, name, owner)
+    if terms > MAX_SERIES_TERMS:
+        raise bad_argument(name, owner, f"at most {MAX_SERIES_TERMS}", terms)
+    return terms
+
+
 class BiasedBound(Bound):
     """A number that belongs to a function of correlations f* and to L ≥ 1 terms of e^{t²/2}."""
 
     assumes = (*ASSUMED_OF_RANDOM_HEADS, BIASED_HEADS)
 
     target: CorrelationTarget = fields.part(CorrelationTarget)
-    terms: int = fields.setting(1, partial(as_degree, least=1))
+    terms: int = fields.setting(1, _as_terms)
 
 
 class BiasedNorm(BiasedBound):

@@ -5,22 +5,15 @@ space of a kernel Σ κ_rs ⟨x₀,x₀'⟩^r ⟨x,x'⟩^s. All numbers are loga
 """
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial, log_sum
-from finetti.core.numbers import as_real, as_whole, largest_of
+from finetti.core.numbers import as_whole, largest_of
 
-
-def as_degree(value: int, argument: str, owner: str, least: int = 0) -> int:
-    """``value`` as a whole number ≥ ``least``."""
-    requirement = f"a whole number ≥ {least}"
-    if not as_real(value, argument, owner, requirement).is_integer() or value < least:
-        raise bad_argument(argument, owner, requirement, value)
-    return int(value)
+as_degree = partial(as_whole, least=0)  # a whole number ≥ 0
 
 
 @lru_cache(maxsize=64)

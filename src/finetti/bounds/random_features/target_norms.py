@@ -7,14 +7,13 @@ import math
 from typing import Any
 
 from finetti.bounds import description as fields
-from finetti.bounds.assumptions import NO_LAYER_NORM, NO_RESIDUALS, ONE_LAYER
-from finetti.bounds.base import Bound
-from finetti.bounds.random_features.series import (
+from finetti.bounds.bound import NO_LAYER_NORM, NO_RESIDUALS, ONE_LAYER, Bound
+from finetti.bounds.random_features.arc_cosine_series import (
     log_kernel_coefficient,
     log_network_coefficient,
     log_stated_constant,
 )
-from finetti.bounds.random_features.targets import Component, Target
+from finetti.bounds.random_features.polynomial_targets import Component, Target
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.forms import Form, check_form

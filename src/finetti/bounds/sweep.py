@@ -1,17 +1,20 @@
-"""Bounds along one variable: their values or the sizes they ask for, and where they say nothing."""
+"""Bounds along one variable, and what 10 % more of each norm does to one of them."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from finetti.bounds.base import Bound
-from finetti.bounds.description import BoundSettings
-from finetti.bounds.inversion import Goal
+import numpy as np
+
+from finetti.bounds.bound import Bound
+from finetti.bounds.description import BoundSettings, map_norms
 from finetti.bounds.registry import check_norms, unread_norms
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue
-from finetti.core.errors import FinettiError, InputError, bad_argument
+from finetti.bounds.solve import COUNTS
+from finetti.bounds.solve import solve as solve_for
+from finetti.bounds.value import BoundValue, exp_of
+from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
 from finetti.show.card import Card, Table
 from finetti.show.charts import Chart, line_chart
@@ -19,6 +22,9 @@ from finetti.show.numbers import format_number
 from finetti.show.shown import Shown
 
 N_POINTS = 17
+GROWTH_FACTOR = 1.1
+_OF_SAMPLE = ("input_norm", "loss_lipschitz")
+_MAX_ROWS_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -60,10 +66,8 @@ class SweepVariable:
         >>> SweepVariable.named("L").grid(1, 3)
         [1, 2, 3]
         """
-        steps = [i / (count - 1) for i in range(count)]
-        inner = [math.exp((1 - t) * math.log(low) + t * math.log(high)) for t in steps[1:-1]]
         # Twelve digits, so that 10000 is not 9999.999999999996.
-        values = [low, *(float(f"{value:.12g}") for value in inner), high]
+        values = [float(f"{value:.12g}") for value in np.geomspace(low, high, count)]
         if self.whole:
             return list(dict.fromkeys(max(1, round(value)) for value in values))
         return values
@@ -209,15 +213,25 @@ def sweep(
     values: Sequence[float],
     settings: BoundSettings | None = None,
     sample: Sample | None = None,
-    goal: Goal | None = None,
+    solve: str | None = None,
+    gap: float | None = None,
+    constant: float | None = None,
 ) -> Sweep:
-    """Evaluate ``bounds`` at every value of ``variable``, or find what reaches the ``goal``.
+    """Evaluate ``bounds`` at every value of ``variable``, or ``solve`` for what reaches a ``gap``.
+
+    Args:
+        bounds: classes of bounds on one quantity.
+        variable: what varies, by name.
+        values: of the variable.
+        settings, sample: everything else.
+        solve: "samples", "heads" or "tokens".
+        gap, constant: as `solve.solve` takes them.
 
     Where a theorem does not apply, the point says why; if none of them does, that is raised.
 
     >>> from finetti.bounds import load_bounds
     >>> gap = load_bounds().get("S-lemma-2.2")
-    >>> found = sweep([gap], "delta", [0.01, 0.1], goal=Goal(0.1))
+    >>> found = sweep([gap], "delta", [0.01, 0.1], solve="samples", gap=0.1)
     >>> found.quantity, [point.value.count for point in found.points]
     ('samples', [3348449, 3299988])
     """
@@ -229,8 +243,10 @@ def sweep(
             f"Bounds on a {quantities[0]} and on a {quantities[1]} cannot share a chart. Sweep "
             "bounds on one quantity at a time."
         )
-    if goal is not None and variable.field == goal.field:
-        raise InputError(f"Cannot both sweep and solve for {goal.count}. Sweep something else.")
+    if (solve is None) != (gap is None):
+        raise InputError("`solve` and `gap` go together, as in solve='samples', gap=0.1.")
+    if solve in COUNTS and variable.field == COUNTS[solve][0]:
+        raise InputError(f"Cannot both sweep and solve for {solve}. Sweep something else.")
     if not len(values):
         raise bad_argument("values", "sweep", "at least one value", "none")
     one_point = variable.set(settings, sample, values[0])[0]
@@ -244,7 +260,10 @@ def sweep(
             try:
                 theorem.check_loss(there)
                 bound = theorem.from_settings(here)
-                value = bound.evaluate(there) if goal is None else goal.needed(bound, there)
+                if solve is None or gap is None:
+                    value = bound.evaluate(there)
+                else:
+                    value = solve_for(bound, solve, gap, there, constant)
             except FinettiError as error:
                 errors.append(error)
                 refused = str(error)
@@ -252,4 +271,92 @@ def sweep(
             points.append(point)
     if len(errors) == len(points):
         raise errors[0]
-    return Sweep(variable, quantities[0] if goal is None else goal.count, tuple(points), unread)
+    return Sweep(variable, solve or quantities[0], tuple(points), unread)
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """One norm, and the log of what the value is multiplied by when it grows by 10 %."""
+
+    field: str
+    log_ratio: float
+
+    @property
+    def ratio(self) -> float:
+        """value after / value before."""
+        return exp_of(self.log_ratio)
+
+    @property
+    def exponent(self) -> float:
+        """The power with which the value grows in this norm, near here."""
+        return self.log_ratio / math.log(GROWTH_FACTOR)
+
+
+@dataclass(frozen=True)
+class Sensitivities(Shown):
+    """All norms of a bound, the most influential first; layers and heads are counted from 1.
+
+    ``refused`` are the norms with which the theorem no longer applies when they grow, and why.
+    """
+
+    rows: tuple[Sensitivity, ...]
+    refused: tuple[tuple[str, str], ...] = ()
+
+    def __iter__(self) -> Iterator[Sensitivity]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> Sensitivity:
+        known = {row.field: row for row in self.rows}
+        if name not in known:
+            there = ", ".join([*known, *(f"{each}, which cannot grow" for each, _ in self.refused)])
+            raise InputError(f"There is no norm {name!r} that can grow here. There are: {there}.")
+        return known[name]
+
+    def __card__(self) -> Card:
+        rows = tuple((r.field, r.ratio, r.exponent) for r in self.rows[:_MAX_ROWS_SHOWN])
+        rest = len(self.rows) - len(rows)
+        notes = [f"{rest} more move it less."] if rest else []
+        notes += [f"{name} cannot grow: {reason}" for name, reason in self.refused]
+        columns = ("norm", "value × (norm + 10 %)", "local power")
+        return Card("Sensitivity", (), (Table("", columns, rows),), tuple(notes))
+
+
+def sensitivity(bound: Bound, sample: Sample) -> Sensitivities:
+    """Evaluate again with every norm, one at a time, 10 % larger.
+
+    Norms are the fields made with `description.norm`, at any depth, and B_X and the loss's
+    Lipschitz constant of the sample.
+    """
+    before = bound.evaluate(sample).log_value
+    rows, refused = [], []
+    for path, changed, at in larger_norms(bound, sample):
+        try:
+            after = changed.evaluate(at).log_value
+        except UnsupportedError as error:
+            refused.append((path, str(error)))
+        else:
+            # Rounding of the logarithm is no effect of the norm.
+            still = after == before or abs(after - before) < 1e-12 * max(1.0, abs(before))
+            rows.append(Sensitivity(path, 0.0 if still else after - before))
+    rows.sort(key=lambda row: -abs(row.log_ratio))
+    return Sensitivities(tuple(rows), tuple(refused))
+
+
+def larger_norms(bound: Bound, sample: Sample) -> Iterator[tuple[str, Bound, Sample]]:
+    """Every norm by its path, with the bound and the sample in which it alone is 10 % larger."""
+    paths: list[str] = []
+
+    def note(path: str, norm: float) -> float:
+        paths.append(path)
+        return norm
+
+    map_norms(bound, note)
+    for chosen in paths:
+
+        def grow(path: str, norm: float, chosen: str = chosen) -> float:
+            return GROWTH_FACTOR * norm if path == chosen else norm
+
+        yield chosen, map_norms(bound, grow), sample
+    for name in _OF_SAMPLE:
+        larger = {name: GROWTH_FACTOR * getattr(sample, name)}
+        yield f"sample.{name}", bound, replace(sample, **larger)

@@ -8,12 +8,12 @@ import numpy as np
 
 from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings, Checked, checked, real
-from finetti.bounds.random_features.series import as_degree
+from finetti.bounds.random_features.arc_cosine_series import as_degree
 from finetti.bounds.value import log_of
 from finetti.core.arrays import check_finite
-from finetti.core.errors import InputError, bad_argument
-from finetti.core.logspace import log_add, log_binomial
-from finetti.core.numbers import as_norm, as_real
+from finetti.core.errors import bad_argument
+from finetti.core.logspace import log_binomial
+from finetti.core.numbers import as_norm, as_real, as_whole
 
 
 def squared_norms(tensor: Any, query_degree: int) -> tuple[float, float]:
@@ -154,48 +154,16 @@ class Target(fields.Description):
         return cls(tuple(components))
 
     @classmethod
-    def from_norms(cls, norms: Mapping[tuple[int, int], float]) -> "Target":
-        """From ‖f_rs‖ of tensors that are symmetric, or that are not known any better."""
-        squares = {
-            degrees: 2 * log_of(as_norm(n, "norms", "Target")) for degrees, n in norms.items()
-        }
-        return cls(tuple(_component(r, s, square) for (r, s), square in squares.items()))
-
-    @classmethod
-    def query_power(cls, degree: int, norm: float = 1.0) -> "Target":
-        """⟨b, x₀⟩^p with ‖b‖ = ``norm``."""
-        p = as_degree(degree, "degree", "Target.query_power")
-        return cls((_component(p, 0, _log_power(norm, p, "Target.query_power"), p),))
-
-    @classmethod
     def key_power(cls, degree: int, norm: float = 1.0) -> "Target":
         """(1/N) Σ_i ⟨b, x_i⟩^p with ‖b‖ = ``norm``; its norm is free of N and d."""
         p = as_degree(degree, "degree", "Target.key_power")
         return cls((_component(0, p, _log_power(norm, p, "Target.key_power"), p),))
 
     @classmethod
-    def correlation_power(
-        cls, degree: int, *, dimension: int | None = None, matrix: Any = None
-    ) -> "Target":
-        """(1/N) Σ_i ⟨x₀, Sx_i⟩^p, S the ``matrix`` or the identity of a ``dimension``.
-
-        ‖f_pp‖² = ‖S‖_F^{2p}, and symmetrized h_p(σ₁², σ₂², …), the complete homogeneous symmetric
-        polynomial of the squared singular values: C(d+p−1, p) for S = I.
-        """
-        if (dimension is None) == (matrix is None):
-            raise InputError("Target.correlation_power takes either a dimension or a matrix.")
-        owner = "Target.correlation_power"
-        p = as_degree(degree, "degree", owner)
-        if dimension is not None:
-            return cls((_identity_component(p, 0, dimension, 0.0),))
-        array = np.asarray(matrix, dtype=np.float64)
-        if array.ndim != 2 or not array.size:
-            raise bad_argument("matrix", owner, "a matrix (d, d)", f"shape {array.shape}")
-        check_finite(array, "matrix", owner)
-        singular = np.linalg.svd(array, compute_uv=False)
-        logs = [2 * log_of(float(each)) for each in singular]
-        square = p * float(np.logaddexp.reduce(logs))
-        return cls((Component(p, p, square, log_complete_symmetric(p, logs)),))
+    def correlation_power(cls, degree: int, dimension: int) -> "Target":
+        """(1/N) Σ_i ⟨x₀, x_i⟩^p: ‖f_pp‖² = d^p, and symmetrized C(d+p−1, p)."""
+        p = as_degree(degree, "degree", "Target.correlation_power")
+        return cls((_identity_component(p, 0, dimension, 0.0),))
 
     @classmethod
     def correlation_times_power(
@@ -224,39 +192,6 @@ class Target(fields.Description):
         ]
         return cls(tuple(parts))
 
-    @classmethod
-    def product(
-        cls, coefficients: Sequence[float], matrix_norm: float, key_norms: Sequence[float]
-    ) -> "Target":
-        """(1/N) Σ_i F(⟨x₀, Sx_i⟩)G(x_i), F(t) = Σ a_r t^r, G(x) = Σ ⟨g_s, x^{⊗s}⟩.
-
-        From a_r, ‖S‖_F and ‖g_s‖.
-        """
-        owner = "Target.product"
-        log_matrix = log_of(as_norm(matrix_norm, "matrix_norm", owner))
-        key_norms = [as_norm(norm, "key_norms", owner) for norm in key_norms]
-        parts = []
-        for r, a in enumerate(check_coefficients(coefficients, "coefficients", owner)):
-            for s, norm in enumerate(key_norms):
-                if a and norm:
-                    log_norm = log_of(abs(a)) + (r * log_matrix if r else 0.0) + log_of(norm)
-                    parts.append(_component(r, r + s, 2 * log_norm))
-        return cls(tuple(parts))
-
-
-def log_complete_symmetric(degree: int, logs: Sequence[float]) -> float:
-    """log h_p(x₁, …, x_m) from log x_i: the sum of all monomials of degree p.
-
-    >>> round(math.exp(log_complete_symmetric(2, [0.0, math.log(2.0)])), 9)  # 1 + 2 + 4
-    7.0
-    """
-    found = np.full(degree + 1, -math.inf)
-    found[0] = 0.0
-    for each in logs:
-        for k in range(1, degree + 1):  # h_k(…, x) = h_k(…) + x·h_{k−1}(…, x)
-            found[k] = log_add(found[k], found[k - 1] + each)
-    return float(found[degree])
-
 
 def check_coefficients(value: Any, name: str, owner: str) -> tuple[float, ...]:
     """a_0, a_1, … as floats: finite, and not all of them 0."""
@@ -282,7 +217,7 @@ def _component(r: int, s: int, log_square: float, vector_degree: int = 0) -> Com
 def _identity_component(
     q: int, p: int, dimension: int, log_factor: float, vector_degree: int = 0
 ) -> Component:
-    d = as_degree(dimension, "dimension", "Target", least=1)
+    d = as_whole(dimension, "dimension", "Target")
     symmetric = float(log_binomial(d + p + q - 1, min(q, d + p - 1)) - log_binomial(p + q, p))
     log_square = q * math.log(d) + log_factor
     return Component(q, p + q, log_square, symmetric + log_factor, vector_degree)

@@ -3,23 +3,23 @@
 import abc
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import optimize
 
 from finetti.bounds import description as fields
-from finetti.bounds.base import Bound
+from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.inversion import smallest_count, whole_exp
-from finetti.bounds.random_features.correlations import CorrelationTarget
-from finetti.bounds.random_features.norms import (
+from finetti.bounds.random_features.correlation_targets import MAX_SERIES_TERMS, CorrelationTarget
+from finetti.bounds.random_features.polynomial_targets import Target
+from finetti.bounds.random_features.target_norms import (
     ASSUMED_OF_RANDOM_HEADS,
     BIASED_HEADS,
     attention_terms,
 )
-from finetti.bounds.random_features.targets import Target
 from finetti.bounds.sample import Sample
+from finetti.bounds.solve import whole_exp
 from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
@@ -59,6 +59,10 @@ class HeadsBound(Bound):
     quantity = "excess risk"
     derived_kind = "scaling"
     assumes = (*ASSUMED_OF_RANDOM_HEADS, LOSS)
+    solves: ClassVar = {
+        "samples": "Take more heads, or a larger `gap`.",
+        "heads": "Take more samples, or a larger `gap`.",
+    }
 
     @abc.abstractmethod
     def with_heads(self, n_heads: int) -> "HeadsBound":
@@ -83,37 +87,21 @@ class HeadsBound(Bound):
                 f"Got {sample.n_samples}."
             )
 
-    def _samples_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
-        log_gap = self._log_target(gap, constant)
-        dimension, n_heads = self.sizes
-        least = max(1, math.floor(math.log(dimension * n_heads)) + 1)
+    def with_count(self, count: str, n: int, sample: Sample) -> tuple[Bound, Sample]:
+        """The bound with n heads, or the sample with n sequences."""
+        if count == "heads":
+            return self.with_heads(n), sample
+        return super().with_count(count, n, sample)
 
-        def log_value(n: int) -> float:
-            return self.evaluate(replace(sample, n_samples=n)).log_value
+    def count_limits(self, count: str, sample: Sample) -> tuple[int, int | None]:
+        """From where the theorem holds: n > log(dM), or M > 1/δ up to the best M.
 
-        floor = log_value(10**250)
-        if floor > log_gap:
-            raise InputError(
-                f"With {text_of(math.log(n_heads))} heads the bound stays above "
-                f"{text_of(floor - log_gap + math.log(gap))} "
-                "for any number of samples. Take more heads, or a larger gap."
-            )
-        n = smallest_count(lambda n: n >= least and log_value(n) <= log_gap, "number of samples")
-        return self._found(n, "samples", gap, sample)
-
-    def _heads_needed(self, gap: float, sample: Sample, constant: float | None) -> BoundValue:
-        """The smallest M at which ``constant`` times the bound is at most ``gap``.
-
-        More heads cost a logarithm in the samples' part, so there is a best M; if the bound is too
-        large even there, more samples are needed, and the error says so.
+        More heads cost a logarithm in the samples' part, so there is a best M.
         """
-        log_gap = self._log_target(gap, constant)
-        dimension, _ = self.sizes
+        dimension, n_heads = self.sizes
+        if count == "samples":
+            return max(1, math.floor(math.log(dimension * n_heads)) + 1), None
         low = _log_least_heads(sample.delta)
-
-        def log_value(n_heads: int) -> float:
-            return self.with_heads(n_heads).evaluate(sample).log_value
-
         # Beyond, n ≤ log(dM); and e^600 times the least is enough for anybody.
         high = min(min(sample.n_samples, 10**6) - math.log(dimension), low + 600.0) - 1e-6
         if high <= low:
@@ -122,35 +110,11 @@ class HeadsBound(Bound):
                 "any H > 1/δ. Take more samples."
             )
         best: Any = optimize.minimize_scalar(
-            lambda log_heads: log_value(whole_exp(log_heads)), bounds=(low, high), method="bounded"
+            lambda log_heads: self.with_heads(whole_exp(log_heads)).evaluate(sample).log_value,
+            bounds=(low, high),
+            method="bounded",
         )
-        if best.fun > log_gap:
-            raise InputError(
-                f"Even with the best number of heads the bound is "
-                f"{text_of(best.fun - log_gap + math.log(gap))}. Take more samples, or a larger "
-                "gap."
-            )
-        ceiling, least = whole_exp(best.x), whole_exp(low)
-        m = smallest_count(
-            lambda m: m >= ceiling or (m >= least and log_value(m) <= log_gap), "number of heads"
-        )
-        return self.with_heads(m)._found(m, "heads", gap, sample)
-
-    def _log_target(self, gap: float, constant: float | None) -> float:
-        if constant is None:
-            raise UnsupportedError(
-                f"{self.name} is a scaling quantity: its constant is unknown, so it asks for no "
-                "definite number. Give the `constant` that multiplies it yourself."
-            )
-        gap = as_positive(gap, "gap", "HeadsBound")
-        return math.log(gap) - math.log(as_positive(constant, "constant", "HeadsBound"))
-
-    def _found(self, count: int, quantity: str, gap: float, sample: Sample) -> BoundValue:
-        note = f"Enough for an excess risk of {gap:g} with probability {1 - sample.delta:g}."
-        return self.counted(count, quantity, note, "As good as the constant that was given.")
-
-
-MAX_SERIES_TERMS = 60
+        return whole_exp(low), whole_exp(best.x)
 
 
 def _read_target(settings: BoundSettings, name: str, bound: Any) -> Target | None:

@@ -1,0 +1,148 @@
+"""What every bound of the registry obeys: monotone, invertible, free of NaN, refused by name."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from finetti.bounds import BoundSettings, Sample, build_bounds, load_bounds
+from finetti.bounds.bound import NetworkShape
+from finetti.bounds.solve import COUNTS, solve
+from finetti.bounds.sweep import larger_norms
+from finetti.bounds.value import OF_THE_LOSS
+from finetti.core.errors import FinettiError, InputError, UnsupportedError
+
+REGISTRY = load_bounds()
+BOUNDS = pytest.mark.parametrize("theorem", REGISTRY, ids=lambda theorem: theorem.name)
+SAMPLE = Sample(10**7, 10, input_norm=0.9)
+# What may fall when a norm grows: ratios of two bounds, whose denominator grows, and rates that
+# have a norm in a denominator as the scaling forms of paper E do.
+MAY_FALL = ("ratio of sample sizes",)
+MAY_FALL_NAMES = ("E-thm-C.4", "E-thm-5.3")
+
+
+def settings_of(theorem, **options):
+    """A small network that the theorem covers; paper R asks for H > 1/δ heads."""
+    return BoundSettings(width=8, n_heads=100 if theorem.paper == "R" else 1, **options)
+
+
+def forms(theorem):
+    """The forms that it has."""
+    return ("derived",) if theorem.printed_kind is None else ("derived", "printed")
+
+
+def built(theorem, **options):
+    """The bound of a small network."""
+    return build_bounds([theorem], settings_of(theorem, **options))[0]
+
+
+@BOUNDS
+def test_a_bound_never_falls_when_a_norm_grows(theorem):
+    bound = built(theorem)
+    before = bound.evaluate(SAMPLE)
+    if theorem.quantity in MAY_FALL or theorem.name in MAY_FALL_NAMES:
+        assert bound.kind == "scaling"  # the exceptions are no upper bounds
+        return
+    for path, larger, sample in larger_norms(bound, SAMPLE):
+        try:
+            after = larger.evaluate(sample)
+        except UnsupportedError:  # which `sensitivity` tells
+            continue
+        assert after.log_value >= before.log_value - 1e-12 * abs(before.log_value), path
+
+
+@BOUNDS
+def test_a_capacity_never_falls_with_the_sample_and_a_loss_never_rises(theorem):
+    bound = built(theorem)
+    few, many = (bound.evaluate(replace(SAMPLE, n_samples=n)).log_value for n in (10**6, 10**8))
+    if theorem.quantity in (*OF_THE_LOSS, "Rademacher complexity"):
+        assert many < few
+    else:
+        assert many >= few
+    if theorem.quantity in OF_THE_LOSS:
+        surer = bound.evaluate(replace(SAMPLE, delta=0.02)).log_value
+        assert surer >= bound.evaluate(SAMPLE).log_value
+
+
+@BOUNDS
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_solution_is_the_smallest_count(theorem, count):
+    """value(n) ≤ gap < value(n − 1), also where the value is a scaling quantity."""
+    bound = built(theorem)
+    constant = 1.0 if bound.kind == "scaling" else None
+    if count not in bound.solves:
+        with pytest.raises(UnsupportedError, match="does not fall with the number of"):
+            solve(bound, count, 0.3, SAMPLE, constant)
+        return
+    gap = 0.3
+    if constant is not None or theorem.quantity not in OF_THE_LOSS:
+        gap = 1.5 * bound.evaluate(SAMPLE).value  # what can be reached
+    found = solve(bound, count, gap, SAMPLE, constant).count
+    least, _ = bound.count_limits(count, SAMPLE)
+
+    def value(n):
+        sized, there = bound.with_count(count, n, SAMPLE)
+        return sized.evaluate(there).log_value
+
+    assert value(found) <= math.log(gap)
+    if least < found < 2**53:
+        assert value(found - 1) > math.log(gap)
+    elif found > least:  # to 12 digits of log n
+        assert value(int(found * (1 - 1e-9))) > math.log(gap)
+
+
+@BOUNDS
+def test_huge_counts_and_norms_give_numbers(theorem):
+    for form in forms(theorem):
+        bound = built(theorem, form=form)
+        for sample in (Sample(10**25, 10**25), Sample(10**5000, 10), Sample(10**9, 10**25)):
+            value = bound.evaluate(sample)
+            assert not math.isnan(value.log_value)
+            assert not any(math.isnan(term.log_value) for term in value.terms)
+
+
+@BOUNDS
+def test_values_and_descriptions_are_plain_data(theorem):
+    for form in forms(theorem):
+        bound = built(theorem, form=form)
+        value = bound.evaluate(SAMPLE)
+        plain = value.to_dict()
+        assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+        assert math.isfinite(value.log_value)
+        assert (plain["kind"], plain["quantity"]) == (bound.kind, theorem.quantity)
+        assert theorem.name in str(bound)
+        assert bound.citation in str(value)
+        assert replace(bound) == bound
+
+
+@BOUNDS
+def test_what_is_shared_adds_up(theorem):
+    value = built(theorem).evaluate(SAMPLE)
+    shares = [term.share for term in value.terms]
+    if shares and None not in shares:
+        assert math.fsum(shares) == pytest.approx(1.0, abs=1e-9)
+
+
+@BOUNDS
+def test_refusals_name_the_bound_and_the_norm(theorem):
+    with pytest.raises(InputError, match=rf"^{theorem.name} has no norm called 'nonsense'"):
+        built(theorem, norms={"nonsense": 1.0})
+    with pytest.raises(FinettiError, match="'guessed'"):
+        built(theorem, form="guessed")
+    if theorem.printed_kind is None:
+        with pytest.raises(UnsupportedError, match=f"^{theorem.name} has no printed form"):
+            built(theorem, form="printed")
+    other = BoundSettings(
+        n_layers=3,
+        width=8,
+        n_heads=2,
+        norms={"positions": "trained", "normalization": "layer_norm", "skips": True},
+    )
+    shape = NetworkShape.of(other)
+    if shape.failed(theorem.assumes):
+        with pytest.raises(UnsupportedError, match=f"^{theorem.name} assumes .*Nearest bound: "):
+            theorem.from_settings(other)
+    if theorem.needs_bounded_loss:
+        with pytest.raises(UnsupportedError, match=f"^{theorem.name} assumes a bounded loss"):
+            built(theorem).evaluate(replace(SAMPLE, loss_bound=math.inf))
