@@ -31,7 +31,7 @@ WHOLE = {  # counts, widths and depths
     "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),
     "claims/random_features/attention_norms.py": ("max(r, s)",),
     "claims/random_features/risk_bounds.py": ("max(heads,", "max(n,"),
-    "claims/sparse_variables/learned_rules.py": ("max(steps,",),
+    "claims/sparse_variables/learned_positions.py": ("max(steps,",),
     "cli/bound.py": ("max(len(",),
     "estimators/constrained_attention.py": ("max(each.n_iter ",),
     "probe/findings.py": ("max(length ",),

@@ -14,8 +14,8 @@ from finetti.boolean.printed import (
     printed_sign_heads,
 )
 from finetti.claims import Context, load_ledger, run_claim
-from finetti.claims.sparse_variables.boolean_cases import head_error
-from finetti.claims.sparse_variables.boolean_rules import wrong_inputs
+from finetti.claims.sparse_variables.compiled_heads import head_error
+from finetti.claims.sparse_variables.compiled_rules import wrong_inputs
 
 IDS = (
     "S-lemma-B.7",

@@ -15,10 +15,7 @@ CLAIMS = (
     "S-lemma-2.2",
     "S-lemma-4.5",
     "S-lemma-A.8",
-    "S-lemma-A.10",
     "S-lemma-A.12",
-    "S-thm-4.2",
-    "S-thm-4.6",
     "S-thm-4.6-depth",
     "S-thm-A.17",
 )

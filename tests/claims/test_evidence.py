@@ -8,6 +8,7 @@ from finetti.attention.lipschitz import (
     attention_weight_perturbation,
     heads_token_perturbation,
     heads_weight_perturbation,
+    network_perturbation,
     residual_perturbation,
     softmax_perturbation,
 )
@@ -17,7 +18,7 @@ from finetti.claims.exchangeability.residual_perturbations import (
     even_reader,
     heads,
 )
-from finetti.claims.sparse_variables.instances import (
+from finetti.claims.sparse_variables.tight_layers import (
     balanced,
     first_axis,
     layer,
@@ -34,7 +35,7 @@ from finetti.claims.sparse_variables.instances import (
             layer(first_axis(0.0)), layer(first_axis(1e-3)), two_tokens(2.0)
         ),
         attention_token_perturbation(layer(balanced(50, 1e-6)[0]), *balanced(50, 1e-6)[1:]),
-        two_layers(),
+        network_perturbation(*two_layers()),
     ],
 )
 def test_tight_instances_see_a_factor_of_two(found):
@@ -50,7 +51,9 @@ def test_printed_a_13_fails_for_long_tokens():
 
 
 def test_printed_order_fails_on_two_layers():
-    derived, printed = two_layers(), two_layers("printed")
+    derived, printed = (
+        network_perturbation(*two_layers(), form) for form in ("derived", "printed")
+    )
     np.testing.assert_allclose(
         [derived.measured, derived.bound, printed.bound], [0.025, 0.025, 0.005], rtol=1e-10
     )
