@@ -94,6 +94,9 @@ def test_the_solution_is_the_smallest_count(theorem, count):
         with pytest.raises(UnsupportedError, match="does not fall with the number of"):
             solve(bound, count, 0.3, SAMPLE, constant)
         return
+    wrong, words = (1.0, "all its constants") if constant is None else (None, "scaling quantity")
+    with pytest.raises(UnsupportedError, match=words):
+        solve(bound, count, 0.3, SAMPLE, wrong)
     gap = 0.3
     if constant is not None or theorem.quantity not in OF_THE_LOSS:
         gap = 1.5 * bound.evaluate(SAMPLE).value  # what can be reached
