@@ -96,7 +96,7 @@ def fork_workers(mutants: list[Mutant], options: argparse.Namespace) -> None:
 def work(number: int, mutants: list[Mutant], options: argparse.Namespace) -> None:
     """Run mutants one after the other in a tree of this process, and write down what happens."""
     tree = copy_tree(FOLDER / f"tree-{number}")
-    passing = {row["killer"] for row in load_results().values()}
+    passing = {r["killer"] for r in load_results().values() if r["outcome"] == "killed"}
     for mutant in mutants:
         tests = nearest_tests(mutant, options.files)
         row = run_mutant(mutant, tree, tests, passing, options.seconds, options.limit)
