@@ -333,7 +333,7 @@ class Together:
     """Several measures of one claim, whose measurements stand in a row."""
 
     measures: tuple[Callable[..., Evidence], ...]
-    check: Check = Check.IDENTITY
+    check: Check | None = None  # by the kind of the claim and its false alarm
 
     @property
     def measured(self) -> str:
