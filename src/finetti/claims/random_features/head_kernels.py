@@ -31,14 +31,18 @@ def _contributions(context: Context, cases: Cases) -> dict[str, np.ndarray]:
         for part in range(context.pick(quick=8, paper=80)):
             key = context.random_key(f"{context.claim}-{name}".rstrip("-"), part)
             parts.append(inputs.contributions(random_heads(key, PORTION, **options), PORTION))
-        samples[f"{name} pair".lstrip()] = np.concatenate(parts)
+        samples[_title(name)] = np.concatenate(parts)
     return samples
+
+
+def _title(name: str) -> str:
+    return f"{name} W₀, pair" if name else "pair"
 
 
 def _kernels(cases: Cases) -> dict[str, np.ndarray]:
     """The closed forms at the same pairs."""
     return {
-        f"{name} pair".lstrip(): inputs.exact(
+        _title(name): inputs.exact(
             random_heads(core.random_key("any"), 1, **options).infinite_kernel()
         )
         for name, (inputs, options) in cases.items()
@@ -55,12 +59,12 @@ def _kernel_measure(cases: Callable[[np.random.Generator], Cases]) -> MonteCarlo
 
 
 def _biased_cases(rng: np.random.Generator) -> Cases:
-    """The identity, and a random W₀."""
+    """W₀ = [[I, 0], [0, 0]], and a random one."""
     inputs = draw_inputs(rng, pairs=2)
     matrix = rng.normal(size=(DIMENSION + 1, DIMENSION + 1)) / 2
     return {
-        "W₀ = [[I, 0], [0, 0]],": (inputs, {"mean_weights": "identity"}),
-        "random W₀,": (inputs, {"mean_weights": matrix}),
+        "identity": (inputs, {"mean_weights": "identity"}),
+        "random": (inputs, {"mean_weights": matrix}),
     }
 
 
@@ -68,16 +72,16 @@ def _exponential_cases(rng: np.random.Generator) -> Cases:
     """Tokens of norm 1/2 with W₀, as those of norm 1 have tails too heavy for a standard error."""
     options = {"activation": "exponential"}
     return {
-        "without W₀,": (draw_inputs(rng, pairs=2), options),
-        "W₀ = I,": (draw_inputs(rng, 2, norm=0.5), {**options, "mean_weights": "identity"}),
+        "zero": (draw_inputs(rng, pairs=2), options),
+        "identity": (draw_inputs(rng, 2, norm=0.5), {**options, "mean_weights": "identity"}),
     }
 
 
 R_EQ_RFA_KERNEL = Claim(
     id="R-eq-rfa-kernel",
     title="the kernel of infinitely many heads",
-    statement="With W of entries iid N(0, 1/4) and tokens on the unit sphere, the mean of the "
-    "products of two heads' features is an average of κ₁ over pairs of keys, where "
+    statement="With W of entries iid N(0, 1/4) and tokens on the unit sphere, the mean product of "
+    "a head's features at two inputs is an average over pairs of their keys, where "
     "u_ij = (1 + ⟨x₀, x₀'⟩)(1 + ⟨x_i, x'_j⟩)/4. The model is stated from knowledge of the paper, "
     "the kernel is derived from it.",
     formula=r"K(x,x′) = \frac{1}{N^2} Σ_{ij} κ_1(u_{ij}) ⟨\tilde{x}_i, \tilde{x}′_j⟩,  κ_1(u) = "
@@ -128,8 +132,8 @@ R_EQ_RFMLP_KERNEL = Claim(
     id="R-eq-rfmlp-kernel",
     title="the kernel of infinitely many neurons",
     statement="With w ∼ N(0, I/(N + 2)) and vec = [x₀; …; x_N; 1] of unit-norm tokens, the mean "
-    "of the products of two neurons is κ₁ of their correlation. The model is stated from knowledge "
-    "of the paper, the kernel is derived from it.",
+    "product of a neuron at two inputs is a function κ₁ of their correlation. The model is stated "
+    "from knowledge of the paper, the kernel is derived from it.",
     formula=r"E[σ⟨w, vec⟩ σ⟨w, vec′⟩] = κ_1(\frac{⟨vec, vec′⟩}{N+2})",
     label="RFMLP comparison (stated from knowledge; kernel derived)",
     # Three pairs at 4 standard errors, 6.3e-5 each.

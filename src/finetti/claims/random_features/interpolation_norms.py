@@ -121,10 +121,10 @@ def r_norm_brfa(context: Context) -> Evidence:
     squares = {3: 2.5**2 * math.factorial(3), 5: 0.5**2 * math.factorial(5)}
     parts = (square * _component_norm(order, 10**6) for order, square in squares.items())
     exact = 2 * math.pi * sum(parts)
+    rng, count = context.draws(), context.pick(quick=400, paper=2_000)
     shares, misses = [], []
     for dimension in (3, 12):
-        count = context.pick(quick=400, paper=2_000)
-        query, keys, direction = draw_contexts(context.draws(dimension), count, 1, dimension)
+        query, keys, direction = draw_contexts(rng, count, 1, dimension)
         kernel = attention.InfiniteHeadKernel(dimension, "identity")
         t = np.einsum("nd,nd->n", query, keys[:, 0])
         for (degree, terms), norm in norms.items():
