@@ -101,15 +101,11 @@ class Control:
     """A wrong version of a claim's formula, which its measurements must tell from the right one.
 
     ``changes`` are other keyword arguments of the measuring function, or other fields of the
-    measure. (Until all claims are converted: ``run`` measures in the place of the claim's own, and
-    functions of the package are exchanged for those of ``breaks``, see `finetti.claims.wrong`.)
-    Its verdict must not be the expected.
+    measure. Its verdict must not be the expected.
     """
 
     name: str
-    run: Callable[[Context], Evidence] | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    breaks: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
