@@ -105,6 +105,13 @@ def test_own_network_and_loss():
     assert "MeanTokenMLP" in found.bound_note
 
 
+def test_batches_may_have_a_size():
+    network = MeanTokenMLP(eqx.nn.MLP(3, 3, 4, 1, key=jax.random.key(0)))
+    options = {"seed": 0, "context_length": LENGTH, "restarts": 1, **FEW}
+    found = decompose(network, WORLD, 20, batch_size=10, **options)
+    assert found.excess.value > 0
+
+
 def test_one_test_sequence_is_refused():
     """It has no standard error, which was NaN."""
     network = AttentionNetwork.init(jax.random.key(0), 3, 3)
