@@ -86,7 +86,7 @@ class MeanTokenMLP(eqx.Module):
     inside: eqx.nn.MLP
 
     def __call__(self, tokens, mask_token):
-        return jax.nn.softmax(jax.vmap(self.inside)(jnp.mean(tokens, axis=1)), axis=-1)
+        return jax.nn.softmax(self.inside(jnp.mean(tokens, axis=0)))
 
 
 def log_loss(prediction, target):
