@@ -151,7 +151,7 @@ def test_printed_forms_that_an_erratum_breaks_are_unproven():
 
 
 @BOUNDS
-def test_what_is_shared_adds_up(theorem):
+def test_shares_of_the_terms_add_up_to_one(theorem):
     value = built(theorem).evaluate(SAMPLE)
     shares = [term.share for term in value.terms]
     if shares and None not in shares:

@@ -75,7 +75,7 @@ def test_a_class_is_measured_from_arrays():
         bounds.FullTransformer.from_arrays([layer | {"value": [np.eye(3)]}])
 
 
-def test_pretraining_heads():
+def test_transfer_matrix_maps_pretraining_to_downstream_heads():
     rng = np.random.default_rng(3)
     downstream, pretrained = rng.normal(size=(4, 2)), rng.normal(size=(4, 6))
     matrix = bounds.transfer_matrix(downstream, pretrained)
