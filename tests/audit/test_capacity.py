@@ -232,7 +232,7 @@ def test_assumptions_that_are_left_by_name(capacity):
         leaves = " ".join(left_assumptions(rotary, paper))
         assert "rotate" in leaves
         assert "gate" in leaves
-        assert "here is RMSNorm" in leaves
+        assert "this network has RMSNorm" in leaves
         assert "LayerNorm" not in leaves
         unsaid = replace(rotary, design=replace(rotary.design, normalization=""))
         assert "this network has LayerNorm or RMSNorm" in " ".join(left_assumptions(unsaid, paper))
