@@ -1,7 +1,4 @@
-"""PyTorch modules as learners (extra ``torch``).
-
-PyTorch is imported only where it is needed: who has no module of it need not have it.
-"""
+"""PyTorch modules as learners: their logits, and their training by AdamW."""
 
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -10,42 +7,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.core.errors import InputError
-from finetti.core.numbers import as_whole
-from finetti.probe.learners.base import TrainedLearner
-from finetti.probe.learners.given_network import LOGITS, Inputs, check_inputs, has_decay
-from finetti.probe.learners.recipe import Recipe
+from finetti.models.model import check_shape, named_errors
+from finetti.models.torch_model import TorchModel
+from finetti.probe.learners.base import LOGITS, TrainedLearner
+from finetti.probe.learners.network_learner import (
+    Inputs,
+    check_training,
+    has_decay,
+    training_settings,
+)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class TorchNetwork(TrainedLearner):
+class TorchLearner(TrainedLearner):
     """A module that is called with a batch (m, T), trained by AdamW on all samples at once.
 
     Args:
-        recipe: of what it is built.
+        model: the module.
         inputs: the bits arrive as int64 ("integers", for embeddings) or float32 ("floats").
         optimizer_options: learning_rate, weight_decay (decoupled, of tensors with two axes or more,
             embeddings excepted) and clip_norm of AdamW.
     """
 
-    recipe: Recipe
+    model: TorchModel
     inputs: Inputs = "integers"
     optimizer_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_inputs(self.inputs, self.recipe.reference)
-        for name in ("iterations", "check_every"):
-            as_whole(getattr(self, name), name, self.recipe.reference)
+        check_training(self, self.model.name)
 
     def settings(self) -> dict[str, Any]:
         """Of the training, of the optimizer, and of the factory; as options they give it again."""
-        names = ("iterations", "check_every", "inputs")
-        own = {name: getattr(self, name) for name in names}
-        return {**own, **self.optimizer_options, **self.recipe.all_options()}
+        return training_settings(self)
 
     def init(self, context_length: int) -> Any:
         """Draw a new module, by PyTorch's own generator."""
-        return self.recipe.build(context_length=context_length)
+        return self.model.build(np.zeros((1, context_length), self._dtype))
 
     def apply(self, network: Any, bits: NDArray[Any]) -> Any:
         """The logits (m, 2), a tensor; an output with ``.logits``, as of Hugging Face, gives these.
@@ -54,25 +52,17 @@ class TorchNetwork(TrainedLearner):
         """
         import torch  # pyright: ignore[reportMissingImports]
 
-        dtype = np.int64 if self.inputs == "integers" else np.float32
-        found = network(torch.from_numpy(bits.astype(dtype)))
+        found = network(torch.from_numpy(bits.astype(self._dtype)))
         found = getattr(found, "logits", found)
         rows = len(bits)
-        shape = tuple(found.shape) if isinstance(found, torch.Tensor) else None
-        if shape not in ((rows, 2), (rows, 1), (rows,)) or not found.is_floating_point():
-            got = f"a {type(found).__name__}"
-            if shape is not None:
-                got = f"{str(found.dtype).removeprefix('torch.')}{list(shape)}"
-            raise InputError(
-                f"The learner {self.recipe.reference} must return {LOGITS}, real numbers, or an "
-                f"output with these as `.logits`. For bits {list(bits.shape)} it returned {got}."
-            )
-        if shape == (rows, 2):
+        what = f"{LOGITS}, or an output with these as `.logits`"
+        check_shape(self.model.label, found, ((rows, 2), (rows, 1), (rows,)), what, bits)
+        if tuple(found.shape) == (rows, 2):
             return found
         one = found.reshape(rows)
         return torch.stack([torch.zeros_like(one), one], dim=1)
 
-    def check(self, context_length: int) -> None:
+    def check_shapes(self, context_length: int) -> None:
         """Run a new module on three sequences, so that wrong ones are refused before any trial."""
         import torch  # pyright: ignore[reportMissingImports]
 
@@ -80,12 +70,17 @@ class TorchNetwork(TrainedLearner):
             network = self.init(context_length)
             bits = np.zeros((3, context_length), np.uint8)
             for training in (False, True):
-                logits = self.apply(network.train(training), bits)
+                with named_errors(self.label, "fails on inputs of shape", [bits]):
+                    logits = self.apply(network.train(training), bits)
         if not logits.requires_grad:
             raise InputError(
-                f"The learner {self.recipe.reference} has no parameter that can be trained: its "
-                "logits depend on none that has `requires_grad`."
+                f"{self.label} has no parameter that can be trained: its logits depend on none "
+                "that has `requires_grad`."
             )
+
+    @property
+    def _dtype(self) -> Any:
+        return np.int64 if self.inputs == "integers" else np.float32
 
     def optimizer(self, network: Any) -> Any:
         """AdamW with decay on weights only."""

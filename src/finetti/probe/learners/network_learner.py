@@ -1,6 +1,5 @@
-"""Networks of the user's own, whatever library they are written with."""
+"""Networks of the user's own as learners: their logits, and how they are trained."""
 
-from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
@@ -8,65 +7,56 @@ from typing import Any, Literal, final
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole
-from finetti.probe.learners.base import NetworkLearner
-from finetti.probe.learners.recipe import Recipe, parameters
+from finetti.models.factory import parameters
+from finetti.models.model import Network, check_shape
+from finetti.probe.learners.base import LOGITS, NetworkLearner
 from finetti.training.optimizers import adamw
 
 Inputs = Literal["integers", "floats"]
 # Appendix C, edelman2022, and the clip of minGPT; a clip of None or 0 is none.
 OPTIMIZER_DEFAULTS = {"learning_rate": 1e-3, "weight_decay": 1e-4, "clip_norm": 1.0}
-LOGITS = "logits (m, 2) of labels 0 and 1, or one (m, 1) or (m,) of label 1"
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
-class GivenNetwork(NetworkLearner):
-    """A network from a recipe; it is trained as the paper trains its own, unless it says otherwise.
+class UserNetwork(NetworkLearner):
+    """A user's network; it is trained as the paper trains its own, unless it says otherwise.
 
     Args:
-        recipe: of what it is built.
+        model: the network.
         inputs: the bits arrive as int32 ("integers", for embeddings) or float32 ("floats").
         own_optimizer: an Optax gradient transformation or a function that returns one; without it
             AdamW.
         optimizer_options: those of `OPTIMIZER_DEFAULTS` that the optimizer takes.
     """
 
-    recipe: Recipe
+    model: Network
     inputs: Inputs = "integers"
     own_optimizer: Any = None
     optimizer_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_inputs(self.inputs, self.recipe.reference)
-        for name in ("iterations", "check_every"):
-            as_whole(getattr(self, name), name, self.recipe.reference)
+        check_training(self, self.model.name)
 
     def settings(self) -> dict[str, Any]:
         """Of the training, of the optimizer, and of the factory; as options they give it again."""
-        names = ("iterations", "check_every", "inputs")
-        own = {name: getattr(self, name) for name in names}
-        return {**own, **self.optimizer_options, **self.recipe.all_options()}
+        return training_settings(self)
 
-    @abstractmethod
-    def logits(self, params: Any, bits: Array, key: Any) -> Any:
-        """What the network says of bits (m, T), of the dtype that it asked for."""
+    def init(self, key: Any, context_length: int) -> Any:
+        """Draw the parameters."""
+        return self.model.init(key, jax.ShapeDtypeStruct((1, context_length), self._dtype))
 
-    @final
-    def apply(self, params: Any, bits: Any, key: Any) -> Any:
-        """The logits (m, 2)."""
-        bits = jnp.asarray(bits, jnp.int32 if self.inputs == "integers" else jnp.float32)
-        logits = self.logits(params, bits, key)
-        rows, shape = len(bits), getattr(logits, "shape", None)
-        if shape not in ((rows, 2), (rows, 1), (rows,)) or not _is_real(logits):
-            got = f"{logits.dtype.name}{list(shape)}" if shape is not None else repr(logits)
-            raise InputError(
-                f"The learner {self.recipe.reference} must return {LOGITS}, real numbers. For bits "
-                f"{list(bits.shape)} it returned {got}."
-            )
-        if shape == (rows, 2):
+    def apply(self, params: Any, bits: Any, key: Any) -> Float[Array, "m 2"]:
+        """The logits (m, 2); a single one is that of label 1."""
+        bits = jnp.asarray(bits, self._dtype)
+        logits = self.model.apply(params, bits, key=key)
+        rows = len(bits)
+        check_shape(self.model.label, logits, ((rows, 2), (rows, 1), (rows,)), LOGITS, bits)
+        if logits.shape == (rows, 2):
             return logits
         one = logits.reshape(rows)
         return jnp.stack([jnp.zeros_like(one), one], axis=1)
@@ -81,11 +71,29 @@ class GivenNetwork(NetworkLearner):
             own = own(**{name: known[name] for name in known if name in parameters(own)[0]})
         if not isinstance(own, optax.GradientTransformation):
             raise InputError(
-                f"The `optimizer` of {self.recipe.reference} must be an Optax gradient "
-                "transformation, or a function that returns one. "
-                f"Got {type(own).__name__} instead."
+                f"The `optimizer` of {self.model.name} must be an Optax gradient transformation, "
+                f"or a function that returns one. Got {type(own).__name__} instead."
             )
         return own
+
+    @property
+    def _dtype(self) -> Any:
+        return jnp.int32 if self.inputs == "integers" else jnp.float32
+
+
+def check_training(learner: Any, name: str) -> None:
+    """Refuse settings that no network can be trained with."""
+    if learner.inputs not in ("integers", "floats"):
+        raise bad_argument("inputs", name, '"integers" or "floats"', repr(learner.inputs))
+    for setting in ("iterations", "check_every"):
+        as_whole(getattr(learner, setting), setting, name)
+
+
+def training_settings(learner: Any) -> dict[str, Any]:
+    """Settings of the training, of the optimizer, and of the factory."""
+    names = ("iterations", "check_every", "inputs")
+    own = {name: getattr(learner, name) for name in names}
+    return {**own, **learner.optimizer_options, **learner.model.settings}
 
 
 def optimizer_options(
@@ -114,12 +122,6 @@ def optimizer_options(
     return found
 
 
-def check_inputs(inputs: str, reference: str) -> None:
-    """Refuse other words."""
-    if inputs not in ("integers", "floats"):
-        raise bad_argument("inputs", reference, '"integers" or "floats"', repr(inputs))
-
-
 def has_decay(path: str, n_axes: int) -> bool:
     """Whether weight decay is for an array of that name: weights, no biases and no embeddings.
 
@@ -127,10 +129,6 @@ def has_decay(path: str, n_axes: int) -> bool:
     (True, False)
     """
     return n_axes >= 2 and not any(word in path.lower() for word in ("embed", "position"))
-
-
-def _is_real(logits: Any) -> bool:
-    return jnp.issubdtype(logits.dtype, jnp.floating)
 
 
 def default_optimizer(
@@ -144,15 +142,3 @@ def default_optimizer(
         )
 
     return adamw(learning_rate, decay=weight_decay, decayed=decayed, clip=clip_norm or None)
-
-
-def check_params(params: Any, reference: str) -> Any:
-    """The parameters, if all are arrays that gradients exist for."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if not (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)):
-            got = getattr(leaf, "dtype", type(leaf).__name__)
-            raise InputError(
-                f"The parameters of {reference} must be arrays of real numbers. "
-                f"Got {got} at {jax.tree_util.keystr(path) or 'the top'}."
-            )
-    return params
