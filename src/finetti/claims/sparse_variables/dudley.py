@@ -144,9 +144,12 @@ def s_app_a_3(context: Context) -> Evidence:
         names = "value_norm", "value_column_norm", "score_row_norm"
         norms = dict(zip(names, 10.0 ** rng.uniform(-1, 1, size=3), strict=True))
         head, sample = bounds.HeadClass(width=8, readout_norm=1.0, **norms), Sample(10**14, 1000)
-        gaps = bounds.HeadGap(head, "closed"), bounds.HeadGap(head, "quadrature")
-        routes = [gap.complexity(sample) for gap in gaps]
-        least = smallest_of(least, routes[0].log_value - routes[1].log_value)
+        log_range = head.log_range(sample)
+        found = head.composition(sample, "derived").dudley(log_range, sample.log_samples)
+        # √log N(ε) ≤ (δ/ε)√(m/9) above δ, where C_F grows as ε falls.
+        log_delta = found.log_resolution
+        closed = math.log(4) + log_delta + math.log1p(log_range - log_delta)
+        least = smallest_of(least, smallest_of(closed, log_range) - found.log_value)
     return Evidence(
         close("log N = C/ε²: log of closed / quadrature", exact, 1e-10),
         at_least(f"{draws} heads: least log of closed / quadrature", least, -1e-12),
