@@ -406,9 +406,10 @@ def _of_paper(audit: Audit, readout_norm: float, paper: str, sample: Sample) -> 
     sample = replace(sample, input_norm=token_radius(audit, sample.input_norm))
     if paper == "S":
         fixed = ("activation_lipschitz", "position_norm")
-        strata = Strata().round_class(projected_class(audit, readout_norm), fixed)
+        projected = projected_class(audit, readout_norm)
+        strata = Strata().round_class(projected, fixed)
         covering = ProjectedTransformerCovering(strata.rounded, RESOLUTION)
-        gap = ProjectedTransformerGap(strata.rounded, post_hoc=strata.post_hoc)
+        gap = ProjectedTransformerGap(projected, "stratified")
         return covering, gap, strata, sample
     strata = Strata().round_class(residual_class(audit))
     covering = FullTransformerCovering(strata.rounded, resolution=RESOLUTION)

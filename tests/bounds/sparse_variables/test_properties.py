@@ -116,15 +116,6 @@ def test_more_data_and_less_confidence_help(bound, kind, data):
     assert built.evaluate(longer).log_value >= value - 1e-12
 
 
-@pytest.mark.parametrize(("bound", "kind"), [each for each in CLASSES if "Gap" in str(each[0])][:3])
-@FEW
-@given(data=st.data())
-def test_closed_dudley_is_at_least_the_integral(bound, kind, data):
-    built, sample = bound(draw_class(data, kind)), draw_sample(data, least=10**9)
-    closed = replace(built, route="closed").evaluate(sample).log_value
-    assert built.evaluate(sample).log_value <= closed + 1e-12
-
-
 @FEW
 @given(data=st.data())
 def test_split_is_the_better_closed_form(data):
@@ -167,9 +158,9 @@ def test_log_covering_number_is_affine_in_log_context(bound, make, request):
 
 def test_gap_grows_no_faster_than_the_root_of_log_context(make_head):
     bound = HeadGap(make_head(readout_norm=1.0))
-    start = bound.complexity(Sample(10**12, 10)).log_value
+    start = bound.complexity(Sample(10**12, 10))[0].log_value
     for power in (2, 4, 8):
-        grown = bound.complexity(Sample(10**12, 10**power)).log_value
+        grown = bound.complexity(Sample(10**12, 10**power))[0].log_value
         assert start < grown <= start + math.log(power) / 2
 
 
