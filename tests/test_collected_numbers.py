@@ -30,7 +30,7 @@ WHOLE = {  # counts, widths and depths
     "bounds/sparse_variables/transformer_class.py": ("max(layer.sizes[",),
     "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),
     "claims/random_features/interpolation_norms.py": ("max(r, s)",),
-    "claims/sparse_variables/learned_rules.py": ("max(steps,",),
+    "claims/sparse_variables/learned_positions.py": ("max(steps,",),
     "cli/bound.py": ("max(len(",),
     "estimators/constrained_attention.py": ("max(each.n_iter ",),
     "probe/findings.py": ("max(length ",),

@@ -16,8 +16,7 @@ SLOW = {
     *("F-coherence-planted", "F-martingale-posterior", "R-def-factored"),
     *("R-eq-brfa-kernel", "R-eq-exp-kernel", "R-learn-correlation", "R-learn-even"),
     *("R-learn-exceptions", "R-learn-keys"),
-    *("S-app-A.5", "S-erratum-2", "S-fig-2", "S-fig-2-curves", "S-fig-3", "S-fig-4"),
-    *("S-prop-4.7", "S-thm-A.17-chain"),
+    *("S-fig-2", "S-fig-2-curves", "S-fig-3", "S-fig-4", "S-prop-4.7"),
 }
 CONTROLS = [
     (claim, control)

@@ -15,7 +15,7 @@ from finetti.claims.evidence import Evidence, within
 from finetti.claims.ours import block_forward
 from finetti.claims.ours.block_cases import CASES, chain_use
 from finetti.claims.perturbations import RATIO_RTOL, holds
-from finetti.claims.sparse_variables.instances import AXES, balanced, two_tokens
+from finetti.claims.sparse_variables.tight_layers import AXES, balanced, two_tokens
 
 STEP = 1e-4
 # Where the derivative of an activation is largest.
