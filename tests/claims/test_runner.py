@@ -132,8 +132,11 @@ def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
         "not a number": lambda context: Evidence(NO, close("nan", NAN, 1.0)),
         "raises": broken,
     }
-    controls = tuple(Control(name, run) for name, run in wrong.items())
-    right = claim(run=lambda context: Evidence(YES), controls=controls)
+    controls = tuple(Control(name, {"measure": run}) for name, run in wrong.items())
+    right = claim(
+        run=lambda context, measure=lambda context: Evidence(YES): measure(context),
+        controls=controls,
+    )
     found = {each.name: turns_red(run_control(right, each, Context())) for each in controls}
     assert found == {"off": True, "unseen": False, "not a number": False, "raises": False}
     assert right.to_dict()["controls"] == list(wrong)
@@ -143,11 +146,12 @@ def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
 def test_context():
     context = Context("paper", 3)
     assert context.pick(quick=1, paper=2) == 2
-    draws = context.generator("E-eq-1", "data").normal(size=3)
-    np.testing.assert_array_equal(
-        draws, Context("quick", 3).generator("E-eq-1", "data").normal(size=3)
+    draws, again, others = (
+        each.draws("data").normal(size=3)
+        for each in (context, Context("quick", 3), Context(seed=4))
     )
-    assert (draws != Context("paper", 4).generator("E-eq-1", "data").normal(size=3)).all()
+    np.testing.assert_array_equal(draws, again)
+    assert (draws != others).all()
     with pytest.raises(InputError, match="quick or paper"):
         Context("huge")
 
