@@ -14,7 +14,7 @@ from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
 from finetti.boolean.norms import lookup_norms
 from finetti.boolean.printed import printed_bump
 from finetti.claims.claim import DERIVED, Check, Context, Control, Erratum, claim
-from finetti.claims.evidence import Evidence, at_least, at_most, close, within
+from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables.compiled_heads import (
     HALF_OF_R,
     THREE,
@@ -115,6 +115,15 @@ def wrong_inputs(rule: str, factor: float) -> int:
     return int((np.abs(outputs - signs(all_bits(length))) > 1e-9).sum())
 
 
+def _lookups(share: float) -> tuple[Measurement, ...]:
+    """How often a lookup with δ = ``share``·γ is wrong."""
+    rules = {"s = 1": "x2", "three heads": "x3 & (x7 | ~x9)"}
+    return tuple(
+        at_most(f"wrong inputs, {name}", wrong_inputs(rule, share), 0)
+        for name, rule in rules.items()
+    )
+
+
 @claim(
     id="S-lemma-B.6",
     title="any rule: s features and a lookup on 2^s points",
@@ -145,16 +154,11 @@ def s_lemma_b_6(
 ) -> Evidence:
     """Random truth tables with real values, every embedding, both bases; and inputs of all 1024 at
     T = 10 at which a lookup of one bit, or of three with three heads, is wrong."""
-    found = Evidence()
-    if form == DERIVED:
-        found = exact_evidence(context, random_rule, True, bits, query)
-    share = share if form == DERIVED else 1 / 8
-    return Evidence(
-        *found.measurements,
-        at_most("wrong inputs, s = 1", wrong_inputs("x2", share), 0),
-        at_most("wrong inputs, three heads", wrong_inputs("x3 & (x7 | ~x9)", share), 0),
-        note=found.note or "One-head rules of s ≥ 2 bits and the bag happen to pass with γ/8 too.",
-    )
+    if form != DERIVED:
+        note = "One-head rules of s ≥ 2 bits and the bag happen to pass with γ/8 too."
+        return Evidence(*_lookups(1 / 8), derived=_lookups(share), note=note)
+    found = exact_evidence(context, random_rule, True, bits, query)
+    return Evidence(*found.measurements, *_lookups(share), note=found.note)
 
 
 @claim(
