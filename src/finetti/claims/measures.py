@@ -18,7 +18,7 @@ import numpy as np
 
 from finetti.claims.claim import DERIVED, Check, Context
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
-from finetti.claims.perturbations import RATIO_RTOL, holds, ratios
+from finetti.claims.perturbations import RATIO_RTOL, ratios, ratios_at_most_one
 from finetti.core.numbers import largest_of
 from finetti.show.numbers import format_number
 
@@ -100,7 +100,7 @@ class Ratio:
         measurements, note = [], self.note
         if self.draw:
             found = np.concatenate(list(self._drawn(context, lemma))) / self.looser
-            measurements.append(holds(found))
+            measurements.append(ratios_at_most_one(found))
             median = f"The median ratio of the random draws is {np.median(found):.2g}."
             note = f"{median} {note}".rstrip()
         for name, make in instances.items():

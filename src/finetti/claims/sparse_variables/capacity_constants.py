@@ -163,7 +163,9 @@ def _sum_of_heads(weights: Any, tokens: Any) -> dict[str, Any]:
 
 def _other_routes(weights: Any, tokens: Any) -> dict[str, Any]:
     together = attention.MultiHead(*weights, activation="relu").concatenated()(tokens, tokens)
-    heads = (attention.Head.transformer(*each, "relu") for each in zip(*weights, strict=True))
+    heads = (
+        attention.Head.transformer(*each, activation="relu") for each in zip(*weights, strict=True)
+    )
     alone = sum(np.asarray(head(tokens, tokens)) for head in heads)
     return {"sum of heads and concatenated layer": together, "sum of heads and a loop": alone}
 

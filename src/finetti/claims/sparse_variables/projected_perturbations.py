@@ -17,12 +17,12 @@ from finetti.claims.measures import Ratio
 from finetti.claims.perturbations import (
     DRAWS,
     RATIO_RTOL,
-    attained,
-    holds,
-    mapped,
-    nearby,
+    is_tight,
+    log_uniform_scales,
     normalized,
-    sizes,
+    perturbed_copies,
+    ratios_at_most_one,
+    vmap_jit,
 )
 from finetti.claims.sparse_variables.tight_layers import (
     AXES,
@@ -52,16 +52,18 @@ from finetti.core.numbers import largest_of
 def s_cor_a_7(context: Context) -> Evidence:
     """Random scores against both bounds, and two equal scores that are moved apart."""
     rng = context.draws()
-    scores = sizes(rng, -1, 1, DRAWS)[..., 0] * rng.normal(size=(DRAWS, 6))
-    other = scores + sizes(rng, -3, 1, DRAWS)[..., 0] * rng.choice([-1.0, 0, 1], size=(DRAWS, 6))
-    moved = mapped(lipschitz.softmax_perturbation, scores, other)
+    scores = log_uniform_scales(rng, -1, 1, DRAWS)[..., 0] * rng.normal(size=(DRAWS, 6))
+    other = scores + log_uniform_scales(rng, -3, 1, DRAWS)[..., 0] * rng.choice(
+        [-1.0, 0, 1], size=(DRAWS, 6)
+    )
+    moved = vmap_jit(lipschitz.softmax_perturbation, scores, other)
     largest = np.asarray(moved.bound)
     limit = np.where(largest == 0, 1.0, lipschitz.softmax_distance(largest))
     saturated = np.asarray(moved.measured) / limit
     tight = lipschitz.softmax_perturbation(np.zeros(2), np.array([1e-3, -1e-3]))
     return Evidence(
-        holds(np.asarray(moved.ratio)),
-        attained("two equal scores moved apart", tight),
+        ratios_at_most_one(np.asarray(moved.ratio)),
+        is_tight("two equal scores moved apart", tight),
         at_most("largest ratio to 2 tanh(δ/2)", saturated.max(), 1 + RATIO_RTOL),
     )
 
@@ -69,8 +71,8 @@ def s_cor_a_7(context: Context) -> Evidence:
 def _draw_pairs(context: Context) -> tuple[np.ndarray, np.ndarray]:
     """Random pairs of tokens, near and far, short and long."""
     rng = context.draws()
-    first = sizes(rng, -3, 3, DRAWS)[:, 0] * rng.normal(size=(DRAWS, 4))
-    return first, first + sizes(rng, -4, 2, DRAWS)[:, 0] * rng.normal(size=(DRAWS, 4))
+    first = log_uniform_scales(rng, -3, 3, DRAWS)[:, 0] * rng.normal(size=(DRAWS, 4))
+    return first, first + log_uniform_scales(rng, -4, 2, DRAWS)[:, 0] * rng.normal(size=(DRAWS, 4))
 
 
 def _stretch(first: np.ndarray, second: np.ndarray, project: Callable[[Any], Any]) -> np.ndarray:
@@ -159,13 +161,13 @@ def s_lemma_a_9_sphere(context: Context) -> Evidence:
 
 def _draw_heads(rng: np.random.Generator) -> tuple:
     weights = layer_weights(rng, DRAWS)
-    moved = [*nearby(rng, weights[:3]), weights[3]]
+    moved = [*perturbed_copies(rng, weights[:3]), weights[3]]
     query = rng.normal(size=(DRAWS, LAYER_DIMENSION))
     return weights, moved, layer_tokens(rng, DRAWS), query
 
 
 def _two_heads(weights: Any, moved: Any, tokens: Any, query: Any) -> tuple:
-    heads = (attention.Head.transformer(*each, "gelu") for each in (weights, moved))
+    heads = (attention.Head.transformer(*each, activation="gelu") for each in (weights, moved))
     return *heads, tokens, query
 
 
@@ -181,7 +183,7 @@ def _moved_heads(score: float, value: float, count: int) -> tuple:
 
 def _draw_layers(rng: np.random.Generator) -> tuple:
     weights = layer_weights(rng, DRAWS)
-    moved = nearby(rng, weights)
+    moved = perturbed_copies(rng, weights)
     return layer_tokens(rng, DRAWS), weights, moved
 
 
@@ -192,13 +194,13 @@ def _leaving_zero(length: float) -> tuple:
 def _draw_layers_and_tokens(rng: np.random.Generator) -> tuple:
     weights = layer_weights(rng, DRAWS)
     tokens = layer_tokens(rng, DRAWS)
-    (other,) = nearby(rng, [tokens])
-    return tokens, other, weights, nearby(rng, weights)
+    (other,) = perturbed_copies(rng, [tokens])
+    return tokens, other, weights, perturbed_copies(rng, weights)
 
 
 def _draw_layer_and_tokens(rng: np.random.Generator) -> tuple:
     tokens = layer_tokens(rng, DRAWS)
-    (other,) = nearby(rng, [tokens])
+    (other,) = perturbed_copies(rng, [tokens])
     return layer_weights(rng, DRAWS), tokens, other
 
 
@@ -218,7 +220,7 @@ def _even_layers() -> tuple:
 def _draw_readouts(rng: np.random.Generator) -> tuple:
     weights = rng.normal(size=(2, DRAWS, LAYER_DIMENSION))
     tokens = layer_tokens(rng, DRAWS)
-    return *weights, tokens, *nearby(rng, [tokens])
+    return *weights, tokens, *perturbed_copies(rng, [tokens])
 
 
 def _along_readout() -> tuple:
@@ -236,9 +238,9 @@ def _draw_networks(depth: int, rng: np.random.Generator) -> tuple:
     first_only = (np.arange(count) % 2 == 0)[:, None, None]
     for each in weights:
         each[0] = np.where(first_only, 0.01 * each[0], each[0])
-    moved = [nearby(rng, weights[0])]
+    moved = [perturbed_copies(rng, weights[0])]
     for each in weights[1:]:
-        near = nearby(rng, each)
+        near = perturbed_copies(rng, each)
         moved.append([np.where(first_only, a, b) for a, b in zip(each, near, strict=True)])
     read = rng.normal(size=(2, count, LAYER_DIMENSION))
     read[1] = np.where(first_only[:, 0], read[0], read[1])
@@ -413,7 +415,7 @@ def s_thm_4_6_depth(context: Context) -> Evidence:
     rng = context.draws()
     tokens, steps = (layer_tokens(rng, _NETWORKS, radius=1.0) for _ in range(2))
     weights = [layer_weights(rng, _NETWORKS) for _ in range(_DEPTH)]
-    apart, slopes = (np.asarray(each) for each in mapped(moved, tokens, steps, weights))
+    apart, slopes = (np.asarray(each) for each in vmap_jit(moved, tokens, steps, weights))
     distance = apart[:, 1:] / np.maximum(apart[:, :-1] * np.tanh(apart[:, :-1] ** 2 / 4), 1e-12)
     limits = [_amplified(depth) for depth in range(1, _DEPTH + 1)]
     growth = slopes[:, 1:] / slopes[:, :1] / limits
@@ -429,8 +431,8 @@ def s_thm_4_6_depth(context: Context) -> Evidence:
     return Evidence(
         close("±e₁: largest |distance / D tanh(D²/4) − 1|", miss, RATIO_RTOL),
         close("1000 layers multiply by 11.66, minus that", _amplified(1000) - 11.66, 0.01),
-        holds(distance, "layers: distance / D tanh(D²/4)"),
-        holds(growth, "depths: amplification / product"),
+        ratios_at_most_one(distance, "layers: distance / D tanh(D²/4)"),
+        ratios_at_most_one(growth, "depths: amplification / product"),
         at_least("one layer: amplification, so that it is not 1", grown, 2.4),
         at_most("the same against 3", grown, 3.0),
         note="Lemma A.14 alone gives 3 for every layer (5 with the printed constant): the remark "

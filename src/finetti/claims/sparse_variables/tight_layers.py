@@ -6,7 +6,7 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.perturbations import sizes
+from finetti.claims.perturbations import log_uniform_scales
 
 AXES = np.eye(3)
 N_TOKENS, LAYER_DIMENSION, LAYER_WIDTH = 5, 4, 3
@@ -86,7 +86,8 @@ def layer_tokens(rng: np.random.Generator, count: int, radius: float = 2.0) -> n
 def layer_weights(rng: np.random.Generator, count: int, spread: float = 1.0) -> list[np.ndarray]:
     """W_Q, W_K, W_V, W_C with sizes over 2·``spread`` decades."""
     return [
-        sizes(rng, -spread, spread / 2, count) * rng.normal(size=(count, *s)) for s in WEIGHT_SHAPES
+        log_uniform_scales(rng, -spread, spread / 2, count) * rng.normal(size=(count, *s))
+        for s in WEIGHT_SHAPES
     ]
 
 
