@@ -122,7 +122,7 @@ def s_lemma_2_2(
     return Evidence(
         close("change of the complexity by one sample, minus 1/2m", complexity - 0.5, 1e-12),
         close("change of the largest gap by one sample, minus 1/m", gap - 1, 1e-12),
-        at_least("least confidence term / McDiarmid's with these", least, 1.0),
+        within("least confidence term / McDiarmid's with these", least, 1.0, 2.0),
         within("two-sided: largest gap of probability δ / bound", used[True], 0.1, 1.0),
         within("one-sided: largest gap of probability δ / bound", used[False], 0.1, 1.0),
         within("losses that memorize 10⁶ points: gap / bound", memorized, 0.99, 1.0),
