@@ -27,7 +27,7 @@ WHOLE = {  # counts, widths and depths
     "boolean/network/runner.py": ("max(block.n_heads ",),
     "boolean/trials.py": ("min(limit,",),
     "bounds/exchangeability/residual_class.py": ("max(len(",),
-    "bounds/sparse_variables/transformer_class.py": ("max(layer.sizes[",),
+    "bounds/sparse_variables/transformer_class.py": ("max(np.shape(",),
     "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),
     "claims/random_features/interpolation_norms.py": ("max(r, s)",),
     "claims/sparse_variables/learned_positions.py": ("max(steps,",),

@@ -50,12 +50,12 @@ def test_order_is_that_of_the_papers_and_then_natural():
         ("r-TABLE S-*", ["S-erratum-3", "R-table"]),
     ],
 )
-def test_select(pattern, found):
+def test_select_takes_ids_patterns_and_words(pattern, found):
     claims = [replace(c, title="softmax, its limit") if "4.2" in c.id else c for c in LEDGER]
     assert ids(Ledger(tuple(claims)).select(pattern)) == found
 
 
-def test_words_that_no_claim_has():
+def test_words_that_no_claim_has_are_named():
     with pytest.raises(FinettiError, match="No claim matches 'soft maximum'"):
         LEDGER.select("R-table, soft maximum")
 

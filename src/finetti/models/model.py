@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, final
 
 import equinox as eqx
@@ -69,14 +69,15 @@ class Network(Model, ABC):
     def apply(self, params: Any, *inputs: Any, key: Any = None) -> Any:
         """The answers to a batch; without a key in evaluation mode, where nothing is random."""
 
-    def with_weights(self, params: Any) -> Any:
-        """The network with its weights, as a tree that can be trained and called with a batch."""
-        return TrainedNetwork(self, params)
+    def given(self, weights: Any) -> Self:
+        """The network with weights that a user has."""
+        return replace(self, weights=weights)
 
     def start(self, key: Any, *example: Any) -> Any:
-        """The network with the weights that it comes with, or with new ones."""
-        drawn = self.weights is None
-        return self.with_weights(self.init(key, *example) if drawn else self.weights)
+        """The network with the weights that it comes with, or new ones: a tree to be trained."""
+        return TrainedNetwork(
+            self, self.init(key, *example) if self.weights is None else self.weights
+        )
 
     @final
     def trace(self, *example: Any) -> list[Any]:

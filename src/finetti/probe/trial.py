@@ -20,6 +20,7 @@ from finetti.probe.recording import TraceName
 from finetti.probe.samples import rule_of
 from finetti.probe.torch_trials import TorchTrials
 from finetti.probe.traces import ShowsAttention
+from finetti.probe.validation import SUCCESS_ACCURACY
 from finetti.studies.canonical import canonical_json, plain
 from finetti.studies.kinds import CohortKind
 from finetti.studies.outcome import TrialResult
@@ -64,7 +65,7 @@ class ProbeParameters(BaseModel):
     online: bool = False
     batch_size: PositiveInt = 2048
     n_validation: PositiveInt = 10_000
-    success_accuracy: Annotated[float, Field(gt=0, lt=1)] = 0.99
+    success_accuracy: Annotated[float, Field(gt=0, lt=1)] = SUCCESS_ACCURACY
     early_stop: bool = True
     ambiguous: Literal["report", "keep", "reject"] = "report"
     trace: list[TraceName] = []

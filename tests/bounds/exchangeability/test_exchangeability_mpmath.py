@@ -121,7 +121,7 @@ def agrees(bound, expected):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_covers(network, form):
+def test_covering_numbers(network, form):
     covered = dimensions(network, form) * mp.log(1 + 2 * deviation(network, form) / mp.mpf(0.05))
     agrees(bounds.FullTransformerCovering(network, resolution=0.05, form=form), covered)
     d, p, s = network.dimension, network.head_dimension, network.hidden_dimension
@@ -226,7 +226,7 @@ def test_proposition_4_1(ridge):
     agrees(bounds.ConditionalMeanError(ridge, 3.7, form="printed"), stated)
 
 
-def test_approximation():
+def test_approximation_errors():
     eps = [mp.mpf(x) for x in (0.3, 0.2, 0.15, 0.05, 1.7)]
     agrees(bounds.SurrogateApproximation(0.3, 0.2), 2 * eps[0] ** 2 + 2 * eps[1] ** 2)
     excess, transfer, latent, aggregation, mu = eps

@@ -1,7 +1,6 @@
 """Lemmas 2.2, 4.5 and A.10: linear functions, and from a covering number to the gap."""
 
 import math
-from typing import Any
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE, Bound
@@ -16,11 +15,8 @@ from finetti.bounds.covering.linear import (
     log_log_matrix_cover,
     log_log_vector_cover,
 )
-from finetti.bounds.description import checked
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
-from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
 
 
 class LinearCovering(Bound):
@@ -91,23 +87,17 @@ class LinearMapCovering(LinearCovering):
         return self.covered(sample, log_value, "W")
 
 
-def _as_budget(value: Any, argument: str, owner: str) -> int:
-    budget = as_whole(value, argument, owner)
-    if budget > 2**100:
-        raise bad_argument(argument, owner, "at most 2^100", budget)
-    return budget
-
-
 class RefinedMatrixCovering(LinearCovering):
     """log N_∞ ≤ log C(n+d₂, d₂) + 36(1+d₂/n)²(B₁B_X/ε)² log(…N + 1), the best n = d₂2^j
 
     The class {x ↦ Wᵀx, ‖W‖_{2,1} ≤ B₁}: what the proof of Lemma 4.5, edelman2022, gives when the
     column budgets are rounded up (erratum 8). Without the factor d₂² of `LinearMapCovering`. B₁ is
-    the sum of the norms of the d₂ columns, n the ``budget``; None takes the best.
+    the sum of the norms of the d₂ columns, n the units that they share, of which the best is taken.
 
     >>> sample = Sample(n_samples=1000, context_length=50, input_norm=1.5)
-    >>> round(RefinedMatrixCovering(2.0, 0.1, outputs=8, budget=8).evaluate(sample).value, 5)
-    2166523.87668
+    >>> wide = LinearMapCovering(2.0, 0.1, outputs=8).evaluate(sample).value
+    >>> round(wide / RefinedMatrixCovering(2.0, 0.1, outputs=8).evaluate(sample).value, 1)
+    68.0
     """
 
     name = "S-lemma-4.5-refined"
@@ -116,12 +106,10 @@ class RefinedMatrixCovering(LinearCovering):
     citation = "Lemma 4.5 refined, edelman2022"
 
     outputs: int = fields.size("width", 1)
-    budget: int | None = checked(_as_budget, None)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         log_norm = log_of(self.weight_norm)
-        budgets = None if self.budget is None else (self.budget,)
-        log_value, best = best_refined_cover(log_norm, self.outputs, *self.logs(sample), budgets)
+        log_value, best = best_refined_cover(log_norm, self.outputs, *self.logs(sample))
         return self.covered(sample, log_value, "W", f"The columns share {best} units.")
 
 

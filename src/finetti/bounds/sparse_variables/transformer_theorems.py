@@ -1,9 +1,8 @@
 """Corollary 4.4, A.4, A.5 and Theorem A.17: heads, layers of heads, and deep networks."""
 
 import math
-from dataclasses import replace
-from typing import Any, Self
 
+from finetti.attention.lipschitz.sparse_variables import layer_constant
 from finetti.bounds import description as fields
 from finetti.bounds.bound import (
     ASSUMED_OF_A_SAMPLE,
@@ -14,21 +13,19 @@ from finetti.bounds.bound import (
     ONE_LAYER,
     UNIT_BALL,
     Bound,
-    NetworkShape,
 )
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.description import BoundSettings
-from finetti.bounds.sample import Sample
-from finetti.bounds.sparse_variables.composed import (
-    ComposedCovering,
-    ComposedGap,
-    SizedClass,
+from finetti.bounds.covering.network_bounds import (
+    ASSUMED_OF_RADII,
+    NetworkCovering,
+    NetworkGap,
     log_log_points,
 )
+from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass
-from finetti.bounds.sparse_variables.transformer_class import TransformerClass, log_layer_constant
+from finetti.bounds.sparse_variables.transformer_class import TransformerClass
 from finetti.bounds.value import BoundValue, Term, log_of
-from finetti.core.errors import bad_argument
+from finetti.core.log_number import LogNumber
 from finetti.core.numbers import as_norm, largest_of
 
 ASSUMED_OF_A_LAYER = (ONE_LAYER, NO_RESIDUALS, NO_LAYER_NORM, FIXED_POSITIONS)
@@ -36,7 +33,7 @@ ASSUMED_OF_A_HEAD = (ONE_HEAD, *ASSUMED_OF_A_LAYER)
 ASSUMED_OF_THE_LAYERS = (ONE_HEAD, NO_RESIDUALS, UNIT_BALL, FIXED_POSITIONS)
 
 
-class HeadCovering(ComposedCovering):
+class HeadCovering(NetworkCovering):
     """log N_∞ ≤ 36(γ²/ε²) Σ_j c_j^{2/3} log(2⌈4γc_j^{1/3}/(√d_j ε) + 2⌉N + 1)   Corollary 4.4
 
         γ = Σ c_j^{2/3},  c_V = k L_σ B_V^∞ B_X,  c_QK = C d L_σ B_V B_QK^∞ B_X² B_τ
@@ -56,61 +53,25 @@ class HeadCovering(ComposedCovering):
     statement = "log N_∞ of a head grows with its norms and with log T"
     citation = "Corollary 4.4, edelman2022"
     assumes = ASSUMED_OF_A_HEAD
+    printed_kind = "scaling"
 
     functions: HeadClass = fields.part(HeadClass)
 
 
-class HeadGap(ComposedGap):
+class HeadGap(NetworkGap):
     """The generalization gap of one head with a readout, from Corollary 4.4 by Dudley and A.4."""
 
     name = "S-cor-4.4-gap"
     title = "the generalization gap of one head"
     statement = "training and test error of a head differ by order √(log T / n)"
     citation = "Corollary 4.4 with Lemma 2.2, edelman2022"
-    assumes = (*ASSUMED_OF_A_HEAD, *ASSUMED_OF_A_SAMPLE)
+    assumes = (*ASSUMED_OF_A_HEAD, *ASSUMED_OF_RADII, *ASSUMED_OF_A_SAMPLE)
+    printed_kind = "scaling"
 
     functions: HeadClass = fields.part(HeadClass)
 
 
-class PositionCovering(ComposedCovering):
-    """Corollary 4.4 for tokens x_t + p_t: B_X becomes B_X + B_P, for the query too   A.4
-
-    The vectors are fixed; a trained table has T·d parameters, which costs a factor linear in T and
-    is refused. Printed: (dL_σB)²((B_V^∞)^{2/3} + (2B_QK^∞B_VB)^{2/3})³/ε² · log(mT), B = B_X + B_P,
-    which lacks B_τ (erratum 1). For a `HeadClass`, or any class of paper S.
-
-    >>> moved = PositionCovering(HeadClass(width=8, positions="fixed", position_norm=0.5))
-    >>> plain = HeadCovering(HeadClass(width=8))
-    >>> moved.evaluate(Sample(100, 50)).value == plain.evaluate(Sample(100, 50, 1.5)).value
-    True
-    """
-
-    name = "S-app-A.4"
-    title = "the capacity of one head with positions"
-    statement = "positions of length B_P: as without, for tokens of length B_X + B_P"
-    citation = "A.4, edelman2022"
-    assumes = ASSUMED_OF_A_HEAD
-
-    functions: SizedClass = fields.part(HeadClass)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positions, advice = self.functions.positions, "S-cor-4.4 is without."
-        if positions != "fixed":
-            raise bad_argument("positions", "PositionCovering", "'fixed'", positions, advice)
-
-    @classmethod
-    def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:
-        """One head; ``position_norm`` is 1 by default here."""
-        cls.check_network(NetworkShape.of(settings), settings.form)
-        length = settings.norm("position_norm", 1.0)
-        head = HeadClass.from_settings(settings, cls)
-        if head.positions != "trained":  # which is refused below
-            head = replace(head, positions="fixed", position_norm=length)
-        return cls(head, settings.resolution, form=settings.form)
-
-
-class MultiHeadCovering(ComposedCovering):
+class MultiHeadCovering(NetworkCovering):
     """The cover of a sum of heads: the terms of Corollary 4.4 of all heads together   Lemma A.12
 
     H equal heads multiply γ³ by H³. Printed: with 2B_QK^∞B_V and without B_X B_τ (erratum 1).
@@ -130,23 +91,25 @@ class MultiHeadCovering(ComposedCovering):
     statement = "log N_∞ of a sum of H heads: all terms together, H³ if they are alike"
     citation = "Lemma A.12, edelman2022"
     assumes = ASSUMED_OF_A_LAYER
+    printed_kind = "scaling"
 
     functions: MultiHeadClass = fields.part(MultiHeadClass)
 
 
-class MultiHeadGap(ComposedGap):
+class MultiHeadGap(NetworkGap):
     """The generalization gap of a layer of heads with a readout, by Dudley and A.4."""
 
     name = "S-lemma-A.12-gap"
     title = "the generalization gap of several heads"
     statement = "training and test error of H heads differ by order √(log T / n)"
     citation = "Lemma A.12 with Lemma 2.2, edelman2022"
-    assumes = (*ASSUMED_OF_A_LAYER, *ASSUMED_OF_A_SAMPLE)
+    assumes = (*ASSUMED_OF_A_LAYER, *ASSUMED_OF_RADII, *ASSUMED_OF_A_SAMPLE)
+    printed_kind = "scaling"
 
     functions: MultiHeadClass = fields.part(MultiHeadClass)
 
 
-class ProjectedTransformerCovering(ComposedCovering):
+class ProjectedTransformerCovering(NetworkCovering):
     """The cover of a depth-L network: every matrix of every layer           Theorem A.17
 
         c_C(i) = B_wA_i d L_σ q_i B_C^∞,  c_QK(i) = B_wA_i C d L_σB_CB_VB_QK^∞ r_i³,
@@ -172,18 +135,20 @@ class ProjectedTransformerCovering(ComposedCovering):
     statement = "log N_∞ of L layers: each matrix times the layers after it, log T"
     citation = "Theorem A.17, edelman2022"
     assumes = ASSUMED_OF_THE_LAYERS
+    printed_kind = "scaling"
 
     functions: TransformerClass = fields.part(TransformerClass)
 
 
-class ProjectedTransformerGap(ComposedGap):
+class ProjectedTransformerGap(NetworkGap):
     """The generalization gap of a deep Transformer, from Theorem A.17 by Dudley and A.4."""
 
     name = "S-thm-A.17-gap"
     title = "the generalization gap of a deep Transformer"
     statement = "training and test error of L layers differ by order √(log T / n)"
     citation = "Theorem A.17 with Lemma 2.2, edelman2022"
-    assumes = (*ASSUMED_OF_THE_LAYERS, *ASSUMED_OF_A_SAMPLE)
+    assumes = (*ASSUMED_OF_THE_LAYERS, *ASSUMED_OF_RADII, *ASSUMED_OF_A_SAMPLE)
+    printed_kind = "scaling"
 
     functions: TransformerClass = fields.part(TransformerClass)
 
@@ -254,7 +219,8 @@ class UniformTransformer(Bound):
             largest_of(1.0, self.activation_lipschitz),
             largest_of(1.0, self.spectral_norm),
         )
-        grown = self.n_layers * log_layer_constant(steep, size, size, size)
+        size = LogNumber.from_float(size)
+        grown = self.n_layers * layer_constant(steep, size, size, size).log
         cost = grown + sum(term.log_value for term in common)
         points = sample.log_samples + log_of(sample.context_length + 1)
         parts = (Matrix("any", None, cost, 1, points),) * (3 * self.n_layers + 1)
