@@ -140,11 +140,12 @@ def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
 def test_a_context_picks_sizes_and_draws_by_its_seed():
     context = Context("paper", 3)
     assert context.pick(quick=1, paper=2) == 2
-    draws = context.generator("E-eq-1", "data").normal(size=3)
-    np.testing.assert_array_equal(
-        draws, Context("quick", 3).generator("E-eq-1", "data").normal(size=3)
+    draws, again, others = (
+        each.draws("data").normal(size=3)
+        for each in (context, Context("quick", 3), Context(seed=4))
     )
-    assert (draws != Context("paper", 4).generator("E-eq-1", "data").normal(size=3)).all()
+    np.testing.assert_array_equal(draws, again)
+    assert (draws != others).all()
     with pytest.raises(InputError, match="quick or paper"):
         Context("huge")
 

@@ -185,8 +185,8 @@ def wrong_version(claim: Claim, control: Control) -> Claim:
     if claim.host is not None:
         wrong = wrong_version(claim.host, control)
         return replace(claim, measure=replace(cast(PrintedForm, claim.measure), host=wrong))
-    change = replace if is_dataclass(claim.measure) else partial
-    return replace(claim, measure=change(cast(Any, claim.measure), **control.changes))
+    change: Any = replace if is_dataclass(claim.measure) else partial
+    return replace(claim, measure=change(claim.measure, **control.changes))
 
 
 def measure(claim: Claim, context: Context, form: str = DERIVED) -> Evidence:

@@ -21,7 +21,7 @@ HEADS, SIZES = 100, (64, 256, 1024, 4096)
 def _complexity(context: Context, samples: int) -> float:
     """E max_m ‖(1/n)Σ_j ±φ_m(x_j)‖: the complexity of {Σ‖v_m‖ ≤ 1}, over drawn signs."""
     rng = context.draws(samples)
-    module = random_heads(context.random_key(context.claim, HEADS), HEADS)
+    module = random_heads(context.random_key(HEADS), HEADS)
     query = unit_vectors(rng, samples, DIMENSION)
     keys = unit_vectors(rng, samples, LENGTH, DIMENSION)
     features = np.asarray(module.features(query, keys)).reshape(samples, -1) * HEADS**0.5

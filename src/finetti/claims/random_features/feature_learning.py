@@ -207,7 +207,7 @@ def r_rate_approximation(context: Context) -> Evidence:
     exact, norm = gram[anchors:, :anchors] @ dual, float(dual @ inner @ dual)
     outputs = []
     for part in range(context.pick(quick=8, paper=80)):
-        module = random_heads(context.random_key(context.claim, part), portion)
+        module = random_heads(context.random_key(part), portion)
         features = np.asarray(module.features(query, keys)).reshape(len(query), portion, -1)
         features = features * portion**0.5  # φ_W of every head
         values = np.einsum("j,jmi->mi", dual, features[:anchors])  # v(W_m)

@@ -29,7 +29,7 @@ def _contributions(context: Context, cases: Cases) -> dict[str, np.ndarray]:
     for name, (inputs, options) in cases.items():
         parts = []
         for part in range(context.pick(quick=8, paper=80)):
-            key = context.random_key(f"{context.claim}-{name}".rstrip("-"), part)
+            key = core.random_key(f"{context.claim}-{name}".rstrip("-"), context.seed, part)
             parts.append(inputs.contributions(random_heads(key, PORTION, **options), PORTION))
         samples[_title(name)] = np.concatenate(parts)
     return samples
@@ -165,7 +165,7 @@ def r_def_factored(context: Context, factor: float = 1.0) -> Evidence:
     for rows in (1, 4, 32):
         contributions, scores = [], []
         for part in range(context.pick(quick=4, paper=40)):
-            key = context.random_key(context.claim, rows, part)
+            key = context.random_key(rows, part)
             module = random_heads(key, portion, sampling="factored", head_dimension=rows)
             contributions.append(inputs.contributions(module, portion))
             scores.append(module.preactivations(inputs.query[0], inputs.keys[0, :1])[:, 0])
@@ -202,7 +202,7 @@ def r_def_order(context: Context) -> Evidence:
     moved = np.roll(keys, 1, axis=1)
     measurements = []
     for name, each in (MODELS | {n: {"activation": n} for n in ("exponential", "softmax")}).items():
-        module = random_heads(context.random_key(context.claim, name), heads, **each)
+        module = random_heads(context.random_key(name), heads, **each)
         module = module.with_values(rng.normal(size=(heads, DIMENSION + 1)) / heads)
         output = np.asarray(module(query, keys))
         change = np.abs(np.asarray(module(query, moved)) - output).max()
@@ -212,9 +212,9 @@ def r_def_order(context: Context) -> Evidence:
             kernel = module.infinite_kernel()
             change = np.abs(np.asarray(kernel.gram(query, moved) - kernel.gram(query, keys)))
             measurements.append(close(f"{name}: change of the kernel", change.max(), 1e-12))
-    network = random_heads(
-        context.random_key(context.claim, "RFMLP"), heads, context_length=LENGTH
-    ).with_values(rng.normal(size=heads) / heads)
+    network = random_heads(context.random_key("RFMLP"), heads, context_length=LENGTH).with_values(
+        rng.normal(size=heads) / heads
+    )
     change = np.abs(np.asarray(network(query, moved) - network(query, keys)))
     return Evidence(*measurements, at_least("RFMLP: change under permutation", change.max(), 1e-3))
 
@@ -237,7 +237,7 @@ def r_rate_heads(context: Context) -> Evidence:
     inputs = draw_inputs(context.draws(), pairs=3)
     measurements, records = [], []
     for name, each in (MODELS | {"RFMLP": {"context_length": LENGTH}}).items():
-        module = random_heads(context.random_key(context.claim, name), total, **each)
+        module = random_heads(context.random_key(name), total, **each)
         samples = inputs.contributions(module, total) - inputs.exact(module.infinite_kernel())
         errors = []
         for count in counts:
