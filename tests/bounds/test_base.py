@@ -14,6 +14,7 @@ from finetti.bounds import (
     Term,
     build_bounds,
     load_bounds,
+    sensitivities,
     sweep,
 )
 from finetti.bounds import description as fields
@@ -142,19 +143,19 @@ def test_whole_exponentials(log_value):
 
 
 def test_sensitivity_is_the_power_of_each_norm():
-    found = Toy(2.0).sensitivity(SAMPLE)
+    found = sensitivities(Toy(2.0), SAMPLE)
     assert found["size"].exponent == pytest.approx(2)
     assert found["sample.input_norm"].log_ratio == 0
     assert "size" in str(found)
     uniform = load_bounds().get("S-thm-4.6").from_settings(BoundSettings(width=4))
-    found = uniform.sensitivity(SAMPLE)
+    found = sensitivities(uniform, SAMPLE)
     assert [name for name, _ in found.refused] == ["sample.input_norm"]
     assert "cannot grow: S-thm-4.6 assumes" in " ".join(str(found).split())
 
 
 def test_sensitivities_count_layers_from_one_and_name_the_nearest():
     network = TransformerClass(layers=(ProjectedLayerNorms(),) * 2, width=4)
-    found = ProjectedTransformerCovering(network).sensitivity(SAMPLE)
+    found = sensitivities(ProjectedTransformerCovering(network), SAMPLE)
     layers = {row.field.partition(".")[2].partition(".")[0] for row in found}
     assert {each for each in layers if "layers" in each} == {"layers[1]", "layers[2]"}
     with pytest.raises(InputError, match=r"no norm 'readout'.*functions\.readout_norm"):

@@ -15,9 +15,9 @@ from finetti.audit.nearest import (
 )
 from finetti.audit.result import Audit
 from finetti.audit.tuning import Place, WeightDelta, tuned_network
-from finetti.bounds import Bound, BoundValue, Sample, Term
+from finetti.bounds import Bound, BoundValue, Sample, Strata, Stratified, Term
 from finetti.bounds.exchangeability import FullTransformerCovering, TransformerRisk
-from finetti.bounds.ours import BlocksCovering, BlocksGap, Strata, Stratified
+from finetti.bounds.ours import BlocksCovering, BlocksGap
 from finetti.bounds.sparse_variables import (
     ProjectedTransformerCovering,
     ProjectedTransformerGap,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from finetti.audit.result import Audit, HeadMeasures, LayerMeasures
 from finetti.bounds.bound import NetworkShape
 from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTransformer
-from finetti.bounds.exchangeability.layer_coverings import NetworkBound
+from finetti.bounds.exchangeability.layer_coverings import FullTransformerBound
 from finetti.bounds.ours.block_components import log_slope
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.sparse_variables.transformer_theorems import ASSUMED_OF_THE_LAYERS
@@ -39,7 +39,7 @@ def _shape(audit: Audit) -> NetworkShape:
 def left_assumptions(audit: Audit, paper: str) -> tuple[str, ...]:
     """What Theorem A.17 ("S") or paper E's theorems ("E") assume and this network leaves."""
     shape = _shape(audit)
-    assumes = ASSUMED_OF_THE_LAYERS if paper == "S" else NetworkBound.assumes
+    assumes = ASSUMED_OF_THE_LAYERS if paper == "S" else FullTransformerBound.assumes
     failed = shape.failed(assumes, audit.design.normalization or "LayerNorm or RMSNorm")
     return (*failed, *_others(audit, paper))
 

@@ -1,5 +1,8 @@
 from .bound import Bound as Bound
 from .covering.composition import allocate as allocate
+from .covering.radius_grid import Radius as Radius
+from .covering.radius_grid import Strata as Strata
+from .covering.radius_grid import Stratified as Stratified
 from .description import BoundSettings as BoundSettings
 from .registry import Registry as Registry
 from .registry import build_bounds as build_bounds
@@ -9,6 +12,7 @@ from .sweep import Sensitivities as Sensitivities
 from .sweep import Sensitivity as Sensitivity
 from .sweep import Sweep as Sweep
 from .sweep import SweepVariable as SweepVariable
+from .sweep import sensitivities as sensitivities
 from .sweep import sweep as sweep
 from .value import BoundValue as BoundValue
 from .value import Comparison as Comparison

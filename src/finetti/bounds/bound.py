@@ -4,7 +4,7 @@ import abc
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from finetti.bounds.description import (
     NAMES,
@@ -24,9 +24,6 @@ from finetti.core.numbers import as_norm, as_whole
 from finetti.show.card import Card
 from finetti.show.numbers import format_value
 from finetti.show.shown import Shown
-
-if TYPE_CHECKING:
-    from finetti.bounds.sweep import Sensitivities
 
 PositionKind = Literal["none", "fixed", "trained"]
 NormalizationKind = Literal["ball", "layer_norm", "none"]
@@ -254,12 +251,6 @@ class Bound(Description, Shown, abc.ABC):
     def count_limits(self, count: str, sample: Sample) -> tuple[int, int | None]:
         """The smallest count that the theorem covers, and the largest that helps, if there is."""
         return 1, None
-
-    def sensitivity(self, sample: Sample) -> "Sensitivities":
-        """What 10 % more of each norm does to the value."""
-        from finetti.bounds.sweep import sensitivity  # which imports this module
-
-        return sensitivity(self, sample)
 
     def value(
         self,

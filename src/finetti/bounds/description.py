@@ -14,7 +14,7 @@ from finetti.core.numbers import as_norm, as_positive, as_real, as_whole
 
 MAX_PARTS = 10_000  # layers, or heads with norms of their own: one by one they take seconds
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # no value was given
-# What a field's metadata holds: the check; that it is a norm, which `sensitivity` varies; how
+# What a field's metadata holds: the check; that it is a norm, which `sensitivities` varies; how
 # settings give it, and by which names; the field whose value is its default, else which number;
 # the class of its parts.
 CHECK, NORM, READ, NAMES, LIKE, OF = "check", "norm", "read", "names", "like", "of"
@@ -193,7 +193,7 @@ def setting(
         default: with and without settings.
         check: gives the value as it is kept.
         read: from settings, the field's name and the bound; `UNSET` where they do not give it.
-        norm: whether it is a size that `sensitivity` should vary by 10 %.
+        norm: whether it is a size that `sensitivities` should vary by 10 %.
         names: which norms ``read`` looks for; that of the field by default.
     """
     read = read or (lambda settings, name, bound: settings.value(name))

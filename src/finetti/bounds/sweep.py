@@ -321,7 +321,7 @@ class Sensitivities(Shown):
         return Card("Sensitivity", (), (Table("", columns, rows),), tuple(notes))
 
 
-def sensitivity(bound: Bound, sample: Sample) -> Sensitivities:
+def sensitivities(bound: Bound, sample: Sample) -> Sensitivities:
     """Evaluate again with every norm, one at a time, 10 % larger.
 
     Norms are the fields made with `description.norm`, at any depth, and B_X and the loss's

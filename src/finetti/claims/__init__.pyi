@@ -1,6 +1,6 @@
 from .bibliography import PAPERS as PAPERS
 from .bibliography import Paper as Paper
-from .claim import Check as Check
+from .claim import CheckMethod as CheckMethod
 from .claim import Claim as Claim
 from .claim import Context as Context
 from .claim import Control as Control

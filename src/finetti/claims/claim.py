@@ -43,7 +43,7 @@ class Scale(StrEnum):
     PAPER = "paper"
 
 
-class Check(StrEnum):
+class CheckMethod(StrEnum):
     """How a claim is checked."""
 
     IDENTITY = "identity"  # two routes agree up to rounding
@@ -216,7 +216,7 @@ class Claim(Shown):
     formula: str = ""
     printed: str = ""
     rests_on: tuple[str, ...] = ()
-    check: Check | None = None
+    check: CheckMethod | None = None
     rejects: str = ""
     module: str = ""
 
@@ -235,7 +235,7 @@ class Claim(Shown):
         set_field = object.__setattr__
         set_field(self, "expected", Verdict(self.expected))
         set_field(self, "label", self.label or _label(self.id))
-        set_field(self, "check", Check(self.check or self._default_check))
+        set_field(self, "check", CheckMethod(self.check or self._default_check))
         set_field(self, "rejects", self.rejects or getattr(self.measure, "rejects", ""))
         if not self.module and hasattr(self.measure, "__qualname__"):
             set_field(self, "module", self.measure.__module__)
@@ -244,12 +244,12 @@ class Claim(Shown):
     def _default_check(self) -> str:
         """What the measure says; else by the kind of the claim and by what is left to chance."""
         if self.rests_on:
-            return Check.RESTS_ON
+            return CheckMethod.RESTS_ON
         if said := getattr(self.measure, "check", None):
             return said
         if self.kind == "figure":
-            return Check.EXPERIMENT
-        return Check.SIMULATION if self.false_alarm else Check.IDENTITY
+            return CheckMethod.EXPERIMENT
+        return CheckMethod.SIMULATION if self.false_alarm else CheckMethod.IDENTITY
 
     @property
     def errata(self) -> tuple[Erratum, ...]:
@@ -341,7 +341,7 @@ class Claim(Shown):
     @property
     def check_words(self) -> str:
         """How it is checked, with the probability of an error or the claims it rests on."""
-        words = Check(self.check or Check.IDENTITY).words
+        words = CheckMethod(self.check or CheckMethod.IDENTITY).words
         if self.rests_on:
             return f"{words} {', '.join(self.rests_on)}"
         if not self.false_alarm:
@@ -405,7 +405,7 @@ class Claim(Shown):
             "expected": self.expected.value,
             "false_alarm": self.false_alarm,
             "erratum": self.why,
-            "check": Check(self.check or Check.IDENTITY).value,
+            "check": CheckMethod(self.check or CheckMethod.IDENTITY).value,
             "rests_on": list(self.rests_on),
             "controls": [control.name for control in self.controls],
             "red_for": list(self.red_for),

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import ClassVar
 
 from finetti.claims.bibliography import PAPERS
-from finetti.claims.claim import Check, Claim
+from finetti.claims.claim import CheckMethod, Claim
 from finetti.core.errors import FinettiError
 from finetti.show.catalog import Catalog
 
@@ -37,7 +37,7 @@ class Ledger(Catalog[Claim]):
         """The claims of one paper: E, S or R; F are our own."""
         return Ledger(tuple(claim for claim in self if claim.paper == paper))
 
-    def checked_as(self, check: Check | str) -> "Ledger":
+    def checked_as(self, check: CheckMethod | str) -> "Ledger":
         """The claims that are checked in one way, as by ``simulation``."""
         return Ledger(tuple(claim for claim in self if claim.check == check))
 

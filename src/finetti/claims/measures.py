@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from finetti.claims.claim import DERIVED, Check, Context
+from finetti.claims.claim import DERIVED, CheckMethod, Context
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
 from finetti.claims.perturbations import RATIO_RTOL, ratios, ratios_at_most_one
 from finetti.core.numbers import largest_of
@@ -69,7 +69,7 @@ class Ratio:
     note: str = ""
     looser: float = 1.0
 
-    check: ClassVar = Check.TIGHT
+    check: ClassVar = CheckMethod.TIGHT
 
     @property
     def measured(self) -> str:
@@ -148,7 +148,7 @@ class Agreement:
     absolute: bool = False
     factor: float = 1.0
 
-    check: ClassVar = Check.IDENTITY
+    check: ClassVar = CheckMethod.IDENTITY
 
     @property
     def measured(self) -> str:
@@ -199,7 +199,7 @@ class PowerLaw:
     size_name: str = "size"
     error_name: str = "error"
     title: str = ""
-    check: Check = Check.SIMULATION
+    check: CheckMethod = CheckMethod.SIMULATION
 
     @property
     def measured(self) -> str:
@@ -255,7 +255,7 @@ class MonteCarlo:
     limit: float = 4.0
     factor: float = 1.0
 
-    check: ClassVar = Check.SIMULATION
+    check: ClassVar = CheckMethod.SIMULATION
 
     @property
     def measured(self) -> str:
@@ -287,7 +287,7 @@ class Together:
     """Several measures of one claim, whose measurements stand in a row."""
 
     measures: tuple[Callable[..., Evidence], ...]
-    check: Check | None = None  # by the kind of the claim and its false alarm
+    check: CheckMethod | None = None  # by the kind of the claim and its false alarm
 
     @property
     def measured(self) -> str:

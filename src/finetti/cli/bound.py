@@ -225,7 +225,7 @@ def _answers(
     measured: float | None,
 ) -> "list[tuple[type[Bound], dict[str, Any]]]":
     """For every bound what was asked of it, by name."""
-    from finetti.bounds import build_bounds
+    from finetti.bounds import build_bounds, sensitivities
     from finetti.bounds.registry import unread_norms
     from finetti.bounds.solve import solve
 
@@ -243,7 +243,7 @@ def _answers(
             count, gap, constant = goal.values()
             asked["needed"] = solve(bound, count, gap, sample, constant)
         if sensitivity:
-            asked["sensitivity"] = bound.sensitivity(sample)
+            asked["sensitivity"] = sensitivities(bound, sample)
         if measured is not None:
             asked["comparison"] = bound.evaluate(sample).compare(measured)
         answers.append((type(bound), asked))

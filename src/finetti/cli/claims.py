@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from finetti.claims.claim import Check
 from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json
 
@@ -21,7 +20,7 @@ class PaperLetter(StrEnum):
 
 
 CheckOption = Annotated[
-    Check | None,
+    CheckMethod | None,
     typer.Option(
         "--check", case_sensitive=False, help="Only the claims that are checked in this way."
     ),

@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from finetti.claims.claim import Check
 from finetti.claims.results import run_sentence, time_words, verdict_sign, verdict_words
 from finetti.core.errors import InputError
 from finetti.core.files import check_directory, write_file
@@ -83,7 +82,7 @@ def render(results: Plain) -> str:
         papers=_papers_context(results["papers"], shown),
         errata=[result for result in shown if result["kind"] == "erratum"],
         kinds=KINDS,
-        checks={check.value: check.words for check in Check},
+        checks={check.value: check.words for check in CheckMethod},
         changes=_changes_context(changes),
         unexpected=[result for result in shown if not result["as_expected"]],
         unnoticed=unnoticed,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetti.bounds import Sample
+from finetti.bounds import Sample, Strata
 from finetti.bounds.covering.dudley import log_confidence
 from finetti.bounds.ours import (
     BlockNetwork,
@@ -14,7 +14,6 @@ from finetti.bounds.ours import (
     LinearPiece,
     MatrixWeights,
     ProjectedLengthFreeGap,
-    Strata,
 )
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.core.errors import InputError

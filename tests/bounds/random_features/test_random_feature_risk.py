@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import RandomFeatureAttention
-from finetti.bounds import BoundSettings, Sample
+from finetti.bounds import BoundSettings, Sample, sensitivities
 from finetti.bounds.random_features import (
     AttentionAdvantage,
     AttentionNorm,
@@ -72,10 +72,10 @@ def test_of_a_vector_of_length_zero_the_empty_product_is_left():
 
 @pytest.mark.parametrize("bound", [AttentionNorm, NetworkNorm])
 def test_a_longer_vector_counts_with_its_degree(bound):
-    found = bound(Target.key_power(3, 0.7)).sensitivity(SAMPLE)
+    found = sensitivities(bound(Target.key_power(3, 0.7)), SAMPLE)
     assert found["target.vector_scale"].exponent == pytest.approx(6.0, rel=1e-9)
     assert found["target.scale"].exponent == pytest.approx(2.0, rel=1e-9)
-    names = [row.field for row in bound(Target.correlation_power(3, 2)).sensitivity(SAMPLE)]
+    names = [row.field for row in sensitivities(bound(Target.correlation_power(3, 2)), SAMPLE)]
     assert "target.vector_scale" not in names
 
 

@@ -8,7 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from finetti.bounds import Sample
+from finetti.bounds import Sample, sensitivities
 from finetti.bounds.covering.linear import log_log_refined_cover
 from finetti.bounds.parameter_count import ParameterCountCovering
 from finetti.bounds.sparse_variables import (
@@ -246,7 +246,7 @@ def test_uniform(sample):
         readout_norm=2.0,
     )
     close(bound.evaluate(sample).value, composed([(cost, 1, 1000 * 51)] * 10, mp.mpf(0.1)))
-    powers = replace(bound, form="printed").sensitivity(sample)
+    powers = sensitivities(replace(bound, form="printed"), sample)
     for name in ("column_norm", "readout_norm", "sample.input_norm"):
         assert powers[name].exponent == pytest.approx(2, abs=1e-9)
 

@@ -1,8 +1,6 @@
 """Classes that a theorem does not cover are refused by name; sizes beyond float64 are not."""
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -144,19 +142,3 @@ def test_matrices_of_norm_zero_cost_nothing(silent):
         # What costs nothing is only the confidence term, or no cover at all.
         if silent == "all" and bound.quantity == "log covering number":
             assert value.value == 0
-
-
-def test_no_jax_is_loaded():
-    code = (
-        "import sys\n"
-        "from finetti.bounds import Sample, BoundSettings, load_bounds\n"
-        "sample = Sample(n_samples=1000, context_length=50)\n"
-        "for bound in load_bounds():\n"
-        "    if bound.paper in 'S':\n"
-        "        built = bound.from_settings(BoundSettings(width=4))\n"
-        "        built.evaluate(sample), built.sensitivity(sample)\n"
-        "print(sorted({'jax', 'equinox'} & set(sys.modules)))"
-    )
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.stdout == "[]\n", done.stderr

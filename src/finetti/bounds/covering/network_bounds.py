@@ -14,7 +14,7 @@ from finetti.bounds.covering.dudley import (
     printed_gap,
     signed_dudley_printed,
 )
-from finetti.bounds.ours.radius_grid import Strata, Stratified
+from finetti.bounds.covering.radius_grid import Strata, Stratified
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument

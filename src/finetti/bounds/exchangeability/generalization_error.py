@@ -8,7 +8,7 @@ from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.covering.ball_cover import log_count_cover
 from finetti.bounds.covering.dudley import LOG_3, LOG_12, dudley_quadrature, log_confidence
 from finetti.bounds.description import checked
-from finetti.bounds.exchangeability.layer_coverings import NetworkBound
+from finetti.bounds.exchangeability.layer_coverings import FullTransformerBound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
 from finetti.core.logspace import log1pexp
@@ -32,13 +32,13 @@ def log_closed(n_dimensions: int, log_size: float, log_samples: float) -> tuple[
     return front + _LOG_2, front + log_of(float(log1pexp(_LOG_2 + log_size))) / 2
 
 
-class ComplexityBound(NetworkBound):
+class ComplexityBound(FullTransformerBound):
     """A bound that starts from the Rademacher complexity of loss ∘ network.
 
     The paper has ℓ = ‖y − f‖² with ‖y‖, ‖f‖ ≤ 1: loss_bound = loss_lipschitz = 4.
     """
 
-    assumes = (*NetworkBound.assumes, AGGREGATION, *ASSUMED_OF_A_SAMPLE)
+    assumes = (*FullTransformerBound.assumes, AGGREGATION, *ASSUMED_OF_A_SAMPLE)
     needs_bounded_loss = True
 
     def complexity(self, sample: Sample, log_factor: float = 0.0) -> list[Term]:
@@ -92,7 +92,7 @@ class TransformerComplexity(ComplexityBound):
 class FullTransformerGap(ComplexityBound):
     """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), loss in an interval of length b (Mohri et al.)
 
-    A class that was chosen after training adds its ``post_hoc`` to log(2/δ): `ours.Strata`.
+    A class that was chosen after training adds its ``post_hoc`` to log(2/δ): `bounds.Strata`.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
@@ -121,7 +121,7 @@ class TransformerRisk(ComplexityBound):
 
     By Lemmas C.7 and C.8, with half of δ for Theorem C.5 and half for Hoeffding's inequality at the
     best function of the class; a class that was chosen after training adds its ``post_hoc`` to both
-    logarithms (`ours.Strata`). For a minimizer of the training loss E_gen is its risk above the
+    logarithms (`bounds.Strata`). For a minimizer of the training loss E_gen is its risk above the
     best of the class.
 
     >>> from finetti.bounds.exchangeability import FullTransformer

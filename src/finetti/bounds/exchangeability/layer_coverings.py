@@ -22,7 +22,7 @@ from finetti.core.logspace import log_sum
 PRINTED = "As printed it is no bound: see errata 5, 6 and 9 of paper E."
 
 
-class NetworkBound(Bound):
+class FullTransformerBound(Bound):
     """A bound for the class `FullTransformer`.
 
     The derived form keeps all that the proofs give: sums over the heads of products of their norms
@@ -54,7 +54,7 @@ class NetworkBound(Bound):
         return log_deviation(self.network, sample.input_norm, self.form)
 
 
-class CoveringBound(NetworkBound):
+class CoveringBound(FullTransformerBound):
     """A log covering number of (a part of) the network, at tokens as long as ``input_norm``."""
 
     quantity = "log covering number"

@@ -10,7 +10,7 @@ from finetti.bounds import description as fields
 from finetti.bounds.bound import NO_RESIDUALS, ONE_HEAD, ONE_LAYER, Bound
 from finetti.bounds.exchangeability.generalization_error import ComplexityBound, TransformerRisk
 from finetti.bounds.exchangeability.layer_constants import summed_norms
-from finetti.bounds.exchangeability.layer_coverings import NetworkBound
+from finetti.bounds.exchangeability.layer_coverings import FullTransformerBound
 from finetti.bounds.exchangeability.residual_class import (
     FullHeadNorms,
     FullLayerNorms,
@@ -119,7 +119,7 @@ def _half_log(x: LogNumber) -> float:
     return log_of(float(log1pexp(x.log))) / 2
 
 
-class TransformerRate(NetworkBound):
+class TransformerRate(FullTransformerBound):
     """E_gen = O((D√(HT)/√n)[T√log(2+γ) + √T√log(1+ζR_0²) + √log(1+κ/√ζ)] + √(log(1/δ)/n))
 
     Derived: κ and ζ with errata 5 and 8, R_0² for R_0 and therefore κ/√ζ. It falls when an operator

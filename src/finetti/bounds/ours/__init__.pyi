@@ -24,9 +24,6 @@ from .head_components import ProductHeadPiece as ProductHeadPiece
 from .head_components import RotaryHeadPiece as RotaryHeadPiece
 from .head_components import WholeHeadsPiece as WholeHeadsPiece
 from .one_ball import OneBallComposition as OneBallComposition
-from .radius_grid import Radius as Radius
-from .radius_grid import Strata as Strata
-from .radius_grid import Stratified as Stratified
 from .spectral_covers import CountCovering as CountCovering
 from .spectral_covers import MaureyCovering as MaureyCovering
 from .spectral_covers import SchattenCovering as SchattenCovering

@@ -84,8 +84,8 @@ class Target(fields.Description):
     Args:
         components: one `Component` per (r, s).
         scale: multiplies all of them.
-        vector_scale: multiplies the vector b of a target that has one, so that `sensitivity` tells
-            what a longer b does; None where there is none.
+        vector_scale: multiplies the vector b of a target that has one, so that
+            `sensitivities` tells what a longer b does; None where there is none.
 
     >>> square = Target.key_power(2, norm=3.0)
     >>> round(math.exp(square.components[0].log_square), 9)

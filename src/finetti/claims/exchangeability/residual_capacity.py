@@ -11,7 +11,7 @@ from finetti.bounds import exchangeability as bounds
 from finetti.bounds.covering.dudley import gap_terms
 from finetti.bounds.exchangeability.layer_constants import log_deviation
 from finetti.bounds.exchangeability.scaling_rates import Scales
-from finetti.claims.claim import Check, Claim, Context, Control, Erratum, claim
+from finetti.claims.claim import CheckMethod, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables.generalization_gaps import (
     memorizing_complexity,
@@ -36,7 +36,7 @@ def draw_network(rng: np.random.Generator) -> "bounds.FullTransformer":
     statement="The product of what all layers add is bounded in γ, κ and ζ, as the proof needs "
     "them.",
     formula=r"R_T^{trans} R_T ≤ \frac{2κ}{\sqrt{ζ}} \sqrt{T} (1 + ζ R_0^2 (1+γ)^{4T})^{T+1}",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(Control("a tenth of the limit", changes={"divisor": 10.0}),),
     erratum=Erratum(
         12,
@@ -114,7 +114,7 @@ def _packing(points: np.ndarray, separation: float) -> int:
     statement="The covering number of a class of networks with p parameters does not depend on L.",
     formula=r"log N(F, ε) ≤ p log(1 + \frac{2 R_T^{trans} R_T}{ε}),  p = T (2 d d_σ + H (2 d d_p "
     "+ d^2))",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(Control("an eighth of it", changes={"factor": 1 / 8}),),
     erratum=Erratum(
         9,
@@ -176,7 +176,7 @@ e_lemma_c_7 = Claim(
     statement="With probability 1 − δ, the gap of all functions of a class is bounded by its "
     "complexity, for a loss in an interval of length b.",
     formula=r"sup_f E ℓ(f) − \hat{E} ℓ(f) ≤ b (2 \hat{R} + 3 \sqrt{\frac{log(2/δ)}{2n}})",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(
         Control("a fifth of the last term", changes={"factor": 1 / 5}),
         Control("R̂ in the place of 2R̂", changes={"rademacher": memorizing_complexity() / 2}),
@@ -240,7 +240,7 @@ def e_erratum_8(context: Context, spread: float = 50.0) -> Evidence:
     statement="Means of independent bounded vectors are near their expectation with probability "
     "1 − δ, where ‖ξ‖ ≤ B/2 and E‖ξ‖² ≤ σ² (Caponnetto and De Vito, quoted by the paper).",
     formula=r"‖\frac{1}{L} Σ_i ξ_i − E ξ‖ ≤ 2 (\frac{B}{L} + \frac{σ}{\sqrt{L}}) log\frac{2}{δ}",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(
         Control("half of it", changes={"factor": 0.5}),
         Control("log(1/δ) in the place of log(2/δ)", changes={"events": 1}),

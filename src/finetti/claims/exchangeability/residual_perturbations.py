@@ -11,7 +11,7 @@ from finetti import attention, core
 from finetti.attention import lipschitz
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.claims.claim import Check, Claim, Context, Erratum, claim
+from finetti.claims.claim import CheckMethod, Claim, Context, Erratum, claim
 from finetti.claims.evidence import Evidence, within
 from finetti.claims.measures import Ratio
 from finetti.claims.perturbations import (
@@ -89,7 +89,7 @@ def even_reader(
     "that is sharp for any bandwidth, and at most 1/2 at the printed σ² = 2d_p^{1/s}.",
     formula=r"‖softmax(q,K) − softmax(\hat{q},\hat{K})‖_1 ≤ c (‖q‖_r + ‖K‖_{r,∞}) ‖K − "
     r"\hat{K}‖_{r,∞} + c ‖K‖_{r,∞} ‖q − \hat{q}‖_r,  c = σ^{-2} d_p^{max(0, 1−2/r)}",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a bound larger or smaller by a factor of 1.021",
 )
 def e_lemma_f_1(context: Context) -> Evidence:
@@ -318,7 +318,7 @@ def _covered_size(covering: Any, layer: Any, width: int, radius: float, count: i
     statement="The size in the covering number of a feed-forward part is how far it moves with its "
     "weights.",
     formula=r"log N ≤ 2 d d_σ log(1 + \frac{2 (α^x R^σ + α^σ R^x) ‖X‖_{r,∞}}{ε})",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a size S that is 2 % off",
 )
 def e_lemma_c_10(context: Context) -> Evidence:
@@ -343,7 +343,7 @@ def e_lemma_c_10(context: Context) -> Evidence:
     "weights, with the ω_v that print drops (erratum 5).",
     formula=r"log N ≤ p log(1 + \frac{2 R R^{mha}}{ε}),  "
     r"R^{mha} = Σ_i R_v^i + c R^2 Σ_i ω_v^i (ω_q^i + ω_k^i)(R_q^i + R_k^i)",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a size S that is 2 % off, as without ω_v",
 )
 def e_lemma_c_12(context: Context) -> Evidence:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from finetti import attention, risk
-from finetti.claims.claim import Check, Context, Control, Erratum, claim
+from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.perturbations import ratios_at_most_one
 from finetti.core.numbers import largest_of
@@ -107,7 +107,7 @@ def _coin_saddle(rng: np.random.Generator, fit: float) -> Evidence:
     "‖y‖, ‖f‖ ≤ 1.",
     formula=r"E_{opt} ≤ 4 min_θ \hat{E} ‖f_{\hat{θ}} + ∇f_{\hat{θ}}^⊤ (θ − \hat{θ}) − \tilde{f}‖",
     label="Proposition 5.6, (5.13)",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a constant other than 4 by 1 %",
     erratum=Erratum(
         7,

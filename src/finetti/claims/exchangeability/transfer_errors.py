@@ -14,7 +14,7 @@ import numpy as np
 from finetti import risk
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.claims.claim import Check, Context, Control, Erratum, claim
+from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.perturbations import ratios_at_most_one
 from finetti.core.numbers import largest_of
@@ -46,7 +46,7 @@ def fully_observed_world() -> ContextTable:
     "within ε_attn of the surrogate W^⊤attn_CME, two errors bound the excess risk of the best "
     "function.",
     formula="E_{approx} ≤ 2 ε_g^2 + 2 ε_{attn}^2",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="constants that are 1 % off, also 3ε_g² + ε_attn²",
 )
 def e_thm_5_5(context: Context) -> Evidence:
@@ -114,7 +114,7 @@ def _draw_transfer(rng: np.random.Generator) -> TransferReport:
     "the pretrained function for E^PT.",
     formula=r"E_{approx} ≤ 3 ε_{agg}^2(B) + 6 μ (E‖\hat{f}_{PT} − f_{PT}^*‖^2 + ε_{SSL}^2) + "
     "3 ε_g^2,  B = W_{DS}^⊤ (W_{SSL} W_{SSL}^⊤)^{-1} W_{SSL},  μ = ‖B‖^2",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="constants that are 1 % off, and μ = ‖B‖",
     erratum=Erratum(
         10,

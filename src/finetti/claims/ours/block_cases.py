@@ -103,7 +103,7 @@ TABLES = {"tokens": (7, DIMENSION), "positions": (TOKENS, DIMENSION)}
 def _network(x: np.ndarray, w: Arrays) -> np.ndarray:
     """Rows of two tables, a pre-norm block, a norm, and a readout of the first token."""
     x = w["tokens"][:, np.arange(TOKENS) % 3] + w["positions"]
-    x = x + block_forward.attention(_normed(x, w), _heads(w), causal=True)
+    x = x + block_forward.block_attention(_normed(x, w), _heads(w), causal=True)
     x = x + block_forward.feed_forward(x, w, "gelu")
     return (_normed(x, w) @ w["readout"])[:, :1]
 
@@ -131,14 +131,14 @@ CASES = (
     BlockCase(
         "heads with biases and a mask",
         HEAD_SHAPES,
-        lambda x, w: block_forward.attention(x, _heads(w), causal=True),
+        lambda x, w: block_forward.block_attention(x, _heads(w), causal=True),
         _product_heads,
         _seen_heads,
     ),
     BlockCase(
         "rotary heads with biases",
         HEAD_SHAPES,
-        lambda x, w: block_forward.attention(x, _heads(w), FREQUENCY),
+        lambda x, w: block_forward.block_attention(x, _heads(w), FREQUENCY),
         _rotary_heads,
         _seen_heads,
     ),
@@ -155,7 +155,7 @@ CASES = (
     BlockCase(
         "pre-norm block of heads",
         NORM | HEAD_SHAPES,
-        lambda x, w: x + block_forward.attention(_normed(x, w), _heads(w)),
+        lambda x, w: x + block_forward.block_attention(_normed(x, w), _heads(w)),
         lambda make: ours.ResidualPiece(piece=_product_heads(make), normalization=_norm(make)),
         _seen_heads,
     ),

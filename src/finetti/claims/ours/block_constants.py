@@ -10,7 +10,7 @@ import numpy as np
 
 from finetti.bounds import ours
 from finetti.bounds.ours.block_components import SLOPES
-from finetti.claims.claim import Check, Context, claim
+from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, within
 from finetti.claims.ours import block_forward
 from finetti.claims.ours.block_cases import CASES, chain_use
@@ -217,7 +217,7 @@ def residuals() -> dict[str, float]:
     "= ‖W_V W_O‖ (1 + ρ (2 ‖M‖ ρ + ‖c‖)),  Lip(ffn) = Lip(σ) ‖W_1‖ ‖W_2‖,  Lip(gated) = ‖W_{down}‖ "
     "(‖W_{up}‖ sup|gate| + Lip(σ) ‖W_{gate}‖ sup|up|)",
     label="the chain for real blocks",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="any of these constants larger or smaller by a factor of 1.021",
 )
 def f_chain_blocks(context: Context) -> Evidence:

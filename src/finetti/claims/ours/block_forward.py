@@ -63,7 +63,7 @@ def head(tokens: np.ndarray, w: Arrays, frequency: float | None, causal: bool) -
     return softmax(scores) @ (tokens @ w["value"] + w["value_bias"]) @ w["output"]
 
 
-def attention(
+def block_attention(
     tokens: np.ndarray, heads: list[Arrays], frequency: float | None = None, causal: bool = False
 ) -> np.ndarray:
     """Heads, added."""

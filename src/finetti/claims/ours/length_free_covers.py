@@ -8,7 +8,7 @@ import numpy as np
 from finetti.bounds import Sample, ours
 from finetti.bounds import sparse_variables as theirs
 from finetti.bounds.ours.block_theorems import projected_composition
-from finetti.claims.claim import Check, Context, claim
+from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.core.numbers import smallest_of
@@ -87,7 +87,7 @@ def _used_multiplier() -> float:
     "T = 1, unless norms are so small that ε exceeds all outputs.",
     formula="log N(ε) ≤ Σ_j log N_j(x_j),  Σ_j a_j ρ_j x_j = ε",
     label="covers without T",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a multiplier a_j larger or smaller by a factor of 1.021, as where later layers do not "
     "amplify errors",
 )

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 
 from finetti.bounds.ours import spectral_covers
-from finetti.claims.claim import Check, Context, claim
+from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
 from finetti.claims.ours.matrix_rounding import round_to_atoms, round_to_rank, separated_members
 from finetti.claims.perturbations import RATIO_RTOL
@@ -39,7 +39,7 @@ def _members(rng: np.random.Generator, count: int) -> np.ndarray:
     "norms.",
     formula=r"log N ≤ D log(1 + \frac{2B}{x}),  ‖W‖ ≤ B",
     label=_LABEL,
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="log N larger or smaller by a factor of 1.02",
 )
 def f_cover_count(context: Context) -> Evidence:
@@ -75,7 +75,7 @@ def f_cover_count(context: Context) -> Evidence:
     "one signed entry or 0, and these averages are few.",
     formula=r"log N ≤ log \binom{2D+k}{k},  k = ⌈\frac{B_1^2}{x^2}⌉,  Σ|w_{ij}| ≤ B_1",
     label=_LABEL,
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="k larger or smaller by a factor of 1.05, log N larger by one of 1.04 or smaller by "
     "one of 1.08",
 )
@@ -132,7 +132,7 @@ def _cover(side: int, norm: float, schatten_norm: float, resolution: float) -> f
     formula=r"log N ≤ r (d_1 + d_2) log(1 + \frac{8B}{x}),  r = ⌈(\frac{2B_p}{x})^p⌉ − 1,  "
     "‖W‖_{S_p} ≤ B_p,  ‖W‖ ≤ B",
     label=_LABEL,
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="2B_p in r larger or smaller by a factor of 1.001, log N for r by one of 1.02",
 )
 def f_cover_schatten(context: Context) -> Evidence:

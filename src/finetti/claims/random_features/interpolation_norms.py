@@ -12,7 +12,7 @@ import numpy as np
 from finetti import attention
 from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
-from finetti.claims.claim import Check, Context, Control, claim
+from finetti.claims.claim import CheckMethod, Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
 from finetti.claims.random_features.random_inputs import draw_contexts
 from finetti.core.numbers import largest_of, smallest_of
@@ -52,7 +52,7 @@ def targets(
     formula=r"E‖v(W)‖^2 ≤ Σ_{r,s} \frac{‖f_{rs}‖^2}{κ_{rs}},  κ_{rs} = Σ_ℓ c_ℓ 4^{-ℓ} "
     r"\binom{ℓ}{r} \binom{ℓ+1}{s}",
     label="expressivity theorem (stated; constants derived)",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(Control("a norm 30 % too small", changes={"factor": 0.7}),),
 )
 def r_norm_rfa(context: Context, factor: float = 1.0) -> Evidence:
@@ -101,7 +101,7 @@ def _component_norm(order: int, dimension: int) -> float:
     formula=r"E‖v(W)‖^2 ≤ ‖β‖^2 Σ_m G_m^2 \frac{(m+2)! 4^{m+2}}{m+3},  ε_L = \frac{1}{2^{L+1} "
     "(L+1)!}",
     label="biased random-feature attention (ε_L stated; norm derived)",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a norm larger or smaller by a factor of 1.001",
 )
 def r_norm_brfa(context: Context) -> Evidence:
@@ -159,7 +159,7 @@ _POWERS = {1: 0, 2: 1, 3: 3, 4: 3}  # degree p of the average → exponent of N
     "upper bounds.",
     formula=r"\frac{B_{MLP}}{B_{RFA}} ∼ N^{p−1},  \text{for odd} p ≥ 3: N^p",
     label="comparison with RFMLP (stated; derived)",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(Control("a norm 30 % too small", changes={"factor": 0.7}),),
 )
 def r_norm_mlp(context: Context, factor: float = 1.0) -> Evidence:

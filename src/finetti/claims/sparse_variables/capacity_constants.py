@@ -15,7 +15,7 @@ from finetti.attention import lipschitz
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
 from finetti.bounds.covering.composition import allocate
-from finetti.claims.claim import Check, Claim, Context, Erratum, claim
+from finetti.claims.claim import CheckMethod, Claim, Context, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, trend, within
 from finetti.claims.measures import Agreement
 from finetti.claims.perturbations import RATIO_RTOL
@@ -57,7 +57,7 @@ _LENGTHS = tuple(10**k for k in range(1, 9))
     "generalization gap grows no faster than √log T.",
     formula=r"log N_∞ ≤ 36 \frac{γ^2}{ε^2} Σ_j c_j^{2/3} log(2 ⌈\frac{4 γ c_j^{1/3}}{\sqrt{d_j} "
     r"ε} + 2⌉ N_j + 1),  γ = Σ_j c_j^{2/3},  c_{QK} = d L_σ B_V B_{QK}^∞ B_X^2 B_τ",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects=A_COST,
     erratum=Erratum(
         1,
@@ -114,7 +114,7 @@ def s_cor_4_4(context: Context, form: Form = "derived") -> Evidence:
     statement="A head over x_t + p_t with positions of length B_P has the capacity of Corollary "
     "4.4 with longer tokens and a longer query.",
     formula="B_X ↦ B_X + B_P,  B_τ ↦ B_τ + B_P",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects=A_COST,
 )
 def s_app_a_4(context: Context) -> Evidence:
@@ -131,7 +131,7 @@ def s_app_a_4(context: Context) -> Evidence:
     statement="A sum of heads has the terms of Corollary 4.4 of all of them; H equal heads cost H³ "
     "times as much as one.",
     formula=r"γ = Σ_h (c_V(h)^{2/3} + c_{QK}(h)^{2/3}),  H \text{equal heads}: γ^3 ∝ H^3",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects=f"{A_COST}, another power of H",
 )
 def s_lemma_a_12(context: Context) -> Evidence:
@@ -296,7 +296,7 @@ def _packing_share(terms: int) -> float:
     "(1 + d₂/n)².",
     formula=r"log N_∞ ≤ 36 \frac{d_2^2 B_∞^2 B_X^2}{ε^2} log(2 ⌈\frac{4 B_∞ B_X \sqrt{d_2}}{ε} + "
     r"2⌉ N + 1);  K_i = ⌊\frac{n ‖v_i‖}{B_1}⌋ + 1,  Σ_i K_i ≤ n + d_2",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="another power of d₂, a cover of one column that is 300 times as large",
     erratum=Erratum(
         8,
@@ -349,7 +349,7 @@ def _largest_outputs(matrices: np.ndarray) -> np.ndarray:
     formula="|(W_V^⊤ x)_j| ≤ ‖W_V‖_{2,∞} ‖x‖,  |(W_{QK} x)_j| ≤ ‖W_{QK}^⊤‖_{2,∞} ‖x‖",
     printed="|(W_V^⊤ x)_j| ≤ ‖W_V^⊤‖_{2,∞} ‖x‖,  |(W_{QK} x)_j| ≤ ‖W_{QK}‖_{2,∞} ‖x‖",
     label="Corollary 4.4, Theorem A.17",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     erratum="Lemma 4.5 is about Wᵀx and the columns of W: it needs the columns of W_V and the rows "
     "of W_QK.",
     rejects="a norm larger or smaller by a factor of 1.021",
@@ -392,7 +392,7 @@ def _moved_apart(layers: Any, tokens: np.ndarray, step: float) -> float:
     "of all layers, each cost multiplied by the layers after it; it is affine in log T.",
     formula=r"log N_∞ ≤ 36 \frac{γ^2}{ε^2} Σ_j c_j^{2/3} log(2 ⌈\frac{4 γ c_j^{1/3}}{\sqrt{d_j} "
     "ε} + 2⌉ N_j + 1)",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a cost of W_C, of W_QK or of W_C behind a steep activation that is 2 % off, the "
     "layers before in the place of those after",
     erratum=Erratum(

@@ -16,7 +16,7 @@ from finetti.boolean.printed import (
     printed_mean_head,
     printed_sign_heads,
 )
-from finetti.claims.claim import DERIVED, Check, Context, Control, Erratum, claim
+from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.core.numbers import largest_of
@@ -149,7 +149,7 @@ PRINTED: dict[str, Callable[[], Evidence]] = {
     formula=r"|f(b) − \frac{1}{s} Σ_{i∈I} χ_i| ≤ \frac{γ}{4},  W_Q = R v_{[CLS]} e_1^⊤,  W_K = u "
     r"e_1^⊤,  W_V = (E_0 − E_1) e_1^⊤,  ‖W_Q‖ ≤ R = log(\frac{8T}{γ}) \frac{1−(s−1)Δ}{1−(2s−1)Δ},  "
     r"‖W_K‖ ≤ \sqrt{\frac{s}{1−(s−1)Δ}},  ‖W_V‖ ≤ 2,  ‖W_C‖ ≤ 1",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(HALF_OF_R,),
     erratum=(
         Erratum(
@@ -203,7 +203,7 @@ def s_lemma_b_2(context: Context, form: str = DERIVED, query: float = 1.0) -> Ev
     "signs within γ/4, and s heads each of them.",
     formula=r"|f(b) − \frac{1}{s} Σ_{i∈I} χ_i| ≤ \frac{γ}{4},  R = log\frac{8T}{γ},  P_i = v_1 "
     r"\text{on} I,  W_K = v_1 e_1^⊤,  ‖P^⊤‖_{2,1} ≤ s",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(HALF_OF_R,),
 )
 def s_lemma_b_3(context: Context, query: float = 1.0) -> Evidence:
@@ -234,7 +234,7 @@ def _bag_error() -> Measurement:
     "with no condition between γ and Δ.",
     formula=r"X = diag(b) V,  |f(b) − \frac{r − s}{r + 1}| ≤ \frac{γ}{4},  R = log\frac{8 T s}{γ}, "
     r" ‖W_V‖ ≤ 2s,  ‖W_C‖ ≤ s",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="an R that is 1e-9 off",
     erratum=Erratum(
         5,

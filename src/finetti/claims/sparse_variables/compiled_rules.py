@@ -13,7 +13,7 @@ from finetti.boolean.functions.base import all_bits
 from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
 from finetti.boolean.norms import lookup_norms
 from finetti.boolean.printed import printed_bump
-from finetti.claims.claim import DERIVED, Check, Context, Control, Erratum, claim
+from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables.compiled_heads import (
     HALF_OF_R,
@@ -167,7 +167,7 @@ def s_lemma_b_6(
     statement="If s of T scores are equal to R and the others at most 0, softmax is near the "
     "uniform distribution on the s, in ℓ1.",
     formula=r"‖softmax(θ) − \frac{1}{s} 1_I‖_1 ≤ \frac{2 (T−s)}{s e^R}",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a bound larger or smaller by a factor of 1.01",
 )
 def s_lemma_b_7(context: Context) -> Evidence:

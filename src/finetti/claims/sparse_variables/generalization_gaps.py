@@ -15,7 +15,7 @@ from finetti.bounds.covering.dudley import (
     gap_terms,
     log_confidence,
 )
-from finetti.claims.claim import Check, Context, Control, Erratum, claim
+from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.core.forms import Form
 from finetti.core.numbers import largest_of, smallest_of
@@ -80,7 +80,7 @@ def _bounded_differences() -> tuple[float, float]:
     "length b; one-sided with log(2/δ). Printed for one side, 4L·Rad + 2b√(log(1/δ)/2m).",
     formula=r"|E ℓ(f) − \hat{E} ℓ(f)| ≤ 2 L Rad + 3b \sqrt{\frac{log(3/δ)}{2m}}",
     label="Lemma 2.2, A.4",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(
         Control("a third of the confidence term", changes={"log_factor": -math.log(3)}),
         Control("Rad in the place of 2·Rad", changes={"rademacher": memorizing_complexity() / 2}),

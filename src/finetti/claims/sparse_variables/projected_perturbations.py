@@ -11,7 +11,7 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.claim import Check, Claim, Context, Control, Erratum, claim
+from finetti.claims.claim import CheckMethod, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Verdict, at_least, at_most, close, within
 from finetti.claims.measures import Ratio
 from finetti.claims.perturbations import (
@@ -46,7 +46,7 @@ from finetti.core.numbers import largest_of
     statement="Softmax moves no more than its scores, and the constant 1 is sharp, where 2 is "
     "printed; at any distance it moves by less than 2.",
     formula=r"‖softmax(θ) − softmax(θ′)‖_1 ≤ 2 tanh(\frac{‖θ−θ′‖_∞}{2}) ≤ ‖θ − θ′‖_∞",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a bound larger or smaller by a factor of 1.021",
 )
 def s_cor_a_7(context: Context) -> Evidence:
@@ -86,7 +86,7 @@ def _stretch(first: np.ndarray, second: np.ndarray, project: Callable[[Any], Any
     title="projection onto the ball is a contraction",
     statement="The projection Π of tokens onto the unit ball brings no two of them apart.",
     formula="‖Π(a) − Π(b)‖ ≤ ‖a − b‖",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     controls=(Control("the sphere", changes={"project": normalized}),),
 )
 def s_lemma_a_9(context: Context, project: Any = None) -> Evidence:
@@ -132,7 +132,7 @@ s_erratum_17 = Claim(
     "constant of LayerNorm grows without limit as its ε falls.",
     formula=r"‖LN(a) − LN(b)‖ ≤ \frac{max|g|}{\sqrt{ε}} ‖a − b‖",
     label="Lemma A.9 (the paper projects onto the ball; this is ours)",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="a constant larger or smaller by a factor of 1.021",
 )
 def s_lemma_a_9_sphere(context: Context) -> Evidence:
@@ -389,7 +389,7 @@ def _amplified(depth: int) -> float:
     "together, and multiply a deviation of the tokens by less than 11.7 in all, at any depth.",
     formula=r"D ↦ D tanh(\frac{D^2}{4}),  ∏_i p_i < 11.7",
     label="Theorem 4.6, the remark after it (the proof is ours)",
-    check=Check.TIGHT,
+    check=CheckMethod.TIGHT,
     rejects="distances that are 1e-9 off, a product that is 0.01 off",
 )
 def s_thm_4_6_depth(context: Context) -> Evidence:
