@@ -73,6 +73,10 @@ class Network(Model, ABC):
         """The network with weights that a user has."""
         return replace(self, weights=weights)
 
+    def kept_state(self) -> list[str]:
+        """What an instance keeps between calls beside its weights: it can be asked, not trained."""
+        return []
+
     def start(self, key: Any, *example: Any) -> Any:
         """The network with the weights that it comes with, or new ones: a tree to be trained."""
         return TrainedNetwork(
@@ -221,7 +225,7 @@ def named_errors(
         yield
     except FinettiError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # code that ends the process is as wrong
         if isinstance(error, ValueError) and "read-only" in str(error):
             raise InputError(f"{label} writes into its arguments; copy them first.") from error
         given = ", ".join(str(list(each.shape)) for each in inputs)

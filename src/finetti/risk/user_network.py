@@ -10,7 +10,7 @@ from finetti.core.keys import random_key
 from finetti.latent import Encoded
 from finetti.models.equinox_model import EquinoxRows
 from finetti.models.factory import Purpose
-from finetti.models.model import Model, Network, TrainedNetwork, check_shape
+from finetti.models.model import Model, Network, TrainedNetwork, check_shape, refuse_state
 from finetti.models.model_loading import as_model, wrong_form
 from finetti.models.torch_model import TorchModel
 from finetti.risk.networks import AttentionNetwork
@@ -28,7 +28,8 @@ class DataShapes(NamedTuple):
     @classmethod
     def of(cls, data: Encoded) -> "DataShapes":
         """Those of some data."""
-        return cls(*data.tokens.shape[1:], data.target.shape[1])
+        _, length, dimension = data.tokens.shape
+        return cls(length, dimension, data.target.shape[1])
 
     @property
     def example(self) -> tuple[Any, ...]:
@@ -83,6 +84,7 @@ def as_network(network: Any, data: Encoded, seed: Any = 0) -> Any:
 
 def start_network(model: Network, shapes: DataShapes, key: Any) -> Any:
     """A model with weights, called with a batch."""
+    refuse_state(model.kept_state(), model.label)
     started = model.start(key, *shapes.example)
     if isinstance(started.unwrapped(), AttentionNetwork):
         return started.unwrapped()  # reads batches by itself

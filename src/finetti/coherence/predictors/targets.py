@@ -27,6 +27,7 @@ from finetti.models.function_model import FunctionModel, SamplerModel
 from finetti.models.model import Model, Network, named_errors
 from finetti.models.model_loading import as_model, find_model
 from finetti.models.sklearn_model import EstimatorModel
+from finetti.models.torch_model import TorchModel
 
 KINDS = (
     "an Attention, a scikit-learn regressor or classifier, an Equinox, Flax or PyTorch network or "
@@ -123,8 +124,9 @@ def _model_predictor(model: Model, n_letters: int | None, seed: int) -> Predicts
                 "n_letters=2)."
             )
         return OnlyDraws(model, n_letters)
-    if not isinstance(model, FunctionModel):
+    if isinstance(model, Network | TorchModel):
         return NetworkPredictor(model, seed)
+    assert isinstance(model, FunctionModel)
     if model.n_inputs == 1:
         return LettersPredictor(model, n_letters)
     if model.n_inputs == 3:
