@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
-from finetti.attention import RandomFeatureAttention, RandomFeatureMLP
+from finetti.attention import RandomFeatureAttention
 from finetti.bounds import BoundSettings, Sample
 from finetti.bounds.random_features import (
     AttentionAdvantage,
@@ -125,10 +124,9 @@ def test_heads_needed_start_above_1_over_delta():
 def test_a_trained_module_is_measured(outputs):
     module = RandomFeatureAttention(KEY, 50, dimension=3)
     values = np.random.default_rng(1).normal(size=(50, 4, *outputs))
-    features = RandomFeatureClass.from_weights(module.with_values(values))
+    features = RandomFeatureClass.from_arrays(module.with_values(values).values)
     assert (features.dimension, features.n_heads) == (3, 50)
     assert features.squared_norm == pytest.approx(50 * np.sum(values**2), rel=1e-6)
-    assert RandomFeatureRisk.from_weights(module.with_values(values)).features == features
 
 
 def test_settings_by_name_give_the_same_bound():
@@ -144,33 +142,14 @@ def test_settings_by_name_give_the_same_bound():
     assert described(RandomFeatureRisk, squared_norm=2.0).features.squared_norm == 2.0
 
 
-@pytest.mark.parametrize(
-    ("module", "words"),
-    [
-        (RandomFeatureMLP(KEY, 5, 2, context_length=3), "Nearest bound: S-cor-4.4"),
-        (
-            RandomFeatureAttention(KEY, 5, 2, activation="softmax"),
-            "ReLU.*Nearest bound: S-cor-4.4",
-        ),
-        (
-            RandomFeatureAttention(KEY, 5, 2, mean_weights="identity"),
-            "mean zero.*Nearest bound: R-thm-biased-risk",
-        ),
-    ],
-)
-def test_modules_that_the_theorem_does_not_cover_are_refused(module, words):
-    with pytest.raises(UnsupportedError, match=f"(?s){words}"):
-        RandomFeatureClass.from_weights(module)
-
-
-FRESH = SimpleNamespace(values=np.zeros((4, 3)), activation="relu", mean_weights=None)
 NORMS = BoundSettings(norms={"squared_norm": 1.0, "degree": 3})
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: RandomFeatureClass.from_weights(FRESH), "All values of this module are zero"),
+        (lambda: RandomFeatureClass.from_arrays(np.zeros((4, 3))), "All values are zero"),
+        (lambda: RandomFeatureClass.from_arrays(np.ones(3)), "`values`"),
         (lambda: RISK.with_heads(50).evaluate(SAMPLE), "H > 1/δ"),
         (lambda: RISK.evaluate(replace(SAMPLE, n_samples=5)), r"n > log\(dH\)"),
         (lambda: RISK.heads_needed(0.1, replace(SAMPLE, n_samples=5), 1.0), "more samples"),

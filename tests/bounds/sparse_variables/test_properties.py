@@ -158,9 +158,9 @@ def test_log_covering_number_is_affine_in_log_context(bound, make, request):
 
 def test_gap_grows_no_faster_than_the_root_of_log_context(make_head):
     bound = HeadGap(make_head(readout_norm=1.0))
-    start = bound.complexity(Sample(10**12, 10))[0].log_value
+    start = bound.complexity(Sample(10**12, 10)).log_value
     for power in (2, 4, 8):
-        grown = bound.complexity(Sample(10**12, 10**power))[0].log_value
+        grown = bound.complexity(Sample(10**12, 10**power)).log_value
         assert start < grown <= start + math.log(power) / 2
 
 

@@ -13,7 +13,7 @@ from scipy import optimize
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, exp_of, log_of, summed
+from finetti.bounds.value import BoundValue, Term, exp_of, log_of, split_in_proportion, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add, log_subtract, log_sum
 from finetti.core.numbers import smallest_of
@@ -205,14 +205,7 @@ def gap_terms(
     between the matrices as the covering number is.
     """
     complexity = math.log(2) + log_of(sample.loss_lipschitz) + log_rademacher
-    parts = tuple(parts)
-    whole = float(log_sum([part.log_value for part in parts]))
-    split = [Term("complexity", log_value=complexity)]
-    if whole > -math.inf:
-        split = [
-            Term("complexity", part.layer, part.matrix, complexity + part.log_value - whole)
-            for part in parts
-        ]
+    split = split_in_proportion("complexity", complexity, parts)
     log_sure = log_confidence(sample, two_sided=two_sided, post_hoc=post_hoc)
     confidence = Term("confidence", log_value=log_sure)
     return summed([*split, confidence])

@@ -141,8 +141,12 @@ class NetworkGap(NetworkBound):
         """log of the largest output."""
         return functions.log_range(sample)
 
-    def complexity(self, sample: Sample) -> tuple[Dudley, NetworkCover]:
-        """The Rademacher complexity, derived, and the cover that it is the integral of."""
+    def complexity(self, sample: Sample) -> Dudley:
+        """The Rademacher complexity, derived."""
+        return self._integral(sample)[0]
+
+    def _integral(self, sample: Sample) -> tuple[Dudley, NetworkCover]:
+        """The complexity, and the cover of which it is the integral."""
         functions = self.strata.rounded
         cover = self.composed(functions, sample)
         # A fixed function may be subtracted from all, the one with every Δ = 0, for example. Losses
@@ -154,7 +158,7 @@ class NetworkGap(NetworkBound):
     def _evaluate(self, sample: Sample) -> BoundValue:
         if self.form == "printed":
             return self._printed(sample)
-        found, cover = self.complexity(sample)
+        found, cover = self._integral(sample)
         # A class of one function has no complexity to be shared.
         shared = found.log_resolution > -math.inf
         parts = cover.terms(found.log_resolution)[1] if shared else ()

@@ -15,7 +15,7 @@ from finetti.bounds.exchangeability.layer_constants import (
 )
 from finetti.bounds.exchangeability.residual_class import FullTransformer
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Term, split_in_proportion, summed
 from finetti.core.log_number import LogNumber
 from finetti.core.logspace import log_sum
 
@@ -54,17 +54,6 @@ class NetworkBound(Bound):
         return log_deviation(self.network, sample.input_norm, self.form)
 
 
-def shared(name: str, log_value: float, parts: Sequence[Term]) -> list[Term]:
-    """``log_value`` shared between layers and matrices in proportion to ``parts``."""
-    if log_value == -math.inf or not parts:
-        return [Term(name, log_value=log_value)]
-    log_total = float(log_sum([part.log_value for part in parts]))
-    return [
-        Term(name, part.layer, part.matrix, log_value + part.log_value - log_total)
-        for part in parts
-    ]
-
-
 class CoveringBound(NetworkBound):
     """A log covering number of (a part of) the network, at tokens as long as ``input_norm``."""
 
@@ -77,7 +66,7 @@ class CoveringBound(NetworkBound):
         """count·log(1 + 2S/ε), S the sum of ``parts``, shared between them like S."""
         log_size = float(log_sum([part.log_value for part in parts]))
         log_value = float(log_count_cover(count, log_size, math.log(self.resolution)))
-        terms = summed(shared("log covering number", log_value, parts))[1]
+        terms = summed(split_in_proportion("log covering number", log_value, parts))[1]
         note = f"{count} dimensions, and log Δ = {log_size:.6g} in log(1 + 2Δ/ε)."
         return self.value(sample, log_value, terms, notes=(note,))
 
