@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from flax import linen, nnx
 
 from finetti.models.factory import Factory, parameters
-from finetti.models.model import Network, check_params, refuse_state
+from finetti.models.model import JaxNetwork, check_params, refuse_state
 
 MODES = {"train": True, "training": True, "is_training": True, "deterministic": False}
 
 
-def recognize(factory: Factory, built: Any) -> Network | None:
+def recognize(factory: Factory, built: Any) -> JaxNetwork | None:
     """A module of linen or of nnx."""
     if isinstance(built, linen.Module):
         return LinenModel(factory)
@@ -36,7 +36,7 @@ def mode_arguments(function: Any, training: bool) -> dict[str, bool]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinenModel(Network):
+class LinenModel(JaxNetwork):
     """A linen module; it draws its randomness from the stream "dropout" or any other.
 
     Args:
@@ -74,7 +74,7 @@ class LinenModel(Network):
 
 @final
 @dataclass(frozen=True, eq=False)
-class NnxModel(Network):
+class NnxModel(JaxNetwork):
     """An nnx module; a class or factory takes ``rngs``."""
 
     form = "a Flax module"

@@ -52,7 +52,7 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False)
-class Network(Model, ABC):
+class JaxNetwork(Model, ABC):
     """A network in pure JAX: Equinox, Flax, or a pair (init, apply).
 
     Args:
@@ -100,7 +100,7 @@ class Network(Model, ABC):
 class TrainedNetwork(eqx.Module):
     """A network and its weights: a tree whose arrays are trained, called with a batch."""
 
-    model: Network = eqx.field(static=True)
+    model: JaxNetwork = eqx.field(static=True)
     params: Any
 
     def __call__(self, *inputs: Any, key: Any = None) -> Any:
