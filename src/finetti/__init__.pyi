@@ -8,6 +8,7 @@ from . import core as core
 from . import estimators as estimators
 from . import kernels as kernels
 from . import latent as latent
+from . import models as models
 from . import probe as probe
 from . import report as report
 from . import risk as risk

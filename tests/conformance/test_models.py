@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from finetti.coherence import load_predictor, measure_coherence
+from finetti.coherence import as_predictor, load_predictor, measure_coherence
 from finetti.core.errors import FinettiError, InputError
 from finetti.latent import LinearGaussian
 from finetti.models import Purpose, as_model
@@ -261,6 +261,24 @@ def test_a_trained_instance_starts_from_its_weights(folder):
     few = {"iterations": 10, "class_samples": 20, "test_samples": 20, "restarts": 1}
     parts = decompose((init, apply), WORLD_OF_PAIRS, 10, seed=0, context_length=3, **few)
     assert parts.excess.value > 0
+
+
+def test_statistics_of_batches_are_not_trained():
+    """An instance that keeps some can be asked, but its risk would be that of other statistics."""
+    from flax import nnx
+
+    class Norm(nnx.Module):
+        def __init__(self, rngs):
+            self.norm = nnx.BatchNorm(1, rngs=rngs)
+
+        def __call__(self, *inputs):
+            return self.norm(inputs[0].mean(axis=(1, 2))[:, None])
+
+    data = np.ones((5, 3, 2)), np.zeros((5, 2)), np.ones((5, 1))
+    with pytest.raises(InputError, match="Norm keeps BatchStat beside its parameters"):
+        minimize_risk(Norm(nnx.Rngs(0)), data, seed=0)
+    values, query = np.ones((1, 4, 1)), np.ones((1, 2, 1))
+    assert as_predictor(Norm(nnx.Rngs(0))).mean(query, values, values).shape == (1, 2, 1)
 
 
 WORLD_OF_PAIRS = LinearGaussian(key_dimension=1, value_dimension=1)

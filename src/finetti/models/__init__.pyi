@@ -2,8 +2,8 @@ from .factory import Factory as Factory
 from .factory import Purpose as Purpose
 from .function_model import FunctionModel as FunctionModel
 from .function_model import SamplerModel as SamplerModel
+from .model import JaxNetwork as JaxNetwork
 from .model import Model as Model
-from .model import Network as Network
 from .model import TrainedNetwork as TrainedNetwork
 from .model_loading import as_model as as_model
 from .model_loading import load_model as load_model

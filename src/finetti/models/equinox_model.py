@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from finetti.core.errors import InputError
 from finetti.models.factory import Factory, parameters
 from finetti.models.function_model import pair_of
-from finetti.models.model import Network, refuse_state
+from finetti.models.model import JaxNetwork, refuse_state
 
 
-def recognize(factory: Factory, built: Any) -> Network | None:
+def recognize(factory: Factory, built: Any) -> JaxNetwork | None:
     """An Equinox module that can be called."""
     is_pair = pair_of(built) is not None
     if is_pair or not (isinstance(built, eqx.Module) and callable(built)):
@@ -27,7 +27,7 @@ def recognize(factory: Factory, built: Any) -> Network | None:
 
 @final
 @dataclass(frozen=True, eq=False)
-class EquinoxModel(Network):
+class EquinoxModel(JaxNetwork):
     """A module that is called with one example, and with ``key`` if its signature has it.
 
     All its floating-point arrays are trained. In evaluation it is in inference mode, without a key.

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from flax import linen, nnx
 
 from finetti.models.factory import Factory, parameters
-from finetti.models.model import Network, check_params, refuse_state
+from finetti.models.model import JaxNetwork, check_params, refuse_state
 
 MODES = {"train": True, "training": True, "is_training": True, "deterministic": False}
 
 
-def recognize(factory: Factory, built: Any) -> Network | None:
+def recognize(factory: Factory, built: Any) -> JaxNetwork | None:
     """A module of linen or of nnx."""
     if isinstance(built, linen.Module):
         return LinenModel(factory)
@@ -36,7 +36,7 @@ def mode_arguments(function: Any, training: bool) -> dict[str, bool]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinenModel(Network):
+class LinenModel(JaxNetwork):
     """A linen module; it draws its randomness from the stream "dropout" or any other.
 
     Args:
@@ -46,9 +46,9 @@ class LinenModel(Network):
     form = "a Flax module"
     state: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def given(self, variables: Any) -> "LinenModel":
+    def given(self, weights: Any) -> "LinenModel":
         """The model with variables that a user has: all collections, or the parameters alone."""
-        variables = dict(variables)
+        variables = dict(weights)
         params = variables.pop("params", None)
         if params is None:
             return replace(self, weights=variables)
@@ -74,7 +74,7 @@ class LinenModel(Network):
 
 @final
 @dataclass(frozen=True, eq=False)
-class NnxModel(Network):
+class NnxModel(JaxNetwork):
     """An nnx module; a class or factory takes ``rngs``."""
 
     form = "a Flax module"
@@ -82,11 +82,12 @@ class NnxModel(Network):
     def init(self, key: Any, *example: Any) -> Any:
         """The variables of type `nnx.Param`."""
         module = self._build(key, example)
-        params, state, others = nnx.state(module, nnx.Param, nnx.RngState, ...)
-        del state
-        kinds = {type(each).__name__ for each in jax.tree.leaves(others, is_leaf=_is_variable)}
-        refuse_state(sorted(kinds), self.label)
-        return check_params(nnx.to_pure_dict(params), self.label)
+        refuse_state(_state(module), self.label)
+        return check_params(nnx.to_pure_dict(nnx.state(module, nnx.Param)), self.label)
+
+    def kept_state(self) -> list[str]:
+        """The kinds of variables of an instance that are neither parameters nor random streams."""
+        return _state(self.factory.found) if self.weights is not None else []
 
     def apply(self, params: Any, *inputs: Any, key: Any = None) -> Any:
         """The module on the batch, with its random streams started by ``key``."""
@@ -111,5 +112,7 @@ class NnxModel(Network):
         return module
 
 
-def _is_variable(leaf: Any) -> bool:
-    return isinstance(leaf, nnx.Variable)
+def _state(module: Any) -> list[str]:
+    *_, others = nnx.state(module, nnx.Param, nnx.RngState, ...)
+    leaves = jax.tree.leaves(others, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
+    return sorted({type(each).__name__ for each in leaves})

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from finetti.models.factory import Factory, count_arguments, parameters
-from finetti.models.model import Model, Network, check_params, read_only
+from finetti.models.model import JaxNetwork, Model, check_params, read_only
 
 
 def recognize(factory: Factory, built: Any) -> Model | None:
@@ -38,7 +38,7 @@ def pair_of(found: Any) -> tuple[Any, Any] | None:
 
 @final
 @dataclass(frozen=True, eq=False)
-class PairModel(Network):
+class PairModel(JaxNetwork):
     """``init(key, …) -> params`` and ``apply(params, *inputs, key) -> answers`` to a batch.
 
     Of the sizes of the inputs ``init`` gets those that its signature names, or else the batch

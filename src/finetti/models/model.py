@@ -52,7 +52,7 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False)
-class Network(Model, ABC):
+class JaxNetwork(Model, ABC):
     """A network in pure JAX: Equinox, Flax, or a pair (init, apply).
 
     Args:
@@ -72,6 +72,10 @@ class Network(Model, ABC):
     def given(self, weights: Any) -> Self:
         """The network with weights that a user has."""
         return replace(self, weights=weights)
+
+    def kept_state(self) -> list[str]:
+        """What an instance keeps between calls beside its weights: it can be asked, not trained."""
+        return []
 
     def start(self, key: Any, *example: Any) -> Any:
         """The network with the weights that it comes with, or new ones: a tree to be trained."""
@@ -96,7 +100,7 @@ class Network(Model, ABC):
 class TrainedNetwork(eqx.Module):
     """A network and its weights: a tree whose arrays are trained, called with a batch."""
 
-    model: Network = eqx.field(static=True)
+    model: JaxNetwork = eqx.field(static=True)
     params: Any
 
     def __call__(self, *inputs: Any, key: Any = None) -> Any:
@@ -221,7 +225,7 @@ def named_errors(
         yield
     except FinettiError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # code that ends the process is as wrong
         if isinstance(error, ValueError) and "read-only" in str(error):
             raise InputError(f"{label} writes into its arguments; copy them first.") from error
         given = ", ".join(str(list(each.shape)) for each in inputs)

@@ -36,10 +36,6 @@ class TorchModel(Model):
     form = "a PyTorch module"
     module: Any = None
 
-    def build(self, *example: Any) -> Any:
-        """A new module, whose weights PyTorch's own generator draws; or the instance."""
-        return self.factory.build(*example)
-
     def answer(self, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
         """What the instance answers to a batch, in the precision of its weights.
 

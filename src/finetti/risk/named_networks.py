@@ -9,7 +9,7 @@ from finetti.latent import Encoded
 
 _HERE = "finetti.risk.named_networks"
 NETWORKS: Mapping[str, str] = {
-    "attention": f"{_HERE}:attention",
+    "attention": f"{_HERE}:plain_attention",
     "limited-attention": f"{_HERE}:limited_attention",
     "conditional-mean": f"{_HERE}:conditional_mean",
 }
@@ -73,7 +73,7 @@ def _loaded(name: str, code: str, shapes: tuple[int, int, int]) -> Any:
     return model if name in NETWORKS else check_network(model, like)
 
 
-def attention(key: Any, token_dimension: int, out_dimension: int) -> Any:
+def plain_attention(key: Any, token_dimension: int, out_dimension: int) -> Any:
     """(5.1): softmax attention in the RBF form (5.4)."""
     from finetti.risk.networks import AttentionNetwork
 

@@ -10,7 +10,7 @@ from finetti.core.keys import random_key
 from finetti.latent import Encoded
 from finetti.models.equinox_model import EquinoxRows
 from finetti.models.factory import Purpose
-from finetti.models.model import Model, Network, TrainedNetwork, check_shape
+from finetti.models.model import JaxNetwork, Model, TrainedNetwork, check_shape, refuse_state
 from finetti.models.model_loading import as_model, wrong_form
 from finetti.models.torch_model import TorchModel
 from finetti.risk.networks import AttentionNetwork
@@ -28,7 +28,8 @@ class DataShapes(NamedTuple):
     @classmethod
     def of(cls, data: Encoded) -> "DataShapes":
         """Those of some data."""
-        return cls(*data.tokens.shape[1:], data.target.shape[1])
+        _, length, dimension = data.tokens.shape
+        return cls(length, dimension, data.target.shape[1])
 
     @property
     def example(self) -> tuple[Any, ...]:
@@ -48,7 +49,7 @@ class DataShapes(NamedTuple):
         return Purpose("network", forms, SIZES, lambda *inputs: self._asdict())
 
 
-def check_network(model: Model, shapes: DataShapes) -> Network:
+def check_network(model: Model, shapes: DataShapes) -> JaxNetwork:
     """Refuse a model that cannot be trained on such data: traced, without computing anything."""
     if isinstance(model, TorchModel):
         raise InputError(
@@ -56,7 +57,7 @@ def check_network(model: Model, shapes: DataShapes) -> Network:
             "and float64 L-BFGS need a network of pure JAX. Write it in Equinox or Flax, or as a "
             "pair (init, apply)."
         )
-    if not isinstance(model, Network):
+    if not isinstance(model, JaxNetwork):
         raise wrong_form(model)
     wanted = (2, shapes.out_dimension)
     for found in model.trace(*shapes.example):
@@ -76,13 +77,14 @@ def as_network(network: Any, data: Encoded, seed: Any = 0) -> Any:
         return network
     shapes = DataShapes.of(data)
     model = as_model(network, purpose=shapes.purpose, example=shapes.example)
-    if not isinstance(model, Network):
+    if not isinstance(model, JaxNetwork):
         check_network(model, shapes)
     return start_network(model, shapes, random_key("finetti.risk weights", seed))
 
 
-def start_network(model: Network, shapes: DataShapes, key: Any) -> Any:
+def start_network(model: JaxNetwork, shapes: DataShapes, key: Any) -> Any:
     """A model with weights, called with a batch."""
+    refuse_state(model.kept_state(), model.label)
     started = model.start(key, *shapes.example)
     if isinstance(started.unwrapped(), AttentionNetwork):
         return started.unwrapped()  # reads batches by itself

@@ -14,7 +14,7 @@ from finetti.core.arguments import Floats, Letters
 from finetti.core.errors import FinettiError, InputError
 from finetti.latent.world import Pairs
 from finetti.models.function_model import FunctionModel, SamplerModel
-from finetti.models.model import Network, named_errors
+from finetti.models.model import JaxNetwork, named_errors
 from finetti.models.sklearn_model import EstimatorModel, one_thread
 from finetti.models.torch_model import TorchModel
 
@@ -31,7 +31,7 @@ class NetworkPredictor(RegressionPredictor):
 
     gives_variance = None
 
-    def __init__(self, model: Network | TorchModel, seed: int = 0):
+    def __init__(self, model: JaxNetwork | TorchModel, seed: int = 0):
         self.model, self.name, self.seed = model, model.name, seed
         self._network: Any = None
 

@@ -24,9 +24,10 @@ from finetti.core.numbers import as_positive, as_whole
 from finetti.latent.world import LatentModel
 from finetti.models.factory import Purpose, count_arguments, is_plain_function, make_factory
 from finetti.models.function_model import FunctionModel, SamplerModel
-from finetti.models.model import Model, Network, named_errors
+from finetti.models.model import JaxNetwork, Model, named_errors
 from finetti.models.model_loading import as_model, find_model
 from finetti.models.sklearn_model import EstimatorModel
+from finetti.models.torch_model import TorchModel
 
 KINDS = (
     "an Attention, a scikit-learn regressor or classifier, an Equinox, Flax or PyTorch network or "
@@ -100,7 +101,7 @@ def _found(target: Any, n_letters: Any, params: Any, seed: int, name: str) -> Pr
         return AttentionPredictor(target)
     model = as_model(target, purpose=COHERENCE, name=name)
     if params is not None:
-        if not isinstance(model, Network):
+        if not isinstance(model, JaxNetwork):
             raise InputError(f"{model.label} has no `params` to be given: it is {model.form}.")
         model = model.given(params)
     return _model_predictor(model, n_letters, seed)
@@ -123,8 +124,9 @@ def _model_predictor(model: Model, n_letters: int | None, seed: int) -> Predicts
                 "n_letters=2)."
             )
         return OnlyDraws(model, n_letters)
-    if not isinstance(model, FunctionModel):
+    if isinstance(model, JaxNetwork | TorchModel):
         return NetworkPredictor(model, seed)
+    assert isinstance(model, FunctionModel)
     if model.n_inputs == 1:
         return LettersPredictor(model, n_letters)
     if model.n_inputs == 3:

@@ -7,7 +7,7 @@ from typing import Any
 
 from finetti.core.errors import InputError
 from finetti.models.factory import Purpose
-from finetti.models.model import Model, Network
+from finetti.models.model import JaxNetwork, Model
 from finetti.models.model_loading import find_model, load_model, wrong_form
 from finetti.models.sklearn_model import EstimatorModel
 from finetti.models.torch_model import TorchModel
@@ -97,9 +97,9 @@ def _as_learner(model: Model, options: dict[str, Any]) -> AnyLearner:
     if isinstance(model, EstimatorModel):
         model.factory.refuse_unknown(options)
         return EstimatorLearner(model=model)
-    if not isinstance(model, Network | TorchModel):
+    if not isinstance(model, JaxNetwork | TorchModel):
         raise wrong_form(model)
-    has_weights = model.weights if isinstance(model, Network) else model.module
+    has_weights = model.weights if isinstance(model, JaxNetwork) else model.module
     if has_weights is not None:
         raise InputError(
             f"{model.label} is an instance of {type(model.factory.found).__name__}, whose weights "
@@ -118,7 +118,7 @@ def _as_learner(model: Model, options: dict[str, Any]) -> AnyLearner:
     given = {each: chosen[each] for each in TRAINING if each in chosen}
     fields = {each: value for each, value in given.items() if each not in OPTIMIZER_DEFAULTS}
     fields["optimizer_options"] = optimizer_options(model.optimizer, given, known, model.name)
-    if isinstance(model, Network):
+    if isinstance(model, JaxNetwork):
         return UserNetwork(model=model, own_optimizer=model.optimizer, **fields)
     return TorchLearner(model=model, **fields)
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole
 from finetti.models.factory import parameters
-from finetti.models.model import Network, check_shape
+from finetti.models.model import JaxNetwork, check_shape
 from finetti.probe.learners.base import LOGITS, NetworkLearner
 from finetti.training.optimizers import adamw
 
@@ -34,7 +34,7 @@ class UserNetwork(NetworkLearner):
         optimizer_options: those of `OPTIMIZER_DEFAULTS` that the optimizer takes.
     """
 
-    model: Network
+    model: JaxNetwork
     inputs: Inputs = "integers"
     own_optimizer: Any = None
     optimizer_options: dict[str, Any] = field(default_factory=dict)

@@ -43,7 +43,7 @@ class TorchLearner(TrainedLearner):
 
     def init(self, context_length: int) -> Any:
         """Draw a new module, by PyTorch's own generator."""
-        return self.model.build(np.zeros((1, context_length), self._dtype))
+        return self.model.factory.build(np.zeros((1, context_length), self._dtype))
 
     def apply(self, network: Any, bits: NDArray[Any]) -> Any:
         """The logits (m, 2), a tensor; an output with ``.logits``, as of Hugging Face, gives these.
