@@ -80,7 +80,10 @@ class Call(NamedTuple):
         """K(x_i, y_j) with these parameters, masked among the keys themselves."""
         named = dict(zip(self.names, parameters, strict=True))
         options = {"scale": self.scale}
-        found = torch.func.functional_call(self.kernel, named, (xs, ys), options)
+        if named:
+            found = torch.func.functional_call(self.kernel, named, (xs, ys), options)
+        else:
+            found = self.kernel(xs, ys, **options)
         if self.mask is None or ys is not None:
             return found
         return torch.where(self.mask[..., :, None] & self.mask[..., None, :], found, 0.0)
