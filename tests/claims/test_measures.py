@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from finetti.claims import Claim, Context, run_claim
+from finetti.claims import Context, run_claim
 from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio, Together, Trials
+from sample_claims import claim
 
 
 @dataclass
@@ -50,20 +51,16 @@ WRONG = [
 ]
 
 
-def claim(measure, **fields):
-    return Claim("E-eq-1", "t", "S.", measure, **fields)
-
-
 def not_a_number(*given, **named):
     return np.full(3, np.nan)
 
 
 @pytest.mark.parametrize(("measure", "changes"), WRONG)
-def test_right_and_wrong(measure, changes):
-    right = claim(measure)
+def test_a_measure_holds_for_the_right_claim_and_fails_for_the_wrong_one(measure, changes):
+    right = claim(run=measure)
     assert run_claim(right, Context()).as_expected, run_claim(right, Context()).error
     assert right.measured.endswith(".")
-    wrong = run_claim(claim(replace(measure, **changes)), Context())
+    wrong = run_claim(claim(run=replace(measure, **changes)), Context())
     assert wrong.verdict == "fails", wrong.error
 
 
@@ -77,7 +74,7 @@ def test_right_and_wrong(measure, changes):
     ],
 )
 def test_what_is_not_a_number_decides_nothing(measure, changes):
-    found = run_claim(claim(replace(measure, **changes)), Context())
+    found = run_claim(claim(run=replace(measure, **changes)), Context())
     assert found.error is None, found.error
     assert found.verdict == "inconclusive"
 

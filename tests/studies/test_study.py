@@ -1,8 +1,11 @@
 """A study as its user sees it: from a file, on the screen, and the examples to copy from."""
 
+from types import SimpleNamespace
+
 from pandas.testing import assert_frame_equal
 
 from finetti.studies import Study
+from finetti.studies.engine import MAX_IN_FLIGHT_SECONDS, Engine
 from finetti.studies.executors.held import hold
 from finetti.studies.executors.local import InlineExecutor
 from finetti.studies.status import store_status
@@ -95,3 +98,12 @@ def test_a_held_executor_starts_once_for_each_source(make_study, folder):
         (folder / "learner.py").write_text((folder / "learner.py").read_text() + "\n# edited\n")
         assert make_study(store="held.sqlite", trials=2).run(executor, quiet=True).ran == 6
     assert len(started) == len(set(started)) == 2
+
+
+def test_cohorts_are_as_long_as_the_work_that_may_be_lost(make_study):
+    """Trials of half a second; two cohorts for each worker, one of which waits."""
+    executor = SimpleNamespace(slots=4, workers=2)
+    engine = Engine(make_study().plan, None, executor, {}, print)
+    assert engine._most() == 1  # before the first one is back
+    engine.pace = 0.5
+    assert engine._most() * engine.pace == MAX_IN_FLIGHT_SECONDS / 2

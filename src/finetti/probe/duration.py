@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from finetti.probe.experiment import Experiment
 from finetti.probe.information import information_bounds
 from finetti.probe.learners.base import TrainedLearner
-from finetti.probe.learners.loading import load_learner
+from finetti.probe.learners.learner_names import load_learner
 from finetti.show import format_duration
 from finetti.studies.estimate import time_pilot
 from finetti.studies.executors.base import Executor

@@ -46,22 +46,41 @@ class Limits:
 
 
 def usable_memory() -> float:
-    """Bytes of memory of this machine, or of the container around this process."""
+    """Bytes of memory of this machine, or of the container or job around this process."""
     import psutil
 
-    total = float(psutil.virtual_memory().total)
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        path = Path(name)
-        if path.is_file() and (text := path.read_text().strip()).isdigit():
-            total = min(total, float(text))
-    return total
+    return min(float(psutil.virtual_memory().total), cgroup_memory() or math.inf)
+
+
+def cgroup_memory(
+    root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
+) -> float | None:
+    """The memory limit of the control group of this process and of those around it, in bytes.
+
+    The group is named in ``membership`` ("0::/job/step", or "4:memory:/job" in version 1), its
+    limits stand in files below ``root``. None if there is no limit.
+    """
+    found: list[float] = []
+    lines = membership.read_text().splitlines() if membership.is_file() else []
+    groups = dict(line.split(":", 2)[1:] for line in lines)
+    for place, name, controller in (
+        (root, "memory.max", ""),
+        (root / "memory", "memory.limit_in_bytes", "memory"),
+    ):
+        group = place / groups.get(controller, "").lstrip("/")
+        # In a container the path may be that of the host, of which only the root is seen.
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(place) and (folder / name).is_file():
+                text = (folder / name).read_text().strip()
+                found += [float(text)] if text.isdigit() else []
+    return min(found, default=None)
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Cores that this process may use, by its affinity and by the quota of its control group."""
+    from joblib import cpu_count  # which scikit-learn brings
+
+    return cpu_count()
 
 
 def worker_environment(threads: int | None) -> dict[str, str]:

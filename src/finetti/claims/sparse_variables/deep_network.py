@@ -25,9 +25,10 @@ class _Before(bounds.TransformerClass):
     """Costs multiplied by the layers before, as printed."""
 
     def composition(self, sample: Any, form: Any) -> Any:
-        factors, right = self.log_factors(sample), super().composition(sample, form)
-        before = bounds.log_amplifications(factors, "printed")
-        extra = [0.0, *np.subtract(before, bounds.log_amplifications(factors))]
+        factors = np.exp(self.log_factors(sample)).tolist()
+        right = super().composition(sample, form)
+        before, after = (lipschitz.amplifications(factors, each) for each in ("printed", "derived"))
+        extra = [0.0, *np.log(np.divide(before, after))]
         return replace(
             right,
             matrices=tuple(

@@ -102,7 +102,7 @@ def s_cor_4_4(context: Context, make: Any = bounds.HeadClass) -> Evidence:
 
 def _with_positions(head: Any, sample: Any) -> float:
     """The bound as the package has it."""
-    return bounds.PositionCovering(head, 0.1).evaluate(sample).value
+    return bounds.HeadCovering(head, 0.1).evaluate(sample).value
 
 
 def _query_without(head: Any, sample: Any) -> float:
@@ -227,5 +227,5 @@ def s_erratum_9(context: Context) -> Evidence:
             for name, found in outputs.items()
         ),
         note=f"{broken:.0%} of {draws} random W_V have outputs beyond the printed norm. The norms "
-        "of `HeadClass.from_weights` are the derived ones.",
+        "of `HeadClass.from_arrays` are the derived ones.",
     )

@@ -7,6 +7,7 @@ import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
+from finetti.bounds.covering.linear import log_log_refined_cover
 from finetti.claims.claim import Context, Control, Formula, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables import covers
@@ -78,9 +79,9 @@ def _value(outputs: int) -> float:
 
 
 def _refined(outputs: int, budget: int) -> float:
-    """The refined bound as the package has it."""
-    bound = bounds.RefinedMatrixCovering(_NORM, _RESOLUTION, outputs=outputs, budget=budget)
-    return bound.evaluate(Sample(1000, 50, input_norm=_LENGTH)).value
+    """The refined bound as the package has it, for one number of units."""
+    logs = math.log(_LENGTH), math.log(_RESOLUTION), math.log(_SAMPLES)
+    return math.exp(log_log_refined_cover(math.log(_NORM), outputs, *logs, budget))
 
 
 @claim(

@@ -23,7 +23,7 @@ from finetti.core.errors import FinettiError, UnsupportedError, bad_argument
 from finetti.core.files import read_json
 from finetti.studies.executors.base import Cohort, Executor, Failure, Report
 from finetti.studies.executors.process import ChildProcess, poll_children
-from finetti.studies.limits import Limits
+from finetti.studies.limits import MEMORY_FRACTION, Limits
 from finetti.studies.outcome import Outcome
 from finetti.studies.sources import KindSource
 
@@ -46,7 +46,8 @@ def run_cohort(study: str, source: KindSource, limits: Limits, cohort: Cohort) -
     place = study, threading.get_ident()
     if place not in _CHILDREN:
         # The workers are not ours, and neither are their threads.
-        _CHILDREN[place] = ChildProcess(source, limits, None, worker.state.nthreads)
+        memory = memory_share(worker) if limits.memory is None else None
+        _CHILDREN[place] = ChildProcess(source, limits, None, worker.state.nthreads, memory)
     child = _CHILDREN[place]
     child.begin(cohort)
     outcomes: list[Outcome] = []
@@ -61,6 +62,12 @@ def run_cohort(study: str, source: KindSource, limits: Limits, cohort: Cohort) -
             outcomes += report.outcomes
             if report.ended:
                 return replace(report, outcomes=tuple(outcomes))
+
+
+def memory_share(worker: Any) -> float | None:
+    """Bytes for one child of a Dask worker, which knows its own share of the node, if it does."""
+    limit = worker.memory_manager.memory_limit
+    return MEMORY_FRACTION * limit / worker.state.nthreads if limit else None
 
 
 def host_name() -> str:
@@ -92,6 +99,7 @@ class DaskExecutor(Executor):
         self.study = uuid.uuid4().hex
         self.cluster = cluster
         self.client: Any = None
+        self.levels: dict[str, int] = {}  # of Dask's loggers, as they were
 
     def start(self, source: KindSource, limits: Limits) -> None:
         """Connect to the cluster."""
@@ -105,6 +113,7 @@ class DaskExecutor(Executor):
         # Lost workers and schedulers are told in sentences of ours.
         for name in list(logging.root.manager.loggerDict):
             if name.partition(".")[0] == "distributed":
+                self.levels[name] = logging.getLogger(name).level
                 logging.getLogger(name).setLevel(logging.CRITICAL)
         self.news: queue.Queue[tuple[Any, Any]] = queue.Queue()
         self.futures: dict[Any, Cohort] = {}
@@ -203,6 +212,8 @@ class DaskExecutor(Executor):
                 self.client.run(end_children, self.study, on_error="ignore")
         self.client.close(timeout=5)
         self.client = None
+        for name, level in self.levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 async def _fetch(client: Any, future: Any, news: "queue.Queue[tuple[Any, Any]]") -> None:

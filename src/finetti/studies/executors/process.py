@@ -41,15 +41,21 @@ class ChildProcess:
         limits: what one trial may take.
         threads: its thread budget; None leaves the environment as it is.
         workers: how many such processes share the machine.
+        memory: bytes that it may use, where that is not its share by ``limits``.
     """
 
     def __init__(
-        self, source: KindSource, limits: Limits, threads: int | None, workers: int
+        self,
+        source: KindSource,
+        limits: Limits,
+        threads: int | None,
+        workers: int,
+        memory: float | None = None,
     ) -> None:
         self.source = source
         self.limits = limits
         self.threads = threads
-        self.memory = limits.bytes_for(workers)
+        self.memory = limits.bytes_for(workers) if memory is None else memory
         self.process: subprocess.Popen[bytes] | None = None
         self.cohort: Cohort | None = None
 
@@ -145,11 +151,18 @@ class ChildProcess:
             return self._stop("broken", f"it did not load within {allowed:g} s")
         if self._used_memory() > self.memory:
             allowed = f"{self.memory / GIGABYTE:.2f} GB"
+            if not self.ready:  # no trial is to blame, and each would start another process
+                sentence = f"it used more than {allowed} (memory limit) while it was loaded"
+                return self._stop("broken", sentence)
             return self._stop("memory", f"The trial used more than {allowed} (memory limit).")
         return None
 
     def _used_memory(self) -> int:
-        """Bytes of the child and of what it started; 0 between two looks."""
+        """Bytes of the child and of what it started; 0 between two looks.
+
+        Pages that several of them share (as after a fork) are divided by those who share them,
+        where that can change the answer: the system takes long to tell.
+        """
         import psutil
 
         now = time.monotonic()
@@ -166,9 +179,16 @@ class ChildProcess:
                 self.counted = now
         except psutil.NoSuchProcess:
             return 0  # it has just ended, which the next look finds out
-        for process in (self.watched, *self.family):
+        everyone = (self.watched, *self.family)
+        for process in everyone:
             with contextlib.suppress(psutil.NoSuchProcess):
                 used += process.memory_info().rss
+        if used > self.memory and self.family:
+            used = 0
+            for process in everyone:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    full = process.memory_full_info()
+                    used += getattr(full, "pss", full.uss)
         return used
 
     def _died(self) -> Failure:
