@@ -227,12 +227,31 @@ def test_gradients_of_gradients_in_single_precision():
     query, key, value = tokens(length=3, span=300, dtype=torch.float32)
 
     def second(dtype):
-        given = [each.to(dtype).requires_grad_() for each in (query, key, value)]
+        given = [each.to(dtype).clone().requires_grad_() for each in (query, key, value)]
         out = cme_attention(*given, ridge=0.5).square().sum()
         (first,) = torch.autograd.grad(out, given[1], create_graph=True)
         return torch.autograd.grad(first.square().sum(), given)
 
     for found, wanted in zip(second(torch.float32), second(torch.float64), strict=True):
+        assert (found - wanted).abs().max() <= 1e-3 * wanted.abs().max()
+
+
+def test_heads_and_masks_of_long_contexts_in_single_precision():
+    """Grouped heads, one mask for all heads of a sequence, a ridge and a lengthscale per head."""
+    query, key, value = tokens(2, 6, length=300, span=300, dtype=torch.float32)
+    key, mask = key[:, :3], torch.rand(2, 1, 1, 300) < 0.8
+    value, weights = torch.sin(key[..., :2]), torch.randn(2, 6, 300, 2)
+
+    def both(dtype):
+        given = [each.to(dtype).clone().requires_grad_() for each in (query, key, value)]
+        kernel = (2.0 * RBF(torch.tensor([0.7, 1.0, 1.5])[:, None, None])).to(dtype)
+        ridge = torch.tensor([0.1, 0.5, 1.0], dtype=dtype, requires_grad=True)
+        out = cme_attention(*given, mask, enable_gqa=True, kernel=kernel, ridge=ridge)
+        out.backward(weights.to(dtype))
+        return [out.detach(), *(each.grad for each in (*given, ridge, *kernel.parameters()))]
+
+    for found, wanted in zip(both(torch.float32), both(torch.float64), strict=True):
+        assert found.dtype == torch.float32
         assert (found - wanted).abs().max() <= 1e-3 * wanted.abs().max()
 
 

@@ -128,3 +128,20 @@ def test_values_and_gradients(member, kernel):
             assert not wanted
         if ridge is not None:
             np.testing.assert_allclose(ridge.grad, gradients[4], atol=1e-10, rtol=1e-10)
+
+
+def test_the_error_bar_and_a_ridge_per_token():
+    query, key, value, _ = draw()
+    tokens = [np.swapaxes(each, 1, 2) for each in (query, key, value)]
+    shared = {"ridge_per_token": 0.05, "return_variance": True, "predictive": True}
+    wanted = in_jax.cme_attention(*tokens, mask=jnp.asarray(KEY_MASK), **shared)
+    tensors = [torch.tensor(each) for each in (query, key, value)]
+    found = in_torch.cme_attention(
+        *tensors, attn_mask=torch.tensor(KEY_MASK), enable_gqa=True, **shared
+    )
+    np.testing.assert_allclose(found[0], np.swapaxes(wanted[0], 1, 2), atol=1e-10, rtol=0)
+    np.testing.assert_allclose(found[1], np.swapaxes(wanted[1], 1, 2), atol=1e-10, rtol=0)
+    causal = {"is_causal": True, "return_variance": True}
+    wanted = in_jax.cme_attention(*tokens, **causal)
+    found = in_torch.cme_attention(*tensors, enable_gqa=True, **causal)
+    np.testing.assert_allclose(found[1], np.swapaxes(wanted[1], 1, 2), atol=1e-10, rtol=0)

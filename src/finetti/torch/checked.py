@@ -9,7 +9,7 @@ Gradients ask for more: that of the values is γ = (K + λI)⁻¹K(K, Q)ȳ itsel
 by cond·2⁻²⁴. But K + λI ⪰ λI, so that ‖R‖₂/λ bounds the error of any solution with the residual R.
 Where γ alone is not good enough, one step of refinement (residual in float64, correction by the
 float32 factor) may make it so; otherwise float64 gives the gradient. The limits are those of
-`finetti.attention.cme.checked`.
+`finetti.attention.cme.checked`, or tighter.
 """
 
 from typing import Any, NamedTuple
@@ -30,8 +30,9 @@ MAX_ROUNDING = 1.5e-5
 CHECK_RTOL = 5e-5
 # Rows checked: half of them the farthest from the center.
 CHECKED_ROWS = 32
-# Bound on the relative error of α and of γ up to which they serve a gradient.
-GRADIENT_RTOL = 1e-4
+# Bound on the relative error of α and of γ, in the 2-norm, up to which they serve a gradient: of
+# the largest of L entries it is up to √L times as much.
+GRADIENT_RTOL = 3e-5
 # Relative size of a correction of γ up to which what it leaves, about its square, is small.
 MAX_CORRECTION = 5e-3
 _ROUNDOFF = 2.0**-24
@@ -80,7 +81,10 @@ class Call(NamedTuple):
         """K(x_i, y_j) with these parameters, masked among the keys themselves."""
         named = dict(zip(self.names, parameters, strict=True))
         options = {"scale": self.scale}
-        found = torch.func.functional_call(self.kernel, named, (xs, ys), options)
+        if named:
+            found = torch.func.functional_call(self.kernel, named, (xs, ys), options)
+        else:
+            found = self.kernel(xs, ys, **options)
         if self.mask is None or ys is not None:
             return found
         return torch.where(self.mask[..., :, None] & self.mask[..., None, :], found, 0.0)
@@ -193,7 +197,8 @@ def _is_accepted(
     product = call.gram(parameters, picked(keys), keys.double()) @ alpha.double()
     missed = picked(values) - (product + picked(noise.unsqueeze(-1)) * picked(alpha))
     if mask is not None:
-        missed = torch.where(mask.gather(-1, rows).unsqueeze(-1), missed, 0.0)
+        counts = mask.expand(*rows.shape[:-1], length).gather(-1, rows)
+        missed = torch.where(counts.unsqueeze(-1), missed, 0.0)
     agree = weight * missed.abs().amax(-2).float() <= CHECK_RTOL * largest
     return bool(agree.all())
 

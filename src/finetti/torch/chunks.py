@@ -134,7 +134,10 @@ def read_prefixes(rule: Rule, query: Tensor, keys: Tensor, values: Tensor) -> Te
     before, _, wrote = chunks.states()
     count, chunk = chunks.keys.shape[-3:-1]
     # One more axis, for the groups of queries that share the keys.
-    each = Chunks(*(None if part is None else part.unsqueeze(-4) for part in chunks))
+    each = chunks._replace(
+        keys=chunks.keys.unsqueeze(-4),
+        log_age=None if chunks.log_age is None else chunks.log_age.unsqueeze(-4),
+    )
     asked = _split(query, chunk, count)
     out = each.fade(asked) @ before.unsqueeze(-4) + each.scores(asked) @ wrote.unsqueeze(-4)
     return out.flatten(-3, -2)[..., :places, :]

@@ -188,13 +188,11 @@ class FastWeightState:
         if not self.is_delta:
             self.state = self.state + keys.mT @ values
             return
-        per_token = [
-            each.unsqueeze(-1) if isinstance(each, Tensor) and each.ndim < key.ndim else each
-            for each in (step, decay)
-        ]
-        if isinstance(decay, Tensor) and decay.ndim == key.ndim:
-            per_token[1] = decay.unsqueeze(-2)
-        rule = make_rule(keys, per_token[0], per_token[1], None)
+        if isinstance(step, Tensor):
+            step = step.unsqueeze(-1)
+        if isinstance(decay, Tensor):  # per channel it has as many axes as the key
+            decay = decay.unsqueeze(-2 if decay.ndim == key.ndim else -1)
+        rule = make_rule(keys, step, decay, None)
         keys, values = unit_pairs(keys, values)
         state = self.state
         if rule.log_decay is not None:

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from finetti.torch.layout import may_branch, needs_graph
+
 
 class _MinusHalfSquares(Function):
     """−‖a_i − b_j‖²/2 of float64 tokens (..., L, d) and (..., M, d); b = None stands for a.
@@ -73,6 +75,8 @@ def minus_half_squares(
     a: Tensor, b: Tensor | None, dtype: torch.dtype, by_differences: bool = False
 ) -> Tensor:
     """−‖a_i − b_j‖²/2 in ``dtype``, computed in float64."""
+    if may_branch(a, b) and not needs_graph(a, b):  # PyTorch's bookkeeping takes as long
+        return _MinusHalfSquares.forward(a, b, dtype, by_differences)
     function = _MinusHalfSquares if torch.compiler.is_compiling() else _WithTangents
     return function.apply(a, b, dtype, by_differences)
 
@@ -108,8 +112,8 @@ class _LogMaternWithTangents(_LogMatern):
     """The same with a forward-mode derivative, which compilers refuse."""
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        return tangent * _slope(ctx.saved_tensors[0], ctx.nu)
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return tangents[0] * _slope(ctx.saved_tensors[0], ctx.nu)
 
 
 def log_matern(minus_half_square: Tensor, nu: float) -> Tensor:

@@ -96,9 +96,14 @@ class _Stationary(Kernel):
         unit: Any = math.sqrt(scale)
         if self.log_lengthscale is not None:
             unit = unit * torch.exp(-self.log_lengthscale.double())
-        a = (xs.double() - center) * unit
-        b = None if ys is None else (ys.double() - center) * unit
-        return minus_half_squares(a, b, xs.dtype, self.by_differences)
+        a = xs.double() - center
+        b = None if ys is None else ys.double() - center
+        if self.by_differences and (not isinstance(unit, Tensor) or unit.shape[-1:] in ((), (1,))):
+            # What keeps the digits of small distances keeps those of the gradient of ℓ, too.
+            squares = minus_half_squares(a, b, torch.float64, by_differences=True)
+            return (unit * unit * squares).to(xs.dtype)
+        b = None if b is None else b * unit
+        return minus_half_squares(a * unit, b, xs.dtype, self.by_differences)
 
     def forward(self, xs: Tensor, ys: Tensor | None = None, *, scale: float = 1.0) -> Tensor:
         """K(x_i, y_j)."""

@@ -75,6 +75,11 @@ def may_branch(*tensors: Tensor | None) -> bool:
     return all(each is None or (type(each) in plain and not each.is_meta) for each in tensors)
 
 
+def needs_graph(*tensors: Tensor | None) -> bool:
+    """Whether autograd records what is done with the tensors."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
 def arrange(
     owner: str,
     query: Tensor,
@@ -97,8 +102,8 @@ def arrange(
         )
     dtype = _check_tensors(owner, query, key, value)
     groups = _check_shapes(owner, query, key, value, enable_gqa)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    if isinstance(scale, Tensor) or not (0 < scale < math.inf):
+    factor: Any = query.shape[-1] ** -0.5 if scale is None else scale
+    if isinstance(factor, Tensor) or not (0 < factor < math.inf):
         advice = "A learned scale is the kernel's lengthscale or factor."
         raise bad_argument("scale", owner, "a positive number", scale, advice)
     working = torch.float32 if torch.finfo(dtype).bits < 32 else dtype
@@ -119,7 +124,7 @@ def arrange(
         bias,
         length if is_causal else None,
         None,
-        float(scale),
+        float(factor),
         (*batch, length),
         dtype,
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from finetti.torch.kernels import Kernel
-from finetti.torch.layout import Contexts, may_branch, prefix_mask
+from finetti.torch.layout import Contexts, may_branch, needs_graph, prefix_mask
 
 _ATTEMPTS, _ESCALATION = 6, 1e3
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.
@@ -119,6 +119,8 @@ def solve_posdef(gram: Tensor, noise: Tensor, right: Tensor) -> Tensor:
     """(K + diag(noise))⁻¹B, differentiated implicitly."""
     gram, noise, right = _same_batch(gram, noise, right)
     factor, _ = diagonal_shift(gram, noise)
+    if may_branch(gram, noise, right) and not needs_graph(gram, noise, right):
+        return torch.cholesky_solve(right, factor)
     return _solve(gram, noise, factor, right)
 
 
