@@ -7,8 +7,7 @@ from typing import Any
 from finetti.core.errors import FinettiError, InputError
 from finetti.core.keys import random_key
 from finetti.latent import Encoded
-from finetti.studies.importing import load_object
-from finetti.studies.sources import find_source
+from finetti.studies.source_code import find_source, load_object
 
 NETWORKS = ("attention", "limited-attention", "conditional-mean")
 LIMIT = 2.0  # ω and α of limited-attention

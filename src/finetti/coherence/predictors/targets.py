@@ -159,8 +159,7 @@ def load_object_named(reference: str, directory: str | Path = ".") -> Any:
 
     A class, or a function without arguments, is called once: it makes the target.
     """
-    from finetti.studies.importing import load_object, loading
-    from finetti.studies.sources import find_source
+    from finetti.studies.source_code import find_source, load_object, loading
 
     source = find_source(reference, directory, argument="target")
     found = load_object(source, "target")

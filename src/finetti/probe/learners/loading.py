@@ -22,12 +22,13 @@ from finetti.probe.learners.given_network import (
 )
 from finetti.probe.learners.recipe import NOT_OPTIONS, Recipe, options_for, parameters
 from finetti.probe.learners.torch_network import TorchNetwork
-from finetti.studies.importing import load_object, loading
-from finetti.studies.sources import (
+from finetti.studies.source_code import (
     PACKAGE,
-    KindSource,
+    SourceSnapshot,
     find_source,
     installed_versions,
+    load_object,
+    loading,
 )
 from finetti.training.pairs import pair_of
 
@@ -86,7 +87,7 @@ def load_learner(
     return learner
 
 
-def find_learner(reference: str, directory: str | Path = ".") -> KindSource:
+def find_learner(reference: str, directory: str | Path = ".") -> SourceSnapshot:
     """The source of a learner and its fingerprint, without running any of it."""
     if reference not in BUILT_IN and ":" not in reference:
         raise InputError(
