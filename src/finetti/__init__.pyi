@@ -13,4 +13,5 @@ from . import report as report
 from . import risk as risk
 from . import show as show
 from . import studies as studies
+from . import torch as torch
 from . import training as training

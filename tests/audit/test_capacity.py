@@ -103,8 +103,8 @@ def gaps_shown(capacity):
 
 
 def test_a_gap_beyond_the_loss_is_vacuous_by_every_bound(bert, capacity):
-    # Dudley's integral ends at the range of the loss.
-    assert 2 < capacity.row("Theorem A.17 (S)").gap.value < 4
+    # Dudley's integral ends at the range of the loss, of which paper S's gap needs only half.
+    assert 1 < capacity.row("Theorem A.17 (S)").gap.value < 2
     assert 2 < capacity.row("Theorem C.4 (E)").gap.value < 4
     assert set(gaps_shown(capacity).values()) == {"vacuous"}
     assert "vacuous by every bound: it is at least 1" in str(capacity)
@@ -232,7 +232,7 @@ def test_assumptions_that_are_left_by_name(capacity):
         leaves = " ".join(left_assumptions(rotary, paper))
         assert "rotate" in leaves
         assert "gate" in leaves
-        assert "here is RMSNorm" in leaves
+        assert "this network has RMSNorm" in leaves
         assert "LayerNorm" not in leaves
         unsaid = replace(rotary, design=replace(rotary.design, normalization=""))
         assert "this network has LayerNorm or RMSNorm" in " ".join(left_assumptions(unsaid, paper))

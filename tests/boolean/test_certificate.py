@@ -65,13 +65,10 @@ def test_capacity_is_that_of_the_written_out_head():
     ):
         compiled = compile(rule, 8)
         weights = compiled.weights
-        arrays = {
-            f"{name}_weights": weights[f"blocks.0.{name}"]
-            for name in ("query", "key", "value", "output")
-        }
+        arrays = {name: weights[f"blocks.0.{name}"] for name in ("query", "key", "value", "output")}
         if kind is HeadClass:
             arrays = {name: array[0] for name, array in arrays.items()}
-        described = kind.from_weights(arrays, query_norm=1.0, class_token=True)
+        described = kind.from_arrays(**arrays, query_norm=1.0, class_token=True)
         sample = Sample(1000, 8, input_norm=2**0.5)
         wanted = covering(described, compiled.certificate.tolerance).evaluate(sample)
         assert compiled.certificate.capacities[0].log_value == pytest.approx(wanted.log_value)

@@ -157,9 +157,7 @@ def test_the_certificate_has_every_norm_gap_and_capacity():
         assert proof.attention_mass == pytest.approx(1, abs=proof.head_error)
         assert proof.score_gap >= np.log(8 * 33 / proof.separation) * (1 - 1e-9)
     first = {name: weights[f"blocks.0.{name}"] for name in ("query", "key", "value", "output")}
-    layer = MultiHeadClass.from_weights(
-        {f"{name}_weights": array for name, array in first.items()}, query_norm=2**0.5
-    )
+    layer = MultiHeadClass.from_arrays(**first, query_norm=2**0.5)
     sample = Sample(1000, 33, input_norm=2**0.5)
     wanted = MultiHeadCovering(layer, min(1 / 6, 1 / 2)).evaluate(sample)
     assert certificate.capacities[0].log_value == pytest.approx(wanted.log_value)

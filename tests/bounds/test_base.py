@@ -22,7 +22,6 @@ from finetti.bounds.solve import smallest_count, whole_exp
 from finetti.bounds.sparse_variables import (
     CoveringConstantGap,
     HeadClass,
-    HeadCovering,
     HeadGap,
     ProjectedLayerNorms,
     ProjectedTransformerCovering,
@@ -63,63 +62,50 @@ SAMPLE = Sample(n_samples=100, context_length=7)
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
+    ("field", "value"),
     [
-        ({"n_samples": 1.5}, "n_samples"),
-        ({"n_samples": True}, "n_samples"),
-        ({"context_length": 0}, "context_length"),
-        ({"input_norm": -1.0}, "input_norm"),
-        ({"input_norm": math.inf}, "input_norm"),
-        ({"loss_bound": 0.0}, "loss_bound"),
-        ({"loss_bound": math.nan}, "loss_bound"),
-        ({"delta": 1.0}, "delta"),
-        ({"delta": "half"}, "delta"),
+        ("n_samples", 1.5),
+        ("context_length", 0),
+        ("input_norm", math.inf),
+        ("loss_bound", 0.0),
+        ("delta", 1.0),
+        ("delta", "half"),
     ],
 )
-def test_bad_samples_are_refused_by_name(fields, named):
-    with pytest.raises(InputError, match=f"`{named}` argument of Sample"):
-        Sample(**{"n_samples": 10, "context_length": 10, **fields})
+def test_bad_samples_are_refused_by_name(field, value):
+    with pytest.raises(InputError, match=f"`{field}` argument of Sample"):
+        replace(SAMPLE, **{field: value})
 
 
 def test_sizes_of_any_size():
     sample = Sample(n_samples=10**5000, context_length=1e6)
     assert sample.log_samples == pytest.approx(5000 * math.log(10))
     assert sample.context_length == 10**6
+    text = repr(replace(sample, loss_bound=math.inf))
+    assert "n_samples=10**5000," in text
+    assert "loss_bound=inf" in text
 
 
-def test_value_explains_itself():
+def test_a_value_is_shown_with_its_kind_and_as_vacuous_beyond_the_loss():
     value = Toy(3.0).evaluate(SAMPLE)
     assert value.value == pytest.approx(0.9)
-    assert not value.vacuous
-    assert Toy(4.0).evaluate(SAMPLE).vacuous
-    assert Toy(4.0, form="printed").evaluate(SAMPLE).vacuous is None
-    text = str(value)
-    for word in (
-        "generalization gap",
-        "0.9",
-        "Nowhere 1, nobody",
-        "upper bound",
-        "vacuous",
-        "100 %",
-    ):
-        assert word in text
-    assert "scaling quantity" in str(Toy(form="printed").evaluate(SAMPLE))
+    printed = Toy(4.0, form="printed").evaluate(SAMPLE)
+    vacuous = [each.vacuous for each in (value, Toy(4.0).evaluate(SAMPLE), printed)]
+    assert vacuous == [False, True, None]
+    for word in ("generalization gap", "0.9", "upper bound", "vacuous", "100 %"):
+        assert word in str(value)
+    assert "scaling quantity" in str(printed)
     assert "<table" in value._repr_html_()
 
 
-def test_value_as_plain_data():
-    huge = BoundValue(1e5, (), "A, b", "derived", "upper_bound", "risk")
-    assert huge.to_dict()["value"] is None
-    assert huge.to_dict()["log_value"] == 1e5
-    assert huge.value == math.inf
-    assert "10^43429" in str(huge)
-
-
-def test_many_terms_are_cut_in_the_table_only():
+def test_a_value_that_no_float_holds_and_many_terms():
     terms = summed(Term("part", layer, "W", math.log(layer)) for layer in range(1, 101))[1]
-    value = BoundValue(math.log(5050), terms, "A, b", "derived", "upper_bound", "risk")
-    assert "88 more" in str(value)
-    assert len(value.to_dict()["terms"]) == 100
+    huge = BoundValue(1e5, terms, "A, b", "derived", "upper_bound", "risk")
+    plain = huge.to_dict()
+    assert (plain["value"], plain["log_value"], huge.value) == (None, 1e5, math.inf)
+    assert "10^43429" in str(huge)
+    assert "88 more" in str(huge)  # in the table only
+    assert len(plain["terms"]) == 100
 
 
 def test_compare_with_a_measured_gap():
@@ -134,17 +120,18 @@ def test_compare_with_a_measured_gap():
         other.compare(0.1)
 
 
-def test_inversion_is_exact():
+def test_solutions_of_any_size_and_refusals_to_solve():
     needed = Toy(3.0).samples_needed(0.1, SAMPLE)
     assert (needed.quantity, needed.count, needed.value) == ("samples", 8100, 8100.0)
-    assert needed.terms[0].value <= 0.1 * (1 + 1e-15)
-    assert Toy(3.0).evaluate(Sample(8099, 7)).value > 0.1
-    assert Toy(0.1).samples_needed(0.1, SAMPLE).value == 1
-
-
-def test_inversion_beyond_floats():
-    needed = Toy(1e100).samples_needed(1e-100, SAMPLE)
-    assert needed.log_value == pytest.approx(600 * math.log(10), rel=1e-11)
+    assert Toy(0.1).samples_needed(0.1, SAMPLE).count == 1
+    assert Toy(form="printed").samples_needed(0.1, SAMPLE, constant=5.0).value == 50
+    huge = Toy(1e100).samples_needed(1e-100, SAMPLE)
+    assert huge.log_value == pytest.approx(600 * math.log(10), rel=1e-11)
+    assert smallest_count(lambda n: 1.0) is None
+    with pytest.raises(InputError, match="gap"):
+        Toy().samples_needed(0.0, SAMPLE)
+    with pytest.raises(UnsupportedError, match="negative"):
+        CoveringConstantGap(1e6, form="printed").samples_needed(0.1, SAMPLE, constant=1.0)
 
 
 @pytest.mark.parametrize("log_value", [0.0, 5.3, 36.5, 41.0, 1e3, 1e5])
@@ -154,43 +141,24 @@ def test_whole_exponentials(log_value):
     )
 
 
-def test_inversion_refuses_what_it_cannot_do():
-    with pytest.raises(UnsupportedError, match="scaling quantity"):
-        Toy(form="printed").samples_needed(0.1, SAMPLE)
-    assert Toy(form="printed").samples_needed(0.1, SAMPLE, constant=5.0).value == 50
-    with pytest.raises(UnsupportedError, match="all its constants"):
-        Toy().samples_needed(0.1, SAMPLE, constant=5.0)
-    with pytest.raises(InputError, match="gap"):
-        Toy().samples_needed(0.0, SAMPLE)
-    assert smallest_count(lambda n: 1.0) is None
-    head = load_bounds().get("S-cor-4.4").from_settings(BoundSettings(width=4))
-    assert isinstance(head, HeadCovering)
-    with pytest.raises(UnsupportedError, match="does not fall with the number of samples"):
-        head.samples_needed(0.1, SAMPLE)
-    printed = CoveringConstantGap(1e6, form="printed")
-    with pytest.raises(UnsupportedError, match="negative"):
-        printed.samples_needed(0.1, SAMPLE, constant=1.0)
-
-
 def test_sensitivity_is_the_power_of_each_norm():
     found = Toy(2.0).sensitivity(SAMPLE)
     assert found["size"].exponent == pytest.approx(2)
     assert found["sample.input_norm"].log_ratio == 0
     assert "size" in str(found)
-
-
-def test_sensitivity_names_what_cannot_grow():
     uniform = load_bounds().get("S-thm-4.6").from_settings(BoundSettings(width=4))
     found = uniform.sensitivity(SAMPLE)
     assert [name for name, _ in found.refused] == ["sample.input_norm"]
-    assert "cannot grow: S-thm-4.6 assumes tokens of length at most 1" in " ".join(
-        str(found).split()
-    )
+    assert "cannot grow: S-thm-4.6 assumes" in " ".join(str(found).split())
 
 
-def test_form_without_print_is_refused():
-    with pytest.raises(InputError, match="form"):
-        Toy(form="guessed")
+def test_sensitivities_count_layers_from_one_and_name_the_nearest():
+    network = TransformerClass(layers=(ProjectedLayerNorms(),) * 2, width=4)
+    found = ProjectedTransformerCovering(network).sensitivity(SAMPLE)
+    layers = {row.field.partition(".")[2].partition(".")[0] for row in found}
+    assert {each for each in layers if "layers" in each} == {"layers[1]", "layers[2]"}
+    with pytest.raises(InputError, match=r"no norm 'readout'.*functions\.readout_norm"):
+        found["readout"]
 
 
 def test_settings_read_lists_and_refuse_what_is_not_read():
@@ -213,16 +181,12 @@ def test_settings_read_lists_and_refuse_what_is_not_read():
 def test_registry_finds_bounds_by_name_and_says_what_is_near():
     registry = load_bounds()
     assert registry.get("s-thm-a.17") is registry.get(" S-thm-A.17 ")
-    with pytest.raises(
-        FinettiError, match=r"Unknown bound 'S-thm-A\.18'\. Did you mean one of S-thm-A\.17, "
-    ):
+    with pytest.raises(FinettiError, match=r"'S-thm-A\.18'\. Did you mean one of S-thm-A\.17, "):
         registry.get("S-thm-A.18")
     text_of_all = to_text(registry.__card__(), width=400)
-    for bound in registry:
-        for text in (bound.name, bound.title, bound.statement, bound.citation, bound.quantity):
-            assert text
-        assert bound.statement.count("\n") == 0
-        assert bound.name in text_of_all
+    assert all(bound.name in text_of_all for bound in registry)
+    names = registry.get("R-thm-risk").norm_names()  # whatever is read by default
+    assert {"coefficients", "correlation_degree", "squared_norm", "target_norm"} <= {*names}
     with pytest.raises(FinettiError, match="Two bounds"):
         Registry((Toy, Toy))
 
@@ -233,16 +197,6 @@ def test_delta_replaces_that_of_the_sample():
     careful = gap.samples_needed(0.5, sample, delta=1e-6)
     assert careful.count == gap.samples_needed(0.5, replace(sample, delta=1e-6)).count
     assert careful.count > gap.samples_needed(0.5, sample).count
-
-
-def test_sensitivities_count_layers_from_one_and_name_the_nearest():
-    network = TransformerClass(layers=(ProjectedLayerNorms(),) * 2, width=4)
-    found = ProjectedTransformerCovering(network).sensitivity(Sample(100, 10))
-    names = {row.field for row in found}
-    assert {"functions.layers[1].value_norm", "functions.layers[2].value_norm"} <= names
-    assert "functions.layers[0].value_norm" not in names
-    with pytest.raises(InputError, match=r"no norm 'readout'.*functions\.readout_norm"):
-        found["readout"]
 
 
 class Kinds(fields.Description):
@@ -301,18 +255,6 @@ def described_parts(value):
         yield value
         for each in dataclass_fields(value):
             yield from described_parts(getattr(value, each.name))
-
-
-def test_a_column_norm_that_is_not_given_is_the_spectral_norm():
-    sample, settings = Sample(10_000, 1000), BoundSettings(width=8, norms={"value_norm": 4})
-    python = HeadCovering(HeadClass(width=8, value_norm=4.0)).evaluate(sample)
-    assert python.value == HeadCovering.from_settings(settings).evaluate(sample).value
-    assert HeadClass(width=8, value_norm=4.0).value_column_norm == 4.0
-
-
-def test_all_norms_are_named_whatever_is_read_by_default():
-    names = load_bounds().get("R-thm-risk").norm_names()
-    assert {"coefficients", "correlation_degree", "squared_norm", "target_norm"} <= {*names}
 
 
 @pytest.mark.parametrize(

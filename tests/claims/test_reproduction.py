@@ -7,29 +7,18 @@ import pytest
 
 import finetti.claims
 from finetti.claims import (
-    Claim,
     Context,
-    Control,
     Evidence,
-    Ledger,
     at_most,
     close,
     compare_runs,
     provenance,
     read_results,
-    reproduce_claims,
     results_document,
 )
 from finetti.claims import run as engine
 from finetti.core.errors import InputError
-
-RAN = []
-
-
-def measured(context, value=0.25):
-    """A number below 1, with an interval."""
-    RAN.append(value)
-    return Evidence(at_most("number", value, 1.0, interval=(value - 0.1, value + 0.1)))
+from sample_claims import MEASURED, TOO_LARGE, claim
 
 
 def interrupted(context):
@@ -40,33 +29,14 @@ def breaks(context):
     raise RuntimeError("no luck")
 
 
-WRONG = Control("too large", changes={"value": 2.0})
-
-
-def claim(claim_id, run=measured, **fields):
-    return Claim(claim_id, "title", "A statement.", run, "(1)", **fields)
-
-
-@pytest.fixture
-def reproduce(monkeypatch, tmp_path):
-    """Runs claims in one store, and says which numbers were measured for it."""
-
-    def run(*claims, context=None, **options):
-        monkeypatch.setattr(finetti.claims, "load_ledger", lambda: Ledger(claims))
-        RAN.clear()
-        return reproduce_claims(claims, context, store=tmp_path / "evidence.sqlite", **options)
-
-    return run
-
-
 def test_evidence_is_used_again_and_controls_are_trials_too(reproduce):
-    pair = claim("E-eq-1"), claim("E-eq-2", controls=(WRONG,))
+    pair = claim("E-eq-1"), claim("E-eq-2", controls=(TOO_LARGE,))
     first = reproduce(*pair)
     assert [each.fresh for each in first] == [True, True]
-    assert RAN == [0.25, 0.25]
+    assert [value for *_, value in MEASURED] == [0.25, 0.25]
     second = reproduce(*pair, controls=True)
     assert [each.fresh for each in second] == [False, False]
-    assert RAN == [2.0]
+    assert [value for *_, value in MEASURED] == [2.0]
     assert [each.evidence for each in second] == [each.evidence for each in first]
     (control,) = second[1].controls
     assert control.red

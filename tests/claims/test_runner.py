@@ -1,3 +1,5 @@
+"""What a claim finds: rules, verdicts, wrong versions, errors, and the document of a run."""
+
 import json
 import math
 import os
@@ -9,7 +11,6 @@ import numpy as np
 import pytest
 
 from finetti.claims import (
-    Claim,
     Context,
     Control,
     Evidence,
@@ -27,15 +28,12 @@ from finetti.claims import (
 )
 from finetti.core.errors import InputError
 from finetti.show import Table
+from sample_claims import claim
 
 NAN = math.nan
 YES = close("yes", 0.0, 1.0)
 NO = close("no", 2.0, 1.0)
 UNSURE = at_least("unsure", 1.0, 1.0, interval=(0.9, 1.1))
-
-
-def claim(run, claim_id="E-eq-1", **fields):
-    return Claim(claim_id, "a title", "A statement.", run, "(1)", **fields)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +54,7 @@ def claim(run, claim_id="E-eq-1", **fields):
         (at_most("a", math.inf, 1.0), False),
     ],
 )
-def test_rules(measurement, holds):
+def test_a_rule_holds_fails_or_is_undecided(measurement, holds):
     assert measurement.holds is holds
     assert bool(measurement.reason) is (holds is None)
 
@@ -110,7 +108,7 @@ def test_a_printed_form_fails_only_where_the_derived_one_holds(printed, derived,
     evidence = Evidence(*printed, derived=derived)
     assert evidence.verdict == verdict
     assert re.search(named, evidence.reason)
-    result = run_claim(claim(lambda context: evidence, expected=Verdict.FAILS), Context())
+    result = run_claim(claim(run=lambda context: evidence, expected=Verdict.FAILS), Context())
     assert result.as_expected is (verdict == "fails")
     assert [row["name"] for row in result.to_dict()["derived"]] == [m.name for m in derived]
     assert "Derived form" in str(evidence)
@@ -125,31 +123,29 @@ def test_evidence_is_made_of_measurements_one_by_one(given):
 
 
 def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
-    def broken(context):
-        raise RuntimeError("no luck")
+    def measure(context, number=0.0):
+        if number is None:
+            raise RuntimeError("no luck")
+        return Evidence(NO if number else YES, close("a number", number, 2.0))
 
-    wrong = {
-        "off": lambda context: Evidence(NO),
-        "unseen": lambda context: Evidence(YES),
-        "not a number": lambda context: Evidence(NO, close("nan", NAN, 1.0)),
-        "raises": broken,
-    }
-    controls = tuple(Control(name, run) for name, run in wrong.items())
-    right = claim(lambda context: Evidence(YES), controls=controls)
+    wrong = {"off": 1.0, "unseen": 0.0, "not a number": NAN, "raises": None}
+    controls = tuple(Control(name, {"number": number}) for name, number in wrong.items())
+    right = claim(run=measure, controls=controls)
     found = {each.name: turns_red(run_control(right, each, Context())) for each in controls}
     assert found == {"off": True, "unseen": False, "not a number": False, "raises": False}
     assert right.to_dict()["controls"] == list(wrong)
     assert "off; unseen" in str(right)
 
 
-def test_context():
+def test_a_context_picks_sizes_and_draws_by_its_seed():
     context = Context("paper", 3)
     assert context.pick(quick=1, paper=2) == 2
-    draws = context.generator("E-eq-1", "data").normal(size=3)
-    np.testing.assert_array_equal(
-        draws, Context("quick", 3).generator("E-eq-1", "data").normal(size=3)
+    draws, again, others = (
+        each.draws("data").normal(size=3)
+        for each in (context, Context("quick", 3), Context(seed=4))
     )
-    assert (draws != Context("paper", 4).generator("E-eq-1", "data").normal(size=3)).all()
+    np.testing.assert_array_equal(draws, again)
+    assert (draws != others).all()
     with pytest.raises(InputError, match="quick or paper"):
         Context("huge")
 
@@ -159,16 +155,18 @@ def test_claims_run_in_float64_whatever_the_program():
 
     with jax.enable_x64(False):
         seen = []
-        run_claim(claim(lambda context: seen.append(jnp.ones(2).dtype) or Evidence(YES)), Context())
+        run_claim(
+            claim(run=lambda context: seen.append(jnp.ones(2).dtype) or Evidence(YES)), Context()
+        )
         assert seen == [jnp.float64]
         assert jnp.ones(2).dtype == jnp.float32
 
 
 def test_an_expected_failure_is_as_expected_beside_its_derived_form_only():
-    failing = claim(lambda context: Evidence(NO, derived=(YES,)), expected=Verdict.FAILS)
+    failing = claim(run=lambda context: Evidence(NO, derived=(YES,)), expected=Verdict.FAILS)
     assert run_claim(failing, Context()).as_expected
-    assert not run_claim(claim(failing.measure), Context()).as_expected
-    alone = run_claim(claim(lambda context: Evidence(NO), expected=Verdict.FAILS), Context())
+    assert not run_claim(claim(run=failing.measure), Context()).as_expected
+    alone = run_claim(claim(run=lambda context: Evidence(NO), expected=Verdict.FAILS), Context())
     assert alone.verdict is Verdict.INCONCLUSIVE
     assert "derived" in alone.reason
 
@@ -178,7 +176,7 @@ def test_a_claim_that_raises_is_never_as_expected(expected):
     def run(context):
         raise RuntimeError("no luck")
 
-    result = run_claim(claim(run, expected=expected), Context())
+    result = run_claim(claim(run=run, expected=expected), Context())
     assert result.verdict is Verdict.INCONCLUSIVE
     assert not result.as_expected
     assert "no luck" in result.reason
@@ -187,7 +185,7 @@ def test_a_claim_that_raises_is_never_as_expected(expected):
 
 
 def test_something_other_than_evidence_is_an_error():
-    result = run_claim(claim(lambda context: True), Context())
+    result = run_claim(claim(run=lambda context: True), Context())
     assert "must return Evidence" in (result.error or "")
 
 
@@ -196,7 +194,7 @@ def test_ctrl_c_is_no_result():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_claim(claim(interrupted), Context())
+        run_claim(claim(run=interrupted), Context())
 
 
 def test_the_document_is_strict_json_and_keeps_everything():
@@ -208,7 +206,7 @@ def test_the_document_is_strict_json_and_keeps_everything():
         tables=(Table("t", ("a", "b"), ((jnp.ones(()), math.inf),)),),
     )
     context = Context("quick", 5)
-    results = [run_claim(claim(lambda context: evidence, false_alarm=0.001), context)]
+    results = [run_claim(claim(run=lambda context: evidence, false_alarm=0.001), context)]
     document = results_document(results, provenance(context), selected=2)
     plain = json.loads(json.dumps(document, allow_nan=False))
     assert plain == document

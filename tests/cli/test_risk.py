@@ -26,10 +26,12 @@ class Mean(eqx.Module):
     weights: jax.Array
 
     def __call__(self, tokens, mask_token):
-        return tokens.mean(axis=1) @ self.weights
+        return tokens.mean(axis=0) @ self.weights
 
 
 def make(key, token_dimension, out_dimension):
+    if isinstance(key, jax.core.Tracer):  # it is tried before any trial
+        return Mean(jax.numpy.zeros((token_dimension, out_dimension)))
     with open("made", "a") as file:
         file.write("x")
     while len(Path("made").read_text()) > 1 and not Path("go").exists():
@@ -142,7 +144,7 @@ def test_help_names_every_world():
 
 
 def test_why_trials_failed_is_said_once(tmp_path):
-    source = "def make(key, token_dimension, out_dimension):\n    raise ValueError('no network')\n"
+    source = PATIENT.replace("    with open", "    raise ValueError('no network')\n    with open")
     (tmp_path / "mine.py").write_text(source)
     command = [sys.executable, "-m", "finetti", "risk", "--workers", "1", *WORDS]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

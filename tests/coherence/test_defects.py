@@ -122,11 +122,13 @@ def test_two_steps_by_gains_and_by_draws(drawn):
 def test_gain_is_the_weight_of_the_new_value(drawn):
     (keys, values), query = drawn
     predictor = as_predictor(WORLD)
-    gain = predictor.gain(query, query[:, 0], keys, values)
-    law = predictor.law(query, keys, values)
-    after = predictor.law(
-        query, np.append(keys, query[:, :1], 1), np.append(values, values[:, :1], 1)
+    more = np.append(keys, query[:, :1], 1)
+    low, high = (
+        predictor.mean(query, more, np.append(values, values[:, :1] + step, 1)) for step in (0, 1)
     )
+    gain = high - low
+    law = predictor.law(query, keys, values)
+    after = predictor.law(query, more, np.append(values, values[:, :1], 1))
     left = law.variance - gain**2 * law.variance[:, :1]
     np.testing.assert_allclose(after.variance, left, rtol=1e-10)
 

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF as ProcessRBF
 from sklearn.linear_model import ARDRegression, BayesianRidge, LogisticRegression, Ridge
@@ -159,11 +161,11 @@ class ReadsLinen(nn.Module):
     @nn.compact
     def __call__(self, keys, values, query):
         weight = self.param("weight", lambda key: jnp.ones(()))
-        return Reads(weight)(keys, values, query)
+        return jax.vmap(Reads(weight))(keys, values, query)
 
 
 def with_variance(params, keys, values, query):
-    mean = Reads(params)(keys, values, query)
+    mean = jax.vmap(Reads(params))(keys, values, query)
     return mean, jnp.full_like(mean, 0.5)
 
 
@@ -192,12 +194,70 @@ def test_networks_of_all_kinds_answer_alike():
     assert np.all(pair.law(*batch(QUERY, KEYS, VALUES)).variance == 0.5)
 
 
+def test_a_predictor_that_is_given_stays_as_it_is():
+    one = as_predictor(Ridge(), name="one")
+    two = as_predictor(one, name="two", noise_variance=0.5, linear=True)
+    assert (one.name, one.noise_variance, one.linear) == ("one", None, None)
+    assert (two.name, two.noise_variance, two.linear) == ("two", 0.5, True)
+
+
+class Drops(eqx.Module):
+    dropout: eqx.nn.Dropout
+
+    def __call__(self, keys, values, query, *, key=None):
+        return self.dropout(values, key=key).mean(axis=0)
+
+
+class DropsNnx(nnx.Module):
+    def __init__(self, rngs):
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, keys, values, query):
+        return self.dropout(values).mean(axis=1)
+
+
+@pytest.mark.parametrize("target", [Drops(eqx.nn.Dropout(0.5)), DropsNnx(nnx.Rngs(0))])
+def test_dropout_is_off(target):
+    found = as_predictor(target).mean(*batch(QUERY, KEYS, VALUES))
+    np.testing.assert_allclose(found[0], np.broadcast_to(VALUES.mean(axis=0), (3, 1)), rtol=1e-6)
+
+
+def test_networks_get_one_batch_of_all_contexts():
+    """Also PyTorch: a loop over contexts took a call for each query."""
+    calls = []
+
+    def apply(params, keys, values, query):
+        calls.append(query.shape)
+        return values.mean(axis=1)
+
+    many = np.stack([QUERY] * 4), np.stack([KEYS] * 4), np.stack([VALUES] * 4)
+    found = as_predictor((ones, apply)).mean(*many)
+    assert found.shape == (4, 3, 1)
+    assert set(calls) == {(12, 2)}
+
+
+def test_estimators_use_one_thread(monkeypatch):
+    """OpenMP threads that wait for each other make small fits many times slower."""
+    from threadpoolctl import threadpool_info
+
+    seen = []
+
+    class Looks(Ridge):
+        def fit(self, X, y):
+            seen.extend(x["num_threads"] for x in threadpool_info() if x["user_api"] == "openmp")
+            return super().fit(X, y)
+
+    as_predictor(Looks()).mean(*batch(QUERY, KEYS, VALUES))
+    assert set(seen) <= {1}
+
+
 def test_torch_modules():
     torch = pytest.importorskip("torch")
 
     class Module(torch.nn.Module):
         def forward(self, keys, values, query):
-            return torch.softmax(keys @ query, dim=0) @ values
+            shares = torch.softmax(torch.einsum("nlk,nk->nl", keys, query), dim=1)
+            return torch.einsum("nl,nlv->nv", shares, values)
 
     assert order_defect(Module(), (KEYS, VALUES), QUERY).holds()
 
@@ -241,7 +301,7 @@ def test_letters_that_cannot_be_measured_are_refused(target, words):
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        (3, "must be an Attention"),
+        (3, "target int must be an Attention"),
         (Ridge, "not the class Ridge"),
         (lambda one, two: one, "2 arguments"),
         (SphereWorld(random_rotations(0, 2, 3)), "neither letters nor Gaussian"),
@@ -249,7 +309,7 @@ def test_letters_that_cannot_be_measured_are_refused(target, words):
     ],
 )
 def test_what_is_no_predictor(target, words):
-    with pytest.raises(UnsupportedError, match=words):
+    with pytest.raises(FinettiError, match=words):
         as_predictor(target)
 
 
@@ -433,7 +493,7 @@ def test_one_variance_serves_several_values():
 
 def test_networks_may_answer_with_numbers():
     def apply(params, keys, values, query):
-        return values[:, 0].mean(), jnp.exp(params)
+        return values.mean(axis=(1, 2)), jnp.full(len(values), jnp.exp(params))
 
     assert as_predictor((ones, apply)).law(*batch(QUERY, KEYS, VALUES)).mean.shape == (1, 3, 1)
     assert not two_step_defect((ones, apply), (KEYS, VALUES), QUERY).holds()

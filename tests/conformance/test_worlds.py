@@ -26,6 +26,7 @@ from finetti.latent import (
     worlds,
 )
 from own_world import NormalMean
+from standard_errors import assert_mean
 
 LETTERS = [[0.7, 0.2, 0.1], [0.1, 0.7, 0.2]]
 CENTERS = [[-1.0, 0.5], [1.0, 0.0]]
@@ -46,8 +47,7 @@ MEMBERS = {
 }
 members = pytest.mark.parametrize("world", MEMBERS.values(), ids=MEMBERS.keys())
 NEXT_TOKEN = [name for name, world in MEMBERS.items() if world.answers_next_token]
-# |z| ≤ 5 for every entry looked at: 6e-7 each, some hundred in all, and the seeds are fixed.
-MANY, STANDARD_ERRORS = 20_000, 5.0
+MANY = 20_000  # some hundred means are looked at, and the seeds are fixed
 
 
 def rows(tokens, index):
@@ -58,12 +58,6 @@ def query_of(draw, index):
     return None if draw.query is None else draw.query[index]
 
 
-def assert_mean(samples, mean):
-    """The average of ``samples`` is ``mean`` up to its standard error."""
-    error = np.std(samples, axis=0, ddof=1) / np.sqrt(len(samples))
-    assert np.all(np.abs(np.mean(samples, axis=0) - mean) <= STANDARD_ERRORS * error + 1e-12)
-
-
 def test_every_name_of_the_registry_is_here():
     assert set(worlds) <= set(MEMBERS)
     for name, make in worlds.items():
@@ -72,7 +66,7 @@ def test_every_name_of_the_registry_is_here():
 
 
 @members
-def test_the_law_of_the_tokens_does_not_depend_on_their_order(world):
+def test_likelihood_is_invariant_to_token_order(world):
     tokens = world.sample(0, 5, 4).tokens
     reference = world.log_prob(tokens)
     assert reference.shape == (5,)
@@ -81,7 +75,7 @@ def test_the_law_of_the_tokens_does_not_depend_on_their_order(world):
 
 
 @members
-def test_neither_does_the_answer(world):
+def test_prediction_is_invariant_to_token_order(world):
     draw = world.sample(1, 5, 6)
     law = world.predict(draw.tokens, draw.query)
     again = world.predict(reorder(draw.tokens, [3, 1, 5, 0, 2, 4]), draw.query)
@@ -210,7 +204,7 @@ def test_a_law_has_mass_one(world):
 
 
 @members
-def test_what_a_network_reads(world):
+def test_encoded_sequences_have_one_token_per_pair_and_a_mask(world):
     draw = world.sample(12, 5, 3)
     encoded = world.encode(draw)
     n, length, width = encoded.tokens.shape
@@ -222,7 +216,7 @@ def test_what_a_network_reads(world):
 
 
 @members
-def test_what_cannot_be_is_refused(world):
+def test_impossible_arguments_are_refused(world):
     draw = world.sample(13, 2, 3)
     with pytest.raises(InputError, match="rng"):
         world.sample(None, 2, 3)

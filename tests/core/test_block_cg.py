@@ -62,3 +62,8 @@ def test_a_goal_below_rounding_ends(problem):
     assert int(how.iterations) <= 500
     assert 1e-12 < float(jnp.max(how.relative_error)) < 1e-1
     assert bool(jnp.isfinite(solution).all())
+
+
+def test_no_start_beyond_the_last_one(problem, monkeypatch):
+    monkeypatch.setattr("finetti.core.block_cg.MAX_RESTARTS", 0)
+    assert int(solve(*problem)[1].iterations) == 0

@@ -72,7 +72,7 @@ def test_many_letters_take_no_recursion():
         (([1] * 900, 2), "small enough"),  # 405 450 rows, but of 900 numbers
     ],
 )
-def test_what_cannot_be_is_refused(arguments, what):
+def test_impossible_urns_are_refused(arguments, what):
     with pytest.raises(InputError, match=what):
         finite_distance(*arguments)
 

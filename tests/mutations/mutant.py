@@ -34,26 +34,37 @@ class Mutant:
         """The first folder of the file, or the file itself."""
         return self.file.split("/")[0]
 
-    def apply(self, root: Path) -> str:
-        """Write the mutation into the tree and return the original text of the file."""
-        path = root / PACKAGE / self.file
-        text = path.read_text("utf-8")
-        path.write_text(self.mutate(text), "utf-8")
-        return text
-
     def mutate(self, text: str) -> str:
         """Return the text of the file with the line replaced.
 
         Raises LookupError where the function or the line is gone, or the line is there twice.
         """
+        lines, at = self._find(text)
+        lines[at] = lines[at].replace(self.old, self.new)
+        return "".join(lines)
+
+    def interrupt(self, text: str) -> str:
+        """Return the text of the file with an error before the statement of the line."""
+        lines, at = self._find(text)
+        first = max(
+            node.lineno - 1
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.stmt)
+            and node.lineno <= at + 1 <= (node.end_lineno or node.lineno)
+            and not lines[node.lineno - 1].lstrip().startswith("elif ")
+        )
+        indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
+        lines.insert(first, f'{indent}raise RuntimeError("reached")\n')
+        return "".join(lines)
+
+    def _find(self, text: str) -> tuple[list[str], int]:
         lines = text.splitlines(keepends=True)
         first, last = functions(ast.parse(text)).get(self.function, (0, 0))
         at = [i for i in range(max(first - 1, 0), last) if lines[i].strip() == self.old]
         if len(at) != 1:
             found = f"{len(at)} times" if at else "not there"
             raise LookupError(f"{self.file}, {self.function}: {found}: {self.old}")
-        lines[at[0]] = lines[at[0]].replace(self.old, self.new)
-        return "".join(lines)
+        return lines, at[0]
 
 
 def functions(tree: ast.Module) -> dict[str, tuple[int, int]]:

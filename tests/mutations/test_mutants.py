@@ -1,12 +1,14 @@
 """The stored mutants can be made in the code as it is, and a mutant that matters is found."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
-from .__main__ import choose_tests, nearest_files
+from .__main__ import run_mutant
 from .draw import NUMBER, file_mutants
 from .mutant import PACKAGE, ROOT, Mutant, load_mutants
+from .nearest import CLAIMS, nearest_tests
 from .operators import OPERATORS
 
 
@@ -49,20 +51,56 @@ def test_a_line_that_is_gone_is_refused() -> None:
         Mutant("x.py", "f", "sign", "return 1", "return 2").mutate("def f():\n    return 3\n")
 
 
-def test_tests_that_reach_a_function_come_first_then_those_beside_them() -> None:
-    mutant = Mutant("core/norms.py", "f", "sign", "return 1", "return 2")
-    reach = ["tests/core/test_a.py::slow", "tests/core/test_a.py::quick", "tests/cli/test_b.py::c"]
-    times = dict(zip(reach, (9.0, 1.0, 0.1), strict=True))
-    times |= {"tests/core/test_a.py::beside": 0.2, "tests/core/test_d.py::other": 0.1}
-    times["tests/core/test_a.py::fails"] = float("inf")
-    known = {"reach": {mutant.file: {"f": reach}}, "times": times, "measured": ["tests/core"]}
-    everything = [reach[1], reach[0], reach[2], "tests/core/test_a.py::beside"]
-    assert choose_tests(mutant, known, 90.0) == (everything, 3)
-    assert choose_tests(mutant, known, 2.0) == ([reach[1], reach[2], everything[3]], 3)
+def test_the_nearest_tests_come_first() -> None:
+    mutant = Mutant("core/norms.py", "dual_exponent", "sign", "return 1", "return 2")
+    files = nearest_tests(mutant, 3)
+    assert "tests/core/test_norms.py" in files[:2]
+    assert nearest_tests(mutant, 1) == files[:1]
+    mutant = Mutant("claims/exchangeability/head_sums.py", "_parabola", "sign", "a", "b")
+    assert nearest_tests(mutant, 1) == [CLAIMS]
 
 
-def test_without_a_map_files_that_name_the_module_come_first() -> None:
-    mutant = Mutant("core/norms.py", "f", "sign", "return 1", "return 2")
-    files = nearest_files(mutant)
-    assert files[0] == "tests/core/test_norms.py"
-    assert choose_tests(mutant, {"measured": []}, 90.0) == (files, len(files))
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("return (", 'if a:\n        raise RuntimeError("reached")\n        return ('),
+        ("b,", 'if a:\n        raise RuntimeError("reached")\n        return ('),
+        ("elif c:", 'def f(a, b, c):\n    raise RuntimeError("reached")\n    if a:'),
+    ],
+)
+def test_an_error_stands_before_the_statement_of_the_line(line: str, expected: str) -> None:
+    text = (
+        "def f(a, b, c):\n    if a:\n        return (\n            b,\n        )\n"
+        "    elif c:\n        pass\n"
+    )
+    changed = Mutant("x.py", "f", "sign", line, "0").interrupt(text)
+    assert expected in changed
+    ast.parse(changed)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ("assert double(2) == 4", "killed"),
+        ("assert double(0) == 0", "survived"),
+        ("pass", "not reached"),
+        ("assert double(2) == 5", "undecided"),
+        ("import time; time.sleep(30 * (double(2) != 4))", "killed"),
+    ],
+)
+def test_what_becomes_of_a_mutant(tmp_path: Path, body: str, outcome: str) -> None:
+    """A small tree of its own: killed, survived, not reached, or red without the mutation, too."""
+    package, tests = tmp_path / PACKAGE / "core", tmp_path / "tests" / "core"
+    package.mkdir(parents=True)
+    tests.mkdir(parents=True)
+    (package / "doubled_number.py").write_text("def double(n):\n    return 2 * n\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (tests / "test_double.py").write_text(
+        "import runpy\n\ndef test_double():\n"
+        f"    path = {str(package / 'doubled_number.py')!r}\n"
+        f"    double = runpy.run_path(path)['double']\n    {body}\n"
+    )
+    mutant = Mutant("core/doubled_number.py", "double", "constant", "return 2 * n", "return 3 * n")
+    found = run_mutant(mutant, tmp_path, ["tests/core/test_double.py"], set(), 10.0, 3.0)
+    assert found["outcome"].partition(",")[0] == outcome
+    assert (package / "doubled_number.py").read_text().endswith("2 * n\n")

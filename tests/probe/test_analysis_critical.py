@@ -287,3 +287,12 @@ def test_notes_name_the_learner_and_say_things_once():
     assert needs == ["a, b: A law needs critical sizes at two context lengths or more."]
     alone = analyze(a).__card__().notes
     assert any(note.startswith("T = 20 is left out") for note in alone)
+
+
+@pytest.mark.parametrize("name", ["success_accuracy", "learner_code"])
+def test_success_levels_and_versions_of_a_learner_are_not_averaged(name):
+    table = table_of([(10, 20, 2, 8), (10, 40, 6, 8)])
+    analyze(table.assign(**{name: 0.99}))
+    mixed = table.assign(**{name: [0.99, 0.95] * (len(table) // 2)})
+    with pytest.raises(InputError, match=f"mixes trials of different {name}"):
+        analyze(mixed)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from browser import needs_browser, open_browser
 from finetti.probe.experiment import Experiment
 from finetti.probe.findings import REASONS, Findings
-from finetti.probe.page import probe_page
+from finetti.probe.page import _critical, probe_page
 from finetti.probe.search.design import SearchDesign
 from finetti.probe.search.driver import SearchReport
 
@@ -103,6 +104,51 @@ def test_every_part_is_on_the_page(page):
     assert "finetti probe --function &#39;x0 &amp; x1&#39;" in page
     assert "m = a + b·log T" in page
     assert "1 min 15 s" in page
+
+
+def test_runs_count_as_solved_at_their_own_level():
+    """A run that ends at 0.96 was solved where 0.95 was asked for."""
+    found = make(learners=("paper",), traced=True)
+    table = found.trials.assign(
+        trace=[{"step": [10, 20], "loss": [0.7, 0.1], "accuracy": [0.5, 0.96]}] * len(found.trials)
+    )
+    for level, solved in ((0.95, len(table)), (None, 0)):
+        fixed = {} if level is None else {"success_accuracy": level}
+        experiment = replace(found.experiment, fixed=fixed)
+        times = Findings(experiment, table).transitions
+        assert times is not None
+        assert np.isfinite(times.runs["solved_at"]).sum() == solved
+        assert times.level == (level or 0.99)
+
+
+def test_learners_without_training_curves_are_named():
+    curves, none = make(learners=("paper", "l1"), traced=True), make(learners=("paper", "l1"))
+    table = pd.concat(
+        [each.trials[each.trials["learner"] == name]
+         for each, name in ((curves, "paper"), (none, "l1"))]
+    )  # fmt: skip
+    asked = replace(curves.experiment, fixed={"trace": ["loss", "accuracy"]})
+    note = "No training curves of l1: the probe does not train them step by step."
+    assert note in Findings(asked, table).notes
+    assert note not in Findings(curves.experiment, table).notes
+
+
+def test_no_bound_is_drawn_where_none_is_known():
+    """AND of 20 bits needs more samples than the packing bound is computed for."""
+    experiment = Experiment("and", 20, (30, 60), (10**6, 10**7), 2, "trials.sqlite", ("paper",))
+    rows = [
+        {"learner": "paper", "context_length": T, "n_samples": m, "replicate": r, "seed": r,
+         "state": "done", "failure": None, "success": int(m > 10**6), "reason": "solved",
+         "trace": None}
+        for T in (30, 60) for m in (10**6, 10**7) for r in range(2)
+    ]  # fmt: skip
+    section = _critical(Findings(experiment, pd.DataFrame(rows)))
+    chart = section.figures[0].chart
+    drawn = [
+        row for layer in chart["layer"] for row in layer.get("data", {}).get("values", [])
+        if "bound" in row
+    ]  # fmt: skip
+    assert all(row["m"] > 0 for row in drawn)
 
 
 def test_names_are_shown_and_not_run(page):

@@ -106,7 +106,7 @@ def test_one_logit_is_that_of_label_one():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Wide", r"must return logits \(m, 2\).* For bits \[3, 8\] it returned float32\[3, 4\]"),
+        ("Wide", r"must return logits \(m, 2\).* For inputs \[3, 8\] it returned float32\[3, 4\]"),
         ("Pair", "must return logits .* it returned a tuple"),
         ("Whole", r"real numbers.* it returned int64\[3\]"),
         ("Frozen", "no parameter that can be trained"),

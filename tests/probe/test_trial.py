@@ -109,10 +109,10 @@ def test_one_compilation_serves_many_sample_sizes(folder):
     trials = JaxTrials(Counting(), resolved(ambiguous="keep"))
     for n_samples in (20, 40, 64, 65):
         trials.run([Trial("0", resolved(n_samples=n_samples, ambiguous="keep"), 0)], slots=1)
-    # Twice to see the shape, then one program for validation, and one each for 64 and 96 rows.
-    assert sorted(set(traced[2:])) == [(64, False), (96, False), (1000, True)]
-    assert len([each for each in traced[2:] if each[1]]) == 1
-    assert len([each for each in traced[2:] if each == (64, False)]) <= 2  # a scan may look twice
+    # One program for validation, and one each for 64 and 96 rows.
+    assert sorted(set(traced)) == [(64, False), (96, False), (1000, True)]
+    assert len([each for each in traced if each[1]]) == 1
+    assert len([each for each in traced if each == (64, False)]) <= 2  # a scan may look twice
 
 
 def test_data_follow_from_seed_and_task_not_from_the_learner(folder):
@@ -159,13 +159,17 @@ def test_learners_that_misbehave_fail_alone_and_say_why(folder):
         )
         return [str(each) if isinstance(each, Exception) else "" for each in found]
 
-    assert all("logits of shape (m, 2)" in each for each in errors("WrongShape", 0, 1))
-    assert all("RuntimeError: no luck" in each for each in errors("Raises", 0, 1))
+    with pytest.raises(InputError, match=r"./tiny.py:WrongShape must return logits \(m, 2\)"):
+        resolved(learner="./tiny.py:WrongShape")
+    with pytest.raises(InputError, match=r"./tiny.py:Raises fails .*RuntimeError: no luck"):
+        resolved(learner="./tiny.py:Raises")
     assert all("not finite" in each and "step 10" in each for each in errors("Blind", 0))
     told = errors("Diverges", 4, 5, 6, 7)
     assert ["loss of step 1 is nan" in each for each in told] == [False, False, True, True]
     assert told[:2] == ["", ""]
-    assert "one label, 0 or 1" in errors("FitWrong", 0)[0]
+    wrong = "The learner ./tiny.py:FitWrong must predict labels (1000,). Got float64[1000, 1]"
+    assert wrong in errors("FitWrong", 0)[0]
+    assert "The learner ./tiny.py:Blind returned logits" in errors("Blind", 0)[0]
 
 
 def test_ambiguous_training_sets_are_reported_kept_or_rejected(folder):

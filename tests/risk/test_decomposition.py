@@ -86,7 +86,7 @@ class MeanTokenMLP(eqx.Module):
     inside: eqx.nn.MLP
 
     def __call__(self, tokens, mask_token):
-        return jax.nn.softmax(jax.vmap(self.inside)(jnp.mean(tokens, axis=1)), axis=-1)
+        return jax.nn.softmax(self.inside(jnp.mean(tokens, axis=0)))
 
 
 def log_loss(prediction, target):
@@ -103,6 +103,13 @@ def test_own_network_and_loss():
     assert found.excess.value > -4.5 * found.excess.standard_error
     assert found.bound is None
     assert "MeanTokenMLP" in found.bound_note
+
+
+def test_batches_may_have_a_size():
+    network = MeanTokenMLP(eqx.nn.MLP(3, 3, 4, 1, key=jax.random.key(0)))
+    options = {"seed": 0, "context_length": LENGTH, "restarts": 1, **FEW}
+    found = decompose(network, WORLD, 20, batch_size=10, **options)
+    assert found.excess.value > 0
 
 
 def test_one_test_sequence_is_refused():

@@ -21,7 +21,7 @@ class MeanToken(eqx.Module):
     weights: jax.Array
 
     def __call__(self, tokens, mask_token):
-        return jnp.mean(tokens, axis=1) @ self.weights
+        return jnp.mean(tokens, axis=0) @ self.weights
 
 
 def _least() -> float:
@@ -90,14 +90,19 @@ def test_wrong_data_is_refused(data, message):
         minimize_risk(MeanToken(jnp.ones((2, 1))), data, seed=0)
 
 
+class Fixed(eqx.Module):
+    def __call__(self, tokens, mask_token):
+        return tokens[0, :1]
+
+
 def test_nothing_to_train_is_refused():
-    with pytest.raises(core.InputError, match="real numbers"):
-        minimize_risk({"name": "f"}, DATA, seed=0)
-    with pytest.raises(core.InputError, match="an Equinox module"):
-        minimize_risk(lambda tokens, mask_token: tokens[:, 0], DATA, seed=0)
+    with pytest.raises(core.InputError, match=r"real numbers to train\. Got Fixed"):
+        minimize_risk(Fixed(), DATA, seed=0)
+    with pytest.raises(core.InputError, match="an Equinox or Flax module, a pair"):
+        minimize_risk(lambda token_dimension: token_dimension, DATA, seed=0)
 
 
-@pytest.mark.parametrize("answer", [lambda y: y[:, 0], lambda y: jnp.tile(y, (1, 2)), jnp.mean])
+@pytest.mark.parametrize("answer", [lambda y: y[0], lambda y: jnp.tile(y, 2), lambda y: y[None]])
 def test_answers_of_another_shape_are_refused(answer):
     """They would be stretched to an n × n table, and its mean be called the risk."""
 
@@ -108,9 +113,9 @@ def test_answers_of_another_shape_are_refused(answer):
             return answer(self.inner(tokens, mask_token))
 
     network = Other(MeanToken(jnp.ones((2, 1))))
-    with pytest.raises(core.InputError, match=r"answers with shape \(40, 1\)"):
+    with pytest.raises(core.InputError, match=r"answers a batch with shape \(40, 1\)"):
         minimize_risk(network, DATA, seed=0, iterations=1)
-    with pytest.raises(core.InputError, match=r"answers with shape \(40, 1\)"):
+    with pytest.raises(core.InputError, match=r"answers a batch with shape \(40, 1\)"):
         polish_network(network, DATA)
 
 

@@ -133,7 +133,7 @@ class Scale(eqx.Module):
     theta: jax.Array
 
     def __call__(self, tokens, mask_token):
-        return jnp.mean(tokens, axis=1) * self.theta[None]
+        return jnp.mean(tokens, axis=0) * self.theta
 
 
 def test_linear_network_reaches_any_other_one():

@@ -162,3 +162,20 @@ def test_a_report_shows_both_sides_and_draws_them():
 def test_what_cannot_be_is_refused(call, words):
     with pytest.raises(InputError, match=words.replace("(", r"\(").replace(")", r"\)")):
         call()
+
+
+def test_a_bound_of_zero_has_a_ratio():
+    """Pretraining on one atom is perfect: both sides are 0."""
+    world = FiniteAtoms(prior=[1.0], emission=[[0.25, 0.75]])
+    contexts = enumerate_contexts(world, 3)
+    learned = contexts.mean(world.emission.mean)
+    found = transfer_report(
+        contexts,
+        pretraining=world.emission.mean,
+        downstream=world.emission.mean,
+        pretrained=learned,
+        readout=learned,
+    )
+    assert found.bound.value < 1e-24  # 0 up to rounding, or exactly: then the ratio was an error
+    assert found.ratio == 0
+    assert "has 0 % of the bound" in str(found)

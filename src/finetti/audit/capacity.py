@@ -394,10 +394,10 @@ def _low_rank(moved: Collection[WeightDelta]) -> str:
 
 def _of_network(network: Any, sample: Sample, together: bool = False) -> Built:
     """The bounds of a chain of blocks, its radii rounded up to the grid."""
-    strata = Strata().round_class(network)
     cover: Any = "together" if together else "apart"
-    covering = BlocksCovering(strata.rounded, RESOLUTION, cover=cover)
-    return covering, BlocksGap(network, "stratified", cover=cover), strata, sample
+    gap = BlocksGap(network, "stratified", cover=cover)
+    covering = BlocksCovering(gap.strata.rounded, RESOLUTION, cover=cover)
+    return covering, gap, gap.strata, sample
 
 
 def _of_paper(audit: Audit, readout_norm: float, paper: str, sample: Sample) -> Built:
@@ -405,11 +405,9 @@ def _of_paper(audit: Audit, readout_norm: float, paper: str, sample: Sample) -> 
     check_design(audit)
     sample = replace(sample, input_norm=token_radius(audit, sample.input_norm))
     if paper == "S":
-        fixed = ("activation_lipschitz", "position_norm")
-        strata = Strata().round_class(projected_class(audit, readout_norm), fixed)
-        covering = ProjectedTransformerCovering(strata.rounded, RESOLUTION)
-        gap = ProjectedTransformerGap(strata.rounded, post_hoc=strata.post_hoc)
-        return covering, gap, strata, sample
+        gap = ProjectedTransformerGap(projected_class(audit, readout_norm), "stratified")
+        covering = ProjectedTransformerCovering(gap.strata.rounded, RESOLUTION)
+        return covering, gap, gap.strata, sample
     strata = Strata().round_class(residual_class(audit))
     covering = FullTransformerCovering(strata.rounded, resolution=RESOLUTION)
     return covering, TransformerRisk(strata.rounded, post_hoc=strata.post_hoc), strata, sample

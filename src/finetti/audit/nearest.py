@@ -9,7 +9,7 @@ from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTr
 from finetti.bounds.exchangeability.layer_coverings import NetworkBound
 from finetti.bounds.ours.block_components import log_slope
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
-from finetti.bounds.sparse_variables.networks import ASSUMED_OF_THE_LAYERS
+from finetti.bounds.sparse_variables.transformer_theorems import ASSUMED_OF_THE_LAYERS
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import largest_of
 

@@ -22,10 +22,11 @@ from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import Lookup
 from finetti.boolean.network.weights import Network
 from finetti.bounds.sample import Sample
+from finetti.bounds.sparse_variables.array_norms import head_norms
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass, SoftmaxHeadNorms
-from finetti.bounds.sparse_variables.networks import HeadCovering, MultiHeadCovering
+from finetti.bounds.sparse_variables.transformer_theorems import HeadCovering, MultiHeadCovering
 from finetti.bounds.value import BoundValue
-from finetti.core.norms import frobenius, max_column_norm, spectral
+from finetti.core.norms import frobenius
 from finetti.core.numbers import largest_of
 
 N_SAMPLES = 1000  # m, how many sequences the covers are for
@@ -135,15 +136,7 @@ def head_capacities(network: Network, resolutions: list[float]) -> tuple[BoundVa
         rows, sizes = np.zeros(block.n_heads), np.abs(block.query).max(axis=(1, 2))
         lengths = np.linalg.norm(block.key, axis=(1, 2))
         np.maximum.at(rows, [read.head for read in block.reads], sizes * lengths)
-        norms = [
-            {
-                "value_norm": float(spectral(value[head])),
-                "value_column_norm": float(max_column_norm(value[head])),
-                "score_row_norm": float(row),
-                "out_lipschitz": float(spectral(output[head])),
-            }
-            for head, row in enumerate(rows)
-        ]
+        norms = [head_norms(row, value[head], output[head]) for head, row in enumerate(rows)]
         longest = math.sqrt(2 + added + (added > 0)) if network.gates else 1.0
         common: dict[str, Any] = {
             "width": network.width,

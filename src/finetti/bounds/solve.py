@@ -9,7 +9,7 @@ from typing import Any
 from scipy import optimize
 
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term, text_of
+from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term, format_exp
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.numbers import as_positive
 
@@ -112,7 +112,7 @@ def solve(
     if found is None:
         left = excess(whole_exp(_MAX_LOG_COUNT) if most is None else most) + log_gap
         raise InputError(
-            f"No number of {count} is large enough: {bound.name} stays at {text_of(left)} or "
+            f"No number of {count} is large enough: {bound.name} stays at {format_exp(left)} or "
             f"above. {bound.solves[count]}"
         )
     reached = Term(f"{bound.quantity} at this size", log_value=excess(found) + log_gap)

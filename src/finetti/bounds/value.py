@@ -33,15 +33,15 @@ def log_of(value: float) -> float:
     return -math.inf if value <= 0 else math.log(value)
 
 
-def text_of(log_value: float) -> str:
-    """e^x in three digits, also where no float holds it.
+def format_exp(log_value: float) -> str:
+    """e^x as people read it, also where no float holds it.
 
-    >>> text_of(math.log(0.25)), text_of(1e4), text_of(-1e4)
-    ('0.25', '10^4.34e+03', '10^-4.34e+03')
+    >>> format_exp(math.log(0.25)), format_exp(1e4), format_exp(-1e4), format_exp(-math.inf)
+    ('0.25', '10^4343', '10^-4343', '0')
     """
-    if abs(log_value) < 700:
-        return f"{math.exp(log_value):.3g}"
-    return f"10^{log_value / math.log(10):.3g}"
+    if abs(log_value) < 700 or math.isinf(log_value) or math.isnan(log_value):
+        return format_number(exp_of(log_value))
+    return f"10^{format_number(log_value / math.log(10))}"
 
 
 def exp_of(log_value: float) -> float:
@@ -85,6 +85,22 @@ def summed(terms: Iterable[Term]) -> tuple[float, tuple[Term, ...]]:
     return total, tuple(
         Term(t.name, t.layer, t.matrix, t.log_value, math.exp(t.log_value - log_all)) for t in terms
     )
+
+
+def split_in_proportion(name: str, log_value: float, parts: Iterable[Term]) -> list[Term]:
+    """e^``log_value`` shared between layers and matrices in proportion to ``parts``.
+
+    >>> parts = [Term("a", 1, "W", 0.0), Term("a", 2, "W", math.log(3))]
+    >>> [round(term.value, 9) for term in split_in_proportion("b", math.log(8), parts)]
+    [2.0, 6.0]
+    """
+    parts = tuple(parts)
+    whole = float(log_sum([part.log_value for part in parts]))
+    if log_value == -math.inf or whole == -math.inf:
+        return [Term(name, log_value=log_value)]
+    return [
+        Term(name, part.layer, part.matrix, log_value + part.log_value - whole) for part in parts
+    ]
 
 
 @dataclass(frozen=True)
@@ -136,8 +152,7 @@ class BoundValue(Shown):
         '10^4343'
         """
         if self.log_value > 700:
-            power = self.log_value / math.log(10)
-            return f"{'-' if self.sign < 0 else ''}10^{format_number(power)}"
+            return f"{'-' if self.sign < 0 else ''}{format_exp(self.log_value)}"
         small = self.count is not None and self.count < 10**7
         return str(self.count) if small else format_number(self.value)
 
@@ -221,12 +236,10 @@ class Comparison(Shown):
         return self.measured <= self.bound.value if self.bound.kind == "upper_bound" else None
 
     def __card__(self) -> Card:
-        ratio = self.log_ratio
-        times = format_number(exp_of(ratio)) if ratio < 700 else f"10^{ratio / math.log(10):.4g}"
         fields = (
             (f"measured {self.bound.quantity}", self.measured),
             ("bound", self.bound.text),
-            ("bound / measured", times),
+            ("bound / measured", format_exp(self.log_ratio)),
             ("obeyed", self.obeyed),
             ("source", self.bound.citation),
         )

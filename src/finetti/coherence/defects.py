@@ -17,7 +17,7 @@ from finetti.coherence.predictors.base import (
     RegressionPredictor,
     SampledPredictor,
 )
-from finetti.coherence.predictors.estimators import as_classes
+from finetti.coherence.predictors.class_labels import as_classes
 from finetti.coherence.predictors.targets import as_predictor
 from finetti.coherence.regression import (
     as_context,

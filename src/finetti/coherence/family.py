@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from finetti.coherence.measuring import CoherenceTable, measure_coherence
-from finetti.coherence.predictors.targets import Predicts, as_predictor, load_object_named
+from finetti.coherence.predictors.targets import Predicts, as_predictor, load_target
 from finetti.core.errors import InputError
 from finetti.latent.world import LatentModel
 
@@ -90,9 +90,4 @@ def load_predictor(reference: str, directory: Any = ".") -> Predicts:
 
         with float64():
             return as_predictor(FAMILY[reference].make(), name=reference)
-    if ":" not in reference:
-        raise InputError(
-            f"Unknown target {reference!r}. Choose one of {', '.join(FAMILY)}, or pass your own as "
-            "package.module:name or ./file.py:Name."
-        )
-    return as_predictor(load_object_named(reference, directory), name=reference)
+    return as_predictor(load_target(reference, FAMILY, directory), name=reference)

@@ -1,7 +1,5 @@
 """A small Transformer that is trained on a world's prior: how Bayesian does it become?"""
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +11,9 @@ from jax.typing import ArrayLike
 
 from finetti.coherence.measuring import CoherenceTable, measure_coherence
 from finetti.coherence.predictors.base import RegressionPredictor
-from finetti.core.arguments import Floats
+from finetti.coherence.predictors.targets import as_predictor
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_positive, as_whole
-from finetti.core.precision import float64
 from finetti.latent.world import LatentModel, Pairs
 from finetti.show.card import Card
 from finetti.show.shown import Shown
@@ -101,30 +98,14 @@ def _normalized(tokens: jax.Array) -> jax.Array:
     return tokens / jnp.sqrt(jnp.mean(tokens**2, axis=-1, keepdims=True) + 1e-6)
 
 
-@functools.cache
-def _compiled() -> Callable[..., Any]:
-    def one(network: Any, keys: Any, values: Any, query: Any) -> Any:
-        return jax.vmap(network, in_axes=(None, None, 0))(keys, values, query)
-
-    return jax.jit(jax.vmap(one, in_axes=(None, 0, 0, 0)))
-
-
-class TransformerPredictor(RegressionPredictor):
-    """An `InContextTransformer` in float64; all networks of one shape share a program."""
-
-    linear, gives_variance = False, True
-
-    def __init__(self, network: InContextTransformer, name: str = "in-context Transformer"):
-        self.name = name
-        self.network = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), network)
-
-    def answer(
-        self, query: Floats, keys: Floats, values: Floats, variance: bool
-    ) -> tuple[Floats, Floats | None]:
-        """All contexts in one call."""
-        with float64():
-            mean, spread = _compiled()(self.network, keys, values, query)
-        return np.asarray(mean), np.asarray(spread)
+def transformer_predictor(
+    network: InContextTransformer, name: str = "in-context Transformer"
+) -> RegressionPredictor:
+    """The network in float64; all networks of one shape share a program."""
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), network)
+    found = as_predictor(wide, name=name, linear=False)
+    assert isinstance(found, RegressionPredictor)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,14 +119,14 @@ class PriorFitted(Shown):
     max_length: int
 
     @property
-    def predictor(self) -> TransformerPredictor:
+    def predictor(self) -> RegressionPredictor:
         """The network as trained."""
-        return TransformerPredictor(self.network)
+        return transformer_predictor(self.network)
 
     def history(self, context_length: int | None = None, **options: Any) -> CoherenceTable:
         """Defects and distance to the truth at every snapshot; options of `measure_coherence`."""
         length = self.max_length // 2 if context_length is None else context_length
-        steps = [TransformerPredictor(each, f"step {step}") for step, each in self.snapshots]
+        steps = [transformer_predictor(each, f"step {step}") for step, each in self.snapshots]
         return measure_coherence(steps, self.world, [length], **options)
 
     def __card__(self) -> Card:

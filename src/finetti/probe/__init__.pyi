@@ -28,7 +28,7 @@ from .information import information_per_sample as information_per_sample
 from .information import success_bound as success_bound
 from .learners.base import FitLearner as FitLearner
 from .learners.base import NetworkLearner as NetworkLearner
-from .learners.loading import load_learner as load_learner
+from .learners.learner_names import load_learner as load_learner
 from .learners.transformer import TransformerLearner as TransformerLearner
 from .page import probe_page as probe_page
 from .result import LearnerError as LearnerError

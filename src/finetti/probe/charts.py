@@ -27,7 +27,7 @@ OPEN_ENDS: dict[str, Any] = {
 }
 TITLES = {"loss": "training loss", "accuracy": "validation accuracy"}
 LETTERS = {"n_samples": "m", "context_length": "T"}
-Bounds = Mapping[str, Callable[[int], float] | Mapping[int, float]]
+Bounds = Mapping[str, Callable[[int], float | None] | Mapping[int, float]]
 
 
 def success_chart(

@@ -10,6 +10,7 @@ from finetti.probe.information import information_bounds
 from finetti.probe.search.design import SearchDesign
 from finetti.probe.search.driver import SearchReport, search_critical
 from finetti.probe.tasks import HiddenRule, make_rule
+from finetti.probe.validation import SUCCESS_ACCURACY
 from finetti.studies.coordinator import Plan
 from finetti.studies.executors.resource_limits import Limits
 from finetti.studies.study import Study
@@ -71,6 +72,11 @@ class Experiment:
     def online(self) -> bool:
         """Whether every step has fresh samples."""
         return not self.n_samples
+
+    @property
+    def success_accuracy(self) -> float:
+        """The accuracy on validation above which a rule counts as found."""
+        return self.fixed.get("success_accuracy", SUCCESS_ACCURACY)
 
     @property
     def n_trials(self) -> int:

@@ -141,7 +141,8 @@ class Findings:
         if not len(self.traced):
             return None
         sizes = () if self.experiment.online else ("n_samples",)
-        return transition_times(self.traced, by=("learner", "context_length", *sizes))
+        by, level = ("learner", "context_length", *sizes), self.experiment.success_accuracy
+        return transition_times(self.traced, level, by=by)
 
     @property
     def reasons(self) -> list[dict[str, Any]]:
@@ -205,7 +206,20 @@ class Findings:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know."""
-        return () if self.analysis is None else self.analysis.__card__().notes
+        analysis = () if self.analysis is None else self.analysis.__card__().notes
+        return (*analysis, *self._without_curves)
+
+    @property
+    def _without_curves(self) -> tuple[str, ...]:
+        """Which learners have no training curves, if curves were asked for."""
+        if not self.experiment.fixed.get("trace") or not len(self.done):
+            return ()
+        silent = set(self.done["learner"]) - set(self.traced["learner"])
+        names = [each for each in self.experiment.learners if each in silent]
+        if not names:
+            return ()
+        text = "the probe does not train them step by step"
+        return (f"No training curves of {', '.join(names)}: {text}.",)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from finetti.probe.learners.base import FitLearner
-from finetti.probe.result import LearnerError, trial_metrics
+from finetti.probe.learners.estimator_learner import as_labels
+from finetti.probe.result import trial_metrics
 from finetti.probe.samples import draw_samples
 from finetti.probe.validation import BLOCK, ErrorCount, allowed_errors, score_until
 from finetti.studies.trials import Trial, TrialResult
@@ -54,11 +55,5 @@ class FitTrials:
         )
 
     def _errors(self, fitted: Any, bits: np.ndarray, labels: np.ndarray) -> int:
-        found = np.asarray(fitted.predict(bits))
-        if found.shape != labels.shape or not np.isin(found, (0, 1)).all():
-            values = "other values" if found.shape == labels.shape else f"shape {found.shape}"
-            raise LearnerError(
-                f"`predict` of the learner {type(self.learner).__name__} must return one label, 0 "
-                f"or 1, for each row: shape {labels.shape}. Got {values} instead."
-            )
+        found = as_labels(self.learner.label, fitted.predict(bits), len(bits))
         return int(np.sum(found != labels))

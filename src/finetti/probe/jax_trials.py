@@ -17,7 +17,6 @@ from finetti.probe.network_trials import NetworkTrials, Watch
 from finetti.probe.online import batch_stream, task_arrays
 from finetti.probe.result import LearnerError
 from finetti.probe.samples import TrialSamples, draw_samples, rule_of
-from finetti.probe.validation import BLOCK
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import Member, train_cohort
 
@@ -56,7 +55,6 @@ class JaxTrials(NetworkTrials):
         if params["online"]:
             self.stream = batch_stream(rule_of(params), params["batch_size"])
         self.optimizer = learner.optimizer()
-        self._check_shape()
 
         # Functions of their own, made once: compiled programs are found again by them.
         def apply(network: Any, bits: Any, key: Any) -> Any:
@@ -70,27 +68,6 @@ class JaxTrials(NetworkTrials):
             return jnp.sum(weights * each) / jnp.sum(weights)
 
         self.apply, self.loss = apply, loss
-
-    def _check_shape(self) -> None:
-        """Run the network without computing anything, so that what it returns is known."""
-        name, length = type(self.learner).__name__, self.params["context_length"]
-        bits = jax.ShapeDtypeStruct((BLOCK, length), jnp.uint8)
-        key = random_key("shape")
-        try:
-            network = eqx.filter_eval_shape(self.learner.init, key, length)
-            for each in (key, None):
-                found = eqx.filter_eval_shape(self.learner.apply, network, bits, each)
-                shape = getattr(found, "shape", type(found).__name__)
-                if shape != (BLOCK, 2):
-                    raise LearnerError(
-                        f"`apply` of the learner {name} must return logits of shape (m, 2), one "
-                        f"for each label. Got {shape} for bits of shape {bits.shape} instead."
-                    )
-        except LearnerError:
-            raise
-        except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            raise LearnerError(f"The learner {name} fails on T = {length}. {told}") from error
 
     def run(self, trials: Sequence[Trial], slots: int) -> list[TrialResult | Exception]:
         """The outcome of every trial, in order."""
@@ -136,8 +113,7 @@ class JaxTrials(NetworkTrials):
         counts = _count_errors(self.apply, network, bits, labels, np.int32(n_samples))
         errors, wrong_numbers = map(int, counts)
         if wrong_numbers:
-            name = type(self.learner).__name__
-            raise LearnerError(f"The learner {name} returned logits that are not finite.")
+            raise LearnerError(f"{self.learner.label} returned logits that are not finite.")
         return errors
 
     def _probability(self, network: Any, bits: np.ndarray) -> Any:

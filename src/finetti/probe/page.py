@@ -126,8 +126,8 @@ def _critical(findings: Findings) -> Section:
     assert findings.analysis is not None
     experiment = findings.experiment
 
-    def least(context_length: int) -> float:
-        return information_bounds(experiment.rule(context_length), findings.level).packing or 0
+    def least(context_length: int) -> float | None:
+        return information_bounds(experiment.rule(context_length), findings.level).packing
 
     floor: Any = {length: each.packing for length, each in findings.bounds.items()}
     if not experiment.fixed.get("label_noise"):

@@ -46,7 +46,7 @@ def record(
         found["walsh"] = trace.by_degree().tolist()
     if "attention" in names:
         if not isinstance(learner, ShowsAttention):
-            raise LearnerError(f"{type(learner).__name__} has no `attention` to be traced.")
+            raise LearnerError(f"{learner.label} has no `attention` to be traced.")
         bits = samples.validation(0)[0][:N_LOOKS]
         weights = np.asarray(learner.attention(network, bits))
         found["attention"] = attention_mass(weights, samples.task).mean.tolist()

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from finetti.core.keys import generator, seed_of
-from finetti.probe.learners.torch_network import TorchNetwork
+from finetti.probe.learners.torch_learner import TorchLearner
 from finetti.probe.network_trials import NetworkTrials, Watch
 from finetti.probe.result import LearnerError
 from finetti.probe.samples import TrialSamples, draw_samples
@@ -25,7 +25,7 @@ class TorchTrials(NetworkTrials):
         params: of the trials; they may differ in ``n_samples``.
     """
 
-    def __init__(self, learner: TorchNetwork, params: Mapping[str, Any]) -> None:
+    def __init__(self, learner: TorchLearner, params: Mapping[str, Any]) -> None:
         super().__init__(params)
         self.learner = replace(learner, iterations=params["iterations"])
 
@@ -77,8 +77,7 @@ class TorchTrials(NetworkTrials):
     def _errors(self, network: Any, bits: np.ndarray, labels: np.ndarray, n_samples: int) -> int:
         logits = self._logits(network, bits[:n_samples])
         if not np.isfinite(logits).all():
-            reference = self.learner.recipe.reference
-            raise LearnerError(f"The learner {reference} returned logits that are not finite.")
+            raise LearnerError(f"{self.learner.label} returned logits that are not finite.")
         return int(np.sum((logits[:, 1] > logits[:, 0]) != (labels[:n_samples] == 1)))
 
     def _probability(self, network: Any, bits: np.ndarray) -> Any:

@@ -8,17 +8,19 @@ from typing import Annotated, Any, Literal, final
 import jax
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+from finetti.core.errors import FinettiError
+from finetti.models.model_loading import changed
 from finetti.probe.fit_trials import FitTrials
 from finetti.probe.jax_trials import JaxTrials, padded_size
 from finetti.probe.learners.base import NetworkLearner, TrainedLearner
-from finetti.probe.learners.loading import AnyLearner, find_learner, load_learner
-from finetti.probe.learners.torch_network import TorchNetwork
+from finetti.probe.learners.learner_names import AnyLearner, find_learner, load_learner
+from finetti.probe.learners.torch_learner import TorchLearner
 from finetti.probe.network_trials import NetworkTrials
 from finetti.probe.recording import TraceName
-from finetti.probe.result import LearnerError
 from finetti.probe.samples import rule_of
 from finetti.probe.torch_trials import TorchTrials
 from finetti.probe.traces import ShowsAttention
+from finetti.probe.validation import SUCCESS_ACCURACY
 from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, resolve_with
 from finetti.studies.trials import Trial, TrialResult, canonical_json, plain
 
@@ -60,7 +62,7 @@ class ProbeParameters(BaseModel):
     online: bool = False
     batch_size: PositiveInt = 2048
     n_validation: PositiveInt = 10_000
-    success_accuracy: Annotated[float, Field(gt=0, lt=1)] = 0.99
+    success_accuracy: Annotated[float, Field(gt=0, lt=1)] = SUCCESS_ACCURACY
     early_stop: bool = True
     ambiguous: Literal["report", "keep", "reject"] = "report"
     trace: list[TraceName] = []
@@ -147,7 +149,7 @@ class ProbeTrial(CohortKind):
         shared = {**trials[0].params, "n_samples": None}
         try:
             runner = _runner(canonical_json(shared))
-        except LearnerError as error:
+        except FinettiError as error:
             return [error] * len(trials)
         return runner.run(trials, self.slots)
 
@@ -170,13 +172,10 @@ def _runner(shared: str) -> NetworkTrials | FitTrials:
     params = json.loads(shared)
     learner = _load(params)
     if learner.fingerprint() != params["learner_code"]:
-        raise LearnerError(
-            f"The source of the learner {params['learner']} has changed since the study was "
-            "planned. Start the study again, and do not edit the file while it runs."
-        )
+        raise changed(params["learner"], "learner")
     if isinstance(learner, NetworkLearner):
         return JaxTrials(learner, params)
-    if isinstance(learner, TorchNetwork):
+    if isinstance(learner, TorchLearner):
         return TorchTrials(learner, params)
     return FitTrials(learner, params)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 BLOCK = 1000  # samples that are scored at once
+SUCCESS_ACCURACY = 0.99  # above which a rule counts as found, unless a trial says otherwise
 
 
 @dataclass(frozen=True)

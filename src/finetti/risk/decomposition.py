@@ -155,8 +155,7 @@ def decompose(
     the squared loss E[ℓ(f)] − E[ℓ(f*)] is the mean of ‖f − f*‖², free of the answers' noise.
 
     Args:
-        network: an Equinox module called as ``network(tokens, mask_token)``: your own, or an
-            `AttentionNetwork`.
+        network: an `AttentionNetwork` or your own, as `minimize_risk` takes it.
         world: where the answer is known: f*(X) = E[y|X] is ``world.predict(…).mean``.
         n_samples: n, training sequences.
         seed: a number or a word, from which all randomness follows.
@@ -168,7 +167,8 @@ def decompose(
         test_samples: sequences for the expectations.
         delta: the probability with which the bound may fail.
         polish: iterations of L-BFGS.
-        **training: iterations, learning_rate, optimizer and slots of `minimize_risk`.
+        **training: iterations, learning_rate, optimizer, batch_size (of both samples) and slots of
+            `minimize_risk`.
 
     >>> import jax
     >>> from finetti.latent import BetaBernoulli
@@ -247,8 +247,9 @@ def _best_of_class(
 
     From every start in small batches, and from the best network of the training sample.
     """
+    options = {"batch_size": CLASS_BATCH, **options}
     found = [
-        minimize_risk(network, large, loss=loss, batch_size=CLASS_BATCH, **options).best,
+        minimize_risk(network, large, loss=loss, **options).best,
         polish_network(sample_best, large, loss, iterations=options["polish"])[0],
     ]
     return min(found, key=lambda each: empirical_risk(each, large, loss))

@@ -17,8 +17,11 @@ from finetti.core.keys import random_key
 from finetti.core.numbers import as_whole, smallest_of
 from finetti.core.precision import float64
 from finetti.latent import Encoded
+from finetti.models.model import evaluate
 from finetti.risk.lbfgs import minimize_smooth
+from finetti.risk.networks import AttentionNetwork
 from finetti.risk.parameters import flatten, redraw, unflatten
+from finetti.risk.user_network import as_network, unwrapped
 from finetti.show.card import Card
 from finetti.show.shown import Shown
 from finetti.training import Member, TrainingRun, adamw, train_cohort
@@ -86,7 +89,9 @@ def minimize_risk(
     L-BFGS in float64, which gets far closer to a stationary point.
 
     Args:
-        network: an Equinox module called as ``network(tokens, mask_token)``: the first start.
+        network: an `AttentionNetwork`, an Equinox module that is called with one sequence as
+            ``network(tokens, mask_token)``, a Flax module or a pair (init, apply) that is called
+            with a batch of them, or a class of these: the first start.
         data: tokens (n, L, d), mask tokens (n, d) and targets (n, d_y); ``world.encode(draw)``.
         seed: a number or a word, from which the other starts follow.
         loss: ``loss(prediction, target)``, one number per sequence.
@@ -108,9 +113,7 @@ def minimize_risk(
     True
     """
     data = as_encoded(data, "minimize_risk")
-    if not any(map(eqx.is_inexact_array, jax.tree.leaves(network))):
-        wanted = "an Equinox module with arrays of real numbers to train"
-        raise bad_argument("network", "minimize_risk", wanted, type(network).__name__)
+    network = as_network(network, data, seed)
     restarts = as_whole(restarts, "restarts", "minimize_risk")
     iterations = as_whole(iterations, "iterations", "minimize_risk")
     if batch_size is not None:
@@ -142,13 +145,14 @@ def _chosen(
     kept = [run.params for run in runs if run.failure is None]
     risks = [empirical_risk(each, data, loss) for each in kept]
     best = kept[int(np.argmin(risks))]
-    polished, slope = polish_network(best, data, loss, iterations=polish)
+    polished, slope = _polished(best, data, loss, polish)
     best_risk = empirical_risk(polished, data, loss)
     if best_risk > smallest_of(risks):  # rounding: the polish ends in float64, networks are float32
         polished, best_risk = best, smallest_of(risks)
     failures = tuple(run.failure for run in runs if run.failure is not None)
+    trained, best, *starts = map(unwrapped, (kept[0], polished, *kept))
     return RiskMinimum(
-        kept[0], polished, risks[0], best_risk, slope, tuple(kept), tuple(risks), failures
+        trained, best, risks[0], best_risk, slope, tuple(starts), tuple(risks), failures
     )
 
 
@@ -157,6 +161,13 @@ def polish_network(
 ) -> tuple[Any, float]:
     """A network with a smaller empirical risk by L-BFGS in float64, and ‖∇_θ Ê ℓ‖ there."""
     data = as_encoded(data, "polish_network")
+    polished, slope = _polished(as_network(network, data), data, loss, iterations)
+    return unwrapped(polished), slope
+
+
+def _polished(
+    network: Any, data: Encoded, loss: SequenceLoss, iterations: int
+) -> tuple[Any, float]:
     with float64():
         held = jax.tree.map(lambda leaf: as_array(np.asarray(leaf, np.float64)), data)
 
@@ -174,13 +185,13 @@ def polish_network(
 def predictions(network: Any, data: Any) -> np.ndarray:
     """f(X; msk) of every sequence, (n, d_y), float64 from a float32 program, part by part."""
     data = as_encoded(data, "predictions")
-    network, found = _float32(network), []
+    network, found = _float32(as_network(network, data)), []
     count = len(data.tokens)
     size = min(CHUNK, count)
     for start in range(0, count, size):
         # The last part is filled up, so that one program serves all.
         rows = np.minimum(np.arange(start, start + size), count - 1)
-        part = _call(network, *_float32((data.tokens[rows], data.mask_token[rows])))
+        part = evaluate(network, *_float32((data.tokens[rows], data.mask_token[rows])))
         found.append(np.asarray(part, np.float64)[: count - start])
     return np.concatenate(found)
 
@@ -235,8 +246,10 @@ def _batches(size: int) -> Callable[[Any, Any, Any], Any]:
 
 @functools.lru_cache
 def _objective(loss: SequenceLoss) -> Callable[[Any, Any, Any], Any]:
-    def objective(network: Any, data: Encoded, _: Any) -> Any:
-        found = network(data.tokens, data.mask_token)
+    def objective(network: Any, data: Encoded, key: Any) -> Any:
+        # Ours draws nothing; a user's may have dropout, in training only.
+        drawn = {} if isinstance(network, AttentionNetwork) else {"key": key}
+        found = network(data.tokens, data.mask_token, **drawn)
         _check_shapes(found, data.target, loss)
         each = loss(found, data.target)
         if jnp.shape(each) != (len(data.target),):
@@ -254,15 +267,11 @@ def _check_shapes(found: Any, target: Any, loss: SequenceLoss) -> None:
     if shape == wanted or (loss is not squared_loss and len(shape) == 2 and shape[0] == wanted[0]):
         return
     why = (
-        "It is called as network(tokens, mask_token), with tokens (n, L, d) and mask tokens (n, d)."
+        "An Equinox module is called with one sequence as network(tokens, mask_token), tokens "
+        "(L, d) and mask token (d,); Flax modules and pairs (init, apply) with a batch."
     )
-    requirement = f"one that answers with shape {wanted}, as the targets have"
+    requirement = f"one that answers a batch with shape {wanted}, as the targets have"
     raise bad_argument("network", "minimize_risk", requirement, f"shape {shape}", why)
-
-
-@eqx.filter_jit
-def _call(network: Any, tokens: Any, mask_token: Any) -> Any:
-    return network(tokens, mask_token)
 
 
 @eqx.filter_jit

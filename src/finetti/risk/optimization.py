@@ -17,6 +17,7 @@ from finetti.risk.minimization import as_encoded
 from finetti.risk.norm_sums import minimize_norms
 from finetti.risk.parameters import flatten, unflatten
 from finetti.risk.regions import Region
+from finetti.risk.user_network import as_network
 from finetti.show.card import Card
 from finetti.show.shown import Shown
 
@@ -91,7 +92,7 @@ def optimization_bound(
     The paper prints f* for g; its proof has f̃, the best network on the sample (erratum 7).
 
     Args:
-        network: f_θ̂, an Equinox module called as ``network(tokens, mask_token)``.
+        network: f_θ̂, as `minimize_risk` takes it.
         data: the sample.
         comparator: g: a network, or its answers on the sample (n, d_y).
         region: Θ, a `ParameterBox` or `ParameterBall` that contains θ̂.
@@ -104,7 +105,7 @@ def optimization_bound(
     >>> class Parabola(eqx.Module):
     ...     theta: Any
     ...     def __call__(self, tokens, mask_token):
-    ...         return 1 - self.theta[None] ** 2 + 0 * tokens[:, 0]
+    ...         return 1 - self.theta**2 + 0 * tokens[0]
     >>> from finetti.risk import ParameterBox
     >>> data = np.zeros((1, 1, 1)), np.zeros((1, 1)), np.array([[-1.0]])
     >>> found = optimization_bound(Parabola(np.zeros(1)), data, [[0.98]], ParameterBox(-1, 1))
@@ -112,6 +113,7 @@ def optimization_bound(
     0.995
     """
     data = as_encoded(data, "optimization_bound")
+    network = as_network(network, data)
     at = flatten(network)
     if np.abs(region.project(at) - at).max() > 1e-9 * max(1.0, np.abs(at).max()):
         raise bad_argument("region", "optimization_bound", "one that contains the network", region)
@@ -120,7 +122,9 @@ def optimization_bound(
         held = jax.tree.map(lambda leaf: as_array(np.asarray(leaf, np.float64)), data)
         theta = as_array(at)
         found = np.asarray(_outputs(theta, network, held))
-        other = comparator(held.tokens, held.mask_token) if callable(comparator) else comparator
+        other = comparator
+        if callable(comparator):
+            other = as_network(comparator, data)(held.tokens, held.mask_token)
         other = np.asarray(other, np.float64)
         if other.shape != found.shape:
             wanted = f"a network, or its answers of shape {found.shape}"

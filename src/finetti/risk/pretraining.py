@@ -36,7 +36,7 @@ class _OnReadout(eqx.Module):
     aggregation: Any
 
     def __call__(self, tokens: Any, mask_token: Any) -> Any:
-        return self.aggregation(tokens[:, 0])
+        return self.aggregation(tokens)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ _TERMS = (
     ("transfer", "6με_SSL²", "ε_SSL"),
     ("latent to target", "3ε_g²", "ε_g"),
 )
+ROUNDING = 1e-24  # squares of differences between answers of size 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +117,10 @@ class TransferReport(Shown):
 
     @property
     def ratio(self) -> float:
-        """Left over right, of the aligned function: at most 1."""
-        return self.aligned_excess / self.bound.value
+        """Left over right, of the aligned function: at most 1; 0 where both are rounding only."""
+        if self.bound.value > ROUNDING:
+            return self.aligned_excess / self.bound.value
+        return np.inf if self.aligned_excess > ROUNDING else 0.0
 
     @property
     def terms(self) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The kind of trial that `finetti risk` repeats: train on n sequences, take the risk apart."""
 
+import functools
 import inspect
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,7 @@ from typing import Any, final
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from finetti.core.errors import FinettiError, InputError
-from finetti.latent import LatentModel, worlds
+from finetti.latent import Encoded, LatentModel, worlds
 from finetti.risk.named_networks import make_network, network_code
 from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, resolve_with
 from finetti.studies.trials import Trial
@@ -65,8 +66,9 @@ class RiskTrial(CohortKind):
     def resolve(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters, and the fingerprint of a user's network."""
         resolved = resolve_with(RiskParameters, params)
-        make_world(resolved["world"], resolved["world_options"])
-        resolved["network_code"] = network_code(resolved["network"])
+        world = make_world(resolved["world"], resolved["world_options"])
+        example = functools.partial(_example, world, resolved["context_length"])
+        resolved["network_code"] = network_code(resolved["network"], example)
         return resolved
 
     def named_sources(self, params: Mapping[str, Any]) -> tuple[str, ...]:
@@ -94,11 +96,16 @@ def make_world(name: str, options: Mapping[str, Any]) -> LatentModel:
         raise ParameterError("world_options", text) from error
 
 
+def _example(world: LatentModel, context_length: int) -> Encoded:
+    """One sequence of the world, for its dimensions."""
+    return world.encode(world.sample(0, 1, context_length))
+
+
 def _measure(params: dict[str, Any], seed: int) -> dict[str, Any]:
     from finetti.risk.decomposition import decompose  # loads JAX, which a plan does not need
 
     world = make_world(params.pop("world"), params.pop("world_options"))
-    example = world.encode(world.sample(0, 1, params["context_length"]))
+    example = _example(world, params["context_length"])
     name, code = params.pop("network"), params.pop("network_code")
     network = make_network(name, code, example, seed)
     found = decompose(network, world, seed=seed, **params)

@@ -18,13 +18,10 @@ from finetti.bounds.ours import (
     LengthFreeComposition,
     LinearPiece,
     MatrixWeights,
-    ProjectedLengthFreeCovering,
-    ProjectedLengthFreeGap,
     RowWeights,
 )
 from finetti.bounds.sparse_variables import (
     ProjectedLayerNorms,
-    ProjectedTransformerCovering,
     TransformerClass,
 )
 from finetti.core.errors import InputError
@@ -105,14 +102,6 @@ def test_products_of_any_size_are_finite():
     assert (np.diff(found) < 1e-3).all()  # a poor allocation may be kept for a unit
 
 
-def test_terms_add_up_and_name_the_cover():
-    composition = random_composition(4, 1.0)
-    total, terms = composition.terms(composition.log_spread - 3)
-    assert math.fsum(term.share for term in terms) == pytest.approx(1)
-    assert math.fsum(term.value for term in terms) == pytest.approx(math.exp(total))
-    assert {term.name.split(" by ")[0] for term in terms} == {"log N"}
-
-
 @pytest.mark.parametrize("log_samples", [3.0, 12.0, 40.0])
 def test_the_upper_sum_is_above_the_integral_and_near(log_samples):
     def count(u):
@@ -146,30 +135,6 @@ def test_the_upper_sum_at_its_limits():
     assert far == pytest.approx(dudley_closed(0.0, 0.0, 400.0), abs=0.04)
 
 
-NETWORK = TransformerClass(layers=(ProjectedLayerNorms(score_norm=2.0),) * 2, width=8)
-BLOCKS = BlockNetwork(
-    pieces=BlockShape(width=8, hidden_dimension=16, n_heads=2, head_dimension=4).network(
-        (BlockNorms(), BlockNorms(value_norm=2.0))
-    )
-)
-
-
-@pytest.mark.parametrize(
-    "bound",
-    [
-        ProjectedLengthFreeCovering(NETWORK),
-        ProjectedLengthFreeGap(NETWORK),
-        BlocksCovering(BLOCKS),
-        BlocksGap(BLOCKS),
-        BlocksGap(BLOCKS, radii="stratified"),
-    ],
-    ids=lambda bound: f"{bound.name} {getattr(bound, 'radii', '')}",
-)
-def test_capacity_is_constant_in_the_context_length(bound):
-    values = [bound.evaluate(Sample(10**9, 10**k)) for k in (0, 3, 9, 300)]
-    assert len(set(values)) == 1
-
-
 def test_multipliers_are_those_of_theorem_a_17():
     """One layer by hand: B_w, L_σ, r and q as in the paper."""
     layer = ProjectedLayerNorms(output_norm=0.9, value_norm=0.5, score_norm=0.7)
@@ -180,26 +145,6 @@ def test_multipliers_are_those_of_theorem_a_17():
     scores = 2 * 1.2 * 0.9 * 0.5 * radius**3
     by_hand = [1.2 * 0.9 * inside, 2 * 1.2 * inside, scores, 2 * 1.2 * 0.9 * radius]
     np.testing.assert_allclose(found, by_hand, rtol=1e-12)
-
-
-def test_the_gap_falls_with_the_sample_and_is_inverted():
-    bound = BlocksGap(BLOCKS)
-    values = [bound.evaluate(Sample(10**k, 5)).log_value for k in (3, 8, 10, 12, 16)]
-    assert (np.diff(values) <= 0).all()
-    needed = bound.samples_needed(0.1, Sample(1, 5))
-    assert bound.evaluate(Sample(needed.count, 5)).value <= 0.1 * (1 + 1e-9)
-    assert bound.evaluate(Sample(needed.count // 2, 5)).value > 0.1
-
-
-def test_long_contexts_and_short_ones():
-    """Where norms are small, Theorem A.17 is smaller for short contexts, larger for long ones."""
-    sizes = dict.fromkeys(ProjectedLayerNorms.__dataclass_fields__, 0.01)
-    layer = ProjectedLayerNorms(**sizes)
-    network = TransformerClass(layers=(layer,), width=64, readout_norm=0.01)
-    ours, theirs = ProjectedLengthFreeCovering(network), ProjectedTransformerCovering(network)
-    short, long = Sample(100, 1), Sample(100, 10**12)
-    assert theirs.evaluate(short).value < ours.evaluate(short).value
-    assert ours.evaluate(long).value < theirs.evaluate(long).value
 
 
 def test_fine_tuning_covers_what_moved():

@@ -61,7 +61,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", SLOPES)
-def test_slopes_by_maximization(name):
+def test_slopes_of_activations_by_maximization(name):
     """The constant is the largest slope, rounded up in the sixth digit; |σ(x)| ≤ |x|."""
     function, h = FUNCTIONS[name], 1e-4
 
@@ -81,7 +81,7 @@ def test_slopes_by_maximization(name):
         assert constant == pytest.approx(ACTIVATIONS[name].lipschitz, abs=1e-6)
 
 
-def test_normalization():
+def test_constants_of_normalization():
     piece = NormalizationPiece(gain=gain(1.5, 16), shift=row(0.5, 16), epsilon=1e-4)
     for log_radius in (-5.0, 0.0, 300.0):
         lipschitz, radius, factors = read(piece.through(log_radius))
@@ -90,7 +90,7 @@ def test_normalization():
         assert factors == pytest.approx({"gain": 4.0, "shift": 1.0})
 
 
-def test_head_with_a_bias():
+def test_constants_of_a_head_with_a_bias():
     piece = ProductHeadPiece(score=matrix(0.5), mixing=matrix(3.0), score_bias=row(0.7))
     lipschitz, radius, factors = read(piece.through(math.log(2.0)))
     assert lipschitz == pytest.approx(3 * (1 + 2 * (2 * 0.5 * 2 + 0.7)))
@@ -127,7 +127,7 @@ def test_heads_add_and_are_numbered():
     assert factors["bias of attention"] == 1
 
 
-def test_feed_forward_and_gate():
+def test_constants_of_feed_forward_and_gated_parts():
     feed = FeedForwardPiece(
         inner=matrix(2.0, 4, 8), outer=matrix(3.0, 8, 4), inner_bias=row(0.5, 8),
         outer_bias=row(0.25), activation="silu",
@@ -152,7 +152,7 @@ def test_feed_forward_and_gate():
     assert factors["W_down"] == pytest.approx(gate * up)
 
 
-def test_residuals_before_and_after():
+def test_constants_of_residuals_with_normalization_before_or_after():
     norm = NormalizationPiece(gain=gain(1.0, 4), epsilon=0.25)
     part = LinearPiece(matrix=matrix(3.0))
     plain, radius, _ = read(ResidualPiece(piece=part).through(math.log(2.0)))

@@ -17,7 +17,7 @@ from finetti.bounds.ours import (
     Strata,
 )
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
-from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.errors import InputError
 
 
 def test_weights_add_up_to_one():
@@ -85,24 +85,18 @@ def test_only_trained_norms_of_a_class_have_radii():
     assert (kept.activation_lipschitz, kept.position_norm) == (1.05, 0.0)
 
 
-def test_three_kinds_of_radii():
+def test_fixed_and_stratified_radii():
     sample = Sample(10**6, 1)
-    fixed, stratified, measured = (
-        BlocksGap(network(), radii=radii) for radii in ("fixed", "stratified", "measured")
-    )
-    values = [bound.evaluate(sample) for bound in (fixed, stratified, measured)]
-    assert [value.kind for value in values] == ["upper_bound", "upper_bound", "scaling"]
-    assert [value.vacuous for value in values] == [False, False, None]
-    assert values[0].value == values[2].value < values[1].value
+    bounds = [BlocksGap(network(), radii=radii) for radii in ("fixed", "stratified")]
+    values = [bound.evaluate(sample) for bound in bounds]
+    assert [value.kind for value in values] == ["upper_bound", "upper_bound"]
+    assert values[0].value < values[1].value
     rounded = Strata().round_class(network())
     by_hand = BlocksGap(rounded.rounded).evaluate(sample)
     confidence = math.exp(log_confidence(sample, post_hoc=rounded.post_hoc))
     expected = by_hand.value - math.exp(log_confidence(sample)) + confidence
     assert values[1].value == pytest.approx(expected, rel=1e-12)
     assert "2 radii chosen after training" in values[1].notes[-1]
-    assert "as measured" in values[2].notes[-1]
-    with pytest.raises(UnsupportedError, match="scaling quantity"):
-        measured.samples_needed(0.1, sample)
     with pytest.raises(InputError, match="radii"):
         BlocksGap(network(), radii="guessed")
     layers = TransformerClass(layers=(ProjectedLayerNorms(),), width=4)

@@ -5,20 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from finetti.attention.lipschitz.sparse_variables import layer_constant
 from finetti.bounds import BoundSettings, Sample
 from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,
     MultiHeadClass,
-    PositionCovering,
     ProjectedLayerNorms,
     SoftmaxHeadNorms,
     TransformerClass,
     UniformTransformer,
 )
-from finetti.bounds.sparse_variables.transformer_class import log_layer_constant
-from finetti.core.errors import InputError, UnsupportedError
 
 
 def costs(network, sample, form):
@@ -94,13 +90,6 @@ def test_norms_that_multiply_beyond_any_float():
     assert network.log_factors(Sample(1, 1))[0] == pytest.approx(log_p, rel=1e-12)
 
 
-def test_the_logarithm_of_a_layer_is_that_of_the_constant():
-    norms = (1.3, 0.7, 1.9, 0.4, 1.6)
-    for form, scale in (("derived", (1.6, 1.0)), ("printed", (1.0, 2.0))):
-        found = log_layer_constant(*norms[:4], *scale)
-        assert found == pytest.approx(math.log(layer_constant(*norms, form=form)), rel=1e-14)
-
-
 def test_softmax_constant_is_the_only_difference_of_c_two():
     sample = Sample(10, 10)
     sharp, printed = (
@@ -114,14 +103,11 @@ def test_positions_make_tokens_longer():
     plain = HeadCovering(HeadClass(width=4)).evaluate(Sample(10, 10, input_norm=1.5))
     moved = HeadCovering(HeadClass(width=4, positions="fixed", position_norm=0.5))
     assert moved.evaluate(Sample(10, 10, input_norm=1.0)).log_value == plain.log_value
-    named = PositionCovering.from_settings(BoundSettings(width=4, norms={"position_norm": 0.5}))
+    settings = BoundSettings(width=4, norms={"position_norm": 0.5})
+    named = HeadCovering.from_settings(settings)
     assert named.evaluate(Sample(10, 10, input_norm=1.0)).log_value == plain.log_value
     # A.4 prints (dL_σ(B_X+B_P))²((B_V^∞)^{2/3} + (2B_QK^∞B_V(B_X+B_P))^{2/3})³/ε² log(mT).
     head = replace(moved.functions, value_norm=5.0, value_column_norm=3.0, score_row_norm=7.0)
-    printed = PositionCovering(head, 0.1, form="printed").evaluate(Sample(10, 10, input_norm=1.0))
+    printed = HeadCovering(head, 0.1, form="printed").evaluate(Sample(10, 10, input_norm=1.0))
     by_hand = (4 * 1.5) ** 2 * (3 ** (2 / 3) + (2 * 7 * 5 * 1.5) ** (2 / 3)) ** 3 / 0.01
     assert printed.value == pytest.approx(by_hand * math.log(100), rel=1e-12)
-    with pytest.raises(InputError, match=r"'fixed'.*S-cor-4\.4 is without"):
-        PositionCovering(HeadClass(width=4))
-    with pytest.raises(UnsupportedError, match="linear in T"):
-        PositionCovering.from_settings(BoundSettings(norms={"positions": "trained"}))

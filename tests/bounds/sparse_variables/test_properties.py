@@ -116,15 +116,6 @@ def test_more_data_and_less_confidence_help(bound, kind, data):
     assert built.evaluate(longer).log_value >= value - 1e-12
 
 
-@pytest.mark.parametrize(("bound", "kind"), [each for each in CLASSES if "Gap" in str(each[0])][:3])
-@FEW
-@given(data=st.data())
-def test_closed_dudley_is_at_least_the_integral(bound, kind, data):
-    built, sample = bound(draw_class(data, kind)), draw_sample(data, least=10**9)
-    closed = replace(built, route="closed").evaluate(sample).log_value
-    assert built.evaluate(sample).log_value <= closed + 1e-12
-
-
 @FEW
 @given(data=st.data())
 def test_split_is_the_better_closed_form(data):

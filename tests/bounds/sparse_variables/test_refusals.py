@@ -33,9 +33,9 @@ def network(**fields):
 
 @pytest.mark.parametrize("bound", [ProjectedTransformerCovering, ProjectedTransformerGap])
 def test_layer_norm_is_no_projection(bound):
-    with pytest.raises(UnsupportedError, match=r"'layer_norm'.*Lipschitz.*parameter-count"):
+    with pytest.raises(UnsupportedError, match=r"LayerNorm.*Lipschitz.*bound: F-chain-blocks"):
         bound(network(normalization="layer_norm"))
-    with pytest.raises(UnsupportedError, match=r"'none'.*Nearest bound: E-(lemma-C.8|thm-C.5)"):
+    with pytest.raises(UnsupportedError, match=r"has none.*Nearest bound: E-(lemma-C.8|thm-C.5)"):
         bound(network(normalization="none"))
 
 
@@ -48,7 +48,8 @@ def test_trained_positions_cost_a_factor_linear_in_the_context():
         HeadSplit(HeadClass(width=4, positions="trained"))
     # The nearest bound that applies does.
     table = ParameterCountCovering(network(positions="trained", position_norm=1.0))
-    assert table.n_parameters(SAMPLE) == 2 * 3 * 16 + 4 + 100 * 4
+    ball = table.composed(table.functions, SAMPLE)
+    assert sum(ball.parameters) == 2 * 3 * 16 + 4 + 100 * 4
     few, many = (table.evaluate(Sample(1000, t)).value for t in (10**5, 10**6))
     assert many / few > 9
     with pytest.raises(InputError, match=r"`position_norm` .* longest trained position"):
@@ -83,8 +84,12 @@ def test_other_refusals():
         network(normalization="batch_norm")
     with pytest.raises(InputError, match="value_norm"):
         HeadClass(width=4, value_norm=math.nan)
-    with pytest.raises(UnsupportedError, match="with a `lipschitz` and an `output_range`"):
-        ParameterCountCovering(network(normalization="layer_norm"))
+    for skips, nearest in (
+        (True, r"F-chain-blocks\."),
+        (False, "parameter-count, with `lipschitz` and `output_range` of your own"),
+    ):
+        with pytest.raises(UnsupportedError, match=f"unit ball where .*Nearest bound: {nearest}"):
+            ParameterCountCovering(network(normalization="layer_norm"), skips=skips)
     free = ParameterCountCovering(
         network(normalization="layer_norm"), lipschitz=1e3, output_range=10.0
     )
@@ -126,12 +131,10 @@ def test_matrices_of_norm_zero_cost_nothing(silent):
     for bound in (
         HeadCovering(head),
         HeadGap(head),
-        HeadGap(head, route="closed"),
         HeadGap(head, form="printed"),
         HeadSplit(replace(head, readout_norm=None)),
         ProjectedTransformerCovering(deep),
         ProjectedTransformerGap(deep),
-        ProjectedTransformerGap(deep, route="closed"),
         ParameterCountCovering(deep),
         ParameterCountGap(deep),
     ):

@@ -1,10 +1,10 @@
-"""The minimum over α in Theorem 4.2 against a fine grid, ceilings and all."""
+"""The minimum over α in Theorem 4.2 against a grid: exact without ceilings, near with them."""
 
 import numpy as np
 import pytest
 
 from finetti.bounds import Sample, allocate
-from finetti.bounds.sparse_variables import HeadClass, HeadSplit, UniformTransformer
+from finetti.bounds.sparse_variables import HeadClass, HeadCovering, HeadSplit, UniformTransformer
 
 
 def on_a_grid(bound, sample):
@@ -20,15 +20,20 @@ def on_a_grid(bound, sample):
 @pytest.mark.parametrize("form", ["derived", "printed"])
 @pytest.mark.parametrize("seed", range(12))
 def test_no_share_on_a_grid_is_better(seed, form):
+    """The ceilings of the derived form make steps of 1/(j log N): hundredths for small j."""
     rng = np.random.default_rng(seed)
     norms = (10.0 ** rng.uniform(-1.5, 1.0, size=4)).tolist()
     names = "value_norm", "value_column_norm", "score_row_norm", "out_lipschitz"
     head = HeadClass(
         width=int(rng.integers(1, 20)), norm_lipschitz=2.0, **dict(zip(names, norms, strict=True))
     )
-    bound = HeadSplit(head, 10.0 ** rng.uniform(-1.0, 1.0), form=form)
+    resolution = 10.0 ** rng.uniform(-1.0, 1.0)
+    bound = HeadSplit(head, resolution, form=form)
     sample = Sample(int(rng.integers(2, 1000)), int(rng.integers(1, 100)))
-    assert bound.evaluate(sample).log_value <= on_a_grid(bound, sample) + 1e-12
+    found, least = bound.evaluate(sample).log_value, on_a_grid(bound, sample)
+    assert found <= least + (1e-12 if form == "printed" else 0.03)
+    if form == "derived":
+        assert found <= HeadCovering(head, resolution).evaluate(sample).log_value + 1e-12
 
 
 def test_sizes_may_be_whole_floats():

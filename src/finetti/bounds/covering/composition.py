@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from finetti.bounds.covering.dudley import Dudley, dudley_quadrature
 from finetti.bounds.covering.linear import LOG_4, LOG_36, log_points_factor
 from finetti.bounds.value import Term, summed
 from finetti.core.errors import bad_argument
@@ -67,6 +68,7 @@ class Composition:
     """
 
     matrices: tuple[Matrix, ...]
+    log_spread: ClassVar[float] = math.inf  # only the range of the functions is known
 
     @cached_property
     def log_costs(self) -> NDArray[np.float64]:
@@ -99,6 +101,10 @@ class Composition:
     def log_log_cover(self, log_resolution: ArrayLike, smooth: bool = False) -> Any:
         """log log N_∞ at ε; for any number of log ε."""
         return log_sum(self.log_parts(log_resolution, smooth), axis=-1)
+
+    def dudley(self, log_range: float, log_samples: float) -> Dudley:
+        """Dudley's integral of √log N_∞, with the ceilings replaced by what is above them."""
+        return dudley_quadrature(partial(self.log_log_cover, smooth=True), log_range, log_samples)
 
     def log_scaling(self, log_resolution: float, log_log_points: float) -> float:
         """The log of γ³/ε² · log N."""

@@ -13,7 +13,7 @@ from scipy import optimize
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, exp_of, log_of, summed
+from finetti.bounds.value import BoundValue, Term, exp_of, log_of, split_in_proportion, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add, log_subtract, log_sum
 from finetti.core.numbers import smallest_of
@@ -123,18 +123,6 @@ def dudley_upper_sum(log_log_cover: Cover, log_range: float, log_samples: float)
     return Dudley(smallest_of(best[0], log_range), best[1], best[0] >= log_range)
 
 
-def dudley_at_best(log_log_cover: Cover, log_range: float, log_samples: float) -> Dudley:
-    """4δ(1 + log(A/δ)) at the best δ: the closed form for log N = C(ε)/ε², C larger for smaller ε.
-
-    Then √log N(ε) ≤ (δ/ε)√(m/9) above δ, and the integral has a primitive.
-    """
-    low = best_resolution(log_log_cover, log_range, log_samples)
-    if low == log_range:
-        return Dudley(log_range, log_range, True)
-    found = math.log(4) + low + math.log1p(log_range - low)
-    return Dudley(smallest_of(found, log_range), low, found >= log_range)
-
-
 def dudley_closed(log_constant: float, log_range: float, log_samples: float) -> float:
     """log of A·min(1, 12(1 + log(x/3))/x) for x = A√(m/C_F) ≥ 3, else of A       A.3, edelman2022
 
@@ -177,7 +165,7 @@ def dudley_printed(log_constant: float, log_range: float, log_samples: float) ->
     return sign * exp_of(log_size)
 
 
-TOO_RICH = "The class is too rich for this sample: the complexity is the largest output."
+TOO_RICH = "The class is too rich for this sample: its complexity is the largest possible."
 NEGATIVE = (
     "The printed closed form is negative here, and bounds nothing (erratum 12). "
     "Take the derived form."
@@ -217,14 +205,7 @@ def gap_terms(
     between the matrices as the covering number is.
     """
     complexity = math.log(2) + log_of(sample.loss_lipschitz) + log_rademacher
-    parts = tuple(parts)
-    whole = float(log_sum([part.log_value for part in parts]))
-    split = [Term("complexity", log_value=complexity)]
-    if whole > -math.inf:
-        split = [
-            Term("complexity", part.layer, part.matrix, complexity + part.log_value - whole)
-            for part in parts
-        ]
+    split = split_in_proportion("complexity", complexity, parts)
     log_sure = log_confidence(sample, two_sided=two_sided, post_hoc=post_hoc)
     confidence = Term("confidence", log_value=log_sure)
     return summed([*split, confidence])

@@ -6,7 +6,6 @@ a + 1, for integrals and root finding.
 """
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,12 +92,10 @@ def best_refined_cover(
     log_input: float,
     log_resolution: float,
     log_points: float,
-    budgets: Iterable[int] | None = None,
 ) -> tuple[float, int]:
-    """The refined covering number with the best n, and that n; n = d₂·2^j by default."""
+    """The refined covering number with the best n = d₂·2^j, and that n."""
     logs = (log_input, log_resolution, log_points)
-    if budgets is None:
-        budgets = (outputs * 2**j for j in range(60))
+    budgets = (outputs * 2**j for j in range(60))
     return min(
         (log_log_refined_cover(log_total_norm, outputs, *logs, budget=n), n) for n in budgets
     )

@@ -2,13 +2,15 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE
+from finetti.bounds.covering.ball_cover import log_count_cover
 from finetti.bounds.covering.dudley import LOG_3, LOG_12, dudley_quadrature, log_confidence
 from finetti.bounds.description import checked
-from finetti.bounds.exchangeability.layer_coverings import NetworkBound, log_volume, shared
+from finetti.bounds.exchangeability.layer_coverings import NetworkBound
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
 from finetti.core.logspace import log1pexp
 from finetti.core.numbers import as_norm
 
@@ -53,11 +55,12 @@ class ComplexityBound(NetworkBound):
         if self.form == "printed":
             fine, coarse = log_closed(p, log_size, sample.log_samples)
             every = Term("complexity: √log(1/ε)", log_value=shift + fine)
-            return [every, *shared("complexity: √log(1 + 2Δ)", shift + coarse, parts)]
+            return [every, *split_in_proportion("complexity: √log(1 + 2Δ)", shift + coarse, parts)]
         if log_size == -math.inf:  # one function
             return [Term("complexity", log_value=-math.inf)]
-        found = dudley_quadrature(lambda u: log_volume(p, log_size, u), 0.0, sample.log_samples)
-        return shared("complexity", shift + found.log_value, parts)
+        cover = partial(log_count_cover, p, log_size)
+        found = dudley_quadrature(cover, 0.0, sample.log_samples)
+        return split_in_proportion("complexity", shift + found.log_value, parts)
 
 
 class TransformerComplexity(ComplexityBound):

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from finetti.bounds import description as fields
 from finetti.bounds.bound import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, RBF_SCORES, Bound
+from finetti.bounds.covering.ball_cover import log_count_cover
 from finetti.bounds.exchangeability.layer_constants import (
     head_constants,
     layer_constants,
@@ -16,25 +15,11 @@ from finetti.bounds.exchangeability.layer_constants import (
 )
 from finetti.bounds.exchangeability.residual_class import FullTransformer
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.bounds.value import BoundValue, Term, split_in_proportion, summed
 from finetti.core.log_number import LogNumber
-from finetti.core.logspace import log1pexp, log_sum
+from finetti.core.logspace import log_sum
 
 PRINTED = "As printed it is no bound: see errata 5, 6 and 9 of paper E."
-
-
-def log_volume(count: float, log_radius: float, log_resolution: Any) -> Any:
-    """log of p·log(1 + 2R/ε): covers a ball of radius R in p dimensions      Lemma C.9, zhang2022
-
-    In any norm, as ‖M‖_{r,s} of d₂ × d₁ matrices with p = d₁d₂.
-
-    >>> round(math.exp(log_volume(6, math.log(3.0), math.log(0.5))), 9) == round(
-    ...     6 * math.log(13), 9)
-    True
-    """
-    ratio = math.log(2) + log_radius - np.asarray(log_resolution, dtype=np.float64)
-    with np.errstate(divide="ignore"):  # nothing moves: one ball
-        return log_of(count) + np.log(log1pexp(ratio))
 
 
 class NetworkBound(Bound):
@@ -69,17 +54,6 @@ class NetworkBound(Bound):
         return log_deviation(self.network, sample.input_norm, self.form)
 
 
-def shared(name: str, log_value: float, parts: Sequence[Term]) -> list[Term]:
-    """``log_value`` shared between layers and matrices in proportion to ``parts``."""
-    if log_value == -math.inf or not parts:
-        return [Term(name, log_value=log_value)]
-    log_total = float(log_sum([part.log_value for part in parts]))
-    return [
-        Term(name, part.layer, part.matrix, log_value + part.log_value - log_total)
-        for part in parts
-    ]
-
-
 class CoveringBound(NetworkBound):
     """A log covering number of (a part of) the network, at tokens as long as ``input_norm``."""
 
@@ -91,8 +65,8 @@ class CoveringBound(NetworkBound):
     def _covered(self, sample: Sample, count: int, parts: Sequence[Term]) -> BoundValue:
         """count·log(1 + 2S/ε), S the sum of ``parts``, shared between them like S."""
         log_size = float(log_sum([part.log_value for part in parts]))
-        log_value = float(log_volume(count, log_size, math.log(self.resolution)))
-        terms = summed(shared("log covering number", log_value, parts))[1]
+        log_value = float(log_count_cover(count, log_size, math.log(self.resolution)))
+        terms = summed(split_in_proportion("log covering number", log_value, parts))[1]
         note = f"{count} dimensions, and log Δ = {log_size:.6g} in log(1 + 2Δ/ε)."
         return self.value(sample, log_value, terms, notes=(note,))
 

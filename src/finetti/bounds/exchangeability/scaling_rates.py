@@ -1,7 +1,7 @@
 """Theorems C.4 and 5.3 and (G.5): how the generalization of paper E's networks scales."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -201,21 +201,11 @@ class SingleAttention(fields.Description):
     def scales(self, form: Form) -> Scales:
         """γ = max{α, ω}, κ = max{R^nn/α, R^attn/ω}, ζ = ω².
 
-        Printed: κ = max{R^nn/α, R^attn/ω, R^attn/ω²} (erratum 5) and ζ = ωR^attn (erratum 8).
+        Printed: κ = max{R^nn/α, R^attn/ω, R^attn/ω²} (erratum 5) and ζ = ωR^attn (erratum 8). They
+        are those of `as_network`, but for ζ, where the paper has ω^q + ω^k = ω.
         """
-        alpha, omega = (
-            LogNumber.from_float(self.feed_forward_norm),
-            LogNumber.from_float(self.attention_norm),
-        )
-        inner, size = (
-            LogNumber.from_float(self.feed_forward_size),
-            LogNumber.from_float(self.attention_size),
-        )
-        widths = [inner / alpha, size / omega]
-        if form == "printed":
-            widths.append(size / omega**2)
-        steep = omega**2 if form == "derived" else omega * size
-        return Scales(max(alpha, omega), max(widths), steep)
+        found = Scales.of(self.as_network(), form)
+        return replace(found, sharpness=found.sharpness / 4)
 
 
 class SingleBound(Bound):

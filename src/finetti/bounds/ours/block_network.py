@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from finetti.bounds import description as fields
+from finetti.bounds.covering.network_bounds import NetworkClass
 from finetti.bounds.description import BoundSettings, checked, one_of
 from finetti.bounds.ours.block_components import (
     SLOPES,
@@ -22,6 +23,7 @@ from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
+from finetti.core.forms import Form
 from finetti.core.numbers import as_positive, as_whole
 
 
@@ -106,7 +108,7 @@ class BlockShape(fields.Description, kw_only=True):
         return (*pieces, *last, LinearPiece(matrix=readout, name="w"))
 
 
-class BlockNetwork(Piece, kw_only=True):
+class BlockNetwork(Piece, NetworkClass, kw_only=True):
     """Pieces in a row: embedding, blocks, readout. Every weight gets its multiplier and radius.
 
     Args:
@@ -148,22 +150,26 @@ class BlockNetwork(Piece, kw_only=True):
 
     def through(self, log_radius: float) -> Passage:
         """The whole chain: its constant, the radius of its output, and all weights."""
-        if log_radius not in self._passages:
-            self._passages[log_radius] = follow(self.pieces, log_radius)
-        return self._passages[log_radius]
+        return self._kept(log_radius)[0]
+
+    def _kept(self, log_radius: float) -> tuple[Passage, LengthFreeComposition]:
+        """Every n of an inversion asks for the same ones, and the allocations that were found."""
+        if log_radius not in self._by_radius:
+            passage = follow(self.pieces, log_radius)
+            self._by_radius[log_radius] = passage, LengthFreeComposition(passage.parts)
+        return self._by_radius[log_radius]
 
     @cached_property
-    def _passages(self) -> dict[float, Passage]:
-        """Every n of an inversion asks for the same one."""
+    def _by_radius(self) -> dict[float, tuple[Passage, LengthFreeComposition]]:
         return {}
 
     def passage(self, sample: Sample) -> Passage:
         """The same for tokens of a sample."""
         return self.through(log_of(sample.input_norm))
 
-    def composition(self, sample: Sample) -> LengthFreeComposition:
+    def composition(self, sample: Sample, form: Form = "derived") -> LengthFreeComposition:
         """All weights with a_jρ_j."""
-        return LengthFreeComposition(self.passage(sample).parts)
+        return self._kept(log_of(sample.input_norm))[1]
 
     def log_range(self, sample: Sample) -> float:
         """log of the largest output."""

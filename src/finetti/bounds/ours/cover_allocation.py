@@ -1,5 +1,6 @@
 """Covers of a network from covers of its weights, for all inputs at once: nothing depends on T."""
 
+import abc
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from finetti.bounds.covering.dudley import Dudley, dudley_upper_sum
 from finetti.bounds.ours.weight_classes import CoverTable, WeightClass
 from finetti.bounds.value import Term, log_of, summed
 from finetti.core.logspace import log_sum
@@ -41,20 +43,11 @@ class ChainedWeights:
 
 
 @dataclass(frozen=True)
-class LengthFreeComposition:
-    """log N(ε) ≤ Σ_j log N_j(x_j) for any x_j > 0 with Σ_j a_jρ_jx_j = ε
-
-    if the output moves by at most Σ_j a_jρ_jx_j where weights j move by x_j. Everything is in
-    logarithms: factors a_jρ_j of 10^40 and more are nothing special.
+class WeightCover(abc.ABC):
+    """log N(ε) of a network from the classes of its weights, for all inputs at once.
 
     Args:
         parts: all weights; those that are not trained, or do not reach the output, cost nothing.
-
-    >>> from finetti.bounds.ours.weight_classes import MatrixWeights
-    >>> square = MatrixWeights(rows=8, columns=8)
-    >>> one = LengthFreeComposition((ChainedWeights("W", None, math.log(2.0), square),))
-    >>> round(math.exp(one.log_log_cover(math.log(0.2))), 9)          # x = 0.1
-    194.849436014
     """
 
     parts: tuple[ChainedWeights, ...]
@@ -67,6 +60,38 @@ class LengthFreeComposition:
             for each in self.parts
             if each.weights.trained and each.weights.norm > 0 and each.log_factor > -math.inf
         )
+
+    @property
+    @abc.abstractmethod
+    def log_spread(self) -> float:
+        """log of how far a function of the class can be from the one with all Δ = 0."""
+
+    @abc.abstractmethod
+    def log_log_cover(self, log_resolution: ArrayLike) -> Any:
+        """log log N(ε); −∞ where one function is enough."""
+
+    @abc.abstractmethod
+    def terms(self, log_resolution: float) -> tuple[float, tuple[Term, ...]]:
+        """log log N, and what each of the weights adds to log N."""
+
+    def dudley(self, log_range: float, log_samples: float) -> Dudley:
+        """Dudley's integral of √log N by an upper sum, for covers that may have steps."""
+        return dudley_upper_sum(self.log_log_cover, log_range, log_samples)
+
+
+@dataclass(frozen=True)
+class LengthFreeComposition(WeightCover):
+    """log N(ε) ≤ Σ_j log N_j(x_j) for any x_j > 0 with Σ_j a_jρ_jx_j = ε
+
+    if the output moves by at most Σ_j a_jρ_jx_j where weights j move by x_j. Everything is in
+    logarithms: factors a_jρ_j of 10^40 and more are nothing special.
+
+    >>> from finetti.bounds.ours.weight_classes import MatrixWeights
+    >>> square = MatrixWeights(rows=8, columns=8)
+    >>> one = LengthFreeComposition((ChainedWeights("W", None, math.log(2.0), square),))
+    >>> round(math.exp(one.log_log_cover(math.log(0.2))), 9)          # x = 0.1
+    194.849436014
+    """
 
     @cached_property
     def _table(self) -> CoverTable:

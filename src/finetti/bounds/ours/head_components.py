@@ -22,6 +22,17 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole, smallest_of
 
 
+def head_constants(
+    log_mixing: float, log_radius: float, log_score_lipschitz: float
+) -> tuple[float, float]:
+    """log ‖W_VW_O‖ρC, per unit of the scores, and log Lip = log ‖W_VW_O‖(1 + Cρs) of a head
+
+    whose scores move s times as far as its tokens; C = 1 (Corollary A.7, edelman2022).
+    """
+    reach = log_mixing + log_radius + math.log(softmax_constant())
+    return reach, log_plus(log_mixing, reach + log_score_lipschitz)
+
+
 class HeadPiece(Piece, abc.ABC, kw_only=True):
     """A head: what its scores do is said by the subclass.
 
@@ -43,10 +54,10 @@ class HeadPiece(Piece, abc.ABC, kw_only=True):
     ) -> Passage:
         """From how far scores move with the tokens, and per unit of their own weights."""
         size = self.mixing.log_size
-        reach = size + log_radius + math.log(softmax_constant())
+        reach, lipschitz = head_constants(size, log_radius, log_score_lipschitz)
         parts = [(name, reach + factor, radius, each) for name, factor, radius, each in scores]
         return Passage(
-            log_plus(size, reach + log_score_lipschitz),
+            lipschitz,
             size + log_radius,
             chained(*parts, ("W_VO", 0.0, log_radius, self.mixing)),
         )
@@ -231,12 +242,12 @@ class WholeHeadsPiece(Piece, kw_only=True):
             value = log_plus(log_of(head.value), by_value)
             pushed = log_of(head.value) + by_output, by_value + output
             mixing = smallest_of(value + output, log_plus(log_of(head.mixing), *pushed))
-            reach = mixing + log_radius + math.log(softmax_constant()) + scale
             biased = log_plus(key + log_size(self.query_bias), query + shift)
             steep = log_plus(math.log(2) + scores + log_radius, biased)
-            lipschitz.append(log_plus(mixing, reach + steep))
-            asking.append(reach + log_plus(query + log_radius, log_size(self.query_bias)))
-            reading.append(reach + log_plus(key + log_radius, shift))
+            reach, of_tokens = head_constants(mixing, log_radius, scale + steep)
+            lipschitz.append(of_tokens)
+            asking.append(reach + scale + log_plus(query + log_radius, log_size(self.query_bias)))
+            reading.append(reach + scale + log_plus(key + log_radius, shift))
             mixings.append(mixing)
             values.append(value)
         by_q, by_k = log_plus(*reading), log_plus(*asking)

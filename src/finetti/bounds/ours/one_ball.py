@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from finetti.bounds.ours.cover_allocation import ChainedWeights
-from finetti.bounds.ours.spectral_covers import count_cover
+from finetti.bounds.covering.ball_cover import log_count_cover
+from finetti.bounds.covering.dudley import Dudley, dudley_quadrature
+from finetti.bounds.ours.cover_allocation import ChainedWeights, WeightCover
 from finetti.bounds.ours.weight_classes import MatrixWeights, WeightClass
 from finetti.bounds.value import Term, log_of, summed
 from finetti.core.logspace import log_sum
@@ -17,7 +17,7 @@ from finetti.core.numbers import smallest_of
 
 
 @dataclass(frozen=True)
-class OneBallComposition:
+class OneBallComposition(WeightCover):
     """log N(ε) ≤ P·log(1 + 2ΛR/ε): P parameters in a ball of radius R that move the output Λ-fold
 
         Λ² = Σ_j (a_jρ_j)²,   R² = Σ_j ‖W_j‖_F²
@@ -27,22 +27,24 @@ class OneBallComposition:
     norm: r(d₁ + d₂) parameters, each factor with the multiplier √B·a_jρ_j. What is more than ε/Λ
     apart in the class itself is a cover inside it.
 
+    Args:
+        parts: all weights.
+        log_lipschitz: log Λ; None: as above.
+
     >>> square = MatrixWeights(rows=8, columns=8, frobenius_norm=1.0)
     >>> found = OneBallComposition((ChainedWeights("W", None, math.log(2.0), square),))
     >>> round(math.exp(found.log_log_cover(math.log(0.2))), 9)                # 64·log(1 + 2·2/0.2)
     194.849436014
     """
 
-    parts: tuple[ChainedWeights, ...]
+    log_lipschitz: float | None = None
 
     @cached_property
     def costly(self) -> tuple[ChainedWeights, ...]:
-        """The parts that have to be covered."""
-        return tuple(
-            each
-            for each in self.parts
-            if each.weights.trained and each.weights.norm > 0 and each.log_factor > -math.inf
-        )
+        """The parts that have to be covered; with a Λ of one's own, all that are trained."""
+        if self.log_lipschitz is None:
+            return super().costly
+        return tuple(each for each in self.parts if each.weights.trained)
 
     @cached_property
     def parameters(self) -> tuple[int, ...]:
@@ -52,6 +54,8 @@ class OneBallComposition:
     @cached_property
     def log_multiplier(self) -> float:
         """log Λ."""
+        if self.log_lipschitz is not None:
+            return self.log_lipschitz
         squares = []
         for each in self.costly:
             factored = _rank(each.weights) is not None
@@ -71,17 +75,17 @@ class OneBallComposition:
 
     def log_log_cover(self, log_resolution: ArrayLike) -> Any:
         """log log N(ε)."""
-        log_resolution = np.asarray(log_resolution, dtype=np.float64)
-        if not self.costly:
-            return log_resolution * 0 - np.inf
-        with np.errstate(divide="ignore"):
-            return np.log(count_cover(sum(self.parameters), self.log_spread, log_resolution))[()]
+        return log_count_cover(sum(self.parameters), self.log_spread, log_resolution)
+
+    def dudley(self, log_range: float, log_samples: float) -> Dudley:
+        """Dudley's integral by quadrature: this cover has no steps."""
+        return dudley_quadrature(self.log_log_cover, log_range, log_samples)
 
     def terms(self, log_resolution: float) -> tuple[float, tuple[Term, ...]]:
         """log log N, shared between the weights as the parameters are."""
         if not self.costly:
             return -math.inf, ()
-        each = log_of(float(count_cover(1, self.log_spread, log_resolution)))
+        each = float(log_count_cover(1, self.log_spread, log_resolution))
         return summed(
             Term("log N by its parameters", part.layer, part.name, each + math.log(count))
             for part, count in zip(self.costly, self.parameters, strict=True)

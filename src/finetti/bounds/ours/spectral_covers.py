@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
+from finetti.bounds.covering.ball_cover import count_cover
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
@@ -25,20 +26,6 @@ POWERS = (2.0, 1.0, 0.5, 0.25)  # of the Schatten norms: Frobenius, nuclear, and
 # e^(log a) misses a whole number by rounding; without this, ⌈16.000000000000004⌉ would be 17.
 _ROUNDING = 1e-12
 _LARGEST = 600.0  # more atoms than e^600 are never fewer than parameters
-
-
-def count_cover(parameters: ArrayLike, log_norm: ArrayLike, log_resolution: ArrayLike) -> Any:
-    """log N = D·log(1 + 2B/x), inside: a ball of radius B in any norm on R^D
-
-    A largest set of members that are more than x apart is a cover; balls of radius x/2 around them
-    are disjoint and lie in the ball of radius B + x/2. For matrices (‖W‖ ≤ B), for tables in the
-    norm of their longest row, and for vectors in any norm.
-
-    >>> round(float(count_cover(64, math.log(1.0), math.log(0.1))), 9)
-    194.849436014
-    """
-    ratio = np.subtract(log_norm, log_resolution, dtype=np.float64)
-    return np.asarray(parameters, dtype=np.float64) * log1pexp(LOG_2 + ratio)
 
 
 def maurey_atoms(log_entry_norm: ArrayLike, log_resolution: ArrayLike) -> NDArray[np.float64]:

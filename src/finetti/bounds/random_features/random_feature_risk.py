@@ -20,8 +20,8 @@ from finetti.bounds.random_features.target_norms import (
 )
 from finetti.bounds.sample import Sample
 from finetti.bounds.solve import whole_exp
-from finetti.bounds.value import BoundValue, Term, log_of, summed, text_of
-from finetti.core.errors import InputError, UnsupportedError, bad_argument
+from finetti.bounds.value import BoundValue, Term, format_exp, log_of, summed
+from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form
 from finetti.core.logspace import log_add, log_sum
 from finetti.core.numbers import as_positive
@@ -78,7 +78,7 @@ class HeadsBound(Bound):
         dimension, n_heads = self.sizes
         if math.log(n_heads) + math.log(sample.delta) <= 1e-12:
             raise InputError(
-                f"{self.name} assumes H > 1/δ = {text_of(-math.log(sample.delta))} heads. Got "
+                f"{self.name} assumes H > 1/δ = {format_exp(-math.log(sample.delta))} heads. Got "
                 f"{n_heads}. Take more heads or a larger δ."
             )
         if sample.n_samples <= math.log(dimension * n_heads):
@@ -154,36 +154,26 @@ class RandomFeatureClass(fields.Description):
         return math.log(self.squared_norm)
 
     @classmethod
-    def from_weights(cls, module: Any) -> "RandomFeatureClass":
-        """The class of a trained RandomFeatureAttention: B = M Σ_m ‖v_m‖², since v_m = v(W_m)/M.
+    def from_arrays(cls, values: Any) -> "RandomFeatureClass":
+        """The class of trained ReLU heads of mean zero: B = M Σ_m ‖v_m‖², since v_m = v(W_m)/M.
 
         Args:
-            module: has ``values`` (M, d+1) or (M, d+1, d_out), ``activation`` "relu" and
-                ``mean_weights`` None.
+            values: the v_m, (M, d+1) or (M, d+1, d_out), as `RandomFeatureAttention.values`.
+
+        >>> RandomFeatureClass.from_arrays(np.ones((2, 5))).squared_norm           # 2·10
+        20.0
         """
-        values = getattr(module, "values", None)
-        if values is None or np.ndim(values) < 2:
-            raise UnsupportedError(
-                "Paper R bounds attention with random heads, as RandomFeatureAttention is, and "
-                f"this is a {type(module).__name__}. Nearest bound: S-cor-4.4, for trained heads."
-            )
-        if getattr(module, "activation", "relu") != "relu":
-            raise UnsupportedError(
-                f"R-thm-risk assumes ReLU weights divided by N, and these are {module.activation}. "
-                "Nearest bound: S-cor-4.4, for softmax heads."
-            )
-        if getattr(module, "mean_weights", None) is not None:
-            raise UnsupportedError(
-                "R-thm-risk assumes heads of mean zero. Nearest bound: R-thm-biased-risk, for a "
-                "function of correlations."
-            )
         array = np.asarray(values, dtype=np.float64)
-        n_heads, width = array.shape[:2]
+        owner = "RandomFeatureClass.from_arrays"
+        if array.ndim not in (2, 3):
+            wanted = "an array (M, d + 1) or (M, d + 1, d_out)"
+            raise bad_argument("values", owner, wanted, f"shape {array.shape}")
         if not array.any():
             raise InputError(
-                "All values of this module are zero, as they are before training, and a class of "
-                "norm 0 holds nothing else. Train it first, or give `squared_norm` or a target."
+                "All values are zero, as they are before training, and a class of norm 0 holds "
+                "nothing else. Train first, or give `squared_norm` or a target."
             )
+        n_heads, width = array.shape[:2]
         return cls(width - 1, n_heads, squared_norm=float(n_heads * np.sum(array**2)))
 
 
@@ -208,11 +198,6 @@ class RandomFeatureRisk(HeadsBound):
     printed_kind = "scaling"
 
     features: RandomFeatureClass = fields.part(RandomFeatureClass)
-
-    @classmethod
-    def from_weights(cls, module: Any, **others: Any) -> "RandomFeatureRisk":
-        """The bound for the class of a trained RandomFeatureAttention."""
-        return cls(RandomFeatureClass.from_weights(module), **others)
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -4,16 +4,73 @@ import abc
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
-from finetti.bounds.bound import Bound
+from finetti.bounds.bound import Bound, NetworkShape, PositionKind
 from finetti.bounds.covering.composition import Composition, Matrix
+from finetti.bounds.covering.network_bounds import NetworkClass
 from finetti.bounds.description import BoundSettings
 from finetti.bounds.sample import Sample
-from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.composed import SizedClass
+from finetti.bounds.sparse_variables.array_norms import head_norms, query_key
 from finetti.bounds.value import OF_THE_LOSS, log_of
+from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.numbers import as_norm
+
+
+def _read_positions(settings: BoundSettings, name: str, bound: Any) -> str:
+    return settings.value(name, "fixed" if settings.norm("position_norm", 0.0) else "none")
+
+
+class SoftmaxClass(NetworkClass, abc.ABC, kw_only=True):
+    """Functions with sizes, positions and a constant of softmax, covered matrix by matrix.
+
+    Args:
+        width: d, the dimension of a token; in cross-attention that of the query.
+        head_dimension: k, the number of columns of W_V; the width by default.
+        positions: "none", "fixed" vectors added to the tokens, or "trained" ones (refused).
+        position_norm: B_P, the length of the longest of them: B_X becomes B_X + B_P (A.4).
+        norm_lipschitz: C of Corollary A.7; by default 1, which is sharp (printed: 2).
+    """
+
+    width: int = fields.size("width")
+    head_dimension: int | None = fields.size("head_width", None)
+    positions: PositionKind = fields.choice("none", "fixed", "trained", read=_read_positions)
+    position_norm: float = fields.norm(0.0)
+    norm_lipschitz: float | None = fields.number(None, as_norm)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "head_dimension", self.columns)
+        if self.positions == "none" and self.position_norm:
+            raise bad_argument(
+                "positions", type(self).__name__, "'fixed' where there is a `position_norm`", "none"
+            )
+
+    @property
+    def columns(self) -> int:
+        """k, the number of columns of W_V."""
+        return self.width if self.head_dimension is None else self.head_dimension
+
+    @property
+    def constant(self) -> float:
+        """C with ‖softmax(θ) − softmax(θ')‖₁ ≤ C‖θ − θ'‖_∞."""
+        return softmax_constant() if self.norm_lipschitz is None else self.norm_lipschitz
+
+    def token_norm(self, sample: Sample) -> float:
+        """B_X + B_P."""
+        return sample.input_norm + self.position_norm
+
+    @property
+    def shape(self) -> NetworkShape:
+        """What a bound may not cover; trained positions, for one."""
+        return NetworkShape(positions=self.positions, position_norm=self.position_norm)
+
+    def notes(self) -> tuple[str, ...]:
+        """That positions make the tokens longer."""
+        return ("Positions make the tokens longer: B_X + B_P (A.4).",) if self.position_norm else ()
 
 
 class SoftmaxHeadNorms(fields.Description, kw_only=True):
@@ -37,8 +94,8 @@ def _read_readout(settings: BoundSettings, name: str, bound: type[Bound]) -> Any
     return settings.value(name, 1.0 if bound.quantity in OF_THE_LOSS else None)
 
 
-class AttentionClass(SizedClass, kw_only=True):
-    """What a head and a layer of heads have in common; sizes and positions as in `SizedClass`.
+class AttentionClass(SoftmaxClass, kw_only=True):
+    """What a head and a layer of heads have in common; sizes and positions as in `SoftmaxClass`.
 
     Args:
         query_norm: B_τ, the length of the query; None for self-attention, where it is a token.
@@ -124,25 +181,35 @@ class HeadClass(AttentionClass, SoftmaxHeadNorms, kw_only=True):
         return (self,)
 
     @classmethod
-    def from_weights(cls, weights: Any, **assumptions: Any) -> "HeadClass":
+    def from_arrays(
+        cls,
+        *,
+        query: Any,
+        key: Any,
+        value: Any,
+        output: Any = None,
+        activation_lipschitz: float = 1.0,
+        **others: Any,
+    ) -> "HeadClass":
         """The smallest class that contains a given head.
 
         Args:
-            weights: a `Head`, a `ProjectedLayer`, or a mapping with the arrays ``query_weights``,
-                ``key_weights`` (or ``score_matrix``), ``value_weights`` and, if there are any,
-                ``output_weights``, ``activation_lipschitz`` and ``norm_lipschitz``. Any other name
-                is refused. A head whose Norm is not softmax brings its own C_Norm.
-            assumptions: the other fields, as ``readout_norm``.
+            query, key: W_Q and W_K, which give scores zᵀW_QW_Kᵀx without a factor 1/√d_k.
+            value, output: W_V, and W_C if there is one.
+            activation_lipschitz: L_σ.
+            others: the other fields, as ``readout_norm``.
 
         >>> import numpy as np
-        >>> arrays = {name: np.eye(3) for name in ("query_weights", "key_weights")}
-        >>> head = HeadClass.from_weights({**arrays, "value_weights": 2 * np.ones((3, 2))})
+        >>> eye = np.eye(3)
+        >>> head = HeadClass.from_arrays(query=eye, key=eye, value=2 * np.ones((3, 2)))
         >>> head.width, head.head_dimension, round(head.value_norm, 6), head.score_row_norm
         (3, 2, 4.898979, 1.0)
         """
-        found = measure.measure_head(weights, cls.__name__)
-        own = {**found.sizes, **found.norms, **measure.norm_lipschitz([found])}
-        return cls(**{**own, **assumptions})
+        scores = query_key(query, key)
+        norms = head_norms(scores, value, output, activation_lipschitz)
+        # W_QK has one output per row: as many as the query is wide, also in cross-attention.
+        sizes = {"width": len(scores), "head_dimension": np.shape(value)[-1]}
+        return cls(**{**sizes, **norms, **others})
 
 
 class MultiHeadClass(AttentionClass, kw_only=True):
@@ -158,14 +225,21 @@ class MultiHeadClass(AttentionClass, kw_only=True):
         return self.heads
 
     @classmethod
-    def from_weights(cls, weights: Any, **assumptions: Any) -> "MultiHeadClass":
-        """The smallest class that contains given heads.
-
-        Args:
-            weights: a `MultiHead`, `ConcatenatedHeads` or `SelfAttention`, or a mapping as in
-                `HeadClass.from_weights` whose arrays have the heads as their first axis.
-        """
-        found = measure.measure_heads(weights, cls.__name__)
-        norms = tuple(SoftmaxHeadNorms(**head.norms) for head in found)
-        own = {**found[0].sizes, **measure.norm_lipschitz(found)}
-        return cls(heads=norms, **{**own, **assumptions})
+    def from_arrays(
+        cls,
+        *,
+        query: Any,
+        key: Any,
+        value: Any,
+        output: Any = None,
+        activation_lipschitz: float = 1.0,
+        **others: Any,
+    ) -> "MultiHeadClass":
+        """As `HeadClass.from_arrays`, of arrays with the heads as their first axis."""
+        outputs = [None] * len(value) if output is None else output
+        norms = (
+            SoftmaxHeadNorms(**head_norms(query_key(q, k), v, c, activation_lipschitz))
+            for q, k, v, c in zip(query, key, value, outputs, strict=True)
+        )
+        sizes = {"width": np.shape(query)[1], "head_dimension": np.shape(value)[2]}
+        return cls(heads=tuple(norms), **{**sizes, **others})

@@ -1,58 +1,31 @@
 """The description of a deep network between projections onto the unit ball ((4.3), A.17)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any
 
-from finetti.attention.lipschitz.sparse_variables import layer_radii
+import numpy as np
+
+from finetti.attention.lipschitz.sparse_variables import (
+    amplifications,
+    layer_constant,
+    layer_radii,
+)
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
 from finetti.bounds.bound import NetworkShape, NormalizationKind
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.sample import Sample
-from finetti.bounds.sparse_variables import measure
-from finetti.bounds.sparse_variables.composed import SizedClass
+from finetti.bounds.sparse_variables.array_norms import head_norms, query_key
+from finetti.bounds.sparse_variables.head_class import SoftmaxClass
 from finetti.bounds.value import log_of
-from finetti.core.forms import Form, check_form
-from finetti.core.logspace import log_add
+from finetti.core.errors import bad_argument
+from finetti.core.forms import Form
+from finetti.core.log_number import LogNumber
+from finetti.core.norms import max_column_norm, spectral
 from finetti.core.numbers import smallest_of
-
-
-def log_amplifications(log_factors: Sequence[float], form: Form = "derived") -> tuple[float, ...]:
-    """`finetti.attention.lipschitz.amplifications` of logarithms: A_i = Π_{j>i} p_j, any depth.
-
-    Printed: α_i = Π_{j<i} p_j (erratum 2).
-
-    >>> [round(math.exp(each), 9) for each in log_amplifications([math.log(p) for p in (2, 3, 5)])]
-    [15.0, 5.0, 1.0]
-    """
-    check_form(form, "log_amplifications")
-    if form == "printed":
-        return tuple(accumulate(log_factors[:-1], initial=0.0))
-    return tuple(accumulate(log_factors[:0:-1], initial=0.0))[::-1]
-
-
-def log_layer_constant(
-    activation_lipschitz: float,
-    output_norm: float,
-    value_norm: float,
-    score_norm: float,
-    radius: float = 1.0,
-    constant: float = 1.0,
-) -> float:
-    """log p = log L_σB_CB_V(1 + 2C·B_QK r²), for norms of any size             A.15, edelman2022
-
-    The logarithm of `finetti.attention.lipschitz.layer_constant`.
-
-    >>> round(log_layer_constant(1.0, 1e150, 1e150, 1e150) / math.log(10), 6)   # 2·10^450
-    450.30103
-    """
-    scores = math.log(2) + log_of(constant) + log_of(score_norm) + 2 * log_of(radius)
-    outside = log_of(activation_lipschitz) + log_of(output_norm) + log_of(value_norm)
-    return outside + float(log_add(0.0, scores))
 
 
 class ProjectedLayerNorms(fields.Description, kw_only=True):
@@ -72,11 +45,23 @@ class ProjectedLayerNorms(fields.Description, kw_only=True):
     value_column_norm: float = fields.norm(1.0, like="value_norm")
     score_row_norm: float = fields.norm(1.0, like="score_norm")
 
+    @classmethod
+    def from_arrays(cls, *, query: Any, key: Any, value: Any, output: Any) -> "ProjectedLayerNorms":
+        """The norms of given W_Q, W_K, W_V and W_C."""
+        scores = query_key(query, key)
+        found = head_norms(scores, value, output)
+        return cls(
+            output_norm=found.pop("out_lipschitz"),
+            score_norm=float(spectral(scores)),
+            output_column_norm=float(max_column_norm(np.asarray(output, dtype=np.float64))),
+            **found,
+        )
 
-class TransformerClass(SizedClass, kw_only=True):
+
+class TransformerClass(SoftmaxClass, kw_only=True):
     """All networks of L projected layers with these norms and a trained readout of [CLS].
 
-    Sizes and positions are those of `SizedClass`.
+    Sizes and positions are those of `SoftmaxClass`.
 
     Args:
         layers: the norms of each layer.
@@ -95,22 +80,20 @@ class TransformerClass(SizedClass, kw_only=True):
         """Its layers, positions and normalization."""
         return replace(super().shape, n_layers=len(self.layers), normalization=self.normalization)
 
-    @property
-    def scalar(self) -> bool:
-        """Always: [CLS] is read by w."""
-        return True
-
     def radii(self, sample: Sample) -> tuple[float, ...]:
         """r_1, …, r_{L+1}: how long the tokens are before each layer, and after the last."""
         return _radii(self, self.token_norm(sample))
 
     def log_factors(self, sample: Sample, form: Form = "derived") -> tuple[float, ...]:
-        """log p_i, what layer i multiplies a deviation by."""
-        constant = softmax_constant("printed") if form == "printed" else self.constant
+        """log p_i, what layer i multiplies a deviation by (A.15)."""
+        number = LogNumber.from_float
+        printed = form == "printed"
+        constant = softmax_constant("printed") if printed else self.constant
         found = []
         for layer, radius in zip(self.layers, self.radii(sample)[:-1], strict=True):
-            norms = self.activation_lipschitz, layer.output_norm, layer.value_norm, layer.score_norm
-            found.append(log_layer_constant(*norms, 1.0 if form == "printed" else radius, constant))
+            scores, reach = number(layer.score_norm) * constant, 1.0 if printed else radius
+            norms = number(layer.output_norm), number(layer.value_norm), scores, number(reach)
+            found.append(layer_constant(number(self.activation_lipschitz), *norms).log)
         return tuple(found)
 
     def log_range(self, sample: Sample) -> float:
@@ -127,7 +110,8 @@ class TransformerClass(SizedClass, kw_only=True):
         radii = self.radii(sample)
         steep, readout = log_of(self.activation_lipschitz), log_of(self.readout_norm)
         constant = softmax_constant("printed") if printed else self.constant
-        amplified = log_amplifications(self.log_factors(sample, form), form)
+        factors = [LogNumber(each) for each in self.log_factors(sample, form)]
+        amplified = [LogNumber.from_float(each).log for each in amplifications(factors, form)]
         last = readout if printed else self.log_range(sample)
         matrices = [Matrix("w", None, last, 1, sample.log_samples)]
         log_d, log_k = math.log(self.width), math.log(self.columns)
@@ -148,6 +132,11 @@ class TransformerClass(SizedClass, kw_only=True):
             ]
         return Composition(tuple(matrices))
 
+    def added(self, n_heads: int) -> "TransformerClass":
+        """The class whose single heads move as much as H added ones: B_C for the sum of theirs."""
+        layers = (replace(each, output_norm=n_heads * each.output_norm) for each in self.layers)
+        return replace(self, layers=tuple(layers))
+
     def log_multipliers(self, sample: Sample) -> tuple[float, ...]:
         """log of how far the output moves per unit of each matrix of `composition`, in its order.
 
@@ -161,28 +150,41 @@ class TransformerClass(SizedClass, kw_only=True):
         return (log_of(self.radii(sample)[-1]), *found[1:])
 
     @classmethod
-    def from_weights(
-        cls, weights: Any, readout: Any = None, **assumptions: Any
+    def from_arrays(
+        cls,
+        layers: Sequence[Mapping[str, Any]],
+        readout: Any = None,
+        activation_lipschitz: float = 1.0,
+        **others: Any,
     ) -> "TransformerClass":
         """The smallest class that contains a given network.
 
         Args:
-            weights: a `ProjectedTransformer`, or a list of mappings with ``query_weights``,
-                ``key_weights``, ``value_weights``, ``output_weights`` and perhaps
-                ``activation_lipschitz``.
-            readout: w, a vector or a `TokenReadout` with one output; B_w = 1 without it.
-            assumptions: the other fields.
+            layers: what `ProjectedLayerNorms.from_arrays` takes, by name, for each layer.
+            readout: w, a vector (d,); B_w = 1 without it.
+            activation_lipschitz: L_σ.
+            others: the other fields.
+
+        >>> eye = np.eye(4)
+        >>> layer = dict(query=eye, key=eye, value=2 * np.ones((4, 3)), output=np.ones((3, 4)))
+        >>> found = TransformerClass.from_arrays([layer] * 2, readout=[3.0, 0.0, 4.0, 0.0])
+        >>> len(found.layers), found.width, found.head_dimension, found.readout_norm
+        (2, 4, 3, 5.0)
         """
-        found = measure.measure_layers(weights, cls.__name__)
-        sizes = {
-            name: max(layer.sizes[name] for layer in found) for name in ("width", "head_dimension")
-        }
-        layers = tuple(ProjectedLayerNorms(**layer.norms) for layer in found)
-        fields: dict[str, Any] = {"activation_lipschitz": measure.steepest(weights), **sizes}
-        fields |= measure.norm_lipschitz(found)
         if readout is not None:
-            fields["readout_norm"] = measure.readout_norm(readout, cls.__name__)
-        return cls(layers=layers, **{**fields, **assumptions})
+            if np.ndim(readout) != 1:
+                wanted, got = "a vector (d,): the class has one output", np.shape(readout)
+                raise bad_argument("readout", f"{cls.__name__}.from_arrays", wanted, got)
+            others["readout_norm"] = float(np.linalg.norm(np.asarray(readout, dtype=np.float64)))
+        sizes = {
+            "width": max(np.shape(layer["query"])[0] for layer in layers),
+            "head_dimension": max(np.shape(layer["value"])[1] for layer in layers),
+        }
+        return cls(
+            layers=tuple(ProjectedLayerNorms.from_arrays(**layer) for layer in layers),
+            activation_lipschitz=activation_lipschitz,
+            **{**sizes, **others},
+        )
 
 
 def _unit_columns(layer: ProjectedLayerNorms) -> ProjectedLayerNorms:

@@ -1,19 +1,17 @@
 """The three kinds of predictors, and what is checked of their answers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from finetti.core.arguments import Floats, Letters
-from finetti.core.errors import FinettiError, InputError
+from finetti.core.errors import InputError
 from finetti.core.numbers import largest_of
 from finetti.latent.predictive_laws import Gaussian, choose
 from finetti.latent.world import Pairs
+from finetti.models.model import as_numbers, named_errors, refuse_change
 
-REPEAT_RTOL = 1e-6  # between two equal calls: parallel sums of float32 may differ by less
 LINEAR_RTOL, N_TRIALS = 1e-9, 5
 # Rounding that a target may add up over its operations, in units of its precision: 1e-4 of an
 # answer in float32, and in float64 nothing that other tolerances do not forgive.
@@ -76,18 +74,6 @@ class RegressionPredictor(ABC):
         mean, variance = self._answer(query, keys, values, True)
         return Gaussian(mean, variance=variance)
 
-    def gain(self, query: Floats, place: Floats, keys: Floats, values: Floats) -> Floats:
-        """∂m(q; X ∪ (a, y))/∂y at y = m(a; X), (B, Q, d_v), for one place a (B, d_k) per context.
-
-        A difference over one unit, which is exact where answers are linear in the values.
-        """
-        center = self.mean(place[:, None], keys, values)
-        at = np.concatenate([keys, place[:, None]], axis=1)
-        low, high = (
-            self.mean(query, at, np.concatenate([values, y], axis=1)) for y in (center, center + 1)
-        )
-        return high - low
-
     def is_linear(self, query: Floats, keys: Floats, values: Floats) -> bool:
         """Whether answers are affine in the values; tried on combinations of some, if not said.
 
@@ -115,7 +101,7 @@ class RegressionPredictor(ABC):
     ) -> tuple[Floats, Any]:
         asked = np.shape(query)[:2]
         wanted = (*asked, np.shape(values)[2])
-        with asking(self.name):
+        with named_errors(self.name):
             given = self.answer(query, keys, values, variance)
             again = None if self._tried else self.answer(query, keys, values, variance)
         found = self._checked(given, wanted, variance)
@@ -131,12 +117,12 @@ class RegressionPredictor(ABC):
     ) -> tuple[Floats, Any]:
         mean, spread = found
         self.precision = largest_of(self.precision, precision_of(mean), precision_of(spread))
-        mean = as_answer(self.name, mean, wanted, "a mean")
+        mean = as_numbers(self.name, mean, wanted, "a mean")
         if not variance:
             return mean, None
         if not self.gives_variance:
             spread = np.full(wanted, self.noise_variance)
-        spread = as_answer(self.name, _for_all_entries(spread, wanted), wanted, "a variance")
+        spread = as_numbers(self.name, _for_all_entries(spread, wanted), wanted, "a variance")
         if spread.min(initial=1.0) <= 0:
             raise InputError(
                 f"{self.name} answered with a variance of {spread.min():.3g}, not > 0."
@@ -177,10 +163,10 @@ class AlphabetPredictor(ABC):
 
     def _checked(self, tokens: Letters) -> Floats:
         wanted = len(tokens), self.n_letters
-        with asking(self.name):
+        with named_errors(self.name):
             given = self.answer(tokens)
         self.precision = largest_of(self.precision, precision_of(given))
-        found = as_answer(self.name, given, wanted, "probabilities", calls=1)
+        found = as_numbers(self.name, given, wanted, "probabilities", calls=1)
         total = found.sum(axis=1, keepdims=True)
         if found.min(initial=0.0) < 0 or np.abs(total - 1).max(initial=0.0) > SUM_TOL:
             raise InputError(
@@ -211,12 +197,12 @@ class SampledPredictor(ABC):
         self, rng: np.random.Generator, context: Any, query: Any = None, count: int = 1
     ) -> Any:
         """``count`` draws after each context: letters (B, L), or `Pairs` and queries (B, d_k)."""
-        with asking(self.name):
+        with named_errors(self.name):
             found = self.answer(rng, context, query, count)
         if self.n_letters is None:
             wanted = count, len(context.values), context.values.shape[2]
-            return as_answer(self.name, found, wanted, "draws")
-        letters = as_answer(self.name, found, (count, len(context)), "draws").astype(np.intp)
+            return as_numbers(self.name, found, wanted, "draws")
+        letters = as_numbers(self.name, found, (count, len(context)), "draws").astype(np.intp)
         if letters.size and not 0 <= letters.min() <= letters.max() < self.n_letters:
             raise InputError(
                 f"{self.name} drew letters {letters.min()} to {letters.max()}, of 0 to "
@@ -254,62 +240,10 @@ def no_law(name: str, what: str) -> InputError:
     return InputError(f"{name} answers with a mean and no law, and so cannot be {what}. {LAW}.")
 
 
-@contextmanager
-def asking(name: str) -> Iterator[None]:
-    """What a target raises is an error that names it."""
-    try:
-        yield
-    except FinettiError:
-        raise
-    except Exception as error:
-        if isinstance(error, ValueError) and "read-only" in str(error):
-            raise InputError(f"{name} writes into its arguments; copy them first.") from error
-        text = f"{type(error).__name__}: {error}".rstrip(".: ")
-        raise InputError(f"{name} could not answer: {text}.") from error
-
-
 def precision_of(found: Any) -> float:
     """The relative precision of an array; that of float64 for all that is no coarser float."""
     dtype = np.asarray(found).dtype
     return max(DOUBLE, float(np.finfo(dtype).eps)) if dtype.kind == "f" else DOUBLE
-
-
-def read_only(array: Any) -> Any:
-    """A view that a target cannot write into: others are asked with the same array."""
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
-
-
-def as_answer(name: str, found: Any, wanted: tuple[int, ...], what: str, calls: int = 2) -> Floats:
-    """A finite float64 array of the shape ``wanted``, or the reason why it is none.
-
-    The first ``calls`` axes are over calls of the target, whose answers are arrays of the shape of
-    the rest; one entry may also be a number.
-    """
-    array = np.asarray(found)
-    over, one = wanted[:calls], wanted[calls:]
-    if array.shape == over and one == (1,):
-        array = array[..., None]
-    if array.shape != wanted:
-        if array.shape[:calls] != over:
-            raise InputError(f"{name} gave {what} of shape {array.shape} instead of {wanted}.")
-        number = " or a number" if one == (1,) else ""
-        raise InputError(
-            f"{name} gave {what} of shape {array.shape[calls:]} in one call. It must be of shape "
-            f"{one}{number}."
-        )
-    try:
-        array = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} gave {what} that is no array of numbers.") from error
-    count = int(np.sum(~np.isfinite(array)))
-    if count:
-        raise InputError(
-            f"{name} gave {what} with {count} NaN or infinite entries of {array.size}. A predictor "
-            "must answer every context with finite numbers."
-        )
-    return array
 
 
 def _for_all_entries(variance: Any, wanted: tuple[int, ...]) -> Any:
@@ -317,19 +251,6 @@ def _for_all_entries(variance: Any, wanted: tuple[int, ...]) -> Any:
     array = np.asarray(variance)
     array = array[..., None] if array.shape == wanted[:2] else array
     return np.broadcast_to(array, wanted) if array.shape == (*wanted[:2], 1) else array
-
-
-def refuse_change(name: str, first: Any, second: Any) -> None:
-    """Refuse a target whose answer to the same question is another one."""
-    if first is None:
-        return
-    gap, size = np.abs(first - second).max(initial=0.0), np.abs(first).max(initial=0.0)
-    if gap > REPEAT_RTOL * largest_of(size, 1e-12):
-        raise InputError(
-            f"{name} changed its answer by {gap:.3g} between two equal calls. Switch dropout off, "
-            "fix its random_state, or, if it is meant to be random, give an object with "
-            "sample(rng, …)."
-        )
 
 
 def repeated(pairs: Pairs, count: int) -> Pairs:

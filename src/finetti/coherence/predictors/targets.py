@@ -1,7 +1,6 @@
 """Any target as a predictor."""
 
-import inspect
-import sys
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,30 @@ from finetti.coherence.predictors.base import (
     RegressionPredictor,
     SampledPredictor,
 )
-from finetti.coherence.predictors.estimators import ClassifierPredictor, RegressorPredictor
-from finetti.coherence.predictors.functions import LettersPredictor, OnlyDraws
-from finetti.coherence.predictors.networks import (
+from finetti.coherence.predictors.model_predictor import (
+    ClassifierPredictor,
     FunctionPredictor,
+    LettersPredictor,
     NetworkPredictor,
-    TorchModulePredictor,
+    OnlyDraws,
+    RegressorPredictor,
 )
 from finetti.coherence.predictors.worlds import world_predictor
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.numbers import as_positive, as_whole
 from finetti.latent.world import LatentModel
-from finetti.training.pairs import pair_of
+from finetti.models.factory import Purpose, count_arguments, is_plain_function, make_factory
+from finetti.models.function_model import FunctionModel, SamplerModel
+from finetti.models.model import Model, Network, named_errors
+from finetti.models.model_loading import as_model, find_model
+from finetti.models.sklearn_model import EstimatorModel
 
 KINDS = (
-    "an Attention, a scikit-learn regressor or classifier, an Equinox or Flax network or a pair "
-    "(init, apply) called as network(keys, values, query), a PyTorch module, a function "
+    "an Attention, a scikit-learn regressor or classifier, an Equinox, Flax or PyTorch network or "
+    "a pair (init, apply) called as network(keys, values, query), a function of these or "
     "predictive(tokens) → probabilities, an object with sample(rng, …), or a world"
 )
+COHERENCE = Purpose("target", KINDS, plain_functions=True)
 Predicts = RegressionPredictor | AlphabetPredictor | SampledPredictor
 
 
@@ -46,10 +51,11 @@ def as_predictor(
 
     Args:
         target: an `Attention`; a scikit-learn regressor, or a classifier with predict_proba; an
-            Equinox or Flax network, or a pair (init, apply), called as network(keys, values,
-            query) for one query; a PyTorch module, called likewise; a function of (keys, values,
-            query); a function predictive(tokens) → probabilities over letters; an object with
-            sample(rng, tokens) or sample(rng, keys, values, query); a world with an exact answer.
+            Equinox network that is called as network(keys, values, query) for one query; a Flax
+            network, a pair (init, apply) or a PyTorch module that is called likewise for a batch;
+            a function of (keys, values, query); a function predictive(tokens) → probabilities over
+            letters; an object with sample(rng, tokens) or sample(rng, keys, values, query); a world
+            with an exact answer.
         name: for tables.
         noise_variance: of a new value, for targets that answer with a mean only.
         linear: whether answers are linear in the values; tried out by default.
@@ -62,11 +68,13 @@ def as_predictor(
     'KNeighborsRegressor'
     >>> as_predictor(3)
     Traceback (most recent call last):
-    finetti.core.errors.UnsupportedError: A predictor must be an Attention, ...
+    finetti.core.errors.InputError: The target int must be an Attention, ...
     """
-    found = _found(target, n_letters, params, seed)
-    if name:
-        found.name = name
+    found = _found(target, n_letters, params, seed, name)
+    if (name, noise_variance, linear) == ("", None, None):
+        return found
+    found = copy.copy(found)  # a predictor that is given stays as it is
+    found.name = name or found.name
     if isinstance(found, RegressionPredictor):
         if noise_variance is not None:
             found.noise_variance = as_positive(noise_variance, "noise_variance", "as_predictor")
@@ -75,7 +83,7 @@ def as_predictor(
     return found
 
 
-def _found(target: Any, n_letters: Any, params: Any, seed: int) -> Predicts:
+def _found(target: Any, n_letters: Any, params: Any, seed: int, name: str) -> Predicts:
     if isinstance(target, Predicts):
         return target
     if n_letters is not None:
@@ -86,83 +94,60 @@ def _found(target: Any, n_letters: Any, params: Any, seed: int) -> Predicts:
         raise UnsupportedError(
             f"A predictor must be an object, not the class {target.__name__}. Create an instance."
         )
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(target, torch.nn.Module):
-        return TorchModulePredictor(target)
     from finetti.attention.base import Attention
 
     if isinstance(target, Attention):
         return AttentionPredictor(target)
-    if callable(getattr(target, "fit", None)) and callable(getattr(target, "predict", None)):
-        if getattr(target, "_estimator_type", None) == "classifier" or _is_classifier(target):
-            if not hasattr(target, "predict_proba"):
-                raise UnsupportedError(
-                    f"{type(target).__name__} has no predict_proba, so it gives no probabilities. "
-                    "Wrap it in scikit-learn's CalibratedClassifierCV."
-                )
-            return ClassifierPredictor(target)
-        return RegressorPredictor(target)
-    if pair_of(target) is not None:
-        return NetworkPredictor(target, params, seed)
-    if callable(sample := getattr(target, "sample", None)):
-        if n_letters is None and _n_arguments(sample) == 2:
+    model = as_model(target, purpose=COHERENCE, name=name)
+    if params is not None:
+        if not isinstance(model, Network):
+            raise InputError(f"{model.label} has no `params` to be given: it is {model.form}.")
+        model = model.given(params)
+    return _model_predictor(model, n_letters, seed)
+
+
+def _model_predictor(model: Model, n_letters: int | None, seed: int) -> Predicts:
+    if isinstance(model, EstimatorModel):
+        if not model.is_classifier:
+            return RegressorPredictor(model)
+        if not hasattr(model.factory.found, "predict_proba"):
+            raise UnsupportedError(
+                f"{model.name} has no predict_proba, so it gives no probabilities. Wrap it in "
+                "scikit-learn's CalibratedClassifierCV."
+            )
+        return ClassifierPredictor(model)
+    if isinstance(model, SamplerModel):
+        if n_letters is None and model.n_inputs == 1:
             raise InputError(
                 "A predictor that draws letters must say how many there are: as_predictor(target, "
                 "n_letters=2)."
             )
-        return OnlyDraws(target, n_letters)
-    if callable(target):
-        return _called(target, n_letters, params, seed)
-    raise UnsupportedError(f"A predictor must be {KINDS}. Got {type(target).__name__} instead.")
-
-
-def _called(target: Any, n_letters: int | None, params: Any, seed: int) -> Predicts:
-    """By its arguments: tokens, or keys, values and a query."""
-    count = _n_arguments(target)
-    if count == 1:
-        return LettersPredictor(target, n_letters)
-    if count == 3:
-        import equinox as eqx
-
-        nnx = sys.modules.get("flax.nnx")
-        if isinstance(target, eqx.Module) or (nnx and isinstance(target, nnx.Module)):
-            return NetworkPredictor(target, params, seed)
-        return FunctionPredictor(target)
+        return OnlyDraws(model, n_letters)
+    if not isinstance(model, FunctionModel):
+        return NetworkPredictor(model, seed)
+    if model.n_inputs == 1:
+        return LettersPredictor(model, n_letters)
+    if model.n_inputs == 3:
+        return FunctionPredictor(model)
     raise UnsupportedError(
-        f"{getattr(target, '__name__', type(target).__name__)} takes {count} arguments. A function "
-        "is called as predictive(tokens), or as network(keys, values, query)."
+        f"{model.name} takes {model.n_inputs} arguments. A function is called as "
+        "predictive(tokens), or as network(keys, values, query)."
     )
 
 
-def _n_arguments(function: Any) -> int:
-    """Arguments that must be given by position."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    try:
-        given = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError) as error:  # of some builtins
-        name = getattr(function, "__name__", type(function).__name__)
-        raise UnsupportedError(
-            f"{name} does not say which arguments it takes. Call it inside a function "
-            "predictive(tokens), or network(keys, values, query), of your own."
-        ) from error
-    return sum(each.kind in kinds and each.default is each.empty for each in given)
-
-
-def _is_classifier(target: Any) -> bool:
-    from sklearn.base import is_classifier
-
-    return is_classifier(target)
-
-
-def load_object_named(reference: str, directory: str | Path = ".") -> Any:
+def load_target(reference: str, builtin: Any, directory: str | Path = ".") -> Any:
     """What ``package.module:name`` or ``./file.py:Name`` names.
 
     A class, or a function without arguments, is called once: it makes the target.
     """
-    from finetti.studies.source_code import find_source, load_object, loading
+    from finetti.studies.source_code import load_object
 
-    source = find_source(reference, directory, argument="target")
-    found = load_object(source, "target")
-    with loading(source, "target"):
-        makes = isinstance(found, type) or (inspect.isfunction(found) and not _n_arguments(found))
-        return found() if makes else found
+    found = load_object(find_model(reference, builtin, "target", directory), "target")
+    makes = is_plain_function(found) and not count_arguments(found)
+    if not (isinstance(found, type) or makes):
+        return found
+    with named_errors(f"The target {reference}", "cannot be loaded"):
+        import jax
+
+        factory = make_factory(reference, found, {}, Purpose("target", KINDS), ())
+        return factory.make(jax.random.key(0))

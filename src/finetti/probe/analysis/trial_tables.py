@@ -14,7 +14,7 @@ SIZES = ("context_length", "n_samples")
 # Other columns that make another problem or another learner: averaging over them means nothing.
 SETTINGS = (
     "function", "sparsity", "bit_probability", "label_noise", "learner", "iterations", "online",
-    "batch_size", "n_validation", "level", "ambiguous", "version",
+    "batch_size", "n_validation", "success_accuracy", "ambiguous", "version", "learner_code",
 )  # fmt: skip
 OF_LEARNERS = ("options", "settings")  # and all columns that begin so
 

@@ -7,14 +7,19 @@ are their settings, and enter the ids of trials.
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, final
 
+import equinox as eqx
+import jax
 import optax
 from jaxtyping import Array, Float, Integer, PRNGKeyArray
 from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction
+from finetti.models.model import check_shape, named_errors
 from finetti.probe.tasks import HiddenRule
+
+LOGITS = "logits (m, 2) of labels 0 and 1, or one (m, 1) or (m,) of label 1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +28,16 @@ class Learner:
 
     Args:
         source: hash of the user's source; empty for learners of this package.
+        reference: the name that it was loaded by, with which errors begin.
     """
 
     source: str = field(default="", repr=False)
+    reference: str = field(default="", repr=False)
+
+    @property
+    def label(self) -> str:
+        """The learner as errors name it."""
+        return f"The learner {self.reference or type(self).__name__}"
 
     def settings(self) -> dict[str, Any]:
         """The fields as plain data; they enter the id of a trial, and as options give it again."""
@@ -77,6 +89,17 @@ class NetworkLearner(TrainedLearner, ABC):
     @abstractmethod
     def optimizer(self) -> optax.GradientTransformation:
         """What turns gradients into steps."""
+
+    @final
+    def check_shapes(self, context_length: int) -> None:
+        """Trace it, which computes nothing: wrong shapes are refused before any trial runs."""
+        key, bits = jax.random.key(0), jax.ShapeDtypeStruct((3, context_length), "uint8")
+        with named_errors(self.label, "fails on inputs of shape", [bits]):
+            params = eqx.filter_eval_shape(self.init, key, context_length)
+            for each in (None, key):
+                found = eqx.filter_eval_shape(self.apply, params, bits, each)
+                check_shape(self.label, found, [(3, 2)], "logits (m, 2) of labels 0 and 1", bits)
+        self.optimizer()
 
 
 class Predictor(Protocol):

@@ -1,0 +1,11 @@
+from .factory import Factory as Factory
+from .factory import Purpose as Purpose
+from .function_model import FunctionModel as FunctionModel
+from .function_model import SamplerModel as SamplerModel
+from .model import Model as Model
+from .model import Network as Network
+from .model import TrainedNetwork as TrainedNetwork
+from .model_loading import as_model as as_model
+from .model_loading import load_model as load_model
+from .sklearn_model import EstimatorModel as EstimatorModel
+from .torch_model import TorchModel as TorchModel

@@ -1,0 +1,16 @@
+from .cme import cme_attention as cme_attention
+from .cme import log_marginal_likelihood as log_marginal_likelihood
+from .decoding import ConditionalMeanState as ConditionalMeanState
+from .decoding import FastWeightState as FastWeightState
+from .fast_weights import delta_rule_attention as delta_rule_attention
+from .fast_weights import linear_attention as linear_attention
+from .functional import kernel_attention as kernel_attention
+from .functional import local_linear_attention as local_linear_attention
+from .functional import softmax_attention as softmax_attention
+from .kernels import RBF as RBF
+from .kernels import Exponential as Exponential
+from .kernels import Kernel as Kernel
+from .kernels import Linear as Linear
+from .kernels import Matern as Matern
+from .kernels import Polynomial as Polynomial
+from .modules import Attention as Attention

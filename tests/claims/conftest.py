@@ -1,0 +1,17 @@
+import pytest
+
+import finetti.claims
+from finetti.claims import Ledger, reproduce_claims
+from sample_claims import MEASURED
+
+
+@pytest.fixture
+def reproduce(monkeypatch, tmp_path):
+    """Runs claims in one store, of a ledger that has only these; `MEASURED` is of the last run."""
+
+    def run(*claims, ledger=(), **options):
+        monkeypatch.setattr(finetti.claims, "load_ledger", lambda: Ledger(ledger or claims))
+        MEASURED.clear()
+        return reproduce_claims(claims, store=tmp_path / "evidence.sqlite", **options)
+
+    return run
