@@ -8,8 +8,6 @@ Goes on where it was stopped; evidence of other code is not used.
 import argparse
 
 from finetti.claims import Context, load_ledger, reproduce_claims
-from finetti.studies.executors.held import hold
-from finetti.studies.executors.local import LocalExecutor
 
 
 def main() -> None:
@@ -24,7 +22,7 @@ def main() -> None:
     ledger = load_ledger().select(given.only) if given.only else load_ledger()
     seeds = range(given.first, given.first + given.seeds)
     red: dict[str, list[str]] = {claim.id: [] for claim in ledger}
-    with hold(LocalExecutor(given.workers)) as executor:
+    with open_executor(workers=given.workers) as executor:
         for seed in seeds:
             found = reproduce_claims(
                 ledger,

@@ -27,7 +27,7 @@ import numpy as np
 from finetti import claims
 from finetti.claims import load_ledger
 from finetti.estimators.learning_curves import Family
-from finetti.studies.outcome import TrialResult
+from finetti.studies.trials import TrialResult
 
 SPARED = ("finetti.claims", "finetti.core", "finetti.show", "finetti.studies")
 GIVEN = ("sample", "uniform")  # methods that draw or describe what is asked about

@@ -34,7 +34,6 @@ WHOLE = {  # counts, widths and depths
     "cli/bound.py": ("max(len(",),
     "estimators/constrained_attention.py": ("max(each.n_iter ",),
     "probe/findings.py": ("max(length ",),
-    "studies/plan.py": ("min(size,",),
 }
 SETTINGS = {  # limits of charts, of memory and of searches, no results
     "audit/changes.py": ("max(ROUNDING[",),
@@ -43,7 +42,7 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
     "probe/search/design.py": ("min(high,", "max(low, high)"),
     "show/bars.py": ("max(float(row['size'])",),
     "show/charts.py": ("min((row[f] ",),
-    "studies/limits.py": ("min(total,",),
+    "studies/executors/resource_limits.py": ("min(total,",),
 }
 PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere
     "bounds/covering/dudley.py": ("min(best, (",),

@@ -2,7 +2,7 @@
 
 from finetti.claims import Context
 from finetti.claims.sparse_variables import learned_positions
-from finetti.studies.outcome import TrialResult
+from finetti.studies.trials import TrialResult
 
 
 def rise_of(monkeypatch, accuracies):

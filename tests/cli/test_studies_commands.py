@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from finetti.cli.main import app
-from finetti.studies.records import Records
+from finetti.studies.coordinator import make_plan
+from finetti.studies.store.store_reader import StoreReader
 
 SPEC = """
 kind = "finetti.studies.examples:estimate_pi"
@@ -94,9 +95,26 @@ def test_json_is_one_document_on_stdout(spec):
 def test_dry_run_counts_and_estimates_and_stores_nothing(spec):
     result = finetti("run", spec, "--dry-run")
     assert result.exit_code == 0
-    for words in ("trials          6", "cohorts         1", "estimated time  about"):
+    for words in ("trials          6", "estimated time  unknown until a trial is stored"):
         assert words in result.stdout
     assert [path.name for path in spec.parent.iterdir()] == ["study.toml"]
+    run(spec, "--scale", "tiny")
+    # Its own store has the first trials of the study. A cluster is not asked, and does not run.
+    for options in ((), ("--cluster", "tcp://127.0.0.1:1")):
+        found = json.loads(finetti("run", spec, "--dry-run", "--json", *options).stdout)
+        assert (found["pending"], found["duration"].endswith("with 1 worker")) == (4, True)
+    assert finetti("status", spec).stdout.split()[-4:] == ["6", "2", "0", "4"]
+
+
+def test_a_run_plans_once(spec, monkeypatch):
+    plans = []
+    monkeypatch.setattr(
+        "finetti.studies.study.make_plan", lambda *given: plans.append(given) or make_plan(*given)
+    )
+    for command in (("run", "--executor", "inline"), ("run",), ("status",), ("export",)):
+        assert finetti(command[0], spec, *command[1:]).exit_code == 0
+        assert len(plans) == 1
+        plans.clear()
 
 
 def test_what_kinds_print_does_not_get_into_results(failing):
@@ -162,8 +180,8 @@ def test_export_reads_the_store_once_and_tells_of_another_seeding(spec, monkeypa
     text = spec.read_text()
     spec.write_text(f'seed_by = "replicate"\n{text}')
     run(spec)
-    reads, rows = [], Records.rows
-    monkeypatch.setattr(Records, "rows", lambda self: reads.append(self) or rows(self))
+    reads, rows = [], StoreReader.rows
+    monkeypatch.setattr(StoreReader, "rows", lambda self: reads.append(self) or rows(self))
     assert finetti("export", spec).exit_code == 0
     assert len(reads) == 1
     spec.write_text(text)

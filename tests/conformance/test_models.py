@@ -11,7 +11,7 @@ from finetti.latent import LinearGaussian
 from finetti.models import Purpose, as_model
 from finetti.probe import ProbeTrial, load_learner
 from finetti.risk import RiskTrial, decompose, minimize_risk
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial
 
 # Networks whose answer is w·(sum of the means of all inputs) + b, whatever the inputs are.
 MATERIAL = """

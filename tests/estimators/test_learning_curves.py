@@ -12,7 +12,7 @@ from finetti.estimators import CorrelationPowerTarget, KeyPowerTarget, learn_tar
 from finetti.estimators.learning_curves import draw_model
 from finetti.estimators.token_regression import random_directions
 from finetti.studies import Study
-from finetti.studies.shipped import shipped_studies
+from finetti.studies.spec import shipped_studies
 
 SIZES = {"dimension": 3, "n_keys": 2, "n_heads": 6}
 COUNTS = {"train": 30, "validation": 40, "test": 50}

@@ -8,7 +8,7 @@ import pytest
 
 from finetti.probe import ProbeTrial
 from finetti.probe.samples import draw_samples
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial
 
 MATERIAL = Path(__file__).parent / "material" / "tiny.py"
 STANDARD_ERRORS = 4

@@ -68,9 +68,13 @@ def test_what_can_be_searched_is_not_refused():
 def test_the_first_trials_of_all_cells_come_first(tmp_path):
     """A run that is interrupted knows a little of every cell."""
     from finetti.probe import Experiment
+    from finetti.studies.coordinator import WaitingTrials
 
     experiment = Experiment("and", 2, (10, 20), (5, 40, 100), 4, tmp_path / "x", ("tree",))
     plan = experiment.study("tree").plan
-    trials = [trial for cohort in plan.cohorts(plan.places) for trial in cohort.trials]
-    assert {trial.id for trial in trials} == set(plan.places)
-    assert [plan.places[trial.id][1] for trial in trials] == [r for r in range(4) for _ in range(6)]
+    waiting = WaitingTrials(plan, plan.trial_positions)
+    trials = [trial for task in iter(lambda: waiting.take(1), None) for trial in task.trials]
+    assert {trial.id for trial in trials} == set(plan.trial_positions)
+    assert [plan.trial_positions[trial.id][1] for trial in trials] == [
+        r for r in range(4) for _ in range(6)
+    ]

@@ -7,7 +7,7 @@ test-slow` compiles as users' programs are.
 import pytest
 
 from finetti.probe import ProbeTrial
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial
 
 N_TRIALS = 12
 

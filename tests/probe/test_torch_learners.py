@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from finetti.core.errors import FinettiError, InputError
-from finetti.probe import Experiment, ProbeTrial, load_learner
-from finetti.probe.duration import _time_learner
-from finetti.studies.executors.local import InlineExecutor
-from finetti.studies.trial import Trial
+from finetti.probe import ProbeTrial, load_learner
+from finetti.studies.trials import Trial
 
 torch = pytest.importorskip("torch")
 MATERIAL = Path(__file__).parent / "material" / "torch_learners.py"
@@ -126,12 +124,3 @@ def test_what_goes_wrong_in_a_trial_is_its_reason():
     (diverged,) = run(resolved(options={"learning_rate": 1e30}, iterations=20), 0)
     assert isinstance(diverged, FinettiError)
     assert "The loss of step 2 is" in str(diverged) or "The loss of step 3 is" in str(diverged)
-
-
-def test_the_time_of_a_module_of_one_length_is_told(tmp_path):
-    options = {"./mine.py:of_eight": {"inputs": "floats"}}
-    experiment = Experiment(
-        "and", 2, (8,), (20,), 2, tmp_path / "trials.sqlite", tuple(options), options
-    )
-    per_unit, _ = _time_learner(experiment, *options, 1, InlineExecutor())
-    assert per_unit > 0

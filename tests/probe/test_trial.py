@@ -14,10 +14,10 @@ from finetti.probe import ProbeTrial, load_learner
 from finetti.probe.jax_trials import JaxTrials
 from finetti.probe.samples import draw_samples
 from finetti.studies import Study
-from finetti.studies.plan import make_work_plan
-from finetti.studies.sources import find_source
+from finetti.studies.coordinator import make_plan
+from finetti.studies.source_code import find_source
 from finetti.studies.spec import make_spec
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial
 
 KIND = "finetti.probe.trial:ProbeTrial"
 MATERIAL = Path(__file__).parent / "material" / "tiny.py"
@@ -190,8 +190,8 @@ def test_ambiguous_training_sets_are_reported_kept_or_rejected(folder):
 def trial_id(folder, **given):
     fixed = {**TASK, "learner": "./tiny.py:Linear", "n_samples": 60, **given}
     spec = make_spec({"kind": KIND, "fixed": fixed})
-    plan = make_work_plan(spec, find_source(KIND, folder), ProbeTrial(), "a study")
-    return next(iter(plan.places))
+    plan = make_plan(spec, find_source(KIND, folder), ProbeTrial(), "a study")
+    return next(iter(plan.trial_positions))
 
 
 def test_every_setting_of_a_learner_changes_the_id(folder):

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 
 from finetti.core.errors import FinettiError
-from finetti.studies.disk import plain_errors
-from finetti.studies.records import open_records
+from finetti.studies.store.store_errors import sqlite_errors_as_sentences
+from finetti.studies.store.store_reader import open_store
 
 MAX_WAIT_SECONDS = 600  # no machine is that slow, and nobody waits for it unless something hangs
 STARTED: list[subprocess.Popen[str]] = []
@@ -51,7 +51,7 @@ def _ask(path, question):
     if not Path(path).exists():
         return []
     try:
-        with open_records(path) as records, plain_errors(records.path):
+        with open_store(path) as records, sqlite_errors_as_sentences(records.path):
             return records.connection.execute(question).fetchall()
     except FinettiError as error:
         if "no such table" in str(error) or "being written" in str(error):

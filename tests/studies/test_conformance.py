@@ -2,8 +2,7 @@
 
 import shutil
 import socket
-from dataclasses import replace
-from time import monotonic, time
+from time import monotonic
 from types import SimpleNamespace
 
 import pandas as pd
@@ -11,11 +10,11 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from finetti.studies import Study
-from finetti.studies.executors.base import Executor, Failure, Report
-from finetti.studies.executors.dask import DaskExecutor
-from finetti.studies.executors.process import ChildProcess
-from finetti.studies.outcome import outcome_of
-from finetti.studies.records import open_records
+from finetti.studies.executors.child_process import ChildProcess
+from finetti.studies.executors.executor import Executor, Failure, FailureReason, Report
+from finetti.studies.executors.local_executor import open_executor
+from finetti.studies.store.store_reader import open_store
+from finetti.studies.trials import outcome_of
 
 from .conftest import MATERIAL
 
@@ -48,17 +47,14 @@ def expected(make_study):
     return expected
 
 
-@pytest.mark.parametrize("journal", ["wal", "rollback"])
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("kind", ["good", "Together"])
-def test_tables_do_not_depend_on_executor_store_or_cohort(
-    make_study, run, expected, kind, executor, journal
-):
+def test_tables_do_not_depend_on_executor_or_cohort(make_study, run, expected, kind, executor):
     study = make_study(kind, cohort=5)
-    summary = run(study, executor, journal=journal)
+    summary = run(study, executor)
     assert (summary.trials, summary.done, summary.ran) == (12, 12, 12)
     assert_frame_equal(study.table(), expected(kind), check_exact=True)
-    again = run(study, executor, journal=journal)
+    again = run(study, executor)
     assert (again.done, again.ran) == (12, 0)
 
 
@@ -138,21 +134,19 @@ def clock(folder, monkeypatch):
 
     In this process only: a Dask worker has the clock of the machine.
     """
-    flag, receive = folder / "begun", ChildProcess._receive
+    flag, poll = folder / "begun", ChildProcess.over_limit
     passed = 0.0
 
     def jump(child):
         nonlocal passed
-        begun = flag.exists()
-        found = receive(child)  # also what was sent before the trial began
-        if begun:
+        if child.tasks and flag.exists() and not child.connection.poll():
             flag.unlink()
             passed += 3600.0
-        return found
+        return poll(child)
 
-    now = SimpleNamespace(monotonic=lambda: monotonic() + passed, time=time)
-    monkeypatch.setattr("finetti.studies.executors.process.time", now)
-    monkeypatch.setattr(ChildProcess, "_receive", jump)
+    now = SimpleNamespace(monotonic=lambda: monotonic() + passed)
+    monkeypatch.setattr("finetti.studies.executors.child_process.time", now)
+    monkeypatch.setattr(ChildProcess, "over_limit", jump)
     return {"time_limit": 600}
 
 
@@ -187,7 +181,7 @@ def test_a_poisoned_cohort_is_split_until_the_culprit_stands_alone(make_study, r
     summary = run(study, executor)
     assert (summary.done, summary.failed) == (10, 1)
     assert study.table().query("state == 'failed'")["n"].tolist() == [4]
-    with open_records(study.store) as records:
+    with open_store(study.store) as records:
         (row,) = [row for row in records.rows() if row.outcome.state == "failed"]
     assert "in run_cohort" in row.outcome.traceback
     assert 'raise RuntimeError("no luck")' in row.outcome.traceback
@@ -267,60 +261,74 @@ def test_compiled_kinds_agree_bit_by_bit(folder, run):
     assert_frame_equal(*tables, check_exact=True)
 
 
-def test_little_is_in_flight_where_outcomes_come_all_at_once(make_study, run, monkeypatch):
-    """10 s of work may be lost: with two cohorts a worker, those of 3 s a trial have one trial."""
-    sizes, times = [], []
-    submit, report = DaskExecutor.submit, DaskExecutor._report
+class Scripted(Executor):
+    """Takes all tasks that it may have; what becomes of them, the test says."""
 
-    def watched(self, cohort):
-        sizes.append(len(cohort.trials))
-        submit(self, cohort)
+    def __init__(self, workers, react):
+        super().__init__()
+        self.workers, self.react = workers, react
 
-    def timed(self, *arguments):
-        """As if every trial had taken the same time, on any machine."""
-        found = report(self, *arguments)
-        outcomes = tuple(replace(outcome, seconds=times[-1]) for outcome in found.outcomes)
-        return replace(found, outcomes=outcomes)
-
-    monkeypatch.setattr(DaskExecutor, "submit", watched)
-    monkeypatch.setattr(DaskExecutor, "_report", timed)
-    for seconds, trials, most in ((3.0, 16, 1), (1.0, 64, 5), (0.1, 256, 16)):
-        sizes.clear()
-        times.append(seconds)
-        study = make_study(grid={"n": [1]}, trials=trials, cohort=16)
-        assert run(study, "dask").done == trials
-        assert sizes[:4] == [1, 1, 1, 1]
-        assert max(sizes) == most
-
-
-class Sinking(Executor):
-    """Works on all cohorts at once, as workers do; a trial with n = 2 takes all of them along."""
-
-    workers = 2
-
-    def __init__(self):
-        self.alone = []
+    def use(self, source, limits):
+        pass
 
     def reports(self, timeout):
-        under_way = list(self.queue)
+        tasks = list(self.queue)
         self.queue.clear()
-        trials = [trial for cohort in under_way for trial in cohort.trials]
-        if any(trial.params["n"] == 2 for trial in trials):
-            self.alone.append(len(trials) == 1)
-            return [Report(each, failure=Failure("lost", "sunk")) for each in under_way]
-        return [
-            Report(each, tuple(outcome_of(trial.id, {"x": 1}, 0.0) for trial in each.trials))
-            for each in under_way
-        ]
+        return self.react(self, tasks)
 
-    def close(self):
-        pass
+
+def done(task):
+    return Report(task, tuple(outcome_of(each.id, {"x": 1}, 0.0) for each in task.trials))
 
 
 def test_trials_that_take_all_workers_along_fail_alone(make_study):
     """Those beside them get another chance, and the last one is never in such company."""
-    study, executor = make_study(), Sinking()
-    summary = study.run(executor, quiet=True)
+    alone = []
+
+    def sink(executor, tasks):
+        trials = [trial for task in tasks for trial in task.trials]
+        if any(trial.params["n"] == 2 for trial in trials):
+            alone.append(len(trials) == 1)
+            return [Report(each, (), Failure(FailureReason.LOST, "sunk")) for each in tasks]
+        return list(map(done, tasks))
+
+    study = make_study()
+    summary = study.run(Scripted(2, sink), quiet=True)
     assert (summary.done, summary.failed) == (8, 4)
     assert set(study.table().query("state == 'failed'")["n"]) == {2}
-    assert sum(executor.alone) == 4
+    assert sum(alone) == 4
+
+
+def test_cohorts_follow_the_workers_that_are_there(make_study):
+    """Those of a cluster may come late: until there are some, nothing is sent to the first."""
+    counts, sizes = iter([0, 0, 1, 4, 4, 4]), []
+
+    def grow(executor, tasks):
+        executor.workers = next(counts, 4)
+        sizes.extend(len(task.trials) for task in tasks)
+        return list(map(done, tasks))
+
+    study = make_study("Together", grid={"n": [1]}, trials=64, cohort=64)
+    assert study.run(Scripted(0, grow), quiet=True).done == 64
+    assert sizes == [64]
+    sizes.clear()
+    counts = iter([0, 4])
+    study = make_study("Together", grid={"n": [1]}, trials=64, cohort=64)
+    assert study.run(Scripted(0, grow), quiet=True).done == 64
+    assert sizes == [16] * 4
+
+
+def test_an_executor_is_opened_once_for_many_studies(make_study, folder, monkeypatch):
+    """Limits are the parent's business: only another source needs other processes."""
+    starts, start = [], ChildProcess._start
+    monkeypatch.setattr(
+        ChildProcess, "_start", lambda child: (starts.append(child.source), start(child))
+    )
+    with open_executor(workers=1) as executor:
+        assert make_study(store="a.sqlite", trials=1).run(executor, quiet=True).ran == 3
+        grown = make_study(store="a.sqlite", trials=2)
+        assert grown.run(executor, time_limit=60, memory_limit=3, quiet=True).ran == 3
+        assert len(starts) == 1
+        (folder / "learner.py").write_text((folder / "learner.py").read_text() + "\n# edited\n")
+        assert make_study(store="a.sqlite", trials=2).run(executor, quiet=True).ran == 6
+    assert len(starts) == len({each.fingerprint for each in starts}) == 2

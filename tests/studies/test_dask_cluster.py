@@ -15,8 +15,11 @@ from pandas.testing import assert_frame_equal
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.studies import Study
-from finetti.studies.executors.dask import DaskExecutor
-from finetti.studies.limits import Limits
+from finetti.studies.coordinator import WaitingTrials
+from finetti.studies.executors import dask_executor
+from finetti.studies.executors.dask_executor import DaskExecutor
+from finetti.studies.executors.executor import Task
+from finetti.studies.executors.resource_limits import Limits
 
 from .commands import MAX_WAIT_SECONDS, count, ended, family, start, wait_for
 from .conftest import CALM
@@ -76,7 +79,8 @@ def f(seed, n, pause: float = 0.0):
 def test_what_a_task_raises_is_not_the_loss_of_its_worker():
     executor = DaskExecutor("tcp://nowhere:1")
     full, gone = OSError("disk full"), CancelledError("gone")
-    failures = [executor._failure(*each) for each in ((full, True), (full, False), (gone, True))]
+    task, cases = Task("", ()), ((full, True), (full, False), (gone, True))
+    failures = [executor._failed(task, *each).failure for each in cases]
     assert [each.reason for each in failures] == ["broken", "lost", "lost"]
     assert "disk full" in failures[0].message
 
@@ -161,6 +165,26 @@ def test_a_cluster_does_not_work_for_a_coordinator_that_is_gone(address, make_st
     assert make_study(trials=1).run(cluster=address, quiet=True).done == 3
 
 
+def test_a_worker_keeps_nothing_of_a_coordinator_that_is_gone(make_study, monkeypatch):
+    """A child that was idle for long leaves by itself, and nothing of it stays, not even a pipe."""
+    monkeypatch.setattr(dask_executor, "REAP_SECONDS", 0.1)
+    fields = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": ":0",
+    }
+    before = {each.pid for each in family()}
+    with distributed.LocalCluster(**fields) as cluster:
+        executor = DaskExecutor(cluster.scheduler_address)
+        assert make_study(trials=1).run(executor, quiet=True).done == 3
+        (child,) = [each for each in family() if each.pid not in before]
+        child.terminate()  # as if nobody had come for ten minutes; its coordinator closes nothing
+        wait_for(lambda: not dask_executor._children)
+        assert not psutil.pid_exists(child.pid)
+        executor.close()
+
+
 def test_losing_the_scheduler_loses_nothing(cluster, make_study, folder):
     file, (scheduler, *_) = cluster
     gate = folder / "gate"
@@ -189,9 +213,10 @@ def test_a_lost_scheduler_is_no_lost_worker(cluster, make_study, folder):
     file, (scheduler, *_) = cluster
     plan = make_study("gated", trials=2, fixed={"gate": str(folder / "gate")}).plan
     executor = DaskExecutor(str(file))
-    executor.start(plan.source, Limits())
-    for cohort in plan.cohorts(plan.places):
-        executor.submit(cohort)
+    executor.use(plan.source, Limits())
+    waiting = WaitingTrials(plan, plan.trial_positions)
+    while task := waiting.take(2):
+        executor.submit(task)
     executor.client._timeout = 0.5
     scheduler.kill()
     with pytest.raises(FinettiError, match="scheduler is gone"):
@@ -200,7 +225,7 @@ def test_a_lost_scheduler_is_no_lost_worker(cluster, make_study, folder):
 
 
 def test_a_cluster_that_is_not_there_is_named(make_study, folder, monkeypatch):
-    monkeypatch.setattr("finetti.studies.executors.dask.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("finetti.studies.executors.dask_executor.CONNECT_SECONDS", 1)
     study = make_study()
     with pytest.raises(FinettiError, match="No Dask scheduler answers at tcp://127"):
         study.run(cluster="tcp://127.0.0.1:1", quiet=True)

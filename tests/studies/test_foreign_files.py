@@ -4,24 +4,21 @@ import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from pathlib import Path
 
 import pytest
 
 from finetti.core.errors import FinettiError
 from finetti.studies import store_table
-from finetti.studies.disk import plain_errors
-from finetti.studies.executors.dask import DaskExecutor
-from finetti.studies.limits import Limits
-from finetti.studies.lock import StoreBusyError, WriterLock, lock_path, read_holder
-from finetti.studies.merge import merge_stores
-from finetti.studies.sources import find_source
-from finetti.studies.status import store_status
-from finetti.studies.store import Store
+from finetti.studies.executors.dask_executor import DaskExecutor
+from finetti.studies.executors.resource_limits import Limits
+from finetti.studies.source_code import find_source
+from finetti.studies.store.merging import merge_stores
+from finetti.studies.store.store_errors import sqlite_errors_as_sentences
+from finetti.studies.store.trial_store import Store
+from finetti.studies.store.writer_lock import StoreBusyError, WriterLock, lock_path, read_holder
+from finetti.studies.study_status import store_status
 
 from .test_store import rows, states
-
-OLD = Path(__file__).parent / "material" / "layout-1.sqlite"
 
 
 def test_a_lock_follows_no_link_and_overwrites_no_file(tmp_path):
@@ -106,17 +103,18 @@ def test_a_damaged_scheduler_file_is_refused_at_once(tmp_path, monkeypatch, cont
     path.write_text(content)
     executor = DaskExecutor(str(path))
     with pytest.raises(FinettiError, match=why):
-        executor.start(find_source("finetti.studies.examples:pi", tmp_path), Limits())
+        executor.use(find_source("finetti.studies.examples:pi", tmp_path), Limits())
     assert executor.client is None
 
 
 def refused_everywhere(path, why):
     """Reading, writing and merging all end at once, and change nothing."""
+    Store(path.with_name("other.sqlite")).close()
     for refused in (
         Store,
         store_table,
         store_status,
-        lambda path: merge_stores(path, [OLD]),
+        lambda path: merge_stores(path, [path.with_name("other.sqlite")]),
         lambda path: merge_stores(path.with_name("all.sqlite"), [path]),
     ):
         with pytest.raises(FinettiError, match=why):
@@ -146,8 +144,9 @@ def test_pipes_loops_and_large_files_of_zeros_are_no_stores(tmp_path):
         "CREATE TRIGGER more BEFORE INSERT ON trials BEGIN SELECT 1; END;",
         """DROP TRIGGER done_stays;
         CREATE TRIGGER done_stays BEFORE INSERT ON trials BEGIN SELECT 1; END;""",
-        "DROP TABLE plan_cells; CREATE VIRTUAL TABLE plan_cells USING fts5(plan);",
-        "DROP TABLE plan_cells;",
+        "DROP TABLE cells; CREATE VIRTUAL TABLE cells USING fts5(content);",
+        "DROP TABLE cells;",
+        "DROP INDEX trials_by_id;",
     ],
 )
 def test_a_store_of_other_parts_is_refused(tmp_path, changes):
@@ -167,27 +166,26 @@ def test_a_table_of_the_users_own_does_no_harm(tmp_path):
     assert store_status(path).trials == 0
 
 
-def test_a_log_that_cannot_be_read_in_is_told_by_its_name(tmp_path):
-    """On a read-only disk SQLite cannot make the file through which it reads the log."""
+def test_a_journal_that_cannot_be_undone_is_told_by_its_name(tmp_path):
+    """On a read-only disk nobody can undo what a killed process left half written."""
     path = tmp_path / "s.sqlite"
-    refused = sqlite3.OperationalError("unable to open database file")
-    refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
-    with closing(Store(path, "wal")) as store:
-        store.add(rows(2))
-        wanted = r"newest rows are in s\.sqlite-wal.*Copy both files"
-        with pytest.raises(FinettiError, match=wanted), plain_errors(path):
-            raise refused
-    with pytest.raises(FinettiError, match="read-only, or not a folder"), plain_errors(path):
+    path.touch()
+    refused = sqlite3.OperationalError("attempt to write a readonly database")
+    refused.sqlite_errorcode = sqlite3.SQLITE_READONLY_ROLLBACK
+    with pytest.raises(FinettiError, match="is read-only"), sqlite_errors_as_sentences(path):
+        raise refused
+    path.with_name("s.sqlite-journal").touch()
+    wanted = r"undoing that takes writing.* Copy it and s\.sqlite-journal to a folder"
+    with pytest.raises(FinettiError, match=wanted), sqlite_errors_as_sentences(path):
         raise refused
 
 
-@pytest.mark.parametrize("journal", ["wal", "rollback"])
 @pytest.mark.parametrize("how", ["moved", "deleted", "replaced", "folder moved"])
-def test_a_store_that_lost_its_place_is_noticed_at_the_next_commit(tmp_path, journal, how):
+def test_a_store_that_lost_its_place_is_noticed_at_the_next_commit(tmp_path, how):
     folder = tmp_path / "results"
     folder.mkdir()
     path, away = folder / "s.sqlite", folder / "away.sqlite"
-    store = Store(path, journal)
+    store = Store(path)
     store.add(rows(2))
     if how == "deleted":
         path.unlink()

@@ -8,8 +8,8 @@ import pytest
 
 from finetti.core.errors import FinettiError
 from finetti.studies import Study
-from finetti.studies.executors import dask, process
-from finetti.studies.limits import cgroup_memory, usable_cores
+from finetti.studies.executors import child_process, dask_executor
+from finetti.studies.executors.resource_limits import cgroup_memory, usable_cores
 
 GIB = 2**30
 
@@ -17,9 +17,9 @@ GIB = 2**30
 def test_a_memory_limit_that_loading_exceeds_ends_the_run_with_one_sentence(
     make_study, monkeypatch
 ):
-    starts, start = [], process.ChildProcess._start
+    starts, start = [], child_process.ChildProcess._start
     monkeypatch.setattr(
-        process.ChildProcess, "_start", lambda child: (starts.append(child), start(child))
+        child_process.ChildProcess, "_start", lambda child: (starts.append(child), start(child))
     )
     study = make_study(trials=2)
     with pytest.raises(FinettiError, match=r"it used more than 0\.01 GB .* while it was loaded"):
@@ -67,12 +67,12 @@ def test_workers_on_one_node_share_its_memory():
     worker = SimpleNamespace(
         state=SimpleNamespace(nthreads=2), memory_manager=SimpleNamespace(memory_limit=32 * GIB)
     )
-    share = dask.memory_share(worker)
+    share = dask_executor.memory_share(worker)
     assert 4 * share <= 0.8 * 64 * GIB
     unlimited = SimpleNamespace(
         state=worker.state, memory_manager=SimpleNamespace(memory_limit=None)
     )
-    assert dask.memory_share(unlimited) is None
+    assert dask_executor.memory_share(unlimited) is None
 
 
 SHARED = """
@@ -88,7 +88,7 @@ def f(seed):
 
 
 def test_pages_that_processes_share_count_once(folder, monkeypatch):
-    monkeypatch.setattr("finetti.studies.executors.process.FAMILY_POLL_SECONDS", 0.05)
+    monkeypatch.setattr("finetti.studies.executors.child_process.FAMILY_POLL_SECONDS", 0.05)
     (folder / "shares.py").write_text(SHARED)
     study = Study("shares.py:f", store=folder / "s.sqlite", directory=folder)
     summary = study.run(memory_limit=0.6, quiet=True)

@@ -9,9 +9,14 @@ import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from finetti.core.errors import InputError
-from finetti.studies.canonical import plain
-from finetti.studies.kinds import TrialKind, as_kind
-from finetti.studies.parameters import ParameterError, deliver_with, resolve_with
+from finetti.studies.trial_kinds import (
+    ParameterError,
+    TrialKind,
+    as_kind,
+    deliver_with,
+    resolve_with,
+)
+from finetti.studies.trials import plain
 
 
 class Side(Enum):

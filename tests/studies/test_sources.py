@@ -1,4 +1,4 @@
-"""What a plan may be remembered by: never by less than what it depends on."""
+"""The source of a kind: what is hashed, what travels, and that nothing else runs."""
 
 import json
 import sys
@@ -8,8 +8,7 @@ import pytest
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.studies import Study
-from finetti.studies.plan import plan_digest
-from finetti.studies.sources import find_source, installed_versions
+from finetti.studies.source_code import find_source
 
 from .commands import finish
 
@@ -31,10 +30,6 @@ def study(tmp_path, monkeypatch):
     return study
 
 
-def key(study):
-    return plan_digest(study.spec, study.source, study.name)
-
-
 def test_defaults_from_outside_of_the_snapshot_are_not_stale(study, monkeypatch):
     text = "from settings_elsewhere import N\ndef f(seed, n=N): return {'n': n}\n"
     mine = study(text)
@@ -44,33 +39,6 @@ def test_defaults_from_outside_of_the_snapshot_are_not_stale(study, monkeypatch)
             monkeypatch.delitem(sys.modules, name, raising=False)
         assert mine.run("inline", quiet=True).ran == 1
         assert mine.table()["n"].tolist() == [value]
-
-
-@pytest.mark.parametrize(
-    ("text", "remembered"),
-    [
-        ("import math, json", True),
-        ("import numpy as np", True),
-        ("from yaml import safe_load", True),
-        ("import nowhere_to_be_found", True),
-        ("import library_of_mine", False),
-        ("import importlib; importlib.import_module('library_of_mine')", False),
-        ("import importlib; importlib.import_module('li' + 'brary')", False),
-        ("__import__('math')", True),
-        ("from finetti.core import seed_of", True),
-    ],
-)
-def test_plans_are_remembered_if_all_imports_are_known(study, text, remembered):
-    (study.library / "library_of_mine.py").write_text("")
-    assert (key(study(f"{text}\ndef f(seed): return {{'x': 1}}\n")) is not None) is remembered
-
-
-def test_an_upgraded_package_makes_another_key(study, monkeypatch):
-    mine = study("import numpy\ndef f(seed): return {'x': 1}\n")
-    before = key(mine)
-    monkeypatch.setattr("finetti.studies.sources.metadata.version", lambda name: "99")
-    assert key(mine) != before
-    assert installed_versions(["numpy"]) == [["numpy", "99"]]
 
 
 def test_names_that_are_written_down_are_in_the_snapshot(study):
@@ -85,7 +53,7 @@ def test_a_file_that_loads_what_the_ids_do_not_know_is_refused(study, monkeypatc
     with pytest.raises(InputError, match="imported unseen_aside by a computed name"):
         study(text).run("inline", quiet=True)
     assert "unseen_aside" not in sys.modules
-    assert study(text, code_version="1").plan.places
+    assert study(text, code_version="1").plan.trial_positions
 
 
 def test_modules_of_older_snapshots_are_never_used(study):
@@ -151,3 +119,30 @@ def test_line_ends_do_not_change_the_source(tmp_path):
         (tmp_path / "mine.py").write_bytes(ends.join((b"def f(seed):", b"    return {}", b"")))
         found.append(find_source("mine.py:f", tmp_path))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("executor", ["inline", "local", "dask"])
+def test_files_that_parameters_name_travel_as_they_were_hashed(
+    study, executor, request, monkeypatch
+):
+    """Workers see neither the folder nor what is edited during the run."""
+    monkeypatch.chdir(study.place)
+    (study.place / "factor.py").write_text("WORD = 'planned'\n")
+    (study.place / "net.py").write_text("from factor import WORD\ndef net(): return WORD\n")
+    fixed = {"network": "./net.py:net", "edited": str(study.place / "net.py")}
+    mine = Study(
+        "tests.studies.material.naming:Naming",
+        store=study.place / "s.sqlite",
+        grid={"n": [1, 2, 3]},
+        fixed=fixed,
+    )
+    where = {"executor": executor}
+    if executor == "dask":
+        where = {"cluster": request.getfixturevalue("address")}
+    plan = mine.plan
+    assert mine.run(quiet=True, plan=plan, **where).done == 3
+    table = mine.table(plan=plan)
+    assert set(table["answer"]) == {"planned"}
+    assert set(table["metric.code"]) == set(table["code"])
+    # Planned again, the edited file is another one.
+    assert len(mine.table()) == 0

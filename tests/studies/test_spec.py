@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from finetti.core.errors import InputError
 from finetti.studies import Study
-from finetti.studies.grid import arithmetic, geometric, grid_values
-from finetti.studies.spec import make_spec, read_spec
+from finetti.studies.spec import arithmetic, geometric, grid_values, make_spec, read_spec
 
 PI = "finetti.studies.examples:estimate_pi"
 GOOD = {"kind": "m:f", "grid": {"n": [1, 2]}}
@@ -171,7 +170,7 @@ def test_scales_and_seeds_in_python(tmp_path):
     fields = {"store": tmp_path / "s.sqlite", "grid": {"n_points": [1, 2]}}
     scales = {"quick": {"trials": 3, "grid": {"n_points": [5]}}}
     quick = Study(PI, scale="quick", scales=scales, **fields)
-    assert (len(quick.plan.places), quick.plan.cells[0].params) == (3, {"n_points": 5})
+    assert (len(quick.plan.trial_positions), quick.plan.cells[0].params) == (3, {"n_points": 5})
     with pytest.raises(InputError, match="no scale 'huge'"):
         Study(PI, scale="huge", scales=scales, **fields)
     path = tmp_path / "s.toml"
@@ -187,7 +186,7 @@ def test_names_in_scales_that_nobody_chose_are_checked(tmp_path, part):
     fields = {"store": tmp_path / "s.sqlite", "grid": {"n_points": [1, 2]}}
     study = Study(PI, scales=scales, **fields)
     with pytest.raises(InputError, match=rf"`scales\.quick\.{part}\.m` is not a parameter"):
-        study.plan.places  # noqa: B018
+        study.plan.trial_positions  # noqa: B018
 
 
 def test_toml_files(tmp_path):

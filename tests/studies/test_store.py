@@ -1,28 +1,23 @@
 """A store loses nothing: not to disks, not to other versions, not to a second writer."""
 
 import resource
-import shutil
 import sqlite3
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.studies import store_table
-from finetti.studies.disk import file_system, on_network
-from finetti.studies.lock import StoreBusyError, read_holder
-from finetti.studies.outcome import Outcome, failed, outcome_of
-from finetti.studies.plan import WorkPlan
-from finetti.studies.records import Row, open_records
-from finetti.studies.schema import CURRENT_LAYOUT, migrate, schema_version
-from finetti.studies.store import Store
-from finetti.studies.trial import Cell
+from finetti.studies.store.store_reader import Row, connect, open_store
+from finetti.studies.store.trial_store import Store
+from finetti.studies.store.writer_lock import StoreBusyError, read_holder
+from finetti.studies.trials import Cell, Outcome, failed, outcome_of
 
-OLD = Path(__file__).parent / "material" / "layout-1.sqlite"
 CELL = Cell("m:f", "1", "", {"n": 3}, 0)
 
 
@@ -33,9 +28,9 @@ def rows(count, first=0, loss=0.5):
     return [Row(CELL, r, replace(each, provenance={"host": "a"})) for r, each in outcomes.items()]
 
 
-@pytest.fixture(params=["wal", "rollback"])
-def store(tmp_path, request):
-    with Store(tmp_path / "s.sqlite", request.param) as store:
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "s.sqlite") as store:
         yield store
 
 
@@ -44,15 +39,15 @@ def ids(count):
 
 
 def states(path):
-    with open_records(path) as records:
-        return records.states()
+    with open_store(path) as reader:
+        return reader.states()
 
 
 def test_what_is_added_is_read_back(store):
     trace = {"loss": [1.0, float("inf")], "step": [1, 2]}
     full = Outcome(CELL.trial_id(0), "done", {"a": 0.1, "b": 2, "c": "x", "d": True}, trace)
     store.add([Row(CELL, 0, full), Row(CELL, 1, failed(CELL.trial_id(1), "why", "where"))])
-    first, second = store.records.rows()
+    first, second = store.reader.rows()
     assert (first.cell, first.replicate, first.outcome) == (CELL, 0, full)
     assert (second.outcome.state, second.outcome.error) == ("failed", "why")
     assert second.outcome.traceback == "where"
@@ -62,7 +57,7 @@ def test_a_finished_trial_is_never_changed(store):
     store.add(rows(1, loss=0.5))
     store.add(rows(1, loss=0.7))
     store.add([Row(CELL, 0, failed(CELL.trial_id(0), "later"))])
-    (row,) = store.records.rows()
+    (row,) = store.reader.rows()
     assert row.outcome.metrics == {"loss": 0.5}
     for statement in ("UPDATE trials SET metrics = '{}'", "DELETE FROM trials"):
         with pytest.raises(sqlite3.IntegrityError, match="never"):
@@ -73,9 +68,9 @@ def test_a_batch_is_stored_whole_or_not_at_all(store):
     bad = Row(CELL, None, outcome_of(CELL.trial_id(9), {"loss": 1.0}, 0.0))
     with pytest.raises(FinettiError):
         store.add([*rows(3), bad])
-    assert store.records.states() == {}
+    assert store.reader.states() == {}
     store.add(rows(3))
-    assert len(store.records.states()) == 3
+    assert len(store.reader.states()) == 3
 
 
 def test_a_full_disk_is_said_and_loses_nothing(store):
@@ -84,30 +79,10 @@ def test_a_full_disk_is_said_and_loses_nothing(store):
     store.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(FinettiError, match=r"disk of .* is full.*safe.*start again"):
         store.add(rows(5000, first=10))
-    assert len(store.records.states()) == 10
+    assert len(store.reader.states()) == 10
     store.connection.execute("PRAGMA max_page_count = 1000000")
     store.add(rows(5000, first=10))
-    assert len(store.records.states()) == 5010
-
-
-def test_reading_goes_on_beside_writing(tmp_path):
-    with Store(tmp_path / "s.sqlite", "wal") as store:
-        store.add(rows(2))
-        with open_records(store.path) as records:
-            assert len(records.states()) == 2
-            store.add(rows(2, first=2))
-            assert len(records.states()) == 4
-    assert [path.name for path in tmp_path.iterdir()] == ["s.sqlite"]
-    assert len(states(tmp_path / "s.sqlite")) == 4
-
-
-def test_a_rollback_store_is_exclusive_and_says_so(tmp_path):
-    with Store(tmp_path / "s.sqlite", "rollback") as store:
-        store.add(rows(2))
-        assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-        with pytest.raises(FinettiError, match="being written"):
-            states(store.path)
-    assert len(states(tmp_path / "s.sqlite")) == 2
+    assert len(store.reader.states()) == 5010
 
 
 # Writes more than its cache holds, hence into the file, and is gone before it can commit.
@@ -125,15 +100,15 @@ os._exit(9)
 
 def test_what_a_killed_process_left_half_written_is_undone_for_readers(tmp_path):
     path = tmp_path / "store.sqlite"
-    with Store(path, "rollback") as store:
+    with Store(path) as store:
         store.add(rows(2))
     size = path.stat().st_size
     subprocess.run([sys.executable, "-c", KILLED, path], check=False)
     assert path.stat().st_size > size
     assert (tmp_path / "store.sqlite-journal").exists()
-    with open_records(path) as records:
-        assert len(list(records.rows())) == 2
-        (count,) = records.connection.execute("SELECT count(*) FROM cells").fetchone()
+    with open_store(path) as reader:
+        assert len(list(reader.rows())) == 2
+        (count,) = reader.connection.execute("SELECT count(*) FROM cells").fetchone()
     assert count < 200
 
 
@@ -151,76 +126,6 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path):
     Store(tmp_path / "s.sqlite").close()
 
 
-def test_files_of_the_first_layout_open(tmp_path):
-    path = tmp_path / "old.sqlite"
-    shutil.copy(OLD, path)
-    before = path.read_bytes()
-    table = store_table(path, details=True)
-    assert table["loss"].tolist()[:2] == [0.5, 0.25]
-    assert table["state"].tolist() == ["done", "done", "failed"]
-    assert table["failure"].tolist()[2] == "RuntimeError: no luck"
-    assert table["attempts"].tolist() == [1, 1, 1]
-    # Reading leaves the file alone; writing brings it up to date, with all that was in it.
-    assert path.read_bytes() == before
-    with Store(path) as store:
-        store.add(rows(1))
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (CURRENT_LAYOUT,)
-    assert len(store_table(path)) == 4
-    assert store_table(path)["loss"].tolist().count(0.25) == 1
-
-
-@pytest.mark.parametrize("old", [b"", OLD.read_bytes()], ids=["empty", "first layout"])
-def test_a_file_that_is_brought_up_to_date_while_it_is_opened_is_read(tmp_path, monkeypatch, old):
-    path = tmp_path / "s.sqlite"
-    path.write_bytes(old)
-
-    def version_then_writer(connection, name):
-        found = schema_version(connection, name)
-        if Path(name) == path and found < CURRENT_LAYOUT:  # between two steps of the reader
-            with Store(path) as store:
-                store.add(rows(4))
-        return found
-
-    monkeypatch.setattr("finetti.studies.records.schema_version", version_then_writer)
-    with open_records(path) as found:
-        assert ids(4) <= set(found.states())
-
-
-def test_the_old_file_is_of_the_first_layout():
-    connection = sqlite3.connect(f"file:{OLD}?mode=ro&immutable=1", uri=True)
-    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-    assert not connection.execute("SELECT * FROM sqlite_master WHERE name = 'plans'").fetchall()
-    connection.close()
-
-
-def test_every_step_of_the_layout_can_be_taken_alone():
-    whole, stepwise = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
-    migrate(whole, 0)
-    for version in range(CURRENT_LAYOUT):
-        migrate(stepwise, version, version + 1)
-    layouts = [
-        connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
-        for connection in (whole, stepwise)
-    ]
-    assert layouts[0] == layouts[1]
-    whole.close()
-    stepwise.close()
-
-
-def test_a_newer_layout_is_left_alone(tmp_path):
-    path = tmp_path / "s.sqlite"
-    Store(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {CURRENT_LAYOUT + 1}")
-    connection.close()
-    before = path.read_bytes()
-    for opening in (Store, store_table):
-        with pytest.raises(FinettiError, match="newer Finetti"):
-            opening(path)
-    assert path.read_bytes() == before
-    assert read_holder(path) is None
-
-
 @pytest.mark.parametrize("content", [b"not a database at all, but long enough to be one" * 50])
 def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
     path = tmp_path / "s.sqlite"
@@ -231,42 +136,10 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
     assert path.read_bytes() == content
 
 
-def test_a_damaged_store_is_left_alone(tmp_path):
-    path = tmp_path / "s.sqlite"
-    with Store(path) as store:
-        store.add(rows(500))
-    content = bytearray(path.read_bytes())
-    size = 4096
-    for page in range(3, len(content) // size):
-        content[page * size : page * size + 200] = b"\xff" * 200
-    path.write_bytes(content)
-    with pytest.raises(FinettiError, match="damaged"):
-        Store(path)
-    assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE cells SET content = '{'",
-        "UPDATE cells SET content = '{\"kind\":1}'",
-        "UPDATE cells SET content = '5'",
-        "UPDATE provenances SET content = 'x'",
-        "UPDATE trials SET metrics = '[1]'",
-    ],
-)
-def test_content_that_no_store_holds_is_damage(tmp_path, change):
-    path = tmp_path / "s.sqlite"
-    with Store(path) as store:
-        store.add(rows(2))
-        store.add_plan(WorkPlan(b"digest", "name", 2, True, 64, (CELL,), ("3",)))
-        store.connection.execute("DROP TRIGGER done_is_done")
-        store.connection.execute(change)
-    with pytest.raises(FinettiError, match="damaged"):
-        store_table(path)
-    if "cells" in change:
-        with pytest.raises(FinettiError, match="damaged"), open_records(path) as records:
-            records.plans()
+def test_a_trial_costs_little(tmp_path):
+    with Store(tmp_path / "s.sqlite") as store:
+        store.add(rows(2000))
+    assert (tmp_path / "s.sqlite").stat().st_size / 2000 < 300
 
 
 def test_databases_of_other_programs_are_left_alone(tmp_path):
@@ -314,33 +187,76 @@ def test_a_read_only_store_says_so(tmp_path):
     assert len(states(tmp_path / "s.sqlite")) == 2
 
 
-def test_plans_are_remembered_once(store):
-    plan = WorkPlan(b"digest", "name", 2, True, 64, (CELL,), ("3",))
-    store.add_plan(plan)
-    store.add_plan(plan)
-    assert store.records.plans() == [plan]
-    assert store.records.plan(b"digest") == plan
-    assert store.records.plan(b"other") is None
+def test_a_store_of_another_layout_is_left_alone(tmp_path):
+    path = tmp_path / "s.sqlite"
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 3")
+    before = path.read_bytes()
+    for opening in (Store, store_table):
+        with pytest.raises(FinettiError, match="written by another version of Finetti"):
+            opening(path)
+    assert path.read_bytes() == before
+    assert read_holder(path) is None
 
 
-def test_a_trial_costs_little(tmp_path):
-    with Store(tmp_path / "s.sqlite") as store:
-        store.add(rows(2000))
-    assert (tmp_path / "s.sqlite").stat().st_size / 2000 < 300
+@pytest.mark.parametrize("made", [False, True])
+def test_a_store_that_is_just_being_made_is_read(tmp_path, made):
+    path = tmp_path / "s.sqlite"
+    path.touch()
+    with open_store(path) as reader:
+        if made:
+            with Store(path) as store:
+                store.add(rows(4))
+        assert reader.states() == {}
+    assert len(states(path)) == 4 * made
 
 
-def test_network_disks_are_recognized(tmp_path, monkeypatch):
-    import psutil
+def test_readers_and_the_writer_wait_for_each_other(tmp_path):
+    """As on a slow disk, where a commit, or the reading of a large store, takes seconds."""
+    path = tmp_path / "s.sqlite"
+    with Store(path) as store, ThreadPoolExecutor(5) as pool:
+        store.add(rows(20))
+        store.connection.execute("BEGIN EXCLUSIVE")  # as at the moment of a commit
+        readers = [pool.submit(states, path) for _ in range(4)]
+        time.sleep(1.5)
+        assert not any(reader.done() for reader in readers)
+        store.connection.execute("COMMIT")
+        assert [len(reader.result()) for reader in readers] == [20] * 4
+        with closing(sqlite3.connect(path, isolation_level=None)) as slow:
+            slow.execute("BEGIN")
+            slow.execute("SELECT * FROM trials").fetchone()  # reads, and has not ended
+            written = pool.submit(_add_elsewhere, path)
+            time.sleep(1.5)
+            assert not written.done()
+            slow.execute("COMMIT")
+        written.result()
+        # One after another reads all the time, and the writer gets its turn.
+        until = time.monotonic() + 2.0
+        readers = [pool.submit(_read_until, path, until) for _ in range(4)]
+        turns = 0
+        while time.monotonic() < until:
+            store.add(rows(5, first=100 + 5 * turns))
+            turns += 1
+        assert min(reader.result() for reader in readers) >= 1
+        assert turns >= 3
+    assert [each.name for each in tmp_path.iterdir()] == ["s.sqlite"]
+    assert len(states(path)) == 20 + 5 * turns
 
-    assert file_system(tmp_path)
-    mounts = [
-        SimpleNamespace(mountpoint="/", fstype="ext4"),
-        SimpleNamespace(mountpoint=str(tmp_path / "nfs"), fstype="nfs4"),
-        SimpleNamespace(mountpoint=str(tmp_path / "ssh"), fstype="fuse.sshfs"),
-    ]
-    monkeypatch.setattr(psutil, "disk_partitions", lambda all: mounts)
-    for name, network in (("nfs", True), ("ssh", True), ("local", False)):
-        (tmp_path / name).mkdir()
-        assert on_network(tmp_path / name / "s.sqlite") is network
-        with Store(tmp_path / name / "s.sqlite") as store:
-            assert store.journal == ("rollback" if network else "wal")
+
+def _add_elsewhere(path):
+    """Another connection of the one writer, which stays in its thread."""
+    own = connect(path.as_uri())
+    try:
+        own.execute("BEGIN IMMEDIATE")
+        own.execute("UPDATE totals SET trials = trials")
+        own.execute("COMMIT")
+    finally:
+        own.close()
+
+
+def _read_until(path, end):
+    reads = 0
+    while time.monotonic() < end:
+        reads += len(states(path)) >= 20
+    return reads

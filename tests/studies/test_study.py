@@ -1,14 +1,11 @@
 """A study as its user sees it: from a file, on the screen, and the examples to copy from."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 from pandas.testing import assert_frame_equal
 
 from finetti.studies import Study
-from finetti.studies.engine import MAX_IN_FLIGHT_SECONDS, Engine
-from finetti.studies.executors.held import hold
-from finetti.studies.executors.local import InlineExecutor
-from finetti.studies.status import store_status
+from finetti.studies.store.trial_store import Store
 
 
 def test_studies_show_themselves(make_study):
@@ -39,7 +36,7 @@ def test_from_toml_puts_the_store_beside_the_spec(folder):
     path.write_text('kind = "learner.py:good"\n[grid]\nn = [1]\n[scales.big]\ntrials = 7\n')
     assert Study.from_toml(path).store == folder / "mine.sqlite"
     assert Study.from_toml(path).name == "mine"
-    assert len(Study.from_toml(path, scale="big").plan.places) == 7
+    assert len(Study.from_toml(path, scale="big").plan.trial_positions) == 7
 
 
 def test_the_example_of_a_cohort_does_not_depend_on_company(tmp_path):
@@ -59,17 +56,16 @@ def test_the_example_of_a_cohort_does_not_depend_on_company(tmp_path):
     assert (up["end"] == up["n_steps"]).all()
 
 
-def test_a_part_of_a_grid_runs_alone_and_grows(make_study, folder):
+def test_a_part_of_a_grid_runs_alone_and_grows(make_study):
     def asked(counts):
-        def only(params, replicate):
+        def include(params, replicate):
             return replicate < counts.get(params["n"], 0)
 
-        return make_study(store="part.sqlite", only=only)
+        return make_study(store="part.sqlite", include=include)
 
     first = asked({1: 2, 3: 1})
     assert first.run("inline", quiet=True).ran == 3
     assert first.status().studies[0].trials == 3
-    assert store_status(folder / "part.sqlite").studies == ()
     more = asked({1: 3, 3: 1})
     assert more.run("inline", quiet=True).ran == 1
     table = more.table()
@@ -84,26 +80,24 @@ def test_a_part_of_a_grid_runs_alone_and_grows(make_study, folder):
     assert whole.run("inline", quiet=True).ran == 12 - 4
 
 
-def test_a_held_executor_starts_once_for_each_source(make_study, folder):
-    started = []
-
-    class Counting(InlineExecutor):
-        def start(self, source, limits):
-            started.append(source.fingerprint)
-            super().start(source, limits)
-
-    with hold(Counting()) as executor:
-        assert make_study(store="held.sqlite", trials=1).run(executor, quiet=True).ran == 3
-        assert make_study(store="held.sqlite", trials=2).run(executor, quiet=True).ran == 3
-        (folder / "learner.py").write_text((folder / "learner.py").read_text() + "\n# edited\n")
-        assert make_study(store="held.sqlite", trials=2).run(executor, quiet=True).ran == 6
-    assert len(started) == len(set(started)) == 2
-
-
-def test_cohorts_are_as_long_as_the_work_that_may_be_lost(make_study):
-    """Trials of half a second; two cohorts for each worker, one of which waits."""
-    executor = SimpleNamespace(slots=4, workers=2)
-    engine = Engine(make_study().plan, None, executor, {}, print)
-    assert engine._most() == 1  # before the first one is back
-    engine.pace = 0.5
-    assert engine._most() * engine.pace == MAX_IN_FLIGHT_SECONDS / 2
+def test_an_estimate_comes_from_stored_trials_and_runs_none(make_study):
+    study = make_study(grid={"n": [1, 2]}, trials=100)
+    assert study.estimate().duration == "unknown until a trial is stored"
+    assert not study.store.exists()
+    make_study(grid={"n": [1, 2]}, trials=1, store=study.store.name).run("inline", quiet=True)
+    with Store(study.store) as store:
+        seconds = {1: 1.0, 2: 3.0}
+        rows = [
+            replace(row, outcome=replace(row.outcome, seconds=seconds[row.cell.params["n"]]))
+            for row in store.reader.rows()
+        ]
+    study.store = study.store.with_name("timed.sqlite")
+    with Store(study.store) as store:
+        store.add(rows)
+    found = study.estimate(workers=2)
+    assert (found.trials, found.stored, found.pending) == (200, 2, 198)
+    assert found.seconds == 99 * (1.0 + 3.0) / 2
+    assert found.duration == "about 3 min 18 s with 2 workers"
+    # A cell that has no trial yet takes the time of the others.
+    wider = make_study(grid={"n": [1, 2, 3]}, trials=1, store="timed.sqlite")
+    assert wider.estimate().seconds == 2.0

@@ -12,9 +12,9 @@ from pandas.testing import assert_frame_equal
 
 from finetti.core.errors import FinettiError
 from finetti.studies import Study, StudyInterrupted
-from finetti.studies.limits import usable_cores
-from finetti.studies.lock import read_holder
-from finetti.studies.store import Store
+from finetti.studies.executors.resource_limits import usable_cores
+from finetti.studies.store.trial_store import Store
+from finetti.studies.store.writer_lock import read_holder
 
 from .commands import MAX_WAIT_SECONDS, count, ended, family, finish, start, stored, wait_for
 
@@ -200,22 +200,6 @@ def test_the_second_process_is_told_or_waits(spec):
     assert "10 of 10 trials done (10 in this run" in out
 
 
-def test_the_second_process_on_a_rollback_journal_is_told_or_waits(spec):
-    path = spec(trials=2)
-    Study.from_toml(path, seed=1).run("inline", quiet=True)
-    with Store(path.with_suffix(".sqlite"), "rollback") as store:
-        store.add([])
-        for command in ("run", "status"):
-            code, out, err = finish(command, path)
-            assert (code, out, err.count("\n")) == (2, "", 1)
-            assert f"process {os.getpid()} on" in err
-        second = start("run", path, "--wait", "--quiet")
-        assert f"process {os.getpid()} on" in second.stderr.readline()
-    out, err = second.communicate(timeout=MAX_WAIT_SECONDS)
-    assert (second.returncode, err) == (0, "")
-    assert "10 of 10 trials done (10 in this run" in out
-
-
 BUSY = """
 import ctypes, pathlib, subprocess
 def f(seed):
@@ -252,7 +236,7 @@ def test_an_interruption_while_the_kind_loads_is_quiet(folder):
 
 
 def test_loading_has_a_limit_too(folder, monkeypatch):
-    monkeypatch.setattr("finetti.studies.executors.process.LOAD_SECONDS", 0.5)
+    monkeypatch.setattr("finetti.studies.executors.child_process.LOAD_SECONDS", 0.5)
     text = f"import os, time\nif os.getpid() != {os.getpid()}: time.sleep(3600)\n"
     (folder / "slow.py").write_text(text + "def f(seed): return {'x': 1}\n")
     study = Study("slow.py:f", store=folder / "s.sqlite", directory=folder)
@@ -267,36 +251,6 @@ def test_a_copy_of_the_process_has_no_say(folder):
     study = Study("forks.py:f", grid={"n": [1, 2, 3]}, **place)
     assert study.run(quiet=True).done == 3
     assert not study.table()["copy"].any()
-
-
-FINISHED = """
-import sys
-from finetti.cli.main import main
-try:
-    main()
-finally:
-    print("loaded:", *({"jax", "numpy", "pandas", "altair"} & set(sys.modules)))
-"""
-
-
-def test_a_finished_study_starts_at_once(folder):
-    """It loads neither its kind, which may be slow, nor anything else that is."""
-    path, script = folder / "study.toml", folder / "finished.py"
-    script.write_text(FINISHED)
-    (folder / "slow.py").write_text(
-        f"open({str(folder / 'loaded')!r}, 'a').write('.')\ndef f(seed, n): return {{'x': n}}\n"
-    )
-    path.write_text('kind = "slow.py:f"\ntrials = 200\n[grid]\nn = {range = [1, 10, 1]}\n')
-    assert finish("run", path, "--quiet")[0] == 0
-    assert (folder / "loaded").read_text() == ".."  # here, and in the child
-    command = [sys.executable, script, "run", path, "--quiet"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=MAX_WAIT_SECONDS, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "2000 of 2000 trials done (0 in this run" in done.stdout
-    assert done.stdout.splitlines()[-1].strip() == "loaded:"
-    assert (folder / "loaded").read_text() == ".."
 
 
 def python(text, folder, stdin=False):
@@ -336,7 +290,7 @@ def test_a_script_is_not_run_again_by_its_workers(folder, options):
 def test_a_script_without_a_guard_is_told(folder):
     done = python(OWN + RUN.format(kind="f", options=""), folder)
     assert "if __name__ == '__main__'" in done.stderr
-    assert not (folder / "s.sqlite-wal").exists()
+    assert not list(folder.glob("s.sqlite?*"))  # neither a journal nor a lock is left
 
 
 def test_kinds_of_modules_need_no_guard(folder):

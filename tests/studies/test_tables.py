@@ -9,11 +9,9 @@ import pytest
 
 from finetti.core.errors import InputError
 from finetti.studies import TrialResult
-from finetti.studies.export import Format, export_table, too_large
-from finetti.studies.outcome import failed, outcome_of
-from finetti.studies.records import Row
-from finetti.studies.table import make_table
-from finetti.studies.trial import Cell
+from finetti.studies.store.store_reader import Row
+from finetti.studies.trial_table import Format, export_table, make_table, too_large
+from finetti.studies.trials import Cell, failed, outcome_of
 
 
 @pytest.fixture

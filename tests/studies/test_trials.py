@@ -8,12 +8,19 @@ import pytest
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.core.keys import seed_of
 from finetti.studies import Study
-from finetti.studies.sources import find_source
-from finetti.studies.trial import Cell
+from finetti.studies.coordinator import WaitingTrials
+from finetti.studies.source_code import find_source
+from finetti.studies.trials import Cell
+
+
+def planned(study):
+    plan = study.plan
+    waiting = WaitingTrials(plan, plan.trial_positions)
+    return [trial for task in iter(lambda: waiting.take(1), None) for trial in task.trials]
 
 
 def ids(study):
-    return list(study.plan.places)
+    return list(study.plan.trial_positions)
 
 
 def test_every_part_of_the_content_changes_the_id():
@@ -41,14 +48,7 @@ def test_the_order_of_parameters_does_not_matter():
 
 def test_the_seed_of_a_trial_depends_on_its_id_only(make_study):
     one, other = make_study(trials=2), make_study(trials=5, cohort=1)
-    seeds = [
-        {
-            trial.id: trial.seed
-            for cohort in study.plan.cohorts(ids(study))
-            for trial in cohort.trials
-        }
-        for study in (one, other)
-    ]
+    seeds = [{trial.id: trial.seed for trial in planned(study)} for study in (one, other)]
     assert len(set(seeds[1].values())) == 15
     assert all(seed == seed_of(trial_id) for trial_id, seed in seeds[1].items())
     # More trials per cell keep the first ones, so that nothing is computed twice.
@@ -58,9 +58,8 @@ def test_the_seed_of_a_trial_depends_on_its_id_only(make_study):
 def test_trials_seeded_by_replicate_share_their_random_numbers(make_study):
     own, shared = make_study(), make_study(seed_by="replicate")
     assert not set(ids(own)) & set(ids(shared))
-    trials = [trial for cohort in shared.plan.cohorts(ids(shared)) for trial in cohort.trials]
     seeds = {}
-    for trial in trials:
+    for trial in planned(shared):
         seeds.setdefault(trial.params["n"], []).append(trial.seed)
     assert len(set(seeds[1])) == 4
     assert seeds[1] == seeds[2] == seeds[3]

@@ -25,10 +25,10 @@ from finetti.core.provenance import jax_device, software
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
 from finetti.show.shown import Shown
-from finetti.studies.canonical import canonical_json, digest
-from finetti.studies.outcome import DONE, Outcome, TrialResult
-from finetti.studies.records import Row
+from finetti.studies.coordinator import Plan
+from finetti.studies.store.store_reader import Row
 from finetti.studies.study import Study
+from finetti.studies.trials import DONE, Outcome, TrialResult, canonical_json, digest
 
 ABOVE = ("cli", "report")  # parts of the package that no claim can use
 LIBRARIES = ("equinox", "jaxlib", "optax", "scikit-learn", "scipy")  # beside those of `software`
@@ -305,9 +305,10 @@ def reproduce_claims(
     bases = {base.id: base for claim in claims for base in ledger.bases(claim)}
     others = tuple(base for base in bases.values() if base.id not in chosen)
     study = claims_study((*claims, *others), context, store, controls)
-    before = _finished(study)
+    plan = study.plan
+    before = _finished(study, plan)
     run(study)
-    found = _finished(study)
+    found = _finished(study, plan)
 
     def result(claim: Claim, entry: str) -> ClaimResult | None:
         row = found.get(entry)
@@ -331,10 +332,11 @@ def reproduce_claims(
     return results
 
 
-def _finished(study: Study) -> dict[str, Row]:
+def _finished(study: Study, plan: Plan) -> dict[str, Row]:
     """The entries of the study that have a row."""
-    plan, rows = study.read()
-    return {row.cell.params["entry"]: row for row in rows if row.outcome.trial_id in plan.places}
+    _, rows = study.read(plan)
+    own = plan.trial_positions
+    return {row.cell.params["entry"]: row for row in rows if row.outcome.trial_id in own}
 
 
 def _result(claim: Claim, outcome: Outcome, context: Context, fresh: bool) -> ClaimResult:

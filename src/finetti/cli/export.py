@@ -31,6 +31,10 @@ def export(
             "--summary", help="Mean, standard error, and count per cell instead of trials."
         ),
     ] = False,
+    salvage: Annotated[
+        bool,
+        typer.Option("--salvage", help="From a damaged store, export the rows that are intact."),
+    ] = False,
     store: StoreFile = None,
     scale: ScaleName = None,
     seed: StudySeed = None,
@@ -39,12 +43,18 @@ def export(
     """Export the stored trials of a study as a table.
 
     Columns: parameters, version, replicate, state, metrics, and failure. Exits with 1 if no trials
-    are stored, and says why.
+    are stored, and says why, or if rows of a damaged store were left out.
     """
     from finetti.core.files import write_file
-    from finetti.studies.export import Format, export_table, too_large
-    from finetti.studies.status import study_status
-    from finetti.studies.table import plan_table, store_table
+    from finetti.studies.store.store_reader import open_store
+    from finetti.studies.study_status import study_status
+    from finetti.studies.trial_table import (
+        Format,
+        export_table,
+        make_table,
+        plan_table,
+        too_large,
+    )
 
     if form not in tuple(Format):
         raise InputError(f"--format must be one of {', '.join(Format)}. Got {form!r} instead.")
@@ -52,13 +62,18 @@ def export(
         raise InputError("Parquet is not text. Give an output file with --out FILE.")
     study = study_at(place, scale, seed, store)
     with private_stdout():
-        if study is None:
-            table, earlier, pending = store_table(place, details, summary), None, 0
+        plan = study and study.plan
+        path = study.store if study else place
+        with open_store(path, or_empty=study is not None, salvage=salvage) as reader:
+            rows, damaged = reader.rows(), reader.damaged
+        if plan is None:
+            table, earlier, pending = make_table(rows, details, summary), None, 0
         else:
-            plan, rows = study.read()
             table = plan_table(plan, rows, details, summary)
-            status = study_status(study.store, plan, rows)
+            status = study_status(path, plan, rows)
             earlier, pending = status.earlier, status.studies[0].pending
+    for name in damaged:
+        say(f"Damaged, and left out: {name}", err=True)
     if table.empty:
         say(earlier or "No trials are stored. `finetti run` runs them.", err=True)
         raise typer.Exit(1)
@@ -78,3 +93,5 @@ def export(
         if form == Format.PARQUET and (names := too_large(table)):
             say(f"Written as text, because they exceed 64 bits: {', '.join(names)}", err=True)
         say(f"{len(table)} {'cells' if summary else 'trials'} written to {out}", err=True)
+    if damaged:
+        raise typer.Exit(1)

@@ -25,12 +25,14 @@ def merge(
 ) -> None:
     """Add the trials of other stores to TARGET.
 
-    Merging the same stores again changes nothing.
+    Merging the same stores again changes nothing. Damaged rows are left out, and named; then it
+    exits with 1.
     """
-    from finetti.studies.merge import merge_stores
+    from finetti.studies.store.merging import merge_stores
 
     done = merge_stores(target, sources, wait)
     if as_json:
         say(json.dumps({**vars(done), "store": str(done.store)}, indent=1))
     else:
         make_console().print(done)
+    raise typer.Exit(1 if done.damaged else 0)

@@ -39,7 +39,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
     >>> whole_numbers("50:80:10,200", "--samples")
     [50, 60, 70, 80, 200]
     """
-    from finetti.studies.grid import arithmetic
+    from finetti.studies.spec import arithmetic
 
     numbers: set[int] = set()
     for part in text.split(","):

@@ -51,14 +51,20 @@ from finetti.cli.studies import (
     private_stdout,
     resumable,
     run_study,
+    say_how_long,
     say_what_is_stored,
     show_failures,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from finetti.probe.experiment import Experiment
     from finetti.probe.findings import Findings
     from finetti.probe.search.driver import SearchReport
+    from finetti.studies.coordinator import Plan
+    from finetti.studies.executors.executor import Executor
+    from finetti.studies.study import Study
 
 PAGE = "probe.html"
 
@@ -104,31 +110,37 @@ def probe(
         given = completed(context.params)
         experiment = make_experiment(given)
         from finetti.core.files import check_directory
-        from finetti.studies.executors.local import choose_executor
-        from finetti.studies.limits import usable_cores
+        from finetti.studies.executors.local_executor import open_executor
+        from finetti.studies.executors.resource_limits import usable_cores
 
         if cluster is None and workers is None:
             # A trial is small: two of them on one core each end sooner than one after another.
             workers = usable_cores()
-        choose_executor("local", workers, cluster)
-        with private_stdout():
-            for study in experiment.studies().values():
-                _ = study.plan  # all that a learner may refuse is said before anything long begins
-        if dry_run or not quiet:
-            _say_how_long(experiment, workers or 1, search, dry_run, as_json)
-        if dry_run:
-            return
-        check_directory(out)
-        options = {"workers": workers, "cluster": cluster, "quiet": quiet}
-        options |= {"retry_failed": retry_failed}
-        searches, interrupted = None, False
-        tried = experiment
-        if search:
-            searches, interrupted = _search(experiment, level, options)
-            tried = experiment.as_tried()
-        else:
-            interrupted = _run(experiment, options)
-    findings = _find(experiment, tried, level, searches)
+        with open_executor("local", workers, cluster) as executor:
+            with private_stdout():
+                studies = experiment.studies()
+                # All that a learner may refuse is said before anything long begins.
+                plans = {learner: study.plan for learner, study in studies.items()}
+            if dry_run or not quiet:
+                _say_how_long(studies, plans, workers or 1, search, dry_run, as_json)
+            if dry_run:
+                return
+            check_directory(out)
+            options = {"quiet": quiet, "retry_failed": retry_failed}
+            searches, interrupted = None, False
+            tried = experiment
+            if search:
+                searches, interrupted = _search(
+                    experiment, level, {"executor": executor, **options}
+                )
+                tried = experiment.as_tried()
+                studies, plans = tried.studies(), {}
+            else:
+                # The processes, and what they have compiled, stay from one learner to the next.
+                interrupted = _run(studies, plans, executor, options)
+    with private_stdout():
+        plans = plans or {learner: study.plan for learner, study in studies.items()}
+    findings = _find(experiment, tried.table(details=True, plans=plans), level, searches)
     command = command_line(context, "probe", given)
     document = run_document(findings.to_dict(), findings.trials, command, interrupted)
     from finetti.probe.page import probe_page
@@ -140,27 +152,26 @@ def probe(
     show_findings(findings, people, quiet)
     failed = document["trials"]["failed"]
     if failed and not quiet:
-        for study in tried.studies().values():
-            show_failures(study, Path(experiment.store), people)
+        for name, study in studies.items():
+            show_failures(study, plans[name], Path(experiment.store), people)
     people.print(last_words(document, out / PAGE, out / STORE), soft_wrap=True)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if failed else 0)
 
 
-def _run(experiment: "Experiment", options: dict[str, Any]) -> bool:
+def _run(
+    studies: "Mapping[str, Study]",
+    plans: "Mapping[str, Plan]",
+    executor: "Executor",
+    options: dict[str, Any],
+) -> bool:
     """Run what is left of the grid, learner by learner; whether it was interrupted."""
-    from finetti.studies.executors.held import hold
-    from finetti.studies.executors.local import choose_executor
-
-    where = {name: options.pop(name) for name in ("workers", "cluster")}
-    # The processes, and what they have compiled, stay from one learner to the next.
-    with hold(choose_executor("local", **where)) as executor:
-        for study in experiment.studies().values():
-            if not options["quiet"]:
-                say_what_is_stored(study)
-            if run_study(study, executor, **options).interrupted:
-                return True
+    for learner, study in studies.items():
+        if not options["quiet"]:
+            say_what_is_stored(study, plans[learner])
+        if run_study(study, executor, plan=plans[learner], **options).interrupted:
+            return True
     return False
 
 
@@ -169,7 +180,7 @@ def _search(
 ) -> "tuple[dict[str, SearchReport], bool]":
     """Search learner by learner: what each found, also if interrupted on the way."""
     from finetti.studies.interruption import ignore_interruptions
-    from finetti.studies.status import StudyInterrupted
+    from finetti.studies.study_status import StudyInterrupted
 
     found: dict[str, SearchReport] = {}
     for learner in experiment.learners:
@@ -190,27 +201,26 @@ def _search(
 
 
 def _say_how_long(
-    experiment: "Experiment", workers: int, search: bool, dry_run: bool, as_json: bool
+    studies: "Mapping[str, Study]",
+    plans: "Mapping[str, Plan]",
+    workers: int,
+    search: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Before anything long begins; on stderr unless nothing else is asked for."""
-    from finetti.probe.duration import estimate_duration, likely_grid
-
-    with private_stdout():
-        found = estimate_duration(likely_grid(experiment) if search else experiment, workers)
-    if dry_run and as_json:
-        say(json.dumps(vars(found), indent=1))
-        return
-    text = f"Unless the search ends earlier: {found.text}" if search else found.text
-    say(text, err=not dry_run)
+    """Before anything long begins."""
+    found = [each.estimate(workers=workers, plan=plans[name]) for name, each in studies.items()]
+    before = "Unless the search ends earlier: " if search else ""
+    say_how_long(found, dry_run, as_json, before)
 
 
 def _find(
     experiment: "Experiment",
-    tried: "Experiment",
+    table: Any,
     level: float,
     searches: "dict[str, SearchReport] | None",
 ) -> "Findings":
     from finetti.probe.findings import Findings
 
     with private_stdout():
-        return Findings(experiment, tried.table(details=True), level, searches)
+        return Findings(experiment, table, level, searches)

@@ -85,7 +85,7 @@ def reproduce(
     )
     from finetti.core.files import check_directory, write_results
     from finetti.report import write_figures, write_report
-    from finetti.studies.executors.local import choose_executor
+    from finetti.studies.executors.local_executor import open_executor
 
     # All that the user may have to fix is checked before anything long begins.
     ledger = load_ledger()
@@ -101,7 +101,6 @@ def reproduce(
         asked = {claim.id for claim in chosen}
         older["results"] = [each for each in older["results"] if each["id"] in asked]
     here = workers is None and cluster is None
-    executor = choose_executor("inline" if here else "local", workers, cluster)
     titles = {claim.id: claim.title for claim in chosen}
     ended = []
 
@@ -112,6 +111,8 @@ def reproduce(
     context = Context(scale, seed)
     with ExitStack() as stack:
         stack.enter_context(resumable())
+        kind = "inline" if here else "local"
+        executor = stack.enter_context(open_executor(kind, workers, cluster))
         place = directory or stack.enter_context(tempfile.TemporaryDirectory())
         store = Path(place) / EVIDENCE
         results = reproduce_claims(chosen, context, store=store, controls=controls, run=run)

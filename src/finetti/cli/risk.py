@@ -23,6 +23,7 @@ from finetti.cli.studies import (
     private_stdout,
     resumable,
     run_study,
+    say_how_long,
     say_what_is_stored,
     show_failures,
 )
@@ -137,28 +138,25 @@ def risk(
         given = dict(context.params)
         experiment = _experiment(given)
         from finetti.core.files import check_directory
-        from finetti.studies.executors.held import hold
-        from finetti.studies.executors.local import choose_executor
-        from finetti.studies.limits import usable_cores
+        from finetti.studies.executors.local_executor import open_executor
+        from finetti.studies.executors.resource_limits import usable_cores
 
         if cluster is None and workers is None:
             workers = usable_cores()
-        chosen = choose_executor("local", workers, cluster)
-        with private_stdout():
-            study = experiment.study()
-            _ = study.plan  # all that is refused is said before anything long begins
-        if not dry_run:
-            check_directory(out)
-        # What the pilot has compiled stays for the trials.
-        with hold(chosen) as executor:
+        with open_executor("local", workers, cluster) as executor:
+            with private_stdout():
+                study = experiment.study()
+                plan = study.plan  # all that is refused is said before anything long begins
             if dry_run or not quiet:
-                _say_how_long(experiment, executor, workers or 1, dry_run, as_json)
+                say_how_long([study.estimate(workers=workers or 1, plan=plan)], dry_run, as_json)
             if dry_run:
                 return
+            check_directory(out)
             if not quiet:
-                say_what_is_stored(study)
-            summary = run_study(study, executor, quiet=quiet, retry_failed=retry_failed)
-    findings = _find(experiment)
+                say_what_is_stored(study, plan)
+            options = {"quiet": quiet, "retry_failed": retry_failed, "plan": plan}
+            summary = run_study(study, executor, **options)
+    findings = _find(experiment, study.table(details=True, plan=plan))
     command = command_line(context, "risk", given)
     document = run_document(findings.to_dict(), findings.trials, command, summary.interrupted)
     from finetti.risk.page import risk_page
@@ -169,7 +167,7 @@ def risk(
         say(json.dumps(document, indent=1, allow_nan=False))
     show_findings(findings, people, quiet)
     if summary.failed and not quiet:
-        show_failures(study, out / STORE, people)
+        show_failures(study, plan, out / STORE, people)
     people.print(last_words(document, out / PAGE, out / STORE), soft_wrap=True)
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -210,25 +208,8 @@ def _world_options(texts: list[str]) -> dict[str, Any]:
     return found
 
 
-def _say_how_long(
-    experiment: "RiskExperiment", executor: Any, workers: int, dry_run: bool, as_json: bool
-) -> None:
-    """Before anything long begins; on stderr unless nothing else is asked for."""
-    if not len(experiment.table()):
-        say("Running a short trial first, to estimate the total time…", err=True)
-    with private_stdout():
-        found = experiment.estimate(executor, workers)
-    if dry_run and as_json:
-        say(json.dumps({**vars(found), "duration": found.duration}, indent=1))
-        return
-    text = f"All {found.trials} trials are stored."
-    if found.pending:
-        text = f"{found.pending} of {found.trials} trials to run: {found.duration}."
-    say(text, err=not dry_run)
-
-
-def _find(experiment: "RiskExperiment") -> "RiskFindings":
+def _find(experiment: "RiskExperiment", table: Any) -> "RiskFindings":
     from finetti.risk.findings import RiskFindings
 
     with private_stdout():
-        return RiskFindings(experiment, experiment.table())
+        return RiskFindings(experiment, table)

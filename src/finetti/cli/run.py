@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -26,9 +26,6 @@ from finetti.cli.studies import (
     summary_sentence,
 )
 from finetti.core.errors import InputError
-
-if TYPE_CHECKING:
-    from finetti.studies.study import Study
 
 
 def run(
@@ -66,37 +63,31 @@ def run(
     if spec.suffix.lower() == ".sqlite":
         raise InputError(f"{spec} is a store. Give the study.toml that it belongs to.")
     with resumable():
-        from finetti.studies.executors.local import choose_executor
+        from finetti.studies.executors.local_executor import open_executor
         from finetti.studies.study import Study
 
         study = Study.from_toml(spec, scale=scale, seed=seed, store=store)
-        chosen = choose_executor(executor, workers, cluster)
-        options = {
-            "retry_failed": retry_failed,
-            "time_limit": time_limit,
-            "memory_limit": memory_limit,
-        }
-        if not quiet:
-            say_what_is_stored(study)
-        if dry_run:
-            _estimate(study, workers or 1, as_json, options)
-            return
-        summary = run_study(study, chosen, wait=wait, quiet=quiet, **options)
+        with open_executor(executor, workers, cluster) as chosen:
+            with private_stdout():
+                plan = study.plan
+            if not quiet:
+                say_what_is_stored(study, plan)
+            if dry_run:
+                found = study.estimate(workers=workers or 1, retry_failed=retry_failed, plan=plan)
+                if as_json:
+                    say(json.dumps({**vars(found), "duration": found.duration}, indent=1))
+                else:
+                    make_console().print(found)
+                return
+            limits = {"time_limit": time_limit, "memory_limit": memory_limit}
+            options = {"retry_failed": retry_failed, "wait": wait, "quiet": quiet, **limits}
+            summary = run_study(study, chosen, plan=plan, **options)
     people = make_console(stderr=as_json)
     if as_json:
         say(json.dumps(summary.to_dict(), indent=1))
     people.print(summary_sentence(summary), soft_wrap=True)
     if summary.failed and not quiet:
-        show_failures(study, spec, people)
+        show_failures(study, plan, spec, people)
     if summary.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(1 if summary.failed else 0)
-
-
-def _estimate(study: "Study", workers: int, as_json: bool, options: dict[str, Any]) -> None:
-    with private_stdout():
-        found = study.estimate(workers=workers, **options)
-    if as_json:
-        say(json.dumps({**vars(found), "duration": found.duration}, indent=1))
-    else:
-        make_console().print(found)

@@ -25,7 +25,7 @@ def status(
 
     Exits with 1 if all stored trials come from an earlier version of the code or the seeding.
     """
-    from finetti.studies.status import store_status
+    from finetti.studies.study_status import store_status
 
     study = study_at(place, scale, seed, store)
     with private_stdout():

@@ -1,9 +1,10 @@
 """What the commands of studies share: a study or a store on the command line, and its options."""
 
+import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +17,9 @@ from finetti.core.errors import InputError
 from finetti.studies.interruption import ignore_interruptions
 
 if TYPE_CHECKING:
-    from finetti.studies.status import RunSummary
+    from finetti.studies.coordinator import Plan
     from finetti.studies.study import Study
+    from finetti.studies.study_status import RunEstimate, RunSummary
 
 Place = Annotated[
     Path,
@@ -63,7 +65,7 @@ def study_at(
     place: Path, scale: str | None, seed: int | None, store: Path | None
 ) -> "Study | None":
     """The study in ``place``; None if it is a store."""
-    from finetti.studies.shipped import is_shipped
+    from finetti.studies.spec import is_shipped
     from finetti.studies.study import Study
 
     if place.suffix.lower() == ".toml" or is_shipped(place):
@@ -104,24 +106,29 @@ def resumable() -> Iterator[None]:
         yield
 
 
-def say_what_is_stored(study: "Study") -> None:
+def say_what_is_stored(study: "Study", plan: "Plan") -> None:
     """Before hours are spent: trials of an earlier version of the code, and how to keep them."""
-    from finetti.studies.lock import StoreBusyError
-
-    if not study.store.exists():
-        return  # a first run need not load the kind for this
-    try:
-        with private_stdout():
-            earlier = study.status().earlier
-    except StoreBusyError:
-        return  # nobody may read it now; `run` waits, or says for whom
+    earlier = study.status(plan).earlier
     if earlier is not None:
         say(earlier, err=True)
 
 
+def say_how_long(
+    estimates: "Sequence[RunEstimate]", dry_run: bool, as_json: bool, before: str = ""
+) -> None:
+    """The trials of all studies of a command, and their time; on stderr unless asked for alone."""
+    from finetti.studies.study_status import total_estimate
+
+    found = total_estimate(estimates)
+    if dry_run and as_json:
+        say(json.dumps({**vars(found), "duration": found.duration}, indent=1))
+    else:
+        say(before + found.text, err=not dry_run)
+
+
 def run_study(study: "Study", executor: Any, **options: Any) -> "RunSummary":
     """Run what is left; Ctrl-C keeps what is done, and the summary says so."""
-    from finetti.studies.status import StudyInterrupted
+    from finetti.studies.study_status import StudyInterrupted
 
     try:
         with private_stdout():
@@ -146,12 +153,11 @@ def summary_sentence(summary: "RunSummary") -> Any:
     return Text(text, style="bold green" if summary.done == summary.trials else "bold red")
 
 
-def show_failures(study: "Study", place: Path, people: Any) -> None:
+def show_failures(study: "Study", plan: "Plan", place: Path, people: Any) -> None:
     """Why trials failed, and what to do; ``place`` is what ``finetti status`` takes."""
     from finetti.show.terminal import FittedTable
 
-    with private_stdout():
-        status = study.status()
+    status = study.status(plan)
     people.print(FittedTable(status.failure_table()))
     advice = f"Show their tracebacks with `finetti status {place} --details`."
     if any(failure.repeated < failure.trials for failure in status.failures):

@@ -1,7 +1,7 @@
 """Refusing work that would not fit in memory before any of it is allocated."""
 
 from finetti.core.errors import InputError
-from finetti.studies.limits import GIGABYTE, usable_memory
+from finetti.studies.executors.resource_limits import GIGABYTE, usable_memory
 
 NUMBER_BYTES = 8
 # (n, n), in memory at once where a Gram matrix is decomposed: 8.6 were measured at n = 1500.

@@ -57,7 +57,7 @@ def _kernel_matrix(kernel: Any, xs: Floats, ys: Floats) -> Floats:
 
 def _refuse_beyond_memory(shape: tuple[int, int, int], numbers: int) -> None:
     """Some systems kill a process that asks for too much, and so it is not tried."""
-    from finetti.studies.limits import GIGABYTE, usable_memory
+    from finetti.studies.executors.resource_limits import GIGABYTE, usable_memory
 
     needed, there = 8.0 * numbers * math.prod(shape), usable_memory()
     if needed > there:

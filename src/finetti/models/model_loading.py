@@ -11,8 +11,13 @@ from typing import Any
 from finetti.core.errors import FinettiError, InputError
 from finetti.models.factory import Factory, Purpose, make_factory
 from finetti.models.model import Model, named_errors
-from finetti.studies.importing import load_object
-from finetti.studies.sources import PACKAGE, KindSource, find_source, installed_versions
+from finetti.studies.source_code import (
+    PACKAGE,
+    SourceSnapshot,
+    find_source,
+    installed_versions,
+    load_object,
+)
 
 # The files that recognize a form, the first that does so wins. A file whose library nobody has
 # imported is not asked: no object can be of it.
@@ -76,7 +81,7 @@ def wrong_form(model: Model) -> InputError:
 
 
 def load_model(
-    source: KindSource,
+    source: SourceSnapshot,
     *,
     name: str,
     purpose: Purpose,
@@ -100,7 +105,7 @@ def load_model(
 
 def find_model(
     reference: str, builtin: Mapping[str, str], noun: str, directory: str | Path = "."
-) -> KindSource:
+) -> SourceSnapshot:
     """The source of a model and its fingerprint, without running any of it."""
     if reference not in builtin and ":" not in reference:
         raise InputError(

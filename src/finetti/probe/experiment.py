@@ -11,9 +11,10 @@ from finetti.probe.search.design import SearchDesign
 from finetti.probe.search.driver import SearchReport, search_critical
 from finetti.probe.tasks import HiddenRule, make_rule
 from finetti.probe.validation import SUCCESS_ACCURACY
-from finetti.studies.limits import Limits
+from finetti.studies.coordinator import Plan
+from finetti.studies.executors.resource_limits import Limits
 from finetti.studies.study import Study
-from finetti.studies.table import store_table
+from finetti.studies.trial_table import store_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,11 +127,16 @@ class Experiment:
         """The study of each learner."""
         return {learner: self.study(learner) for learner in self.learners}
 
-    def table(self, details: bool = False) -> "pd.DataFrame":
-        """All trials that are stored, of all learners."""
+    def table(
+        self, details: bool = False, plans: Mapping[str, Plan] | None = None
+    ) -> "pd.DataFrame":
+        """All trials that are stored, of all learners; ``plans`` of theirs, if they were made."""
         import pandas as pd
 
-        tables = [study.table(details=details) for study in self.studies().values()]
+        tables = [
+            study.table(details=details, plan=plans[learner] if plans else None)
+            for learner, study in self.studies().items()
+        ]
         filled = [each for each in tables if len(each)]
         return pd.concat(filled or tables[:1], ignore_index=True)
 

@@ -19,7 +19,7 @@ from finetti.probe.information import InformationBounds, information_bounds
 from finetti.probe.search.driver import SearchReport
 from finetti.probe.search.ratios import SizeRatio, size_ratio
 from finetti.show import Table, format_interval
-from finetti.studies.outcome import DONE
+from finetti.studies.trials import DONE
 
 REASONS: tuple[str, ...] = ("solved", "ambiguous", "not fitted", "not generalized")
 AHEAD = 10  # times the longest context: where the laws are asked

@@ -10,8 +10,7 @@ from finetti.probe.learners.estimator_learner import as_labels
 from finetti.probe.result import trial_metrics
 from finetti.probe.samples import draw_samples
 from finetti.probe.validation import BLOCK, ErrorCount, allowed_errors, score_until
-from finetti.studies.outcome import TrialResult
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial, TrialResult
 
 
 class FitTrials:

@@ -17,8 +17,7 @@ from finetti.probe.network_trials import NetworkTrials, Watch
 from finetti.probe.online import batch_stream, task_arrays
 from finetti.probe.result import LearnerError
 from finetti.probe.samples import TrialSamples, draw_samples, rule_of
-from finetti.studies.outcome import TrialResult
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import Member, train_cohort
 
 SMALLEST_BATCH = 64

@@ -11,8 +11,7 @@ from finetti.probe.recording import record
 from finetti.probe.result import LearnerError, trial_metrics
 from finetti.probe.samples import TrialSamples
 from finetti.probe.validation import BLOCK, ErrorCount, allowed_errors, score_until
-from finetti.studies.outcome import TrialResult
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import CheckResult, TrainingRun
 
 

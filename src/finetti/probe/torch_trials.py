@@ -12,8 +12,7 @@ from finetti.probe.learners.torch_learner import TorchLearner
 from finetti.probe.network_trials import NetworkTrials, Watch
 from finetti.probe.result import LearnerError
 from finetti.probe.samples import TrialSamples, draw_samples
-from finetti.studies.outcome import TrialResult
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import TrainingRun
 
 

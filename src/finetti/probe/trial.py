@@ -21,11 +21,8 @@ from finetti.probe.samples import rule_of
 from finetti.probe.torch_trials import TorchTrials
 from finetti.probe.traces import ShowsAttention
 from finetti.probe.validation import SUCCESS_ACCURACY
-from finetti.studies.canonical import canonical_json, plain
-from finetti.studies.kinds import CohortKind
-from finetti.studies.outcome import TrialResult
-from finetti.studies.parameters import ParameterError, check_name, resolve_with
-from finetti.studies.trial import Trial
+from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, resolve_with
+from finetti.studies.trials import Trial, TrialResult, canonical_json, plain
 
 ACCELERATOR_SLOTS = 16
 TAKEN_OVER = ("iterations", "check_every")  # settings of a network that are the trial's own
@@ -137,6 +134,10 @@ class ProbeTrial(CohortKind):
         resolved["settings"] = {k: v for k, v in settings.items() if k not in TAKEN_OVER}
         resolved["learner_code"] = learner.fingerprint()
         return resolved
+
+    def named_sources(self, params: Mapping[str, Any]) -> tuple[str, ...]:
+        """The user's file that the learner may stand in."""
+        return (params["learner"],)
 
     def cohort_key(self, params: Mapping[str, Any]) -> Any:
         """Sample sizes that are padded to one size share a program."""

@@ -13,7 +13,7 @@ from finetti.core.statistics import Slope, power_law_slope
 from finetti.risk.experiment import RiskExperiment
 from finetti.risk.trial import MEASURED, PARTS
 from finetti.show import Table, format_number
-from finetti.studies.outcome import DONE
+from finetti.studies.trials import DONE
 
 # E_approx and E_opt rest on the best network that was found, so they are estimates from one side.
 SIGNS = {"generalization": "", "approximation": "≤ ", "optimization": "≥ "}

@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 from finetti.core.errors import FinettiError, InputError
 from finetti.latent import Encoded, LatentModel, worlds
 from finetti.risk.named_networks import make_network, network_code
-from finetti.studies.kinds import CohortKind
-from finetti.studies.parameters import ParameterError, check_name, resolve_with
-from finetti.studies.trial import Trial
+from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, resolve_with
+from finetti.studies.trials import Trial
 
 PARTS = ("generalization", "approximation", "optimization")
 MEASURED = ("excess", *PARTS, "baseline")  # each with its standard error
@@ -71,6 +70,10 @@ class RiskTrial(CohortKind):
         example = functools.partial(_example, world, resolved["context_length"])
         resolved["network_code"] = network_code(resolved["network"], example)
         return resolved
+
+    def named_sources(self, params: Mapping[str, Any]) -> tuple[str, ...]:
+        """The user's file that the network may stand in."""
+        return (params["network"],)
 
     def run_cohort(self, trials: Sequence[Trial]) -> list[dict[str, Any]]:
         """The three parts of every trial, each with its standard error, and the bound."""

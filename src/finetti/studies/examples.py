@@ -6,9 +6,8 @@ from typing import Any, final
 import numpy as np
 from pydantic import BaseModel, PositiveInt
 
-from finetti.studies.kinds import CohortKind
-from finetti.studies.outcome import TrialResult
-from finetti.studies.trial import Trial
+from finetti.studies.trial_kinds import CohortKind
+from finetti.studies.trials import Trial, TrialResult
 
 
 def estimate_pi(seed: int, n_points: PositiveInt = 1000) -> dict[str, float]:

@@ -4,40 +4,36 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
 from finetti.core.provenance import commit_of
 from finetti.show import Card, Shown
-from finetti.studies.canonical import unicode_text
-from finetti.studies.executors.base import Executor
-from finetti.studies.executors.local import LocalExecutor, choose_executor
-from finetti.studies.importing import WORKER_VARIABLE
+from finetti.studies.coordinator import Coordinator, Plan, make_plan
+from finetti.studies.executors.executor import Executor
+from finetti.studies.executors.local_executor import open_executor
+from finetti.studies.executors.resource_limits import Limits
 from finetti.studies.interruption import ignore_interruptions, one_interruption
-from finetti.studies.limits import Limits
-from finetti.studies.lock import StoreBusyError
-from finetti.studies.outcome import DONE, FAILED
-from finetti.studies.plan import WorkPlan, make_work_plan, plan_digest
-from finetti.studies.records import Records, Row, open_records
-from finetti.studies.shipped import spec_file
-from finetti.studies.sources import KindSource, find_source
-from finetti.studies.spec import make_spec, read_spec
-from finetti.studies.status import (
+from finetti.studies.source_code import WORKER_VARIABLE, SourceSnapshot, find_source
+from finetti.studies.spec import make_spec, read_spec, spec_file
+from finetti.studies.store.store_reader import Row, open_store
+from finetti.studies.store.trial_store import Store
+from finetti.studies.study_status import (
+    RunEstimate,
     RunSummary,
     StudyInterrupted,
     StudyStatus,
     count_trials,
     study_status,
 )
-from finetti.studies.store import Store
-from finetti.studies.table import plan_table
+from finetti.studies.trial_kinds import as_kind, load_kind
+from finetti.studies.trial_table import plan_table
+from finetti.studies.trials import DONE, FAILED, unicode_text
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from finetti.studies.estimate import RunEstimate
 
 
 class Study(Shown):
@@ -48,8 +44,8 @@ class Study(Shown):
         store: the file of the results.
         directory: what ``file.py`` is relative to; the current one unless given.
         scale: the preset among ``scales`` to apply.
-        only: which trials of the grid belong to the study, by their parameters and replicate; all
-            unless given. The store does not remember such a part of a grid, only its trials.
+        include: which trials of the grid belong to the study, by their parameters and replicate;
+            all unless given.
         fields: of ``StudySpec``: grid, fixed, trials, seed, name, cohort, limits, scales.
 
     >>> from finetti.studies import Study
@@ -59,7 +55,7 @@ class Study(Shown):
     ...     grid={"n_points": {"logrange": [10, 1000, 3]}},
     ...     trials=4,
     ... )
-    >>> len(study.plan.cells), len(study.plan.places)
+    >>> len(study.plan.cells), len(study.plan.trial_positions)
     (3, 12)
     """
 
@@ -70,11 +66,11 @@ class Study(Shown):
         store: str | Path,
         directory: str | Path = ".",
         scale: str | None = None,
-        only: Callable[[Mapping[str, Any], int], bool] | None = None,
+        include: Callable[[Mapping[str, Any], int], bool] | None = None,
         **fields: Any,
     ) -> None:
-        self.only = only
-        self.given: tuple[Any, KindSource] | None = None
+        self.include = include
+        self.given: tuple[Any, SourceSnapshot] | None = None
         reference = kind if isinstance(kind, str) else _reference(kind)
         self.spec = make_spec({"kind": reference, **fields}).at_scale(scale)
         self.store = Path(store)
@@ -111,31 +107,22 @@ class Study(Shown):
         return study
 
     @property
-    def source(self) -> KindSource:
+    def source(self) -> SourceSnapshot:
         """The kind's source as it is now."""
         if self.given is not None:
             return self.given[1]
         return find_source(self.spec.kind, self.directory, self.spec.code_version)
 
     @property
-    def plan(self) -> WorkPlan:
+    def plan(self) -> Plan:
         """The cells and trials, by the source as it is now.
 
-        Loads the kind, unless the store knows the plan already.
+        Planning loads the kind and resolves every cell, so whoever asks several things of a study
+        plans it once, and gives the methods this plan.
         """
-        with open_records(self.store, or_empty=True) as records:
-            return self._plan(records)
-
-    def _plan(self, records: Records) -> WorkPlan:
         source = self.source
-        key = plan_digest(self.spec, source, self.name)
-        found = records.plan(key) if key is not None else None
-        if found is not None:
-            return replace(found, source=source, only=self.only)
-        from finetti.studies.kinds import as_kind, load_kind
-
         kind = load_kind(source) if self.given is None else as_kind(self.given[0], self.name)
-        return replace(make_work_plan(self.spec, source, kind, self.name), only=self.only)
+        return make_plan(self.spec, source, kind, self.name, self.include)
 
     def run(
         self,
@@ -149,15 +136,16 @@ class Study(Shown):
         wait: bool = False,
         quiet: bool = False,
         on_wait: Callable[[str], None] | None = None,
-        journal: str = "auto",
         describe: Callable[[Mapping[str, Any]], str] | None = None,
+        plan: Plan | None = None,
     ) -> RunSummary:
         """Run what has no result yet, and store it.
 
         Ctrl-C ends this cleanly (``StudyInterrupted``, a KeyboardInterrupt); run again to continue.
 
         Args:
-            executor: ``local`` (child processes), ``inline`` (this process), or one of your own.
+            executor: ``local`` (child processes), ``inline`` (this process), or an open one, whose
+                processes stay for other studies.
             workers: how many child processes; one unless given.
             cluster: address or scheduler file of a Dask cluster to use instead.
             retry_failed: run the failed trials again as well.
@@ -166,34 +154,30 @@ class Study(Shown):
             wait: wait for another process that writes to the store.
             quiet: no progress bar.
             on_wait: called with a sentence that says who is waited for.
-            journal: see ``Store``.
             describe: names a trial by its parameters, in a progress bar that tells each.
+            plan: of this study, if it was made already.
         """
         if os.environ.get(WORKER_VARIABLE):
             raise InputError(
                 "A study was started by the file of its kind. Put the lines that start it under "
                 "`if __name__ == '__main__':`."
             )
-        chosen = choose_executor(executor, workers, cluster)
         limits = self.limits(time_limit, memory_limit)
-        plan = None
-        try:
-            with open_records(self.store, or_empty=True) as records:
-                plan, states = self._plan(records), records.states()
+        with open_executor(executor, workers, cluster) as chosen:
+            plan = plan or self.plan
+            with open_store(self.store, or_empty=True) as reader:
+                states = reader.states()
             if not _todo(plan, states, retry_failed):
-                # Without a lock, and without loading the kind.
+                # Without a lock, and without starting anything.
                 return RunSummary(**vars(count_trials(plan, states)), store=self.store)
-        except StoreBusyError:
-            pass  # a store that nobody reads while it is written; its lock waits, or says by whom
-        with one_interruption(), Store(self.store, journal, wait, on_wait) as store:
-            plan = plan or self._plan(store.records)
-            todo = _todo(plan, store.records.states(), retry_failed)
-            return self._run(store, plan, chosen, limits, todo, quiet, describe)
+            with one_interruption(), Store(self.store, wait, on_wait) as store:
+                todo = _todo(plan, store.states, retry_failed)
+                return self._run(store, plan, chosen, limits, todo, quiet, describe)
 
     def _run(
         self,
         store: Store,
-        plan: WorkPlan,
+        plan: Plan,
         executor: Executor,
         limits: Limits,
         todo: list[str],
@@ -201,26 +185,23 @@ class Study(Shown):
         describe: Callable[[Mapping[str, Any]], str] | None,
     ) -> RunSummary:
         from finetti.show.progress import progress_bar
-        from finetti.studies.engine import Engine
 
         start, interrupted = time.monotonic(), False
         own = plan.source.reference.startswith("finetti.")
         commit = commit_of(Path(__file__).parent if own else self.directory)
         shown = len(todo), not quiet, "trials", describe is not None
         with progress_bar(self.name, *shown) as on_change:
-            engine = Engine(plan, store, executor, {"commit": commit}, on_change, describe)
+            extra = {"commit": commit}
+            coordinator = Coordinator(plan, store, executor, extra, on_change, describe)
             try:
-                executor.start(plan.source, limits)
-                if plan.only is None:
-                    store.add_plan(plan)
-                engine.run(todo)
+                executor.use(plan.source, limits)
+                coordinator.run(todo)
             except KeyboardInterrupt:
                 ignore_interruptions()
                 interrupted = True
-            finally:
-                executor.close()
-        counts, seconds = count_trials(plan, store.records.states()), time.monotonic() - start
-        ran = {"ran": engine.stored, "seconds": round(seconds, 3), "interrupted": interrupted}
+                executor.cancel()
+        counts, seconds = count_trials(plan, store.states), time.monotonic() - start
+        ran = {"ran": coordinator.stored, "seconds": round(seconds, 3), "interrupted": interrupted}
         summary = RunSummary(**vars(counts), store=self.store, **ran)
         if interrupted:
             raise StudyInterrupted(summary)
@@ -234,34 +215,42 @@ class Study(Shown):
         )
 
     def estimate(
-        self,
-        *,
-        workers: int = 1,
-        retry_failed: bool = False,
-        time_limit: float | None = None,
-        memory_limit: float | None = None,
-    ) -> "RunEstimate":
-        """Trials, cohorts and time of a run, from a timed pilot. Stores nothing."""
-        from finetti.studies.estimate import estimate_run
+        self, *, workers: int = 1, retry_failed: bool = False, plan: Plan | None = None
+    ) -> RunEstimate:
+        """How many trials a run would have, and its time as the stored trials tell it."""
+        plan, rows = self.read(plan)
+        states = {row.outcome.trial_id: row.outcome.state for row in rows}
+        todo = _todo(plan, states, retry_failed)
+        # Of each cell, and of all of them for cells that have no trial yet.
+        cells = {cell.content: number for number, cell in enumerate(plan.cells)}
+        own = [(cells[row.cell.content], row) for row in rows if row.cell.content in cells]
+        by_cell: dict[int | None, list[float]] = {}
+        for number, row in own:
+            by_cell.setdefault(number, []).append(row.outcome.seconds)
+            by_cell.setdefault(None, []).append(row.outcome.seconds)
+        means = {number: fmean(seconds) for number, seconds in by_cell.items()}
+        seconds = None
+        if means:
+            numbers = (plan.trial_positions[each][0] for each in todo)
+            seconds = sum(means.get(number, means[None]) for number in numbers) / workers
+        total = len(plan.trial_positions)
+        return RunEstimate(self.name, total, total - len(todo), len(todo), seconds, workers)
 
-        with open_records(self.store, or_empty=True) as records:
-            plan = self._plan(records)
-            todo = _todo(plan, records.states(), retry_failed)
-        limits = self.limits(time_limit, memory_limit)
-        return estimate_run(plan, todo, LocalExecutor(), workers, limits)
-
-    def table(self, details: bool = False, summary: bool = False) -> "pd.DataFrame":
+    def table(
+        self, details: bool = False, summary: bool = False, plan: Plan | None = None
+    ) -> "pd.DataFrame":
         """The stored trials of this study, in the order of its grid; see ``make_table``."""
-        return plan_table(*self.read(), details, summary)
+        return plan_table(*self.read(plan), details, summary)
 
-    def status(self) -> StudyStatus:
+    def status(self, plan: Plan | None = None) -> StudyStatus:
         """How the study stands, also while it is running."""
-        return study_status(self.store, *self.read())
+        return study_status(self.store, *self.read(plan))
 
-    def read(self) -> tuple[WorkPlan, list[Row]]:
+    def read(self, plan: Plan | None = None) -> tuple[Plan, list[Row]]:
         """The plan, and all that is in the store now."""
-        with open_records(self.store, or_empty=True) as records:
-            return self._plan(records), list(records.rows())
+        plan = plan or self.plan
+        with open_store(self.store, or_empty=True) as reader:
+            return plan, reader.rows()
 
     def __card__(self) -> Card:
         spec = self.spec
@@ -276,9 +265,9 @@ class Study(Shown):
         return Card(f"Study {self.name}", fields)
 
 
-def _todo(plan: WorkPlan, states: Mapping[str, str], retry_failed: bool) -> list[str]:
+def _todo(plan: Plan, states: Mapping[str, str], retry_failed: bool) -> list[str]:
     settled = (DONE,) if retry_failed else (DONE, FAILED)
-    return [each for each in plan.places if states.get(each) not in settled]
+    return [each for each in plan.trial_positions if states.get(each) not in settled]
 
 
 def _reference(kind: Any) -> str:

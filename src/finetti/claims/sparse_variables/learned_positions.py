@@ -10,9 +10,7 @@ from finetti.claims.evidence import Evidence, at_least, at_most
 from finetti.core.keys import seed_of
 from finetti.core.numbers import largest_of
 from finetti.show.card import Table
-from finetti.studies.canonical import canonical_json
-from finetti.studies.outcome import TrialResult
-from finetti.studies.trial import Trial
+from finetti.studies.trials import Trial, TrialResult, canonical_json
 
 
 @lru_cache(maxsize=64)

@@ -142,7 +142,7 @@ def load_target(reference: str, builtin: Any, directory: str | Path = ".") -> An
 
     A class, or a function without arguments, is called once: it makes the target.
     """
-    from finetti.studies.importing import load_object
+    from finetti.studies.source_code import load_object
 
     found = load_object(find_model(reference, builtin, "target", directory), "target")
     makes = is_plain_function(found) and not count_arguments(found)

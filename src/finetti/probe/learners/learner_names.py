@@ -19,7 +19,7 @@ from finetti.probe.learners.network_learner import (
     optimizer_options,
 )
 from finetti.probe.learners.torch_learner import TorchLearner
-from finetti.studies.sources import KindSource
+from finetti.studies.source_code import SourceSnapshot
 
 AnyLearner = NetworkLearner | FitLearner | TorchLearner
 _HERE = "finetti.probe.learners"
@@ -88,7 +88,7 @@ def load_learner(
     return learner
 
 
-def find_learner(reference: str, directory: str | Path = ".") -> KindSource:
+def find_learner(reference: str, directory: str | Path = ".") -> SourceSnapshot:
     """The source of a learner and its fingerprint, without running any of it."""
     return find_model(reference, BUILT_IN, "learner", directory)
 

@@ -9,15 +9,15 @@ from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.probe.analysis.laws import ScalingLaws, fit_laws
 from finetti.probe.search.design import SearchDesign, SearchResult
 from finetti.show import Card, Shown, Table
-from finetti.studies.executors.held import hold
-from finetti.studies.executors.local import choose_executor
-from finetti.studies.outcome import DONE
+from finetti.studies.coordinator import Plan
+from finetti.studies.executors.local_executor import open_executor
 from finetti.studies.study import Study
+from finetti.studies.trials import DONE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS = ("grid", "trials", "only", "scale", "scales")
+OURS = ("grid", "trials", "include", "scale", "scales")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +100,9 @@ def search_critical(
     options = dict(run or {})
     where = (options.pop("executor", "local"), options.pop("workers", None))
     rounds = _Rounds(kind, store, designs, fields)
-    with hold(choose_executor(*where, options.pop("cluster", None))) as executor:
+    with open_executor(*where, options.pop("cluster", None)) as executor:
         while rounds.ask():
-            rounds.take(lambda study: study.run(executor, **options))
+            rounds.take(lambda study, plan: study.run(executor, plan=plan, **options))
             if on_round is not None:
                 on_round(rounds.report())
     return rounds.report()
@@ -137,7 +137,7 @@ class _Rounds:
             self.asked[cell] = self.asked.get(cell, 0) + count
         return bool(proposed)
 
-    def take(self, run: Callable[[Study], Any]) -> None:
+    def take(self, run: Callable[[Study, Plan], Any]) -> None:
         """Run what was asked for, those trials that have no result, and count the successes."""
         self.rounds += 1
         # All that was ever asked for: should the source change on the way, nothing gets mixed up.
@@ -152,13 +152,14 @@ class _Rounds:
             store=self.store,
             grid=grid,
             trials=max(asked.values()),
-            only=lambda params, replicate: (
+            include=lambda params, replicate: (
                 replicate < asked.get((params["context_length"], params["n_samples"]), 0)
             ),
             **own,
         )
-        run(study)
-        self.table = study.table()
+        plan = study.plan
+        run(study, plan)
+        self.table = study.table(plan=plan)
         rows: list[dict[str, Any]] = self.table.to_dict("records")  # pyright: ignore[reportAssignmentType]
         before, self.history = self.history, {T: [] for T in self.designs}
         for row in rows:

@@ -1,6 +1,6 @@
 """Dask distributed: any cluster that has a scheduler.
 
-A worker hands a cohort to a child process and watches that, so that a trial which hangs, crashes or
+A worker hands a task to a child process and watches that, so that a trial which hangs, crashes or
 eats memory ends the child and never the Dask worker.
 """
 
@@ -21,47 +21,56 @@ from typing import Any, final
 
 from finetti.core.errors import FinettiError, UnsupportedError, bad_argument
 from finetti.core.files import read_json
-from finetti.studies.executors.base import Cohort, Executor, Failure, Report
-from finetti.studies.executors.process import ChildProcess, poll_children
-from finetti.studies.limits import MEMORY_FRACTION, Limits
-from finetti.studies.outcome import Outcome
-from finetti.studies.sources import KindSource
+from finetti.studies.executors.child_process import ChildProcess, poll_children
+from finetti.studies.executors.executor import Executor, Failure, FailureReason, Report, Task
+from finetti.studies.executors.resource_limits import MEMORY_FRACTION, Limits
+from finetti.studies.source_code import SourceSnapshot
 
 CONNECT_SECONDS = 15
 COUNT_SECONDS = 2.0  # between two looks at the workers of the cluster
+REAP_SECONDS = 30.0  # between two looks at children that nobody uses
 ALIVE = ("running", "connecting")  # states of a client
 GONE = "The Dask scheduler is gone. What is stored so far is safe: run again to resume."
 
 
 # By study and thread of the worker: studies that share a cluster do not share children.
-_CHILDREN: dict[tuple[str, int], ChildProcess] = {}
+_children: dict[tuple[str, int], ChildProcess] = {}
+_reaping = threading.Lock()  # held by the thread that ends children nobody uses
 
 
-def run_cohort(study: str, source: KindSource, limits: Limits, cohort: Cohort) -> Report:
-    """Run a cohort to its end."""
+def run_task(study: str, source: SourceSnapshot, limits: Limits, task: Task) -> Report:
+    """Run a task to its end."""
     from distributed import get_worker
 
     worker = get_worker()
-    task = worker.get_current_task()
+    key = worker.get_current_task()
     place = study, threading.get_ident()
-    if place not in _CHILDREN:
-        # The workers are not ours, and neither are their threads.
-        memory = memory_share(worker) if limits.memory is None else None
-        _CHILDREN[place] = ChildProcess(source, limits, None, worker.state.nthreads, memory)
-    child = _CHILDREN[place]
-    child.begin(cohort)
-    outcomes: list[Outcome] = []
+    # The workers are not ours, and neither are their threads.
+    child = _children.setdefault(place, ChildProcess(None))
+    if _reaping.acquire(blocking=False):
+        threading.Thread(target=reap_children, daemon=True).start()
+    memory = memory_share(worker) if limits.memory is None else None
+    child.use(source, limits.time, memory or limits.bytes_for(worker.state.nthreads))
+    child.submit(task)
     while True:
         reports = poll_children([child], timeout=1.0)
-        state = worker.state.tasks.get(task)
+        state = worker.state.tasks.get(key)
         # When the coordinator is killed, its scheduler lets go of the task.
         if state is None or state.state == "cancelled":
             child.end()
-            raise CancelledError("Nobody waits for this cohort any more.")
-        for report in reports:
-            outcomes += report.outcomes
-            if report.ended:
-                return replace(report, outcomes=tuple(outcomes))
+            raise CancelledError("Nobody waits for this task any more.")
+        if reports:
+            return reports[0]
+
+
+def reap_children() -> None:
+    """Forget children that have ended: idle ones of a coordinator that was killed leave so."""
+    while True:
+        time.sleep(REAP_SECONDS)
+        for place, child in list(_children.items()):
+            if not child.tasks and (child.process is None or child.process.poll() is not None):
+                _children.pop(place, None)
+                child.end()
 
 
 def memory_share(worker: Any) -> float | None:
@@ -77,8 +86,8 @@ def host_name() -> str:
 
 def end_children(study: str | None = None) -> None:
     """End the children of a study on this worker, or all of them when the worker itself ends."""
-    for place in [each for each in _CHILDREN if study in (None, each[0])]:
-        _CHILDREN.pop(place).end()
+    for place in [each for each in _children if study in (None, each[0])]:
+        _children.pop(place).end()
 
 
 atexit.register(end_children)
@@ -86,50 +95,60 @@ atexit.register(end_children)
 
 @final
 class DaskExecutor(Executor):
-    """Cohorts as Dask tasks, whose results come when they end.
+    """Tasks as those of Dask, whose results come when they end.
 
     Args:
         cluster: the address of a scheduler (``tcp://host:8786``), or a scheduler file
             (``scheduler.json``): Slurm, Kubernetes and others through Dask's own launchers.
     """
 
-    streams = False
-
     def __init__(self, cluster: str) -> None:
+        super().__init__()
         self.study = uuid.uuid4().hex
         self.cluster = cluster
         self.client: Any = None
-        self.levels: dict[str, int] = {}  # of Dask's loggers, as they were
+        self.futures: dict[Any, Task] = {}
+        self.levels: dict[logging.Logger, int] = {}  # of Dask's loggers, as they were
 
-    def start(self, source: KindSource, limits: Limits) -> None:
-        """Connect to the cluster."""
-        super().start(source, limits)
+    def use(self, source: SourceSnapshot, limits: Limits) -> None:
+        """Connect to the cluster, if this has not been done yet."""
+        self.source, self.limits = source, limits
+        if self.client is None:
+            self._connect()
+        self._count()
+
+    def _connect(self) -> None:
         try:
             import distributed
         except ImportError as error:
             raise UnsupportedError(
                 "Dask is not installed. Install it with pip install 'finetti[cluster]'."
             ) from error
+        where = _scheduler(self.cluster)
         # Lost workers and schedulers are told in sentences of ours.
         for name in list(logging.root.manager.loggerDict):
             if name.partition(".")[0] == "distributed":
-                self.levels[name] = logging.getLogger(name).level
-                logging.getLogger(name).setLevel(logging.CRITICAL)
+                logger = logging.getLogger(name)
+                self.levels.setdefault(logger, logger.level)
+                logger.setLevel(logging.CRITICAL)
         self.news: queue.Queue[tuple[Any, Any]] = queue.Queue()
-        self.futures: dict[Any, Cohort] = {}
         self.hosts: dict[str, str] = {}  # names of machines, by their addresses
-        where = _scheduler(self.cluster)
         try:
             self.client = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
+            self._restore_loggers()
             raise FinettiError(
                 f"No Dask scheduler answers at {self.cluster}. Start one with `dask scheduler`, "
                 "or use worker processes on this machine instead."
             ) from error
-        self._count()
+
+    def _restore_loggers(self) -> None:
+        while self.levels:
+            logger, level = self.levels.popitem()
+            logger.setLevel(level)
 
     def _count(self) -> None:
-        """Look how many threads the workers have: each runs one cohort at a time."""
+        """Look how many threads the workers have: each runs one task at a time."""
         from distributed.comm.addressing import get_address_host
 
         with self._scheduler_answers():
@@ -139,16 +158,16 @@ class DaskExecutor(Executor):
             names = self.client.run(host_name, workers=new, on_error="ignore") if new else {}
         self.hosts |= {get_address_host(each): name for each, name in names.items()}
         count = sum(threads.values())
-        self.workers = max(1, count)
+        self.workers = count  # none yet: then nothing is sent, and its size not decided
         self.activity = None if count else "waiting for workers…"
         self.counted = time.monotonic()
 
-    def submit(self, cohort: Cohort) -> None:
-        """Send a cohort to the scheduler, which finds a worker."""
+    def submit(self, task: Task) -> None:
+        """Send a task to the scheduler, which finds a worker."""
         with self._scheduler_answers():
-            job = self.study, self.source, self.limits, cohort
-            future = self.client.submit(run_cohort, *job, pure=False)
-        self.futures[future] = cohort
+            job = self.study, self.source, self.limits, task
+            future = self.client.submit(run_task, *job, pure=False)
+        self.futures[future] = task
         self.client.loop.add_callback(_fetch, self.client, future, self.news)
 
     @contextlib.contextmanager
@@ -162,29 +181,30 @@ class DaskExecutor(Executor):
             raise
 
     def reports(self, timeout: float) -> list[Report]:
-        """Cohorts that ended."""
+        """Return the reports of tasks that ended."""
         if self.client.status not in ALIVE:
             raise FinettiError(GONE)
         if time.monotonic() - self.counted > COUNT_SECONDS:
             self._count()
         found: list[Report] = []
-        try:
-            found.append(self._report(*self.news.get(timeout=timeout)))
+        with contextlib.suppress(queue.Empty):
+            found += self._report(*self.news.get(timeout=timeout))
             while True:
-                found.append(self._report(*self.news.get_nowait()))
-        except queue.Empty:
-            return found
+                found += self._report(*self.news.get_nowait())
+        return found
 
-    def _report(self, future: Any, content: Any) -> Report:
-        cohort = self.futures.pop(future)
+    def _report(self, future: Any, content: Any) -> list[Report]:
+        task = self.futures.pop(future, None)
+        if task is None:
+            return []  # it was cancelled
         if not isinstance(content, Exception):
-            return replace(content, cohort=cohort)
-        failure = self._failure(content, future.status == "error")
-        if failure.reason == "lost":
+            return [replace(content, task=task)]
+        report = self._failed(task, content, future.status == "error")
+        if report.failure and report.failure.reason is FailureReason.LOST:
             self._count()  # a scheduler that is gone takes all results along, and is no lost worker
-        return Report(cohort, failure=failure)
+        return [report]
 
-    def _failure(self, error: Exception, raised: bool) -> Failure:
+    def _failed(self, task: Task, error: Exception, raised: bool) -> Report:
         """Why a task gave no report: its worker is lost, or cannot run our tasks at all.
 
         ``raised``: the error is that of the task, not of the way to its result.
@@ -195,25 +215,37 @@ class DaskExecutor(Executor):
             address = error.last_worker.host
             host = self.hosts.get(address, address)
             message = f"The Dask workers that ran it were lost, the last one on {host}."
-            return Failure("lost", message, str(error), provenance={"host": host})
+            failure = Failure(FailureReason.LOST, message, str(error))
+            return Report(task, (), failure, {"host": host})
         text = f"{type(error).__name__}: {error}"
-        if not raised or isinstance(error, CancelledError):
-            return Failure("lost", "The Dask worker was lost.", text)
-        return Failure("broken", text)
+        reason, message, details = FailureReason.LOST, "The Dask worker was lost.", text
+        if raised and not isinstance(error, CancelledError):
+            reason, message, details = FailureReason.BROKEN, text, None
+        return Report(task, (), Failure(reason, message, details))
 
-    def close(self) -> None:
-        """Cancel what is under way, and end the children."""
-        if self.client is None:
+    def cancel(self) -> None:
+        """Cancel what is under way, and end the children that work on it."""
+        if self.client is None or not self.futures:
             return
+        futures = list(self.futures)
+        self.futures.clear()
         # A cluster that is gone, or that breaks while we leave it, has nothing left to end.
         with contextlib.suppress(OSError, TimeoutError):
             if self.client.status == "running":
-                self.client.cancel(list(self.futures), force=True)
+                self.client.cancel(futures, force=True)
+                self.client.run(end_children, self.study, on_error="ignore")
+
+    def close(self) -> None:
+        """Cancel what is under way, end the children, and leave the cluster."""
+        if self.client is None:
+            return
+        self.cancel()
+        with contextlib.suppress(OSError, TimeoutError):
+            if self.client.status == "running":
                 self.client.run(end_children, self.study, on_error="ignore")
         self.client.close(timeout=5)
         self.client = None
-        for name, level in self.levels.items():
-            logging.getLogger(name).setLevel(level)
+        self._restore_loggers()
 
 
 async def _fetch(client: Any, future: Any, news: "queue.Queue[tuple[Any, Any]]") -> None:

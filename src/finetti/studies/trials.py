@@ -1,14 +1,151 @@
-"""What came out of a trial: plain numbers, or a failure with its reason."""
+"""A trial: its content, the id and the randomness that follow from it, and what came out of it."""
 
+import hashlib
 import json
 import math
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
-from finetti.studies.canonical import plain, unicode_text
+from finetti.core.errors import InputError
+from finetti.core.keys import seed_of
+
+# Python refuses to write whole numbers of more than 4300 digits.
+MAX_INTEGER_DIGITS = 4000
+INTEGER_LIMIT = 10**MAX_INTEGER_DIGITS
+
+
+def canonical_json(content: Any) -> str:
+    """``content`` as JSON with sorted keys and no spaces.
+
+    >>> canonical_json({"b": 1, "a": [True, 0.5]})
+    '{"a":[true,0.5],"b":1}'
+    """
+    return json.dumps(
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def digest(text: str) -> bytes:
+    """The SHA-256 of ``text``."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def is_unicode(text: str) -> bool:
+    """Whether ``text`` can be written: half of a surrogate pair, which Python allows, cannot."""
+    return text.isascii() or text == unicode_text(text)
+
+
+def unicode_text(text: str) -> str:
+    r"""``text`` with what cannot be written shown by its number.
+
+    >>> unicode_text("a\ud800")
+    'a\\ud800'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def plain(value: Any, path: str) -> Any:
+    """``value`` if it is plain data (text, numbers, truth values, lists, tables), else an error.
+
+    Tuples become lists and NumPy scalars become numbers, so that a study written in Python has the
+    same ids as one written in TOML.
+
+    >>> plain((1, {"rate": 0.1}), "grid.x")
+    [1, {'rate': 0.1}]
+    """
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()
+    if isinstance(value, str) and not is_unicode(value):
+        raise InputError(f"`{path}` must be Unicode text. Got {value!a} instead.")
+    if isinstance(value, int) and abs(value) >= INTEGER_LIMIT:
+        raise InputError(
+            f"`{path}` must have at most {MAX_INTEGER_DIGITS} digits. Got more instead."
+        )
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InputError(f"`{path}` must be finite. Got {value} instead.")
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(each, f"{path}[{index}]") for index, each in enumerate(value)]
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or not is_unicode(key):
+                raise InputError(f"The names in `{path}` must be text. Got {key!a} instead.")
+        return {key: plain(each, f"{path}.{key}") for key, each in value.items()}
+    raise InputError(
+        f"`{path}` must be plain data: strings, numbers, Booleans, lists, or tables. "
+        f"Got {type(value).__name__} instead."
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a kind gets to see of one seeded run.
+
+    Args:
+        id: hexadecimal SHA-256 of the trial's content.
+        params: the whole configuration, defaults included.
+        seed: a 63-bit integer that depends on the id only, or on study seed and replicate.
+    """
+
+    id: str
+    params: dict[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid: all that its trials share.
+
+    ``content`` holds the kind, its version, the fingerprint of its source, the resolved parameters
+    and the study's seed; nothing else may change a result, and all of it changes the id. Trials
+    seeded by their replicate share their random numbers with those of every other cell.
+    """
+
+    kind: str
+    version: str
+    fingerprint: str
+    params: dict[str, Any]
+    seed: int
+    seed_by: str = "trial"
+
+    @cached_property
+    def content(self) -> str:
+        """The canonical JSON of the cell; the usual way to seed goes without saying."""
+        names = [each.name for each in fields(self)]
+        usual = names[:-1] if self.seed_by == "trial" else names
+        return canonical_json({name: getattr(self, name) for name in usual})
+
+    @property
+    def code(self) -> str:
+        """The version of the code: that of the kind, and the user's or the hash of the source.
+
+        >>> Cell("m:f", "1", "2f0c", {}, 0).code, Cell("m:f", "1", "", {}, 0).code
+        ('1+2f0c', '1')
+        """
+        return "+".join(filter(None, (self.version, self.fingerprint)))
+
+    def trial_id(self, replicate: int) -> str:
+        """The id of one of the cell's trials; more trials per cell leave the first as they are.
+
+        >>> cell = Cell("m:f", "1", "", {"n": 3}, seed=0)
+        >>> cell.trial_id(0)[:8], cell.trial_id(1)[:8]
+        ('87da1685', '8cd6b201')
+        """
+        return digest(f'{{"cell":{self.content},"replicate":{replicate}}}').hex()
+
+    def trial(self, trial_id: str, replicate: int) -> Trial:
+        """What the kind gets to see of the trial."""
+        by_trial = self.seed_by == "trial"
+        seed = seed_of(trial_id) if by_trial else seed_of(self.seed, replicate)
+        return Trial(trial_id, self.params, seed)
+
 
 DONE, FAILED = "done", "failed"
 MAX_ERROR_CHARACTERS = 8000

@@ -35,6 +35,8 @@ def lock_path(store: Path) -> Path:
 class WriterLock:
     """Held from the moment of construction until ``release``.
 
+    ``taken_over`` says that its last holder did not release it, but was killed.
+
     Args:
         store: the store's file.
         wait: wait for the other process instead of refusing.
@@ -74,6 +76,7 @@ class WriterLock:
                 left = os.pread(self.descriptor, MAX_LOCK_BYTES, 0)  # by a process that was killed
                 if not _is_regular(os.fstat(self.descriptor)) or (left and not _parse(left)):
                     raise self._foreign("something else stands in it")
+                self.taken_over = bool(left)
             except FinettiError:
                 os.close(self.descriptor)
                 raise

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from finetti.show import Card, Shown, Table, format_duration, format_number, format_value
-from finetti.studies.canonical import canonical_json, digest
-from finetti.studies.lock import read_holder
-from finetti.studies.outcome import DONE, FAILED
-from finetti.studies.plan import WorkPlan
-from finetti.studies.records import Row, open_records
-from finetti.studies.trial import Cell
+from finetti.studies.coordinator import Plan
+from finetti.studies.store.store_reader import Row, open_store
+from finetti.studies.store.writer_lock import read_holder
+from finetti.studies.trials import DONE, FAILED, Cell, canonical_json, digest
 
 COUNT_COLUMNS = ("name", "id", "seed", "trials", "done", "failed", "pending")
 MAX_REASONS = 10
@@ -152,43 +150,60 @@ class StudyStatus(Shown):
         return Card(f"Store {self.store.name}", tuple(fields), tuple(tables), notes)
 
 
-def count_trials(plan: WorkPlan, states: Mapping[str, str]) -> StudyCounts:
+def count_trials(plan: Plan, states: Mapping[str, str]) -> StudyCounts:
     """How a study stands by the ``states`` of the trials of its store."""
-    found = Counter(states.get(trial_id) for trial_id in plan.places)
-    short = digest(" ".join(cell.content for cell in plan.cells)).hex()[:6]
-    counts = (len(plan.places), found[DONE], found[FAILED])
+    found = Counter(states.get(trial_id) for trial_id in plan.trial_positions)
+    short = _short_id(cell.content for cell in plan.cells)
+    counts = (len(plan.trial_positions), found[DONE], found[FAILED])
     return StudyCounts(plan.name, short, plan.cells[0].seed, *counts)
 
 
+def _short_id(contents: Iterable[str]) -> str:
+    """What tells apart studies of one name."""
+    return digest(" ".join(contents)).hex()[:6]
+
+
 def store_status(path: str | Path) -> StudyStatus:
-    """The status of all studies in a store."""
+    """The status of all that is in a store: what is pending, only the file of a study tells."""
     path = Path(path)
-    with open_records(path) as records:
-        # A plan is made again when a package was upgraded; if the trials are the same, it is one.
-        plans = {(p.name, p.trials, tuple(c.content for c in p.cells)): p for p in records.plans()}
-        return summarize(path, list(plans.values()), list(records.rows()))
+    with open_store(path) as reader:
+        rows = reader.rows()
+    groups: dict[tuple[str, str, int, str], list[Row]] = {}
+    for row in rows:
+        cell = row.cell
+        groups.setdefault((cell.kind, cell.code, cell.seed, cell.seed_by), []).append(row)
+    studies = []
+    for (kind, _, seed, _), group in groups.items():
+        cells = dict.fromkeys(row.cell.content for row in group)
+        done = sum(row.outcome.state == DONE for row in group)
+        counts = len(group), done, len(group) - done
+        studies.append(StudyCounts(kind, _short_id(cells), seed, *counts))
+    return summarize(
+        path, studies, list({row.cell.content: row.cell for row in rows}.values()), rows
+    )
 
 
-def study_status(path: Path, plan: WorkPlan, rows: Iterable[Row]) -> StudyStatus:
+def study_status(path: Path, plan: Plan, rows: Iterable[Row]) -> StudyStatus:
     """The status of one study by all rows of its store."""
     own, others = [], []
     for row in rows:
-        (own if row.outcome.trial_id in plan.places else others).append(row)
-    status = summarize(path, [plan], own)
+        (own if row.outcome.trial_id in plan.trial_positions else others).append(row)
+    states = {row.outcome.trial_id: row.outcome.state for row in own}
+    status = summarize(path, [count_trials(plan, states)], plan.cells, own)
     if not status.studies[0].pending:
         return status
     return replace(status, earlier=_earlier(plan.cells, others))
 
 
-def summarize(path: Path, plans: Sequence[WorkPlan], rows: Sequence[Row]) -> StudyStatus:
-    """The status of the studies ``plans`` by ``rows`` of a store."""
-    states = {row.outcome.trial_id: row.outcome.state for row in rows}
-    studies = tuple(count_trials(plan, states) for plan in plans)
-    failures = _failures([row for row in rows if row.outcome.state != DONE], plans)
+def summarize(
+    path: Path, studies: Sequence[StudyCounts], cells: Sequence[Cell], rows: Sequence[Row]
+) -> StudyStatus:
+    """The status of ``studies`` with these ``cells`` by the ``rows`` of a store."""
+    failures = _failures([row for row in rows if row.outcome.state != DONE], cells)
     seconds = sum(row.outcome.seconds for row in rows)
     writer = read_holder(path)
     rate = _rate(writer, rows, seconds)
-    return StudyStatus(path, studies, writer, failures, seconds, len(states), rate)
+    return StudyStatus(path, tuple(studies), writer, failures, seconds, len(rows), rate)
 
 
 def _rate(writer: dict[str, Any] | None, rows: Sequence[Row], seconds: float) -> float | None:
@@ -201,9 +216,9 @@ def _rate(writer: dict[str, Any] | None, rows: Sequence[Row], seconds: float) ->
     return recent / (now - start) if recent else None
 
 
-def _failures(rows: Sequence[Row], plans: Sequence[WorkPlan]) -> tuple[FailureGroup, ...]:
+def _failures(rows: Sequence[Row], cells: Sequence[Cell]) -> tuple[FailureGroup, ...]:
     values: dict[str, set[str]] = {}
-    for cell in (cell for plan in plans for cell in plan.cells):
+    for cell in cells:
         for name, value in cell.params.items():
             values.setdefault(name, set()).add(canonical_json(value))
 
@@ -253,6 +268,66 @@ def _earlier(cells: Sequence[Cell], others: Sequence[Row]) -> EarlierTrials | No
     version = then.fingerprint if then.code != now.code else None
     seeding = then.seed_by if then.seed_by != now.seed_by else None
     return EarlierTrials(now.kind, len(alike), version, seeding)
+
+
+@dataclass(frozen=True)
+class RunEstimate(Shown):
+    """What a run would do.
+
+    Args:
+        name: the study.
+        trials, stored, pending: all trials, those that have a result, and those to run.
+        seconds: the estimated time; None as long as no trial is stored.
+        workers: that the estimate is for.
+    """
+
+    name: str
+    trials: int
+    stored: int
+    pending: int
+    seconds: float | None
+    workers: int
+
+    @property
+    def duration(self) -> str:
+        """The estimated time in words."""
+        if not self.pending:
+            return "nothing to do"
+        if self.seconds is None:
+            return "unknown until a trial is stored"
+        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        return f"about {format_duration(self.seconds)} with {workers}"
+
+    @property
+    def text(self) -> str:
+        """The counts and the time as a sentence."""
+        if not self.pending:
+            return f"All {self.trials} trials are stored."
+        return f"{self.pending} of {self.trials} trials to run; time: {self.duration}."
+
+    def __card__(self) -> Card:
+        fields = {
+            "trials": self.trials,
+            "already stored": self.stored,
+            "to run": self.pending,
+            "estimated time": self.duration,
+        }
+        return Card(f"{self.name}: a dry run, nothing is stored", tuple(fields.items()))
+
+
+def total_estimate(estimates: Sequence[RunEstimate]) -> RunEstimate:
+    """Several studies, one after another, as one; its time is unknown if one of theirs is."""
+    first, *others = estimates
+    for each in others:
+        unknown = any(e.seconds is None and e.pending for e in (first, each))
+        first = replace(
+            first,
+            trials=first.trials + each.trials,
+            stored=first.stored + each.stored,
+            pending=first.pending + each.pending,
+            seconds=None if unknown else (first.seconds or 0.0) + (each.seconds or 0.0),
+        )
+    return first
 
 
 @dataclass(frozen=True)
