@@ -5,7 +5,8 @@ from types import SimpleNamespace
 from pandas.testing import assert_frame_equal
 
 from finetti.studies import Study
-from finetti.studies.engine import MAX_IN_FLIGHT_SECONDS, Engine
+from finetti.studies.engine import MAX_IN_FLIGHT_SECONDS, MAX_LOSSES, Engine, _is_suspect
+from finetti.studies.executors.base import Cohort
 from finetti.studies.executors.held import hold
 from finetti.studies.executors.local import InlineExecutor
 from finetti.studies.status import store_status
@@ -107,3 +108,7 @@ def test_cohorts_are_as_long_as_the_work_that_may_be_lost(make_study):
     assert engine._most() == 1  # before the first one is back
     engine.pace = 0.5
     assert engine._most() * engine.pace == MAX_IN_FLIGHT_SECONDS / 2
+
+
+def test_a_cohort_is_suspect_that_one_more_loss_would_end():
+    assert [_is_suspect(Cohort("", (), losses)) for losses in range(MAX_LOSSES)] == [0, 0, 1]
