@@ -130,6 +130,7 @@ def test_the_page_has_what_moved_in_percent():
     moved = {name: np.float32(1.25) * array for name, array in arrays.items()}
     audit = audit_checkpoint(moved, heads=make.HEADS)
     found = compare_checkpoints(moved, arrays, heads=make.HEADS)
+    assert float(re.search(r"certain to (\S+) of itself", str(audit))[1]) < 1e-9
     section = _moved(found, measure_capacity(audit))
     (chart,) = (figure.chart for figure in section.figures)
     shown = re.findall(r'"percent": ([\d.e-]+)', json.dumps(chart))
