@@ -81,6 +81,9 @@ def test_sizes_of_any_size():
     sample = Sample(n_samples=10**5000, context_length=1e6)
     assert sample.log_samples == pytest.approx(5000 * math.log(10))
     assert sample.context_length == 10**6
+    text = repr(replace(sample, loss_bound=math.inf))
+    assert "n_samples=10**5000," in text
+    assert "loss_bound=inf" in text
 
 
 def test_a_value_is_shown_with_its_kind_and_as_vacuous_beyond_the_loss():

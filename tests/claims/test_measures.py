@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finetti.claims import Context, run_claim
-from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio, Together, Trials
+from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio, Together
 from sample_claims import claim
 
 
@@ -29,15 +29,10 @@ def sample(context, mean):
     return context.draws("sample").normal(mean, size=(10_000, 3))
 
 
-def cells(context, share=0.9):
-    return [{"samples": 20, "found": 0.1}, {"samples": 200, "found": share}]
-
-
 RATIO = Ratio(lemma, lambda rng: (rng.uniform(size=100),), {"one": lambda: (0.99,)})
 AGREEMENT = Agreement(np.exp, np.exp, lambda rng: (rng.normal(size=3),), 1e-12)
 POWER = PowerLaw(distance, (10, 100, 1000), (-0.55, -0.45))
 MONTE_CARLO = MonteCarlo(sample, lambda mean: mean, lambda rng: (np.ones(3),))
-TRIALS = Trials(cells, {"found": (lambda rows: rows[-1]["found"], 0.5, math.inf)}, "title")
 WRONG = [
     (RATIO, {"looser": 1.021}),
     (RATIO, {"looser": 1 / 1.021}),
@@ -46,7 +41,6 @@ WRONG = [
     (AGREEMENT, {"factor": 1 + 1e-11}),
     (POWER, {"error": partial(distance, power=-1.0)}),
     (MONTE_CARLO, {"factor": 1.1}),
-    (TRIALS, {"cells": partial(cells, share=0.2)}),
     (Together((AGREEMENT, RATIO)), {"measures": (AGREEMENT, replace(RATIO, looser=2.0))}),
 ]
 
@@ -70,7 +64,6 @@ def test_a_measure_holds_for_the_right_claim_and_fails_for_the_wrong_one(measure
         (RATIO, {"draw": lambda rng: (np.array([0.5, np.nan, 0.1]),)}),
         (AGREEMENT, {"left": not_a_number}),
         (MONTE_CARLO, {"factor": math.nan}),
-        (TRIALS, {"cells": partial(cells, share=math.nan)}),
     ],
 )
 def test_what_is_not_a_number_decides_nothing(measure, changes):

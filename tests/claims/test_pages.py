@@ -12,7 +12,7 @@ from finetti.show.mathml import to_mathml
 
 DOCS = Path(__file__).parents[2] / "docs"
 LEDGER = load_ledger()
-NAMES = re.compile(r"`([ESRF]-[\w.-]+)`")
+NAMES = re.compile(r"\b[ESRF]-[a-z]+(?:-[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)+")
 # Ids are for ever: add the new ones, and leave the others as they are.
 IDS = (Path(__file__).parent / "ids.txt").read_text(encoding="utf-8").split()
 

@@ -123,17 +123,14 @@ def test_evidence_is_made_of_measurements_one_by_one(given):
 
 
 def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
-    def broken(context):
-        raise RuntimeError("no luck")
+    def measure(context, number=0.0):
+        if number is None:
+            raise RuntimeError("no luck")
+        return Evidence(NO if number else YES, close("a number", number, 2.0))
 
-    wrong = {
-        "off": lambda context: Evidence(NO),
-        "unseen": lambda context: Evidence(YES),
-        "not a number": lambda context: Evidence(NO, close("nan", NAN, 1.0)),
-        "raises": broken,
-    }
-    controls = tuple(Control(name, run) for name, run in wrong.items())
-    right = claim(run=lambda context: Evidence(YES), controls=controls)
+    wrong = {"off": 1.0, "unseen": 0.0, "not a number": NAN, "raises": None}
+    controls = tuple(Control(name, {"number": number}) for name, number in wrong.items())
+    right = claim(run=measure, controls=controls)
     found = {each.name: turns_red(run_control(right, each, Context())) for each in controls}
     assert found == {"off": True, "unseen": False, "not a number": False, "raises": False}
     assert right.to_dict()["controls"] == list(wrong)
@@ -143,11 +140,12 @@ def test_a_wrong_version_is_noticed_by_a_broken_rule_only():
 def test_a_context_picks_sizes_and_draws_by_its_seed():
     context = Context("paper", 3)
     assert context.pick(quick=1, paper=2) == 2
-    draws = context.generator("E-eq-1", "data").normal(size=3)
-    np.testing.assert_array_equal(
-        draws, Context("quick", 3).generator("E-eq-1", "data").normal(size=3)
+    draws, again, others = (
+        each.draws("data").normal(size=3)
+        for each in (context, Context("quick", 3), Context(seed=4))
     )
-    assert (draws != Context("paper", 4).generator("E-eq-1", "data").normal(size=3)).all()
+    np.testing.assert_array_equal(draws, again)
+    assert (draws != others).all()
     with pytest.raises(InputError, match="quick or paper"):
         Context("huge")
 

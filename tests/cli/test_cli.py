@@ -288,10 +288,9 @@ def test_a_second_run_uses_the_evidence_again_and_says_what_changed(finetti_comm
 
 @pytest.mark.parametrize(("wrong", "code", "said"), [(no, 0, "1 of 1"), (yes, 1, "0 of 1")])
 def test_a_control_that_nobody_notices_is_exit_code_1(finetti_command, wrong, code, said):
-    controls = (Control("off by a lot", wrong),)
-    result = finetti_command(
-        "reproduce", "--controls", claims=(claim("E-eq-1", yes, controls=controls),)
-    )
+    controls = (Control("off by a lot", {"run": wrong}),)
+    measured = claim("E-eq-1", lambda context, run=yes: run(context), controls=controls)
+    result = finetti_command("reproduce", "--controls", claims=(measured,))
     assert result.exit_code == code
     assert f"{said} controls turned red" in result.stdout
     assert ("E-eq-1 does not notice: off by a lot" in result.stdout) == bool(code)

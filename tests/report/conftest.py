@@ -80,7 +80,7 @@ def results():
             "…",
             lambda c: Evidence(close("a", 1e999 * 0, 1)),
         ),
-        Claim("R-table", "breaks", "…", _raises, "Table 1", controls=(Control(EVIL, _raises),)),
+        Claim("R-table", "breaks", "…", _raises, "Table 1", controls=(Control(EVIL, {}),)),
     )
     context = Context("quick", 7)
     ran = [run_claim(claim, context) for claim in Ledger(claims)]

@@ -5,7 +5,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -34,7 +34,6 @@ PLAIN_FIELDS = (
 )
 DERIVED = "derived"
 Value = TypeVar("Value")
-Formula = Callable[..., float]  # what a control may change
 
 
 class Scale(StrEnum):
@@ -75,17 +74,13 @@ class Context:
             raise bad_argument("scale", "Context", "quick or paper", self.scale)
         object.__setattr__(self, "scale", Scale(self.scale))
 
-    def generator(self, claim_id: str, *parts: Any) -> Any:
-        """A NumPy generator for this claim, seed and ``parts`` (strings and integers)."""
-        return core.generator(claim_id, self.seed, *parts)
-
-    def random_key(self, claim_id: str, *parts: Any) -> Any:
-        """A JAX random key for this claim, seed and ``parts``."""
-        return core.random_key(claim_id, self.seed, *parts)
-
     def draws(self, *parts: Any) -> Any:
         """A NumPy generator for the claim that is being measured, the seed and ``parts``."""
-        return self.generator(self.claim, *parts)
+        return core.generator(self.claim, self.seed, *parts)
+
+    def random_key(self, *parts: Any) -> Any:
+        """A JAX random key for the same."""
+        return core.random_key(self.claim, self.seed, *parts)
 
     def pick(self, *, quick: Value, paper: Value) -> Value:
         """The setting for the scale of this run.
@@ -101,15 +96,11 @@ class Control:
     """A wrong version of a claim's formula, which its measurements must tell from the right one.
 
     ``changes`` are other keyword arguments of the measuring function, or other fields of the
-    measure. (Until all claims are converted: ``run`` measures in the place of the claim's own, and
-    functions of the package are exchanged for those of ``breaks``, see `finetti.claims.wrong`.)
-    Its verdict must not be the expected.
+    measure. Its verdict must not be the expected.
     """
 
     name: str
-    run: Callable[[Context], Evidence] | None = None
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    breaks: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    changes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from finetti.claims.bibliography import PAPERS
-from finetti.claims.claim import Check, Claim
+from finetti.claims.claim import Claim
 from finetti.claims.ledger import Ledger, load_ledger
 from finetti.show.numbers import format_number
 
@@ -59,20 +59,11 @@ def _entry(claim: Claim) -> str:
         f"- source: {claim.citation}",
         f"- measured: {' '.join(claim.measured.split())}",
         f"- expected: {claim.expected.value}. {claim.pass_rule}",
-        f"- check: {Check(claim.check).words}",
-        *(
-            [f"- rests on: {', '.join(f'`{each}`' for each in claim.rests_on)}"]
-            * bool(claim.rests_on)
-        ),
-        f"- false alarm: {_chance(claim)}",
+        f"- check: {claim.check_words}",
         *([f"- erratum: {claim.why}"] if claim.why else []),
         f"- turns red for: {'; '.join(claim.red_for)}",
     ]
     return "\n".join(lines)
-
-
-def _chance(claim: Claim) -> str:
-    return f"≤ {claim.false_alarm:g}" if claim.false_alarm else "none, nothing is left to chance"
 
 
 def errata_page(ledger: Ledger) -> str:

@@ -18,9 +18,8 @@ import numpy as np
 
 from finetti.claims.claim import DERIVED, Check, Context
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
-from finetti.claims.perturbations import RATIO_RTOL, holds, ratios
+from finetti.claims.perturbations import RATIO_RTOL, ratios, ratios_at_most_one
 from finetti.core.numbers import largest_of
-from finetti.show.card import Table
 from finetti.show.numbers import format_number
 
 Function = str | Callable[..., Any] | Mapping[str, Any]
@@ -101,7 +100,7 @@ class Ratio:
         measurements, note = [], self.note
         if self.draw:
             found = np.concatenate(list(self._drawn(context, lemma))) / self.looser
-            measurements.append(holds(found))
+            measurements.append(ratios_at_most_one(found))
             median = f"The median ratio of the random draws is {np.median(found):.2g}."
             note = f"{median} {note}".rstrip()
         for name, make in instances.items():
@@ -284,56 +283,11 @@ class MonteCarlo:
 
 
 @dataclass(frozen=True)
-class Trials:
-    """Numbers of trained models against limits, with the table of all cells.
-
-    Args:
-        cells: context → one record for each cell of the experiment, all with the same names.
-        limits: name of a number → (function of the records, lowest, highest); ±∞ for no limit.
-        title: of the table.
-        sides: what is trained and looked at, for the sentence.
-    """
-
-    cells: Callable[[Context], Sequence[Mapping[str, Any]]]
-    limits: Mapping[str, tuple[Callable[[Sequence[Mapping[str, Any]]], float], float, float]]
-    title: str
-    sides: str = ""
-
-    check: ClassVar = Check.EXPERIMENT
-
-    @property
-    def measured(self) -> str:
-        """What is measured, in one sentence."""
-        return f"{self.sides or self.title}: {'; '.join(self.limits)}."
-
-    def __call__(self, context: Context) -> Evidence:
-        """Run the cells and hold their numbers against the limits."""
-        records = self.cells(context)
-        columns = tuple(records[0])
-        table = Table(self.title, columns, tuple(tuple(each.values()) for each in records))
-        return Evidence(
-            *(
-                _limited(name, f(records), low, high)
-                for name, (f, low, high) in self.limits.items()
-            ),
-            tables=(table,),
-        )
-
-
-def _limited(name: str, value: float, low: float, high: float) -> Measurement:
-    """`within`, in the words of the side that has a limit."""
-    rule = ""
-    if np.isinf(low) or np.isinf(high):
-        rule = f"≤ {format_number(high)}" if np.isinf(low) else f"≥ {format_number(low)}"
-    return within(name, value, low, high, rule=rule)
-
-
-@dataclass(frozen=True)
 class Together:
     """Several measures of one claim, whose measurements stand in a row."""
 
     measures: tuple[Callable[..., Evidence], ...]
-    check: Check = Check.IDENTITY
+    check: Check | None = None  # by the kind of the claim and its false alarm
 
     @property
     def measured(self) -> str:

@@ -21,7 +21,6 @@ from typing import Any, cast
 import finetti
 from finetti.claims.claim import DERIVED, Claim, Context, Control, PrintedForm, Scale
 from finetti.claims.evidence import Evidence, Verdict
-from finetti.claims.wrong import broken
 from finetti.core.provenance import jax_device, software
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
@@ -186,18 +185,8 @@ def wrong_version(claim: Claim, control: Control) -> Claim:
     if claim.host is not None:
         wrong = wrong_version(claim.host, control)
         return replace(claim, measure=replace(cast(PrintedForm, claim.measure), host=wrong))
-    if control.changes and is_dataclass(claim.measure):
-        return replace(claim, measure=replace(cast(Any, claim.measure), **control.changes))
-    right = claim.measure
-
-    def measure(context: Context, form: str = DERIVED) -> Evidence:
-        with broken(control.breaks):
-            if control.run is not None:
-                return control.run(context)
-            changed = replace(claim, measure=partial(cast(Any, right), **control.changes))
-            return changed.evidence(context, form)
-
-    return replace(claim, measure=measure)
+    change: Any = replace if is_dataclass(claim.measure) else partial
+    return replace(claim, measure=change(claim.measure, **control.changes))
 
 
 def measure(claim: Claim, context: Context, form: str = DERIVED) -> Evidence:

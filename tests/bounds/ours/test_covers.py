@@ -17,7 +17,6 @@ from finetti.bounds.ours import (
     SchattenCovering,
 )
 from finetti.bounds.ours import spectral_covers as covers
-from finetti.claims.ours.matrix_rounding import round_to_atoms
 from finetti.core.errors import InputError
 
 ANY = Sample(1, 1)
@@ -113,7 +112,5 @@ def test_bad_norms_are_refused_by_name():
         SchattenCovering(4, 4, 1.0, 1.0, 3.0, 0.1)
     with pytest.raises(InputError, match="`norm` argument of MatrixWeights"):
         MatrixWeights(rows=4, columns=4, norm=-1.0)
-    with pytest.raises(InputError, match="entry_norm"):
-        round_to_atoms(np.full((2, 2), math.nan), 1.0, 0.5)
     with pytest.raises(InputError, match="`rank` argument of MatrixWeights"):
         MatrixWeights(rows=4, columns=4, rank=0)

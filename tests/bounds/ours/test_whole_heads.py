@@ -146,6 +146,19 @@ def test_whole_heads_without_a_move_are_the_products_of_the_base():
     assert not any(part.weights.trained for part in passage.parts)
 
 
+def test_moves_of_queries_and_keys_add_to_the_products_of_the_base():
+    base, _, _ = draw(np.random.default_rng(1), 1.0)
+    deltas = {name: np.zeros_like(array) for name, array in base.items()}
+    deltas["query"][0, 0], deltas["key"][0, 0] = 0.1, 0.2
+    head = ours.BaseHead(query=2.0, key=2.0, value=1.0, scores=0.01, mixing=1e-3)
+    piece = ours.WholeHeadsPiece(**classes(base, deltas), base_heads=(head,), head_dimension=INSIDE)
+    radius, scores = 1.7, 0.01 + 2.0 * 0.2 + 0.1 * 2.2
+    steep = 2 * scores * radius + 2.2 * size(base["query_bias"])
+    by_hand = 1e-3 * (1 + radius * steep / math.sqrt(INSIDE))
+    found = piece.through(math.log(radius)).log_lipschitz
+    assert math.exp(found) == pytest.approx(by_hand, rel=1e-12)
+
+
 def test_shared_weights_add_what_multiplies_their_errors():
     rng = np.random.default_rng(2)
     matrix = rng.normal(size=(3, 3))

@@ -3,7 +3,7 @@
 import abc
 import math
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound, NetworkShape
@@ -49,8 +49,6 @@ class NetworkCover(Protocol):
 class NetworkClass(fields.Description, abc.ABC, kw_only=True):
     """Functions of given norms that are covered matrix by matrix."""
 
-    scalar: ClassVar[Any] = True  # whether they give one number per sequence, as a loss needs it
-
     @abc.abstractmethod
     def composition(self, sample: Sample, form: Form) -> Any:
         """All trained matrices with what their errors cost: a `NetworkCover`."""
@@ -58,6 +56,11 @@ class NetworkClass(fields.Description, abc.ABC, kw_only=True):
     @abc.abstractmethod
     def log_range(self, sample: Sample) -> float:
         """log A: no function of the class is larger than A on the sample."""
+
+    @property
+    def scalar(self) -> bool:
+        """Whether the functions give one number per sequence, as a loss needs it."""
+        return True
 
     @property
     def shape(self) -> NetworkShape:

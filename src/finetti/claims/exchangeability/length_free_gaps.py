@@ -114,7 +114,7 @@ def draw_networks(context: Context, width: int) -> list[Any]:
     """Attention networks (4.7) with independent weights."""
     return [
         risk.AttentionNetwork.init(
-            context.random_key(context.claim, "network", index),
+            context.random_key("network", index),
             3,
             1,
             hidden_dimension=HIDDEN,

@@ -11,9 +11,12 @@ from finetti.bounds import exchangeability as bounds
 from finetti.bounds.covering.dudley import gap_terms
 from finetti.bounds.exchangeability.layer_constants import log_deviation
 from finetti.bounds.exchangeability.scaling_rates import Scales
-from finetti.claims import memorizers
 from finetti.claims.claim import Check, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
+from finetti.claims.sparse_variables.generalization_gaps import (
+    memorizing_complexity,
+    memorizing_gap_over_bound,
+)
 from finetti.core.forms import Form
 from finetti.core.numbers import largest_of, smallest_of
 
@@ -176,11 +179,11 @@ e_lemma_c_7 = Claim(
     check=Check.TIGHT,
     controls=(
         Control("a fifth of the last term", changes={"factor": 1 / 5}),
-        Control("R̂ in the place of 2R̂", changes={"rademacher": memorizers.complexity() / 2}),
+        Control("R̂ in the place of 2R̂", changes={"rademacher": memorizing_complexity() / 2}),
     ),
 )
 def e_thm_c_5(
-    context: Context, factor: float = 1.0, rademacher: float = memorizers.complexity()
+    context: Context, factor: float = 1.0, rademacher: float = memorizing_complexity()
 ) -> Evidence:
     """Exact probabilities for one function, and a class that has the gap 2R̂ on every sample.
 
@@ -194,7 +197,7 @@ def e_thm_c_5(
         allowed = factor * math.exp(gap_terms(-math.inf, sample, two_sided=False)[0])
         # Training errors of a function whose test error is 1/2: their number is binomial.
         used.append((0.5 - scipy.stats.binom.ppf(0.05, m, 0.5) / m) / allowed)
-    remembered = memorizers.used(rademacher, two_sided=False)
+    remembered = memorizing_gap_over_bound(rademacher, two_sided=False)
     return Evidence(
         at_most("one function: gap of probability δ / what is allowed", largest_of(used), 1.0),
         at_least("the same, the smallest for 10, 50 and 400 samples", smallest_of(used), 0.15),

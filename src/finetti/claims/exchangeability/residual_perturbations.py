@@ -14,7 +14,14 @@ from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Check, Claim, Context, Erratum, claim
 from finetti.claims.evidence import Evidence, within
 from finetti.claims.measures import Ratio
-from finetti.claims.perturbations import DRAWS, attained, holds, nearby, ratios, sizes
+from finetti.claims.perturbations import (
+    DRAWS,
+    is_tight,
+    log_uniform_scales,
+    perturbed_copies,
+    ratios,
+    ratios_at_most_one,
+)
 
 DIMENSION = 4
 AXES = np.eye(DIMENSION)
@@ -40,7 +47,8 @@ def network(layers: Any) -> Any:
 def draw_heads(rng: np.random.Generator, count: int) -> list[np.ndarray]:
     """W_q, W_k, W_v of two heads, with sizes over two decades."""
     return [
-        sizes(rng, -1.5, 0.5, count, 1) * rng.normal(size=(count, N_HEADS, DIMENSION, width))
+        log_uniform_scales(rng, -1.5, 0.5, count, 1)
+        * rng.normal(size=(count, N_HEADS, DIMENSION, width))
         for width in (WIDTH, WIDTH, DIMENSION)
     ]
 
@@ -53,7 +61,7 @@ def draw_layer(rng: np.random.Generator, count: int) -> list[np.ndarray]:
 
 def draw_tokens(rng: np.random.Generator, count: int) -> np.ndarray:
     """Sequences of tokens, short and long."""
-    return sizes(rng, -1, 0.5, count) * rng.normal(size=(count, TOKENS, DIMENSION))
+    return log_uniform_scales(rng, -1, 0.5, count) * rng.normal(size=(count, TOKENS, DIMENSION))
 
 
 def even_reader(
@@ -91,26 +99,26 @@ def e_lemma_f_1(context: Context) -> Evidence:
     for r in exponents:
         lemma = partial(lipschitz.rbf_softmax_perturbation, r=r)
         rng, count = context.draws(str(r)), DRAWS // len(exponents)
-        tokens = sizes(rng, -1, 1, count) * rng.normal(size=(count, 7, 4))
-        moved = tokens + sizes(rng, -4, 0, count) * rng.normal(size=(count, 7, 4))
+        tokens = log_uniform_scales(rng, -1, 1, count) * rng.normal(size=(count, 7, 4))
+        moved = tokens + log_uniform_scales(rng, -4, 0, count) * rng.normal(size=(count, 7, 4))
         width = 10.0 ** rng.uniform(-1, 2, size=count)
         found = ratios(lemma, tokens[:, 0], tokens[:, 1:], moved[:, 0], moved[:, 1:], width)
-        measurements.append(holds(found, f"draws, r = {r:g}"))
+        measurements.append(ratios_at_most_one(found, f"draws, r = {r:g}"))
         # Hölder is an equality along e₁ for r ≤ 2, along (1, …, 1) for r > 2.
         along = np.ones(4) if r > 2 else np.eye(4)[0]
         step, signs = 1e-5, np.array([[1.0], [-1.0]])
         keys = -along[None] * np.ones((2, 1))
         apart = lemma(along, keys, along, keys + step * signs * along, 3.0)
-        measurements.append(attained(f"keys moved apart, r = {r:g}", apart))
+        measurements.append(is_tight(f"keys moved apart, r = {r:g}", apart))
         turned = lemma(0 * along, signs * along, step * along, signs * along, 3.0)
-        measurements.append(attained(f"query moved, r = {r:g}", turned))
+        measurements.append(is_tight(f"query moved, r = {r:g}", turned))
     return Evidence(*measurements, note="Bandwidths σ² from 0.1 to 100; the paper has 2d_p^{1/s}.")
 
 
 def _draw_head_pairs(rng: np.random.Generator) -> tuple:
     weights = draw_heads(rng, DRAWS)
     tokens = draw_tokens(rng, DRAWS)
-    return weights, nearby(rng, weights), tokens
+    return weights, perturbed_copies(rng, weights), tokens
 
 
 def _longer_reader(moved: str) -> tuple:
@@ -157,7 +165,7 @@ e_lemma_c_11 = Claim(
 
 def _draw_moving_tokens(rng: np.random.Generator) -> tuple:
     tokens = draw_tokens(rng, DRAWS)
-    return tokens, *nearby(rng, [tokens]), draw_heads(rng, DRAWS)
+    return tokens, *perturbed_copies(rng, [tokens]), draw_heads(rng, DRAWS)
 
 
 def _opposite_tokens(key_norm: float) -> tuple:
@@ -218,7 +226,7 @@ def _draw_networks(depth: int, rng: np.random.Generator) -> tuple:
     count, layers, moved = DRAWS // 3 + 1, [], []
     for _ in range(depth):
         layers.append(draw_layer(rng, count))
-        moved.append(nearby(rng, layers[-1]))
+        moved.append(perturbed_copies(rng, layers[-1]))
     return layers, moved, draw_tokens(rng, count)
 
 

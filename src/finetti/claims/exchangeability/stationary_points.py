@@ -7,7 +7,7 @@ import numpy as np
 from finetti import attention, risk
 from finetti.claims.claim import Check, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
-from finetti.claims.perturbations import holds
+from finetti.claims.perturbations import ratios_at_most_one
 from finetti.core.numbers import largest_of
 
 SEQUENCES, LENGTH = 12, 4
@@ -148,7 +148,7 @@ def e_prop_5_6(context: Context, form: str = "derived", fit: float = 1.0) -> Evi
     flat = jax.tree_util.Partial(parabola, np.zeros(1))
     tight = risk.optimization_bound(flat, data, [[0.98]], risk.ParameterBox(-1.0, 1.0))
     return Evidence(
-        holds(np.array([each.ratio for each in found]), "stationary points"),
+        ratios_at_most_one(np.array([each.ratio for each in found]), "stationary points"),
         within("y = −1, f = 1 − θ², f̃ = 0.98", tight.ratio, 0.99, 1 + 1e-9),
         at_most("slack of the stationary points (5.12)", largest_of(e.slack for e in found), 1e-3),
         at_most("value − dual, over the value, where E_opt > 0.001", largest_of(gaps), 1e-2),

@@ -16,7 +16,7 @@ from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Check, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
-from finetti.claims.perturbations import holds
+from finetti.claims.perturbations import ratios_at_most_one
 from finetti.core.numbers import largest_of
 from finetti.latent import Encoded, FiniteAtoms, GaussianEmission
 from finetti.risk import ContextTable, TransferReport, largest_squares, uniform_error
@@ -69,7 +69,7 @@ def e_thm_5_5(context: Context) -> Evidence:
         ratio(fully_observed_world(), -0.3 * SIGNS, 0 * SIGNS, miss * SIGNS) for miss in (0.3, 0.6)
     )
     return Evidence(
-        holds(np.array(found), "worlds"),
+        ratios_at_most_one(np.array(found), "worlds"),
         within("two atoms, aligned errors ε_g = ε_attn", tight, 0.99, 1 + 1e-9),
         # That instance cannot tell how 4 is shared between the two: (1 + 2)²/(2 + 8) does.
         within("the same, ε_attn = 2ε_g", shared, 0.89, 0.91),
@@ -157,7 +157,7 @@ def e_thm_6_4(context: Context, form: str = "derived", miss: float = 0.3) -> Evi
     condition = bounds.transfer_condition_number
     once, twice = (condition(size * weights, weights) for size in (1, 2))
     return Evidence(
-        holds(found, "worlds"),
+        ratios_at_most_one(found, "worlds"),
         within("all errors aligned", aligned.ratio, 0.99, 1 + 1e-9),
         close("B W_SSL^⊤ − W_DS^⊤", identity, 1e-8),
         close("μ − 1 for W_DS = W_SSL", once - 1, 1e-9),
@@ -249,7 +249,7 @@ def e_thm_6_4_trained(context: Context, whole: bool = True) -> Evidence:
     )
     same, trained = reports[0], reports[4]
     return Evidence(
-        holds(ratios, "pairs of network and task"),
+        ratios_at_most_one(ratios, "pairs of network and task"),
         close("B W_SSL^⊤ − W_DS^⊤", identity, 1e-8),
         at_most(
             "the same mask: ε_agg(B)",

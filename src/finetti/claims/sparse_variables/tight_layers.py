@@ -6,9 +6,7 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.bounds import sparse_variables as bounds
-from finetti.claims.perturbations import sizes
-from finetti.core.forms import Form
+from finetti.claims.perturbations import log_uniform_scales
 
 AXES = np.eye(3)
 N_TOKENS, LAYER_DIMENSION, LAYER_WIDTH = 5, 4, 3
@@ -33,8 +31,8 @@ def first_axis(size: float) -> np.ndarray:
     return size * np.outer(AXES[0], AXES[0])
 
 
-def score_change(size: float, step: float = 1e-4) -> float:
-    """How far a head over ±size·e₁ with the query e₁ moves while M leaves 0, per unit of M.
+def score_derivative(size: float, step: float = 1e-4) -> float:
+    """The derivative, at M = 0, of a head over ±size·e₁ with the query e₁ in the norm of M.
 
     Its scores are ±size·t and its values ±size: size²·t to first order.
     """
@@ -62,20 +60,20 @@ def balanced(
     return matrix, tokens, tokens + step * move
 
 
-def two_layers(form: Form = "derived") -> Any:
-    """How far apart networks of two layers without scores are that differ in W_C of the first.
+def two_layers() -> tuple:
+    """Two networks of two layers without scores that differ in W_C of the first, and what they
+    read: the arguments of `lipschitz.network_perturbation`.
 
     W_V of the second is 5I, so that the difference is multiplied by 5 after it was made.
     """
     none = np.zeros((3, 3))
     second = layer(none, values=5 * AXES)
-    first, moved = (
+    networks = (
         attention.ProjectedTransformer([layer(none, outputs=size * AXES), second])
         for size in (1.0, 1.05)
     )
     readout = attention.TokenReadout(AXES[0])
-    tokens = 0.1 * np.tile(AXES[0], (3, 1))
-    return lipschitz.network_perturbation(first, moved, readout, readout, tokens, form)
+    return *networks, readout, readout, 0.1 * np.tile(AXES[0], (3, 1))
 
 
 def layer_tokens(rng: np.random.Generator, count: int, radius: float = 2.0) -> np.ndarray:
@@ -88,21 +86,16 @@ def layer_tokens(rng: np.random.Generator, count: int, radius: float = 2.0) -> n
 def layer_weights(rng: np.random.Generator, count: int, spread: float = 1.0) -> list[np.ndarray]:
     """W_Q, W_K, W_V, W_C with sizes over 2·``spread`` decades."""
     return [
-        sizes(rng, -spread, spread / 2, count) * rng.normal(size=(count, *s)) for s in WEIGHT_SHAPES
+        log_uniform_scales(rng, -spread, spread / 2, count) * rng.normal(size=(count, *s))
+        for s in WEIGHT_SHAPES
     ]
 
 
-def relu_layer(*weights: Any) -> Any:
-    """A layer with ReLU."""
+def relu_layer(weights: Any) -> Any:
+    """A layer with ReLU of W_Q, W_K, W_V, W_C."""
     return attention.ProjectedLayer(*weights, activation="relu")
 
 
 def relu_network(layers: Any) -> Any:
     """Such layers, one after the other."""
-    return attention.ProjectedTransformer([relu_layer(*weights) for weights in layers])
-
-
-def layer_norms(*norms: float) -> Any:
-    """‖W_C‖, ‖W_V‖ and ‖W_QK‖, then their longest columns or rows, as `bounds` takes them."""
-    names = bounds.ProjectedLayerNorms.__dataclass_fields__
-    return bounds.ProjectedLayerNorms(**dict(zip(names, norms, strict=True)))
+    return attention.ProjectedTransformer([relu_layer(weights) for weights in layers])

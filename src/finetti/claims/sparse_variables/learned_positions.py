@@ -30,7 +30,7 @@ def _outcomes(seed: int, trials: int, content: str) -> tuple[TrialResult, ...]:
     return tuple(each for each in found if isinstance(each, TrialResult))
 
 
-def learn(context: Context, trials: int, **params: Any) -> tuple[TrialResult, ...]:
+def run_trials(context: Context, trials: int, **params: Any) -> tuple[TrialResult, ...]:
     """What became of some trials of one cell."""
     content = canonical_json({"sparsity": 3, "ambiguous": "keep", **params})
     return _outcomes(context.seed, trials, content)
@@ -71,7 +71,7 @@ def s_fig_2(
     settings = context.pick(quick={"options": options, "iterations": iterations}, paper={})
     rows, rates = [], []
     for (length, n_samples), count in zip((few, many), trials, strict=True):
-        found = learn(context, count, context_length=length, n_samples=n_samples, **settings)
+        found = run_trials(context, count, context_length=length, n_samples=n_samples, **settings)
         steps = [each.metrics["solved_at"] for each in found if each.metrics["success"]]
         successes = len(steps)
         rows.append((length, n_samples, f"{successes} of {count}", max(steps, default=None)))
@@ -113,7 +113,7 @@ def s_fig_2_curves(
     settings = context.pick(quick={**QUICK, "iterations": iterations}, paper={})
     more = context.pick(quick=240, paper=200)
     cells = tuple(
-        (m, learn(context, count, context_length=400, n_samples=m, **settings))
+        (m, run_trials(context, count, context_length=400, n_samples=m, **settings))
         for m, count in ((few, trials), (more, 2 * trials))
     )
     fitted, fresh = (
@@ -156,7 +156,7 @@ def s_fig_4(context: Context, samples: tuple[int, int] = (20, 200), trials: int 
     for length in lengths:
         shares = []
         for m in context.pick(quick=samples, paper=(50, 80, 110, 140, 170, 200)):
-            found = learn(context, trials, context_length=length, n_samples=m, **settings)
+            found = run_trials(context, trials, context_length=length, n_samples=m, **settings)
             shares.append(sum(each.metrics["success"] for each in found) / trials)
             rows.append((length, m, shares[-1]))
         ends.append((length, shares[0], shares[-1]))
@@ -192,7 +192,7 @@ def s_fig_3(context: Context, runs: int = 6, iterations: int = 1500) -> Evidence
         paper={"iterations": 10_000},
     )
     task = {"function": "parity", "context_length": 10, "online": True, "trace": ["accuracy"]}
-    found = learn(context, context.pick(quick=runs, paper=10), **task, **settings)
+    found = run_trials(context, context.pick(quick=runs, paper=10), **task, **settings)
     rows, shares, largest = [], [], 0.0
     for number, each in enumerate(found):
         solved = each.metrics.get("solved_at")
@@ -202,7 +202,8 @@ def s_fig_3(context: Context, runs: int = 6, iterations: int = 1500) -> Evidence
         largest = largest_of(largest, *accuracies)
         rows.append((number, shows, solved))
         if solved is not None:
-            shares.append((solved - (shows or solved)) / solved)
+            # Step 0 is a step; a run that never showed anything before has no time in between.
+            shares.append((solved - (solved if shows is None else shows)) / solved)
     columns = ("run", "above 0.6 at step", "above 0.99 at step")
     return Evidence(
         at_least("runs that learn it", len(shares), 1),

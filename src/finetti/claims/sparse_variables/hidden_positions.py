@@ -80,7 +80,7 @@ def s_sec_5_exhaustive(
         rule = make_rule("and", 3, length)
         bounds = information_bounds(rule)
         sizes = range(round(0.8 * bounds.first_order), round(1.6 * bounds.first_order))
-        rng = context.generator(s_sec_5_exhaustive.id, length)
+        rng = context.draws(length)
         rates = exhaustive_success(rule, sizes, context.pick(quick=300, paper=3000), rng)
         critical = sizes[int(np.argmax(rates.mean(axis=0) >= 0.5))]
         ratios.append(critical * binary_entropy(p) / np.log2(rule.n_hypotheses))
