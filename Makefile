@@ -46,16 +46,16 @@ test-portable: .venv/.dev
 	OPENBLAS_CORETYPE=Nehalem XLA_FLAGS=--xla_cpu_max_isa=SSE4_2 $(ROUNDING)
 	FINETTI_OPTIMIZED=1 OPENBLAS_CORETYPE=Haswell XLA_FLAGS=--xla_cpu_max_isa=AVX2 $(ROUNDING)
 
-# Long trainings: compiled as users' programs are.
+# Long trainings: compiled as users' programs are. TESTS limits this and the next one to some files.
 test-slow: .venv/.dev
-	FINETTI_OPTIMIZED=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m slow
+	FINETTI_OPTIMIZED=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m slow $(TESTS)
 
 # Properties on examples that no run has seen; the seed repeats a failure.
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 test-random: .venv/.dev
 	@echo "Hypothesis seed $(SEED): repeat with 'make test-random SEED=$(SEED)'."
 	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n auto --dist worksteal -q -m hypothesis \
-	  --hypothesis-seed=$(SEED)
+	  --hypothesis-seed=$(SEED) $(TESTS)
 
 # How many of the stored mutations the tests notice: a sample, or all with SAMPLE=0.
 SAMPLE ?= 40

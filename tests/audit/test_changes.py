@@ -1,12 +1,21 @@
 """What moved between two checkpoints."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 import checkpoints as make
 from checkpoints import MINILM, TUNED, needs_checkpoints
-from finetti.audit import compare_checkpoints, leading_angle
+from finetti.audit import (
+    audit_checkpoint,
+    compare_checkpoints,
+    leading_angle,
+    measure_capacity,
+)
+from finetti.audit.page import _moved
 from finetti.core.errors import InputError
 
 MOVED = {
@@ -114,3 +123,15 @@ def test_a_real_fine_tuning():
     relative = np.linalg.norm(after - before) / np.linalg.norm(before)
     assert found.moved[0].relative == pytest.approx(relative, rel=1e-12)
     assert 0.025 < relative < 0.0252
+
+
+def test_the_page_has_what_moved_in_percent():
+    arrays = make.synthetic("bert", layers=1)[0]
+    moved = {name: np.float32(1.25) * array for name, array in arrays.items()}
+    audit = audit_checkpoint(moved, heads=make.HEADS)
+    found = compare_checkpoints(moved, arrays, heads=make.HEADS)
+    assert float(re.search(r"certain to (\S+) of itself", str(audit))[1]) < 1e-9
+    section = _moved(found, measure_capacity(audit))
+    (chart,) = (figure.chart for figure in section.figures)
+    shown = re.findall(r'"percent": ([\d.e-]+)', json.dumps(chart))
+    assert [float(number) for number in shown] == pytest.approx([25.0] * len(found.matrices))

@@ -41,8 +41,10 @@ def check_plain(found, matrix):
         assert getattr(found, name) == pytest.approx(value, rel=1e-10, abs=1e-12), name
 
 
+@pytest.mark.parametrize("block", [2**20, 8])
 @pytest.mark.parametrize("shape", [(5, 5), (3, 7), (7, 3), (1, 4), (4, 1)])
-def test_matrix_and_product_against_numpy(shape):
+def test_matrix_and_product_against_numpy(shape, block, monkeypatch):
+    monkeypatch.setattr("finetti.audit.measures.BLOCK", block)
     rng = np.random.default_rng(sum(shape))
     left, right = rng.normal(size=shape), rng.normal(size=shape)
     check_plain(measure_matrix(left), left)

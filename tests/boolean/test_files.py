@@ -101,6 +101,12 @@ def test_another_rule_is_refuted():
         compiled.verify("x3 & x50")
 
 
+def sparse_vectors_of_other_positions(tensors, metadata):
+    metadata.update(positions="sparse")
+    tensors["embedding.position_indices"] = np.array([1])
+    tensors["embedding.position_vectors"] = np.zeros((2, int(metadata["width"])))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -126,6 +132,7 @@ def test_another_rule_is_refuted():
         (lambda t, m: m.update(readers="gates"), "does not fit its rule"),
         (lambda t, m: m.update(context_length="29"), "positions has shape"),
         (lambda t, m: m.update(positions="signs"), "positions"),
+        (sparse_vectors_of_other_positions, "1 indices and vectors of shape"),
         (lambda t, m: t.update({"blocks.0.query": np.zeros(3)}), "does not fit together"),
         (
             lambda t, m: t.update({"blocks.0.query": t["blocks.0.query"][:0]}),

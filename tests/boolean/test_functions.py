@@ -17,7 +17,7 @@ from finetti.boolean import (
     simplify,
     spectrum,
 )
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.functions.base import all_bits, binary_array
 from finetti.core.errors import InputError
 
 BITS = all_bits(6)
@@ -137,3 +137,7 @@ def test_wrong_use_is_refused(make, words):
 def test_a_table_of_no_numbers_is_refused(values):
     with pytest.raises(InputError, match="2\\^1 finite numbers"):
         TruthTable((1,), values)
+
+
+def test_bits_may_be_floating_point_numbers():
+    assert binary_array([0.0, 1.0, 1.0], "predict").tolist() == [0, 1, 1]

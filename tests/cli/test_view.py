@@ -70,3 +70,11 @@ def test_no_page_names_those_nearby(opened, tmp_path):
     (tmp_path / "two" / "risk.html").write_text("")
     assert "several pages" in view(tmp_path / "two").stderr
     assert opened == []
+
+
+def test_some_of_many_pages_nearby_are_named(opened, tmp_path):
+    for number in range(7):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "probe.html").write_text("")
+    said = "".join(view(tmp_path / "none").stderr.split())
+    assert said.count("probe.html") == 5

@@ -34,7 +34,13 @@ def nearest_tests(mutant: Mutant, most: int) -> list[str]:
         named = set(re.findall(r"\w+", tests)) & set(words) - (set() if own else {path.stem})
         weight = sum(words[each] for each in named)
         if own or (weight >= 10 and (room in above or name.startswith("docs"))):
-            found.append((-weight * (3 if own else 1) * (room in above or own), len(tests), name))
+            found.append(
+                (
+                    -weight * (3 if own or room == "conformance" else 1) * (room in above or own),
+                    len(tests),
+                    name,
+                )
+            )
     begin = [f"src/finetti/{mutant.file}"] if ">>> " in text else []
     begin += [CLAIMS] if re.match(r"claims/\w+/", mutant.file) else []
     return (begin + [name for _, _, name in sorted(found)])[:most]

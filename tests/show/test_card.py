@@ -7,6 +7,7 @@ import pytest
 
 from finetti.core.errors import InputError
 from finetti.show import Card, Shown, Table, to_html, to_text
+from finetti.show.table_layout import BETWEEN, EDGES, fit_columns
 
 CARD = Card(
     "A title with [bold]brackets[/bold] & <tags>",
@@ -117,3 +118,10 @@ def test_a_card_is_required():
 
     with pytest.raises(TypeError, match="__card__"):
         Mute()  # pyright: ignore[reportAbstractUsage]
+
+
+def test_columns_that_stand_side_by_side_fit_the_width():
+    words = "some words that can be broken " * 3
+    for width in (60, 80):
+        (part,) = fit_columns([("a", words), ("b", words), ("c", words), ("d", words)], width)
+        assert EDGES + sum(part.values()) + 3 * BETWEEN == width

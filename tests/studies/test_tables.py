@@ -4,6 +4,7 @@ import io
 import json
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -62,6 +63,7 @@ def test_a_metric_with_the_name_of_a_parameter_keeps_both():
         ({"": 0.5}, "A metric has an empty name"),
         ({" \t": 0.5}, "A metric has an empty name"),
         (TrialResult({"a": 1.0}, {1: [2]}), "A part of the trace has the name 1"),
+        ({"a": np.zeros(2)}, "metric `a` is of type ndarray.*lists belong in the trace"),
         (TrialResult({"a": 1.0}, [2]), "trace of the trial is of type list"),
     ],
 )

@@ -29,6 +29,7 @@ from finetti.bounds.random_features import (
 )
 from finetti.bounds.random_features.arc_cosine_series import log_arc_cosine_coefficients
 from finetti.bounds.random_features.correlation_targets import largest_value
+from finetti.bounds.random_features.polynomial_targets import squared_norms
 from finetti.bounds.sample import Sample
 
 
@@ -311,3 +312,7 @@ def test_the_excess_risk_with_a_bias(coefficients):
     wide = replace(bound, dimension=10**4, n_heads=10**30).evaluate(RISKY).terms[0]
     narrow = replace(bound, n_heads=10**30).evaluate(RISKY).terms[0]
     assert wide.log_value - narrow.log_value < 0.05  # log(dM) alone
+
+
+def test_a_tensor_of_zeros_has_no_norm():
+    assert squared_norms(np.zeros((2, 2)), 1) == (-math.inf, -math.inf)
