@@ -1,14 +1,18 @@
 import io
 import json
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from finetti.cli.main import app
+from finetti.studies import Study
 from finetti.studies.coordinator import make_plan
 from finetti.studies.store.store_reader import StoreReader
 
@@ -314,3 +318,35 @@ def test_finished_studies_load_nothing_heavy(spec):
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "finetti.cli.run" in loaded
     assert not loaded & {"jax", "pandas", "distributed", "scipy", "altair"}
+
+
+def test_a_damaged_store_at_the_command_line(tmp_path):
+    (tmp_path / "s.toml").write_text(
+        'kind = "finetti.studies.examples:estimate_pi"\ntrials = 4\n[grid]\nn_points = [10, 20]\n'
+    )
+    study = Study.from_toml(tmp_path / "s.toml")
+    study.run("inline", quiet=True)
+    shutil.copy(study.store, tmp_path / "copy.sqlite")
+    with closing(sqlite3.connect(study.store)) as connection, connection:  # as a disk may
+        query = "SELECT sql FROM sqlite_master WHERE name = 'done_is_done'"
+        (trigger,) = connection.execute(query).fetchone()
+        connection.execute("DROP TRIGGER done_is_done")
+        connection.execute(
+            "UPDATE trials SET metrics = replace(metrics, '0.', '0.1') WHERE rowid = 3"
+        )
+        connection.execute(trigger)
+
+    for command in ("run", "status", "export"):
+        told = finetti(command, tmp_path / "s.toml")
+        assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1), told
+        assert "row 3 (n_points=10, replicate" in told.stderr
+    for place in (tmp_path / "s.toml", study.store):
+        saved = finetti("export", place, "--salvage")
+        assert (saved.exit_code, len(saved.stdout.splitlines())) == (1, 8)
+        assert "Damaged, and left out: row 3" in saved.stderr
+    merged = finetti("merge", tmp_path / "new.sqlite", study.store)
+    assert (merged.exit_code, "row 3" in merged.stdout) == (1, True)
+    again = finetti("run", tmp_path / "s.toml", "--store", tmp_path / "new.sqlite", "--quiet")
+    assert (again.exit_code, "8 of 8 trials done (1 in this run" in again.stdout) == (0, True)
+    exported = finetti("export", tmp_path / "new.sqlite").stdout
+    assert exported == finetti("export", tmp_path / "copy.sqlite").stdout

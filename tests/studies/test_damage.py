@@ -1,7 +1,6 @@
 """A store that is not what was written says so, and gives what is whole."""
 
 import random
-import shutil
 import sqlite3
 import struct
 import subprocess
@@ -9,11 +8,9 @@ import sys
 from contextlib import closing, suppress
 
 import pytest
-from typer.testing import CliRunner
 
-from finetti.cli.main import app
 from finetti.core.errors import FinettiError
-from finetti.studies import DamagedStoreError, Study, merge_stores, store_table
+from finetti.studies import DamagedStoreError, merge_stores, store_table
 from finetti.studies.store.store_reader import Row, open_store
 from finetti.studies.store.trial_store import Store
 from finetti.studies.trial_table import Format, export_table, make_table
@@ -224,31 +221,3 @@ def test_a_page_that_is_lost_takes_only_its_rows_along(tmp_path):
     assert set(saved.splitlines()) <= set(whole.splitlines())
     assert 200 < len(saved.splitlines()) < 300
     assert damaged == [f"{301 - len(saved.splitlines())} trials are missing"]
-
-
-def test_a_damaged_store_at_the_command_line(tmp_path):
-    (tmp_path / "s.toml").write_text(
-        'kind = "finetti.studies.examples:estimate_pi"\ntrials = 4\n[grid]\nn_points = [10, 20]\n'
-    )
-    study = Study.from_toml(tmp_path / "s.toml")
-    study.run("inline", quiet=True)
-    shutil.copy(study.store, tmp_path / "copy.sqlite")
-    change(study.store, "UPDATE trials SET metrics = replace(metrics, '0.', '0.1') WHERE rowid = 3")
-
-    def finetti(*arguments):
-        return CliRunner().invoke(app, [str(each) for each in arguments])
-
-    for command in ("run", "status", "export"):
-        told = finetti(command, tmp_path / "s.toml")
-        assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1), told
-        assert "row 3 (n_points=10, replicate" in told.stderr
-    for place in (tmp_path / "s.toml", study.store):
-        saved = finetti("export", place, "--salvage")
-        assert (saved.exit_code, len(saved.stdout.splitlines())) == (1, 8)
-        assert "Damaged, and left out: row 3" in saved.stderr
-    merged = finetti("merge", tmp_path / "new.sqlite", study.store)
-    assert (merged.exit_code, "row 3" in merged.stdout) == (1, True)
-    again = finetti("run", tmp_path / "s.toml", "--store", tmp_path / "new.sqlite", "--quiet")
-    assert (again.exit_code, "8 of 8 trials done (1 in this run" in again.stdout) == (0, True)
-    exported = finetti("export", tmp_path / "new.sqlite").stdout
-    assert exported == finetti("export", tmp_path / "copy.sqlite").stdout

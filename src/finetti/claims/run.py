@@ -25,7 +25,7 @@ from finetti.core.provenance import jax_device, software
 from finetti.show.card import Card
 from finetti.show.numbers import format_duration
 from finetti.show.shown import Shown
-from finetti.studies.coordinator import Plan
+from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row
 from finetti.studies.study import Study
 from finetti.studies.trials import DONE, Outcome, TrialResult, canonical_json, digest
@@ -332,7 +332,7 @@ def reproduce_claims(
     return results
 
 
-def _finished(study: Study, plan: Plan) -> dict[str, Row]:
+def _finished(study: Study, plan: StudyPlan) -> dict[str, Row]:
     """The entries of the study that have a row."""
     _, rows = study.read(plan)
     own = plan.trial_positions

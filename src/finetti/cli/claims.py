@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from finetti.claims.claim import CheckMethod
 from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json
 

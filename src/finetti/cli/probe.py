@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from finetti.probe.experiment import Experiment
     from finetti.probe.findings import Findings
     from finetti.probe.search.driver import SearchReport
-    from finetti.studies.coordinator import Plan
+    from finetti.studies.coordinator import StudyPlan
     from finetti.studies.executors.executor import Executor
     from finetti.studies.study import Study
 
@@ -162,7 +162,7 @@ def probe(
 
 def _run(
     studies: "Mapping[str, Study]",
-    plans: "Mapping[str, Plan]",
+    plans: "Mapping[str, StudyPlan]",
     executor: "Executor",
     options: dict[str, Any],
 ) -> bool:
@@ -202,7 +202,7 @@ def _search(
 
 def _say_how_long(
     studies: "Mapping[str, Study]",
-    plans: "Mapping[str, Plan]",
+    plans: "Mapping[str, StudyPlan]",
     workers: int,
     search: bool,
     dry_run: bool,

@@ -17,7 +17,7 @@ from finetti.core.errors import InputError
 from finetti.studies.interruption import ignore_interruptions
 
 if TYPE_CHECKING:
-    from finetti.studies.coordinator import Plan
+    from finetti.studies.coordinator import StudyPlan
     from finetti.studies.study import Study
     from finetti.studies.study_status import RunEstimate, RunSummary
 
@@ -106,7 +106,7 @@ def resumable() -> Iterator[None]:
         yield
 
 
-def say_what_is_stored(study: "Study", plan: "Plan") -> None:
+def say_what_is_stored(study: "Study", plan: "StudyPlan") -> None:
     """Before hours are spent: trials of an earlier version of the code, and how to keep them."""
     earlier = study.status(plan).earlier
     if earlier is not None:
@@ -153,7 +153,7 @@ def summary_sentence(summary: "RunSummary") -> Any:
     return Text(text, style="bold green" if summary.done == summary.trials else "bold red")
 
 
-def show_failures(study: "Study", plan: "Plan", place: Path, people: Any) -> None:
+def show_failures(study: "Study", plan: "StudyPlan", place: Path, people: Any) -> None:
     """Why trials failed, and what to do; ``place`` is what ``finetti status`` takes."""
     from finetti.show.terminal import FittedTable
 

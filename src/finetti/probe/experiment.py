@@ -11,7 +11,7 @@ from finetti.probe.search.design import SearchDesign
 from finetti.probe.search.driver import SearchReport, search_critical
 from finetti.probe.tasks import HiddenRule, make_rule
 from finetti.probe.validation import SUCCESS_ACCURACY
-from finetti.studies.coordinator import Plan
+from finetti.studies.coordinator import StudyPlan
 from finetti.studies.executors.resource_limits import Limits
 from finetti.studies.study import Study
 from finetti.studies.trial_table import store_table
@@ -128,7 +128,7 @@ class Experiment:
         return {learner: self.study(learner) for learner in self.learners}
 
     def table(
-        self, details: bool = False, plans: Mapping[str, Plan] | None = None
+        self, details: bool = False, plans: Mapping[str, StudyPlan] | None = None
     ) -> "pd.DataFrame":
         """All trials that are stored, of all learners; ``plans`` of theirs, if they were made."""
         import pandas as pd

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from finetti.claims.claim import CheckMethod
 from finetti.claims.results import run_sentence, time_words, verdict_sign, verdict_words
 from finetti.core.errors import InputError
 from finetti.core.files import check_directory, write_file

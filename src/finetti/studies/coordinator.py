@@ -28,7 +28,7 @@ MAX_ATTEMPTS = {FailureReason.DIED: 2, FailureReason.MEMORY: 2, FailureReason.LO
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """What a study consists of: its cells, their shapes, and the trials of each.
 
     Args:
@@ -69,7 +69,7 @@ def make_plan(
     kind: StudyKind,
     name: str,
     include: Callable[[Mapping[str, Any], int], bool] | None = None,
-) -> Plan:
+) -> StudyPlan:
     """Resolve every cell; what the kind refuses is named with the path of its key."""
     _check_scales(spec, kind, name)
     cells: dict[str, tuple[Cell, str]] = {}
@@ -96,7 +96,7 @@ def make_plan(
         # Two points of the grid that the kind resolves to one are one.
         cells.setdefault(cell.content, (cell, shape))
     resolved, shapes = zip(*cells.values(), strict=True)
-    return Plan(
+    return StudyPlan(
         name,
         spec.trials,
         isinstance(kind, CohortKind),
@@ -127,7 +127,7 @@ class WaitingTrials:
     every cell, not all of a few.
     """
 
-    def __init__(self, plan: Plan, todo: Iterable[str]) -> None:
+    def __init__(self, plan: StudyPlan, todo: Iterable[str]) -> None:
         self.plan = plan
         self.by_shape: dict[str, list[tuple[int, int, str]]] = {}
         for trial_id in todo:
@@ -170,7 +170,7 @@ class Coordinator:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: StudyPlan,
         store: Store,
         executor: Executor,
         extra: dict[str, Any],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from finetti.core.errors import InputError
 from finetti.core.provenance import commit_of
 from finetti.show import Card, Shown
-from finetti.studies.coordinator import Coordinator, Plan, make_plan
+from finetti.studies.coordinator import Coordinator, StudyPlan, make_plan
 from finetti.studies.executors.executor import Executor
 from finetti.studies.executors.local_executor import open_executor
 from finetti.studies.executors.resource_limits import Limits
@@ -114,7 +114,7 @@ class Study(Shown):
         return find_source(self.spec.kind, self.directory, self.spec.code_version)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> StudyPlan:
         """The cells and trials, by the source as it is now.
 
         Planning loads the kind and resolves every cell, so whoever asks several things of a study
@@ -137,7 +137,7 @@ class Study(Shown):
         quiet: bool = False,
         on_wait: Callable[[str], None] | None = None,
         describe: Callable[[Mapping[str, Any]], str] | None = None,
-        plan: Plan | None = None,
+        plan: StudyPlan | None = None,
     ) -> RunSummary:
         """Run what has no result yet, and store it.
 
@@ -177,7 +177,7 @@ class Study(Shown):
     def _run(
         self,
         store: Store,
-        plan: Plan,
+        plan: StudyPlan,
         executor: Executor,
         limits: Limits,
         todo: list[str],
@@ -215,7 +215,7 @@ class Study(Shown):
         )
 
     def estimate(
-        self, *, workers: int = 1, retry_failed: bool = False, plan: Plan | None = None
+        self, *, workers: int = 1, retry_failed: bool = False, plan: StudyPlan | None = None
     ) -> RunEstimate:
         """How many trials a run would have, and its time as the stored trials tell it."""
         plan, rows = self.read(plan)
@@ -237,16 +237,16 @@ class Study(Shown):
         return RunEstimate(self.name, total, total - len(todo), len(todo), seconds, workers)
 
     def table(
-        self, details: bool = False, summary: bool = False, plan: Plan | None = None
+        self, details: bool = False, summary: bool = False, plan: StudyPlan | None = None
     ) -> "pd.DataFrame":
         """The stored trials of this study, in the order of its grid; see ``make_table``."""
         return plan_table(*self.read(plan), details, summary)
 
-    def status(self, plan: Plan | None = None) -> StudyStatus:
+    def status(self, plan: StudyPlan | None = None) -> StudyStatus:
         """How the study stands, also while it is running."""
         return study_status(self.store, *self.read(plan))
 
-    def read(self, plan: Plan | None = None) -> tuple[Plan, list[Row]]:
+    def read(self, plan: StudyPlan | None = None) -> tuple[StudyPlan, list[Row]]:
         """The plan, and all that is in the store now."""
         plan = plan or self.plan
         with open_store(self.store, or_empty=True) as reader:
@@ -265,7 +265,7 @@ class Study(Shown):
         return Card(f"Study {self.name}", fields)
 
 
-def _todo(plan: Plan, states: Mapping[str, str], retry_failed: bool) -> list[str]:
+def _todo(plan: StudyPlan, states: Mapping[str, str], retry_failed: bool) -> list[str]:
     settled = (DONE,) if retry_failed else (DONE, FAILED)
     return [each for each in plan.trial_positions if states.get(each) not in settled]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from finetti.show import Card, Shown, Table, format_duration, format_number, format_value
-from finetti.studies.coordinator import Plan
+from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row, open_store
 from finetti.studies.store.writer_lock import read_holder
 from finetti.studies.trials import DONE, FAILED, Cell, canonical_json, digest
@@ -150,7 +150,7 @@ class StudyStatus(Shown):
         return Card(f"Store {self.store.name}", tuple(fields), tuple(tables), notes)
 
 
-def count_trials(plan: Plan, states: Mapping[str, str]) -> StudyCounts:
+def count_trials(plan: StudyPlan, states: Mapping[str, str]) -> StudyCounts:
     """How a study stands by the ``states`` of the trials of its store."""
     found = Counter(states.get(trial_id) for trial_id in plan.trial_positions)
     short = _short_id(cell.content for cell in plan.cells)
@@ -183,7 +183,7 @@ def store_status(path: str | Path) -> StudyStatus:
     )
 
 
-def study_status(path: Path, plan: Plan, rows: Iterable[Row]) -> StudyStatus:
+def study_status(path: Path, plan: StudyPlan, rows: Iterable[Row]) -> StudyStatus:
     """The status of one study by all rows of its store."""
     own, others = [], []
     for row in rows:

@@ -15,7 +15,7 @@ from finetti.core.errors import InputError
 from finetti.core.numbers import json_number
 from finetti.show import Table
 from finetti.show.table_formats import TableFormat, csv_cell, format_table
-from finetti.studies.coordinator import Plan
+from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row, open_store
 from finetti.studies.trials import DONE
 
@@ -165,7 +165,7 @@ def is_large(value: Any) -> bool:
 
 
 def plan_table(
-    plan: Plan, rows: Iterable[Row], details: bool = False, summary: bool = False
+    plan: StudyPlan, rows: Iterable[Row], details: bool = False, summary: bool = False
 ) -> "pd.DataFrame":
     """Those of ``rows`` that are trials of the plan, in the order of its grid."""
     found = {row.outcome.trial_id: row for row in rows}

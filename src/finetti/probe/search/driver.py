@@ -9,7 +9,7 @@ from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.probe.analysis.laws import ScalingLaws, fit_laws
 from finetti.probe.search.design import SearchDesign, SearchResult
 from finetti.show import Card, Shown, Table
-from finetti.studies.coordinator import Plan
+from finetti.studies.coordinator import StudyPlan
 from finetti.studies.executors.local_executor import open_executor
 from finetti.studies.study import Study
 from finetti.studies.trials import DONE
@@ -137,7 +137,7 @@ class _Rounds:
             self.asked[cell] = self.asked.get(cell, 0) + count
         return bool(proposed)
 
-    def take(self, run: Callable[[Study, Plan], Any]) -> None:
+    def take(self, run: Callable[[Study, StudyPlan], Any]) -> None:
         """Run what was asked for, those trials that have no result, and count the successes."""
         self.rounds += 1
         # All that was ever asked for: should the source change on the way, nothing gets mixed up.
