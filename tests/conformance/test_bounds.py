@@ -10,6 +10,7 @@ import pytest
 
 from finetti.bounds import BoundSettings, Sample, build_bounds, load_bounds
 from finetti.bounds.bound import NetworkShape
+from finetti.bounds.description import map_norms
 from finetti.bounds.solve import COUNTS, solve
 from finetti.bounds.sweep import larger_norms
 from finetti.bounds.symbols import SYMBOLS, symbols_in
@@ -27,6 +28,9 @@ MAY_FALL_NAMES = ("E-thm-C.4", "E-thm-5.3")
 UNPROVEN = {"E-lemma-C.7", "E-lemma-C.8", "E-lemma-C.12", "E-thm-C.5"}
 # Outside of paper S, whose covers grow with the logarithm of the context length.
 READ_THE_LENGTH = {"E-prop-4.1", "R-norm-mlp", "R-ratio-mlp", "R-thm-risk", "R-thm-biased-risk"}
+
+# Covers that count how units are shared, in whatever is covered.
+COUNT_UNITS = {"S-lemma-4.5-refined", "F-cover-maurey"}
 
 
 def settings_of(theorem, **options):
@@ -122,6 +126,25 @@ def test_huge_counts_and_norms_give_numbers(theorem):
             value = bound.evaluate(sample)
             assert not math.isnan(value.log_value)
             assert not any(math.isnan(term.log_value) for term in value.terms)
+
+
+@BOUNDS
+@pytest.mark.parametrize("norm", [0.0, 1e-200, 1e200])
+def test_norms_of_any_size_give_numbers_or_are_refused(theorem, norm):
+    for form in forms(theorem):
+        try:
+            bound = map_norms(
+                built(theorem, form=form), lambda path, before: norm if before else before
+            )
+            value = bound.evaluate(SAMPLE)
+        except FinettiError:  # what takes positive norms only says so
+            assert norm == 0
+            continue
+        assert not math.isnan(value.log_value)
+        assert not any(math.isnan(term.log_value) for term in value.terms)
+        assert str(value)
+        if norm == 0 and (bound.kind, bound.quantity) == ("upper_bound", "log covering number"):
+            assert value.value == 0 or theorem.name in COUNT_UNITS  # a single function
 
 
 @BOUNDS

@@ -85,6 +85,39 @@ def deep_terms(network, sample, constant):
     return rows, radius
 
 
+def printed_head_terms(head, token):
+    """One head: c_QK without the lengths of token and query, or 2B_X with positions (erratum 1)."""
+    rows = []
+    for each in head.each:
+        common = mp.mpf(each.out_lipschitz) * token
+        lengths = 2 * token if head.positions == "fixed" else head.printed_constant
+        rows.append(head.head_dimension * common * each.value_column_norm)
+        rows.append(head.width * common * each.value_norm * each.score_row_norm * lengths)
+    return rows
+
+
+def printed_deep_terms(network):
+    """A.17 amplifies by the layers before, and has no w, no r and no L_σ (errata 2 and 10)."""
+    steep, amplified = mp.mpf(network.activation_lipschitz), mp.mpf(1)
+    rows = [mp.mpf(network.readout_norm)]
+    for layer in network.layers:
+        b_c, b_v, b_qk = map(mp.mpf, (layer.output_norm, layer.value_norm, layer.score_norm))
+        through = amplified * steep * b_c
+        rows += [
+            amplified * network.width * layer.output_column_norm,
+            through * network.width * b_v * layer.score_row_norm * 2,
+            through * network.head_dimension * layer.value_column_norm,
+        ]
+        amplified *= steep * b_c * b_v * (1 + 4 * b_qk)
+    return rows
+
+
+def scaling(costs, resolution, points):
+    """(Σ c^{2/3})³/ε² log N."""
+    gamma = sum(c ** (mp.mpf(2) / 3) for c in costs)
+    return gamma**3 / mp.mpf(resolution) ** 2 * mp.log(points)
+
+
 def dudley(cover, output_range, m):
     """min(A, inf_δ 4δ + 12/√m ∫_δ^A √log N), with the δ where log N = m/9."""
     if cover(output_range) >= mp.mpf(m) / 9:
@@ -131,8 +164,8 @@ def test_vectors_and_matrices(sample):
     )
     wide = 36 * (5 * ratio) ** 2 * log_factor(4 * ratio * mp.sqrt(5), points)
     close(LinearMapCovering(0.7, 0.2, outputs=5).evaluate(sample).value, wide)
-    scaling = (5 * ratio) ** 2 * mp.log(points)
-    close(LinearMapCovering(0.7, 0.2, outputs=5, form="printed").evaluate(sample).value, scaling)
+    printed = (5 * ratio) ** 2 * mp.log(points)
+    close(LinearMapCovering(0.7, 0.2, outputs=5, form="printed").evaluate(sample).value, printed)
 
 
 def refined(outputs, budget, sample):
@@ -221,6 +254,20 @@ def test_narrow_heads_and_steeper_scores(make_head, make_heads, sample, query_no
         close(found, composed(terms, mp.mpf(0.3)))
 
 
+def test_printed_forms(make_head, make_heads, make_network, sample):
+    for covering, layer, token in (
+        (HeadCovering, make_head(head_dimension=3), 1.5),
+        (HeadCovering, make_head(positions="fixed", position_norm=0.25), 1.75),
+        (MultiHeadCovering, make_heads(head_dimension=3), 1.5),
+    ):
+        expected = scaling(printed_head_terms(layer, mp.mpf(token)), 0.3, 50_000)
+        close(covering(layer, 0.3, form="printed").evaluate(sample).value, expected)
+    network = make_network(activation_lipschitz=1.1)
+    expected = scaling(printed_deep_terms(network), 0.3, 50_000)
+    bound = ProjectedTransformerCovering(network, 0.3, form="printed")
+    close(bound.evaluate(sample).value, expected)
+
+
 @pytest.mark.parametrize("constant", [1, 2])
 @pytest.mark.parametrize("input_norm", [0.3, 1.7])
 def test_deep(make_network, sample, input_norm, constant):
@@ -233,19 +280,21 @@ def test_deep(make_network, sample, input_norm, constant):
     )
 
 
-def test_uniform(sample):
+@pytest.mark.parametrize("norm", [1.5, 1e150])  # its powers are beyond any float
+def test_uniform(sample, norm):
     sample = replace(sample, input_norm=0.5)
-    factor = mp.mpf(1.2) * mp.mpf(1.5) ** 2 * (1 + 2 * mp.mpf(1.5))
+    factor = mp.mpf(1.2) * mp.mpf(norm) ** 2 * (1 + 2 * mp.mpf(norm))
     cost = 2 * mp.mpf(0.5) * 8 * mp.mpf(0.7) * factor**3
     bound = UniformTransformer(
         n_layers=3,
         width=8,
-        spectral_norm=1.5,
+        spectral_norm=norm,
         column_norm=0.7,
         activation_lipschitz=1.2,
         readout_norm=2.0,
     )
-    close(bound.evaluate(sample).value, composed([(cost, 1, 1000 * 51)] * 10, mp.mpf(0.1)))
+    expected = composed([(cost, 1, 1000 * 51)] * 10, mp.mpf(0.1))
+    close(bound.evaluate(sample).log_value, mp.log(expected))
     powers = sensitivities(replace(bound, form="printed"), sample)
     for name in ("column_norm", "readout_norm", "sample.input_norm"):
         assert powers[name].exponent == pytest.approx(2, abs=1e-9)

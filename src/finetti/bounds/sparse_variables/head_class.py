@@ -17,6 +17,7 @@ from finetti.bounds.sparse_variables.array_norms import head_norms, query_key
 from finetti.bounds.value import OF_THE_LOSS, log_of
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
+from finetti.core.logspace import log_sum
 from finetti.core.numbers import as_norm
 
 
@@ -128,9 +129,11 @@ class AttentionClass(SoftmaxClass, kw_only=True):
 
     def log_range(self, sample: Sample) -> float:
         """log of B_w Σ_h L_out B_V B_X: outputs are no longer than their largest value vector."""
-        total = math.fsum(head.out_lipschitz * head.value_norm for head in self.each)
+        total = log_sum(
+            [log_of(each.out_lipschitz) + log_of(each.value_norm) for each in self.each]
+        )
         readout = 1.0 if self.readout_norm is None else self.readout_norm
-        return log_of(total) + log_of(self.token_norm(sample)) + log_of(readout)
+        return float(total) + log_of(self.token_norm(sample)) + log_of(readout)
 
     def log_costs(self, head: SoftmaxHeadNorms, sample: Sample, form: Form) -> tuple[float, float]:
         """log c_V and log c_QK of `HeadCovering`.
