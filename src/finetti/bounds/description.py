@@ -280,33 +280,33 @@ def parts(
 
 
 def map_norms(
-    described: Any, change: Callable[[str, float], float], skip: Callable[[Any], bool] | None = None
+    described: Any,
+    change: Callable[[str, float], float],
+    skip: Callable[[Any], bool] = lambda described: False,
+    path: str = "",
 ) -> Any:
     """A copy of a description with every norm, at any depth, replaced by ``change(path, norm)``.
 
     Args:
-        described: a description, or a tuple of them.
+        described: a description, or a tuple of them; anything else stays as it is.
         change: gets paths such as ``layers[1].value_norm``, counted from 1.
         skip: the descriptions that stay as they are.
+        path: of ``described`` in what contains it.
     """
-    return _mapped(described, "", change, skip or (lambda described: False))
-
-
-def _mapped(value: Any, path: str, change: Any, skip: Callable[[Any], bool]) -> Any:
-    if isinstance(value, tuple):
+    if isinstance(described, tuple):
         found = tuple(
-            _mapped(part, f"{path}[{number}]", change, skip)
-            for number, part in enumerate(value, start=1)
+            map_norms(part, change, skip, f"{path}[{number}]")
+            for number, part in enumerate(described, start=1)
         )
-        return value if all(map(operator.is_, found, value)) else found
-    if not is_dataclass(value) or skip(value):
-        return value
+        return described if all(map(operator.is_, found, described)) else found
+    if not is_dataclass(described) or skip(described):
+        return described
     changes = {}
-    for each in fields(value):
-        before = getattr(value, each.name)
+    for each in fields(described):
+        before = getattr(described, each.name)
         inside = f"{path}.{each.name}" if path else each.name
         is_norm = each.metadata.get(NORM) and before is not None
-        after = change(inside, before) if is_norm else _mapped(before, inside, change, skip)
+        after = change(inside, before) if is_norm else map_norms(before, change, skip, inside)
         if after is not before:
             changes[each.name] = after
-    return replace(cast("Any", value), **changes) if changes else value
+    return replace(cast("Any", described), **changes) if changes else described

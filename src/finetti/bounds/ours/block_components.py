@@ -114,6 +114,18 @@ def weights(kind: type[WeightClass], optional: bool = False) -> Any:
     return checked(check, None) if optional else checked(check)
 
 
+def several(kind: type, wanted: str = "") -> Any:
+    """A field that holds a tuple of this kind, of one entry at least."""
+
+    def check(value: Any, name: str, owner: str) -> tuple[Any, ...]:
+        entries = tuple(value)
+        if not entries or not all(isinstance(each, kind) for each in entries):
+            raise bad_argument(name, owner, wanted or f"one {kind.__name__} or more", entries)
+        return entries
+
+    return checked(check)
+
+
 def activation() -> Any:
     """A field that holds the name of an activation."""
     return checked(one_of(*SLOPES), "gelu")
@@ -189,13 +201,7 @@ class EmbeddingPiece(Piece, kw_only=True):
     1.0
     """
 
-    tables: tuple[RowWeights, ...] = checked(lambda value, name, owner: tuple(value))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.tables or not all(isinstance(each, RowWeights) for each in self.tables):
-            wanted = "one RowWeights or more"
-            raise bad_argument("tables", "EmbeddingPiece", wanted, self.tables)
+    tables: tuple[RowWeights, ...] = several(RowWeights)
 
     def through(self, log_radius: float) -> Passage:
         """Rows of all tables, added."""
@@ -253,7 +259,7 @@ class RepeatedPiece(Piece, kw_only=True):
     12.0
     """
 
-    pieces: tuple[Piece, ...] = checked(lambda value, name, owner: tuple(value))
+    pieces: tuple[Piece, ...] = several(Piece)
     times: int = checked(as_whole)
 
     def through(self, log_radius: float) -> Passage:

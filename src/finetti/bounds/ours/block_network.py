@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from finetti.bounds import description as fields
 from finetti.bounds.covering.network_bounds import NetworkClass
-from finetti.bounds.description import BoundSettings, checked, one_of
+from finetti.bounds.description import BoundSettings, one_of
 from finetti.bounds.ours.block_components import (
     SLOPES,
     EmbeddingPiece,
@@ -15,6 +15,7 @@ from finetti.bounds.ours.block_components import (
     Piece,
     ResidualPiece,
     follow,
+    several,
 )
 from finetti.bounds.ours.cover_allocation import LengthFreeComposition
 from finetti.bounds.ours.feed_forward_components import FeedForwardPiece, GatedPiece
@@ -125,12 +126,10 @@ class BlockNetwork(Piece, NetworkClass, kw_only=True):
     ['gain', 'W_QK, head 1', 'W_VO, head 1']
     """
 
-    pieces: tuple[Piece, ...] = checked(lambda value, name, owner: tuple(value))
+    pieces: tuple[Piece, ...] = several(Piece)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.pieces or not all(isinstance(each, Piece) for each in self.pieces):
-            raise bad_argument("pieces", "BlockNetwork", "one Piece or more", self.pieces)
         late = [each for each in self.pieces[1:] if isinstance(each, EmbeddingPiece)]
         if late:
             raise bad_argument("pieces", "BlockNetwork", "an EmbeddingPiece only first", "later")

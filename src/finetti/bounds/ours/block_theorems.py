@@ -12,7 +12,12 @@ from finetti.bounds.bound import (
     IN_THE_TOKENS,
     REAL_BLOCKS,
 )
-from finetti.bounds.covering.network_bounds import ASSUMED_OF_RADII, NetworkCovering, NetworkGap
+from finetti.bounds.covering.network_bounds import (
+    ASSUMED_OF_RADII,
+    NetworkBound,
+    NetworkCovering,
+    NetworkGap,
+)
 from finetti.bounds.ours.block_network import BlockNetwork
 from finetti.bounds.ours.cover_allocation import ChainedWeights, LengthFreeComposition, WeightCover
 from finetti.bounds.ours.one_ball import OneBallComposition
@@ -34,7 +39,17 @@ ASSUMED_OF_BLOCKS = (
 )
 
 
-class ProjectedLengthFreeCovering(NetworkCovering):
+class ProjectedLengthFree(NetworkBound):
+    """What both bounds of Theorem A.17's networks share."""
+
+    functions: TransformerClass = fields.part(TransformerClass)
+
+    def composed(self, functions: TransformerClass, sample: Sample) -> LengthFreeComposition:
+        """All weights with what multiplies their errors, in spectral norm."""
+        return _composition(functions, sample.input_norm)
+
+
+class ProjectedLengthFreeCovering(ProjectedLengthFree, NetworkCovering):
     """Theorem A.17's networks covered matrix by matrix in spectral norm: no T, no number of points
 
     The multipliers are those of Theorem A.17; W_C, W_QK and W_V are covered by their spectral norms
@@ -53,14 +68,8 @@ class ProjectedLengthFreeCovering(NetworkCovering):
     citation = "Covers without T, finetti"
     assumes = ASSUMED_OF_THE_LAYERS
 
-    functions: TransformerClass = fields.part(TransformerClass)
 
-    def composed(self, functions: TransformerClass, sample: Sample) -> LengthFreeComposition:
-        """All weights with what multiplies their errors, in spectral norm."""
-        return _composition(functions, sample.input_norm)
-
-
-class ProjectedLengthFreeGap(NetworkGap):
+class ProjectedLengthFreeGap(ProjectedLengthFree, NetworkGap):
     """The generalization gap of a deep Transformer from covers without T."""
 
     name = "F-cover-length-gap"
@@ -69,14 +78,25 @@ class ProjectedLengthFreeGap(NetworkGap):
     citation = "Covers without T and Lemma 2.2, finetti"
     assumes = (*ASSUMED_OF_THE_LAYERS, *ASSUMED_OF_RADII, *ASSUMED_OF_A_SAMPLE)
 
-    functions: TransformerClass = fields.part(TransformerClass)
 
-    def composed(self, functions: TransformerClass, sample: Sample) -> LengthFreeComposition:
-        """All weights with what multiplies their errors, in spectral norm."""
-        return _composition(functions, sample.input_norm)
+class RealBlocks(NetworkBound):
+    """What both bounds of real blocks share.
+
+    Args:
+        functions: the blocks.
+        cover: "apart", weight by weight, or "together": all parameters are one vector.
+    """
+
+    functions: BlockNetwork = fields.part(BlockNetwork)
+    cover: CoverKind = fields.choice("apart", "together")
+
+    def composed(self, functions: BlockNetwork, sample: Sample) -> WeightCover:
+        """Weight by weight, or as one vector."""
+        found = functions.composition(sample)
+        return OneBallComposition(found.parts) if self.cover == "together" else found
 
 
-class BlocksCovering(NetworkCovering):
+class BlocksCovering(RealBlocks, NetworkCovering):
     """Real blocks, covered weight by weight through the chain of their pieces: `BlockNetwork`
 
     With ``cover`` "together", all parameters are one vector: `OneBallComposition`.
@@ -94,15 +114,8 @@ class BlocksCovering(NetworkCovering):
     citation = "The chain for real blocks, finetti"
     assumes = ASSUMED_OF_BLOCKS
 
-    functions: BlockNetwork = fields.part(BlockNetwork)
-    cover: CoverKind = fields.choice("apart", "together")
 
-    def composed(self, functions: BlockNetwork, sample: Sample) -> WeightCover:
-        """Weight by weight, or as one vector."""
-        return _one_way(self.cover, functions.composition(sample))
-
-
-class BlocksGap(NetworkGap):
+class BlocksGap(RealBlocks, NetworkGap):
     """The generalization gap of real blocks, or of what a fine-tuning moved."""
 
     name = "F-chain-blocks-gap"
@@ -110,17 +123,6 @@ class BlocksGap(NetworkGap):
     statement = "training and test error of L real blocks differ by order √(P/n), whatever T is"
     citation = "Real blocks and Lemma 2.2, finetti"
     assumes = (*ASSUMED_OF_BLOCKS, *ASSUMED_OF_RADII, *ASSUMED_OF_A_SAMPLE)
-
-    functions: BlockNetwork = fields.part(BlockNetwork)
-    cover: CoverKind = fields.choice("apart", "together")
-
-    def composed(self, functions: BlockNetwork, sample: Sample) -> WeightCover:
-        """Weight by weight, or as one vector."""
-        return _one_way(self.cover, functions.composition(sample))
-
-
-def _one_way(cover: CoverKind, found: LengthFreeComposition) -> WeightCover:
-    return OneBallComposition(found.parts) if cover == "together" else found
 
 
 @lru_cache(maxsize=32)

@@ -14,11 +14,11 @@ from finetti.bounds.ours.block_components import (
     chained,
     log_plus,
     log_size,
+    several,
     weights,
 )
 from finetti.bounds.ours.weight_classes import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.value import log_of
-from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole, smallest_of
 
 
@@ -147,13 +147,8 @@ class AttentionPiece(Piece, kw_only=True):
         bias: one row, or None.
     """
 
-    heads: tuple[HeadPiece, ...] = checked(lambda value, name, owner: tuple(value))
+    heads: tuple[HeadPiece, ...] = several(HeadPiece)
     bias: RowWeights | None = weights(RowWeights, optional=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.heads or not all(isinstance(each, HeadPiece) for each in self.heads):
-            raise bad_argument("heads", "AttentionPiece", "one HeadPiece or more", self.heads)
 
     def through(self, log_radius: float) -> Passage:
         """The sum of the heads."""
@@ -216,14 +211,9 @@ class WholeHeadsPiece(Piece, kw_only=True):
     key_bias: RowWeights | None = weights(RowWeights, optional=True)
     value_bias: RowWeights | None = weights(RowWeights, optional=True)
     output_bias: RowWeights | None = weights(RowWeights, optional=True)
-    base_heads: tuple[BaseHead, ...] = checked(lambda value, name, owner: tuple(value))
+    base_heads: tuple[BaseHead, ...] = several(BaseHead, "a BaseHead per head")
     head_dimension: int = checked(as_whole)
     rotary: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.base_heads or not all(isinstance(h, BaseHead) for h in self.base_heads):
-            raise bad_argument("base_heads", "WholeHeadsPiece", "a BaseHead per head", "others")
 
     def through(self, log_radius: float) -> Passage:
         """On a ball of radius ρ."""
