@@ -177,6 +177,10 @@ class Norm(linen.Module):
 class Graph(nnx.Module):
     def __init__(self, rngs): self.norm = nnx.BatchNorm(64, rngs=rngs)
     def __call__(self, bits): return self.norm(bits)
+class Drop(linen.Module):
+    @linen.compact
+    def __call__(self, bits, train):
+        return linen.Dense(2)(linen.Dropout(0.1, deterministic=not train)(bits))
 """
 OTHERS = """
 import numpy as np, sklearn.svm, os
@@ -210,6 +214,7 @@ pair = (lambda key, context_length: jnp.arange(context_length), lambda params, b
         (EQUINOX, "instance", {}, "an instance of Linear.*give the class"),
         (EQUINOX, "Norm", {}, "keeps state between calls"),
         (FLAX, "Norm", {"inputs": "floats"}, "keeps batch_stats beside its parameters"),
+        (FLAX, "Drop", {}, "int32, float32.* as integers.*; with the option inputs=floats it runs"),
         (FLAX, "Graph", {"inputs": "floats"}, "keeps BatchStat beside its parameters"),
         (OTHERS, "array", {}, "must be a class or factory of .* It returned a list"),
         (OTHERS, "number", {}, "must be a class or factory of .* It is a int"),

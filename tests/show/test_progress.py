@@ -35,6 +35,9 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
     assert [line.split()[1] for line in lines] == ["51", "60", "70", "70"]
     assert re.fullmatch("study: 51 of 100 trials, 1 failed, about .* left, running", lines[0])
     assert re.fullmatch("study: 70 of 100 trials, about .* left, running", lines[-1])
+    with progress_bar("study", 100, shown=True) as on_change:
+        on_change(Progress(100, 1, "running"))
+    assert capsys.readouterr().err == "study: 100 of 100 trials, 1 failed, running\n"
 
 
 def test_only_long_work_shows_its_progress(monkeypatch, capsys):

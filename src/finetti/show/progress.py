@@ -46,7 +46,7 @@ class _Lines:
         self.tenths, self.last = tenths, time.monotonic()
         text = f"{self.name}: {progress.done} of {self.total} {self.unit}"
         text += f", {progress.failed} failed" if progress.failed else ""
-        if progress.done:
+        if 0 < progress.done < self.total:
             left = (self.last - self.start) / progress.done * (self.total - progress.done)
             text += f", about {format_duration(left)} left"
         print(clean_text(f"{text}, {progress.activity}"), file=sys.stderr, flush=True)

@@ -84,8 +84,27 @@ def load_learner(
     for name, value in (("source", source.fingerprint), ("reference", reference)):
         object.__setattr__(learner, name, value)
     if source.fingerprint and not isinstance(learner, FitLearner):
-        learner.check_shapes(context_length)
+        _check_shapes(learner, context_length)
     return learner
+
+
+def _check_shapes(learner: NetworkLearner | TorchLearner, context_length: int) -> None:
+    """Try it; what fails on integers alone, such as a dense layer, is told how to get floats."""
+    try:
+        learner.check_shapes(context_length)
+    except InputError as error:
+        if getattr(learner, "inputs", None) != "integers":
+            raise
+        floats = copy.copy(learner)
+        object.__setattr__(floats, "inputs", "floats")
+        try:
+            floats.check_shapes(context_length)
+        except InputError:
+            raise error from None
+        raise InputError(
+            f"{error} Bits arrive as integers, for embeddings; with the option inputs=floats it "
+            "runs."
+        ) from error
 
 
 def find_learner(reference: str, directory: str | Path = ".") -> SourceSnapshot:
