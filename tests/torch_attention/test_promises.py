@@ -236,6 +236,22 @@ def test_gradients_of_gradients_in_single_precision():
         assert (found - wanted).abs().max() <= 1e-3 * wanted.abs().max()
 
 
+@pytest.mark.parametrize("wanted", ["query", "key", "value", "ridge", "lengthscale"])
+def test_long_contexts_differentiate_one_argument_alone(wanted):
+    def gradient(dtype):
+        given = dict(zip(("query", "key", "value"), tokens(length=9, span=300), strict=True))
+        given |= {"value": torch.sin(given["key"]), "ridge": torch.tensor(0.3)}
+        given = {name: each.to(dtype) for name, each in given.items()}
+        kernel = RBF(torch.tensor(0.8, dtype=dtype)).requires_grad_(wanted == "lengthscale")
+        leaf = kernel.log_lengthscale if wanted == "lengthscale" else given[wanted]
+        leaf.requires_grad_()
+        cme_attention(**given, kernel=kernel).square().sum().backward()
+        return leaf.grad
+
+    found, exact = gradient(torch.float32), gradient(torch.float64)
+    assert (found - exact).abs().max() <= 1e-3 * exact.abs().max()
+
+
 def test_heads_and_masks_of_long_contexts_in_single_precision():
     """Grouped heads, one mask for all heads of a sequence, a ridge and a lengthscale per head."""
     query, key, value = tokens(2, 6, length=300, span=300, dtype=torch.float32)

@@ -236,11 +236,14 @@ def _gradients(call: Call, inputs: Any, fast: Any, cotangent: Tensor) -> Any:
         gamma = gamma + correction
     # d(Aα) = 0 says Ā = −γαᵀ.
     needed = [leaf for leaf in leaves if leaf.requires_grad]
+    # K(K, K) has no graph where the query alone is differentiated.
+    pairs = (among, -(gamma @ alpha.mT)), (reading, cotangent @ alpha.mT)
+    recorded = [pair for pair in pairs if pair[0].requires_grad]
     of_leaves = iter(
         torch.autograd.grad(
-            [among, reading],
+            [matrix for matrix, _ in recorded],
             needed,
-            [-(gamma @ alpha.mT), cotangent @ alpha.mT],
+            [of_matrix for _, of_matrix in recorded],
             retain_graph=True,
             materialize_grads=True,
         )
