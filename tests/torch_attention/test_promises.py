@@ -252,6 +252,23 @@ def test_long_contexts_differentiate_one_argument_alone(wanted):
     assert (found - exact).abs().max() <= 1e-3 * exact.abs().max()
 
 
+@pytest.mark.parametrize("tie", ["kernel", "parameter"])
+def test_what_occurs_twice_in_a_kernel_is_learned_and_stays(tie):
+    def gradient(dtype):
+        first = RBF(torch.tensor(0.8, dtype=dtype))
+        second = first if tie == "kernel" else Matern(1.5, torch.tensor(1.0, dtype=dtype))
+        second.log_lengthscale = length = first.log_lengthscale
+        given = [each.to(dtype) for each in tokens(length=9, span=300)]
+        out = cme_attention(*given[:2], torch.sin(given[1]), kernel=first + 2.0 * second, ridge=0.3)
+        out.square().sum().backward()
+        assert first.log_lengthscale is length
+        assert second.log_lengthscale is length
+        return length.grad
+
+    found, exact = gradient(torch.float32), gradient(torch.float64)
+    assert (found - exact).abs() <= 1e-3 * exact.abs()
+
+
 def test_heads_and_masks_of_long_contexts_in_single_precision():
     """Grouped heads, one mask for all heads of a sequence, a ridge and a lengthscale per head."""
     query, key, value = tokens(2, 6, length=300, span=300, dtype=torch.float32)

@@ -65,7 +65,12 @@ def answer_checked(kernel: Kernel, ridge: Tensor, contexts: Contexts) -> Tensor:
 
 
 def _named(kernel: Kernel) -> tuple[tuple[str, ...], tuple[Tensor, ...]]:
-    pairs = list(kernel.named_parameters())
+    """Each place of a parameter once: a kernel, or a parameter, may be used at several places."""
+    pairs = [
+        (f"{prefix}.{name}".lstrip("."), tensor)
+        for prefix, module in kernel.named_modules()
+        for name, tensor in module.named_parameters(recurse=False, remove_duplicate=False)
+    ]
     return tuple(name for name, _ in pairs), tuple(tensor for _, tensor in pairs)
 
 
@@ -82,7 +87,10 @@ class Call(NamedTuple):
         named = dict(zip(self.names, parameters, strict=True))
         options = {"scale": self.scale}
         if named:
-            found = torch.func.functional_call(self.kernel, named, (xs, ys), options)
+            # With tied weights PyTorch leaves the replacement behind in a module that occurs twice.
+            found = torch.func.functional_call(
+                self.kernel, named, (xs, ys), options, tie_weights=False
+            )
         else:
             found = self.kernel(xs, ys, **options)
         if self.mask is None or ys is not None:
