@@ -128,6 +128,35 @@ def test_a_network_of_it_learns_in_context_regression():
     assert (attention.log_ridge - start).abs().min() > 0
 
 
+@members
+def test_inside_pytorchs_encoder_it_stays_itself(member):
+    """In training and in evaluation, with the masks of 0 and −∞ that the layer passes on."""
+    encoder = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    encoder.self_attn, given = layer(member), tokens()
+    padding = torch.tensor([False, False, False, True, True]).expand(3, 5)
+    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    masks = {"src_mask": causal, "src_key_padding_mask": padding}
+    own = encoder.self_attn(given, given, given, padding, attn_mask=causal)[0]
+    wanted = encoder.norm1(given + own)
+    wanted = encoder.norm2(wanted + encoder.linear2(encoder.linear1(wanted).relu()))
+    torch.testing.assert_close(encoder(given, **masks), wanted)
+    encoder.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(given, **masks), wanted)
+        stack = torch.nn.TransformerEncoder(encoder, 2, enable_nested_tensor=False)
+        assert stack(given, causal, padding).shape == given.shape
+
+
+def test_is_built_without_numbers_and_loaded_afterwards():
+    attention, given = layer(), tokens()
+    with torch.device("meta"):
+        empty = layer()
+    loaded = empty.to_empty(device="cpu")
+    loaded.load_state_dict(attention.state_dict())
+    wanted = attention(given, given, given)[0]
+    torch.testing.assert_close(loaded(given, given, given)[0], wanted, atol=0, rtol=0)
+
+
 def test_refusals():
     with pytest.raises(UnsupportedError, match=r"no dropout of weights.*torch\.nn\.Dropout"):
         Attention(8, 2, dropout=0.1)
@@ -139,7 +168,15 @@ def test_refusals():
     with pytest.raises(UnsupportedError, match="has no variance"):
         layer("kernel", kernel=Exponential())(given, given, given, return_variance=True)
     with pytest.raises(InputError, match=r"boolean, \(3, 5\)"):
-        layer()(given, given, given, torch.zeros(3, 5))
+        layer()(given, given, given, torch.ones(3, 5))
+    for member in ("softmax", "delta_rule"):
+        with pytest.raises(InputError, match="which has no kernel"):
+            layer(member, kernel=Exponential())
+    with pytest.raises(InputError, match="must be a kernel of finetti"):
+        layer(kernel="rbf")
+    for ridge in (None, torch.tensor([0.1, 0.2]), float("inf"), -1.0):
+        with pytest.raises(InputError, match="`ridge` argument of Attention"):
+            layer(ridge=ridge)
 
 
 def test_neither_side_imports_the_other():

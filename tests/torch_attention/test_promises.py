@@ -236,6 +236,39 @@ def test_gradients_of_gradients_in_single_precision():
         assert (found - wanted).abs().max() <= 1e-3 * wanted.abs().max()
 
 
+@pytest.mark.parametrize("wanted", ["query", "key", "value", "ridge", "lengthscale"])
+def test_long_contexts_differentiate_one_argument_alone(wanted):
+    def gradient(dtype):
+        given = dict(zip(("query", "key", "value"), tokens(length=9, span=300), strict=True))
+        given |= {"value": torch.sin(given["key"]), "ridge": torch.tensor(0.3)}
+        given = {name: each.to(dtype) for name, each in given.items()}
+        kernel = RBF(torch.tensor(0.8, dtype=dtype)).requires_grad_(wanted == "lengthscale")
+        leaf = kernel.log_lengthscale if wanted == "lengthscale" else given[wanted]
+        leaf.requires_grad_()
+        cme_attention(**given, kernel=kernel).square().sum().backward()
+        return leaf.grad
+
+    found, exact = gradient(torch.float32), gradient(torch.float64)
+    assert (found - exact).abs().max() <= 1e-3 * exact.abs().max()
+
+
+@pytest.mark.parametrize("tie", ["kernel", "parameter"])
+def test_what_occurs_twice_in_a_kernel_is_learned_and_stays(tie):
+    def gradient(dtype):
+        first = RBF(torch.tensor(0.8, dtype=dtype))
+        second = first if tie == "kernel" else Matern(1.5, torch.tensor(1.0, dtype=dtype))
+        second.log_lengthscale = length = first.log_lengthscale
+        given = [each.to(dtype) for each in tokens(length=9, span=300)]
+        out = cme_attention(*given[:2], torch.sin(given[1]), kernel=first + 2.0 * second, ridge=0.3)
+        out.square().sum().backward()
+        assert first.log_lengthscale is length
+        assert second.log_lengthscale is length
+        return length.grad
+
+    found, exact = gradient(torch.float32), gradient(torch.float64)
+    assert (found - exact).abs() <= 1e-3 * exact.abs()
+
+
 def test_heads_and_masks_of_long_contexts_in_single_precision():
     """Grouped heads, one mask for all heads of a sequence, a ridge and a lengthscale per head."""
     query, key, value = tokens(2, 6, length=300, span=300, dtype=torch.float32)

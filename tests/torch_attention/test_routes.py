@@ -91,6 +91,17 @@ def test_vmap_is_a_loop_and_jacobians_agree(attend):
     torch.testing.assert_close(backward, forward, atol=1e-10, rtol=0)
 
 
+def test_vmap_over_a_ridge():
+    given, ridges = tokens(), torch.tensor([0.1, 0.5], dtype=torch.float64)
+    for is_causal in (False, True):
+
+        def attend(ridge, is_causal=is_causal):
+            return cme_attention(*given, ridge=ridge, is_causal=is_causal)
+
+        wanted = torch.stack([attend(ridge) for ridge in ridges])
+        torch.testing.assert_close(torch.vmap(attend)(ridges), wanted, atol=1e-12, rtol=0)
+
+
 def test_a_hessian_of_the_values_is_zero_and_that_of_the_keys_is_symmetric():
     query, key, value = (each.detach() for each in tokens())
     of_values = torch.func.hessian(lambda v: cme_attention(query, key, v).sum())(value)

@@ -65,7 +65,12 @@ def answer_checked(kernel: Kernel, ridge: Tensor, contexts: Contexts) -> Tensor:
 
 
 def _named(kernel: Kernel) -> tuple[tuple[str, ...], tuple[Tensor, ...]]:
-    pairs = list(kernel.named_parameters())
+    """Each place of a parameter once: a kernel, or a parameter, may be used at several places."""
+    pairs = [
+        (f"{prefix}.{name}".lstrip("."), tensor)
+        for prefix, module in kernel.named_modules()
+        for name, tensor in module.named_parameters(recurse=False, remove_duplicate=False)
+    ]
     return tuple(name for name, _ in pairs), tuple(tensor for _, tensor in pairs)
 
 
@@ -82,7 +87,10 @@ class Call(NamedTuple):
         named = dict(zip(self.names, parameters, strict=True))
         options = {"scale": self.scale}
         if named:
-            found = torch.func.functional_call(self.kernel, named, (xs, ys), options)
+            # With tied weights PyTorch leaves the replacement behind in a module that occurs twice.
+            found = torch.func.functional_call(
+                self.kernel, named, (xs, ys), options, tie_weights=False
+            )
         else:
             found = self.kernel(xs, ys, **options)
         if self.mask is None or ys is not None:
@@ -236,11 +244,14 @@ def _gradients(call: Call, inputs: Any, fast: Any, cotangent: Tensor) -> Any:
         gamma = gamma + correction
     # d(Aα) = 0 says Ā = −γαᵀ.
     needed = [leaf for leaf in leaves if leaf.requires_grad]
+    # K(K, K) has no graph where the query alone is differentiated.
+    pairs = (among, -(gamma @ alpha.mT)), (reading, cotangent @ alpha.mT)
+    recorded = [pair for pair in pairs if pair[0].requires_grad]
     of_leaves = iter(
         torch.autograd.grad(
-            [among, reading],
+            [matrix for matrix, _ in recorded],
             needed,
-            [-(gamma @ alpha.mT), cotangent @ alpha.mT],
+            [of_matrix for _, of_matrix in recorded],
             retain_graph=True,
             materialize_grads=True,
         )

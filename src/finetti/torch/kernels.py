@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.torch.distances import log_matern, minus_half_squares
+from finetti.torch.layout import may_branch
 
 Number = float | Tensor
 
@@ -474,7 +475,8 @@ def _log_parameter(owner: nn.Module, name: str, value: Number) -> nn.Parameter:
         given = torch.tensor(float(value))
     else:
         raise bad_argument(name, type(owner).__name__, "a positive number or tensor", repr(value))
-    if not (bool((given > 0).all()) and bool(torch.isfinite(given).all())):
+    # A module is built on the device "meta" before its parameters are loaded.
+    if may_branch(given) and not bool(((given > 0) & torch.isfinite(given)).all()):
         raise bad_argument(name, type(owner).__name__, "positive and finite", value)
     return nn.Parameter(torch.log(given))
 

@@ -1,5 +1,6 @@
 """Attention as a module, with the arguments and the parameters of `torch.nn.MultiheadAttention`."""
 
+import math
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from finetti.torch.functional import (
     local_linear_attention,
     softmax_attention,
 )
-from finetti.torch.kernels import RBF, Kernel
+from finetti.torch.kernels import RBF, Kernel, check_kernel
+from finetti.torch.layout import may_branch
 
 _FUNCTIONS: dict[str, Any] = {
     "cme": cme_attention,
@@ -24,6 +26,7 @@ _FUNCTIONS: dict[str, Any] = {
     "delta_rule": delta_rule_attention,
 }
 _WITH_RIDGE, _WITH_KERNEL = ("cme", "local_linear"), ("cme", "kernel", "local_linear")
+_WITH_BIAS = ("softmax", "kernel")
 
 
 class Attention(nn.Module):
@@ -53,6 +56,9 @@ class Attention(nn.Module):
     """
 
     log_ridge: Tensor | None
+    # What makes torch.nn.TransformerEncoderLayer call this module in evaluation, too, and not its
+    # own fused softmax attention with these projections.
+    _qkv_same_embed_dim = False
 
     def __init__(
         self,
@@ -83,8 +89,17 @@ class Attention(nn.Module):
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             requirement = f"a divisor of embed_dim = {embed_dim}"
             raise bad_argument("num_heads", owner, requirement, num_heads)
-        if not ridge > 0:
-            raise bad_argument("ridge", owner, "positive", ridge)
+        if isinstance(ridge, (bool, Tensor)) or not isinstance(ridge, (int, float)):
+            advice = "It is learned, one per head."
+            raise bad_argument("ridge", owner, "a positive number", repr(ridge), advice)
+        if not 0 < ridge < math.inf:
+            raise bad_argument("ridge", owner, "positive and finite", ridge)
+        if kernel is not None:
+            if attention not in (*_WITH_KERNEL, "linear"):
+                advice = "Use attention='kernel' or 'cme'."
+                requirement = f"None with attention={attention!r}, which has no kernel"
+                raise bad_argument("kernel", owner, requirement, type(kernel).__name__, advice)
+            check_kernel(kernel, owner, positive=attention in ("kernel", "local_linear"))
         self.embed_dim, self.num_heads, self.attention = embed_dim, num_heads, attention
         self.head_dim = embed_dim // num_heads
         self.batch_first, self.step = batch_first, step
@@ -138,11 +153,11 @@ class Attention(nn.Module):
 
         Args:
             query, key, value: (L, B, E), or (B, L, E) with ``batch_first``; or without B.
-            key_padding_mask: boolean (B, S), True = not read.
+            key_padding_mask: boolean (B, S), True = not read; or of 0 and −∞ = not read.
             need_weights: also return the weights (B, L, S), averaged over heads; without
                 ``average_attn_weights`` (B, heads, L, S). Of either sign; they need not sum to 1.
-            attn_mask: boolean, True = not read, (L, S) or (B·heads, L, S); for "softmax" and
-                "kernel" also numbers, added to the scores.
+            attn_mask: boolean, True = not read, (L, S) or (B·heads, L, S), or of 0 and −∞; for
+                "softmax" and "kernel" also other numbers, added to the scores.
             is_causal: query t reads the keys 0…t; no mask is needed beside it.
             return_variance: of "cme": the posterior variance that each coordinate of a head's
                 answer has, before heads are mixed.
@@ -217,6 +232,7 @@ class Attention(nn.Module):
         owner, batch, length = type(self).__name__, shape[0], shape[1]
         mask = None
         if padding is not None:
+            padding = _as_boolean(padding)
             padding = padding if padding.ndim == 2 else padding.unsqueeze(0)
             if padding.dtype != torch.bool or tuple(padding.shape) != (batch, span):
                 got = f"{padding.dtype} of shape {tuple(padding.shape)}"
@@ -224,6 +240,8 @@ class Attention(nn.Module):
             mask = ~padding[:, None, None, :]
         if attn_mask is None:
             return mask
+        if self.attention not in _WITH_BIAS:
+            attn_mask = _as_boolean(attn_mask)
         full = (batch * self.num_heads, length, span)
         if tuple(attn_mask.shape) not in (full, full[1:]):
             got = f"shape {tuple(attn_mask.shape)}"
@@ -233,3 +251,13 @@ class Attention(nn.Module):
         if attn_mask.dtype == torch.bool:
             return ~attn_mask if mask is None else mask & ~attn_mask
         return attn_mask if mask is None else torch.where(mask, attn_mask, -torch.inf)
+
+
+def _as_boolean(mask: Tensor) -> Tensor:
+    """True where a mask of 0 and −∞, as PyTorch's layers make them of boolean ones, is −∞."""
+    if not mask.is_floating_point():
+        return mask
+    blocked = mask == -torch.inf
+    if may_branch(mask) and not bool((blocked | (mask == 0)).all()):
+        return mask
+    return blocked

@@ -38,6 +38,8 @@ def at_least_floor(noise: Tensor, diagonal: Tensor, dimension: int) -> Tensor:
 
 def factor_once(gram: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """The lower Cholesky factor of K + diag(noise), and 0 where there is none but NaN."""
+    if not may_branch(gram, noise):  # under vmap the noise may have an axis that K has not
+        return torch.linalg.cholesky_ex(gram + torch.diag_embed(noise))
     matrix = gram.clone()
     matrix.diagonal(dim1=-2, dim2=-1).add_(noise)
     return torch.linalg.cholesky_ex(matrix)
