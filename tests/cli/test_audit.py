@@ -158,7 +158,7 @@ def test_the_page_and_its_figures(folder, tmp_path):
         "What the fine-tuning moved",
         "Spectra",
         "What was read",
-        "no residual connections, and here they are",
+        "no residual connections, and this network has them",
         "Assumed: activation gelu",
         "--context-length 64 --samples 500 --gap 0.2",
     ):

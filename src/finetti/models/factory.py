@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
-
 from finetti.core.errors import InputError, UnsupportedError
 
 FROM_SEED = ("seed", "random_state")  # filled in, unless an option says otherwise
@@ -87,6 +85,8 @@ class Factory:
         built = []
         if not self.is_factory:
             return self.found
+        import jax
+
         jax.eval_shape(lambda key: built.append(self.make(key, *example)), jax.random.key(0))
         return built[0]
 

@@ -6,8 +6,9 @@ from typing import Any, final
 
 import numpy as np
 
+from finetti.models.answers import read_only
 from finetti.models.factory import Factory, count_arguments, parameters
-from finetti.models.model import JaxNetwork, Model, check_params, read_only
+from finetti.models.model import JaxNetwork, Model, check_params
 
 
 def recognize(factory: Factory, built: Any) -> Model | None:

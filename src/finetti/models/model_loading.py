@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from finetti.core.errors import FinettiError, InputError
+from finetti.models.answers import named_errors
 from finetti.models.factory import Factory, Purpose, make_factory
-from finetti.models.model import Model, named_errors
+from finetti.models.model import Model
 from finetti.studies.source_code import (
     PACKAGE,
     SourceSnapshot,

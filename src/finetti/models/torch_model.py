@@ -11,8 +11,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.models.answers import named_errors
 from finetti.models.factory import Factory
-from finetti.models.model import Model, named_errors
+from finetti.models.model import Model
 
 
 def recognize(factory: Factory, built: Any) -> Model | None:

@@ -8,9 +8,10 @@ import jax
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import random_key
 from finetti.latent import Encoded
+from finetti.models.answers import check_shape
 from finetti.models.equinox_model import EquinoxRows
 from finetti.models.factory import Purpose
-from finetti.models.model import JaxNetwork, Model, TrainedNetwork, check_shape, refuse_state
+from finetti.models.model import JaxNetwork, Model, TrainedNetwork, refuse_state
 from finetti.models.model_loading import as_model, wrong_form
 from finetti.models.torch_model import TorchModel
 from finetti.risk.networks import AttentionNetwork

@@ -6,7 +6,6 @@ import numpy as np
 import scipy
 
 from finetti import latent
-from finetti.coherence.distance import distance_at
 from finetti.coherence.predictors.base import DrawsOf
 from finetti.coherence.predictors.worlds import WorldLetters, WorldPairs
 from finetti.coherence.sampled import order_of_draws, rank_p_value, statistic
@@ -61,6 +60,8 @@ def forgetful_alarms(
 
 def miscalibrated_alarms(factor: float, repeats: int, level: float, rng: Any) -> int:
     """How often the calibration refuses, over repeats, what is overconfident by this factor."""
+    from finetti.coherence.distance import distance_at  # needs JAX
+
     world = latent.LinearGaussian(key_dimension=3, value_dimension=3)
     predictor = Overconfident(world, factor)
     seeds = rng.integers(2**31, size=repeats)

@@ -10,7 +10,7 @@ from finetti.core.errors import InputError
 from finetti.core.numbers import largest_of
 from finetti.latent.predictive_laws import Gaussian, choose
 from finetti.latent.world import Pairs
-from finetti.models.model import as_numbers, named_errors, refuse_change
+from finetti.models.answers import as_numbers, named_errors, refuse_change
 
 LINEAR_RTOL, N_TRIALS = 1e-9, 5
 # Rounding that a target may add up over its operations, in units of its precision: 1e-4 of an

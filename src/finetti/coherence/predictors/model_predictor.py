@@ -13,8 +13,9 @@ from finetti.coherence.predictors.base import (
 from finetti.core.arguments import Floats, Letters
 from finetti.core.errors import FinettiError, InputError
 from finetti.latent.world import Pairs
+from finetti.models.answers import named_errors
 from finetti.models.function_model import FunctionModel, SamplerModel
-from finetti.models.model import JaxNetwork, named_errors
+from finetti.models.model import JaxNetwork
 from finetti.models.sklearn_model import EstimatorModel, one_thread
 from finetti.models.torch_model import TorchModel
 

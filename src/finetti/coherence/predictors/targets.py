@@ -22,9 +22,10 @@ from finetti.coherence.predictors.worlds import world_predictor
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.numbers import as_positive, as_whole
 from finetti.latent.world import LatentModel
+from finetti.models.answers import named_errors
 from finetti.models.factory import Purpose, count_arguments, is_plain_function, make_factory
 from finetti.models.function_model import FunctionModel, SamplerModel
-from finetti.models.model import JaxNetwork, Model, named_errors
+from finetti.models.model import JaxNetwork, Model
 from finetti.models.model_loading import as_model, find_model
 from finetti.models.sklearn_model import EstimatorModel
 from finetti.models.torch_model import TorchModel

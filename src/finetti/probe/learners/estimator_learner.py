@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.core.errors import InputError
-from finetti.models.model import described
+from finetti.models.answers import described
 from finetti.models.sklearn_model import EstimatorModel, one_thread
 from finetti.probe.learners.base import FitLearner, Predictor
 

@@ -11,8 +11,9 @@ from jaxtyping import Array, Float
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole
+from finetti.models.answers import check_shape
 from finetti.models.factory import parameters
-from finetti.models.model import JaxNetwork, check_shape
+from finetti.models.model import JaxNetwork
 from finetti.probe.learners.base import LOGITS, NetworkLearner
 from finetti.training.optimizers import adamw
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.core.errors import InputError
-from finetti.models.model import check_shape, named_errors
+from finetti.models.answers import check_shape, named_errors
 from finetti.models.torch_model import TorchModel
 from finetti.probe.learners.base import LOGITS, TrainedLearner
 from finetti.probe.learners.network_learner import (
