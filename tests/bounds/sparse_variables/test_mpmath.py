@@ -85,12 +85,11 @@ def deep_terms(network, sample, constant):
     return rows, radius
 
 
-def printed_head_terms(head, token):
-    """One head: c_QK without the lengths of token and query, or 2B_X with positions (erratum 1)."""
+def printed_head_terms(head, token, lengths):
+    """In c_QK stands 1, 2 in A.12 or 2(B_X + B_P) in A.4 for the lengths (erratum 1)."""
     rows = []
     for each in head.each:
         common = mp.mpf(each.out_lipschitz) * token
-        lengths = 2 * token if head.positions == "fixed" else head.printed_constant
         rows.append(head.head_dimension * common * each.value_column_norm)
         rows.append(head.width * common * each.value_norm * each.score_row_norm * lengths)
     return rows
@@ -255,12 +254,12 @@ def test_narrow_heads_and_steeper_scores(make_head, make_heads, sample, query_no
 
 
 def test_printed_forms(make_head, make_heads, make_network, sample):
-    for covering, layer, token in (
-        (HeadCovering, make_head(head_dimension=3), 1.5),
-        (HeadCovering, make_head(positions="fixed", position_norm=0.25), 1.75),
-        (MultiHeadCovering, make_heads(head_dimension=3), 1.5),
+    for covering, layer, token, lengths in (
+        (HeadCovering, make_head(head_dimension=3), 1.5, 1),
+        (HeadCovering, make_head(positions="fixed", position_norm=0.25), 1.75, 3.5),
+        (MultiHeadCovering, make_heads(head_dimension=3), 1.5, 2),
     ):
-        expected = scaling(printed_head_terms(layer, mp.mpf(token)), 0.3, 50_000)
+        expected = scaling(printed_head_terms(layer, mp.mpf(token), lengths), 0.3, 50_000)
         close(covering(layer, 0.3, form="printed").evaluate(sample).value, expected)
     network = make_network(activation_lipschitz=1.1)
     expected = scaling(printed_deep_terms(network), 0.3, 50_000)

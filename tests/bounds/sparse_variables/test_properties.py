@@ -192,6 +192,8 @@ def test_a_trained_table_costs_a_factor_linear_in_the_context():
     table = ParameterCountCovering(network)
     ball = table.composed(table.functions, Sample(1000, 100))
     assert sum(ball.parameters) == 2 * 3 * 16 + 4 + 100 * 4
+    # Through both layers, with tokens of length B_X + B_P = 2, then 1: (1 + 2·2²)(1 + 2·1²).
+    assert ball.parts[-1].log_multiplier == pytest.approx(math.log(27), rel=1e-12)
     few, many = (table.evaluate(Sample(1000, t)).value for t in (10**5, 10**6))
     assert many / few > 9
     with pytest.raises(InputError, match=r"`position_norm` .* longest trained position"):
