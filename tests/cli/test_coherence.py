@@ -144,3 +144,22 @@ def test_the_command_says_what_is_missing_and_takes_it(tmp_path, monkeypatch):
     document = json.loads(done.stdout)
     assert document["verdicts"][0]["not_measured"] == []
     assert document["command"].endswith("--noise-variance 0.5")
+
+
+def test_a_sampler_of_letters_is_told_where_to_say_how_many(tmp_path, monkeypatch):
+    """And what the message advises works."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "drawn_target.py").write_text(
+        "from finetti.coherence import as_predictor\n"
+        "class Coin:\n"
+        "    def sample(self, rng, tokens): return rng.integers(2)\n"
+        "coin = as_predictor(Coin(), n_letters=2)\n"
+    )
+    sizes = ("--context-length", "3", "--contexts", "2", "--draws", "10", "--quiet")
+    refused = command("./drawn_target.py:Coin", *sizes)
+    assert refused.exit_code == 2
+    told = " ".join(refused.output.split())
+    assert "drawn_target.py:Coin draws letters" in told
+    assert "as_predictor(target, n_letters=2), which a file may define" in told
+    done = command("./drawn_target.py:coin", *sizes)
+    assert done.exit_code == 0, done.output

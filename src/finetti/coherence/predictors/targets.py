@@ -121,8 +121,8 @@ def _model_predictor(model: Model, n_letters: int | None, seed: int) -> Predicts
     if isinstance(model, SamplerModel):
         if n_letters is None and model.n_inputs == 1:
             raise InputError(
-                "A predictor that draws letters must say how many there are: as_predictor(target, "
-                "n_letters=2)."
+                f"{model.name} draws letters, and must say how many there are: "
+                "as_predictor(target, n_letters=2), which a file may define for the command."
             )
         return OnlyDraws(model, n_letters)
     if isinstance(model, JaxNetwork | TorchModel):
