@@ -305,8 +305,10 @@ def map_norms(
     for each in fields(described):
         before = getattr(described, each.name)
         inside = f"{path}.{each.name}" if path else each.name
-        is_norm = each.metadata.get(NORM) and before is not None
-        after = change(inside, before) if is_norm else map_norms(before, change, skip, inside)
+        if each.metadata.get(NORM) and before is not None:
+            after = change(inside, before)
+        else:
+            after = map_norms(before, change, skip, inside)
         if after is not before:
             changes[each.name] = after
     return replace(cast("Any", described), **changes) if changes else described
