@@ -1,5 +1,6 @@
 """Proposition 5.6: what a stationary point costs, by its local linearization."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,15 @@ def parabola(theta: Any, tokens: Any, mask_token: Any) -> Any:
     return jnp.broadcast_to(1 - theta**2, (len(tokens), 1))
 
 
+def _network(function: Any, theta: np.ndarray, data: Any) -> Any:
+    """A network of a pair (init, apply) whose weights are given."""
+    from finetti.risk.minimization import as_encoded
+    from finetti.risk.user_network import as_network
+
+    pair = (lambda key: theta), function
+    return as_network(pair, as_encoded(data, "optimization_bound"))
+
+
 def _stationary(slope: Any, start: np.ndarray) -> np.ndarray:
     """A stationary point of the empirical risk over Θ, (5.12), by L-BFGS-B."""
     bounds = [(-WIDTH, WIDTH)] * len(start)
@@ -42,9 +52,8 @@ def _stationary(slope: Any, start: np.ndarray) -> np.ndarray:
     return start
 
 
-def _points(rng: np.random.Generator, starts: int, value_and_grad: Any) -> list[Any]:
+def _points(rng: np.random.Generator, starts: int, value_and_grad: Any, network: Any) -> list[Any]:
     """Both sides of (5.13) at the stationary points of one sample, and at its saddle θ = 0."""
-    import jax
 
     tokens, target = rng.normal(size=(SEQUENCES, LENGTH, 2)), rng.normal(size=(SEQUENCES, 1))
     target -= target.mean()
@@ -59,7 +68,7 @@ def _points(rng: np.random.Generator, starts: int, value_and_grad: Any) -> list[
     best = min(answers, key=lambda answer: float(np.mean((target - answer) ** 2)))
     data, box = (tokens, np.zeros((SEQUENCES, 2)), target), risk.ParameterBox(-WIDTH, WIDTH)
     # At w = o = 0 and v = b = 0 nothing moves to first order but o, along the mean answer, 0.
-    networks = [jax.tree_util.Partial(small_attention, theta) for theta in (*found, np.zeros(8))]
+    networks = [replace(network, params=theta) for theta in (*found, np.zeros(8))]
     return [risk.optimization_bound(each, data, best, box, tolerance=1e-3) for each in networks]
 
 
@@ -141,11 +150,13 @@ def e_prop_5_6(context: Context, form: str = "derived", fit: float = 1.0) -> Evi
 
     value_and_grad = jax.jit(jax.value_and_grad(empirical_risk))
     rng, samples = context.draws(), context.pick(quick=40, paper=400)
-    found = [each for _ in range(samples) for each in _points(rng, 5, value_and_grad)]
+    sizes = np.zeros((SEQUENCES, LENGTH, 2)), np.zeros((SEQUENCES, 2)), np.zeros((SEQUENCES, 1))
+    network = _network(small_attention, np.zeros(8), sizes)  # one, so that programs are shared
+    found = [each for _ in range(samples) for each in _points(rng, 5, value_and_grad, network)]
     gaps = [each.gap / each.value for each in found if each.excess > 1e-3]
     # y = −1, f_θ = 1 − θ² at θ̂ = 0, f̃ = 1 − η: E_opt = 4η − η², and 4·η is the bound.
     data = np.zeros((1, 1, 1)), np.zeros((1, 1)), -np.ones((1, 1))
-    flat = jax.tree_util.Partial(parabola, np.zeros(1))
+    flat = (lambda key: np.zeros(1)), parabola
     tight = risk.optimization_bound(flat, data, [[0.98]], risk.ParameterBox(-1.0, 1.0))
     return Evidence(
         ratios_at_most_one(np.array([each.ratio for each in found]), "stationary points"),
