@@ -15,7 +15,7 @@ from finetti.cli.console import make_console, say
 from finetti.cli.interruption import NOTHING_KEPT, ends_with
 from finetti.cli.options import Debug, Json, Quiet, Seed, whole_numbers
 from finetti.core.errors import InputError
-from finetti.show.progress import progress_bar
+from finetti.display.progress import progress_bar
 
 if TYPE_CHECKING:
     from finetti.coherence.measuring import CoherenceTable
@@ -202,7 +202,7 @@ def _write(found: "CoherenceTable", document: dict[str, Any], out: Path) -> None
 
 
 def _show(found: "CoherenceTable", people: Any, quiet: bool, out: Path | None) -> None:
-    from finetti.show.terminal import FittedTable
+    from finetti.display.terminal import FittedTable
 
     people.print(found.headline, style="bold", soft_wrap=True)
     if not quiet:

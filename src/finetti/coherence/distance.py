@@ -18,11 +18,11 @@ from finetti.core.arguments import Floats, one_hot
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole, largest_of
 from finetti.core.statistics import wilson_interval
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_interval, format_number
+from finetti.display.shown import Shown
 from finetti.latent.predictive_laws import choose
 from finetti.latent.world import LatentModel
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_interval, format_number
-from finetti.show.shown import Shown
 
 COVERAGE = 0.9
 ROUNDING = 1e-10

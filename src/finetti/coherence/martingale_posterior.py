@@ -18,9 +18,9 @@ from finetti.core.arguments import Floats, as_generator, as_letters
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.latent.world import append_token
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 
 @dataclass(frozen=True, eq=False)

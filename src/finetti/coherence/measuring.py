@@ -17,11 +17,11 @@ from finetti.core.arguments import one_hot
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_number
+from finetti.display.progress import Progress
+from finetti.display.shown import Shown
 from finetti.latent.world import LatentModel, Pairs
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_number
-from finetti.show.progress import Progress
-from finetti.show.shown import Shown
 
 COLUMNS = ("order", "martingale", "two-step")
 OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and shown once

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from finetti.core.statistics import Interval
+from finetti.display import Table, format_interval
 from finetti.probe.analysis.analysis import Analysis, analyze
 from finetti.probe.analysis.comparison import LearnerComparison, compare_learners
 from finetti.probe.analysis.critical import CriticalSize
@@ -18,7 +19,6 @@ from finetti.probe.experiment import Experiment
 from finetti.probe.information import InformationBounds, information_bounds
 from finetti.probe.search.driver import SearchReport
 from finetti.probe.search.ratios import SizeRatio, size_ratio
-from finetti.show import Table, format_interval
 from finetti.studies.trials import DONE
 
 REASONS: tuple[str, ...] = ("solved", "ambiguous", "not fitted", "not generalized")

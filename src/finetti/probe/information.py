@@ -26,9 +26,9 @@ from finetti.boolean.functions.base import all_bits
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_real, as_whole, largest_of
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 from finetti.probe.tasks import HiddenRule, HiddenTask
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
 
 MAX_SAMPLES = 10**6  # of the packing bound without noise, a sum of m terms
 MAX_NOISY_SAMPLES = 4000  # and with noise: m√m terms, each a convolution

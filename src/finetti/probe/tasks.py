@@ -28,9 +28,9 @@ from finetti.boolean.simplification import find_profile, relevant_indices
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_real, as_whole
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.probe.symmetries import n_symmetries
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 FAMILIES: dict[str, type[Family]] = {"and": And, "or": Or, "parity": Parity, "majority": Majority}
 COUNTED: dict[str, type[Threshold]] = {"threshold": Threshold, "exactly": Exactly}

@@ -12,9 +12,9 @@ from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.spectra import WalshSpectrum, spectrum
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 from finetti.probe.tasks import HiddenTask
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
 
 MAX_HIDDEN_BITS = 12  # whose settings are all run
 MAX_SHOWN_SUBSETS = 16

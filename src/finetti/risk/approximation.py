@@ -8,13 +8,13 @@ import numpy as np
 from finetti.bounds import Sample
 from finetti.bounds.exchangeability import SurrogateApproximation
 from finetti.core.errors import bad_argument
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.latent import Encoded, FiniteAtoms
 from finetti.risk.contexts import enumerate_contexts, uniform_error
 from finetti.risk.minimization import predictions
 from finetti.risk.networks import AttentionNetwork
 from finetti.risk.recovery import RecoveryGap, recovery_gap
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,11 @@ from finetti.bounds import BoundValue
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
+from finetti.display.card import Card, Table
+from finetti.display.charts import Chart
+from finetti.display.numbers import format_number
+from finetti.display.shown import Shown
+from finetti.display.waterfall import waterfall
 from finetti.latent import LatentModel, WorldDraw
 from finetti.risk.minimization import (
     RiskMinimum,
@@ -22,11 +27,6 @@ from finetti.risk.minimization import (
     squared_loss,
 )
 from finetti.risk.theorem import risk_bound
-from finetti.show.card import Card, Table
-from finetti.show.charts import Chart
-from finetti.show.numbers import format_number
-from finetti.show.shown import Shown
-from finetti.show.waterfall import waterfall
 
 MIN_CLASS_SAMPLES, CLASS_BATCH = 4096, 256
 

@@ -12,14 +12,14 @@ from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of
 from finetti.core.precision import float64
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.latent import Encoded
 from finetti.risk.minimization import as_encoded
 from finetti.risk.norm_sums import minimize_norms
 from finetti.risk.parameters import flatten, unflatten
 from finetti.risk.regions import Region
 from finetti.risk.user_network import as_network
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 DENSE_LIMIT = 2_000_000  # entries of a Jacobian that is kept as a matrix
 STEEPEST = 4.0  # sup ‖∇_f ℓ‖ for ‖y‖, ‖f‖ ≤ 1

@@ -11,6 +11,8 @@ from finetti.attention import LinearMap
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_norm, as_whole
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.latent import Encoded, FiniteAtoms
 from finetti.latent.world import LatentModel
 from finetti.risk.contexts import enumerate_contexts
@@ -22,8 +24,6 @@ from finetti.risk.minimization import (
 )
 from finetti.risk.networks import AttentionNetwork
 from finetti.risk.transfer import TransferReport, transfer_report
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 
 def _as_it_is(readout: Any) -> Any:

@@ -7,9 +7,9 @@ import numpy as np
 
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.risk.uniform import uniform_fit
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 SPAN_TOL = 1e-9  # of the largest entry: what counts as inside the span
 

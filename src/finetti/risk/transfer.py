@@ -10,13 +10,13 @@ from finetti.bounds import Sample
 from finetti.bounds.exchangeability import TransferApproximation, transfer_matrix
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
+from finetti.display.card import Card, Table
+from finetti.display.charts import Chart
+from finetti.display.shown import Shown
+from finetti.display.waterfall import waterfall
 from finetti.risk.contexts import ContextTable, largest_squares, uniform_error
 from finetti.risk.recovery import recovery_gap
 from finetti.risk.uniform import uniform_fit
-from finetti.show.card import Card, Table
-from finetti.show.charts import Chart
-from finetti.show.shown import Shown
-from finetti.show.waterfall import waterfall
 
 # The terms of the bound: its name there, what it is made of, and which error it is.
 _TERMS = (

@@ -9,7 +9,7 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most
 from finetti.core.keys import seed_of
 from finetti.core.numbers import largest_of
-from finetti.show.card import Table
+from finetti.display.card import Table
 from finetti.studies.trials import Trial, TrialResult, canonical_json
 
 

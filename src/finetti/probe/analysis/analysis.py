@@ -8,6 +8,9 @@ import pandas as pd
 
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_interval
+from finetti.display.shown import Shown
 from finetti.probe.analysis.critical import CriticalSize, first_above
 from finetti.probe.analysis.curve import SuccessCurve, fit_curve
 from finetti.probe.analysis.laws import ScalingLaws, fit_laws
@@ -20,9 +23,6 @@ from finetti.probe.analysis.trial_tables import (
     plain_records,
     read_trials,
 )
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_interval
-from finetti.show.shown import Shown
 
 Key = tuple[Any, ...]  # the values of `by`, and T where there is one
 

@@ -11,6 +11,9 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import json_number, largest_of, smallest_of
 from finetti.core.statistics import Interval
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_interval, format_number
+from finetti.display.shown import Shown
 from finetti.probe.analysis.critical import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
 from finetti.probe.analysis.learner_sizes import learner_sizes
@@ -23,9 +26,6 @@ from finetti.probe.analysis.paired_tests import (
 )
 from finetti.probe.analysis.resampling import resample_seeds
 from finetti.probe.analysis.trial_tables import Frame, Missing, plain_records, read_trials
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_interval, format_number
-from finetti.show.shown import Shown
 
 POWER = 0.8
 

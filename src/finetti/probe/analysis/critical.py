@@ -8,10 +8,10 @@ import numpy as np
 
 from finetti.core.numbers import json_number
 from finetti.core.statistics import Interval, wilson_interval
+from finetti.display.card import Card
+from finetti.display.numbers import format_interval, format_number
+from finetti.display.shown import Shown
 from finetti.probe.analysis.curve_fits import CurveFits, Floats
-from finetti.show.card import Card
-from finetti.show.numbers import format_interval, format_number
-from finetti.show.shown import Shown
 
 Censored = Literal["", "left", "right", "unknown"]
 PAPER_RESAMPLES = 50

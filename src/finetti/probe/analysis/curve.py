@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from finetti.core.statistics import Interval
+from finetti.display.card import Card
+from finetti.display.numbers import format_interval, format_number
+from finetti.display.shown import Shown
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
-from finetti.show.card import Card
-from finetti.show.numbers import format_interval, format_number
-from finetti.show.shown import Shown
 
 GRID = 33  # ceilings tried at once, in each of ROUNDS refinements of the interval's end
 ROUNDS = 3

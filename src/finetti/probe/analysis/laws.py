@@ -10,11 +10,11 @@ import scipy
 
 from finetti.core.errors import bad_argument
 from finetti.core.statistics import Interval
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_interval, format_number
+from finetti.display.shown import Shown
 from finetti.probe.analysis.critical import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_interval, format_number
-from finetti.show.shown import Shown
 
 LawName = Literal["logarithmic", "power"]
 FORMULAS: dict[LawName, str] = {"logarithmic": "m = a + b·log T", "power": "m = c·T^α"}

@@ -11,10 +11,10 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval
+from finetti.display import Card, Shown, Table
 from finetti.probe.analysis.critical import Censored, CriticalSize
 from finetti.probe.search.allocation import allocate_trials
 from finetti.probe.search.posterior import REACH, Counts, CurvePosterior, curve_posterior
-from finetti.show import Card, Shown, Table
 
 History = Iterable[tuple[int, int, int]]
 

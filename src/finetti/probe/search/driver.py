@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import FinettiError, InputError, bad_argument
+from finetti.display import Card, Shown, Table
 from finetti.probe.analysis.laws import ScalingLaws, fit_laws
 from finetti.probe.search.design import SearchDesign, SearchResult
-from finetti.show import Card, Shown, Table
 from finetti.studies.coordinator import StudyPlan
 from finetti.studies.executors.local_executor import open_executor
 from finetti.studies.study import Study

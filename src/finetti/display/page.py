@@ -2,9 +2,9 @@
 
 from html import escape
 
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_value
-from finetti.show.terminal import is_numeric
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_value
+from finetti.display.terminal import is_numeric
 
 # Colors are inherited or half transparent, so that the notebook's own theme decides.
 _LINE = "1px solid rgba(128,128,128,.35)"

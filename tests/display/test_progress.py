@@ -3,7 +3,7 @@
 import re
 import time
 
-from finetti.show.progress import Progress, late_progress, progress_bar
+from finetti.display.progress import Progress, late_progress, progress_bar
 
 
 def test_progress_says_what_is_going_on(monkeypatch, capsys):
@@ -26,10 +26,10 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
     with progress_bar("study", 100, shown=True) as on_change:
         on_change(Progress(50, 1, "running"))
         assert capsys.readouterr().err == ""  # a short run is silent
-        monkeypatch.setattr("finetti.show.progress.MIN_SILENCE_SECONDS", 0.0)
+        monkeypatch.setattr("finetti.display.progress.MIN_SILENCE_SECONDS", 0.0)
         for stored in (51, 52, 60, 61, 69, 70):
             on_change(Progress(stored, 1, "running"))
-        monkeypatch.setattr("finetti.show.progress.MAX_SILENCE_SECONDS", 0.0)
+        monkeypatch.setattr("finetti.display.progress.MAX_SILENCE_SECONDS", 0.0)
         on_change(Progress(70, 0, "running"))
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in lines] == ["51", "60", "70", "70"]
@@ -47,7 +47,7 @@ def test_only_long_work_shows_its_progress(monkeypatch, capsys):
     with late_progress("fit", 3, "steps") as report:
         report(Progress(1, 0, "short"))
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("finetti.show.progress.SHORT_SECONDS", 0.05)
+    monkeypatch.setattr("finetti.display.progress.SHORT_SECONDS", 0.05)
     with late_progress("fit", 3, "steps") as report:
         report(Progress(1, 0, "one long call"))
         deadline, shown = time.monotonic() + 30, ""

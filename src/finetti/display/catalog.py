@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from finetti.core.errors import FinettiError
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 
 Entry = TypeVar("Entry")
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from finetti.core.errors import bad_argument
-from finetti.show.charts import Chart
-from finetti.show.theme import GRAY, INK, PALETTE, chart_config
+from finetti.display.charts import Chart
+from finetti.display.theme import GRAY, INK, PALETTE, chart_config
 
 REACH = 2.0  # standard errors on either side
 

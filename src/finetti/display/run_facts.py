@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from finetti.show.numbers import format_duration
+from finetti.display.numbers import format_duration
 
 VERSIONS = {"Finetti": "finetti", "JAX": "jax", "NumPy": "numpy", "Python": "python"}
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from finetti.show.card import Table
-from finetti.show.numbers import format_number
+from finetti.display.card import Table
+from finetti.display.numbers import format_number
 
 KINDS = {"line": "Lines", "point": "Points", "bar": "Bars", "area": "Areas"}
 INNER = ("layer", "hconcat", "vconcat", "concat", "spec")  # where Vega-Lite nests charts
@@ -21,7 +21,7 @@ def chart_title(chart: Mapping[str, Any]) -> str:
 def describe_chart(chart: Mapping[str, Any]) -> str:
     """What is drawn, in sentences: title, axes with their ranges, and the names of the lines.
 
-    >>> from finetti.show import line_chart
+    >>> from finetti.display import line_chart
     >>> rows = [{"T": 8, "error": 0.5}, {"T": 32, "error": 0.125}]
     >>> describe_chart(line_chart(rows, "T", "error", log_x=True, title="It falls"))
     'It falls. Lines: error (0.125 to 0.5) against T (8 to 32, logarithmic).'
@@ -36,7 +36,7 @@ def describe_chart(chart: Mapping[str, Any]) -> str:
 def chart_tables(chart: Mapping[str, Any]) -> tuple[Table, ...]:
     """The data of a Vega-Lite specification, in the order drawn; one table for each set of records.
 
-    >>> from finetti.show import line_chart
+    >>> from finetti.display import line_chart
     >>> rows = [{"T": 8, "error": 0.5}, {"T": 32, "error": 0.125}]
     >>> chart_tables(line_chart(rows, "T", "error", x_title="tokens"))[0].columns
     ('tokens', 'error')

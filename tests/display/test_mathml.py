@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.core.errors import InputError
-from finetti.show.mathml import to_breakable_html, to_mathml
+from finetti.display.mathml import to_breakable_html, to_mathml
 
 
 def inside(formula):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.show import format_duration, format_interval, format_number, format_value
+from finetti.display import format_duration, format_interval, format_number, format_value
 
 
 @pytest.mark.parametrize(

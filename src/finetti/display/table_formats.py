@@ -6,9 +6,9 @@ import io
 from enum import StrEnum
 from typing import Any
 
-from finetti.show.card import Table
-from finetti.show.numbers import format_value
-from finetti.show.terminal import is_number, is_numeric
+from finetti.display.card import Table
+from finetti.display.numbers import format_value
+from finetti.display.terminal import is_number, is_numeric
 
 FORMULA = ("=", "+", "-", "@")  # what a formula begins with
 LATEX = str.maketrans(

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.core.errors import InputError
-from finetti.show import line_chart, side_by_side
-from finetti.show.channels import axis_channel
+from finetti.display import line_chart, side_by_side
+from finetti.display.channels import axis_channel
 
 RECORDS = [
     {
@@ -216,7 +216,7 @@ def test_a_chart_that_cannot_be_written_is_one_sentence(tmp_path):
 
 def test_altair_is_loaded_only_when_a_chart_is_made():
     code = (
-        "import sys; from finetti.show import line_chart, Card, to_text; to_text(Card('a')); "
+        "import sys; from finetti.display import line_chart, Card, to_text; to_text(Card('a')); "
         "sys.exit(bool({'altair', 'vl_convert', 'jax', 'numpy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,8 +6,8 @@ import equinox as eqx
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.show import Card, Shown, Table, to_html, to_text
-from finetti.show.table_layout import BETWEEN, EDGES, fit_columns
+from finetti.display import Card, Shown, Table, to_html, to_text
+from finetti.display.table_layout import BETWEEN, EDGES, fit_columns
 
 CARD = Card(
     "A title with [bold]brackets[/bold] & <tags>",

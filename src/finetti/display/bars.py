@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from finetti.core.errors import bad_argument
-from finetti.show.charts import Chart
-from finetti.show.theme import INK, PALETTE, chart_config
+from finetti.display.charts import Chart
+from finetti.display.theme import INK, PALETTE, chart_config
 
 MAX_COLUMNS = 3
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetti.show.gauge import LEFT, RIGHT, Gauge
+from finetti.display.gauge import LEFT, RIGHT, Gauge
 
 
 def across(gauge):

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.show.card import Table
-from finetti.show.charts import Chart
-from finetti.show.frame import Drawn, fill_frame, page_environment, table_parts
+from finetti.display.card import Table
+from finetti.display.charts import Chart
+from finetti.display.frame import Drawn, fill_frame, page_environment, table_parts
 
 
 @dataclass(frozen=True)

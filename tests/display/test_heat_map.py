@@ -3,7 +3,7 @@
 import pytest
 import vl_convert
 
-from finetti.show import heat_map, ranked_bars
+from finetti.display import heat_map, ranked_bars
 
 
 def cells(layers, heads):

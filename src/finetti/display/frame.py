@@ -9,16 +9,16 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.files import from_cache
-from finetti.show.card import Table
-from finetti.show.chart_text import chart_tables, chart_title, describe_chart
-from finetti.show.numbers import format_duration, format_value
-from finetti.show.terminal import is_numeric
+from finetti.display.card import Table
+from finetti.display.chart_text import chart_tables, chart_title, describe_chart
+from finetti.display.numbers import format_duration, format_value
+from finetti.display.terminal import is_numeric
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 Place = tuple[str, str]  # a package and a folder in it
-HOUSE: Place = ("finetti.show", "html")
+HOUSE: Place = ("finetti.display", "html")
 LONG = 24  # letters of a word that may be broken
 
 

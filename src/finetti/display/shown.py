@@ -3,9 +3,9 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
-from finetti.show.card import Card
-from finetti.show.page import to_html
-from finetti.show.terminal import renderable, to_text
+from finetti.display.card import Card
+from finetti.display.page import to_html
+from finetti.display.terminal import renderable, to_text
 
 
 class Shown(ABC):

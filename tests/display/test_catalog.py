@@ -4,7 +4,7 @@ from typing import ClassVar
 import pytest
 
 from finetti.core.errors import FinettiError
-from finetti.show import Catalog
+from finetti.display import Catalog
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from finetti.core import InputError
-from finetti.show import waterfall
+from finetti.display import waterfall
 
 
 def test_every_bar_starts_where_the_last_one_ended(tmp_path):
