@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,7 @@ from finetti.claims import (
     results_document,
 )
 from finetti.claims import run as engine
+from finetti.claims.run import fast_compilation
 from finetti.core.errors import InputError
 from sample_claims import MEASURED, TOO_LARGE, claim
 
@@ -70,6 +74,18 @@ def test_evidence_of_other_libraries_devices_and_data_is_not_used_again(
     else:
         (tmp_path / "layouts.toml").write_text("a = 2")
     assert engine.code_fingerprint() != before
+
+
+def test_programs_are_compiled_fast_unless_flags_say_otherwise(monkeypatch):
+    limit = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT"
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
+    monkeypatch.delenv(limit, raising=False)
+    with fast_compilation():
+        found = re.findall(r"fusion_emitters=(\w+)", os.environ["XLA_FLAGS"])
+        assert (found, os.environ[limit]) == (["false", "true"], "0")  # the last one counts
+        assert Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).is_dir()
+    assert os.environ["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
+    assert limit not in os.environ
 
 
 def test_a_process_loads_the_ledger_once():

@@ -70,6 +70,7 @@ BEGIN SELECT RAISE(ABORT, 'a finished trial is never deleted'); END;
         ("UPDATE trials SET state = 'failed' WHERE rowid = 6", "row 6 (n=1", 39),
         ("UPDATE trials SET error = 'other' WHERE rowid = 4", "row 4 (n=1", 39),
         ("UPDATE trials SET trace = '[' WHERE rowid = 6", "row 6 (n=1", 39),
+        ("UPDATE trials SET record = '{}' WHERE rowid = 6", "row 6 (n=1", 39),
         ("UPDATE trials SET metrics = x'00' WHERE rowid = 6", "row 6 (n=1", 39),
         ("UPDATE trials SET replicate = 77 WHERE rowid = 6", "row 6 (n=1, name=words, repl", 39),
         ("UPDATE trials SET cell = 1 WHERE rowid = 6", "row 6 (n=0", 39),

@@ -45,7 +45,9 @@ def states(path):
 
 def test_what_is_added_is_read_back(store):
     trace = {"loss": [1.0, float("inf")], "step": [1, 2]}
-    full = Outcome(CELL.trial_id(0), "done", {"a": 0.1, "b": 2, "c": "x", "d": True}, trace)
+    metrics = {"a": 0.1, "b": 2, "c": "x", "d": True}
+    record = [{"names": ["x", None], "numbers": {"1": 0.5}}, "text"]
+    full = Outcome(CELL.trial_id(0), "done", metrics, trace, record)
     store.add([Row(CELL, 0, full), Row(CELL, 1, failed(CELL.trial_id(1), "why", "where"))])
     first, second = store.reader.rows()
     assert (first.cell, first.replicate, first.outcome) == (CELL, 0, full)

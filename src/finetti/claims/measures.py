@@ -18,7 +18,13 @@ import numpy as np
 
 from finetti.claims.claim import DERIVED, CheckMethod, Context
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
-from finetti.claims.perturbations import RATIO_RTOL, ratios, ratios_at_most_one
+from finetti.claims.perturbations import (
+    RATIO_RTOL,
+    is_tight,
+    ratio,
+    ratios,
+    ratios_at_most_one,
+)
 from finetti.core.numbers import largest_of
 from finetti.display.numbers import format_number
 
@@ -116,11 +122,12 @@ class Ratio:
             yield ratios(of_draw, *draw(context.draws(*([number] if number else []))))
 
     def _ratio(self, lemma: Callable[..., Any], make: Callable[[], tuple]) -> float:
-        return float(lemma(*make()).ratio) / self.looser
+        return ratio(lemma, *make()) / self.looser
 
-    def _tight(self, name: str, ratio: float) -> Measurement:
-        low, high = self.limits.get(name, (0.98, 1 + RATIO_RTOL))
-        return within(f"tight instance: {name}", ratio, low, high)
+    def _tight(self, name: str, found: float) -> Measurement:
+        if name not in self.limits:
+            return is_tight(name, found)
+        return within(f"tight instance: {name}", found, *self.limits[name])
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,13 @@ where it would come out the same.
 """
 
 import importlib
+import os
 import re
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -30,6 +33,9 @@ from finetti.studies.store.store_reader import Row
 from finetti.studies.study import Study
 from finetti.studies.trials import DONE, Outcome, TrialResult, canonical_json, digest
 
+# By the emitters that take half as long, and in one piece. Networks are trained, too: without
+# optimization their programs would run three times as long.
+FAST_COMPILATION = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 ABOVE = ("cli", "report")  # parts of the package that no claim can use
 LIBRARIES = ("equinox", "jaxlib", "optax", "scikit-learn", "scipy")  # beside those of `software`
 FINGERPRINT_DIGITS = 16  # of a hash, hexadecimal
@@ -225,6 +231,32 @@ def turns_red(result: ClaimResult) -> bool:
     return all(measurement.holds is not None for measurement in measured)
 
 
+@contextmanager
+def fast_compilation() -> Iterator[None]:
+    """Compile fast where JAX is started inside, here and in child processes.
+
+    Most programs of claims run once, and compiling them takes most of the time. What took longer is
+    kept for other processes and wrong versions. Nor is it noted for each operation which line it
+    comes from. What the user has set wins: of several flags the last one counts.
+    """
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory() as programs:
+        settings = {
+            "JAX_COMPILATION_CACHE_DIR": programs,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+            "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",
+            **before,
+            "XLA_FLAGS": f"{FAST_COMPILATION} {before.get('XLA_FLAGS', '')}".rstrip(),
+        }
+        os.environ.update(settings)
+        try:
+            yield
+        finally:
+            for name in settings.keys() - before.keys():
+                del os.environ[name]
+            os.environ.update(before)
+
+
 def code_fingerprint() -> str:
     """Hash of all that evidence may depend on: the files of this package, as far as claims can use
     them, the versions of the libraries, and JAX's device."""
@@ -259,7 +291,7 @@ def check_entry(seed: int, entry: str, scale: str, claim_seed: int) -> TrialResu
         seconds = time.perf_counter() - start
         found[form] = {"evidence": evidence.to_dict(), "seconds": seconds}
         verdict = verdict or evidence.verdict.value
-    return TrialResult({"verdict": verdict}, found)
+    return TrialResult({"verdict": verdict}, record=found)
 
 
 def claims_study(
@@ -343,7 +375,7 @@ def _result(claim: Claim, outcome: Outcome, context: Context, fresh: bool) -> Cl
     if outcome.state != DONE:
         error = shareable_traceback(outcome.traceback or outcome.error or "")
         return ClaimResult(claim, None, outcome.seconds, error, context.seed, fresh)
-    forms = outcome.trace or {}
+    forms = outcome.record or {}
     form = claim.measure.form if isinstance(claim.measure, PrintedForm) else DERIVED
     # A wrong version of an erratum's row measures both forms itself.
     form = form if form in forms else DERIVED

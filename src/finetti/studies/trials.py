@@ -154,15 +154,17 @@ MAX_METRIC_CHARACTERS = 64_000
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a kind returns for a trial: its metrics, and small lists recorded on the way.
+    """What a kind returns for a trial: its metrics, and what is kept beside them.
 
     Args:
         metrics: name → number, text or truth value. A NaN makes the trial a failure.
-        trace: name → list of numbers.
+        trace: name → list of numbers recorded on the way.
+        record: plain data of any shape (as of JSON), which no table shows.
     """
 
     metrics: Mapping[str, Any]
     trace: Mapping[str, Any] | None = None
+    record: Any = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ class Outcome:
     state: str
     metrics: dict[str, Any] = field(default_factory=dict)
     trace: dict[str, Any] | None = None
+    record: Any = None
     error: str | None = None
     traceback: str | None = None
     seconds: float = 0.0
@@ -216,7 +219,7 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
     except _UnusableError as error:
         return failed(trial_id, str(error), seconds=seconds)
     # As other processes and the store know it: an enumeration that is an int is that int.
-    told = json.loads(json.dumps([metrics, trace or None]))
+    told = json.loads(json.dumps([metrics, trace or None, plain(result.record, "record")]))
     return Outcome(trial_id, DONE, *told, seconds=seconds, finished=time.time())
 
 

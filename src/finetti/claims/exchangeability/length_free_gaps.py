@@ -6,6 +6,7 @@ a linear aggregation of what each of them reads, and the best of them all on the
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,17 @@ STEEPEST = 0.2
 SMALL = 0.02
 
 
-def read_features(networks: list[Any], data: Any) -> np.ndarray:
-    """What every attention reads in every sequence, (attentions, n, width)."""
+@cache
+def _reader() -> Callable[..., Any]:
+    """``network.read(tokens, mask)`` as one program for each shape."""
     import equinox as eqx
 
-    read_one = eqx.filter_jit(lambda network, tokens, mask: network.read(tokens, mask))
-    count = len(data.tokens)
+    return eqx.filter_jit(lambda network, tokens, mask: network.read(tokens, mask))
+
+
+def read_features(networks: list[Any], data: Any) -> np.ndarray:
+    """What every attention reads in every sequence, (attentions, n, width)."""
+    read_one, count = _reader(), len(data.tokens)
     found = []
     for network in networks:
         parts = []
@@ -131,6 +137,20 @@ def _slope(sizes: Sequence[int], gaps: np.ndarray) -> float:
     return core.power_law_slope(sizes, gaps.mean(axis=1), errors).value
 
 
+@cache
+def _at_length(context: Context, labels: str, length: int, width: int) -> np.ndarray:
+    """Gaps with 64 samples; wrong versions look at the same ones."""
+    rng, networks = context.draws(labels, length), draw_networks(context, width)
+    return measure_gaps(rng, networks, length, [64], labels == "coins")
+
+
+@cache
+def _of_coins(context: Context, longest: float, replicates: int) -> np.ndarray:
+    """Gaps with few and with many samples of length 16, for aggregations in a ball."""
+    rng, networks = context.draws("samples", str(longest)), draw_networks(context, WIDTH)
+    return measure_gaps(rng, networks, 16, SAMPLES, True, longest, replicates)
+
+
 def _widening(length: int) -> int:
     """A dimension of the values that grows with the context, as a weight per position would."""
     return 1 + length // 8
@@ -167,28 +187,14 @@ def e_thm_5_3_length(
     """
     measured, records = [], []
     for labels in ("answers", "coins"):
-        gaps = np.concatenate(
-            [
-                measure_gaps(
-                    context.draws(labels, length),
-                    draw_networks(context, width(length)),
-                    length,
-                    [64],
-                    labels == "coins",
-                )
-                for length in lengths
-            ]
-        )
+        gaps = np.concatenate([_at_length(context, labels, each, width(each)) for each in lengths])
         name = f"slope of the gap in L, labels are {labels}"
         measured.append(at_most(name, _slope(lengths, gaps), STEEPEST))
         means = zip(lengths, gaps.mean(axis=1).tolist(), strict=True)
         records += [{"length": length, "gap": mean, "labels": labels} for length, mean in means]
 
-    def slope_in_samples(longest: float, replicates: int) -> float:
-        rng, networks = context.draws("samples", str(longest)), draw_networks(context, WIDTH)
-        return _slope(SAMPLES, measure_gaps(rng, networks, 16, SAMPLES, True, longest, replicates))
-
-    free, small = slope_in_samples(math.inf, 24), slope_in_samples(ball, 96)
+    free = _slope(SAMPLES, _of_coins(context, math.inf, 24))
+    small = _slope(SAMPLES, _of_coins(context, ball, 96))
     axes = {"length": "context length L", "gap": "mean generalization gap, n = 64"}
     title = "The gap does not grow with the context"
     return Evidence(

@@ -8,17 +8,12 @@ import scipy
 
 from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.covering.dudley import gap_terms
 from finetti.bounds.exchangeability.layer_constants import log_deviation
 from finetti.bounds.exchangeability.scaling_rates import Scales
 from finetti.claims.claim import CheckMethod, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
-from finetti.claims.sparse_variables.generalization_gaps import (
-    memorizing_complexity,
-    memorizing_gap_over_bound,
-)
 from finetti.core.forms import Form
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numbers import largest_of
 
 
 def draw_network(rng: np.random.Generator) -> "bounds.FullTransformer":
@@ -80,7 +75,7 @@ e_thm_5_3 = Claim(
     formula=r"E_{gen} = O(\frac{D}{\sqrt{n}} [\sqrt{log(1+γ)} + \sqrt{log(1+ζR)} + "
     r"\sqrt{log(1+κ/ζ)}] + \sqrt{\frac{log(1/δ)}{n}})",
     label="Theorem 5.3, Theorem C.4",
-    rests_on=("E-lemma-C.8", "E-thm-C.5", "E-eq-G.5", "E-thm-5.3-length"),
+    rests_on=("E-lemma-C.8", "S-lemma-2.2", "E-eq-G.5", "E-thm-5.3-length"),
 )
 
 _TOKENS = np.array([0.6, -1.0, 0.9])
@@ -170,39 +165,14 @@ e_lemma_c_7 = Claim(
 )
 
 
-@claim(
+e_thm_c_5 = Claim(
     id="E-thm-C.5",
     title="the generalization gap, by the complexity",
     statement="With probability 1 − δ, the gap of all functions of a class is bounded by its "
-    "complexity, for a loss in an interval of length b.",
+    "complexity, for a loss in an interval of length b: Lemma 2.2 of edelman2022, for one side.",
     formula=r"sup_f E ℓ(f) − \hat{E} ℓ(f) ≤ b (2 \hat{R} + 3 \sqrt{\frac{log(2/δ)}{2n}})",
-    check=CheckMethod.TIGHT,
-    controls=(
-        Control("a fifth of the last term", changes={"factor": 1 / 5}),
-        Control("R̂ in the place of 2R̂", changes={"rademacher": memorizing_complexity() / 2}),
-    ),
+    rests_on=("S-lemma-2.2",),
 )
-def e_thm_c_5(
-    context: Context, factor: float = 1.0, rademacher: float = memorizing_complexity()
-) -> Evidence:
-    """Exact probabilities for one function, and a class that has the gap 2R̂ on every sample.
-
-    One function has no complexity, and a third of the last term would do for it (S-lemma-2.2 has
-    where the 3 comes from). Losses that are 0 on finitely many points and 1 elsewhere have R̂ = 1/2
-    and the gap 1: nothing smaller than 2R̂ is true.
-    """
-    used = []
-    for m in (10, 50, 400):
-        sample = Sample(m, 1, delta=0.05)
-        allowed = factor * math.exp(gap_terms(-math.inf, sample, two_sided=False)[0])
-        # Training errors of a function whose test error is 1/2: their number is binomial.
-        used.append((0.5 - scipy.stats.binom.ppf(0.05, m, 0.5) / m) / allowed)
-    remembered = memorizing_gap_over_bound(rademacher, two_sided=False)
-    return Evidence(
-        at_most("one function: gap of probability δ / what is allowed", largest_of(used), 1.0),
-        at_least("the same, the smallest for 10, 50 and 400 samples", smallest_of(used), 0.15),
-        within("losses that remember 10⁶ points: gap / bound", remembered, 0.99, 1.0),
-    )
 
 
 @claim(

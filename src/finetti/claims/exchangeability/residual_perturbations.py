@@ -19,6 +19,7 @@ from finetti.claims.perturbations import (
     is_tight,
     log_uniform_scales,
     perturbed_copies,
+    ratio,
     ratios,
     ratios_at_most_one,
 )
@@ -108,10 +109,10 @@ def e_lemma_f_1(context: Context) -> Evidence:
         along = np.ones(4) if r > 2 else np.eye(4)[0]
         step, signs = 1e-5, np.array([[1.0], [-1.0]])
         keys = -along[None] * np.ones((2, 1))
-        apart = lemma(along, keys, along, keys + step * signs * along, 3.0)
-        measurements.append(is_tight(f"keys moved apart, r = {r:g}", apart))
-        turned = lemma(0 * along, signs * along, step * along, signs * along, 3.0)
-        measurements.append(is_tight(f"query moved, r = {r:g}", turned))
+        apart = along, keys, along, keys + step * signs * along, 3.0
+        measurements.append(is_tight(f"keys moved apart, r = {r:g}", ratio(lemma, *apart)))
+        turned = 0 * along, signs * along, step * along, signs * along, 3.0
+        measurements.append(is_tight(f"query moved, r = {r:g}", ratio(lemma, *turned)))
     return Evidence(*measurements, note="Bandwidths σ² from 0.1 to 100; the paper has 2d_p^{1/s}.")
 
 

@@ -21,6 +21,7 @@ from finetti.claims.perturbations import (
     log_uniform_scales,
     normalized,
     perturbed_copies,
+    ratio,
     ratios_at_most_one,
     vmap_jit,
 )
@@ -60,10 +61,10 @@ def s_cor_a_7(context: Context) -> Evidence:
     largest = np.asarray(moved.bound)
     limit = np.where(largest == 0, 1.0, lipschitz.softmax_distance(largest))
     saturated = np.asarray(moved.measured) / limit
-    tight = lipschitz.softmax_perturbation(np.zeros(2), np.array([1e-3, -1e-3]))
+    apart = np.zeros(2), np.array([1e-3, -1e-3])
     return Evidence(
         ratios_at_most_one(np.asarray(moved.ratio)),
-        is_tight("two equal scores moved apart", tight),
+        is_tight("two equal scores moved apart", ratio(lipschitz.softmax_perturbation, *apart)),
         at_most("largest ratio to 2 tanh(δ/2)", saturated.max(), 1 + RATIO_RTOL),
     )
 

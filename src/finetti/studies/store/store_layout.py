@@ -12,7 +12,7 @@ from typing import Any
 from finetti.core.errors import FinettiError
 
 APPLICATION_ID = 0x46494E45  # "FINE" in the file's header: this is a store of ours
-LAYOUT = 4
+LAYOUT = 5
 CHECKSUM_BYTES = 8
 
 # Rows have numbers, and the index by id is built from them: it can be made again where it is
@@ -33,6 +33,7 @@ CREATE TABLE trials (
     state TEXT NOT NULL CHECK (state IN ('done', 'failed')),
     metrics TEXT,
     trace TEXT,
+    record TEXT,
     error TEXT,
     traceback TEXT,
     seconds REAL NOT NULL,

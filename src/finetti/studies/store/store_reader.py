@@ -24,8 +24,8 @@ from finetti.studies.trials import DONE, Cell, Outcome
 # Readers and the writer wait for each other, also on a slow disk: each needs the file for moments.
 BUSY_SECONDS = 300.0
 COLUMNS = (
-    "id, cell, replicate, state, metrics, trace, error, traceback, seconds, finished, provenance, "
-    "attempts, repeats, checksum"
+    "id, cell, replicate, state, metrics, trace, record, error, traceback, seconds, finished, "
+    "provenance, attempts, repeats, checksum"
 )
 
 
@@ -171,12 +171,13 @@ class StoreReader:
 
 
 def _row(cell: Cell, values: Sequence[Any]) -> Row:
-    trial_id, _, replicate, state, metrics, trace, *rest, made_by, attempts, repeats = values
+    trial_id, _, replicate, state, metrics, trace, record, *rest, made_by, tries, repeats = values
     found = dict(json.loads(metrics).items()) if metrics and state == DONE else {}
     told = json.loads(trace) if trace else None
+    kept = json.loads(record) if record else None
     provenance = dict(json.loads(made_by).items())
-    outcome = Outcome(trial_id, state, found, told, *rest, provenance=provenance)
-    return Row(cell, replicate, outcome, attempts, repeats)
+    outcome = Outcome(trial_id, state, found, told, kept, *rest, provenance=provenance)
+    return Row(cell, replicate, outcome, tries, repeats)
 
 
 def _name(number: int, values: Sequence[Any]) -> str:

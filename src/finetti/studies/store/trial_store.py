@@ -18,8 +18,9 @@ from finetti.studies.store.writer_lock import WriterLock
 from finetti.studies.trials import DONE, canonical_json
 
 MAX_CHECKED_BYTES = 100e6  # reading all of a larger file takes longer than starting should
-INSERT = f"INSERT INTO trials ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-UPDATE = f"UPDATE trials SET ({COLUMNS}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?"
+PLACES = ", ".join("?" for _ in COLUMNS.split(","))
+INSERT = f"INSERT INTO trials ({COLUMNS}) VALUES ({PLACES})"
+UPDATE = f"UPDATE trials SET ({COLUMNS}) = ({PLACES}) WHERE id = ?"
 
 
 class Store:
@@ -128,6 +129,7 @@ class Store:
             outcome.state,
             _text(outcome.metrics or None),
             _text(outcome.trace),
+            _text(outcome.record),
             outcome.error,
             outcome.traceback,
             round(float(outcome.seconds), 6),
