@@ -21,9 +21,9 @@ def vmap_jit(function: Callable[..., Any], *draws: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
+    import finetti.attention.networks.activations  # noqa: F401 - inside vmap it could not look at σ
+
     arrays = jax.tree.map(jnp.asarray, draws)
-    # A module that is imported inside vmap cannot look at a ReLU, so let it be imported before.
-    jax.eval_shape(function, *jax.tree.map(lambda array: array[0], arrays))
     return jax.jit(jax.vmap(function), compiler_options=RUN_ONCE)(*arrays)
 
 

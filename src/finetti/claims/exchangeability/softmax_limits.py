@@ -1,5 +1,7 @@
 """(4.10), Lemma B.2 and Proposition 4.2: what softmax attention is, and what it tends to."""
 
+from functools import cache
+
 import numpy as np
 
 from finetti import attention, core, kernels, latent
@@ -111,12 +113,24 @@ def e_prop_4_2(context: Context, form: str = "derived") -> Evidence:
     return Evidence(*measurements)
 
 
-def _read_sphere(
-    rng: np.random.Generator, world: latent.SphereWorld, query: np.ndarray, length: int
-) -> np.ndarray:
-    """Softmax attention of all queries over one context of the world, (n, d_r)."""
-    draw = world.sample(rng, 1, length)
-    return np.asarray(attention.Softmax()(query, draw.tokens.keys[0], draw.tokens.values[0]))
+@cache
+def _sphere(context: Context) -> tuple[latent.SphereWorld, np.ndarray]:
+    """The world, and 50 queries."""
+    rng = context.draws()
+    rotation = latent.random_rotations(rng, 1, DIMENSION)
+    world = latent.SphereWorld(rotation, concentration=100.0, harmonics="mixed")
+    return world, unit_vectors(rng, 50, DIMENSION)
+
+
+@cache
+def _readings(context: Context, name: str | int, length: int, repeats: int) -> np.ndarray:
+    """Softmax attention over contexts of the world, (repeats, queries, d_r); all forms share it."""
+    world, query = _sphere(context)
+    found = []
+    for trial in range(repeats):
+        tokens = world.sample(context.draws(name, trial), 1, length).tokens
+        found.append(np.asarray(attention.Softmax()(query, tokens.keys[0], tokens.values[0])))
+    return np.array(found)
 
 
 @claim(
@@ -147,16 +161,10 @@ def e_prop_4_2_limit(
 
     Keys are uniform on a sphere (`latent.SphereWorld`), E[V|K] has harmonic degrees 1 and 2.
     """
-    rng = context.draws()
-    rotation = latent.random_rotations(rng, 1, DIMENSION)
-    world = latent.SphereWorld(rotation, concentration=100.0, harmonics="mixed")
-    query = unit_vectors(rng, 50, DIMENSION)
+    world, query = _sphere(context)
     atoms = np.zeros(len(query), int)
     truth, limit = world.conditional_mean(atoms, query), world.smoother_limit(atoms, query)
-    repeats = context.pick(quick=20, paper=100)
-    outputs = [
-        _read_sphere(context.draws("ratio", i), world, query, 20_000) for i in range(repeats)
-    ]
+    outputs = _readings(context, "ratio", 20_000, context.pick(quick=20, paper=100))
     found = []
     for part in (slice(0, DIMENSION), slice(DIMENSION, None)):
         target = truth[:, part]
@@ -175,11 +183,8 @@ def e_prop_4_2_limit(
     lengths, repeats = [100, 400, 1600, 6400, 25600], context.pick(quick=40, paper=200)
     means, errors, records = [], [], []
     for length in lengths:
-        outputs = [
-            _read_sphere(context.draws(length, trial), world, query, length)
-            for trial in range(repeats)
-        ]
-        sample = np.linalg.norm(np.array(outputs) - limit, axis=2).mean(axis=1)
+        outputs = _readings(context, length, length, repeats)
+        sample = np.linalg.norm(outputs - limit, axis=2).mean(axis=1)
         means.append(sample.mean())
         errors.append(sample.std(ddof=1) / np.sqrt(repeats))
         records.append({"length": length, "distance": float(sample.mean())})
