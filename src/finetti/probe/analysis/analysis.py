@@ -9,8 +9,8 @@ import pandas as pd
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval
 from finetti.probe.analysis.critical import CriticalSize, first_above
 from finetti.probe.analysis.curve import SuccessCurve, fit_curve
 from finetti.probe.analysis.laws import ScalingLaws, fit_laws
@@ -28,7 +28,7 @@ Key = tuple[Any, ...]  # the values of `by`, and T where there is one
 
 
 @dataclass(frozen=True)
-class Analysis(Shown):
+class Analysis(Displayable):
     """What came out of a probe; see `analyze`.
 
     Args:

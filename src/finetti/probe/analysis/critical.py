@@ -9,8 +9,8 @@ import numpy as np
 from finetti.core.numbers import json_number
 from finetti.core.statistics import Interval, wilson_interval
 from finetti.display.card import Card
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats
 
 Censored = Literal["", "left", "right", "unknown"]
@@ -18,7 +18,7 @@ PAPER_RESAMPLES = 50
 
 
 @dataclass(frozen=True)
-class CriticalSize(Shown):
+class CriticalSize(Displayable):
     """The m at which the success probability reaches a level.
 
     Args:

@@ -11,7 +11,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval
-from finetti.display import Card, Shown, Table
+from finetti.display import Card, Displayable, Table
 from finetti.probe.analysis.critical import Censored, CriticalSize
 from finetti.probe.search.allocation import allocate_trials
 from finetti.probe.search.posterior import REACH, Counts, CurvePosterior, curve_posterior
@@ -28,7 +28,7 @@ PRUNED = 1e-6  # curves of less weight than this times the largest do not decide
 
 
 @dataclass(frozen=True)
-class SearchResult(Shown):
+class SearchResult(Displayable):
     """The smallest number of samples with P(success) ≥ level, as far as the trials tell.
 
     Args:
