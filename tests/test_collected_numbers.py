@@ -39,7 +39,7 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
     "audit/changes.py": ("max(ROUNDING[",),
     "claims/results.py": ("max((end for end",),
     "probe/charts.py": ("max(low,",),
-    "probe/search/design.py": ("min(high,", "max(low, high)"),
+    "probe/search/search_design.py": ("min(high,", "max(low, high)"),
     "display/bars.py": ("max(float(row['size'])",),
     "display/charts.py": ("min((row[f] ",),
     "studies/executors/resource_limits.py": ("min(total,",),
