@@ -10,8 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from finetti.coherence.measuring import CoherenceTable, measure_coherence
-from finetti.coherence.predictors.base import RegressionPredictor
-from finetti.coherence.predictors.targets import as_predictor
+from finetti.coherence.predictors.context_predictor import RegressionPredictor
+from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from finetti.coherence.predictors.base import (
+from finetti.coherence.predictors.context_predictor import (
     AlphabetPredictor,
     DrawsOf,
     RegressionPredictor,
     repeated,
 )
-from finetti.coherence.predictors.targets import as_predictor
+from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.coherence.regression import as_context
 from finetti.core.arguments import Floats, as_generator, as_letters
 from finetti.core.errors import bad_argument

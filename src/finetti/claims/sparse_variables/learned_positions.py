@@ -16,7 +16,7 @@ from finetti.studies.trials import Trial, TrialResult, canonical_json
 @lru_cache(maxsize=64)
 def _outcomes(seed: int, trials: int, content: str) -> tuple[TrialResult, ...]:
     """The trials of one cell; several claims and controls look at the same ones."""
-    from finetti.probe.trial import ProbeTrial
+    from finetti.probe.probe_trial import ProbeTrial
 
     kind = ProbeTrial()
     params = kind.resolve(json.loads(content))
