@@ -12,8 +12,8 @@ from finetti.core.keys import generator
 from finetti.core.numbers import json_number, largest_of, smallest_of
 from finetti.core.statistics import Interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
 from finetti.probe.analysis.learner_sizes import learner_sizes

@@ -9,8 +9,8 @@ import pandas as pd
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval
 from finetti.probe.analysis.critical_size import CriticalSize, first_above
 from finetti.probe.analysis.learner_sizes import cells_of, learner_sizes
 from finetti.probe.analysis.scaling_laws import ScalingLaws, fit_laws

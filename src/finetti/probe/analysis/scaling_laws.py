@@ -11,8 +11,8 @@ import scipy
 from finetti.core.errors import bad_argument
 from finetti.core.statistics import Interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
 

@@ -11,9 +11,9 @@ from finetti.bounds.exchangeability import TransferApproximation, transfer_matri
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 from finetti.display.card import Card, Table
-from finetti.display.charts import Chart
-from finetti.display.shown import Shown
-from finetti.display.waterfall import waterfall
+from finetti.display.charts.bar_charts import waterfall
+from finetti.display.charts.line_charts import Chart
+from finetti.display.displayable import Displayable
 from finetti.risk.theorems.context_table import ContextTable, largest_squares, uniform_error
 from finetti.risk.theorems.minimax_fit import uniform_fit
 from finetti.risk.theorems.recovery_gap import recovery_gap

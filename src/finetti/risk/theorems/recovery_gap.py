@@ -8,7 +8,7 @@ import numpy as np
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.risk.theorems.minimax_fit import uniform_fit
 
 SPAN_TOL = 1e-9  # of the largest entry: what counts as inside the span
