@@ -26,7 +26,7 @@ from finetti.claims.perturbations import (
     ratios_at_most_one,
 )
 from finetti.core.numbers import largest_of
-from finetti.display.numbers import format_number
+from finetti.display.formatting import format_number
 
 Function = str | Callable[..., Any] | Mapping[str, Any]
 

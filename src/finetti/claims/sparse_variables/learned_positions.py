@@ -21,13 +21,14 @@ def _outcomes(seed: int, content: str) -> list[TrialResult]:
 
 def run_trials(context: Context, trials: int, **params: Any) -> list[TrialResult]:
     """What became of the first ``trials`` of one cell."""
-    from finetti.probe.trial import ProbeTrial
+    from finetti.probe.probe_trial import ProbeTrial
 
     content = canonical_json({"sparsity": 3, "ambiguous": "keep", **params})
     known, kind = _outcomes(context.seed, content), ProbeTrial()
     resolved = kind.resolve(json.loads(content))
     seeds = [seed_of("S-learn", context.seed, index) for index in range(len(known), trials)]
-    for each in kind.run_cohort([Trial(str(seed), resolved, seed) for seed in seeds]):
+    missing = [Trial(str(seed), resolved, seed) for seed in seeds]
+    for each in kind.run_cohort(missing) if missing else ():
         if isinstance(each, Exception):
             raise each
         known.append(each)
