@@ -17,8 +17,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: reproduce test checks checks-and-studies tests test-portable test-slow test-random mutations \
   checkpoints format clean
 
+# Most of the time goes into compiling programs that run once: by the emitters that take half as
+# long, and in one piece. Flags that are given win.
 reproduce: .venv/.runtime
-	$(BIN)/finetti reproduce --controls --workers 2 --out reproduction
+	XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 $(XLA_FLAGS)" \
+	  $(BIN)/finetti reproduce --controls --workers 2 --out reproduction
 
 # Side by side: tests of studies wait for processes to start and to end, and others use that time.
 test: .venv/.dev

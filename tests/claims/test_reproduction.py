@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from finetti.claims import (
     results_document,
 )
 from finetti.claims import run as engine
-from finetti.claims.run import fast_compilation
+from finetti.claims.run import shared_programs
 from finetti.core.errors import InputError
 from sample_claims import MEASURED, TOO_LARGE, claim
 
@@ -76,16 +75,17 @@ def test_evidence_of_other_libraries_devices_and_data_is_not_used_again(
     assert engine.code_fingerprint() != before
 
 
-def test_programs_are_compiled_fast_unless_flags_say_otherwise(monkeypatch):
-    limit = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT"
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
-    monkeypatch.delenv(limit, raising=False)
-    with fast_compilation():
-        found = re.findall(r"fusion_emitters=(\w+)", os.environ["XLA_FLAGS"])
-        assert (found, os.environ[limit]) == (["false", "true"], "0")  # the last one counts
-        assert Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).is_dir()
-    assert os.environ["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
-    assert limit not in os.environ
+def test_processes_of_a_run_share_compiled_programs_for_as_long_as_it_takes(monkeypatch):
+    folder, limit = "JAX_COMPILATION_CACHE_DIR", "JAX_TRACEBACK_IN_LOCATIONS_LIMIT"
+    monkeypatch.delenv(folder, raising=False)
+    monkeypatch.setenv(limit, "3")
+    with shared_programs():
+        programs = Path(os.environ[folder])
+        assert programs.is_dir()
+        assert os.environ[limit] == "3"
+    assert not programs.exists()
+    assert folder not in os.environ
+    assert os.environ[limit] == "3"
 
 
 def test_a_process_loads_the_ledger_once():

@@ -13,7 +13,7 @@ from finetti.claims.evidence import Measurement, at_most, within
 DRAWS = 10_000
 RATIO_RTOL = 1e-9
 # A program that runs once is compiled for longer than it runs: without optimization.
-RUN_ONCE: Any = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+RUN_ONCE: Any = {"xla_backend_optimization_level": 0}
 
 
 def vmap_jit(function: Callable[..., Any], *draws: Any) -> Any:

@@ -33,9 +33,6 @@ from finetti.studies.store.store_reader import Row
 from finetti.studies.study import Study
 from finetti.studies.trials import DONE, Outcome, TrialResult, canonical_json, digest
 
-# By the emitters that take half as long, and in one piece. Networks are trained, too: without
-# optimization their programs would run three times as long.
-FAST_COMPILATION = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 ABOVE = ("cli", "report")  # parts of the package that no claim can use
 LIBRARIES = ("equinox", "jaxlib", "optax", "scikit-learn", "scipy")  # beside those of `software`
 FINGERPRINT_DIGITS = 16  # of a hash, hexadecimal
@@ -232,29 +229,25 @@ def turns_red(result: ClaimResult) -> bool:
 
 
 @contextmanager
-def fast_compilation() -> Iterator[None]:
-    """Compile fast where JAX is started inside, here and in child processes.
+def shared_programs() -> Iterator[None]:
+    """Share compiled programs between the processes that start JAX inside, children and this one.
 
-    Most programs of claims run once, and compiling them takes most of the time. What took longer is
-    kept for other processes and wrong versions. Nor is it noted for each operation which line it
-    comes from. What the user has set wins: of several flags the last one counts.
+    Compiling takes most of the time of claims, and wrong versions run the programs of the right
+    ones. Nor is it noted for each operation which line it comes from. What the user has set stays.
     """
-    before = dict(os.environ)
     with tempfile.TemporaryDirectory() as programs:
         settings = {
             "JAX_COMPILATION_CACHE_DIR": programs,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
             "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",
-            **before,
-            "XLA_FLAGS": f"{FAST_COMPILATION} {before.get('XLA_FLAGS', '')}".rstrip(),
         }
-        os.environ.update(settings)
+        added = settings.keys() - os.environ.keys()
+        os.environ.update({name: settings[name] for name in added})
         try:
             yield
         finally:
-            for name in settings.keys() - before.keys():
+            for name in added:
                 del os.environ[name]
-            os.environ.update(before)
 
 
 def code_fingerprint() -> str:

@@ -83,7 +83,7 @@ def reproduce(
         reproduce_claims,
         results_document,
     )
-    from finetti.claims.run import fast_compilation
+    from finetti.claims.run import shared_programs
     from finetti.core.files import check_directory, write_results
     from finetti.report import write_figures, write_report
     from finetti.studies.executors.local_executor import open_executor
@@ -112,7 +112,7 @@ def reproduce(
     context = Context(scale, seed)
     with ExitStack() as stack:
         stack.enter_context(resumable())
-        stack.enter_context(fast_compilation())
+        stack.enter_context(shared_programs())
         kind = "inline" if here else "local"
         executor = stack.enter_context(open_executor(kind, workers, cluster))
         place = directory or stack.enter_context(tempfile.TemporaryDirectory())
