@@ -17,7 +17,7 @@ from finetti.coherence.regression import as_context
 from finetti.core.arguments import Floats, as_generator, as_letters
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
-from finetti.core.statistics import Interval
+from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card
 from finetti.display.shown import Shown
 from finetti.latent.world import append_token
@@ -44,11 +44,7 @@ class MartingalePosterior(Shown):
 
     def interval(self, confidence: float = 0.9) -> Interval:
         """Between quantiles of the paths."""
-        if not 0 < confidence < 1:
-            raise bad_argument("confidence", "interval", "in (0, 1)", confidence)
-        ends = (1 - confidence) / 2, (1 + confidence) / 2
-        low, high = np.quantile(self.draws, ends, axis=self.axis)
-        return Interval(low, high, confidence, "martingale posterior")
+        return percentile_interval(self.draws, confidence, "martingale posterior", axis=self.axis)
 
     def __card__(self) -> Card:
         fields = (

@@ -10,7 +10,6 @@ from .analysis.success_curve import SuccessCurve as SuccessCurve
 from .analysis.success_curve import fit_curve as fit_curve
 from .analysis.transitions import Transitions as Transitions
 from .analysis.transitions import transition_times as transition_times
-from .charts import comparison_chart as comparison_chart
 from .charts import critical_chart as critical_chart
 from .charts import success_chart as success_chart
 from .charts import training_chart as training_chart

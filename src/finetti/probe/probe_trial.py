@@ -124,8 +124,6 @@ class ProbeTrial(CohortKind):
                     "Leave it out; give it to others of the same probe as their option `iterations`"
                 )
                 raise ParameterError("iterations", sentence)
-            rule = rule_of(resolved)
-            learner.informed(rule.function).check_task(rule, resolved["n_samples"])
         if not resolved["online"]:
             resolved["batch_size"] = None
         if "attention" in resolved["trace"] and not isinstance(learner, ShowsAttention):

@@ -32,7 +32,7 @@ class FitTrials:
 
     def _run(self, trial: Trial) -> TrialResult:
         samples = draw_samples(trial.params, trial.seed)
-        learner = self.learner.informed(samples.task.rule.function)
+        learner = self.learner.with_function(samples.task.rule.function)
         fitted = learner.fit(samples.bits, samples.labels, trial.seed)
 
         def errors_in(start: int, stop: int) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any, final
 
 import numpy as np
@@ -70,8 +70,8 @@ class TorchTrials(NetworkTrials):
 
     def _batches(self, samples: TrialSamples) -> Iterator[Any]:
         if self.params["online"]:
-            rng = generator(*samples.name, "batches")
-            return samples.task.stream(rng, self.params["batch_size"])
+            rng, size = generator(*samples.name, "batches"), self.params["batch_size"]
+            return (samples.task.sample(rng, size) for _ in count())
         return repeat((samples.bits, samples.labels))
 
     def _errors(self, network: Any, bits: np.ndarray, labels: np.ndarray, n_samples: int) -> int:
