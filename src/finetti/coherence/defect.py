@@ -7,8 +7,8 @@ import numpy as np
 
 from finetti.core.arguments import Floats
 from finetti.display.card import Card
-from finetti.display.numbers import format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 
 TOLERANCE = 1e-8  # of a computed defect: more than rounding leaves of a coherent one
 SMALL_P = 1e-4
@@ -17,7 +17,7 @@ LEVEL = 0.01  # of a tested one: coherent predictors are refused that often
 
 
 @dataclass(frozen=True, eq=False)
-class Defect(Shown):
+class Defect(Displayable):
     """One of the defects of a predictor.
 
     Args:

@@ -15,7 +15,7 @@ from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent.world import LatentModel, Pairs
 from finetti.training import CheckResult, adamw, train
 
@@ -109,7 +109,7 @@ def transformer_predictor(
 
 
 @dataclass(frozen=True, eq=False)
-class PriorFitted(Shown):
+class PriorFitted(Displayable):
     """A network that was trained on a world, and what it was on the way: (step, network)."""
 
     world: LatentModel

@@ -19,12 +19,12 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent.world import append_token
 
 
 @dataclass(frozen=True, eq=False)
-class MartingalePosterior(Shown):
+class MartingalePosterior(Displayable):
     """Draws of a functional of the completed sequence, (B, paths, …), or (paths, …) of one."""
 
     name: str

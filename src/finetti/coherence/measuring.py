@@ -22,9 +22,9 @@ from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_number
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 from finetti.display.progress import Progress
-from finetti.display.shown import Shown
 from finetti.latent.world import LatentModel, Pairs
 
 COLUMNS = ("order", "martingale", "two-step")
@@ -124,7 +124,7 @@ class CoherenceVerdict:
 
 
 @dataclass(frozen=True, eq=False)
-class CoherenceTable(Shown):
+class CoherenceTable(Displayable):
     """Targets and their defects in one world."""
 
     world: LatentModel

@@ -19,8 +19,8 @@ from finetti.core.keys import generator
 from finetti.core.numbers import as_whole, largest_of
 from finetti.core.statistics import wilson_interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.latent.predictive_laws import choose
 from finetti.latent.world import LatentModel
 
@@ -89,7 +89,7 @@ class Distance:
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceTable(Shown):
+class DistanceTable(Displayable):
     """The distance to the truth against the context length."""
 
     name: str

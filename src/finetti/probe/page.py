@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from finetti.display import Document, Figure, Section
-from finetti.display.bars import stacked_bars
-from finetti.display.run_facts import run_facts
-from finetti.display.theme import PALETTE
+from finetti.display.charts.bar_charts import stacked_bars
+from finetti.display.charts.chart_theme import PALETTE
+from finetti.display.pages.document import run_facts
 from finetti.probe.charts import critical_chart, success_chart, training_chart
 from finetti.probe.findings import REASONS, Findings
 from finetti.probe.tasks.information import information_bounds

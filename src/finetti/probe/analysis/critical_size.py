@@ -10,8 +10,8 @@ from finetti.core.keys import generator
 from finetti.core.numbers import to_plain
 from finetti.core.statistics import Interval, percentile_interval, wilson_interval
 from finetti.display.card import Card
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
 from finetti.probe.analysis.trial_tables import Frame, count_cells
@@ -21,7 +21,7 @@ PAPER_RESAMPLES = 50
 
 
 @dataclass(frozen=True)
-class CriticalSize(Shown):
+class CriticalSize(Displayable):
     """The m at which the success probability reaches a level.
 
     Args:

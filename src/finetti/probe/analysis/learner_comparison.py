@@ -12,8 +12,8 @@ from finetti.core.keys import generator
 from finetti.core.numbers import largest_of, smallest_of, to_plain
 from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize, critical_size
 from finetti.probe.analysis.curve_fits import Floats
 from finetti.probe.analysis.paired_statistics import holm, paired_interval, sign_flip_test
@@ -41,7 +41,7 @@ class CriticalDifference:
 
 
 @dataclass(frozen=True)
-class LearnerComparison(Shown):
+class LearnerComparison(Displayable):
     """Two learners on the same data, all seeds counted; see `compare_learners`.
 
     Args:

@@ -10,8 +10,8 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import to_plain
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval
 from finetti.probe.analysis.critical_size import (
     CriticalSize,
     critical_size,
@@ -31,7 +31,7 @@ Key = tuple[Any, ...]  # the values of `by`, and T where there is one
 
 
 @dataclass(frozen=True)
-class Analysis(Shown):
+class Analysis(Displayable):
     """What came out of a probe; see `analyze`.
 
     Args:

@@ -11,8 +11,8 @@ import scipy
 from finetti.core.errors import bad_argument
 from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
 
@@ -25,7 +25,7 @@ ITERATIONS = 60
 
 
 @dataclass(frozen=True)
-class ScalingLaw(Shown):
+class ScalingLaw(Displayable):
     """One law, fitted by weighted least squares of log m; errors from the resampled trials."""
 
     name: LawName
@@ -81,7 +81,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class ScalingLaws(Shown):
+class ScalingLaws(Displayable):
     """Both laws on the same critical sizes.
 
     Args:

@@ -10,8 +10,8 @@ from scipy import special
 
 from finetti.core.statistics import Interval
 from finetti.display.card import Card
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
 
 GRID = 33  # ceilings tried at once, in each of ROUNDS refinements of the interval's end
@@ -21,7 +21,7 @@ LEAST_RISE = 0.1  # of the fitted success; below it there is none to speak of
 
 
 @dataclass(frozen=True)
-class SuccessCurve(Shown):
+class SuccessCurve(Displayable):
     """``P(m) = (1 − λ)·logistic(a + b·log m)`` of largest likelihood.
 
     A learner that fails now and then at any m has a ceiling 1 − λ below 1; without λ these failures

@@ -13,15 +13,15 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import to_plain
 from finetti.core.statistics import Interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval
 from finetti.probe.analysis.trial_tables import Frame, iterate_groups
 
 START, END = 0.60, 0.95  # between these accuracies lies the transition, unless START is no news
 
 
 @dataclass(frozen=True)
-class Transitions(Shown):
+class Transitions(Displayable):
     """Times of transition, of every run; see `transition_times`.
 
     Args:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import FinettiError, InputError, bad_argument
-from finetti.display import Card, Shown, Table
+from finetti.display import Card, Displayable, Table
 from finetti.probe.analysis.scaling_laws import ScalingLaws, fit_laws
 from finetti.probe.search.search_design import SearchDesign, SearchResult
 from finetti.studies.coordinator import StudyPlan
@@ -21,7 +21,7 @@ OURS = ("grid", "trials", "include", "scale", "scales")
 
 
 @dataclass(frozen=True, eq=False)
-class SearchReport(Shown):
+class SearchReport(Displayable):
     """The critical number of samples at each context length, and the trials that say so.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 
 from finetti.core.numbers import to_plain
 from finetti.core.statistics import Interval, percentile_interval
-from finetti.display.numbers import format_interval, format_number
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 
 

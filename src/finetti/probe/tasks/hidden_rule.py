@@ -27,7 +27,7 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_real, as_whole
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.probe.tasks.symmetries import n_symmetries
 
 FAMILIES: dict[str, type[Family]] = {"and": And, "or": Or, "parity": Parity, "majority": Majority}
@@ -43,7 +43,7 @@ Bits = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class HiddenRule(Shown):
+class HiddenRule(Displayable):
     """A family of tasks: one function, whose s bits stand at unknown positions among T.
 
     Inputs are T independent bits, the label is f(b_I) for a hidden I drawn uniformly.
@@ -157,7 +157,7 @@ class HiddenRule(Shown):
 
 
 @dataclass(frozen=True)
-class HiddenTask(Shown):
+class HiddenTask(Displayable):
     """A hidden rule at known positions: draws samples.
 
     Args:

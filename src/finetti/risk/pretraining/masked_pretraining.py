@@ -11,7 +11,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_norm, as_whole
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent import Encoded, FiniteAtoms
 from finetti.latent.world import LatentModel
 from finetti.risk.minimization import (
@@ -30,7 +30,7 @@ def _as_it_is(readout: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Pretrained(Shown):
+class Pretrained(Displayable):
     """A network that predicts the masked token of a world, to be frozen.
 
     Args:

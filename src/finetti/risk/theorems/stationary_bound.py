@@ -13,7 +13,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of
 from finetti.core.precision import float64
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent import Encoded
 from finetti.risk.minimization import as_encoded
 from finetti.risk.networks.user_network import as_network
@@ -26,7 +26,7 @@ STEEPEST = 4.0  # sup ‖∇_f ℓ‖ for ‖y‖, ‖f‖ ≤ 1
 
 
 @dataclass(frozen=True)
-class OptimizationBound(Shown):
+class OptimizationBound(Displayable):
     """E_opt ≤ 4·min_θ∈Θ Ê‖f_θ̂ + ∇f_θ̂ᵀ(θ − θ̂) − g‖ at a stationary θ̂         (5.13), zhang2022
 
     Args:

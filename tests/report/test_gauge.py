@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetti.display.gauge import LEFT, RIGHT, Gauge
+from finetti.report.gauge import LEFT, RIGHT, Gauge
 
 
 def across(gauge):

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from finetti.core.files import from_cache
 from finetti.display.card import Table
-from finetti.display.chart_text import chart_tables, chart_title, describe_chart
-from finetti.display.numbers import format_duration, format_value
+from finetti.display.charts.chart_text import chart_tables, chart_title, describe_chart
+from finetti.display.formatting import format_duration, format_value
 from finetti.display.terminal import is_numeric
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 Place = tuple[str, str]  # a package and a folder in it
-HOUSE: Place = ("finetti.display", "html")
+TEMPLATES: Place = ("finetti.display.pages", "templates")
 LONG = 24  # letters of a word that may be broken
 
 
-class Drawn:
+class PageCharts:
     """The charts of a page in their order; each has a still picture beside the live one."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def page_environment(*places: Place) -> "Environment":
     from jinja2 import ChoiceLoader, Environment, PackageLoader
 
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(*place) for place in (*places, HOUSE)]),
+        loader=ChoiceLoader([PackageLoader(*place) for place in (*places, TEMPLATES)]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -97,7 +97,7 @@ def page_environment(*places: Place) -> "Environment":
 def fill_frame(
     environment: "Environment",
     template: str,
-    drawn: Drawn,
+    drawn: PageCharts,
     data: Any,
     own: tuple[Place, str] | None = None,
     **values: Any,
@@ -117,8 +117,8 @@ def fill_frame(
     """
     from markupsafe import Markup
 
-    scripts = [drawn.bundle(), _read(HOUSE, "page.js"), _read(HOUSE, "charts.js")]
-    styles = [_read(HOUSE, "page.css")]
+    scripts = [drawn.bundle(), _read(TEMPLATES, "page.js"), _read(TEMPLATES, "charts.js")]
+    styles = [_read(TEMPLATES, "page.css")]
     if own is not None:
         place, name = own
         styles.append(_read(place, f"{name}.css"))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from finetti.display.card import Table
-from finetti.display.numbers import format_number
+from finetti.display.formatting import format_number
 
 KINDS = {"line": "Lines", "point": "Points", "bar": "Bars", "area": "Areas"}
 INNER = ("layer", "hconcat", "vconcat", "concat", "spec")  # where Vega-Lite nests charts

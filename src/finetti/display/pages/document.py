@@ -1,11 +1,15 @@
 """A page of sections with charts and tables: one HTML file that works offline and prints well."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from finetti.display.card import Table
-from finetti.display.charts import Chart
-from finetti.display.frame import Drawn, fill_frame, page_environment, table_parts
+from finetti.display.charts.line_charts import Chart
+from finetti.display.formatting import format_duration
+from finetti.display.pages.page_frame import PageCharts, fill_frame, page_environment, table_parts
+
+VERSIONS = {"Finetti": "finetti", "JAX": "jax", "NumPy": "numpy", "Python": "python"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Document:
 
     def render(self) -> str:
         """The page as HTML; all texts are escaped."""
-        drawn = Drawn()
+        drawn = PageCharts()
         sections = [
             {
                 "title": each.title,
@@ -71,3 +75,20 @@ class Document:
             document=self,
             sections=sections,
         )
+
+
+def run_facts(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Names and values for `Document.facts`, from the plain data of a run.
+
+    Args:
+        document: with ``trials`` (all, done), ``seconds``, ``finished`` and ``provenance``.
+    """
+    counts, made_by = document["trials"], document["provenance"]
+    return (
+        ("Trials", f"{counts['done']} of {counts['all']}"),
+        ("Computing time", format_duration(document["seconds"])),
+        ("Finished", (document["finished"] or "–")[:16].replace("T", " ") + " UTC"),
+        ("Versions", ", ".join(f"{name} {made_by[key]}" for name, key in VERSIONS.items())),
+        ("Commit", ", ".join(made_by["commit"]) or "–"),
+        ("Machine", ", ".join([*made_by["device"], made_by["platform"]])),
+    )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import check_writable, write_file
-from finetti.display.channels import axis_channel, color_channels
-from finetti.display.chart_text import describe_chart
-from finetti.display.theme import GRAY, chart_config
+from finetti.display.charts.chart_axes import axis_channel, color_channels
+from finetti.display.charts.chart_text import describe_chart
+from finetti.display.charts.chart_theme import GRAY, chart_config
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from finetti.display.card import Table
-from finetti.display.numbers import format_value
+from finetti.display.formatting import format_value
 from finetti.display.terminal import is_number, is_numeric
 
 FORMULA = ("=", "+", "-", "@")  # what a formula begins with

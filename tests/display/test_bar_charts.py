@@ -2,7 +2,7 @@
 
 import re
 
-from finetti.display.bars import stacked_bars
+from finetti.display.charts.bar_charts import stacked_bars
 
 
 def test_each_panel_has_its_own_values_in_ascending_order(tmp_path):

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-from finetti.display.numbers import format_interval, format_number
+from finetti.display.formatting import format_interval, format_number
 
 WIDTH, HEIGHT = 220, 36
 LEFT, RIGHT, LINE = 9, WIDTH - 9, 12  # the ends of the axis, and where it lies

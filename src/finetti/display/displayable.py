@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from finetti.display.card import Card
-from finetti.display.page import to_html
+from finetti.display.notebook import to_html
 from finetti.display.terminal import renderable, to_text
 
 
-class Shown(ABC):
+class Displayable(ABC):
     """Give ``__card__``, get ``print(object)``, Rich output and what notebooks show from it."""
 
     __slots__ = ()

@@ -26,15 +26,6 @@ BREAKS = "=≠≈≡≤≥<>≲≳∝∼→⇒⇔↦∈+−±"  # a line may end
 THIN, WIDE = "0.17em", "1.2em"
 
 
-def to_mathml(formula: str, display: bool = True) -> str:
-    """``formula`` as a ``<math>`` element; its texts are escaped, and it can hold nothing else.
-
-    >>> to_mathml("x_i² < 2", display=False)[29:-14]
-    '<msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup><mo>&lt;</mo><mn>2</mn>'
-    """
-    return _math(_read(formula), display="block" if display else "inline")
-
-
 def to_breakable_html(formula: str) -> str:
     """``formula`` as HTML whose lines may end: a ``<span>`` for each formula, of ``<math>`` pieces.
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 from itertools import count, pairwise
 from typing import Any
 
-from finetti.display.theme import PALETTE
+from finetti.display.charts.chart_theme import PALETTE
 
 # Ordered values get ordered colors, from cold to warm; few of them, colors that are far apart.
 _BLUE, _RED, _GREEN, _, _, _ORANGE, _ = PALETTE

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from finetti.core.errors import InputError
 from finetti.display import line_chart, side_by_side
-from finetti.display.channels import axis_channel
+from finetti.display.charts.chart_axes import axis_channel
 
 RECORDS = [
     {

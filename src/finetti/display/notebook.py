@@ -3,7 +3,7 @@
 from html import escape
 
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_value
+from finetti.display.formatting import format_value
 from finetti.display.terminal import is_numeric
 
 # Colors are inherited or half transparent, so that the notebook's own theme decides.

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from finetti.core.errors import bad_argument
-from finetti.display.charts import Chart
-from finetti.display.theme import INK, chart_config
+from finetti.display.charts.chart_theme import INK, chart_config
+from finetti.display.charts.line_charts import Chart
 
 MAX_WRITTEN = 220  # cells that have room for their number
 CELL = 34
