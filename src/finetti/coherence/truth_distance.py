@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from finetti.coherence.defects.context_pairs import value_scale
 from finetti.coherence.predictors.context_predictor import (
     AlphabetPredictor,
     SampledPredictor,
 )
 from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.coherence.predictors.world_predictor import world_predictor
-from finetti.coherence.regression import spread_of
 from finetti.core.arguments import Floats, one_hot
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole, largest_of
@@ -162,7 +162,7 @@ def distance_at(
     query = draw.query[:, None]
     exact = truth.law(query, *draw.tokens)
     assert exact is not None
-    scale = float(np.sqrt(np.mean(spread_of(draw.tokens) ** 2)))
+    scale = float(np.sqrt(np.mean(value_scale(draw.tokens) ** 2)))
     if isinstance(predictor, SampledPredictor):
         draws = predictor.sample(rng, draw.tokens, draw.query, N_DRAWS)
         return _of_draws(draws, exact.mean[:, 0], scale, context_length, "spread")
