@@ -11,7 +11,7 @@ from finetti.core.keys import generator, seed_of
 from finetti.probe.learners.torch_learner import TorchLearner
 from finetti.probe.result import LearnerError
 from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples
-from finetti.probe.trials.network_trials import NetworkTrials, Watch
+from finetti.probe.trials.network_trials import NetworkTrials, TrialState
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import TrainingRun
 
@@ -43,7 +43,7 @@ class TorchTrials(NetworkTrials):
         import torch  # pyright: ignore[reportMissingImports]
 
         samples = draw_samples(trial.params, trial.seed)
-        run = TrainingRun(Watch(trial, samples))
+        run = TrainingRun(TrialState(trial, samples))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of("training", *samples.name))
             run.params = self.learner.init(self.params["context_length"])
