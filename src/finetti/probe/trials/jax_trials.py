@@ -13,10 +13,10 @@ import optax
 from finetti.core.errors import FinettiError
 from finetti.core.keys import random_key
 from finetti.probe.learners.learner import NetworkLearner
-from finetti.probe.result import LearnerError
 from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples, rule_from_params
 from finetti.probe.trials.network_trials import NetworkTrials, TrialState
 from finetti.probe.trials.online_batches import batch_stream, task_arrays
+from finetti.probe.trials.trial_metrics import LearnerError
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import Member, train_cohort
 

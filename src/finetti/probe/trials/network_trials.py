@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from finetti.probe.result import LearnerError, trial_metrics
 from finetti.probe.tasks.trial_samples import TrialSamples
 from finetti.probe.tasks.validation import BLOCK, ErrorCount, allowed_errors, score_until
 from finetti.probe.trials.trace_recording import record_traces
+from finetti.probe.trials.trial_metrics import LearnerError, trial_metrics
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import CheckResult, TrainingRun
 

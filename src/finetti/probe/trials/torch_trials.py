@@ -9,9 +9,9 @@ import numpy as np
 
 from finetti.core.keys import generator, seed_of
 from finetti.probe.learners.torch_learner import TorchLearner
-from finetti.probe.result import LearnerError
 from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples
 from finetti.probe.trials.network_trials import NetworkTrials, TrialState
+from finetti.probe.trials.trial_metrics import LearnerError
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import TrainingRun
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from finetti.core.keys import generator
 from finetti.probe.learners.learner import Learner
-from finetti.probe.result import LearnerError
 from finetti.probe.tasks.trial_samples import TrialSamples
 from finetti.probe.tasks.validation import ErrorCount
 from finetti.probe.trials.traces import ShowsAttention, attention_mass, walsh_trace
+from finetti.probe.trials.trial_metrics import LearnerError
 
 TraceName = Literal["loss", "accuracy", "walsh", "attention"]
 N_BACKGROUNDS = 64  # settings of the other bits, for each setting of the hidden ones
