@@ -19,12 +19,12 @@ from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_real, as_whole
 from finetti.core.precision import float64
+from finetti.display.card import Card, Table
+from finetti.display.charts.line_charts import Chart, line_chart
+from finetti.display.displayable import Displayable
+from finetti.display.progress import Progress
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
-from finetti.show.card import Card, Table
-from finetti.show.charts import Chart, line_chart
-from finetti.show.progress import Progress
-from finetti.show.shown import Shown
 
 PROFILE_POINTS = 21
 # A profile reaches as far as the likelihood falls by this: e⁻⁸ of the best, four standard errors.
@@ -37,7 +37,7 @@ FIRST_RIDGE = 1e7
 
 
 @dataclass(frozen=True)
-class KernelFit(Shown):
+class KernelFit(Displayable):
     """CME attention with fitted kernel and ridge, and what the search saw.
 
     ``starts`` holds the best log marginal likelihood that each start reached: where they differ,

@@ -1,0 +1,52 @@
+"""What a trial says when it has ended: whether the rule was found, and if not, why."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from finetti.core.errors import FinettiError
+from finetti.probe.tasks.trial_samples import TrialSamples
+from finetti.probe.tasks.validation import ErrorCount
+
+
+class LearnerError(FinettiError):
+    """A learner did something that no learner may do."""
+
+
+def trial_metrics(
+    samples: TrialSamples,
+    *,
+    success: bool,
+    best: ErrorCount,
+    last: ErrorCount,
+    fit: ErrorCount | None,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The metrics of a trial.
+
+    ``success``: on validation. ``best_accuracy`` is that of the best check, on
+    ``best_accuracy_samples`` samples: a check ends when it has seen too many errors. ``accuracy``:
+    at the end, on all. ``fitted``: every training label is given back at the end, without dropout.
+    ``reason``: ``solved``; or else ``ambiguous`` (the training set is consistent with other hidden
+    sets, too: information), ``not fitted`` (optimization), ``not generalized`` (statistics).
+    """
+    found: dict[str, Any] = {
+        "success": int(success),
+        "best_accuracy": best.accuracy,
+        "best_accuracy_samples": best.n_scored,
+        "accuracy": last.accuracy,
+        **more,
+    }
+    if fit is not None:
+        found |= {"train_accuracy": fit.accuracy, "fitted": int(fit.errors == 0)}
+    if samples.n_consistent is not None:
+        found["n_consistent"] = samples.n_consistent
+        found["identified"] = int(samples.n_consistent == 1)
+    if success:
+        reason = "solved"
+    elif found.get("identified") == 0:
+        reason = "ambiguous"
+    elif found.get("fitted") == 0:
+        reason = "not fitted"
+    else:
+        reason = "not generalized"
+    return {**found, "reason": reason}
