@@ -13,7 +13,7 @@ from torch import Tensor, nn
 BESIDE = Path(__file__).with_suffix(".pt")
 
 
-class Block(nn.Module):
+class RuleBlock(nn.Module):
     """Heads softmax(x W_Q (X W_K)ᵀ) X W_V W_C, summed, and a lookup by one or two ReLU layers."""
 
     query: Tensor  # (heads, d, k), and so is the key
@@ -47,7 +47,7 @@ class Block(nn.Module):
         return hidden @ self.outer
 
 
-class Rule(nn.Module):
+class RuleModule(nn.Module):
     """With gates x ← x + attend(x), x ← x + look_up(x) in every block, and coordinate 1 of the last
     gate is the value; without, [CLS] reads once and looks its value up."""
 
@@ -58,7 +58,7 @@ class Rule(nn.Module):
             part, _, short = name.rpartition(".")
             parts.setdefault(part, {})[short] = tensor
         self.embedding = nn.ParameterDict(parts.pop("embedding"))
-        self.blocks = nn.ModuleList(Block(parts[f"blocks.{i}"]) for i in range(len(parts)))
+        self.blocks = nn.ModuleList(RuleBlock(parts[f"blocks.{i}"]) for i in range(len(parts)))
 
     def embed(self, bits: Tensor) -> Tensor:
         """Readers, then the token of every bit: E_b + p, or b·p where E = 0 (a bag of vectors)."""
@@ -80,6 +80,6 @@ class Rule(nn.Module):
         return x[..., len(self.embedding["gates"]) - 1, 1]
 
 
-def load(path: str | Path = BESIDE) -> Rule:
+def load(path: str | Path = BESIDE) -> RuleModule:
     """The rule whose weights are the state dict at ``path``."""
-    return Rule(torch.load(path, weights_only=True))
+    return RuleModule(torch.load(path, weights_only=True))
