@@ -31,7 +31,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
-    rule, bits = made.load(), torch.load(path.with_suffix(".bits"))
+    rule, bits = made.load_rule(), torch.load(path.with_suffix(".bits"))
     torch.save(rule(bits).detach(), path.with_suffix(".values"))
     rule.load_state_dict(torch.load(path.with_suffix(".pt")))
 """
@@ -72,10 +72,10 @@ def test_in_a_process_of_its_own_it_is_right_on_every_input(tmp_path):
 
 
 def test_a_hook_sees_the_attention_and_may_replace_it(tmp_path):
-    from finetti.boolean.rule_in_torch import load
+    from finetti.boolean.rule_in_torch import load_rule
 
     compiled = compile("x1 & x4", 6)
-    rule = load(compiled.save_torch(tmp_path / "rule.pt")[0])
+    rule = load_rule(compiled.save_torch(tmp_path / "rule.pt")[0])
     bits, seen = torch.tensor([0, 1, 0, 0, 1, 0]), []
     handle = rule.blocks[0].pattern.register_forward_hook(
         lambda module, given, pattern: seen.append(pattern.detach())

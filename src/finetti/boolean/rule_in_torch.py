@@ -80,6 +80,6 @@ class RuleModule(nn.Module):
         return x[..., len(self.embedding["gates"]) - 1, 1]
 
 
-def load(path: str | Path = BESIDE) -> RuleModule:
+def load_rule(path: str | Path = BESIDE) -> RuleModule:
     """The rule whose weights are the state dict at ``path``."""
     return RuleModule(torch.load(path, weights_only=True))
