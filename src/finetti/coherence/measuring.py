@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from finetti.coherence.alphabets import one_letter_moves
-from finetti.coherence.defect import Defect
-from finetti.coherence.defects import martingale_defect, order_defect, two_step_defect
-from finetti.coherence.orders import all_letters
+from finetti.coherence.defects.context_orders import all_letters
+from finetti.coherence.defects.defect import Defect
+from finetti.coherence.defects.martingale_defect import (
+    martingale_defect,
+    one_letter_moves,
+    one_pair_moves,
+)
+from finetti.coherence.defects.order_defect import order_defect
+from finetti.coherence.defects.two_step_defect import two_step_defect
 from finetti.coherence.predictors.context_predictor import (
     LAW,
     AlphabetPredictor,
@@ -15,7 +20,6 @@ from finetti.coherence.predictors.context_predictor import (
 )
 from finetti.coherence.predictors.predictor_loading import Predicts, as_predictor
 from finetti.coherence.predictors.world_predictor import world_predictor
-from finetti.coherence.regression import one_pair_moves
 from finetti.coherence.truth_distance import Distance, distance_at
 from finetti.core.arguments import one_hot
 from finetti.core.errors import InputError

@@ -161,8 +161,7 @@ def _comparison(findings: Findings) -> Section:
         "each cell intervals by the score test and the exact one, p-values by McNemar's exact test "
         "(adjusted by Holm's method over the cells); over all cells p-values by flipping the signs "
         "of whole seeds, and intervals, as those of critical sizes, by resampling whole seeds "
-        "(where each seed has one pair, as in a cell). The detectable "
-        "difference is what such a comparison sees with probability 0.8.",
+        "(where each seed has one pair, as in a cell).",
     )
     return Section("Learners compared", text, tables=tuple(findings.comparison_tables()))
 

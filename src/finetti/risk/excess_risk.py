@@ -10,6 +10,7 @@ from finetti.bounds import BoundValue
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
+from finetti.core.statistics import mean_with_error
 from finetti.display.card import Card, Table
 from finetti.display.charts.bar_charts import waterfall
 from finetti.display.charts.line_charts import Chart
@@ -268,4 +269,4 @@ def _above(
 
 
 def _mean(values: np.ndarray) -> Estimate:
-    return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+    return Estimate(*mean_with_error(values))

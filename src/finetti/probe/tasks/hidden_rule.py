@@ -1,9 +1,7 @@
 """Hidden rules: a Boolean function of a few bits at unknown positions among many. NumPy only."""
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from math import comb, factorial
 from typing import Any
 
@@ -160,7 +158,7 @@ class HiddenRule(Displayable):
 
 @dataclass(frozen=True)
 class HiddenTask(Displayable):
-    """A hidden rule at known positions: draws samples, and judges predictors.
+    """A hidden rule at known positions: draws samples.
 
     Args:
         rule: the family.
@@ -169,8 +167,6 @@ class HiddenTask(Displayable):
     >>> task = HiddenTask(make_rule("parity", 2, 8), indices=(1, 6))
     >>> task.labels([[0, 1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 1, 0]]).tolist()
     [1, 0]
-    >>> task.held_out_accuracy(lambda bits: bits[:, 1] ^ bits[:, 6], np.random.default_rng(0))
-    1.0
     """
 
     rule: HiddenRule
@@ -221,31 +217,6 @@ class HiddenTask(Displayable):
         if noisy and self.rule.label_noise:
             labels ^= (words[:, -1] >> np.uint64(11)) * 2.0**-53 < self.rule.label_noise
         return bits, labels
-
-    def stream(
-        self, rng: np.random.Generator, batch_size: int, noisy: bool = True
-    ) -> Iterator[tuple[Bits, Bits]]:
-        """Fresh batches without end, for online learning."""
-        _check_generator(rng, "HiddenTask.stream")
-        batch_size = as_whole(batch_size, "batch_size", "HiddenTask.stream")
-        return (self.sample(rng, batch_size, noisy) for _ in count())
-
-    def held_out_accuracy(
-        self,
-        predict: Callable[[Bits], Any],
-        rng: np.random.Generator,
-        n_samples: int = 10_000,
-        noisy: bool = False,
-    ) -> float:
-        """The share of fresh samples on which ``predict(bits)`` is the label, which is clean
-        unless ``noisy``."""
-        bits, labels = self.sample(rng, n_samples, noisy)
-        predictions = np.asarray(predict(bits))
-        if predictions.shape != labels.shape:
-            requirement = f"a function that returns one label per row, shape {labels.shape}"
-            got = f"shape {predictions.shape}"
-            raise bad_argument("predict", "HiddenTask.held_out_accuracy", requirement, got)
-        return float((predictions == labels).mean())
 
     def __card__(self) -> Card:
         card = self.rule.__card__()

@@ -1,11 +1,57 @@
-"""Intervals of the difference of two success rates on the same data."""
+"""Two learners on the same data: an exact test, and intervals of the difference of their rates."""
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
+from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of, smallest_of
 from finetti.core.statistics import Interval
+
+
+def sign_flip_test(differences: ArrayLike) -> float:
+    """Two-sided p-value of "both learners are alike", exactly.
+
+    If they are, each difference is as likely to have the other sign: ``p = P(|Σ ± d_i| ≥ |Σ d_i|)``
+    over all 2ⁿ signs, by convolution. For differences −1, 0 and 1 this is McNemar's exact test; a
+    difference may also be the sum over all cells that share a seed.
+
+    Args:
+        differences: whole numbers, one per independent pair or seed.
+
+    >>> sign_flip_test([1, 1, 1, 1, 1, 0, 0]) == 2 / 2**5
+    True
+    """
+    values = np.asarray(differences, np.float64)
+    if values.ndim != 1 or not (values == np.round(values)).all():
+        raise bad_argument("differences", "sign_flip_test", "a list of whole numbers", differences)
+    steps = np.abs(values[values != 0]).astype(int)
+    reach = int(steps.sum())
+    chance = np.ones(1)  # of the sums −k, …, k so far
+    for step in steps:
+        wider = np.zeros(len(chance) + 2 * step)
+        wider[: len(chance)] += chance / 2
+        wider[2 * step :] += chance / 2
+        chance = wider
+    sums = np.abs(np.arange(-reach, reach + 1))
+    return float(min(1.0, chance[sums >= abs(int(values.sum()))].sum()))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values of several tests (Holm, 1979): all of them hold at once.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values)
+    factors = len(p_values) - np.arange(len(p_values))
+    adjusted = np.maximum.accumulate(np.asarray(p_values)[order] * factors)
+    found = np.empty(len(p_values))
+    found[order] = np.minimum(adjusted, 1.0)
+    return [float(round(each, 15)) for each in found]
 
 
 def paired_interval(only_second: int, only_first: int, pairs: int, confidence: float) -> Interval:
