@@ -37,7 +37,8 @@ def ratio(lemma: Callable[..., Any], *instance: Any) -> float:
     def of_instance(*arguments: Any) -> Any:
         return lemma(*arguments).ratio
 
-    return float(eqx.filter_jit(of_instance, compiler_options=RUN_ONCE)(*instance))
+    program: Any = eqx.filter_jit(of_instance, compiler_options=RUN_ONCE)  # pyright: ignore[reportCallIssue]
+    return float(program(*instance))
 
 
 def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
