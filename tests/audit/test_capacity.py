@@ -552,6 +552,15 @@ def test_the_capacity_of_a_low_rank_step_by_hand(bert):
         tuned_network(base, {("1", "feed_out"): delta})
 
 
+def test_no_norm_before_training_is_rounded_down():
+    """With one head the parts of a matrix are all of it, and nothing is to spare."""
+    arrays = make.synthetic("bert", layers=1)[0]
+    heads = tuned_network(audit_checkpoint(arrays, heads=1), {}).pieces[0].piece
+    for role in ("query", "key", "value"):
+        matrix = arrays[f"bert.encoder.layer.0.attention.self.{role}.weight"]
+        assert spectral(matrix) <= getattr(heads, role).norm <= spectral(matrix) * (1 + 1e-11)
+
+
 @pytest.mark.parametrize("zeros", ["LayerNorm", "attention.output.dense.weight", "bias"])
 def test_zeros_are_numbers_too(zeros):
     arrays = make.synthetic("bert", layers=1)[0]
