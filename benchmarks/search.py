@@ -22,10 +22,10 @@ import time
 import numpy as np
 from scipy import special
 
-from finetti.probe.analysis.critical import critical_size
+from finetti.probe.analysis.critical_size import critical_size
 from finetti.probe.analysis.curve_fits import fit_curves
 from finetti.probe.analysis.resampling import resample_cells
-from finetti.probe.search.design import SearchDesign
+from finetti.probe.search.search_design import SearchDesign
 
 RANGE = {"minimum": 10, "maximum": 2000}
 GRIDS = {

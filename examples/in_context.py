@@ -11,7 +11,7 @@ import optax
 import pandas as pd
 
 from finetti.attention import ConditionalMean, Softmax
-from finetti.show import line_chart, side_by_side
+from finetti.display import line_chart, side_by_side
 
 STEPS, SEEDS, ADAM = 300, 5, optax.adam(3e-3)
 

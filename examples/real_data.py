@@ -28,6 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelBinarizer, StandardScaler
 from sklearn.svm import SVC
 
+from finetti.display import line_chart
 from finetti.estimators import (
     ConditionalMeanClassifier,
     ConditionalMeanRegressor,
@@ -35,7 +36,6 @@ from finetti.estimators import (
     RandomFeatureAttentionClassifier,
     RandomFeatureAttentionRegressor,
 )
-from finetti.show import line_chart
 
 POWERS = np.logspace(-4, 2, 7)
 LEVELS = np.linspace(0.05, 0.95, 19)

@@ -2,7 +2,7 @@
 
 The modules of the claims are compiled a second time, with every call ``f(x)`` written as
 ``__answer__(f)(x)`` and every ``a.b`` as ``__read__(a, "b")``. The numbers that come from the
-package are exchanged there, never inside of it. `core` (but for its norms), `show` and `studies`
+package are exchanged there, never inside of it. `core` (but for its norms), `display` and `studies`
 answer as ever: they collect and show numbers. An answer is computed once, for its shape;
 afterwards nothing is called.
 """
@@ -29,7 +29,7 @@ from finetti.claims import load_ledger
 from finetti.estimators.learning_curves import Family
 from finetti.studies.trials import TrialResult
 
-SPARED = ("finetti.claims", "finetti.core", "finetti.show", "finetti.studies")
+SPARED = ("finetti.claims", "finetti.core", "finetti.display", "finetti.studies")
 GIVEN = ("sample", "uniform")  # methods that draw or describe what is asked about
 SHARED = ("measures", "perturbations")  # by the subpackages of claims
 MARKED = tuple(

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from finetti.core.arguments import as_vectors
+from finetti.display import Card
 from finetti.latent import Encoded, Gaussian, LatentModel, WorldDraw
 from finetti.latent.world import as_sampling, refuse_query
-from finetti.show import Card
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
     "audit/changes.py": ("max(ROUNDING[",),
     "claims/results.py": ("max((end for end",),
     "probe/charts.py": ("max(low,",),
-    "probe/search/design.py": ("min(high,", "max(low, high)"),
-    "show/bars.py": ("max(float(row['size'])",),
-    "show/charts.py": ("min((row[f] ",),
+    "probe/search/search_design.py": ("min(high,", "max(low, high)"),
+    "display/bars.py": ("max(float(row['size'])",),
+    "display/charts.py": ("min((row[f] ",),
     "studies/executors/resource_limits.py": ("min(total,",),
 }
 PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere

@@ -5,6 +5,7 @@ from . import bounds as bounds
 from . import claims as claims
 from . import coherence as coherence
 from . import core as core
+from . import display as display
 from . import estimators as estimators
 from . import kernels as kernels
 from . import latent as latent
@@ -12,7 +13,6 @@ from . import models as models
 from . import probe as probe
 from . import report as report
 from . import risk as risk
-from . import show as show
 from . import studies as studies
 from . import torch as torch
 from . import training as training

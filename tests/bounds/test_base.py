@@ -31,7 +31,7 @@ from finetti.bounds.sparse_variables import (
 )
 from finetti.bounds.value import exp_of, log_of, summed
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
-from finetti.show import to_text
+from finetti.display import to_text
 
 
 def test_what_is_not_a_number_is_neither_nothing_nor_infinite():

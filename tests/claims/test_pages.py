@@ -8,7 +8,7 @@ import pytest
 from finetti.claims import PAPERS, load_ledger
 from finetti.claims.claim import COMMANDS
 from finetti.claims.documentation import ERRATUM, claims_page, errata_page
-from finetti.show.mathml import to_mathml
+from finetti.display.mathml import to_mathml
 
 DOCS = Path(__file__).parents[2] / "docs"
 LEDGER = load_ledger()

@@ -27,7 +27,7 @@ from finetti.claims import (
     within,
 )
 from finetti.core.errors import InputError
-from finetti.show import Table
+from finetti.display import Table
 from sample_claims import claim
 
 NAN = math.nan

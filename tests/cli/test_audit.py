@@ -31,7 +31,7 @@ def test_the_table_is_shown(folder):
 
 
 def test_progress_counts_tensors(folder, monkeypatch):
-    monkeypatch.setattr("finetti.show.progress.MIN_SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr("finetti.display.progress.MIN_SILENCE_SECONDS", 0.0)
     done = command(folder)
     assert "of 26 tensors, about" in done.stderr
     assert "bert.encoder.layer.1." in done.stderr

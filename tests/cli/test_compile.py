@@ -24,7 +24,7 @@ def test_the_certificate_is_shown():
 
 def test_progress_is_shown_where_it_takes_long(monkeypatch):
     assert command(RULE, "--context-length", 30).stderr == ""
-    monkeypatch.setattr("finetti.show.progress.MIN_SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr("finetti.display.progress.MIN_SILENCE_SECONDS", 0.0)
     done = command(RULE, "--context-length", 30)
     assert "compile: 50 of 100 % of the inputs, about" in done.stderr
 

@@ -12,8 +12,8 @@ from rich.text import Text
 
 import checkpoints as make
 from finetti.core.text import clean_text
-from finetti.show import Card, Shown, Table
-from finetti.show.console import CleanConsole
+from finetti.display import Card, Shown, Table
+from finetti.display.console import CleanConsole
 
 CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;ZWNobw==\x07"
 HOSTILE = f"a{CLEAR}b{CLIPBOARD}c\x9b2Jd\u202ee\u2066f\rg\x08h\x7fi"

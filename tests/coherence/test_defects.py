@@ -17,7 +17,7 @@ from finetti.coherence import (
 )
 from finetti.coherence.defect import TOLERANCE
 from finetti.coherence.page import coherence_page
-from finetti.coherence.predictors.base import DrawsOf
+from finetti.coherence.predictors.context_predictor import DrawsOf
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.latent import BetaBernoulli, LinearGaussian
 

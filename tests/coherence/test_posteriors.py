@@ -11,7 +11,7 @@ from finetti.coherence import (
     measure_coherence,
 )
 from finetti.coherence.page import coherence_page
-from finetti.coherence.predictors.base import DrawsOf
+from finetti.coherence.predictors.context_predictor import DrawsOf
 from finetti.core.errors import InputError
 from finetti.latent import BetaBernoulli, LinearGaussian, Pairs
 

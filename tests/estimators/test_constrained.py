@@ -230,8 +230,8 @@ def test_targets_out_of_reach_are_said():
 
 
 def test_a_long_fit_says_how_far_it_is(monkeypatch, capsys):
-    monkeypatch.setattr("finetti.show.progress.SHORT_SECONDS", 0.0)
-    monkeypatch.setattr("finetti.show.progress.MAX_SILENCE_SECONDS", -1.0)
+    monkeypatch.setattr("finetti.display.progress.SHORT_SECONDS", 0.0)
+    monkeypatch.setattr("finetti.display.progress.MAX_SILENCE_SECONDS", -1.0)
     ConstrainedAttentionRegressor(12, norm_sum=1.0, random_state=0).fit(X, Y)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("ConstrainedAttentionRegressor: ")

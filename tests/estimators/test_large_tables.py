@@ -54,7 +54,7 @@ def test_what_has_room_is_not_refused():
     ids=lambda each: type(each).__name__,
 )
 def test_a_long_fit_shows_signs_of_life(model, sign, monkeypatch, capsys):
-    monkeypatch.setattr("finetti.show.progress.SHORT_SECONDS", 0.0)
+    monkeypatch.setattr("finetti.display.progress.SHORT_SECONDS", 0.0)
     X = RNG.normal(size=(40, 1))
     model.fit(X, np.sin(X[:, 0]) + 0.1 * RNG.normal(size=40))
     shown = capsys.readouterr().err

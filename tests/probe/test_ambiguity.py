@@ -20,11 +20,10 @@ from finetti.probe import (
     exhaustive_success,
     information_bounds,
     make_rule,
-    parity_sets,
-    set_search,
     success_bound,
 )
-from finetti.probe import ambiguity as module
+from finetti.probe.tasks import consistent_sets as module
+from finetti.probe.tasks import parity_sets, set_search
 
 
 def slow_errors(rule, bits, labels):

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.probe.analysis.analysis import analyze
-from finetti.probe.analysis.comparison import compare_learners
+from finetti.probe.analysis.learner_comparison import compare_learners
+from finetti.probe.analysis.probe_analysis import analyze
 from finetti.probe.charts import comparison_chart, critical_chart, success_chart, training_chart
 
 

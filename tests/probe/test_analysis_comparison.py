@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from finetti.core.errors import InputError
-from finetti.probe.analysis import comparison
-from finetti.probe.analysis.analysis import analyze
+from finetti.probe.analysis import learner_comparison as comparison
 from finetti.probe.analysis.paired_intervals import paired_interval, score_interval
 from finetti.probe.analysis.paired_tests import (
     detectable_difference,
@@ -22,6 +21,7 @@ from finetti.probe.analysis.paired_tests import (
     mcnemar_power,
     sign_flip_test,
 )
+from finetti.probe.analysis.probe_analysis import analyze
 
 STANDARD_ERRORS = 4
 compare_learners = functools.partial(comparison.compare_learners, n_resamples=200)

@@ -11,8 +11,8 @@ import pytest
 from scipy import special
 
 from finetti.core.errors import InputError
-from finetti.probe.analysis import analysis
-from finetti.probe.analysis.critical import critical_size, first_above
+from finetti.probe.analysis import probe_analysis as analysis
+from finetti.probe.analysis.critical_size import critical_size, first_above
 from finetti.probe.analysis.curve_fits import fit_curves
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
 

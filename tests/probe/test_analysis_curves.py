@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from finetti.probe.analysis.curve import fit_curve
 from finetti.probe.analysis.curve_fits import LEAST_STEEPNESS, LIMIT, fit_curves
+from finetti.probe.analysis.success_curve import fit_curve
 
 SIZES = np.array([50.0, 80, 110, 140, 170, 200])
 STANDARD_ERRORS = 4

@@ -9,8 +9,8 @@ from scipy import optimize
 
 from finetti.core.errors import InputError
 from finetti.core.statistics import Interval
-from finetti.probe.analysis.critical import CriticalSize
-from finetti.probe.analysis.laws import fit_law, fit_laws
+from finetti.probe.analysis.critical_size import CriticalSize
+from finetti.probe.analysis.scaling_laws import fit_law, fit_laws
 
 LENGTHS = np.array([100.0, 200, 400, 800])
 MANY = 50 * 2.0 ** np.arange(7)

@@ -7,10 +7,10 @@ import pytest
 
 from finetti.attention.binary import dropped_tokens
 from finetti.attention.binary.binary_tokens import _spread
-from finetti.probe.learners import factored as engine
-from finetti.probe.learners.factored import factored_logits
-from finetti.probe.learners.textbook import Rates, draw_masks, textbook_logits
-from finetti.probe.learners.transformer import TransformerLearner
+from finetti.probe.learners import factored_transformer as engine
+from finetti.probe.learners.factored_transformer import factored_logits
+from finetti.probe.learners.paper_transformer import TransformerLearner
+from finetti.probe.learners.textbook_transformer import Rates, draw_masks, textbook_logits
 
 HEADS, LENGTH, SAMPLES = 4, 6, 6
 BITS = np.random.default_rng(0).integers(2, size=(SAMPLES, LENGTH)).astype(np.uint8)

@@ -22,8 +22,8 @@ from finetti.probe import (
     make_rule,
     success_bound,
 )
-from finetti.probe.information import best_success
-from finetti.probe.symmetries import arrangements, n_symmetries
+from finetti.probe.tasks.information import best_success
+from finetti.probe.tasks.symmetries import arrangements, n_symmetries
 
 
 def slow_symmetries(function):

@@ -9,7 +9,7 @@ import pytest
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.probe import ProbeTrial, load_learner
-from finetti.probe.jax_trials import JaxTrials
+from finetti.probe.trials.jax_trials import JaxTrials
 
 PAIR = """
 import jax.numpy as jnp

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.probe.learners.textbook import LayerMasks, Masks, textbook_logits
-from finetti.probe.learners.transformer import TransformerLearner
+from finetti.probe.learners.paper_transformer import TransformerLearner
+from finetti.probe.learners.textbook_transformer import LayerMasks, Masks, textbook_logits
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])

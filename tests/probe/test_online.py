@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from finetti.probe.online import batch_stream, task_arrays
-from finetti.probe.tasks import make_rule
+from finetti.probe.tasks.hidden_rule import make_rule
+from finetti.probe.trials.online_batches import batch_stream, task_arrays
 
 BATCH = 4000
 

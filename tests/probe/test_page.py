@@ -12,8 +12,8 @@ from browser import needs_browser, open_browser
 from finetti.probe.experiment import Experiment
 from finetti.probe.findings import REASONS, Findings
 from finetti.probe.page import _critical, probe_page
-from finetti.probe.search.design import SearchDesign
-from finetti.probe.search.driver import SearchReport
+from finetti.probe.search.search_design import SearchDesign
+from finetti.probe.search.search_rounds import SearchReport
 
 EVIL = "./<b>mine</b>.py:Net"
 RUN = {

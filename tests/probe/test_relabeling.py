@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from finetti.probe import ProbeTrial
-from finetti.probe.samples import draw_samples
+from finetti.probe.tasks.trial_samples import draw_samples
 from finetti.studies.trials import Trial
 
 MATERIAL = Path(__file__).parent / "material" / "tiny.py"

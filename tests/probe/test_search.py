@@ -11,8 +11,8 @@ from scipy import special, stats
 
 from finetti.core.errors import FinettiError, InputError
 from finetti.probe import SearchDesign, search_critical
-from finetti.probe.search.allocation import allocate_trials
-from finetti.probe.search.posterior import Counts, curve_posterior
+from finetti.probe.search.curve_posterior import Counts, curve_posterior
+from finetti.probe.search.trial_allocation import allocate_trials
 from finetti.studies import store_table
 
 KINDS = Path(__file__).parent / "material" / "curves.py"

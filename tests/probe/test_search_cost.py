@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.probe import ProbeTrial, ambiguity
-from finetti.probe.search_cost import refuse_hopeless, typical_visits
-from finetti.probe.set_search import Hits, PackedSample
-from finetti.probe.tasks import make_rule
+from finetti.probe import ProbeTrial
+from finetti.probe.tasks import consistent_sets as ambiguity
+from finetti.probe.tasks.hidden_rule import make_rule
+from finetti.probe.tasks.search_cost import refuse_hopeless, typical_visits
+from finetti.probe.tasks.set_search import Hits, PackedSample
 
 TASKS = [  # function, s, T, m, noise
     ("and", 3, 400, 40, 0.0),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.probe.learners.textbook import draw_masks, textbook_logits
-from finetti.probe.learners.transformer import TransformerLearner, is_linear_weight
+from finetti.probe.learners.paper_transformer import TransformerLearner, is_linear_weight
+from finetti.probe.learners.textbook_transformer import draw_masks, textbook_logits
 
 LENGTH, SAMPLES = 6, 5
 BITS = np.random.default_rng(0).integers(2, size=(SAMPLES, LENGTH)).astype(np.uint8)

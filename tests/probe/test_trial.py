@@ -11,15 +11,15 @@ import pytest
 
 from finetti.core.errors import InputError
 from finetti.probe import ProbeTrial, load_learner
-from finetti.probe.jax_trials import JaxTrials
-from finetti.probe.samples import draw_samples
+from finetti.probe.tasks.trial_samples import draw_samples
+from finetti.probe.trials.jax_trials import JaxTrials
 from finetti.studies import Study
 from finetti.studies.coordinator import make_plan
 from finetti.studies.source_code import find_source
 from finetti.studies.spec import make_spec
 from finetti.studies.trials import Trial
 
-KIND = "finetti.probe.trial:ProbeTrial"
+KIND = "finetti.probe.probe_trial:ProbeTrial"
 MATERIAL = Path(__file__).parent / "material" / "tiny.py"
 TASK = {"function": "and", "sparsity": 2, "context_length": 8}
 
@@ -271,5 +271,5 @@ def test_bad_arguments_are_refused_before_anything_runs(folder, given, sentence)
 
 def test_networks_do_without_scikit_learn():
     """It takes longer to import than everything else together, in every process of a probe."""
-    code = "import sys, finetti.probe.trial; sys.exit('sklearn' in sys.modules)"
+    code = "import sys, finetti.probe.probe_trial; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetti.probe.jax_trials import padded_size
-from finetti.probe.validation import allowed_errors, score_until
+from finetti.probe.tasks.validation import allowed_errors, score_until
+from finetti.probe.trials.jax_trials import padded_size
 
 
 @given(

@@ -19,8 +19,8 @@ from finetti.claims import (
 )
 from finetti.claims.claim import Control
 from finetti.claims.run import ControlResult, run_control
+from finetti.display import Table, line_chart
 from finetti.report import write_report
-from finetti.show import Table, line_chart
 
 EVIL = '<script>alert("x")</script><!-- <script> ]]>'
 

@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from browser import needs_browser
-from finetti.show import Document, Section, Table
+from finetti.display import Document, Section, Table
 
 pytestmark = needs_browser
 DRAWN = "document.querySelectorAll('figure.drawn .mark-line path').length"

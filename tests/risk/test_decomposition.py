@@ -22,7 +22,7 @@ from finetti.risk import (
     squared_loss,
 )
 from finetti.risk.parameters import flatten, unflatten
-from finetti.risk.theorem import attention_class
+from finetti.risk.theorems.generalization_bound import attention_class
 
 WORLD = FiniteAtoms([0.6, 0.4], [[0.8, 0.1, 0.1], [0.1, 0.3, 0.6]])
 LENGTH = 3

@@ -5,7 +5,7 @@ import pytest
 
 from finetti.risk.experiment import RiskExperiment
 from finetti.risk.findings import RiskFindings
-from finetti.risk.trial import PARTS
+from finetti.risk.risk_trial import PARTS
 
 
 def findings(tmp_path, parts, errors, baseline=(100.0, 0.1)):

@@ -10,7 +10,7 @@ import pytest
 
 from finetti import attention, core, kernels
 from finetti.risk import AttentionNetwork, NormLimits
-from finetti.risk.limits import spectral_above
+from finetti.risk.networks.weight_limits import spectral_above
 
 RNG = np.random.default_rng(0)
 TOKENS, MASK_TOKEN = RNG.normal(size=(3, 4, 2)), RNG.normal(size=(3, 2))

@@ -25,7 +25,7 @@ def test_a_study_says_compiling_until_the_first_cohort_is_back(make_study, monke
         def __exit__(self, *exception):
             pass
 
-    monkeypatch.setattr("finetti.show.progress.progress_bar", lambda *arguments: Recorder())
+    monkeypatch.setattr("finetti.display.progress.progress_bar", lambda *arguments: Recorder())
     make_study("Together").run("inline")
     assert activities[0] == "compiling…"
     assert activities[-1] == "running"

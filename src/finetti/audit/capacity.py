@@ -25,8 +25,8 @@ from finetti.bounds.sparse_variables import (
 from finetti.bounds.value import finite
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import as_positive, as_whole
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 
 RESOLUTION = 0.1
 TUNING = "fine-tuning: base + Δ"

@@ -19,8 +19,8 @@ from finetti.audit.number_formats import ROUNDING
 from finetti.audit.proven import prove_checkpoint
 from finetti.core.errors import InputError
 from finetti.core.threads import limit_threads
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 
 
 @dataclass(frozen=True)

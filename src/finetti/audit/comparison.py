@@ -9,8 +9,8 @@ from finetti.audit.capacity import Capacity
 from finetti.audit.result import TITLES, Audit
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of, smallest_of
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 
 _LOG_10 = math.log(10)
 MOST_DIFFERENT = 10

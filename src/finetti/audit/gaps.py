@@ -13,8 +13,8 @@ from finetti.audit.rank_correlation import FEWEST, rank_correlation
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
 from finetti.core.statistics import Interval
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 
 AS_IF = (
     "Intervals are as if checkpoints were independent draws. Those of one run follow each other, "

@@ -8,7 +8,7 @@ from typing import Any
 from finetti.audit.capacity import RESOLUTION, TUNING, Capacity, CapacityRow
 from finetti.audit.changes import CheckpointChanges
 from finetti.audit.result import TITLES, Audit
-from finetti.show import (
+from finetti.display import (
     Chart,
     Document,
     Figure,
@@ -19,7 +19,7 @@ from finetti.show import (
     side_by_side,
     waterfall,
 )
-from finetti.show.card import Table
+from finetti.display.card import Table
 
 _LOG_10 = math.log(10)
 SMALL = "biases, norms"

@@ -9,8 +9,8 @@ from finetti.audit.design import BlockDesign
 from finetti.audit.measures import MatrixMeasures
 from finetti.audit.proof import HeadGeometry
 from finetti.core.numbers import largest_of
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 
 TITLES = {
     "query_key": "W_QW_Kᵀ",

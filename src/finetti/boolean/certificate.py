@@ -7,9 +7,9 @@ from finetti.boolean.check import Check, finite_or_none, format_bound
 from finetti.boolean.findings import NormBound, ReaderProof
 from finetti.boolean.words import counted, counted_heads, short_text
 from finetti.bounds.value import BoundValue
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_number
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_number
+from finetti.display.shown import Shown
 
 MAX_NAMED_BITS = 16
 MAX_LISTED_GATES = 24

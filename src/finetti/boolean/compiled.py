@@ -20,8 +20,8 @@ from finetti.boolean.saving import save
 from finetti.boolean.verification import OnProgress, comparable, verify
 from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
-from finetti.show.card import Card
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 
 if TYPE_CHECKING:
     from finetti.boolean.network.module import BooleanTransformer

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from finetti.boolean.findings import Reading
 from finetti.boolean.words import counted, short_text
-from finetti.show.card import Card, Table
-from finetti.show.charts import Chart
-from finetti.show.shown import Shown
-from finetti.show.theme import chart_config
+from finetti.display.card import Card, Table
+from finetti.display.charts import Chart
+from finetti.display.shown import Shown
+from finetti.display.theme import chart_config
 
 MAX_COLUMNS = 24  # of a picture
 MAX_ROWS = 24

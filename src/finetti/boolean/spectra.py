@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.core.numbers import largest_of
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 
 MAX_SHOWN_COEFFICIENTS = 8
 ZERO_RTOL = 1e-12  # relative to the largest value: below this a coefficient is rounding

@@ -21,9 +21,9 @@ from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
 from finetti.core.numbers import as_norm, as_whole
-from finetti.show.card import Card
-from finetti.show.numbers import format_value
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.numbers import format_value
+from finetti.display.shown import Shown
 
 PositionKind = Literal["none", "fixed", "trained"]
 NormalizationKind = Literal["ball", "layer_norm", "none"]

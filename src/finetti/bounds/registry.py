@@ -9,7 +9,7 @@ from typing import ClassVar
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
 from finetti.core.errors import InputError, bad_argument
-from finetti.show.catalog import Catalog
+from finetti.display.catalog import Catalog
 
 
 class Registry(Catalog[type[Bound]]):

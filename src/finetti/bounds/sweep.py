@@ -16,10 +16,10 @@ from finetti.bounds.solve import solve as solve_for
 from finetti.bounds.value import BoundValue, exp_of
 from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
-from finetti.show.card import Card, Table
-from finetti.show.charts import Chart, line_chart
-from finetti.show.numbers import format_number
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.charts import Chart, line_chart
+from finetti.display.numbers import format_number
+from finetti.display.shown import Shown
 
 N_POINTS = 17
 GROWTH_FACTOR = 1.1

@@ -9,9 +9,9 @@ from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
 from finetti.core.numbers import as_norm
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_number
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_number
+from finetti.display.shown import Shown
 
 BoundKind = Literal["scaling", "upper_bound", "unproven"]
 KINDS = {

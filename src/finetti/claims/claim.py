@@ -13,9 +13,9 @@ from finetti import core  # loads NumPy on use: `finetti --help` must start at o
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.evidence import Evidence, Verdict
 from finetti.core.errors import bad_argument
-from finetti.show.card import Card
-from finetti.show.numbers import format_number
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.numbers import format_number
+from finetti.display.shown import Shown
 
 ID = re.compile(r"[ESRF](-[a-z]+)(-[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*")
 LABELS = {

@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Any, SupportsFloat
 
 from finetti.core.errors import bad_argument
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_interval, format_number
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_interval, format_number
+from finetti.display.shown import Shown
 
 OUTCOMES = {True: "yes", False: "no", None: "undecided"}
 _Interval = tuple[float, float] | None
@@ -135,8 +135,8 @@ class Evidence(Shown):
 
     ``derived`` is what the derived form gives on the instance at which the printed form
     was measured: unless all of these hold, a failure may be the instance's, and decides nothing.
-    ``charts`` are Vega-Lite specifications (``finetti.show.line_chart``), ``tables`` are
-    ``finetti.show.Table``.
+    ``charts`` are Vega-Lite specifications (``finetti.display.line_chart``), ``tables`` are
+    ``finetti.display.Table``.
     """
 
     measurements: tuple[Measurement, ...]
@@ -288,7 +288,7 @@ def trend(
     records: Iterable[Mapping[str, Any]], axes: Mapping[str, str], title: str, **options: Any
 ) -> dict[str, Any]:
     """A chart for `Evidence`, x logarithmic; ``axes`` are the fields x and y and their titles."""
-    from finetti.show.charts import line_chart
+    from finetti.display.charts import line_chart
 
     (x, x_title), (y, y_title) = axes.items()
     titles = {"title": title, "x_title": x_title, "y_title": y_title}

@@ -11,7 +11,7 @@ from typing import ClassVar
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.claim import CheckMethod, Claim
 from finetti.core.errors import FinettiError
-from finetti.show.catalog import Catalog
+from finetti.display.catalog import Catalog
 
 
 class Ledger(Catalog[Claim]):

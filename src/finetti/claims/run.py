@@ -22,9 +22,9 @@ import finetti
 from finetti.claims.claim import DERIVED, Claim, Context, Control, PrintedForm, Scale
 from finetti.claims.evidence import Evidence, Verdict
 from finetti.core.provenance import jax_device, software
-from finetti.show.card import Card
-from finetti.show.numbers import format_duration
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.numbers import format_duration
+from finetti.display.shown import Shown
 from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row
 from finetti.studies.study import Study

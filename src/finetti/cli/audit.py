@@ -14,7 +14,7 @@ from finetti.cli.audit_comparisons import check_comparisons, edit_checkpoints, m
 from finetti.cli.console import make_console, say
 from finetti.cli.interruption import NOTHING_KEPT, ends_with
 from finetti.cli.options import Debug, Json, Quiet, options_named
-from finetti.show.progress import Progress, progress_bar
+from finetti.display.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from finetti.audit import Checkpoint

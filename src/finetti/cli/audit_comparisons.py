@@ -73,7 +73,7 @@ class Comparisons:
 
     def sections(self) -> list[Any]:
         """Sections of the page."""
-        from finetti.show import Section
+        from finetti.display import Section
 
         found = []
         for title, each in self._shown.items():

@@ -10,7 +10,7 @@ import typer
 from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json, options_named
 from finetti.core.errors import FinettiError, InputError
-from finetti.show.table_formats import TableFormat, format_table
+from finetti.display.table_formats import TableFormat, format_table
 
 if TYPE_CHECKING:
     from finetti.bounds import Bound, BoundSettings, Registry, Sample, Sweep
@@ -152,7 +152,7 @@ def bound(
             "--plot draws a sweep. Add --sweep, for example --sweep context-length=1e2:1e6."
         )
     if plot is not None:
-        from finetti.show.charts import check_chart_file
+        from finetti.display.charts import check_chart_file
 
         check_chart_file(plot)
     if (solve is None) != (gap is None):
@@ -259,7 +259,7 @@ def _write(
         plain = [describe_bound(bound) | _plain(asked) for bound, asked in answers]
         say(json.dumps(plain, indent=1, allow_nan=False))
     elif table_format is not None:
-        from finetti.show import Table
+        from finetti.display import Table
 
         columns = ("bound", "quantity", "value", "kind", "form", "vacuous", "measured")
         rows = []
@@ -350,8 +350,8 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
 def _explain(chosen: "list[type[Bound]]", as_json: bool) -> None:
     """What the bounds say and assume, without a value."""
     from finetti.bounds.symbols import explain_symbols
-    from finetti.show.card import Card
-    from finetti.show.terminal import renderable
+    from finetti.display.card import Card
+    from finetti.display.terminal import renderable
 
     if as_json:
         say(json.dumps([describe_bound(each) for each in chosen], indent=1))

@@ -15,7 +15,7 @@ from finetti.cli.console import make_console, say
 from finetti.cli.interruption import NOTHING_KEPT, ends_with
 from finetti.cli.options import Debug, Json, Quiet, Seed, whole_numbers
 from finetti.core.errors import InputError
-from finetti.show.progress import progress_bar
+from finetti.display.progress import progress_bar
 
 if TYPE_CHECKING:
     from finetti.coherence.measuring import CoherenceTable
@@ -147,7 +147,7 @@ def _measured(
     from finetti.cli.studies import private_stdout
     from finetti.coherence.family import FAMILY, load_predictor
     from finetti.coherence.measuring import PARTS, measure_coherence
-    from finetti.coherence.predictors.targets import as_predictor
+    from finetti.coherence.predictors.predictor_loading import as_predictor
 
     names = targets or list(FAMILY)
     expected = {name: FAMILY[name].expected for name in names if name in FAMILY}
@@ -170,7 +170,7 @@ def _measured(
 
 def _world(name: str | None, predictors: list[Any]) -> Any:
     """The one that is named, or one whose tokens the targets can read."""
-    from finetti.coherence.predictors.worlds import has_predictive
+    from finetti.coherence.predictors.world_predictor import has_predictive
     from finetti.latent import worlds
 
     if name is None:
@@ -202,7 +202,7 @@ def _write(found: "CoherenceTable", document: dict[str, Any], out: Path) -> None
 
 
 def _show(found: "CoherenceTable", people: Any, quiet: bool, out: Path | None) -> None:
-    from finetti.show.terminal import FittedTable
+    from finetti.display.terminal import FittedTable
 
     people.print(found.headline, style="bold", soft_wrap=True)
     if not quiet:

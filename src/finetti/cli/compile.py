@@ -13,7 +13,7 @@ from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json, Seed, options_named
 from finetti.core.errors import InputError
 from finetti.core.files import check_writable
-from finetti.show.progress import Progress, progress_bar
+from finetti.display.progress import Progress, progress_bar
 
 # Names in Python, and at the command line.
 OPTIONS = {name: f"--{name}" for name in ("embedding", "basis", "width", "tolerance")}
@@ -170,7 +170,7 @@ def _progress(name: str) -> Iterator[Callable[[float], None]]:
 
 def _check_places(out: Path | None, picture: Path | None) -> None:
     """Refuse what cannot be written before anything is computed."""
-    from finetti.show.charts import check_chart_file
+    from finetti.display.charts import check_chart_file
 
     if out is not None:
         check_writable(out)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from finetti.probe.experiment import Experiment
     from finetti.probe.findings import Findings
-    from finetti.probe.search.driver import SearchReport
+    from finetti.probe.search.search_rounds import SearchReport
     from finetti.studies.coordinator import StudyPlan
     from finetti.studies.executors.executor import Executor
     from finetti.studies.study import Study

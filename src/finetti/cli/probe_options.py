@@ -275,7 +275,7 @@ l1.width=32.
 
 def _sparsity(function: str, given: int | None, shortest: int) -> int:
     """The number of hidden bits, which an expression or a truth table says itself."""
-    from finetti.probe.tasks import make_rule
+    from finetti.probe.tasks.hidden_rule import make_rule
 
     if given is not None and given > shortest:
         raise InputError(

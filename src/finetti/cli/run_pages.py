@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
-    from finetti.show import Document
+    from finetti.display import Document
 
 # How a run was made, and not what it found.
 NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
@@ -48,7 +48,7 @@ def write_page(page: "Document", document: Mapping[str, Any], out: Path, name: s
 
 def show_findings(findings: Any, people: Any, quiet: bool) -> None:
     """The headline, and without ``quiet`` the tables and notes, on the console ``people``."""
-    from finetti.show.terminal import FittedTable
+    from finetti.display.terminal import FittedTable
 
     people.print(findings.headline, style="bold", soft_wrap=True)
     if quiet:

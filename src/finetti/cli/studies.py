@@ -142,7 +142,7 @@ def summary_sentence(summary: "RunSummary") -> Any:
     """What a run has done, where its results are, and how to go on."""
     from rich.text import Text
 
-    from finetti.show.numbers import format_duration
+    from finetti.display.numbers import format_duration
 
     text = f"{summary.done} of {summary.trials} trials done"
     text += f", {summary.failed} failed" if summary.failed else ""
@@ -155,7 +155,7 @@ def summary_sentence(summary: "RunSummary") -> Any:
 
 def show_failures(study: "Study", plan: "StudyPlan", place: Path, people: Any) -> None:
     """Why trials failed, and what to do; ``place`` is what ``finetti status`` takes."""
-    from finetti.show.terminal import FittedTable
+    from finetti.display.terminal import FittedTable
 
     status = study.status(plan)
     people.print(FittedTable(status.failure_table()))

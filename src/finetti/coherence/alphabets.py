@@ -4,7 +4,7 @@ import numpy as np
 
 from finetti.coherence.defect import TOTAL_VARIATION, Defect
 from finetti.coherence.orders import all_letters, draw_orders, reordered
-from finetti.coherence.predictors.base import AlphabetPredictor
+from finetti.coherence.predictors.context_predictor import AlphabetPredictor
 from finetti.core.arguments import Floats, Letters
 
 MAX_ENUMERATED = 4096  # contexts, all pairs of which are compared if they have the same letters

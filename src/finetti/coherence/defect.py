@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from finetti.core.arguments import Floats
-from finetti.show.card import Card
-from finetti.show.numbers import format_number
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.numbers import format_number
+from finetti.display.shown import Shown
 
 TOLERANCE = 1e-8  # of a computed defect: more than rounding leaves of a coherent one
 SMALL_P = 1e-4

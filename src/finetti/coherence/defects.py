@@ -11,14 +11,14 @@ from finetti.coherence.alphabets import (
     two_steps_of_letters,
 )
 from finetti.coherence.defect import Defect
-from finetti.coherence.predictors.base import (
+from finetti.coherence.predictors.class_labels import as_classes
+from finetti.coherence.predictors.context_predictor import (
     AlphabetPredictor,
     DrawsOf,
     RegressionPredictor,
     SampledPredictor,
 )
-from finetti.coherence.predictors.class_labels import as_classes
-from finetti.coherence.predictors.targets import as_predictor
+from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.coherence.regression import (
     as_context,
     martingale_of_pairs,

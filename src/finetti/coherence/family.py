@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from finetti.coherence.measuring import CoherenceTable, measure_coherence
-from finetti.coherence.predictors.targets import Predicts, as_predictor, load_target
+from finetti.coherence.predictors.predictor_loading import Predicts, as_predictor, load_target
 from finetti.core.errors import InputError
 from finetti.latent.world import LatentModel
 

@@ -10,13 +10,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from finetti.coherence.measuring import CoherenceTable, measure_coherence
-from finetti.coherence.predictors.base import RegressionPredictor
-from finetti.coherence.predictors.targets import as_predictor
+from finetti.coherence.predictors.context_predictor import RegressionPredictor
+from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.numbers import as_positive, as_whole
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.latent.world import LatentModel, Pairs
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 from finetti.training import CheckResult, adamw, train
 
 SNAPSHOTS = 5

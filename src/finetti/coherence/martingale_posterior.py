@@ -6,21 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from finetti.coherence.predictors.base import (
+from finetti.coherence.predictors.context_predictor import (
     AlphabetPredictor,
     DrawsOf,
     RegressionPredictor,
     repeated,
 )
-from finetti.coherence.predictors.targets import as_predictor
+from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.coherence.regression import as_context
 from finetti.core.arguments import Floats, as_generator, as_letters
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.latent.world import append_token
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,21 +7,25 @@ from typing import Any
 from finetti.coherence.alphabets import one_letter_moves
 from finetti.coherence.defect import Defect
 from finetti.coherence.defects import martingale_defect, order_defect, two_step_defect
-from finetti.coherence.distance import Distance, distance_at
 from finetti.coherence.orders import all_letters
-from finetti.coherence.predictors.base import LAW, AlphabetPredictor, RegressionPredictor
-from finetti.coherence.predictors.targets import Predicts, as_predictor
-from finetti.coherence.predictors.worlds import world_predictor
+from finetti.coherence.predictors.context_predictor import (
+    LAW,
+    AlphabetPredictor,
+    RegressionPredictor,
+)
+from finetti.coherence.predictors.predictor_loading import Predicts, as_predictor
+from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.coherence.regression import one_pair_moves
+from finetti.coherence.truth_distance import Distance, distance_at
 from finetti.core.arguments import one_hot
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_number
+from finetti.display.progress import Progress
+from finetti.display.shown import Shown
 from finetti.latent.world import LatentModel, Pairs
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_number
-from finetti.show.progress import Progress
-from finetti.show.shown import Shown
 
 COLUMNS = ("order", "martingale", "two-step")
 OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and shown once

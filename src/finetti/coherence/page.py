@@ -5,7 +5,7 @@ from typing import Any
 
 from finetti.coherence.defect import Defect
 from finetti.coherence.measuring import CoherenceRow, CoherenceTable
-from finetti.show import Chart, Document, Figure, Section, line_chart
+from finetti.display import Chart, Document, Figure, Section, line_chart
 
 DEFECTS = {
     "order": "Largest change of an answer over orders of the context.",

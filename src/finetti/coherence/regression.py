@@ -7,7 +7,7 @@ from scipy import special
 
 from finetti.coherence.defect import TOTAL_VARIATION, Defect
 from finetti.coherence.orders import draw_orders, reordered
-from finetti.coherence.predictors.base import RegressionPredictor, no_law
+from finetti.coherence.predictors.context_predictor import RegressionPredictor, no_law
 from finetti.core.arguments import Floats
 from finetti.core.numbers import largest_of, smallest_of
 from finetti.latent.world import Pairs

@@ -14,7 +14,7 @@ from scipy import special
 
 from finetti.coherence.defect import Defect
 from finetti.coherence.orders import draw_orders, reordered
-from finetti.coherence.predictors.base import SampledPredictor
+from finetti.coherence.predictors.context_predictor import SampledPredictor
 from finetti.coherence.regression import appended, spread_of
 from finetti.core.arguments import Floats, one_hot
 from finetti.core.numbers import smallest_of

@@ -9,12 +9,12 @@ from finetti.attention.random_features.context_kernel import ContextKernel
 from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel
 from finetti.core.errors import bad_argument
+from finetti.display.progress import Progress, late_progress
 from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
 from finetti.estimators.ridge import Floats, check_ridge, choose, decompose_gram, ridge_grid
 from finetti.estimators.set_models import SetRegressor
 from finetti.estimators.sets import TokenSets, in_precision_of, mean_weights
-from finetti.show.progress import Progress, late_progress
 
 
 class AttentionKernelRegressor(SetRegressor):

@@ -8,11 +8,11 @@ import numpy as np
 from finetti.attention.cme.fit import fit_kernel
 from finetti.attention.cme.ridge import choose_ridge
 from finetti.core.precision import float64
+from finetti.display.progress import late_progress
 from finetti.estimators.grams import in_float64, padding
 from finetti.estimators.ridge import Floats
 from finetti.estimators.weighted_kernel import WeightedKernel
 from finetti.kernels.base import Kernel
-from finetti.show.progress import late_progress
 
 
 class Hyperparameters(NamedTuple):

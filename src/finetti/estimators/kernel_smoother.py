@@ -12,6 +12,10 @@ from sklearn.base import RegressorMixin
 from finetti.core.errors import InputError, UnsupportedError, bad_argument, warn_user
 from finetti.core.numbers import as_positive
 from finetti.core.precision import float64
+from finetti.display.card import Card
+from finetti.display.charts import line_chart
+from finetti.display.progress import Progress, late_progress
+from finetti.display.shown import Shown
 from finetti.estimators.grams import chunks, in_float64, median_distance, padding
 from finetti.estimators.ridge import Floats
 from finetti.estimators.tables import TableModel
@@ -19,10 +23,6 @@ from finetti.estimators.targets import numbers
 from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
-from finetti.show.card import Card
-from finetti.show.charts import line_chart
-from finetti.show.progress import Progress, late_progress
-from finetti.show.shown import Shown
 
 GRID_SIZE = 31
 GRID_RANGE = 1e-2, 1e1  # times the median distance of two rows

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from finetti.show.card import Card
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 
 
 @dataclass(frozen=True)

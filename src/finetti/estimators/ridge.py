@@ -21,9 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from finetti.core.errors import bad_argument, warn_user
 from finetti.core.numbers import as_norm
-from finetti.show.card import Card
-from finetti.show.charts import line_chart
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.charts import line_chart
+from finetti.display.shown import Shown
 
 Floats = NDArray[np.float64]
 RidgeMethod = Literal["loo", "gcv"]

@@ -8,9 +8,9 @@ from scipy.special import betaln
 
 from finetti.core.arguments import Floats, as_letters, one_hot
 from finetti.core.numbers import as_positive
+from finetti.display.card import Card
 from finetti.latent.predictive_laws import BetaPosterior, Categorical
 from finetti.latent.world import Encoded, LatentModel, WorldDraw, as_sampling, refuse_query
-from finetti.show.card import Card
 
 
 @dataclass(frozen=True)

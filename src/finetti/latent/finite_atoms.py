@@ -9,6 +9,7 @@ import numpy as np
 from finetti.core.arguments import Floats, as_letters, as_vectors, one_hot
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
+from finetti.display.card import Card
 from finetti.latent.predictive_laws import (
     LOG_TWO_PI,
     AtomMixture,
@@ -20,7 +21,6 @@ from finetti.latent.predictive_laws import (
     log_of,
 )
 from finetti.latent.world import Encoded, LatentModel, WorldDraw, as_sampling, refuse_query
-from finetti.show.card import Card
 
 
 class Emission(ABC):

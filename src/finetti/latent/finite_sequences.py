@@ -10,9 +10,9 @@ import numpy as np
 from finetti.core.arguments import as_floats
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
-from finetti.show.card import Card
-from finetti.show.numbers import format_number
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.numbers import format_number
+from finetti.display.shown import Shown
 
 MAX_COUNTS = 20_000_000  # numbers in the table of all counts of letters: 160 MB
 

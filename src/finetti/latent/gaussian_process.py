@@ -10,6 +10,7 @@ import numpy as np
 from finetti.core.arguments import Floats, as_vectors
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_positive, as_whole
+from finetti.display.card import Card
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
 from finetti.latent.world import (
     Encoded,
@@ -24,7 +25,6 @@ from finetti.latent.world import (
     draw_keys,
     encode_pairs,
 )
-from finetti.show.card import Card
 
 FEW, MANY = 1 << 10, 1 << 16  # pairs of tokens per compiled call
 

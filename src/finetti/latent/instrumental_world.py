@@ -8,6 +8,7 @@ import numpy as np
 from finetti.core.arguments import Floats, as_answers, as_generator, as_vectors
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
+from finetti.display.card import Card
 from finetti.latent.linear_gaussian import regress, regression_evidence
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
 from finetti.latent.world import (
@@ -20,7 +21,6 @@ from finetti.latent.world import (
     as_sampling,
     encode_pairs,
 )
-from finetti.show.card import Card
 
 RANK_TOL = 1e-8  # of the smallest singular value of Π to the largest
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from finetti.core.arguments import Floats
 from finetti.core.numbers import as_positive, as_whole
+from finetti.display.card import Card
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
 from finetti.latent.world import (
     Encoded,
@@ -21,7 +22,6 @@ from finetti.latent.world import (
     draw_keys,
     encode_pairs,
 )
-from finetti.show.card import Card
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from finetti.attention.sphere import mean_resultant, sphere_constants
 from finetti.core.arguments import Floats, as_answers, as_generator, as_vectors
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
+from finetti.display.card import Card
 from finetti.latent.predictive_laws import (
     AtomMixture,
     Categorical,
@@ -28,7 +29,6 @@ from finetti.latent.world import (
     draw_keys,
     encode_pairs,
 )
-from finetti.show.card import Card
 
 Harmonics = Literal["linear", "mixed"]
 

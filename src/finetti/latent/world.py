@@ -9,7 +9,7 @@ import numpy as np
 from finetti.core.arguments import Floats, as_generator, as_vectors
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
-from finetti.show.shown import Shown
+from finetti.display.shown import Shown
 
 KeyLaw = Literal["normal", "sphere"]
 

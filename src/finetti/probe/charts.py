@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import bad_argument
-from finetti.probe.analysis.analysis import Analysis, Key
-from finetti.probe.analysis.comparison import LearnerComparison
-from finetti.probe.analysis.laws import FORMULAS, ScalingLaws
+from finetti.display.channels import axis_channel, color_channels
+from finetti.display.charts import Chart, side_by_side
+from finetti.display.theme import FONT, GRAY, INK, PALETTE, chart_config
+from finetti.probe.analysis.learner_comparison import LearnerComparison
+from finetti.probe.analysis.probe_analysis import Analysis, Key
+from finetti.probe.analysis.scaling_laws import FORMULAS, ScalingLaws
 from finetti.probe.analysis.trial_tables import Frame, plain_records
-from finetti.show.channels import axis_channel, color_channels
-from finetti.show.charts import Chart, side_by_side
-from finetti.show.theme import FONT, GRAY, INK, PALETTE, chart_config
 
 CURVE_POINTS = 120
 MAX_SIDE = 0.03  # of the axis, for all points of one size

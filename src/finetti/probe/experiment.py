@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError, bad_argument
-from finetti.probe.information import information_bounds
-from finetti.probe.search.design import SearchDesign
-from finetti.probe.search.driver import SearchReport, search_critical
-from finetti.probe.tasks import HiddenRule, make_rule
-from finetti.probe.validation import SUCCESS_ACCURACY
+from finetti.probe.search.search_design import SearchDesign
+from finetti.probe.search.search_rounds import SearchReport, search_critical
+from finetti.probe.tasks.hidden_rule import HiddenRule, make_rule
+from finetti.probe.tasks.information import information_bounds
+from finetti.probe.tasks.validation import SUCCESS_ACCURACY
 from finetti.studies.coordinator import StudyPlan
 from finetti.studies.executors.resource_limits import Limits
 from finetti.studies.study import Study
@@ -19,7 +19,7 @@ from finetti.studies.trial_table import store_table
 if TYPE_CHECKING:
     import pandas as pd
 
-KIND = "finetti.probe.trial:ProbeTrial"
+KIND = "finetti.probe.probe_trial:ProbeTrial"
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from typing import Any
 import pandas as pd
 
 from finetti.core.statistics import Interval
-from finetti.probe.analysis.analysis import Analysis, analyze
-from finetti.probe.analysis.comparison import LearnerComparison, compare_learners
-from finetti.probe.analysis.critical import CriticalSize
+from finetti.display import Table, format_interval
+from finetti.probe.analysis.critical_size import CriticalSize
+from finetti.probe.analysis.learner_comparison import LearnerComparison, compare_learners
+from finetti.probe.analysis.probe_analysis import Analysis, analyze
 from finetti.probe.analysis.transitions import Transitions, transition_times
 from finetti.probe.experiment import Experiment
-from finetti.probe.information import InformationBounds, information_bounds
-from finetti.probe.search.driver import SearchReport
-from finetti.probe.search.ratios import SizeRatio, size_ratio
-from finetti.show import Table, format_interval
+from finetti.probe.search.search_rounds import SearchReport
+from finetti.probe.search.size_ratio import SizeRatio, size_ratio
+from finetti.probe.tasks.information import InformationBounds, information_bounds
 from finetti.studies.trials import DONE
 
 REASONS: tuple[str, ...] = ("solved", "ambiguous", "not fitted", "not generalized")

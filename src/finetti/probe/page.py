@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from finetti.display import Document, Figure, Section
+from finetti.display.bars import stacked_bars
+from finetti.display.run_facts import run_facts
+from finetti.display.theme import PALETTE
 from finetti.probe.charts import critical_chart, success_chart, training_chart
 from finetti.probe.findings import REASONS, Findings
-from finetti.probe.information import information_bounds
-from finetti.show import Document, Figure, Section
-from finetti.show.bars import stacked_bars
-from finetti.show.run_facts import run_facts
-from finetti.show.theme import PALETTE
+from finetti.probe.tasks.information import information_bounds
 
 # Blue is what should happen, gray what nobody can help.
 COLORS = dict(zip(REASONS, (PALETTE[0], "#B5B5B5", PALETTE[1], PALETTE[5]), strict=True))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from finetti.core.errors import FinettiError
-from finetti.probe.samples import TrialSamples
-from finetti.probe.validation import ErrorCount
+from finetti.probe.tasks.trial_samples import TrialSamples
+from finetti.probe.tasks.validation import ErrorCount
 
 
 class LearnerError(FinettiError):

@@ -12,13 +12,13 @@ from finetti.claims.claim import CheckMethod
 from finetti.claims.results import run_sentence, time_words, verdict_sign, verdict_words
 from finetti.core.errors import InputError
 from finetti.core.files import check_directory, write_file
-from finetti.show.card import Table
-from finetti.show.chart_text import chart_tables
-from finetti.show.charts import Chart
-from finetti.show.frame import Drawn, fill_frame, page_environment, table_parts
-from finetti.show.gauge import Gauge
-from finetti.show.mathml import to_breakable_html
-from finetti.show.table_formats import TableFormat, format_table
+from finetti.display.card import Table
+from finetti.display.chart_text import chart_tables
+from finetti.display.charts import Chart
+from finetti.display.frame import Drawn, fill_frame, page_environment, table_parts
+from finetti.display.gauge import Gauge
+from finetti.display.mathml import to_breakable_html
+from finetti.display.table_formats import TableFormat, format_table
 
 PAGE = ("finetti.report", "page")
 FIGURES = ("svg", "csv", "pdf", "png")

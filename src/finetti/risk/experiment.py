@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
-from finetti.risk.trial import RiskParameters, RiskTrial
+from finetti.risk.risk_trial import RiskParameters, RiskTrial
 from finetti.studies.executors.resource_limits import Limits
 from finetti.studies.study import Study
 from finetti.studies.trial_kinds import ParameterError
@@ -14,7 +14,7 @@ from finetti.studies.trial_kinds import ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
-KIND = "finetti.risk.trial:RiskTrial"
+KIND = "finetti.risk.risk_trial:RiskTrial"
 
 
 @dataclass(frozen=True)

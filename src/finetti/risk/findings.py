@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from finetti.core.statistics import Slope, power_law_slope
+from finetti.display import Table, format_number
 from finetti.risk.experiment import RiskExperiment
-from finetti.risk.trial import MEASURED, PARTS
-from finetti.show import Table, format_number
+from finetti.risk.risk_trial import MEASURED, PARTS
 from finetti.studies.trials import DONE
 
 # E_approx and E_opt rest on the best network that was found, so they are estimates from one side.

@@ -16,14 +16,14 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import random_key
 from finetti.core.numbers import as_whole, smallest_of
 from finetti.core.precision import float64
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.latent import Encoded
 from finetti.models.model import evaluate
 from finetti.risk.lbfgs import minimize_smooth
-from finetti.risk.networks import AttentionNetwork
+from finetti.risk.networks.attention_network import AttentionNetwork
+from finetti.risk.networks.user_network import as_network, unwrapped
 from finetti.risk.parameters import flatten, redraw, unflatten
-from finetti.risk.user_network import as_network, unwrapped
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 from finetti.training import Member, TrainingRun, adamw, train_cohort
 
 SequenceLoss = Callable[[Any, Any], Any]

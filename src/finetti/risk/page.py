@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from finetti.display import Chart, Document, Figure, Section, line_chart
+from finetti.display.run_facts import run_facts
+from finetti.display.waterfall import waterfall
 from finetti.risk.findings import REACH, SIGNS, RiskFindings, RiskPoint
-from finetti.risk.trial import PARTS
-from finetti.show import Chart, Document, Figure, Section, line_chart
-from finetti.show.run_facts import run_facts
-from finetti.show.waterfall import waterfall
+from finetti.risk.risk_trial import PARTS
 
 NAMES = {"excess": "excess risk", "baseline": "mean answer"}
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from finetti.core.errors import FinettiError, InputError
-from finetti.show.progress import Progress
+from finetti.display.progress import Progress
 from finetti.studies.executors.executor import Executor, Failure, FailureReason, Report, Task
 from finetti.studies.source_code import SourceSnapshot, find_source
 from finetti.studies.spec import StudySpec, combinations

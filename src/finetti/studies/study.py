@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
 from finetti.core.provenance import commit_of
-from finetti.show import Card, Shown
+from finetti.display import Card, Shown
 from finetti.studies.coordinator import Coordinator, StudyPlan, make_plan
 from finetti.studies.executors.executor import Executor
 from finetti.studies.executors.local_executor import open_executor
@@ -184,7 +184,7 @@ class Study(Shown):
         quiet: bool,
         describe: Callable[[Mapping[str, Any]], str] | None,
     ) -> RunSummary:
-        from finetti.show.progress import progress_bar
+        from finetti.display.progress import progress_bar
 
         start, interrupted = time.monotonic(), False
         own = plan.source.reference.startswith("finetti.")

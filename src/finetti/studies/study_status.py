@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from finetti.show import Card, Shown, Table, format_duration, format_number, format_value
+from finetti.display import Card, Shown, Table, format_duration, format_number, format_value
 from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row, open_store
 from finetti.studies.store.writer_lock import read_holder

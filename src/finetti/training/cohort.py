@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from finetti.core.errors import InputError, bad_argument
-from finetti.show.progress import Progress
+from finetti.display.progress import Progress
 from finetti.training.program import Held, Moving, Rules, advance, on_device, put, stack, take
 
 LossFunction = Callable[[Any, Any, Any], Any]

@@ -6,7 +6,7 @@ from typing import Any
 import optax
 
 from finetti.core.errors import FinettiError
-from finetti.show.progress import Progress
+from finetti.display.progress import Progress
 from finetti.training.cohort import (
     CheckFunction,
     LossFunction,

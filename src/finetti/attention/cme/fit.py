@@ -19,12 +19,12 @@ from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_real, as_whole
 from finetti.core.precision import float64
+from finetti.display.card import Card, Table
+from finetti.display.charts import Chart, line_chart
+from finetti.display.progress import Progress
+from finetti.display.shown import Shown
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
-from finetti.show.card import Card, Table
-from finetti.show.charts import Chart, line_chart
-from finetti.show.progress import Progress
-from finetti.show.shown import Shown
 
 PROFILE_POINTS = 21
 # A profile reaches as far as the likelihood falls by this: e⁻⁸ of the best, four standard errors.

@@ -9,8 +9,8 @@ from finetti.attention.cme.mixed import Mixed
 from finetti.attention.cme.primal import Primal
 from finetti.attention.cme.route import Call, Route
 from finetti.core.errors import InputError
-from finetti.show.card import Card
-from finetti.show.shown import Shown
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 
 RouteName = Literal["auto", "cholesky", "mixed", "primal", "conjugate_gradients"]
 # "auto" takes the first that applies.

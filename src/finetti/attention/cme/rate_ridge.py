@@ -10,10 +10,10 @@ from finetti.attention.cme.ridge import key_spectra
 from finetti.core.arrays import check_positive
 from finetti.core.errors import InputError
 from finetti.core.spectra import spectral_dimension
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 GRID = 25  # ridges between L^(−1/2) and L^(−1/5) at which the growth of Γ̂ is looked at
 

@@ -14,10 +14,10 @@ from finetti.core.arrays import check_finite, check_positive
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
 from finetti.core.spectra import spectral_dimension
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 Method = Literal["marginal_likelihood", "gcv"]
 # The search: from the noise floor of float64 to a ridge that drowns every kernel value.

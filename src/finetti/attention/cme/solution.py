@@ -17,9 +17,9 @@ from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_co
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64_inside
 from finetti.core.solves import Status, condition_number, solve_status
+from finetti.display.card import Card
+from finetti.display.shown import Shown
 from finetti.kernels.base import Kernel
-from finetti.show.card import Card
-from finetti.show.shown import Shown
 
 
 class CMESolution(Shown, eqx.Module):

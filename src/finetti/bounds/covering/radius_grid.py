@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 from finetti.bounds.description import Checked, checked, map_norms, real
 from finetti.bounds.value import log_of
 from finetti.core.numbers import as_norm, as_positive
-from finetti.show.card import Card, Table
-from finetti.show.shown import Shown
+from finetti.display.card import Card, Table
+from finetti.display.shown import Shown
 
 KAPPA = math.pi**2 / 3 - 1  # Σ_{j∈Z} 1/(|j| + 1)²
 _LOWEST = -200  # a norm of 0 has to have a radius, too: 1.1^−200 = 5e-9

@@ -38,7 +38,7 @@ def parabola(theta: Any, tokens: Any, mask_token: Any) -> Any:
 def _network(function: Any, theta: np.ndarray, data: Any) -> Any:
     """A network of a pair (init, apply) whose weights are given."""
     from finetti.risk.minimization import as_encoded
-    from finetti.risk.user_network import as_network
+    from finetti.risk.networks.user_network import as_network
 
     pair = (lambda key: theta), function
     return as_network(pair, as_encoded(data, "optimization_bound"))

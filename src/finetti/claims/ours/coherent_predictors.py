@@ -8,7 +8,7 @@ from finetti import attention, coherence, kernels, latent
 from finetti.claims.claim import Claim, Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
 from finetti.claims.measures import Agreement
-from finetti.show.card import Table
+from finetti.display.card import Table
 
 LENGTH, RIDGE = 12, 0.1
 NONE, SOME = 1e-10, 1e-3  # no defect, and one that is plain to see

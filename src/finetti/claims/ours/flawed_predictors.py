@@ -6,8 +6,8 @@ import numpy as np
 import scipy
 
 from finetti import latent
-from finetti.coherence.predictors.base import DrawsOf
-from finetti.coherence.predictors.worlds import WorldLetters, WorldPairs
+from finetti.coherence.predictors.context_predictor import DrawsOf
+from finetti.coherence.predictors.world_predictor import WorldLetters, WorldPairs
 from finetti.coherence.sampled import order_of_draws, rank_p_value, statistic
 
 N_PATHS, N_ORDERS, N_NULL = 1500, 5, 999
@@ -60,7 +60,7 @@ def forgetful_alarms(
 
 def miscalibrated_alarms(factor: float, repeats: int, level: float, rng: Any) -> int:
     """How often the calibration refuses, over repeats, what is overconfident by this factor."""
-    from finetti.coherence.distance import distance_at  # needs JAX
+    from finetti.coherence.truth_distance import distance_at  # needs JAX
 
     world = latent.LinearGaussian(key_dimension=3, value_dimension=3)
     predictor = Overconfident(world, factor)

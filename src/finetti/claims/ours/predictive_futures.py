@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from finetti import attention, coherence, kernels, latent
-from finetti.coherence.predictors.worlds import WorldLetters, WorldPairs
+from finetti.coherence.predictors.world_predictor import WorldLetters, WorldPairs
 from finetti.core.numbers import largest_of
 
 PATHS = 99  # and the truth: 100 ranks

@@ -11,7 +11,7 @@ from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
 from finetti.claims.random_features.random_inputs import DIMENSION, draw_contexts, random_heads
 from finetti.core.keys import seed_of
 from finetti.core.numbers import largest_of, smallest_of
-from finetti.show.card import Table
+from finetti.display.card import Table
 
 LABEL = "experiments (setting stated from knowledge)"
 REPEATS = 5

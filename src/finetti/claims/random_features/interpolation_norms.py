@@ -16,7 +16,7 @@ from finetti.claims.claim import CheckMethod, Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
 from finetti.claims.random_features.random_inputs import draw_contexts
 from finetti.core.numbers import largest_of, smallest_of
-from finetti.show.card import Table
+from finetti.display.card import Table
 
 
 def interpolant_norm(kernel: Any, query: np.ndarray, keys: np.ndarray, values: np.ndarray) -> float:

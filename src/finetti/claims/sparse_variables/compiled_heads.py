@@ -20,7 +20,7 @@ from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.core.numbers import largest_of
-from finetti.show.card import Table
+from finetti.display.card import Table
 
 THREE = (2, 5, 8)  # three bits of ten
 HALF_OF_R = Control("half of R", changes={"query": 0.5})

@@ -23,7 +23,7 @@ from finetti.claims.sparse_variables.compiled_heads import (
     symmetric_rule,
 )
 from finetti.core.numbers import largest_of
-from finetti.show.card import Table
+from finetti.display.card import Table
 
 
 @claim(

@@ -7,15 +7,15 @@ import numpy as np
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, within
 from finetti.core.numbers import largest_of, smallest_of
-from finetti.probe.ambiguity import exhaustive_success
-from finetti.probe.information import (
+from finetti.display.card import Table
+from finetti.probe.tasks.consistent_sets import exhaustive_success
+from finetti.probe.tasks.hidden_rule import make_rule
+from finetti.probe.tasks.information import (
     best_success,
     binary_entropy,
     information_bounds,
     success_bound,
 )
-from finetti.probe.tasks import make_rule
-from finetti.show.card import Table
 
 RULES = ("and", "or", "parity", "x0 & ~x1")
 CHANCES = ((0.5, 0.0), (0.7, 0.0), (0.5, 0.1), (0.6, 0.3))  # of a bit, of a flipped label

@@ -9,14 +9,14 @@ from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most
 from finetti.core.keys import seed_of
 from finetti.core.numbers import largest_of
-from finetti.show.card import Table
+from finetti.display.card import Table
 from finetti.studies.trials import Trial, TrialResult, canonical_json
 
 
 @lru_cache(maxsize=64)
 def _outcomes(seed: int, trials: int, content: str) -> tuple[TrialResult, ...]:
     """The trials of one cell; several claims and controls look at the same ones."""
-    from finetti.probe.trial import ProbeTrial
+    from finetti.probe.probe_trial import ProbeTrial
 
     kind = ProbeTrial()
     params = kind.resolve(json.loads(content))

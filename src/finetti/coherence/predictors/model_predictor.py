@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.coherence.predictors.base import (
+from finetti.coherence.predictors.context_predictor import (
     AlphabetPredictor,
     RegressionPredictor,
     SampledPredictor,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from finetti.core.keys import generator
-from finetti.probe.analysis.critical import CriticalSize, critical_size, one_size
+from finetti.probe.analysis.critical_size import CriticalSize, critical_size, one_size
 from finetti.probe.analysis.curve_fits import Floats, fit_curves
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
 from finetti.probe.analysis.trial_tables import Frame, count_cells

@@ -12,10 +12,10 @@ import scipy
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import json_number
 from finetti.core.statistics import Interval
+from finetti.display.card import Card, Table
+from finetti.display.numbers import format_interval
+from finetti.display.shown import Shown
 from finetti.probe.analysis.trial_tables import Frame, groups_of, plain_records
-from finetti.show.card import Card, Table
-from finetti.show.numbers import format_interval
-from finetti.show.shown import Shown
 
 START, END = 0.60, 0.95  # between these accuracies lies the transition
 

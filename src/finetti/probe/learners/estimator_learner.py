@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from finetti.core.errors import InputError
 from finetti.models.answers import described
 from finetti.models.sklearn_model import EstimatorModel, one_thread
-from finetti.probe.learners.base import FitLearner, Predictor
+from finetti.probe.learners.learner import FitLearner, Predictor
 
 
 @final

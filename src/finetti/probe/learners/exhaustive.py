@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.core.errors import InputError
-from finetti.probe.ambiguity import MAX_VISITS, best_set
-from finetti.probe.learners.base import FitLearner, Predictor
-from finetti.probe.search_cost import refuse_hopeless
-from finetti.probe.tasks import HiddenRule, HiddenTask, make_rule
+from finetti.probe.learners.learner import FitLearner, Predictor
+from finetti.probe.tasks.consistent_sets import MAX_VISITS, best_set
+from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask, make_rule
+from finetti.probe.tasks.search_cost import refuse_hopeless
 
 
 @final

@@ -11,8 +11,8 @@ from finetti.models.model import JaxNetwork, Model
 from finetti.models.model_loading import find_model, load_model, wrong_form
 from finetti.models.sklearn_model import EstimatorModel
 from finetti.models.torch_model import TorchModel
-from finetti.probe.learners.base import FitLearner, Learner, NetworkLearner
 from finetti.probe.learners.estimator_learner import EstimatorLearner
+from finetti.probe.learners.learner import FitLearner, Learner, NetworkLearner
 from finetti.probe.learners.network_learner import (
     OPTIMIZER_DEFAULTS,
     UserNetwork,
@@ -24,7 +24,7 @@ from finetti.studies.source_code import SourceSnapshot
 AnyLearner = NetworkLearner | FitLearner | TorchLearner
 _HERE = "finetti.probe.learners"
 BUILT_IN = {
-    "paper": f"{_HERE}.transformer:TransformerLearner",
+    "paper": f"{_HERE}.paper_transformer:TransformerLearner",
     "exhaustive": f"{_HERE}.exhaustive:ExhaustiveSearch",
     **{
         name: f"{_HERE}.baselines:{name}"

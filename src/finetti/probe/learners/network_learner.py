@@ -14,7 +14,7 @@ from finetti.core.numbers import as_norm, as_positive, as_whole
 from finetti.models.answers import check_shape
 from finetti.models.factory import parameters
 from finetti.models.model import JaxNetwork
-from finetti.probe.learners.base import LOGITS, NetworkLearner
+from finetti.probe.learners.learner import LOGITS, NetworkLearner
 from finetti.training.optimizers import adamw
 
 Inputs = Literal["integers", "floats"]

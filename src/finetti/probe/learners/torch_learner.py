@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from finetti.core.errors import InputError
 from finetti.models.answers import check_shape, named_errors
 from finetti.models.torch_model import TorchModel
-from finetti.probe.learners.base import LOGITS, TrainedLearner
+from finetti.probe.learners.learner import LOGITS, TrainedLearner
 from finetti.probe.learners.network_learner import (
     Inputs,
     check_training,

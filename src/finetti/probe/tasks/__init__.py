@@ -1,0 +1,1 @@
+"""Hidden rules: their tasks, samples, information, and the sets that fit a sample."""

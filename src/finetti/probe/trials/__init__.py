@@ -1,0 +1,1 @@
+"""How a trial of each kind of learner runs, and what it records."""

@@ -1,0 +1,131 @@
+"""Trials of networks that the probe trains: checked every few steps, whoever makes the steps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from finetti.probe.result import LearnerError, trial_metrics
+from finetti.probe.tasks.trial_samples import TrialSamples
+from finetti.probe.tasks.validation import BLOCK, ErrorCount, allowed_errors, score_until
+from finetti.probe.trials.trace_recording import record
+from finetti.studies.trials import Trial, TrialResult
+from finetti.training.cohort import CheckResult, TrainingRun
+
+
+@dataclass
+class Watch:
+    """What is known of a trial under way."""
+
+    trial: Trial
+    samples: TrialSamples
+    best: ErrorCount | None = None
+    solved_at: int | None = None
+    failure: str | None = None
+    trace: dict[str, list[Any]] = field(default_factory=dict)
+
+    def note(self, score: ErrorCount) -> None:
+        """Keep the best; of equal ones the last."""
+        if self.best is None or score.accuracy >= self.best.accuracy:
+            self.best = score
+
+
+class NetworkTrials(ABC):
+    """Trains one learner on tasks, and checks what it has learned.
+
+    Args:
+        params: of the trials; they may differ in ``n_samples``.
+    """
+
+    learner: Any  # a TrainedLearner, of the library that the subclass is for
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+        self.allowed = allowed_errors(params["n_validation"], params["success_accuracy"])
+
+    @abstractmethod
+    def run(self, trials: Sequence[Trial], slots: int) -> list[TrialResult | Exception]:
+        """The outcome of every trial, in order."""
+
+    @abstractmethod
+    def _errors(self, network: Any, bits: np.ndarray, labels: np.ndarray, n_samples: int) -> int:
+        """Errors among the first ``n_samples`` rows, of which there are always `BLOCK`."""
+
+    @abstractmethod
+    def _probability(self, network: Any, bits: np.ndarray) -> Any:
+        """P(label = 1) of each row."""
+
+    def _check(self, watch: Watch, network: Any, step: int, losses: np.ndarray) -> CheckResult:
+        try:
+            score = self._validate(watch.samples, network, self.allowed)
+        except LearnerError as error:
+            watch.failure = f"{error} This was after step {step}."
+            return CheckResult(done=True)
+        watch.note(score)
+        if watch.solved_at is None and score.errors <= self.allowed:
+            watch.solved_at = step
+        if self.params["trace"]:
+            self._record(watch, network, step, float(losses[-1]), score)
+        return CheckResult(done=self.params["early_stop"] and watch.solved_at is not None)
+
+    def _record(
+        self, watch: Watch, network: Any, step: int, loss: float, score: ErrorCount
+    ) -> None:
+        entries = record(
+            self.params["trace"],
+            step=step,
+            loss=loss,
+            score=score,
+            samples=watch.samples,
+            probability=lambda bits: self._probability(network, bits),
+            learner=self.learner,
+            network=network,
+        )
+        for name, value in entries.items():
+            watch.trace.setdefault(name, []).append(value)
+
+    def _validate(self, samples: TrialSamples, network: Any, allowed: int) -> ErrorCount:
+        def errors_in(start: int, stop: int) -> int:
+            return self._errors(network, *samples.validation(start // BLOCK), stop - start)
+
+        return score_until(errors_in, self.params["n_validation"], allowed)
+
+    def _fit(self, samples: TrialSamples, network: Any) -> ErrorCount:
+        """Errors on the training set, in blocks of the shape that is compiled already."""
+
+        def errors_in(start: int, stop: int) -> int:
+            empty = BLOCK - (stop - start)
+            bits = np.pad(samples.bits[start:stop], ((0, empty), (0, 0)))
+            labels = np.pad(samples.labels[start:stop], (0, empty))
+            return self._errors(network, bits, labels, stop - start)
+
+        n_samples = len(samples.labels)
+        return score_until(errors_in, n_samples, allowed=n_samples)
+
+    def _result(self, run: TrainingRun) -> TrialResult | Exception:
+        watch: Watch = run.tag
+        failure = run.failure or watch.failure
+        if failure is not None:
+            return LearnerError(failure)
+        samples = watch.samples
+        try:
+            last = self._validate(samples, run.params, self.params["n_validation"])
+            fit = None if self.params["online"] else self._fit(samples, run.params)
+        except LearnerError as error:
+            return error
+        watch.note(last)
+        assert watch.best is not None
+        more: dict[str, Any] = {"train_loss": float(run.losses[-1]), "steps": run.steps}
+        if watch.solved_at is not None:
+            more["solved_at"] = watch.solved_at
+        metrics = trial_metrics(
+            samples,
+            success=watch.solved_at is not None,
+            best=watch.best,
+            last=last,
+            fit=fit,
+            more={**more, "seed": watch.trial.seed},
+        )
+        return TrialResult(metrics, watch.trace or None)

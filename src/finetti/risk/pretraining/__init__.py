@@ -1,0 +1,1 @@
+"""Pretraining on masked tokens, and what it carries over to another task."""

@@ -1,0 +1,163 @@
+"""min over a region of the mean of ‖r_i + J_i δ‖, with a certificate from below."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from finetti.core.errors import bad_argument
+from finetti.core.numbers import largest_of, smallest_of
+from finetti.risk.lbfgs import minimize_smooth
+from finetti.risk.theorems.linear_program import solve_linear_program
+from finetti.risk.theorems.parameter_regions import ParameterBall, ParameterBox, Region
+
+STAGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the mean residual: how much each stage smooths
+MAX_LINEAR_ENTRIES = 100_000  # of the Jacobian of a linear program
+
+
+@dataclass(frozen=True, eq=False)
+class NormSumMinimum:
+    """What was found, and how much better it could be.
+
+    Args:
+        value: the mean of norms at ``move``, which is at least the minimum.
+        dual: a number that the minimum certainly reaches.
+        move: δ.
+    """
+
+    value: float
+    dual: float
+    move: np.ndarray
+
+    @property
+    def gap(self) -> float:
+        """value − dual ≥ 0."""
+        return self.value - self.dual
+
+
+def minimize_norms(
+    residual: np.ndarray,
+    apply: Callable[[np.ndarray], np.ndarray],
+    pull: Callable[[np.ndarray], np.ndarray],
+    region: Region,
+    at: np.ndarray,
+    *,
+    tolerance: float = 1e-4,
+) -> NormSumMinimum:
+    """min over at + δ ∈ Θ of (1/n)Σ_i ‖r_i + J_iδ‖: a second-order cone problem.
+
+    ‖a‖ = max over ‖u‖ ≤ 1 of ⟨u, a⟩, so every u with ‖u_i‖ ≤ 1 gives a floor:
+    (1/n)Σ⟨u_i, r_i⟩ + min_{θ∈Θ} ⟨(1/n)ΣJ_iᵀu_i, θ − at⟩. The norms are smoothed to √(‖·‖² + ε²) and
+    ε falls; at the smoothed minimum u_i = (r_i + J_iδ)/√(‖·‖² + ε²) is off by at most ε. Where J is
+    so ill-conditioned that this minimum is not met, numbers (d_y = 1) over a box are left to a
+    linear program: its multipliers are another u, judged in the same way.
+
+    Args:
+        residual: r, (n, d_y).
+        apply: δ ↦ Jδ, (n, d_y).
+        pull: u ↦ Jᵀu, (p,).
+        region: Θ.
+        at: θ̂, a member of Θ.
+        tolerance: the gap to stop at, as a share of the value.
+
+    One residual and one direction, |1 − 2δ| on [0, 1/4]:
+
+    >>> box = ParameterBox(0.0, 0.25)
+    >>> line = np.array([[-2.0]])
+    >>> found = minimize_norms(np.ones((1, 1)), lambda d: line * d, lambda u: u[0] @ line, box,
+    ...     np.zeros(1))
+    >>> round(found.value, 6), round(found.dual, 3)
+    (0.5, 0.5)
+    """
+    count = len(residual)
+    scale = float(np.mean(np.linalg.norm(residual, axis=1)))
+    move = np.zeros_like(at)
+    best, floor = (scale, move), 0.0  # u = 0 is allowed
+    if scale == 0:
+        return NormSumMinimum(0.0, 0.0, move)
+
+    def look(move: np.ndarray, smooth: float) -> tuple[float, np.ndarray, np.ndarray]:
+        """The smoothed mean, its slope, and u."""
+        moved = residual + apply(move)
+        sizes = np.sqrt(np.sum(moved**2, axis=1, keepdims=True) + smooth**2)
+        unit = moved / sizes
+        return float(sizes.mean()), pull(unit) / count, unit
+
+    def judge(move: np.ndarray, unit: np.ndarray) -> bool:
+        """Whether the gap is small enough, now that this move and this u are known."""
+        nonlocal best, floor
+        value = float(np.mean(np.linalg.norm(residual + apply(move), axis=1)))
+        if value < best[0]:
+            best = value, move
+        dual = float(np.sum(unit * residual)) / count + region.lowest(pull(unit) / count, at)
+        # It grows with u, which may grow until one ‖u_i‖ is 1.
+        floor = largest_of(floor, dual / max(float(np.linalg.norm(unit, axis=1).max()), 1e-300))
+        return best[0] - floor <= tolerance * best[0]
+
+    for share in STAGES:
+        smooth = share * scale
+        move = _smoothed(lambda each, s=smooth: look(each, s)[:2], move, region, at)
+        move = region.project(at + move) - at
+        if judge(move, look(move, smooth)[2]):
+            break
+    else:
+        small = residual.size * at.size <= MAX_LINEAR_ENTRIES
+        if residual.shape[1] == 1 and isinstance(region, ParameterBox) and small:
+            move, unit = _by_linear_program(residual[:, 0], apply, region, at)
+            judge(region.project(at + move) - at, unit)
+    return NormSumMinimum(best[0], smallest_of(floor, best[0]), best[1])
+
+
+def _by_linear_program(
+    residual: np.ndarray, apply: Callable[[np.ndarray], np.ndarray], box: ParameterBox, at: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """δ and u of min Σ_i t_i/n over at + δ ∈ Θ with −t_i ≤ r_i + J_iδ ≤ t_i."""
+    count, matrix = len(residual), np.stack([apply(each)[:, 0] for each in np.eye(at.size)], axis=1)
+    sizes = -sparse.eye_array(count)  # n×n: dense, it would be all of the memory for many samples
+    ends = np.stack(np.broadcast_arrays(box.low - at, box.high - at), axis=1)
+    found = solve_linear_program(
+        np.concatenate([np.zeros(at.size), np.full(count, 1 / count)]),
+        sparse.block_array([[matrix, sizes], [-matrix, sizes]]),
+        np.concatenate([-residual, residual]),
+        [*map(tuple, ends), *[(0, None)] * count],
+    )
+    if found.x is None:  # the box holds `at`, so there is one; nothing is gained if it is not found
+        return np.zeros_like(at), np.zeros((count, 1))
+    above, below = np.split(found.ineqlin.marginals, 2)
+    return found.x[: at.size], count * (below - above)[:, None]
+
+
+def _smoothed(
+    function: Callable[[np.ndarray], Any], start: np.ndarray, region: Region, at: np.ndarray
+) -> np.ndarray:
+    """The smoothed minimum over the region, from a warm start."""
+    if isinstance(region, ParameterBox):
+        ends = np.broadcast_arrays(region.low - at, region.high - at, at)[:2]
+        return minimize_smooth(function, start, np.stack(ends, axis=1).tolist())
+    if not isinstance(region, ParameterBall):
+        wanted = "a ParameterBox or a ParameterBall"
+        raise bad_argument("region", "minimize_norms", wanted, type(region).__name__)
+    free = minimize_smooth(function, start)
+    if np.linalg.norm(at + free - region.center) <= region.radius:
+        return free
+
+    def pulled(weight: float, start: np.ndarray) -> np.ndarray:
+        def penalized(move: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = function(move)
+            away = at + move - region.center
+            return value + weight / 2 * away @ away, slope + weight * away
+
+        return minimize_smooth(penalized, start)
+
+    # The multiplier of the ball: the stronger the pull to the center, the shorter the way.
+    low, high, move = -20.0, 20.0, start
+    for _ in range(40):
+        middle = (low + high) / 2
+        move = pulled(np.exp(middle), move)
+        if np.linalg.norm(at + move - region.center) > region.radius:
+            low = middle
+        else:
+            high = middle
+    return move
