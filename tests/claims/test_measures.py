@@ -104,9 +104,7 @@ def test_the_scores_of_predictive_draws_are_those_of_normal_numbers():
     rng, repeats = np.random.default_rng(0), 400
     truth = rng.normal(size=(repeats, 100))
     draws = rng.normal(size=(repeats, 100, predictive_futures.PATHS))
-    found = [
-        predictive_futures._covered(*each, rng) for each in zip(draws, truth, strict=True)
-    ]
+    found = [predictive_futures._covered(*each, rng) for each in zip(draws, truth, strict=True)]
     assert abs(np.mean(np.square(found)) - 1) < 5 * np.sqrt(2 / repeats)
     factor = np.array([[2.0, 0.0], [-1.0, 0.5]])
     mean = np.array([3.0, -4.0])

@@ -240,6 +240,18 @@ def test_one_set_in_several_orders_is_one_set(model, dtype):
     np.testing.assert_allclose(found[10:], y[10:], atol=1e-2)
 
 
+@pytest.mark.parametrize("model", [MODELS[0], MODELS[1], MODELS[4]])
+def test_a_grid_of_ridges_that_is_given_is_what_is_searched(model):
+    best = clone(model).set_params(ridge="loo").fit(X, Y).ridge_
+    grid = [1e6 * best, best, best / 1e6]
+    found = clone(model).set_params(ridge="loo", ridges=grid).fit(X, Y)
+    assert found.ridge_path_.ridges.tolist() == grid[::-1]
+    assert found.ridge_ == best
+    for wrong in ([], [0.1, 0.0], [np.nan], [[0.1]]):
+        with pytest.raises(InputError, match="`ridges`.*a list of finite numbers > 0"):
+            clone(found).set_params(ridges=wrong).fit(X, Y)
+
+
 def test_what_is_wrong_is_said():
     model = clone(MODELS[0])
     with pytest.raises(NotFittedError):
