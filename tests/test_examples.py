@@ -23,6 +23,20 @@ def test_in_context_trains_both_networks_and_draws_them(tmp_path):
     assert "softmax" in (tmp_path / "in_context.svg").read_text()
 
 
+def test_a_network_trained_on_the_prior_comes_nearer_to_the_truth(tmp_path):
+    source = (EXAMPLES / "prior_fitted.py").read_text()
+    short = source.replace("SNAPSHOTS = 8, 32, 2, 2, 64, 5", "SNAPSHOTS = 8, 16, 1, 2, 64, 1")
+    assert short != source
+    sizes = ["--steps=100", "--sequences=2000", "--test-sequences=100"]
+    command = [sys.executable, "-c", short, *sizes]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert run.returncode == 0, run.stderr
+    rows = [line.split() for line in run.stdout.splitlines() if line.strip().startswith("step ")]
+    assert [row[1] for row in rows] == ["0", "100"]
+    assert all(row[2] == "✓" for row in rows)  # the order: nothing tells it where tokens stand
+    assert float(rows[-1][-1]) < float(rows[0][-1])
+
+
 def test_real_data_compares_all_models(tmp_path):
     out = tmp_path / "calibration.svg"
     command = [sys.executable, EXAMPLES / "real_data.py", "--rows=60", "--folds=2", "--out", out]

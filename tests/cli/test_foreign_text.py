@@ -12,15 +12,15 @@ from rich.text import Text
 
 import checkpoints as make
 from finetti.core.text import clean_text
-from finetti.display import Card, Shown, Table
-from finetti.display.console import CleanConsole
+from finetti.display import Card, Displayable, Table
+from finetti.display.clean_console import CleanConsole
 
 CLEAR, CLIPBOARD = "\x1b[2J", "\x1b]52;c;ZWNobw==\x07"
 HOSTILE = f"a{CLEAR}b{CLIPBOARD}c\x9b2Jd\u202ee\u2066f\rg\x08h\x7fi"
 STEERING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-class Hostile(Shown):
+class Hostile(Displayable):
     """An object whose every text is hostile."""
 
     def __card__(self):

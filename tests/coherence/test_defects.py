@@ -15,9 +15,9 @@ from finetti.coherence import (
     sequence_defect,
     two_step_defect,
 )
-from finetti.coherence.defect import TOLERANCE
+from finetti.coherence.defects.defect import TOLERANCE
 from finetti.coherence.page import coherence_page
-from finetti.coherence.predictors.context_predictor import DrawsOf
+from finetti.coherence.predictors.context_predictor import LawSampler
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.latent import BetaBernoulli, LinearGaussian
 
@@ -174,7 +174,7 @@ def test_averages_over_orders(drawn):
 
 def test_what_is_only_sampled_is_ranked_among_an_exact_predictor():
     world, tokens = BetaBernoulli(), [1, 1, 1, 0, 0, 0]
-    exact, flawed = DrawsOf(as_predictor(world)), DrawsOf(as_predictor(recent))
+    exact, flawed = LawSampler(as_predictor(world)), LawSampler(as_predictor(recent))
     options = {"n_paths": 500, "reference": world, "n_null": 99, "seed": 0}
     for defect in (order_defect, martingale_defect, two_step_defect):
         assert defect(exact, tokens, **options).holds()
@@ -188,13 +188,13 @@ def test_what_is_only_sampled_is_ranked_among_an_exact_predictor():
 
 def test_pairs_that_are_only_sampled(drawn):
     context, query = drawn
-    exact = DrawsOf(as_predictor(WORLD))
-    flawed = DrawsOf(as_predictor(running, noise_variance=0.1))
+    exact = LawSampler(as_predictor(WORLD))
+    flawed = LawSampler(as_predictor(running, noise_variance=0.1))
     options = {"n_paths": 300, "seed": 0}
     assert two_step_defect(exact, context, query, **options).holds()
     assert order_defect(exact, context, query, **options).holds()
     assert not order_defect(flawed, context, query, **options).holds()
-    certain = DrawsOf(as_predictor(smoother, noise_variance=1e-4))
+    certain = LawSampler(as_predictor(smoother, noise_variance=1e-4))
     assert not martingale_defect(certain, context, query, **options).holds()
     assert martingale_defect(exact, context, query, **options).holds()
 

@@ -11,7 +11,7 @@ from finetti.coherence import (
     measure_coherence,
 )
 from finetti.coherence.page import coherence_page
-from finetti.coherence.predictors.context_predictor import DrawsOf
+from finetti.coherence.predictors.context_predictor import LawSampler
 from finetti.core.errors import InputError
 from finetti.latent import BetaBernoulli, LinearGaussian, Pairs
 
@@ -100,7 +100,7 @@ def test_distance_of_letters_is_their_divergence():
 @pytest.mark.parametrize("world", [WORLD, BetaBernoulli()])
 def test_the_noise_of_draws_is_no_distance(world):
     """An interval excludes 0 with probability 0.025, and two of five with 0.006."""
-    exact = DrawsOf(as_predictor(world))
+    exact = LawSampler(as_predictor(world))
     found = [distance_to_truth(exact, world, [4], 200, seed).distances[0] for seed in range(5)]
     assert sum(each.interval[0] == 0 for each in found) >= 4
     noisy = next(each for each in found if each.is_none)
@@ -112,7 +112,7 @@ def test_the_distance_of_draws_is_that_of_their_law():
     """Of the same contexts, so that only the draws differ."""
     flawed = as_predictor(lambda keys, values, query: 0.8 * values[0], noise_variance=0.5)
     exact = distance_to_truth(flawed, WORLD, [4], 200).distances[0]
-    found = distance_to_truth(DrawsOf(flawed), WORLD, [4], 200).distances[0]
+    found = distance_to_truth(LawSampler(flawed), WORLD, [4], 200).distances[0]
     assert found.value == pytest.approx(exact.value, rel=0.05)
     assert found.text == f"{found.value:.2g}"
 
@@ -121,7 +121,7 @@ def test_every_row_has_its_own_unit():
     world = BetaBernoulli()
     fair = as_predictor(lambda tokens: [0.5, 0.5], name="fair")
     small = {"n_contexts": 2, "n_sequences": 50, "n_paths": 50}
-    table = measure_coherence([fair, DrawsOf(fair)], world, [3], **small)
+    table = measure_coherence([fair, LawSampler(fair)], world, [3], **small)
     assert table.table().columns[-1] == "distance"
     assert [row[-1].split()[-1] for row in table.table().rows] == ["nats", "probability"]
     assert [row["distance"]["unit"] for row in table.to_dict()["rows"]] == ["nats", "probability"]

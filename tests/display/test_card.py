@@ -6,8 +6,8 @@ import equinox as eqx
 import pytest
 
 from finetti.core.errors import InputError
-from finetti.display import Card, Shown, Table, to_html, to_text
-from finetti.display.table_layout import BETWEEN, EDGES, fit_columns
+from finetti.display import Card, Displayable, Table, to_html, to_text
+from finetti.display.column_widths import BETWEEN, EDGES, fit_columns
 
 CARD = Card(
     "A title with [bold]brackets[/bold] & <tags>",
@@ -90,14 +90,14 @@ def test_a_row_of_the_wrong_length_is_refused():
 
 
 @dataclass(frozen=True)
-class Thing(Shown):
+class Thing(Displayable):
     size: int
 
     def __card__(self):
         return Card("Thing", (("size", self.size),))
 
 
-class Module(Shown, eqx.Module):
+class Module(Displayable, eqx.Module):
     size: int
 
     def __card__(self):
@@ -113,7 +113,7 @@ def test_objects_show_themselves(kind):
 
 
 def test_a_card_is_required():
-    class Mute(Shown):
+    class Mute(Displayable):
         pass
 
     with pytest.raises(TypeError, match="__card__"):

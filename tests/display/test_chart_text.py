@@ -1,8 +1,8 @@
 """Charts in words and as tables."""
 
 from finetti.display import line_chart, side_by_side, waterfall
-from finetti.display.bars import stacked_bars
-from finetti.display.chart_text import chart_tables, describe_chart
+from finetti.display.charts.bar_charts import stacked_bars
+from finetti.display.charts.chart_text import chart_tables, describe_chart
 
 ROWS = [
     {"T": size, "error": factor / size, "of": name}

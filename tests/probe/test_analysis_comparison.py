@@ -1,4 +1,4 @@
-"""Learners on the same data: exact tests, power by simulation, paired intervals."""
+"""Learners on the same data: exact tests, paired intervals."""
 
 import functools
 import itertools
@@ -14,11 +14,10 @@ from scipy import optimize, special, stats
 
 from finetti.core.errors import InputError
 from finetti.probe.analysis import learner_comparison as comparison
-from finetti.probe.analysis.paired_intervals import paired_interval, score_interval
-from finetti.probe.analysis.paired_tests import (
-    detectable_difference,
+from finetti.probe.analysis.paired_statistics import (
     holm,
-    mcnemar_power,
+    paired_interval,
+    score_interval,
     sign_flip_test,
 )
 from finetti.probe.analysis.probe_analysis import analyze
@@ -42,41 +41,6 @@ def test_of_seeds_it_is_the_enumeration_of_all_signs(differences):
     ]
     expected = np.mean(np.array(sums) >= abs(sum(differences)))
     assert sign_flip_test(differences) == pytest.approx(expected, rel=1e-12)
-
-
-def simulated_power(n, difference, discordance, significance, rng, repeats=4000):
-    up, down = (discordance + difference) / 2, (discordance - difference) / 2
-    counts = rng.multinomial(n, [up, down, 1 - up - down], repeats)
-    pairs, times = np.unique(counts[:, :2], axis=0, return_counts=True)
-    p_values = [stats.binomtest(int(k), int(k + j)).pvalue if k + j else 1.0 for k, j in pairs]
-    return float(times @ (np.array(p_values) <= significance)) / repeats
-
-
-@pytest.mark.parametrize(
-    ("n", "difference", "discordance", "significance"),
-    [(12, 0.6, 0.7, 0.05), (50, 0.2, 0.3, 0.05), (50, 0.0, 0.4, 0.05), (200, 0.1, 0.3, 0.01)],
-)
-def test_power_is_that_of_simulation(n, difference, discordance, significance):
-    rng = np.random.default_rng(0)
-    found = mcnemar_power(n, difference, discordance, significance)
-    seen = simulated_power(n, difference, discordance, significance, rng)
-    assert abs(found - seen) < STANDARD_ERRORS * math.sqrt(max(found * (1 - found), 1e-4) / 4000)
-
-
-@pytest.mark.parametrize(("n", "discordance"), [(8, 0.2), (12, 0.3), (50, 0.1), (50, 0.5)])
-def test_the_detectable_difference_is_detected_with_its_power(n, discordance):
-    rng = np.random.default_rng(1)
-    difference = detectable_difference(n, discordance)
-    seen = simulated_power(n, difference, max(difference, discordance), 0.05, rng)
-    assert abs(seen - 0.8) < STANDARD_ERRORS * math.sqrt(0.16 / 4000) + 0.002
-    less = 0.8 * difference
-    assert simulated_power(n, less, max(less, discordance), 0.05, rng) < 0.78
-
-
-def test_with_few_pairs_nothing_is_detectable():
-    assert detectable_difference(5, 0.5) is None
-    assert detectable_difference(6, 0.5) == pytest.approx(0.8 ** (1 / 6), abs=1e-3)
-    assert sign_flip_test([1] * 5) > 0.05 > sign_flip_test([1] * 6)
 
 
 def test_holm_keeps_the_order_and_the_error():
@@ -115,7 +79,6 @@ def test_cells_count_what_they_say():
         discordant = row.only_first + row.only_second
         expected = stats.binomtest(row.only_first, discordant).pvalue if discordant else 1.0
         assert row.p_value == pytest.approx(expected)
-        assert row.detectable == detectable_difference(40, discordant / 40)
     assert found.difference == pytest.approx(found.cells["difference"].mean())
     assert len(found.seeds) == 40
     assert found.seeds["second"].mean() - found.seeds["first"].mean() == pytest.approx(
@@ -136,13 +99,10 @@ def test_a_difference_is_seen():
     size = found.sizes[0]
     assert found.p_value < 0.001
     assert found.interval.high < 0
-    assert found.detectable < abs(found.difference)
     assert 95 * (math.exp(0.25) - 1) in size.interval
     assert size.value == pytest.approx(size.second.value - size.first.value)
     assert size.interval.low > 0
-    said = str(found)
-    assert "detectable with power 0.8" in said
-    assert "40 seeds" in said
+    assert "40 seeds" in str(found)
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -307,7 +267,6 @@ def test_a_learner_differs_from_its_twin_by_no_more_than_its_trials_tell():
         size = found.sizes[0]
         assert size.value == 0
         assert size.interval.low < 0 < size.interval.high
-        assert size.detectable > 0
         assert (found.difference, found.p_value) == (0, 1)
         widths.append(size.interval.width)
     assert widths[0] > 2 * widths[1] > 4 * widths[2]
@@ -335,7 +294,6 @@ def test_where_neither_size_is_known_neither_is_their_difference(solved):
     assert size.value is None
     assert (size.interval.low, size.interval.high) == (-math.inf, math.inf)
     assert size.text == "not known [-∞, ∞]"
-    assert size.detectable is None
 
 
 def test_equal_outcomes_of_few_trials_are_no_certainty():

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from finetti.core.errors import InputError
-from finetti.probe.analysis.transitions import median_interval, transition_times
+from finetti.probe.analysis.transitions import median_interval, transition_start, transition_times
 
 
 def run(T, middle, width, last=1000):
@@ -24,6 +24,18 @@ def run(T, middle, width, last=1000):
 def runs():
     middles = {10: (200, 300, 400), 20: (600, 700, 5000)}
     return pd.DataFrame([run(T, at, 20) for T, each in middles.items() for at in each])
+
+
+def test_a_transition_begins_above_the_accuracy_of_a_constant_answer():
+    """AND of 3 bits: 87.5 % is had for nothing, and is no beginning."""
+    trace = {"step": [10, 20, 30], "accuracy": [0.875, 0.88, 0.96]}
+    table = pd.DataFrame({"context_length": [10], "trace": [trace]})
+    found = transition_times(table, start=transition_start(0.875))
+    assert found.runs["abruptness"].tolist() == [0]
+    assert transition_times(table).runs["abruptness"].tolist() == [20]
+    assert "steps 91.2 → 95 %" in str(found)
+    with pytest.raises(InputError, match="`start`"):
+        transition_times(table, start=0.95)
 
 
 def test_times_are_first_passages(runs):

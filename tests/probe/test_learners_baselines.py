@@ -41,7 +41,7 @@ def test_sparse_regression_works_with_one_sample_of_a_label():
 @pytest.mark.parametrize("function", ["and", "parity", "majority", "x0 & (x1 | ~x2)"])
 def test_exhaustive_search_finds_the_hidden_positions(function):
     task, sample, (bits, labels) = draw(function, 3, 40, 120)
-    learner = load_learner("exhaustive").informed(task.rule.function)
+    learner = load_learner("exhaustive").with_function(task.rule.function)
     found = learner.fit(*sample, seed=0)
     assert found.indices == task.indices
     assert (found.predict(bits) == labels).all()
@@ -51,7 +51,7 @@ def test_exhaustive_search_keeps_a_function_of_its_own():
     task, sample, _ = draw("and", 2, 20, 60)
     learner = load_learner("exhaustive", {"function": "and", "sparsity": 2})
     other = make_rule("parity", 2, 20).function
-    assert learner.informed(other).fit(*sample, seed=0).indices == task.indices
+    assert learner.with_function(other).fit(*sample, seed=0).indices == task.indices
 
 
 def test_exhaustive_search_says_what_it_lacks():

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti import core
+from finetti import attention, core, kernels
 from finetti.bounds import Sample
 from finetti.bounds.exchangeability import SingleRisk
 from finetti.core.keys import generator
@@ -141,9 +141,10 @@ def test_bound_says_what_it_rests_on():
     half = AttentionNetwork.init(jax.random.key(0), 2, 1, limits=NormLimits(attention=1.0))
     with pytest.raises(core.UnsupportedError, match="every limit"):
         risk_bound(half, data)
-    learned = AttentionNetwork.init(jax.random.key(0), 2, 1, learn_attention=True)
+    wide = attention.KernelSmoother(kernels.RBF(lengthscale=3.0))
+    other = AttentionNetwork.init(jax.random.key(0), 2, 1, attention=wide)
     with pytest.raises(core.UnsupportedError, match="bandwidth"):
-        risk_bound(learned, data)
+        risk_bound(other, data)
     callable_one = AttentionNetwork.init(jax.random.key(0), 2, 1, aggregation=lambda x: x[:, :1])
     with pytest.raises(core.UnsupportedError, match="linear"):
         risk_bound(callable_one, data)

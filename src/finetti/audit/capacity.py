@@ -26,7 +26,7 @@ from finetti.bounds.value import finite
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 RESOLUTION = 0.1
 TUNING = "fine-tuning: base + Δ"
@@ -102,7 +102,7 @@ class CapacityRow:
 
 
 @dataclass(frozen=True)
-class Capacity(Shown):
+class Capacity(Displayable):
     """All rows for one checkpoint."""
 
     name: str

@@ -20,7 +20,7 @@ from finetti.audit.proven import prove_checkpoint
 from finetti.core.errors import InputError
 from finetti.core.threads import limit_threads
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class MatrixChange:
 
 
 @dataclass(frozen=True)
-class CheckpointChanges(Shown):
+class CheckpointChanges(Displayable):
     """What moved between a base and a checkpoint, in the order of the layers.
 
     ``elsewhere`` names parameters that the table does not know and that are new or differ, such as

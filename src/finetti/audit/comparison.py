@@ -10,7 +10,7 @@ from finetti.audit.result import TITLES, Audit
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of, smallest_of
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 _LOG_10 = math.log(10)
 MOST_DIFFERENT = 10
@@ -42,7 +42,7 @@ class MatrixSpread:
 
 
 @dataclass(frozen=True)
-class AuditComparison(Shown):
+class AuditComparison(Displayable):
     """Checkpoints in their order, their measures by name, and where they differ.
 
     ``spreads`` has every layer and kind of matrix, those that differ most first; empty where the

@@ -14,7 +14,7 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
 from finetti.core.statistics import Interval
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 AS_IF = (
     "Intervals are as if checkpoints were independent draws. Those of one run follow each other, "
@@ -42,7 +42,7 @@ class MeasureCorrelation:
 
 
 @dataclass(frozen=True)
-class GapCorrelations(Shown):
+class GapCorrelations(Displayable):
     """All measures of a series of checkpoints against its gaps, the strongest first."""
 
     n_checkpoints: int

@@ -10,7 +10,7 @@ from finetti.audit.measures import MatrixMeasures
 from finetti.audit.proof import HeadGeometry
 from finetti.core.numbers import largest_of
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 TITLES = {
     "query_key": "W_QW_Kᵀ",
@@ -95,7 +95,7 @@ class OuterMeasures:
 
 
 @dataclass(frozen=True)
-class Audit(Shown):
+class Audit(Displayable):
     """The norms of a checkpoint, which parameters they come from, and which were left out."""
 
     name: str

@@ -8,8 +8,8 @@ from finetti.boolean.findings import NormBound, ReaderProof
 from finetti.boolean.words import counted, counted_heads, short_text
 from finetti.bounds.value import BoundValue
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 
 MAX_NAMED_BITS = 16
 MAX_LISTED_GATES = 24
@@ -33,7 +33,7 @@ def _of_all(extreme: Any, name: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Certificate(Shown):
+class Certificate(Displayable):
     """The proof beside the weights.
 
     Args:

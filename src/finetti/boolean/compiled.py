@@ -21,7 +21,7 @@ from finetti.boolean.verification import OnProgress, comparable, verify
 from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 if TYPE_CHECKING:
     from finetti.boolean.network.module import BooleanTransformer
@@ -30,7 +30,7 @@ MAX_WRITTEN_BYTES = 2**31  # of all matrices in float64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Compiled(Network, Shown):
+class Compiled(Network, Displayable):
     """What `compile`, `compose` and `load` give: a Transformer that computes a rule, and that shows
     what is known of it. Its blocks read with the tokens of readers, [CLS] or one per gate."""
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from finetti.boolean.findings import Reading
 from finetti.boolean.words import counted, short_text
 from finetti.display.card import Card, Table
-from finetti.display.charts import Chart
-from finetti.display.shown import Shown
-from finetti.display.theme import chart_config
+from finetti.display.charts.chart_theme import chart_config
+from finetti.display.charts.line_charts import Chart
+from finetti.display.displayable import Displayable
 
 MAX_COLUMNS = 24  # of a picture
 MAX_ROWS = 24
@@ -21,7 +21,7 @@ Columns = list[tuple[str, NDArray[np.float64]]]  # what is read, and the attenti
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation(Shown):
+class Explanation(Displayable):
     """The attention of every reader on one input.
 
     Args:

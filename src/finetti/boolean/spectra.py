@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from finetti.boolean.functions.base import BooleanFunction, all_bits
 from finetti.core.numbers import largest_of
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 MAX_SHOWN_COEFFICIENTS = 8
 ZERO_RTOL = 1e-12  # relative to the largest value: below this a coefficient is rounding
 
 
 @dataclass(frozen=True, eq=False)
-class WalshSpectrum(Shown):
+class WalshSpectrum(Displayable):
     """f = Σ_S f̂(S)χ_S with χ_S(b) = Π_{i∈S}(−1)^{b_i}.
 
     ``coefficients[k]`` belongs to the set S of those indices whose bit in k is 1, the first index

@@ -22,8 +22,8 @@ from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
 from finetti.core.numbers import as_norm, as_whole
 from finetti.display.card import Card
-from finetti.display.numbers import format_value
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_value
 
 PositionKind = Literal["none", "fixed", "trained"]
 NormalizationKind = Literal["ball", "layer_norm", "none"]
@@ -132,7 +132,7 @@ class NetworkShape(Checked):
         return [words for each in assumes if (words := failures.get(each))]
 
 
-class Bound(Description, Shown, abc.ABC):
+class Bound(Description, Displayable, abc.ABC):
     """A theorem applied to a class of functions; every assumption is a field.
 
     A final subclass is a frozen dataclass, without a decorator, that sets the class attributes and

@@ -17,9 +17,9 @@ from finetti.bounds.value import BoundValue, exp_of
 from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
 from finetti.display.card import Card, Table
-from finetti.display.charts import Chart, line_chart
-from finetti.display.numbers import format_number
-from finetti.display.shown import Shown
+from finetti.display.charts.line_charts import Chart, line_chart
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 
 N_POINTS = 17
 GROWTH_FACTOR = 1.1
@@ -109,7 +109,7 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
-class Sweep(Shown):
+class Sweep(Displayable):
     """Comparable bounds along one variable; ``quantity`` is what the values are.
 
     ``unread`` are the norms that a bound does not have, by its name.
@@ -293,7 +293,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True)
-class Sensitivities(Shown):
+class Sensitivities(Displayable):
     """All norms of a bound, the most influential first; layers and heads are counted from 1.
 
     ``refused`` are the norms with which the theorem no longer applies when they grow, and why.

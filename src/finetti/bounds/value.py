@@ -10,8 +10,8 @@ from finetti.core.forms import Form
 from finetti.core.logspace import log_sum
 from finetti.core.numbers import as_norm
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 
 BoundKind = Literal["scaling", "upper_bound", "unproven"]
 KINDS = {
@@ -104,7 +104,7 @@ def split_in_proportion(name: str, log_value: float, parts: Iterable[Term]) -> l
 
 
 @dataclass(frozen=True)
-class BoundValue(Shown):
+class BoundValue(Displayable):
     """The value of a bound at a sample, and where it comes from.
 
     Args:
@@ -219,7 +219,7 @@ class BoundValue(Shown):
 
 
 @dataclass(frozen=True)
-class Comparison(Shown):
+class Comparison(Displayable):
     """A bound next to a measured value of the same quantity."""
 
     bound: BoundValue

@@ -14,8 +14,8 @@ from finetti.claims.bibliography import PAPERS
 from finetti.claims.evidence import Evidence, Verdict
 from finetti.core.errors import bad_argument
 from finetti.display.card import Card
-from finetti.display.numbers import format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 
 ID = re.compile(r"[ESRF](-[a-z]+)(-[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*")
 LABELS = {
@@ -173,7 +173,7 @@ def _label(claim_id: str) -> str:
 
 
 @dataclass(frozen=True)
-class Claim(Shown):
+class Claim(Displayable):
     """A statement of a paper and the measure that looks for evidence.
 
     Args:

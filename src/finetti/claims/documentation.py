@@ -10,7 +10,7 @@ from pathlib import Path
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.claim import Claim
 from finetti.claims.ledger import Ledger, load_ledger
-from finetti.display.numbers import format_number
+from finetti.display.formatting import format_number
 
 ERRATUM = re.compile(r"[ESRF]-erratum-(\d+)")
 MADE = "*Made of the ledger by `python -m finetti.claims.documentation`; a test keeps it so.*"

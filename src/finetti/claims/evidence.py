@@ -8,8 +8,8 @@ from typing import Any, SupportsFloat
 
 from finetti.core.errors import bad_argument
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 
 OUTCOMES = {True: "yes", False: "no", None: "undecided"}
 _Interval = tuple[float, float] | None
@@ -130,7 +130,7 @@ def close(name: str, error: SupportsFloat, tolerance: float) -> Measurement:
 
 
 @dataclass(frozen=True, init=False)
-class Evidence(Shown):
+class Evidence(Displayable):
     """What was measured for a claim: ``Evidence(first, second, note="…")``, the weightiest first.
 
     ``derived`` is what the derived form gives on the instance at which the printed form
@@ -288,7 +288,7 @@ def trend(
     records: Iterable[Mapping[str, Any]], axes: Mapping[str, str], title: str, **options: Any
 ) -> dict[str, Any]:
     """A chart for `Evidence`, x logarithmic; ``axes`` are the fields x and y and their titles."""
-    from finetti.display.charts import line_chart
+    from finetti.display.charts.line_charts import line_chart
 
     (x, x_title), (y, y_title) = axes.items()
     titles = {"title": title, "x_title": x_title, "y_title": y_title}

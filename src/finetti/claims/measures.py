@@ -20,7 +20,7 @@ from finetti.claims.claim import DERIVED, CheckMethod, Context
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
 from finetti.claims.perturbations import RATIO_RTOL, ratios, ratios_at_most_one
 from finetti.core.numbers import largest_of
-from finetti.display.numbers import format_number
+from finetti.display.formatting import format_number
 
 Function = str | Callable[..., Any] | Mapping[str, Any]
 

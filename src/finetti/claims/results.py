@@ -40,7 +40,7 @@ from finetti.claims.claim import Context
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, read_json
 from finetti.core.provenance import jax_device, software
-from finetti.display.numbers import format_duration, format_interval, format_number
+from finetti.display.formatting import format_duration, format_interval, format_number
 
 if TYPE_CHECKING:
     from finetti.claims.run import ClaimResult  # which loads NumPy and the studies

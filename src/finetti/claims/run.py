@@ -23,8 +23,8 @@ from finetti.claims.claim import DERIVED, Claim, Context, Control, PrintedForm, 
 from finetti.claims.evidence import Evidence, Verdict
 from finetti.core.provenance import jax_device, software
 from finetti.display.card import Card
-from finetti.display.numbers import format_duration
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_duration
 from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row
 from finetti.studies.study import Study
@@ -36,7 +36,7 @@ FINGERPRINT_DIGITS = 16  # of a hash, hexadecimal
 
 
 @dataclass(frozen=True)
-class ClaimResult(Shown):
+class ClaimResult(Displayable):
     """What became of one claim.
 
     Args:

@@ -10,7 +10,7 @@ import typer
 from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json, options_named
 from finetti.core.errors import FinettiError, InputError
-from finetti.display.table_formats import TableFormat, format_table
+from finetti.display.table_text import TableFormat, format_table
 
 if TYPE_CHECKING:
     from finetti.bounds import Bound, BoundSettings, Registry, Sample, Sweep
@@ -152,7 +152,7 @@ def bound(
             "--plot draws a sweep. Add --sweep, for example --sweep context-length=1e2:1e6."
         )
     if plot is not None:
-        from finetti.display.charts import check_chart_file
+        from finetti.display.charts.line_charts import check_chart_file
 
         check_chart_file(plot)
     if (solve is None) != (gap is None):

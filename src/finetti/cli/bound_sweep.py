@@ -10,7 +10,7 @@ from finetti.core.errors import InputError
 
 if TYPE_CHECKING:
     from finetti.bounds import Sweep, SweepVariable
-    from finetti.display.table_formats import TableFormat
+    from finetti.display.table_text import TableFormat
 
 _ADVICE = "Write it as context-length=1e2:1e6, with 0 < LOW < HIGH."
 
@@ -41,7 +41,7 @@ def write_sweep(
     found: "Sweep", plot: Path | None, table_format: "TableFormat | None", as_json: bool
 ) -> None:
     """Print the table, or JSON; draw the chart."""
-    from finetti.display.table_formats import format_table
+    from finetti.display.table_text import format_table
 
     option = found.variable.option
     if as_json:

@@ -170,7 +170,7 @@ def _progress(name: str) -> Iterator[Callable[[float], None]]:
 
 def _check_places(out: Path | None, picture: Path | None) -> None:
     """Refuse what cannot be written before anything is computed."""
-    from finetti.display.charts import check_chart_file
+    from finetti.display.charts.line_charts import check_chart_file
 
     if out is not None:
         check_writable(out)

@@ -10,7 +10,7 @@ from finetti.core.text import clean_text
 
 def make_console(stderr: bool = False) -> Any:
     """A Rich console. Logs and pipes have no width of their own and get a roomy one."""
-    from finetti.display.console import CleanConsole
+    from finetti.display.clean_console import CleanConsole
 
     console = CleanConsole(stderr=stderr)
     if not console.is_terminal and "COLUMNS" not in os.environ:

@@ -16,7 +16,7 @@ from finetti.cli.options import DEBUG, INTERRUPTED, Debug, Json, Quiet, Seed
 from finetti.cli.run_pages import command_line
 from finetti.cli.studies import Cluster, Workers, resumable, run_study
 from finetti.core.errors import FinettiError
-from finetti.display.numbers import format_duration
+from finetti.display.formatting import format_duration
 
 if TYPE_CHECKING:
     from finetti.claims.run import ClaimResult

@@ -142,7 +142,7 @@ def summary_sentence(summary: "RunSummary") -> Any:
     """What a run has done, where its results are, and how to go on."""
     from rich.text import Text
 
-    from finetti.display.numbers import format_duration
+    from finetti.display.formatting import format_duration
 
     text = f"{summary.done} of {summary.trials} trials done"
     text += f", {summary.failed} failed" if summary.failed else ""

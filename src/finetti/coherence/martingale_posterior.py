@@ -6,25 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from finetti.coherence.defects.context_pairs import as_pairs
 from finetti.coherence.predictors.context_predictor import (
     AlphabetPredictor,
-    DrawsOf,
+    LawSampler,
     RegressionPredictor,
     repeated,
 )
 from finetti.coherence.predictors.predictor_loading import as_predictor
-from finetti.coherence.regression import as_context
 from finetti.core.arguments import Floats, as_generator, as_letters
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
-from finetti.core.statistics import Interval
+from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent.world import append_token
 
 
 @dataclass(frozen=True, eq=False)
-class MartingalePosterior(Shown):
+class MartingalePosterior(Displayable):
     """Draws of a functional of the completed sequence, (B, paths, …), or (paths, …) of one."""
 
     name: str
@@ -44,11 +44,7 @@ class MartingalePosterior(Shown):
 
     def interval(self, confidence: float = 0.9) -> Interval:
         """Between quantiles of the paths."""
-        if not 0 < confidence < 1:
-            raise bad_argument("confidence", "interval", "in (0, 1)", confidence)
-        ends = (1 - confidence) / 2, (1 + confidence) / 2
-        low, high = np.quantile(self.draws, ends, axis=self.axis)
-        return Interval(low, high, confidence, "martingale posterior")
+        return percentile_interval(self.draws, confidence, "martingale posterior", axis=self.axis)
 
     def __card__(self) -> Card:
         fields = (
@@ -98,7 +94,7 @@ def martingale_posterior(
     owner, rng = "martingale_posterior", as_generator(seed, "martingale_posterior")
     found, n_paths = as_predictor(predictor), as_whole(n_paths, "n_paths", owner)
     sampled = (
-        DrawsOf(found) if isinstance(found, RegressionPredictor | AlphabetPredictor) else found
+        LawSampler(found) if isinstance(found, RegressionPredictor | AlphabetPredictor) else found
     )
     if sampled.n_letters is not None:
         if horizon is None or places is not None:
@@ -117,7 +113,7 @@ def martingale_posterior(
         keys = np.asarray(places, np.float64)
         size = 1 if single else len(context[0])
         every = np.broadcast_to(keys, (size, *keys.shape))
-        pairs, _, _ = as_context(context, every, None, owner)
+        pairs, _, _ = as_pairs(context, every, None, owner)
         paths, n, length = repeated(pairs, n_paths), len(pairs.keys), len(keys)
         queries = [np.broadcast_to(each, (n * n_paths, len(each))) for each in keys]
     for query in queries:

@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from finetti.coherence.alphabets import one_letter_moves
-from finetti.coherence.defect import Defect
-from finetti.coherence.defects import martingale_defect, order_defect, two_step_defect
-from finetti.coherence.orders import all_letters
+from finetti.coherence.defects.context_orders import all_letters
+from finetti.coherence.defects.defect import Defect
+from finetti.coherence.defects.martingale_defect import (
+    martingale_defect,
+    one_letter_moves,
+    one_pair_moves,
+)
+from finetti.coherence.defects.order_defect import order_defect
+from finetti.coherence.defects.two_step_defect import two_step_defect
 from finetti.coherence.predictors.context_predictor import (
     LAW,
     AlphabetPredictor,
@@ -15,16 +20,15 @@ from finetti.coherence.predictors.context_predictor import (
 )
 from finetti.coherence.predictors.predictor_loading import Predicts, as_predictor
 from finetti.coherence.predictors.world_predictor import world_predictor
-from finetti.coherence.regression import one_pair_moves
 from finetti.coherence.truth_distance import Distance, distance_at
 from finetti.core.arguments import one_hot
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_number
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 from finetti.display.progress import Progress
-from finetti.display.shown import Shown
 from finetti.latent.world import LatentModel, Pairs
 
 COLUMNS = ("order", "martingale", "two-step")
@@ -124,7 +128,7 @@ class CoherenceVerdict:
 
 
 @dataclass(frozen=True, eq=False)
-class CoherenceTable(Shown):
+class CoherenceTable(Displayable):
     """Targets and their defects in one world."""
 
     world: LatentModel

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.coherence.orders import draw_orders, reordered
+from finetti.coherence.defects.context_orders import draw_orders, reordered
 from finetti.coherence.predictors.context_predictor import AlphabetPredictor, RegressionPredictor
 from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.core.arguments import Floats, Letters, as_generator

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from finetti.coherence.defect import Defect
+from finetti.coherence.defects.defect import Defect
 from finetti.coherence.measuring import CoherenceRow, CoherenceTable
 from finetti.display import Chart, Document, Figure, Section, line_chart
 

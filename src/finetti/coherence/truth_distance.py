@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from finetti.coherence.defects.context_pairs import value_scale
 from finetti.coherence.predictors.context_predictor import (
     AlphabetPredictor,
     SampledPredictor,
 )
 from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.coherence.predictors.world_predictor import world_predictor
-from finetti.coherence.regression import spread_of
 from finetti.core.arguments import Floats, one_hot
 from finetti.core.keys import generator
-from finetti.core.numbers import as_whole, largest_of
-from finetti.core.statistics import wilson_interval
+from finetti.core.numbers import as_whole, largest_of, to_plain
+from finetti.core.statistics import mean_with_error, wilson_interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.latent.predictive_laws import choose
 from finetti.latent.world import LatentModel
 
@@ -74,22 +74,12 @@ class Distance:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "value": self.value,
-            "interval": list(self.interval),
-            "unit": self.unit,
-            "n_draws": self.n_draws,
-            "divergence": self.divergence,
-            "divergence_interval": self.divergence_interval and list(self.divergence_interval),
-            "coverage": self.coverage,
-            "coverage_interval": self.coverage_interval and list(self.coverage_interval),
-            "score": self.score,
-            "p_value": self.p_value,
-        }
+        fields = {name: value for name, value in vars(self).items() if name != "context_length"}
+        return to_plain(fields)
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceTable(Shown):
+class DistanceTable(Displayable):
     """The distance to the truth against the context length."""
 
     name: str
@@ -162,7 +152,7 @@ def distance_at(
     query = draw.query[:, None]
     exact = truth.law(query, *draw.tokens)
     assert exact is not None
-    scale = float(np.sqrt(np.mean(spread_of(draw.tokens) ** 2)))
+    scale = float(np.sqrt(np.mean(value_scale(draw.tokens) ** 2)))
     if isinstance(predictor, SampledPredictor):
         draws = predictor.sample(rng, draw.tokens, draw.query, N_DRAWS)
         return _of_draws(draws, exact.mean[:, 0], scale, context_length, "spread")
@@ -232,7 +222,7 @@ def _mean_interval(samples: Floats) -> tuple[float, tuple[float, float]]:
     value = float(np.mean(samples))
     if len(samples) < 2 or not np.isfinite(value):
         return value, (value, value)
-    error = float(np.std(samples, ddof=1)) / np.sqrt(len(samples))
+    error = mean_with_error(samples)[1]
     reach = -float(special.stdtrit(len(samples) - 1, 0.025)) * error
     return value, (largest_of(0.0, value - reach), float(value + reach))
 

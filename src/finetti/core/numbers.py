@@ -1,7 +1,7 @@
-"""Numbers as people give them: checked, and as Python's own."""
+"""Numbers as people give them: checked, as Python's own, and as JSON holds them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from finetti.core.errors import bad_argument
@@ -61,6 +61,26 @@ def json_number(value: float) -> float | str | None:
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     return None if math.isnan(value) else float(value)
+
+
+def to_plain(value: Any) -> Any:
+    """Plain data for JSON of mappings, sequences, arrays and tables of numbers, text and None.
+
+    Numbers become Python's own, and those that JSON does not have what `json_number` makes of them;
+    a table becomes a list with one mapping per row.
+
+    >>> to_plain({"sizes": (1, math.inf), "error": math.nan})
+    {'sizes': [1, 'Infinity'], 'error': None}
+    """
+    if hasattr(value, "itertuples"):
+        value = value.to_dict("records")
+    elif hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(each) for each in value]
+    return json_number(value) if isinstance(value, float) else value
 
 
 def largest_of(*values: Any) -> float:

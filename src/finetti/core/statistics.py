@@ -1,4 +1,4 @@
-"""Confidence intervals: of a success rate, and of the exponent of a power law."""
+"""Standard errors and confidence intervals: of means, draws, success rates and power laws."""
 
 import math
 from dataclasses import dataclass
@@ -36,6 +36,50 @@ class Interval:
     def width(self) -> Any:
         """``high − low``."""
         return self.high - self.low
+
+
+def mean_with_error(values: ArrayLike, axis: int = 0) -> tuple[Any, Any]:
+    """The mean of independent values over an axis, and its standard error s/√n; NaN of one value.
+
+    >>> mean_with_error([1.0, 3.0])
+    (2.0, 1.0)
+    """
+    array = np.asarray(values, np.float64)
+    n = array.shape[axis]
+    mean = array.mean(axis=axis)
+    error = array.std(axis=axis, ddof=1) / math.sqrt(n) if n > 1 else np.full_like(mean, np.nan)
+    return (float(mean), float(error)) if mean.ndim == 0 else (mean, error)
+
+
+def percentile_interval(
+    draws: ArrayLike,
+    confidence: float,
+    method: str = "bootstrap",
+    *,
+    axis: int = 0,
+    observed: bool = False,
+) -> Interval:
+    """The equal-tailed interval between two quantiles of draws.
+
+    Args:
+        draws: as many as there are along ``axis``.
+        confidence: the share of draws between the ends.
+        method: how they were drawn.
+        axis: of the draws.
+        observed: whether the ends must be draws themselves, not numbers between two of them: where
+            some are infinite there is nothing between.
+
+    >>> percentile_interval(np.arange(101.0), 0.9).high
+    95.0
+    """
+    if not 0 < confidence < 1:
+        raise bad_argument("confidence", "interval", "in (0, 1)", confidence)
+    shares = [(1 - confidence) / 2, (1 + confidence) / 2]
+    kind = "inverted_cdf" if observed else "linear"
+    low, high = np.quantile(np.asarray(draws, np.float64), shares, axis=axis, method=kind)
+    if low.ndim == 0:
+        low, high = float(low), float(high)
+    return Interval(low, high, confidence, method)
 
 
 def wilson_interval(successes: ArrayLike, trials: ArrayLike, confidence: float = 0.95) -> Interval:

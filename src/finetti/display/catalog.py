@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from finetti.core.errors import FinettiError
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
-class Catalog(Shown, Generic[Entry]):
+class Catalog(Displayable, Generic[Entry]):
     """Entries in the order of their papers, then by name with 4.2 before 4.10.
 
     A subclass says what an entry is called (``noun``), which of its attributes is its name

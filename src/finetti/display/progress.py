@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from finetti.core.text import clean_text
-from finetti.display.numbers import format_duration
+from finetti.display.formatting import format_duration
 
 MAX_SILENCE_SECONDS = 30.0
 MIN_SILENCE_SECONDS = 5.0
@@ -61,7 +61,7 @@ def progress_bar(
     Yields what is called at each change. Where stderr is no terminal it is a line every 30 seconds,
     or for every tenth of the ``total`` if these take longer than 5 seconds, or ``every`` change.
     """
-    from finetti.display.console import CleanConsole
+    from finetti.display.clean_console import CleanConsole
 
     console = CleanConsole(stderr=True)
     if not (shown and total):

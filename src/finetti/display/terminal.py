@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_value
-from finetti.display.table_layout import fit_columns
+from finetti.display.column_widths import fit_columns
+from finetti.display.formatting import format_value
 
 
 def is_number(cell: Any) -> bool:
@@ -78,7 +78,7 @@ def to_text(card: Card, width: int | None = None, color: bool = False) -> str:
 
     ``color=True`` adds the terminal's color codes, unless ``NO_COLOR`` is set.
     """
-    from finetti.display.console import CleanConsole
+    from finetti.display.clean_console import CleanConsole
 
     console = CleanConsole(
         file=io.StringIO(),

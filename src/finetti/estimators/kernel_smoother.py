@@ -13,9 +13,9 @@ from finetti.core.errors import InputError, UnsupportedError, bad_argument, warn
 from finetti.core.numbers import as_positive
 from finetti.core.precision import float64
 from finetti.display.card import Card
-from finetti.display.charts import line_chart
+from finetti.display.charts.line_charts import line_chart
+from finetti.display.displayable import Displayable
 from finetti.display.progress import Progress, late_progress
-from finetti.display.shown import Shown
 from finetti.estimators.grams import chunks, in_float64, median_distance, padding
 from finetti.estimators.ridge import Floats
 from finetti.estimators.tables import TableModel
@@ -31,7 +31,7 @@ LEAST, MOST = 1e-150, 1e153  # whose inverse squares are numbers
 
 
 @dataclass(frozen=True)
-class BandwidthPath(Shown):
+class BandwidthPath(Displayable):
     """The leave-one-out error at every bandwidth of the grid, and which one was chosen."""
 
     bandwidths: Floats

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 
 @dataclass(frozen=True)
-class LearnedNorms(Shown):
+class LearnedNorms(Displayable):
     """What the theorem compares with B(f*), one number per target.
 
     Args:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from finetti.core.errors import bad_argument
-from finetti.display.charts import Chart, line_chart
+from finetti.display.charts.line_charts import Chart, line_chart
 
 AXES = {
     "n_samples": "samples n",

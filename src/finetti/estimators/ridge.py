@@ -22,8 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 from finetti.core.errors import bad_argument, warn_user
 from finetti.core.numbers import as_norm
 from finetti.display.card import Card
-from finetti.display.charts import line_chart
-from finetti.display.shown import Shown
+from finetti.display.charts.line_charts import line_chart
+from finetti.display.displayable import Displayable
 
 Floats = NDArray[np.float64]
 RidgeMethod = Literal["loo", "gcv"]
@@ -44,7 +44,7 @@ DOUBLE_UNIT, SINGLE_UNIT = 2.0**-53, 2.0**-24
 
 
 @dataclass(frozen=True)
-class RidgePath(Shown):
+class RidgePath(Displayable):
     """The criterion (smaller is better) at every ridge of the grid, and which one was chosen."""
 
     method: RidgeMethod | Literal["marginal_likelihood"]

@@ -11,14 +11,14 @@ from finetti.core.arguments import as_floats
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.display.card import Card
-from finetti.display.numbers import format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 
 MAX_COUNTS = 20_000_000  # numbers in the table of all counts of letters: 160 MB
 
 
 @dataclass(frozen=True)
-class FiniteDistance(Shown):
+class FiniteDistance(Displayable):
     """The variation distance 2·sup|P − Q| of k tokens, beside the bounds of the theorem.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 from finetti.core.arguments import Floats, as_generator, as_vectors
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 KeyLaw = Literal["normal", "sphere"]
 
@@ -46,7 +46,7 @@ class Encoded(NamedTuple):
     target: Floats  # (n, d_y): the answer; E[target | tokens] is `predict(...).mean`
 
 
-class LatentModel(Shown, ABC):
+class LatentModel(Displayable, ABC):
     """Abstract: a world. Every method is exact, and goes over the n sequences of its arguments.
 
     p(x_1, …, x_L) = ∫ ∏_ℓ p(x_ℓ | z) p(z) dz  and  p(y | X) = ∫ p(y | z) p(z | X) dz

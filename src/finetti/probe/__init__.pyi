@@ -10,7 +10,6 @@ from .analysis.success_curve import SuccessCurve as SuccessCurve
 from .analysis.success_curve import fit_curve as fit_curve
 from .analysis.transitions import Transitions as Transitions
 from .analysis.transitions import transition_times as transition_times
-from .charts import comparison_chart as comparison_chart
 from .charts import critical_chart as critical_chart
 from .charts import success_chart as success_chart
 from .charts import training_chart as training_chart
@@ -23,7 +22,6 @@ from .learners.paper_transformer import TransformerLearner as TransformerLearner
 from .page import probe_page as probe_page
 from .probe_trial import ProbeParameters as ProbeParameters
 from .probe_trial import ProbeTrial as ProbeTrial
-from .result import LearnerError as LearnerError
 from .search.search_design import SearchDesign as SearchDesign
 from .search.search_design import SearchResult as SearchResult
 from .search.search_rounds import SearchReport as SearchReport
@@ -46,3 +44,4 @@ from .trials.traces import ShowsAttention as ShowsAttention
 from .trials.traces import WalshTrace as WalshTrace
 from .trials.traces import attention_mass as attention_mass
 from .trials.traces import walsh_trace as walsh_trace
+from .trials.trial_metrics import LearnerError as LearnerError

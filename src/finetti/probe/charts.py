@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import bad_argument
-from finetti.display.channels import axis_channel, color_channels
-from finetti.display.charts import Chart, side_by_side
-from finetti.display.theme import FONT, GRAY, INK, PALETTE, chart_config
-from finetti.probe.analysis.learner_comparison import LearnerComparison
+from finetti.display.charts.chart_axes import axis_channel, color_channels
+from finetti.display.charts.chart_theme import FONT, GRAY, INK, PALETTE, chart_config
+from finetti.display.charts.line_charts import Chart, side_by_side
 from finetti.probe.analysis.probe_analysis import Analysis, Key
 from finetti.probe.analysis.scaling_laws import FORMULAS, ScalingLaws
-from finetti.probe.analysis.trial_tables import Frame, plain_records
+from finetti.probe.analysis.trial_tables import Frame
 
 CURVE_POINTS = 120
 MAX_SIDE = 0.03  # of the axis, for all points of one size
@@ -112,7 +111,6 @@ def critical_chart(
     analysis: Analysis,
     bounds: Bounds | None = None,
     extrapolate_to: float | None = None,
-    half_ceiling: bool = False,
 ) -> Chart:
     """Critical sample size against T, with both laws and their intervals (Figure 2, left).
 
@@ -124,17 +122,18 @@ def critical_chart(
         analysis: of a table of trials.
         bounds: name → m as a function of T, or T → m: what no learner can do better than.
         extrapolate_to: largest T of the laws; that of the trials by default.
-        half_ceiling: sizes at half the ceiling in place of the level.
     """
     import altair as alt
 
-    sizes = analysis.half_sizes if half_ceiling else analysis.sizes
-    laws = {g: analysis.half_laws[g] if half_ceiling else each for g, each in analysis.laws.items()}
-    lengths = sorted({key[-1] for key in sizes})
+    lengths = sorted({key[-1] for key in analysis.sizes})
     last = max(extrapolate_to or 0, lengths[-1])
     many = len(analysis.laws) > 1
-    points = [_size_record(key, size) for key, size in sizes.items()]
-    lines = [each for g, law in laws.items() for each in _law_records(g, law, lengths[0], last)]
+    points = [_size_record(key, size) for key, size in analysis.sizes.items()]
+    lines = [
+        each
+        for group, laws in analysis.laws.items()
+        for each in _law_records(group, laws, lengths[0], last)
+    ]
     if not many:  # learners have colors; of a single one, laws have
         for each in points:
             each["line"] = "trials"
@@ -197,8 +196,7 @@ def critical_chart(
     )
     tips = [alt.Tooltip(field=f) for f in ("line", "T", "interval", "reason")]
     layers.append(seen.encode(y=upward("m"), shape=shape, tooltip=tips).mark_point(opacity=1))
-    at = "half the ceiling" if half_ceiling else f"success {analysis.level:g}"
-    return _finish(layers, f"Samples needed for {at}")
+    return _finish(layers, f"Samples needed for success {analysis.level:g}")
 
 
 def _vertical_range(
@@ -262,68 +260,6 @@ def _bound_records(bounds: Bounds, first: float, last: float) -> list[dict[str, 
         kept = [(t, m) for t, m in pairs if m is not None and math.isfinite(m)]
         records += [{"T": t, "m": float(m), "bound": name} for t, m in kept]
     return records
-
-
-def comparison_chart(comparison: LearnerComparison) -> Chart:
-    """Two learners on the same data: difference in success against m, and every seed.
-
-    Left: second minus first learner with its interval, per T. Right: the share of all cells that
-    each learner solved, one point per seed.
-    """
-    import altair as alt
-
-    first, second = comparison.learners
-    names = {"context_length": "T", "n_samples": "m"}
-    kept = ["T", "m", "pairs", "difference", "low", "high", "p_value", "detectable"]
-    cells = plain_records(comparison.cells.rename(columns=names)[kept])
-    _beside(cells, sorted({each["T"] for each in cells}))
-    channels = color_channels(cells, "T")
-    seen = alt.Chart(alt.Data(values=cells)).encode(
-        x=axis_channel(alt.X, "at", "samples m", False, [each["m"] for each in cells])
-    )
-
-    def upward(field: str) -> Any:
-        title = f"success of {second} − {first}"
-        return axis_channel(alt.Y, field, title, False, [])
-
-    zero = alt.Chart(alt.Data(values=[{"difference": 0}])).encode(y=upward("difference"))
-    bars = seen.encode(y=upward("low"), y2=alt.Y2(field="high"), color=channels["color"])
-    tips = [alt.Tooltip(field=field, format=".3~g") for field in kept]
-    left = _finish(
-        [
-            zero.mark_rule(style="reference"),
-            bars.mark_rule(strokeWidth=1.2, opacity=0.6),
-            seen.encode(y=upward("difference"), tooltip=tips, **channels).mark_point(opacity=1),
-        ],
-        "",
-    )
-    solved = []
-    for role, name in (("first", first), ("second", second)):
-        # Equal shares side by side, so that every seed is seen.
-        for share, count in comparison.seeds[role].value_counts().items():
-            places = np.arange(count) - (count - 1) / 2
-            solved += [{"learner": name, "solved": share, "place": float(p)} for p in places]
-    reach = max(8.0, *(each["place"] + 1 for each in solved))
-    points = alt.Chart(alt.Data(values=solved)).encode(
-        x=alt.X(
-            field="learner",
-            type="nominal",
-            title=None,
-            scale=alt.Scale(domain=[first, second]),
-            axis=alt.Axis(labelAngle=0),
-        ),
-        xOffset=alt.XOffset(
-            field="place", type="quantitative", scale=alt.Scale(domain=[-reach, reach])
-        ),
-        y=alt.Y(
-            field="solved",
-            type="quantitative",
-            title="share of its cells that a seed solved",
-            scale=alt.Scale(domain=[0, 1]),
-        ),
-    )
-    right = _finish([points.mark_point(opacity=0.8, size=30).properties(width=200)], "")
-    return _row([left, right])
 
 
 def training_chart(

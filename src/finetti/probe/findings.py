@@ -14,7 +14,7 @@ from finetti.display import Table, format_interval
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.learner_comparison import LearnerComparison, compare_learners
 from finetti.probe.analysis.probe_analysis import Analysis, analyze
-from finetti.probe.analysis.transitions import Transitions, transition_times
+from finetti.probe.analysis.transitions import Transitions, transition_start, transition_times
 from finetti.probe.experiment import Experiment
 from finetti.probe.search.search_rounds import SearchReport
 from finetti.probe.search.size_ratio import SizeRatio, size_ratio
@@ -142,7 +142,8 @@ class Findings:
             return None
         sizes = () if self.experiment.online else ("n_samples",)
         by, level = ("learner", "context_length", *sizes), self.experiment.success_accuracy
-        return transition_times(self.traced, level, by=by)
+        start = transition_start(self.experiment.rule(self.experiment.context_lengths[0]).chance)
+        return transition_times(self.traced, level, by=by, start=start)
 
     @property
     def reasons(self) -> list[dict[str, Any]]:
@@ -336,11 +337,10 @@ class Findings:
                 f"{each.learners[1]} − {each.learners[0]}",
                 _share(each.difference, each.interval),
                 each.p_value,
-                each.detectable,
             )
             for each in self.comparisons
         ]
-        columns = ("learners", "difference in success", "p", "detectable")
+        columns = ("learners", "difference in success", "p")
         tables = [Table("Learners on the same data", columns, tuple(rows))]
         for each in self.comparisons:
             names = " and ".join(each.learners)

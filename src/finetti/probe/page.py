@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from finetti.display import Document, Figure, Section
-from finetti.display.bars import stacked_bars
-from finetti.display.run_facts import run_facts
-from finetti.display.theme import PALETTE
+from finetti.display.charts.bar_charts import stacked_bars
+from finetti.display.charts.chart_theme import PALETTE
+from finetti.display.pages.document import run_facts
 from finetti.probe.charts import critical_chart, success_chart, training_chart
 from finetti.probe.findings import REASONS, Findings
 from finetti.probe.tasks.information import information_bounds
@@ -161,8 +161,7 @@ def _comparison(findings: Findings) -> Section:
         "each cell intervals by the score test and the exact one, p-values by McNemar's exact test "
         "(adjusted by Holm's method over the cells); over all cells p-values by flipping the signs "
         "of whole seeds, and intervals, as those of critical sizes, by resampling whole seeds "
-        "(where each seed has one pair, as in a cell). The detectable "
-        "difference is what such a comparison sees with probability 0.8.",
+        "(where each seed has one pair, as in a cell).",
     )
     return Section("Learners compared", text, tables=tuple(findings.comparison_tables()))
 

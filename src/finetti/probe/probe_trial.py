@@ -13,7 +13,7 @@ from finetti.models.model_loading import changed
 from finetti.probe.learners.learner import NetworkLearner, TrainedLearner
 from finetti.probe.learners.learner_names import AnyLearner, find_learner, load_learner
 from finetti.probe.learners.torch_learner import TorchLearner
-from finetti.probe.tasks.trial_samples import rule_of
+from finetti.probe.tasks.trial_samples import rule_from_params
 from finetti.probe.tasks.validation import SUCCESS_ACCURACY
 from finetti.probe.trials.fit_trials import FitTrials
 from finetti.probe.trials.jax_trials import JaxTrials, padded_size
@@ -25,7 +25,7 @@ from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, 
 from finetti.studies.trials import Trial, TrialResult, canonical_json, plain
 
 ACCELERATOR_SLOTS = 16
-TAKEN_OVER = ("iterations", "check_every")  # settings of a network that are the trial's own
+TRIAL_SETTINGS = ("iterations", "check_every")  # settings of a network that are the trial's own
 
 
 class ProbeParameters(BaseModel):
@@ -124,14 +124,12 @@ class ProbeTrial(CohortKind):
                     "Leave it out; give it to others of the same probe as their option `iterations`"
                 )
                 raise ParameterError("iterations", sentence)
-            rule = rule_of(resolved)
-            learner.informed(rule.function).check_task(rule, resolved["n_samples"])
         if not resolved["online"]:
             resolved["batch_size"] = None
         if "attention" in resolved["trace"] and not isinstance(learner, ShowsAttention):
             sentence = f"cannot have 'attention': {resolved['learner']!r} has no such method"
             raise ParameterError("trace", sentence)
-        resolved["settings"] = {k: v for k, v in settings.items() if k not in TAKEN_OVER}
+        resolved["settings"] = {k: v for k, v in settings.items() if k not in TRIAL_SETTINGS}
         resolved["learner_code"] = learner.fingerprint()
         return resolved
 
@@ -192,7 +190,7 @@ def _check_rule(params: Mapping[str, Any]) -> None:
     if sparsity is not None and sparsity > length:
         sentence = f"must be at most context_length ({length}). Got {sparsity} instead"
         raise ParameterError("sparsity", sentence)
-    chance, wanted = rule_of(params).chance, params["success_accuracy"]
+    chance, wanted = rule_from_params(params).chance, params["success_accuracy"]
     if chance >= wanted and params["function"] != "table":  # a table is drawn anew in every trial
         higher = f"{1 - (1 - chance) / 4:.6g}"
         sentence = (

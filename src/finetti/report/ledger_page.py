@@ -13,12 +13,12 @@ from finetti.claims.results import run_sentence, time_words, verdict_sign, verdi
 from finetti.core.errors import InputError
 from finetti.core.files import check_directory, write_file
 from finetti.display.card import Table
-from finetti.display.chart_text import chart_tables
-from finetti.display.charts import Chart
-from finetti.display.frame import Drawn, fill_frame, page_environment, table_parts
-from finetti.display.gauge import Gauge
-from finetti.display.mathml import to_breakable_html
-from finetti.display.table_formats import TableFormat, format_table
+from finetti.display.charts.chart_text import chart_tables
+from finetti.display.charts.line_charts import Chart
+from finetti.display.pages.page_frame import PageCharts, fill_frame, page_environment, table_parts
+from finetti.display.table_text import TableFormat, format_table
+from finetti.report.gauge import Gauge
+from finetti.report.mathml import to_breakable_html
 
 PAGE = ("finetti.report", "page")
 FIGURES = ("svg", "csv", "pdf", "png")
@@ -65,7 +65,7 @@ def write_figures(
 
 def render(results: Plain) -> str:
     """The page as text."""
-    drawn, changes = Drawn(), results["changes"]
+    drawn, changes = PageCharts(), results["changes"]
     changed = _changes_by_claim(changes)
     shown = [_result_context(result, drawn, changed) for result in results["results"]]
     controls = [control for result in shown for control in result["controls"]]
@@ -97,7 +97,7 @@ def render(results: Plain) -> str:
     )
 
 
-def _result_context(result: Plain, drawn: Drawn, changes: Plain) -> dict[str, Any]:
+def _result_context(result: Plain, drawn: PageCharts, changes: Plain) -> dict[str, Any]:
     """One claim as its template needs it."""
     forms = {
         form: [{**each, "gauge": _gauge(each)} for each in result[form]]

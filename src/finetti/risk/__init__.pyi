@@ -32,9 +32,7 @@ from .theorems.minimax_fit import UniformFit as UniformFit
 from .theorems.minimax_fit import uniform_fit as uniform_fit
 from .theorems.norm_sums import NormSumMinimum as NormSumMinimum
 from .theorems.norm_sums import minimize_norms as minimize_norms
-from .theorems.parameter_regions import ParameterBall as ParameterBall
-from .theorems.parameter_regions import ParameterBox as ParameterBox
-from .theorems.parameter_regions import Region as Region
+from .theorems.parameter_box import ParameterBox as ParameterBox
 from .theorems.recovery_gap import LatentToValue as LatentToValue
 from .theorems.recovery_gap import RecoveryGap as RecoveryGap
 from .theorems.recovery_gap import recovery_gap as recovery_gap

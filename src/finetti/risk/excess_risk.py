@@ -10,11 +10,12 @@ from finetti.bounds import BoundValue
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
+from finetti.core.statistics import mean_with_error
 from finetti.display.card import Card, Table
-from finetti.display.charts import Chart
-from finetti.display.numbers import format_number
-from finetti.display.shown import Shown
-from finetti.display.waterfall import waterfall
+from finetti.display.charts.bar_charts import waterfall
+from finetti.display.charts.line_charts import Chart
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_number
 from finetti.latent import LatentModel, WorldDraw
 from finetti.risk.minimization import (
     RiskMinimum,
@@ -42,7 +43,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExcessRisk(Shown):
+class ExcessRisk(Displayable):
     """E[ℓ(f̂)] − E[ℓ(f*)] = E_gen + E_approx + E_opt                        (5.3), zhang2022
 
     The three parts add up to ``excess`` exactly. Standard errors are those of the test sample,
@@ -268,4 +269,4 @@ def _above(
 
 
 def _mean(values: np.ndarray) -> Estimate:
-    return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+    return Estimate(*mean_with_error(values))

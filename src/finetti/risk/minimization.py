@@ -17,7 +17,7 @@ from finetti.core.keys import random_key
 from finetti.core.numbers import as_whole, smallest_of
 from finetti.core.precision import float64
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent import Encoded
 from finetti.models.model import evaluate
 from finetti.risk.lbfgs import minimize_smooth
@@ -37,7 +37,7 @@ def squared_loss(prediction: Any, target: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class RiskMinimum(Shown):
+class RiskMinimum(Displayable):
     """The networks that several starts of training gave.
 
     Args:

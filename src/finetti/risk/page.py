@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from finetti.display import Chart, Document, Figure, Section, line_chart
-from finetti.display.run_facts import run_facts
-from finetti.display.waterfall import waterfall
+from finetti.display.charts.bar_charts import waterfall
+from finetti.display.pages.document import run_facts
 from finetti.risk.findings import REACH, SIGNS, RiskFindings, RiskPoint
 from finetti.risk.risk_trial import PARTS
 

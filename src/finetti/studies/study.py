@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
 from finetti.core.provenance import commit_of
-from finetti.display import Card, Shown
+from finetti.display import Card, Displayable
 from finetti.studies.coordinator import Coordinator, StudyPlan, make_plan
 from finetti.studies.executors.executor import Executor
 from finetti.studies.executors.local_executor import open_executor
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Study(Shown):
+class Study(Displayable):
     """A grid of seeded trials and the store of their results.
 
     Args:

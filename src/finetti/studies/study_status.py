@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from finetti.display import Card, Shown, Table, format_duration, format_number, format_value
+from finetti.display import Card, Displayable, Table, format_duration, format_number, format_value
 from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row, open_store
 from finetti.studies.store.writer_lock import read_holder
@@ -81,7 +81,7 @@ class EarlierTrials:
 
 
 @dataclass(frozen=True)
-class StudyStatus(Shown):
+class StudyStatus(Displayable):
     """The studies of a store, who writes to it, how fast, and why trials failed.
 
     ``rate`` is in trials per second: of late, or of one worker while nobody writes.
@@ -271,7 +271,7 @@ def _earlier(cells: Sequence[Cell], others: Sequence[Row]) -> EarlierTrials | No
 
 
 @dataclass(frozen=True)
-class RunEstimate(Shown):
+class RunEstimate(Displayable):
     """What a run would do.
 
     Args:
@@ -331,7 +331,7 @@ def total_estimate(estimates: Sequence[RunEstimate]) -> RunEstimate:
 
 
 @dataclass(frozen=True)
-class RunSummary(StudyCounts, Shown):
+class RunSummary(StudyCounts, Displayable):
     """What a run did, and how the study stands now.
 
     Args:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from finetti.core.errors import InputError
 from finetti.core.numbers import json_number
 from finetti.display import Table
-from finetti.display.table_formats import TableFormat, csv_cell, format_table
+from finetti.display.table_text import TableFormat, csv_cell, format_table
 from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row, open_store
 from finetti.studies.trials import DONE

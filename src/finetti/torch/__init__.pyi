@@ -7,6 +7,9 @@ from .fast_weights import linear_attention as linear_attention
 from .functional import kernel_attention as kernel_attention
 from .functional import local_linear_attention as local_linear_attention
 from .functional import softmax_attention as softmax_attention
+from .hugging_face import attention_options as attention_options
+from .hugging_face import register as register
+from .hugging_face import variances as variances
 from .kernels import RBF as RBF
 from .kernels import Exponential as Exponential
 from .kernels import Kernel as Kernel

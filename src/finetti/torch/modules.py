@@ -17,7 +17,7 @@ from finetti.torch.functional import (
 from finetti.torch.kernels import RBF, Kernel, check_kernel
 from finetti.torch.layout import may_branch
 
-_FUNCTIONS: dict[str, Any] = {
+FUNCTIONS: dict[str, Any] = {
     "cme": cme_attention,
     "softmax": softmax_attention,
     "kernel": kernel_attention,
@@ -84,8 +84,8 @@ class Attention(nn.Module):
                 f"{owner} has no dropout of weights (dropout = {dropout}). Use torch.nn.Dropout on "
                 "its output."
             )
-        if attention not in _FUNCTIONS:
-            raise bad_argument("attention", owner, f"one of {tuple(_FUNCTIONS)}", repr(attention))
+        if attention not in FUNCTIONS:
+            raise bad_argument("attention", owner, f"one of {tuple(FUNCTIONS)}", repr(attention))
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             requirement = f"a divisor of embed_dim = {embed_dim}"
             raise bad_argument("num_heads", owner, requirement, num_heads)
@@ -174,7 +174,7 @@ class Attention(nn.Module):
             tokens = tuple(each.transpose(0, 1) for each in tokens)
         heads = self._heads(tokens)
         mask = self._mask(tokens[0].shape, tokens[1].shape[1], key_padding_mask, attn_mask)
-        attend = _FUNCTIONS[self.attention]
+        attend = FUNCTIONS[self.attention]
         options = self._options()
         variance = None
         if return_variance:

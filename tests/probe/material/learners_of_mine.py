@@ -27,14 +27,6 @@ class Mixer(eqx.Module):
         return self.out(self.dropout(hidden, key=key))
 
 
-def linear(context_length, key):
-    """A factory of an Equinox module without a key, for bits as numbers."""
-    return eqx.nn.Linear(context_length, "scalar", key=key)
-
-
-linear.optimizer = optax.sgd(0.5)
-
-
 class Dense(linen.Module):
     width: int = 8
 
@@ -72,14 +64,6 @@ def apply(params, bits, key):
 
 
 pair = (init, apply)
-
-
-def make_pair(scale=1.0):
-    """A factory of a pair whose apply draws nothing."""
-    return (
-        lambda key, context_length: scale * init(key, context_length)["weight"],
-        lambda params, bits: bits @ params,
-    )
 
 
 neighbors = KNeighborsClassifier(3)

@@ -20,9 +20,9 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_real, as_whole
 from finetti.core.precision import float64
 from finetti.display.card import Card, Table
-from finetti.display.charts import Chart, line_chart
+from finetti.display.charts.line_charts import Chart, line_chart
+from finetti.display.displayable import Displayable
 from finetti.display.progress import Progress
-from finetti.display.shown import Shown
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
 
@@ -37,7 +37,7 @@ FIRST_RIDGE = 1e7
 
 
 @dataclass(frozen=True)
-class KernelFit(Shown):
+class KernelFit(Displayable):
     """CME attention with fitted kernel and ridge, and what the search saw.
 
     ``starts`` holds the best log marginal likelihood that each start reached: where they differ,

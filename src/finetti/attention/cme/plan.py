@@ -10,7 +10,7 @@ from finetti.attention.cme.primal import Primal
 from finetti.attention.cme.route import Call, Route
 from finetti.core.errors import InputError
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 RouteName = Literal["auto", "cholesky", "mixed", "primal", "conjugate_gradients"]
 # "auto" takes the first that applies.
@@ -20,7 +20,7 @@ ROUTES: dict[str, Route] = {
 
 
 @dataclass(frozen=True)
-class Plan(Shown):
+class Plan(Displayable):
     """One route: what is computed, at what cost, and the reason for the choice.
 
     ``flops`` counts the leading terms per context (conjugate gradients: per iteration),

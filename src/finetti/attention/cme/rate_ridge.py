@@ -11,7 +11,7 @@ from finetti.core.arrays import check_positive
 from finetti.core.errors import InputError
 from finetti.core.spectra import spectral_dimension
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.kernels.base import Kernel
 from finetti.kernels.rbf import RBF
 
@@ -19,7 +19,7 @@ GRID = 25  # ridges between L^(−1/2) and L^(−1/5) at which the growth of Γ�
 
 
 @dataclass(frozen=True, eq=False)
-class RateRidge(Shown):
+class RateRidge(Displayable):
     """λ = c·L^{−1/(4 + b)}, where Γ̂(λ) grows like λ^{−b}.
 
     Args:

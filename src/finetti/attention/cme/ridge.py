@@ -15,7 +15,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
 from finetti.core.spectra import spectral_dimension
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.kernels.base import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
@@ -34,7 +34,7 @@ class GramSpectrum:
 
 
 @dataclass(frozen=True)
-class RidgeChoice(Shown):
+class RidgeChoice(Displayable):
     """The ridge that was chosen, and the criterion (smaller is better) over the search grid."""
 
     ridge: float

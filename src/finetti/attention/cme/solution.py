@@ -18,11 +18,11 @@ from finetti.core.errors import bad_argument
 from finetti.core.precision import float64_inside
 from finetti.core.solves import Status, condition_number, solve_status
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.kernels.base import Kernel
 
 
-class CMESolution(Shown, eqx.Module):
+class CMESolution(Displayable, eqx.Module):
     """Value, error bar and health of a CME attention call.
 
     ``status`` and ``condition_number`` are one per context (one per query with per-query masks);

@@ -9,7 +9,7 @@ from finetti.bounds.description import Checked, checked, map_norms, real
 from finetti.bounds.value import log_of
 from finetti.core.numbers import as_norm, as_positive
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 
 KAPPA = math.pi**2 / 3 - 1  # Σ_{j∈Z} 1/(|j| + 1)²
 _LOWEST = -200  # a norm of 0 has to have a radius, too: 1.1^−200 = 5e-9
@@ -32,7 +32,7 @@ class Radius:
 
 
 @dataclass(frozen=True)
-class Stratified(Shown, Generic[Described]):
+class Stratified(Displayable, Generic[Described]):
     """Norms rounded up, and ``post_hoc``, which log(3/δ) grows by: the price of all radii."""
 
     rounded: Described

@@ -6,9 +6,10 @@ import numpy as np
 import scipy
 
 from finetti import latent
-from finetti.coherence.predictors.context_predictor import DrawsOf
+from finetti.coherence.defects.order_defect import compare_orders
+from finetti.coherence.defects.sampled_moments import moment_statistic, rank_p_value
+from finetti.coherence.predictors.context_predictor import LawSampler
 from finetti.coherence.predictors.world_predictor import WorldLetters, WorldPairs
-from finetti.coherence.sampled import order_of_draws, rank_p_value, statistic
 
 N_PATHS, N_ORDERS, N_NULL = 1500, 5, 999
 
@@ -46,13 +47,13 @@ def forgetful_alarms(
     Each repeat is ranked among the same 999 runs of an exact predictor.
     """
     world, context = latent.BetaBernoulli(), np.array([[1, 1, 1, 1, 0, 0, 0, 0]])
-    compare = order_of_draws(context, None, N_ORDERS, N_PATHS, rng)
-    exact = DrawsOf(WorldLetters(world, 2))
-    flawed = DrawsOf(Forgetful(world, 2, forgotten))
-    null = [statistic(*compare(exact, rng))[0] for _ in range(N_NULL)]
+    compare = compare_orders(context, None, N_ORDERS, N_PATHS, rng)
+    exact = LawSampler(WorldLetters(world, 2))
+    flawed = LawSampler(Forgetful(world, 2, forgotten))
+    null = [moment_statistic(*compare(exact, rng))[0] for _ in range(N_NULL)]
 
-    def alarms(predictor: DrawsOf) -> int:
-        values = (statistic(*compare(predictor, rng))[0] for _ in range(repeats))
+    def alarms(predictor: LawSampler) -> int:
+        values = (moment_statistic(*compare(predictor, rng))[0] for _ in range(repeats))
         return sum(rank_p_value(value, null) <= level for value in values)
 
     return alarms(flawed), alarms(exact)

@@ -211,7 +211,7 @@ class SampledPredictor(ABC):
         return letters
 
 
-class DrawsOf(SampledPredictor):
+class LawSampler(SampledPredictor):
     """Draws of a predictor whose law is known: what it is like when only sampled."""
 
     def __init__(self, predictor: RegressionPredictor | AlphabetPredictor):

@@ -225,7 +225,7 @@ class LettersPredictor(AlphabetPredictor):
         return np.array(found)[where.reshape(-1)]
 
 
-class OnlyDraws(SampledPredictor):
+class SamplerPredictor(SampledPredictor):
     """An object with sample(rng, tokens), or with sample(rng, keys, values, query).
 
     One context at a time; letters need ``n_letters``.

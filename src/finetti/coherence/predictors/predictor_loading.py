@@ -15,8 +15,8 @@ from finetti.coherence.predictors.model_predictor import (
     FunctionPredictor,
     LettersPredictor,
     NetworkPredictor,
-    OnlyDraws,
     RegressorPredictor,
+    SamplerPredictor,
 )
 from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.core.errors import InputError, UnsupportedError
@@ -124,7 +124,7 @@ def _model_predictor(model: Model, n_letters: int | None, seed: int) -> Predicts
                 f"{model.name} draws letters, and must say how many there are: "
                 "as_predictor(target, n_letters=2), which a file may define for the command."
             )
-        return OnlyDraws(model, n_letters)
+        return SamplerPredictor(model, n_letters)
     if isinstance(model, JaxNetwork | TorchModel):
         return NetworkPredictor(model, seed)
     assert isinstance(model, FunctionModel)

@@ -1,4 +1,4 @@
-"""Learners compared on the same data: paired differences, tests, and what they could have seen."""
+"""Learners compared on the same data: paired differences with intervals and tests."""
 
 import math
 from dataclasses import dataclass
@@ -9,25 +9,16 @@ import pandas as pd
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
-from finetti.core.numbers import json_number, largest_of, smallest_of
-from finetti.core.statistics import Interval
+from finetti.core.numbers import largest_of, smallest_of, to_plain
+from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
-from finetti.probe.analysis.critical_size import CriticalSize
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
+from finetti.probe.analysis.critical_size import CriticalSize, critical_size
 from finetti.probe.analysis.curve_fits import Floats
-from finetti.probe.analysis.learner_sizes import learner_sizes
-from finetti.probe.analysis.paired_intervals import paired_interval
-from finetti.probe.analysis.paired_tests import (
-    detectable_difference,
-    holm,
-    normal_reach,
-    sign_flip_test,
-)
+from finetti.probe.analysis.paired_statistics import holm, paired_interval, sign_flip_test
 from finetti.probe.analysis.resampling import resample_seeds
-from finetti.probe.analysis.trial_tables import Frame, Missing, plain_records, read_trials
-
-POWER = 0.8
+from finetti.probe.analysis.trial_tables import Frame, read_trials
 
 
 @dataclass(frozen=True)
@@ -39,7 +30,6 @@ class CriticalDifference:
     second: CriticalSize
     value: float | None  # None if one of them is censored, or the interval open on both sides
     interval: Interval  # paired bootstrap; ±∞ where the sizes tried do not tell
-    detectable: float | None  # at power 0.8, from the bootstrap's standard error; None if that is 0
 
     @property
     def text(self) -> str:
@@ -51,21 +41,20 @@ class CriticalDifference:
 
 
 @dataclass(frozen=True)
-class LearnerComparison(Shown):
+class LearnerComparison(Displayable):
     """Two learners on the same data, all seeds counted; see `compare_learners`.
 
     Args:
         learners: first and second; differences are second minus first.
         cells: per T and m: pairs, both rates, how often only the first or only the second
             succeeded, difference with low and high (`paired_interval`), McNemar's exact p_value and
-            its Holm-adjusted p_adjusted, and the detectable difference (NaN if no difference is).
+            its Holm-adjusted p_adjusted.
         seeds: per seed: pairs, and the share of them that each learner solved. The whole
             distribution, never the best one.
         difference: in success, over all pairs.
         interval: of the difference: `paired_interval` if each seed has one pair, else by
             resampling seeds, with 0 inside where ``p_value`` does not reject it.
         p_value: that both are alike, by flipping the signs of whole seeds.
-        detectable: the overall difference that would be seen with power 0.8.
         sizes: critical sizes of both, as `analyze` gives them of these trials, and their
             difference, per T.
         notes: what a reader should know.
@@ -77,35 +66,34 @@ class LearnerComparison(Shown):
     difference: float
     interval: Interval
     p_value: float
-    detectable: float | None
     sizes: tuple[CriticalDifference, ...]
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "learners": list(self.learners),
+        critical = [
+            {
+                "context_length": each.context_length,
+                "first": each.first.to_dict(),
+                "second": each.second.to_dict(),
+                "difference": each.value,
+                "low": each.interval.low,
+                "high": each.interval.high,
+            }
+            for each in self.sizes
+        ]
+        found = {
+            "learners": self.learners,
             "difference": self.difference,
-            "low": float(self.interval.low),
-            "high": float(self.interval.high),
+            "low": self.interval.low,
+            "high": self.interval.high,
             "p_value": self.p_value,
-            "detectable": self.detectable,
-            "cells": plain_records(self.cells),
-            "seeds": plain_records(self.seeds),
-            "critical": [
-                {
-                    "context_length": each.context_length,
-                    "first": each.first.to_dict(),
-                    "second": each.second.to_dict(),
-                    "difference": each.value,
-                    "low": json_number(float(each.interval.low)),
-                    "high": json_number(float(each.interval.high)),
-                    "detectable": each.detectable,
-                }
-                for each in self.sizes
-            ],
-            "notes": list(self.notes),
+            "cells": self.cells,
+            "seeds": self.seeds,
+            "critical": critical,
+            "notes": self.notes,
         }
+        return to_plain(found)
 
     def __card__(self) -> Card:
         first, second = self.learners
@@ -116,7 +104,6 @@ class LearnerComparison(Shown):
                 format_interval(self.difference, (self.interval.low, self.interval.high)),
             ),
             ("p-value (signs of whole seeds flipped)", self.p_value),
-            (f"detectable with power {POWER:g}", self.detectable),
         ]
         for name, column in (("first", first), ("second", second)):
             low, middle, high = share[name].quantile([0, 0.5, 1])
@@ -125,28 +112,17 @@ class LearnerComparison(Shown):
         rows = tuple(
             (row.context_length, row.n_samples, row.pairs, row.first, row.second,
              format_interval(float(row.difference), (float(row.low), float(row.high))),
-             row.p_value, row.p_adjusted,
-             None if math.isnan(row.detectable) else round(row.detectable, 3))
+             row.p_value, row.p_adjusted)
             for row in self.cells.itertuples()
         )  # fmt: skip
-        columns = (
-            "T",
-            "m",
-            "pairs",
-            first,
-            second,
-            "difference",
-            "p (McNemar)",
-            "p (Holm)",
-            "detectable",
-        )
+        columns = ("T", "m", "pairs", first, second, "difference", "p (McNemar)", "p (Holm)")
         tables = [Table("Success on the same data", columns, rows)]
         if self.sizes:
             sizes = tuple(
-                (each.context_length, each.first.text, each.second.text, each.text, each.detectable)
+                (each.context_length, each.first.text, each.second.text, each.text)
                 for each in self.sizes
             )
-            columns = ("T", first, second, "difference", "detectable")
+            columns = ("T", first, second, "difference")
             tables.append(Table("Critical sample size", columns, sizes))
         return Card(f"{first} and {second}", tuple(fields), tuple(tables), self.notes)
 
@@ -160,13 +136,12 @@ def compare_learners(
     confidence: float = 0.95,
     n_resamples: int = 500,
     seed: int = 0,
-    missing: Missing = "exclude",
 ) -> LearnerComparison:
     """Second minus first learner, on the trials that both had with the same data.
 
     Pairs are trials of one context_length, n_samples and ``seed`` (``replicate``, if there is no
-    seed: then the study must have had ``seed_by = "replicate"``). Trials without a partner are left
-    out, and said.
+    seed: then the study must have had ``seed_by = "replicate"``). Trials without a partner or an
+    outcome are left out, and said.
 
     Args:
         table: one row per trial of both learners, and of others that are ignored.
@@ -177,7 +152,6 @@ def compare_learners(
         confidence: of the intervals.
         n_resamples: of the bootstrap over seeds.
         seed: of the bootstrap.
-        missing: what becomes of trials without an outcome: "exclude" them, or count them as "fail".
 
     >>> rows = [(name, 10, 20, seed, seed % n > 0) for name, n in (("a", 2), ("b", 8))
     ...         for seed in range(40)]
@@ -190,20 +164,13 @@ def compare_learners(
     for name, value in (("level", level), ("confidence", confidence)):
         if not 0 < value < 1:
             raise bad_argument(name, owner, "in (0, 1)", value)
-    wide, key, notes = _pairs(table, first, second, column, owner, missing)
+    wide, key, notes = _pairs(table, first, second, column, owner)
     cells = _compare_cells(wide, confidence)
     by_seed = wide.groupby(level="seed")
     gaps = by_seed["second"].sum() - by_seed["first"].sum()
     difference = float((wide["second"] - wide["first"]).mean())
     drawn = _resampled_difference(wide, n_resamples, generator("learner comparison", seed))
     one_pair = len(gaps) == len(wide)
-    discordance = float((wide["first"] != wide["second"]).mean())
-    error = float(drawn.std(ddof=1))
-    detectable = (
-        detectable_difference(len(wide), discordance, POWER)
-        if one_pair
-        else normal_reach(error, POWER)
-    )
     p_value = sign_flip_test(gaps)
     if one_pair:
         up, down = (int((gaps == sign).sum()) for sign in (1, -1))
@@ -218,17 +185,16 @@ def compare_learners(
         difference,
         interval,
         p_value,
-        detectable,
         _compare_sizes(wide, key == "seed", level, confidence, n_resamples, seed),
         notes,
     )
 
 
 def _pairs(
-    table: Frame, first: str, second: str, column: str, owner: str, missing: Missing
+    table: Frame, first: str, second: str, column: str, owner: str
 ) -> tuple[Frame, str, tuple[str, ...]]:
     """Success of both learners, by (context_length, n_samples, seed); and what pairs them."""
-    trials, notes = read_trials(table, (column,), owner, missing)
+    trials, notes = read_trials(table, (column,), owner)
     key = "seed" if "seed" in trials else "replicate"
     if key not in trials:
         got = f"the columns {', '.join(map(str, table))}"
@@ -268,7 +234,6 @@ def _compare_cells(wide: Frame, confidence: float) -> Frame:
         gap = (pairs["second"] - pairs["first"]).to_numpy()
         n, up, down = len(gap), int((gap > 0).sum()), int((gap < 0).sum())
         interval = paired_interval(up, down, n, confidence)
-        detectable = detectable_difference(n, (up + down) / n, POWER)
         rows.append(
             {
                 "context_length": int(length),
@@ -282,12 +247,10 @@ def _compare_cells(wide: Frame, confidence: float) -> Frame:
                 "low": interval.low,
                 "high": interval.high,
                 "p_value": sign_flip_test(gap),
-                "detectable": math.nan if detectable is None else detectable,
             }
         )
     cells = pd.DataFrame(rows)
-    cells.insert(len(cells.columns) - 1, "p_adjusted", holm(cells["p_value"].tolist()))
-    return cells
+    return cells.assign(p_adjusted=holm(cells["p_value"].tolist()))
 
 
 def _around(value: float, drawn: Floats, confidence: float, p_value: float) -> Interval:
@@ -295,8 +258,8 @@ def _around(value: float, drawn: Floats, confidence: float, p_value: float) -> I
 
     With few seeds they are too narrow: 0 is inside unless the exact test rejects it.
     """
-    ends = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-    low, high = np.clip(ends + value - drawn.mean(), -1.0, 1.0)
+    ends = percentile_interval(drawn, confidence)
+    low, high = np.clip(np.array([ends.low, ends.high]) + value - drawn.mean(), -1.0, 1.0)
     if p_value > 1 - confidence:
         low, high = smallest_of(low, 0.0), largest_of(high, 0.0)
     return Interval(float(low), float(high), confidence, "bootstrap")
@@ -326,26 +289,23 @@ def _compare_sizes(
         shown, paired = [], []
         for role, coins in (("first", ""), ("second", "second")):
             trials = here[role].rename("success").reset_index()
-            options = (level,), confidence, n_resamples, seed
-            paired += learner_sizes(trials, *options, coins=coins)
+            options = level, confidence, n_resamples, seed
+            paired.append(critical_size(trials, *options, coins=coins))
             if not by_seed:  # an analysis does not take replicates of several m as one draw
                 trials = trials.drop(columns="seed")
-            shown += learner_sizes(trials, *options)
+            shown.append(critical_size(trials, *options))
         first, second = shown
-        interval, error = _size_gap(paired[0], paired[1], confidence)
+        interval = _size_gap(paired[0], paired[1], confidence)
         known = math.isfinite(interval.low) or math.isfinite(interval.high)
         value = None
         if first.value is not None and second.value is not None and known:
             value = second.value - first.value
-        detectable = normal_reach(error, POWER) if error else None
-        found.append(CriticalDifference(int(length), first, second, value, interval, detectable))
+        found.append(CriticalDifference(int(length), first, second, value, interval))
     return tuple(found)
 
 
-def _size_gap(
-    first: CriticalSize, second: CriticalSize, confidence: float
-) -> tuple[Interval, float | None]:
-    """Interval and standard error of the difference of paired resamples.
+def _size_gap(first: CriticalSize, second: CriticalSize, confidence: float) -> Interval:
+    """The interval of the difference of paired resamples.
 
     Where one of the two is outside the sizes tried it is open on that side, also if all outcomes
     are equal: that two learners fail alike at every size tried does not say that they need the
@@ -358,8 +318,6 @@ def _size_gap(
     # Lower and upper limits of each resample's difference, as far as the sizes tell.
     least = np.where(under_2 | over_1, -np.inf, gap)
     most = np.where(over_2 | under_1, np.inf, gap)
-    low = np.quantile(least, (1 - confidence) / 2, method="inverted_cdf")
-    high = np.quantile(most, (1 + confidence) / 2, method="inverted_cdf")
-    inside = np.isfinite(least) & np.isfinite(most)
-    error = float(gap[inside].std(ddof=1)) if inside.mean() > 0.9 else None
-    return Interval(float(low), float(high), confidence, "paired bootstrap"), error
+    low = percentile_interval(least, confidence, observed=True).low
+    high = percentile_interval(most, confidence, observed=True).high
+    return Interval(low, high, confidence, "paired bootstrap")

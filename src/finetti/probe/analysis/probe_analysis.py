@@ -8,19 +8,22 @@ import pandas as pd
 
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
+from finetti.core.numbers import to_plain
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval
-from finetti.display.shown import Shown
-from finetti.probe.analysis.critical_size import CriticalSize, first_above
-from finetti.probe.analysis.learner_sizes import cells_of, learner_sizes
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval
+from finetti.probe.analysis.critical_size import (
+    CriticalSize,
+    critical_size,
+    first_size_above,
+    success_counts,
+)
 from finetti.probe.analysis.scaling_laws import ScalingLaws, fit_laws
 from finetti.probe.analysis.success_curve import SuccessCurve, fit_curve
 from finetti.probe.analysis.trial_tables import (
     Frame,
-    Missing,
     count_cells,
-    groups_of,
-    plain_records,
+    iterate_groups,
     read_trials,
 )
 
@@ -28,7 +31,7 @@ Key = tuple[Any, ...]  # the values of `by`, and T where there is one
 
 
 @dataclass(frozen=True)
-class Analysis(Shown):
+class Analysis(Displayable):
     """What came out of a probe; see `analyze`.
 
     Args:
@@ -37,10 +40,8 @@ class Analysis(Shown):
         success: one row per cell: trials, successes, rate, and Wilson's interval low, high.
         curves: (…, T) → curve; not there where the trials show no curve.
         sizes: (…, T) → critical size at ``level``.
-        half_sizes: (…, T) → critical size at half the ceiling.
         first_sizes: (…, T) → smallest m with a rate above ``level`` and its standard error.
-        laws: (…) → both laws of the critical sizes at ``level``.
-        half_laws: (…) → those of the critical sizes at half the ceiling.
+        laws: (…) → both laws of the critical sizes.
         notes: what a reader should know.
     """
 
@@ -49,10 +50,8 @@ class Analysis(Shown):
     success: Frame
     curves: Mapping[Key, SuccessCurve]
     sizes: Mapping[Key, CriticalSize]
-    half_sizes: Mapping[Key, CriticalSize]
     first_sizes: Mapping[Key, tuple[float | None, float | None]]
     laws: Mapping[Key, ScalingLaws]
-    half_laws: Mapping[Key, ScalingLaws]
     notes: tuple[str, ...] = ()
 
     @property
@@ -60,13 +59,12 @@ class Analysis(Shown):
         """One row per learner and T.
 
         ``critical`` (NaN if censored) with ``low`` and ``high`` (0 and ∞ where open), ``censored``
-        and ``reason``; the same at half the ceiling, ``half_…``; the paper's ``first_above`` and
-        its ``first_above_error``; ``ceiling`` with its interval and
-        ``p_no_ceiling``, the p-value of λ = 0.
+        and ``reason``; the paper's ``first_above`` and its ``first_above_error``; ``ceiling`` with
+        its interval and ``p_no_ceiling``, the p-value of λ = 0.
         """
         rows = []
         for key, size in self.sizes.items():
-            half, curve = self.half_sizes[key], self.curves.get(key)
+            curve = self.curves.get(key)
             first, error = self.first_sizes[key]
             ends = curve.ceiling_interval if curve else None
             rows.append(
@@ -77,10 +75,6 @@ class Analysis(Shown):
                     "high": size.interval.high,
                     "censored": size.censored,
                     "reason": size.reason,
-                    "half_critical": half.value,
-                    "half_low": half.interval.low,
-                    "half_high": half.interval.high,
-                    "half_censored": half.censored,
                     "first_above": first,
                     "first_above_error": error,
                     "ceiling": curve.ceiling if curve else None,
@@ -89,32 +83,30 @@ class Analysis(Shown):
                     "p_no_ceiling": curve.p_value if curve else None,
                 }
             )
-        numbers = dict.fromkeys(("critical", "half_critical", "first_above"), float)
-        return pd.DataFrame(rows).astype(numbers)
+        return pd.DataFrame(rows).astype({"critical": float, "first_above": float})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
 
         def named(key: Key) -> dict[str, Any]:
             names = (*self.by, "context_length")
-            return {name: _plain(value) for name, value in zip(names, key, strict=False)}
+            return dict(zip(names, key, strict=False))
 
         critical = [
             named(key)
             | size.to_dict()
-            | {"half_ceiling": self.half_sizes[key].to_dict()}
             | dict(zip(("first_above", "first_above_error"), self.first_sizes[key], strict=True))
             | {"curve": self.curves[key].to_dict() if key in self.curves else None}
             for key, size in self.sizes.items()
         ]
-        return {
+        found = {
             "level": self.level,
-            "success": plain_records(self.success),
+            "success": self.success,
             "critical": critical,
             "laws": [named(key) | laws.to_dict() for key, laws in self.laws.items()],
-            "half_ceiling_laws": [named(k) | laws.to_dict() for k, laws in self.half_laws.items()],
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
+        return to_plain(found)
 
     def __card__(self) -> Card:
         names = (*self.by, "T")
@@ -124,14 +116,8 @@ class Analysis(Shown):
             ends = curve and (curve.ceiling_interval.low, curve.ceiling_interval.high)
             told = None if first is None else f"{first:g} ± {error:.2g}" if error else f"{first:g}"
             ceiling = format_interval(curve.ceiling, ends) if curve else None
-            rows.append((*key, size.text, self.half_sizes[key].text, told, ceiling))
-        columns = (
-            *names,
-            f"m at {self.level:g}",
-            "m at half the ceiling",
-            "first m above",
-            "ceiling",
-        )
+            rows.append((*key, size.text, told, ceiling))
+        columns = (*names, f"m at {self.level:g}", "first m above", "ceiling")
         tables = [Table("Critical sample size", columns, tuple(rows))]
         for key, laws in self.laws.items():
             for table in laws.__card__().tables:
@@ -163,19 +149,18 @@ def analyze(
     confidence: float = 0.95,
     n_resamples: int = 500,
     seed: int = 0,
-    missing: Missing = "exclude",
 ) -> Analysis:
     """Success rates, curves, critical sizes and scaling laws of a table of trials.
 
     Args:
         table: one row per trial with context_length, n_samples and success (0 or 1); where trials
-            have a ``seed``, whole seeds are resampled instead of trials.
+            have a ``seed``, whole seeds are resampled instead of trials. Trials without an outcome
+            are left out, and said.
         level: success probability of the critical size.
         by: columns that tell learners apart; ``learner`` by default, if there is one.
         confidence: of all intervals.
         n_resamples: of the bootstrap.
         seed: of the bootstrap.
-        missing: what becomes of trials without an outcome: "exclude" them, or count them as "fail".
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -195,33 +180,20 @@ def analyze(
     if n_resamples < 20:
         raise bad_argument("n_resamples", owner, "at least 20", n_resamples)
     by = tuple(by) if by is not None else ("learner",) if "learner" in table else ()
-    trials, notes = read_trials(table, by, owner, missing)
+    trials, notes = read_trials(table, by, owner)
     success = count_cells(trials, by, confidence)
     curves: dict[Key, SuccessCurve] = {}
     sizes: dict[Key, CriticalSize] = {}
-    half_sizes: dict[Key, CriticalSize] = {}
     first_sizes: dict[Key, tuple[float | None, float | None]] = {}
     laws: dict[Key, ScalingLaws] = {}
-    half_laws: dict[Key, ScalingLaws] = {}
-    for group, rows in groups_of(trials, by):
-        for (length,), here in groups_of(rows, ("context_length",)):
+    for group, rows in iterate_groups(trials, by):
+        for (length,), here in iterate_groups(rows, ("context_length",)):
             key = (*group, int(length))
             rng = generator("first above", seed, int(length))
-            m, hits, n = cells_of(here)
-            first_sizes[key] = first_above(m, hits, n, level, rng)
+            m, hits, n = success_counts(here)
+            first_sizes[key] = first_size_above(m, hits, n, level, rng)
             if len(m) > 1 and 0 < hits.sum() < n.sum():
                 curves[key] = fit_curve(m, hits, n, confidence)
-            sizes[key], half_sizes[key] = learner_sizes(
-                here, (level, None), confidence, n_resamples, seed
-            )
-        for found, into in ((sizes, laws), (half_sizes, half_laws)):
-            into[group] = fit_laws(
-                {key[-1]: each for key, each in found.items() if key[:-1] == group}
-            )
-    return Analysis(
-        by, level, success, curves, sizes, half_sizes, first_sizes, laws, half_laws, notes
-    )
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+            sizes[key] = critical_size(here, level, confidence, n_resamples, seed)
+        laws[group] = fit_laws({key[-1]: each for key, each in sizes.items() if key[:-1] == group})
+    return Analysis(by, level, success, curves, sizes, first_sizes, laws, notes)

@@ -17,12 +17,12 @@ def resample_cells(
     """Successes of resampled cells, (R, J): independent trials, drawn again in each cell.
 
     Args:
-        coins: tosses the coins of `_toss_some`, where that is not ``rng``.
+        coins: tosses the coins of `_smooth_counts`, where that is not ``rng``.
     """
     rate = np.divide(successes, trials, out=np.zeros_like(trials), where=trials > 0)
     whole = trials.astype(int)
     drawn = rng.binomial(whole, rate, (n_resamples, len(whole)))
-    return _toss_some(drawn, whole, coins or rng)
+    return _smooth_counts(drawn, whole, coins or rng)
 
 
 def resample_seeds(
@@ -39,7 +39,7 @@ def resample_seeds(
 
     Args:
         outcomes: success by seed (rows) and cell (columns), NaN where a seed was not tried.
-        coins: tosses the coins of `_toss_some`, where that is not ``rng``.
+        coins: tosses the coins of `_smooth_counts`, where that is not ``rng``.
     """
     values = outcomes.to_numpy(np.float64)
     tried = ~np.isnan(values)
@@ -50,16 +50,16 @@ def resample_seeds(
         weights = rng.multinomial(len(rows), shares, size=n_resamples)
         hits += weights @ np.nan_to_num(values[rows])
     total = tried.sum(0)
-    return _toss_some(hits.astype(int), total, coins or rng)
+    return _smooth_counts(hits.astype(int), total, coins or rng)
 
 
-def _toss_some(
+def _smooth_counts(
     drawn: NDArray[np.int_], trials: NDArray[np.int_], rng: np.random.Generator
 ) -> Floats:
-    """One trial in n + 1 becomes the toss of a coin.
+    """Smooth the bootstrap: draw each cell at the rate (k + ½)/(n + 1).
 
-    So a cell is drawn at the rate (k + ½)/(n + 1): where all n trials agree, drawing them again
-    would never show another outcome, and the interval would be too narrow.
+    Where all n trials agree, drawing them again would never show another outcome, and the interval
+    would be too narrow.
     """
     flip = 0.5 / (trials + 1)
     tossed = drawn - rng.binomial(drawn, flip) + rng.binomial(trials - drawn, flip)

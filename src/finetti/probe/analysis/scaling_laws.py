@@ -9,10 +9,10 @@ import numpy as np
 import scipy
 
 from finetti.core.errors import bad_argument
-from finetti.core.statistics import Interval
+from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
 
@@ -25,7 +25,7 @@ ITERATIONS = 60
 
 
 @dataclass(frozen=True)
-class ScalingLaw(Shown):
+class ScalingLaw(Displayable):
     """One law, fitted by weighted least squares of log m; errors from the resampled trials."""
 
     name: LawName
@@ -37,7 +37,7 @@ class ScalingLaw(Shown):
 
     def interval(self, confidence: float = 0.95) -> tuple[Interval, Interval]:
         """Of the two parameters: percentiles over the resamples."""
-        first, second = (_percentiles(self.replicates[:, i], confidence) for i in (0, 1))
+        first, second = (percentile_interval(self.replicates[:, i], confidence) for i in (0, 1))
         return first, second
 
     def predict(self, context_length: float, confidence: float = 0.95) -> tuple[float, Interval]:
@@ -46,7 +46,7 @@ class ScalingLaw(Shown):
             raise bad_argument("context_length", "predict", "at least 1", context_length)
         value = float(law_values(self.name, np.array([self.parameters]), context_length)[0])
         drawn = law_values(self.name, self.replicates, context_length)
-        return value, _percentiles(drawn, confidence)
+        return value, percentile_interval(drawn, confidence)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -78,11 +78,10 @@ class HeldOut:
     observed: float
     predicted: float
     interval: Interval  # of what would be observed: of the law and of the observation
-    log_score: float  # log density of the observed log m; larger is better
 
 
 @dataclass(frozen=True)
-class ScalingLaws(Shown):
+class ScalingLaws(Displayable):
     """Both laws on the same critical sizes.
 
     Args:
@@ -149,7 +148,6 @@ class ScalingLaws(Shown):
                     "predicted": each.predicted,
                     "low": float(each.interval.low),
                     "high": float(each.interval.high),
-                    "log_score": each.log_score,
                 }
                 for name, each in self.held_out.items()
             },
@@ -236,11 +234,6 @@ def _law(
 
 def _held_out(law: ScalingLaw, length: int, log_m: float, error: float) -> HeldOut:
     predicted, interval = law.predict(length)
-    drawn = law_values(law.name, law.replicates, length)
-    drawn = np.log(np.maximum(drawn, 1.0))
-    low, high = np.quantile(drawn, [0.15865, 0.84135])
-    spread = math.hypot((high - low) / 2, error)
-    score = float(scipy.stats.norm.logpdf(log_m, math.log(max(predicted, 1.0)), spread))
     # Of the sum of two independent errors: their reaches add up as squares.
     center = math.log(max(predicted, 1.0))
     noise = scipy.stats.norm.ppf((1 + interval.confidence) / 2) * error
@@ -249,7 +242,7 @@ def _held_out(law: ScalingLaw, length: int, log_m: float, error: float) -> HeldO
     ends = Interval(
         math.exp(center - down), math.exp(center + up), interval.confidence, "bootstrap"
     )
-    return HeldOut(length, math.exp(log_m), predicted, ends, score)
+    return HeldOut(length, math.exp(log_m), predicted, ends)
 
 
 def fit_law(name: LawName, lengths: Floats, log_m: Floats, error: Floats) -> Floats:
@@ -290,8 +283,3 @@ def _positive_line(t: Floats, log_m: Floats, weight: Floats) -> tuple[Floats, Fl
         point[better], value = there[better], np.minimum(value, reached)
         damping = np.where(better, damping / 10, np.minimum(damping * 10, 1e12))
     return point[:, 0], point[:, 1]
-
-
-def _percentiles(values: Floats, confidence: float) -> Interval:
-    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high), confidence, "bootstrap")

@@ -10,8 +10,8 @@ from scipy import special
 
 from finetti.core.statistics import Interval
 from finetti.display.card import Card
-from finetti.display.numbers import format_interval, format_number
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
 
 GRID = 33  # ceilings tried at once, in each of ROUNDS refinements of the interval's end
@@ -21,7 +21,7 @@ LEAST_RISE = 0.1  # of the fitted success; below it there is none to speak of
 
 
 @dataclass(frozen=True)
-class SuccessCurve(Shown):
+class SuccessCurve(Displayable):
     """``P(m) = (1 − λ)·logistic(a + b·log m)`` of largest likelihood.
 
     A learner that fails now and then at any m has a ceiling 1 − λ below 1; without λ these failures
@@ -34,8 +34,6 @@ class SuccessCurve(Shown):
         midpoint: log m at half the ceiling, −a/b.
         p_value: of λ = 0, by the likelihood ratio; half of χ²₁, because λ = 0 is the end of what is
             possible.
-        aic: with the ceiling fitted (3 parameters).
-        aic_without: with λ = 0 (2 parameters).
         reason: what the data leave open; empty if nothing.
     """
 
@@ -44,8 +42,6 @@ class SuccessCurve(Shown):
     steepness: float
     midpoint: float
     p_value: float
-    aic: float
-    aic_without: float
     reason: str = ""
 
     @property
@@ -68,8 +64,6 @@ class SuccessCurve(Shown):
             "b": self.steepness,
             "half_ceiling_samples": math.exp(self.midpoint),
             "p_value_no_ceiling": self.p_value,
-            "aic": self.aic,
-            "aic_no_ceiling": self.aic_without,
             "reason": self.reason,
         }
 
@@ -81,7 +75,6 @@ class SuccessCurve(Shown):
             ("b", self.steepness),
             ("m at half the ceiling", math.exp(self.midpoint)),
             ("p-value of λ = 0", self.p_value),
-            ("AIC with, without λ", (self.aic, self.aic_without)),
         )
         return Card("Success curve", fields, notes=(self.reason,) if self.reason else ())
 
@@ -100,17 +93,12 @@ def fit_curve(
     plain = fit_curves(n_samples, hits[None], n, 1.0)
     best, without = float(fits.log_likelihood[0]), float(plain.log_likelihood[0])
     ratio = max(0.0, 2 * (best - without))
-    constant = float(
-        (special.gammaln(n + 1) - special.gammaln(hits + 1) - special.gammaln(n - hits + 1)).sum()
-    )
     return SuccessCurve(
         ceiling=float(fits.ceiling[0]),
         ceiling_interval=_ceiling_interval(n_samples, hits, n, fits, confidence),
         steepness=float(fits.steepness[0]),
         midpoint=float(fits.midpoint[0]),
         p_value=float(special.chdtrc(1, ratio) / 2) if ratio > 0 else 1.0,
-        aic=6 - 2 * (best + constant),
-        aic_without=4 - 2 * (without + constant),
         reason=_open_questions(fits),
     )
 

@@ -10,38 +10,41 @@ import pandas as pd
 import scipy
 
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import json_number
+from finetti.core.numbers import to_plain
 from finetti.core.statistics import Interval
 from finetti.display.card import Card, Table
-from finetti.display.numbers import format_interval
-from finetti.display.shown import Shown
-from finetti.probe.analysis.trial_tables import Frame, groups_of, plain_records
+from finetti.display.displayable import Displayable
+from finetti.display.formatting import format_interval
+from finetti.probe.analysis.trial_tables import Frame, iterate_groups
 
-START, END = 0.60, 0.95  # between these accuracies lies the transition
+START, END = 0.60, 0.95  # between these accuracies lies the transition, unless START is no news
 
 
 @dataclass(frozen=True)
-class Transitions(Shown):
+class Transitions(Displayable):
     """Times of transition, of every run; see `transition_times`.
 
     Args:
         by: the columns that tell groups of runs apart.
         level: the validation accuracy that counts as found.
         runs: one row per run: ``solved_at`` (∞ if never), ``started_at`` and ``ended_at`` (accuracy
-            0.60 and 0.95), ``abruptness`` (the time between), ``last_step``.
+            ``start`` and 0.95), ``abruptness`` (the time between), ``last_step``.
+        confidence: of the interval of the median.
+        start: the accuracy at which a transition begins.
     """
 
     by: tuple[str, ...]
     level: float
     runs: Frame
     confidence: float = 0.95
+    start: float = START
 
     @property
     def summary(self) -> Frame:
         """Per group: runs, solved, the median time with its interval, fastest, slowest run, and the
         median abruptness of the runs that had a transition."""
         rows = []
-        for key, runs in groups_of(self.runs, self.by):
+        for key, runs in iterate_groups(self.runs, self.by):
             times = np.sort(runs["solved_at"].to_numpy(np.float64))
             interval = median_interval(times, self.confidence)
             sharp = runs["abruptness"][np.isfinite(runs["abruptness"])]
@@ -63,14 +66,7 @@ class Transitions(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a time that was not reached is "Infinity"."""
-
-        def rows(table: Frame) -> list[dict[str, Any]]:
-            return [
-                {k: json_number(v) if isinstance(v, float) else v for k, v in row.items()}
-                for row in plain_records(table)
-            ]
-
-        return {"level": self.level, "runs": rows(self.runs), "summary": rows(self.summary)}
+        return to_plain({"level": self.level, "runs": self.runs, "summary": self.summary})
 
     def __card__(self) -> Card:
         rows = tuple(
@@ -80,7 +76,8 @@ class Transitions(Shown):
              None if math.isnan(row["abruptness"]) else row["abruptness"])
             for row in self.summary.to_dict("records")
         )  # fmt: skip
-        columns = (*self.by, "solved", "median step", "fastest", "slowest", "steps 60 → 95 %")
+        columns = (*self.by, "solved", "median step", "fastest", "slowest")
+        columns = (*columns, f"steps {100 * self.start:.3g} → {100 * END:.3g} %")
         note = (
             "∞: not within the steps of the run." if np.isinf(self.runs["solved_at"]).any() else ""
         )
@@ -93,6 +90,7 @@ def transition_times(
     level: float = 0.99,
     by: Sequence[str] | None = None,
     confidence: float = 0.95,
+    start: float = START,
 ) -> Transitions:
     """The step at which each run's validation accuracy first exceeds ``level``, and how abruptly.
 
@@ -103,6 +101,8 @@ def transition_times(
         by: columns that tell groups of runs apart; by default context_length, and those of learner
             and n_samples that vary.
         confidence: of the interval of the median.
+        start: accuracy at which a transition begins; above that of a constant answer, see
+            `transition_start`.
 
     >>> trace = {"step": [10, 20, 30, 40], "accuracy": [0.5, 0.55, 0.7, 1.0]}
     >>> table = pd.DataFrame({"context_length": [10], "trace": [trace]})
@@ -118,28 +118,44 @@ def transition_times(
         raise bad_argument("table", owner, wanted, f"the columns {', '.join(map(str, table))}")
     if not 0 < level < 1:
         raise bad_argument("level", owner, "in (0, 1)", level)
+    if not 0 < start < END:
+        raise bad_argument("start", owner, f"in (0, {END})", start)
     kept = [name for name in table.columns if name in (*by, "seed", "replicate")]
     rows = []
     for (_, row), trace in zip(table[kept].iterrows(), table["trace"], strict=True):
         if not isinstance(trace, Mapping) or not {"step", "accuracy"} <= set(trace):
             advice = 'Run the trials with trace = ["accuracy"].'
             raise bad_argument("table", owner, "traces with step and accuracy", trace, advice)
-        rows.append({**row.to_dict(), **_transition(trace, level)})
-    return Transitions(tuple(by), level, pd.DataFrame(rows), confidence)
+        rows.append({**row.to_dict(), **_transition(trace, level, start)})
+    return Transitions(tuple(by), level, pd.DataFrame(rows), confidence, start)
+
+
+def transition_start(chance: float) -> float:
+    """The accuracy at which a transition begins, if ``chance`` is that of a constant answer.
+
+    0.60, or, where that is no news, halfway from chance to the end.
+
+    >>> transition_start(0.5), round(transition_start(0.875), 4)
+    (0.6, 0.9125)
+    """
+    return START if chance < START else min((chance + END) / 2, 0.999 * END)
 
 
 def _varies(table: Frame, name: str) -> bool:
     return name in table and (name == "context_length" or table[name].nunique() > 1)
 
 
-def _transition(trace: Mapping[str, Sequence[float]], level: float) -> dict[str, float]:
+def _transition(
+    trace: Mapping[str, Sequence[float]], level: float, start_level: float
+) -> dict[str, float]:
     steps = np.asarray(trace["step"], np.float64)
     accuracy = np.asarray(trace["accuracy"], np.float64)
 
     def first(reached: np.ndarray) -> float:
         return float(steps[reached.argmax()]) if reached.any() else math.inf
 
-    solved, start, end = first(accuracy > level), first(accuracy >= START), first(accuracy >= END)
+    solved, end = first(accuracy > level), first(accuracy >= END)
+    start = first(accuracy >= start_level)
     sharp = end - start if math.isfinite(end) else math.inf
     return {
         "solved_at": solved,

@@ -1,7 +1,7 @@
 """Tables of trials: what they must hold, and the success of their cells."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -9,7 +9,6 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.statistics import wilson_interval
 
 Frame = Any  # a pandas DataFrame, whose declared types refuse half of what it can do
-Missing = Literal["exclude", "fail"]
 SIZES = ("context_length", "n_samples")
 # Other columns that make another problem or another learner: averaging over them means nothing.
 SETTINGS = (
@@ -19,16 +18,11 @@ SETTINGS = (
 OF_LEARNERS = ("options", "settings")  # and all columns that begin so
 
 
-def read_trials(
-    table: Frame, by: Sequence[str], owner: str, missing: Missing = "exclude"
-) -> tuple[Frame, tuple[str, ...]]:
+def read_trials(table: Frame, by: Sequence[str], owner: str) -> tuple[Frame, tuple[str, ...]]:
     """The trials that count, with ``success`` 0 or 1, and what a reader should know of the rest.
 
-    A trial without an outcome (it crashed, or ran out of time) is left out and said, or counted as
-    a failure with ``missing="fail"``.
+    A trial without an outcome (it crashed, or ran out of time) is left out, and said.
     """
-    if missing not in ("exclude", "fail"):
-        raise bad_argument("missing", owner, '"exclude" or "fail"', repr(missing))
     absent = [name for name in (*by, *SIZES, "success") if name not in table]
     if absent:
         wanted = f"one row per trial, with a column {absent[0]}"
@@ -36,11 +30,10 @@ def read_trials(
     lost = table["success"].isna()
     notes = []
     if lost.any():
-        counted = {"exclude": "are left out", "fail": "are counted as failures"}[missing]
-        notes.append(f"{lost.sum()} of {len(table)} trials have no outcome and {counted}.")
-    trials = table[~lost] if missing == "exclude" else table
+        notes.append(f"{lost.sum()} of {len(table)} trials have no outcome and are left out.")
+    trials = table[~lost]
     outcomes: Frame = pd.to_numeric(trials["success"])
-    trials = trials.assign(success=outcomes.fillna(0).astype(float))
+    trials = trials.assign(success=outcomes.astype(float))
     if trials.empty:
         raise bad_argument("table", owner, "at least one trial with an outcome", "none")
     if not trials["success"].isin((0.0, 1.0)).all():
@@ -71,7 +64,7 @@ def _refuse_mixtures(trials: Frame, by: Sequence[str], owner: str) -> None:
             )
 
 
-def groups_of(trials: Frame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Frame]]:
+def iterate_groups(trials: Frame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Frame]]:
     """The values of ``by`` and their trials; one group, (), if ``by`` is empty."""
     if not by:
         yield (), trials
@@ -94,12 +87,3 @@ def count_cells(trials: Frame, by: Sequence[str], confidence: float = 0.95) -> F
     cells["rate"] = cells["successes"] / cells["trials"]
     interval = wilson_interval(cells["successes"], cells["trials"], confidence)
     return cells.assign(low=interval.low, high=interval.high)
-
-
-def plain_records(table: Frame) -> list[dict[str, Any]]:
-    """One dictionary of Python's own values per row, for JSON; None where there is none."""
-    plain = table.astype(object).where(table.notna(), None)
-    return [
-        {str(name): each.item() if hasattr(each, "item") else each for name, each in row.items()}
-        for row in plain.to_dict("records")
-    ]

@@ -11,7 +11,6 @@ from finetti.core.errors import InputError
 from finetti.probe.learners.learner import FitLearner, Predictor
 from finetti.probe.tasks.consistent_sets import MAX_VISITS, best_set
 from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask, make_rule
-from finetti.probe.tasks.search_cost import refuse_hopeless
 
 
 @final
@@ -25,12 +24,11 @@ class ExhaustiveSearch(FitLearner):
     Args:
         function: as of `make_rule`, if it is another than that of the trial.
         sparsity: its number of bits.
-        max_visits: partial sets that are looked at before it is given up, a minute at most. Tasks
-            that would take more are refused before anything runs.
+        max_visits: partial sets that are looked at before it is given up, a minute at most.
 
     >>> task = make_rule("and", 3, 400).draw(np.random.default_rng(0))
     >>> bits, labels = task.sample(np.random.default_rng(1), 300)
-    >>> search = ExhaustiveSearch().informed(task.rule.function)
+    >>> search = ExhaustiveSearch().with_function(task.rule.function)
     >>> search.fit(bits, labels, seed=0).indices == task.indices
     True
     """
@@ -38,25 +36,20 @@ class ExhaustiveSearch(FitLearner):
     function: str | None = None
     sparsity: int | None = None
     max_visits: int = MAX_VISITS
-    told: BooleanFunction | None = field(default=None, repr=False)
+    known_function: BooleanFunction | None = field(default=None, repr=False)
 
-    def informed(self, function: BooleanFunction) -> Self:
-        """With the function of the trial, unless it has one of its own."""
-        return self if self.function is not None else replace(self, told=function)
+    def with_function(self, function: BooleanFunction) -> Self:
+        """Return a copy that knows the function of the trial, unless it has one of its own."""
+        return self if self.function is not None else replace(self, known_function=function)
 
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Search; nothing is random."""
         rule = self._rule(bits.shape[1])
         return FoundRule(rule, best_set(rule, bits, labels, max_visits=self.max_visits))
 
-    def check_task(self, rule: HiddenRule, n_samples: int) -> None:
-        """Refuse what a search would give up on."""
-        sought = replace(rule, function=self._rule(rule.context_length).function)
-        refuse_hopeless(sought, n_samples, self.max_visits)
-
     def _rule(self, context_length: int) -> HiddenRule:
-        if self.told is not None:
-            return HiddenRule(self.told, context_length)
+        if self.known_function is not None:
+            return HiddenRule(self.known_function, context_length)
         if self.function is None:
             raise InputError(
                 "Exhaustive search must know the function that is hidden. Give it the options "

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.models.answers import check_shape, named_errors
-from finetti.probe.tasks.hidden_rule import HiddenRule
 
 LOGITS = "logits (m, 2) of labels 0 and 1, or one (m, 1) or (m,) of label 1"
 
@@ -48,8 +47,8 @@ class Learner:
         """Hash of the user's source, which enters the id of a trial; "" for this package's own."""
         return self.source
 
-    def informed(self, function: BooleanFunction) -> Self:
-        """This learner, told which function of the hidden bits is sought, but not where they are.
+    def with_function(self, function: BooleanFunction) -> Self:
+        """Return a copy that knows the hidden function but not its positions.
 
         Only exhaustive search uses it; every other learner finds the function by itself.
         """
@@ -117,6 +116,3 @@ class FitLearner(Learner, ABC):
     @abstractmethod
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Fit to bits (m, T) and labels (m,), both 0 or 1. All randomness comes from ``seed``."""
-
-    def check_task(self, rule: HiddenRule, n_samples: int) -> None:
-        """Raise InputError for a task that it would give up on: before anything runs."""

@@ -10,10 +10,16 @@ import optax
 from jaxtyping import Array, Float, Integer
 
 from finetti.core.errors import bad_argument
-from finetti.probe.learners.cls_attention import cls_attention
 from finetti.probe.learners.factored_transformer import factored_logits
 from finetti.probe.learners.learner import NetworkLearner
-from finetti.probe.learners.textbook_transformer import Params, Rates, draw_masks, textbook_logits
+from finetti.probe.learners.textbook_transformer import (
+    Params,
+    Rates,
+    cls_attention,
+    draw_masks,
+    textbook_logits,
+)
+from finetti.training.optimizers import adamw
 
 DROPOUTS = {
     "paper": Rates(embedding=0.1, attention=0.1, output=0.1),
@@ -142,12 +148,8 @@ class TransformerLearner(NetworkLearner):
 
     def optimizer(self) -> optax.GradientTransformation:
         """AdamW after the clip; decay on the weights of Linear maps only, as in minGPT."""
-        adam = optax.adamw(
-            self.learning_rate, weight_decay=self.weight_decay, mask=is_linear_weight
-        )
-        if self.clip_norm is None:
-            return adam
-        return optax.chain(optax.clip_by_global_norm(self.clip_norm), adam)
+        decay = {"decay": self.weight_decay, "decayed": is_linear_weight}
+        return adamw(self.learning_rate, **decay, clip=self.clip_norm)
 
     def settings(self) -> dict[str, Any]:
         """All fields, with the rates of dropout instead of the preset's name."""

@@ -4,11 +4,13 @@ The learner of Section 5, edelman2022, in minGPT's details: what `factored_trans
 faster for one layer, and what deeper networks are trained by.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Integer
 
 from finetti.core.masks import dropout_mask
 
@@ -73,15 +75,12 @@ def textbook_logits(
         every_row: compute the last layer at every position, though only [CLS] is read; without
             masks only, since they have no more rows.
     """
-    samples, length = bits.shape
-    cls = jnp.full((samples, 1), CLS)
-    tokens = jnp.concatenate([jnp.where(bits > 0, ONE, ZERO), cls], axis=1)
-    x = params["tokens"][tokens] + params["positions"][None]  # (m, T+1, d)
+    x = embed(params, bits)
     if masks is not None and masks.embedding is not None:
         x = x * masks.embedding
     for index, layer in enumerate(params["layers"]):
         last = index == len(params["layers"]) - 1 and not every_row
-        queries = 1 if last else length + 1  # [CLS] is the last token
+        queries = 1 if last else x.shape[1]  # [CLS] is the last token
         dropped = LayerMasks() if masks is None else masks.layers[index]
         u = layer_norm(x, layer["attention_norm"])
         x = x[:, -queries:] + drop(
@@ -92,6 +91,28 @@ def textbook_logits(
     return layer_norm(x[:, -1], params["final_norm"]) @ params["head"]["weight"]
 
 
+@functools.partial(jax.jit, static_argnames="n_heads")
+def cls_attention(
+    params: Params, bits: Integer[Array | np.ndarray, "m T"], n_heads: int
+) -> Float[Array, "m H T+1"]:
+    """The attention weights of [CLS] in the last layer, without dropout; those on itself last."""
+    x = embed(params, bits)
+    *before, last = params["layers"]
+    for layer in before:
+        u = layer_norm(x, layer["attention_norm"])
+        x = x + attend(u, u, layer, None, n_heads)
+        x = x + mlp(x, layer)
+    u = layer_norm(x, last["attention_norm"])
+    return attention_weights(u[:, -1:], u, last, n_heads)[:, 0].swapaxes(1, 2)
+
+
+def embed(params: Params, bits: Integer[Array | np.ndarray, "m T"]) -> Float[Array, "m T+1 d"]:
+    """E_b + P of the bits, and of [CLS] behind them."""
+    cls = jnp.full((len(bits), 1), CLS)
+    tokens = jnp.concatenate([jnp.where(bits > 0, ONE, ZERO), cls], axis=1)
+    return params["tokens"][tokens] + params["positions"][None]
+
+
 def attend(
     rows: Float[Array, "m q d"],
     u: Float[Array, "m n d"],
@@ -100,15 +121,22 @@ def attend(
     n_heads: int,
 ) -> Float[Array, "m q d"]:
     """Multi-head softmax attention; dropout on its weights."""
-
-    def heads(x: Array, name: str) -> Array:
-        return affine(x, layer[name]).reshape(*x.shape[:2], n_heads, -1)  # (m, n, H, k)
-
-    query, keys, values = heads(rows, "query"), heads(u, "key"), heads(u, "value")
-    scores = jnp.einsum("nqhk,nthk->nqth", query, keys) * query.shape[-1] ** -0.5
-    weights = drop(jax.nn.softmax(scores, axis=2), mask)
-    read = jnp.einsum("nqth,nthk->nqhk", weights, values)
+    weights = drop(attention_weights(rows, u, layer, n_heads), mask)
+    read = jnp.einsum("nqth,nthk->nqhk", weights, _heads(u, layer["value"], n_heads))
     return affine(read.reshape(rows.shape), layer["output"])
+
+
+def attention_weights(
+    rows: Float[Array, "m q d"], u: Float[Array, "m n d"], layer: Params, n_heads: int
+) -> Float[Array, "m q n H"]:
+    """softmax(q·k/√k) over the tokens, head by head."""
+    query, keys = _heads(rows, layer["query"], n_heads), _heads(u, layer["key"], n_heads)
+    scores = jnp.einsum("nqhk,nthk->nqth", query, keys) * query.shape[-1] ** -0.5
+    return jax.nn.softmax(scores, axis=2)
+
+
+def _heads(x: Float[Array, "m n d"], linear: Params, n_heads: int) -> Float[Array, "m n H k"]:
+    return affine(x, linear).reshape(*x.shape[:2], n_heads, -1)
 
 
 def mlp(x: Float[Array, "... d"], layer: Params) -> Float[Array, "... d"]:

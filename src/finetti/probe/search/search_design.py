@@ -11,7 +11,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval
-from finetti.display import Card, Shown, Table
+from finetti.display import Card, Displayable, Table
 from finetti.probe.analysis.critical_size import Censored, CriticalSize
 from finetti.probe.search.curve_posterior import REACH, Counts, CurvePosterior, curve_posterior
 from finetti.probe.search.trial_allocation import allocate_trials
@@ -28,7 +28,7 @@ PRUNED = 1e-6  # curves of less weight than this times the largest do not decide
 
 
 @dataclass(frozen=True)
-class SearchResult(Shown):
+class SearchResult(Displayable):
     """The smallest number of samples with P(success) ≥ level, as far as the trials tell.
 
     Args:

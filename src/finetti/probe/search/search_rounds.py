@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import FinettiError, InputError, bad_argument
-from finetti.display import Card, Shown, Table
+from finetti.display import Card, Displayable, Table
 from finetti.probe.analysis.scaling_laws import ScalingLaws, fit_laws
 from finetti.probe.search.search_design import SearchDesign, SearchResult
 from finetti.studies.coordinator import StudyPlan
@@ -17,11 +17,11 @@ from finetti.studies.trials import DONE
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS = ("grid", "trials", "include", "scale", "scales")
+RESERVED_FIELDS = ("grid", "trials", "include", "scale", "scales")
 
 
 @dataclass(frozen=True, eq=False)
-class SearchReport(Shown):
+class SearchReport(Displayable):
     """The critical number of samples at each context length, and the trials that say so.
 
     Args:
@@ -87,7 +87,7 @@ def search_critical(
     lengths = list(dict.fromkeys(context_lengths))
     if not lengths:
         raise bad_argument("context_lengths", owner, "at least one", "none")
-    for name in OURS:
+    for name in RESERVED_FIELDS:
         if name in fields:
             raise InputError(f"`{name}` is decided by the search. Leave it out.")
     if isinstance(design, Mapping):
@@ -99,7 +99,7 @@ def search_critical(
         designs = dict.fromkeys(lengths, design or SearchDesign())
     options = dict(run or {})
     where = (options.pop("executor", "local"), options.pop("workers", None))
-    rounds = _Rounds(kind, store, designs, fields)
+    rounds = SearchRounds(kind, store, designs, fields)
     with open_executor(*where, options.pop("cluster", None)) as executor:
         while rounds.ask():
             rounds.take(lambda study, plan: study.run(executor, plan=plan, **options))
@@ -108,8 +108,8 @@ def search_critical(
     return rounds.report()
 
 
-class _Rounds:
-    """What was asked for, and what came back."""
+class SearchRounds:
+    """State of a sequential search: the requested trials and their outcomes."""
 
     def __init__(
         self,

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.numbers import json_number
-from finetti.core.statistics import Interval
-from finetti.display.numbers import format_interval, format_number
+from finetti.core.numbers import to_plain
+from finetti.core.statistics import Interval, percentile_interval
+from finetti.display.formatting import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 
 
@@ -38,14 +38,15 @@ class SizeRatio:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; an open end of the interval is 0 or "Infinity"."""
-        return {
-            "learners": list(self.learners),
+        found = {
+            "learners": self.learners,
             "context_length": self.context_length,
             "ratio": self.value,
-            "low": json_number(float(self.interval.low)),
-            "high": json_number(float(self.interval.high)),
+            "low": self.interval.low,
+            "high": self.interval.high,
             "confidence": self.interval.confidence,
         }
+        return to_plain(found)
 
 
 def size_ratio(
@@ -69,8 +70,8 @@ def size_ratio(
     # All pairs: the draws of one seed are in step, as those of two learners must not be.
     least = np.subtract.outer(second_low, first_high)
     largest = np.subtract.outer(second_high, first_low)
-    low = np.quantile(least, (1 - confidence) / 2, method="inverted_cdf")
-    high = np.quantile(largest, (1 + confidence) / 2, method="inverted_cdf")
+    low = percentile_interval(least.ravel(), confidence, observed=True).low
+    high = percentile_interval(largest.ravel(), confidence, observed=True).high
     value, known = None, math.isfinite(low) or math.isfinite(high)
     if first.value is not None and second.value is not None and known:
         value = second.value / first.value

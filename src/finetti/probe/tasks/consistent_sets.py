@@ -19,7 +19,13 @@ from finetti.probe.tasks.parity_sets import (
     count_by_characters,
     meet_in_the_middle,
 )
-from finetti.probe.tasks.set_search import Hits, Integers, NotCountedError, PackedSample, search
+from finetti.probe.tasks.set_search import (
+    Integers,
+    NotCountedError,
+    PackedSample,
+    SearchState,
+    search,
+)
 from finetti.probe.tasks.symmetries import arrangements
 
 MAX_VISITS = 10**8  # partial sets looked at before a count is given up: a minute at most
@@ -90,16 +96,16 @@ def consistent_sets(
     for name, value in (("max_errors", max_errors), ("limit", limit)):
         if value < 0:
             raise bad_argument(name, "consistent_sets", "at least 0", value)
-    hits, reason = Hits(max_errors, limit, max_visits), ""
+    state, reason = SearchState(max_errors, limit, max_visits), ""
     try:
-        if not _found_parities(rule, rows, marks, hits):
-            _search_all_orders(rule, PackedSample.of(rows, marks), hits)
+        if not _found_parities(rule, rows, marks, state):
+            _search_all_orders(rule, PackedSample.of(rows, marks), state)
     except NotCountedError as error:
         reason = f"not counted: {error}"
     none = np.zeros((0, rule.sparsity), np.int64)
-    indices = np.concatenate([none, *hits.sets])
-    errors = np.concatenate([none[:, 0], *hits.errors])
-    return ConsistentSets(None if reason else hits.count, indices, errors, max_errors, reason)
+    indices = np.concatenate([none, *state.sets])
+    errors = np.concatenate([none[:, 0], *state.errors])
+    return ConsistentSets(None if reason else state.count, indices, errors, max_errors, reason)
 
 
 def ambiguous_sets(
@@ -205,13 +211,13 @@ def _trial(rule: HiddenRule, sizes: list[int], rng: np.random.Generator) -> list
     return [1 / counts[size - sizes[0]] for size in sizes]
 
 
-def _search_all_orders(rule: HiddenRule, sample: PackedSample, hits: Hits) -> None:
+def _search_all_orders(rule: HiddenRule, sample: PackedSample, state: SearchState) -> None:
     symmetric = find_profile(rule.function) is not None
     most = MAX_TABLE_BITS if symmetric else MAX_ORDERED_BITS
     if rule.sparsity > most:
         raise NotCountedError(f"the function has more than {most} bits")
     for order, table in arrangements(rule.function).items():
-        search(table, sample, hits, order)
+        search(table, sample, state, order)
 
 
 def is_parity(rule: HiddenRule) -> bool:
@@ -221,22 +227,22 @@ def is_parity(rule: HiddenRule) -> bool:
 
 
 def _found_parities(
-    rule: HiddenRule, rows: NDArray[np.uint8], marks: NDArray[np.uint8], hits: Hits
+    rule: HiddenRule, rows: NDArray[np.uint8], marks: NDArray[np.uint8], state: SearchState
 ) -> bool:
     """Whether the rule is a parity with so many sets that the search of its own was taken."""
     s = rule.sparsity
-    if not is_parity(rule) or hits.max_errors or comb(rule.context_length, s) <= ENOUGH_FOR_SEARCH:
+    if not is_parity(rule) or state.max_errors or comb(rule.context_length, s) <= ENOUGH_FOR_SEARCH:
         return False
     profile = find_profile(rule.function)
     assert profile is not None
     marks = marks ^ np.uint8(profile[0])  # a negated parity
     sample = PackedSample.of(rows, marks)
     try:
-        meet_in_the_middle(sample.columns, sample.labels, s, hits)
+        meet_in_the_middle(sample.columns, sample.labels, s, state)
     except NotCountedError:
         if len(marks) > MAX_CHARACTER_ROWS:
             raise
-        hits.count = count_by_characters(rows, marks, s)
+        state.count = count_by_characters(rows, marks, s)
     return True
 
 

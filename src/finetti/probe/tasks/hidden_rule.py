@@ -1,9 +1,7 @@
 """Hidden rules: a Boolean function of a few bits at unknown positions among many. NumPy only."""
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from math import comb, factorial
 from typing import Any
 
@@ -29,7 +27,7 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_real, as_whole
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.probe.tasks.symmetries import n_symmetries
 
 FAMILIES: dict[str, type[Family]] = {"and": And, "or": Or, "parity": Parity, "majority": Majority}
@@ -45,7 +43,7 @@ Bits = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class HiddenRule(Shown):
+class HiddenRule(Displayable):
     """A family of tasks: one function, whose s bits stand at unknown positions among T.
 
     Inputs are T independent bits, the label is f(b_I) for a hidden I drawn uniformly.
@@ -159,8 +157,8 @@ class HiddenRule(Shown):
 
 
 @dataclass(frozen=True)
-class HiddenTask(Shown):
-    """A hidden rule at known positions: draws samples, and judges predictors.
+class HiddenTask(Displayable):
+    """A hidden rule at known positions: draws samples.
 
     Args:
         rule: the family.
@@ -169,8 +167,6 @@ class HiddenTask(Shown):
     >>> task = HiddenTask(make_rule("parity", 2, 8), indices=(1, 6))
     >>> task.labels([[0, 1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 1, 0]]).tolist()
     [1, 0]
-    >>> task.held_out_accuracy(lambda bits: bits[:, 1] ^ bits[:, 6], np.random.default_rng(0))
-    1.0
     """
 
     rule: HiddenRule
@@ -221,31 +217,6 @@ class HiddenTask(Shown):
         if noisy and self.rule.label_noise:
             labels ^= (words[:, -1] >> np.uint64(11)) * 2.0**-53 < self.rule.label_noise
         return bits, labels
-
-    def stream(
-        self, rng: np.random.Generator, batch_size: int, noisy: bool = True
-    ) -> Iterator[tuple[Bits, Bits]]:
-        """Fresh batches without end, for online learning."""
-        _check_generator(rng, "HiddenTask.stream")
-        batch_size = as_whole(batch_size, "batch_size", "HiddenTask.stream")
-        return (self.sample(rng, batch_size, noisy) for _ in count())
-
-    def held_out_accuracy(
-        self,
-        predict: Callable[[Bits], Any],
-        rng: np.random.Generator,
-        n_samples: int = 10_000,
-        noisy: bool = False,
-    ) -> float:
-        """The share of fresh samples on which ``predict(bits)`` is the label, which is clean
-        unless ``noisy``."""
-        bits, labels = self.sample(rng, n_samples, noisy)
-        predictions = np.asarray(predict(bits))
-        if predictions.shape != labels.shape:
-            requirement = f"a function that returns one label per row, shape {labels.shape}"
-            got = f"shape {predictions.shape}"
-            raise bad_argument("predict", "HiddenTask.held_out_accuracy", requirement, got)
-        return float((predictions == labels).mean())
 
     def __card__(self) -> Card:
         card = self.rule.__card__()

@@ -27,7 +27,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_real, as_whole, largest_of
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask
 
 MAX_SAMPLES = 10**6  # of the packing bound without noise, a sum of m terms
@@ -140,7 +140,7 @@ def best_success(rule: HiddenRule, n_samples: int) -> float:
 
 
 @dataclass(frozen=True)
-class InformationBounds(Shown):
+class InformationBounds(Displayable):
     """Numbers of samples below which no learner finds the hidden function with probability
     ``level``.
 

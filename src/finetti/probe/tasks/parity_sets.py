@@ -9,13 +9,13 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.probe.tasks.set_search import Hits, Integers, NotCountedError, Words
+from finetti.probe.tasks.set_search import Integers, NotCountedError, SearchState, Words
 
 MAX_SUBSETS = 4 * 10**6  # halves, and pairs of halves that fit: what memory holds
 MAX_CHARACTER_ROWS = 20  # samples m for which sums over all 2^m characters are taken
 
 
-def meet_in_the_middle(columns: Words, labels: Words, sparsity: int, hits: Hits) -> None:
+def meet_in_the_middle(columns: Words, labels: Words, sparsity: int, state: SearchState) -> None:
     """Add all increasing tuples of positions whose columns sum to the labels.
 
     The first half of a tuple is looked up among all sets of that size by the first word of its sum;
@@ -40,8 +40,8 @@ def meet_in_the_middle(columns: Words, labels: Words, sparsity: int, hits: Hits)
     sets = sets[sets[:, n_first - 1] < sets[:, n_first]]
     total = np.bitwise_xor.reduce(columns[sets], axis=1) if len(sets) else columns[:0]
     sets = sets[(total == labels).all(axis=1)]
-    hits.count += len(sets)
-    hits.add_sets(sets[: hits.limit], np.zeros(min(len(sets), hits.limit), np.int64))
+    state.count += len(sets)
+    state.add_sets(sets[: state.limit], np.zeros(min(len(sets), state.limit), np.int64))
 
 
 def _subsets(n: int, size: int) -> Integers:

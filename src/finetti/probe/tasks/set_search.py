@@ -57,7 +57,7 @@ class PackedSample:
 
 
 @dataclass
-class Hits:
+class SearchState:
     """What searches have found so far, and when they give up."""
 
     max_errors: int
@@ -111,17 +111,17 @@ class _Prefixes:
 
 
 def search(
-    table: NDArray[np.uint8], sample: PackedSample, hits: Hits, order: tuple[int, ...]
+    table: NDArray[np.uint8], sample: PackedSample, state: SearchState, order: tuple[int, ...]
 ) -> None:
     """Add every increasing tuple of positions at which the function with this table (first bit most
-    significant, not constant) is wrong at most ``hits.max_errors`` times, listed in ``order``."""
-    hits.order = list(order)
+    significant, not constant) is wrong at most ``state.max_errors`` times, listed in ``order``."""
+    state.order = list(order)
     s = len(table).bit_length() - 1
-    allowed = _allowed_positions(table.reshape((2,) * s), sample, hits.max_errors)
+    allowed = _allowed_positions(table.reshape((2,) * s), sample, state.max_errors)
     start = _Prefixes(
         np.zeros((0, 1), np.int64), sample.rows[None, :, None], (table.tobytes(),), np.zeros(1, int)
     )
-    _extend(start, allowed, sample, hits)
+    _extend(start, allowed, sample, state)
 
 
 def _allowed_positions(
@@ -140,9 +140,11 @@ def _allowed_positions(
     return found
 
 
-def _extend(prefixes: _Prefixes, allowed: list[Integers], sample: PackedSample, hits: Hits) -> None:
+def _extend(
+    prefixes: _Prefixes, allowed: list[Integers], sample: PackedSample, state: SearchState
+) -> None:
     if len(prefixes.positions) == len(allowed) - 1:
-        _finish(prefixes, allowed[-1], sample, hits)
+        _finish(prefixes, allowed[-1], sample, state)
         return
     waiting: list[_Prefixes] = []
     n_waiting = 0
@@ -150,14 +152,14 @@ def _extend(prefixes: _Prefixes, allowed: list[Integers], sample: PackedSample, 
         n_before = prefixes.before(position)
         if not n_before:
             continue
-        hits.visit(n_before)
-        waiting.append(_children(prefixes, n_before, int(position), sample, hits.max_errors))
+        state.visit(n_before)
+        waiting.append(_children(prefixes, n_before, int(position), sample, state.max_errors))
         n_waiting += len(waiting[-1].errors)
         if n_waiting > CHUNK:
-            _extend(_joined(waiting), allowed, sample, hits)
+            _extend(_joined(waiting), allowed, sample, state)
             waiting, n_waiting = [], 0
     if n_waiting:
-        _extend(_joined(waiting), allowed, sample, hits)
+        _extend(_joined(waiting), allowed, sample, state)
 
 
 def _children(
@@ -192,7 +194,9 @@ def _joined(parts: list[_Prefixes]) -> _Prefixes:
     )
 
 
-def _finish(prefixes: _Prefixes, positions: Integers, sample: PackedSample, hits: Hits) -> None:
+def _finish(
+    prefixes: _Prefixes, positions: Integers, sample: PackedSample, state: SearchState
+) -> None:
     """The last position: its bit, or its negation, is the prediction in each cell.
 
     Wrong are the rows of (V & c) ^ U: V all cells, c the bit, U the rows of V where the label is 1,
@@ -206,16 +210,16 @@ def _finish(prefixes: _Prefixes, positions: Integers, sample: PackedSample, hits
         n_before = prefixes.before(position)
         if not n_before:
             continue
-        hits.visit(n_before)
+        state.visit(n_before)
         column = sample.columns[position]
         errors, keep = prefixes.errors[:n_before], np.arange(n_before)
         for word, bit in enumerate(column):
             left = keep if word else slice(n_before)  # few are left after the first word
             wrong = (every[word, left] & bit) ^ offset[word, left]
             errors = errors + np.bitwise_count(wrong)
-            fits = np.flatnonzero(errors <= hits.max_errors)
+            fits = np.flatnonzero(errors <= state.max_errors)
             keep, errors = keep[fits], errors[fits]
             if not len(fits):
                 break
         else:
-            hits.add(prefixes.positions, keep, int(position), errors)
+            state.add(prefixes.positions, keep, int(position), errors)

@@ -15,7 +15,7 @@ from finetti.probe.tasks.validation import BLOCK
 MAX_DRAWS = 1000  # of training sets until one is not ambiguous
 
 
-def rule_of(params: Mapping[str, Any], seed: int = 0) -> HiddenRule:
+def rule_from_params(params: Mapping[str, Any], seed: int = 0) -> HiddenRule:
     """The hidden rule that the parameters of a trial name; ``seed`` draws a random truth table."""
     chances = {name: params[name] for name in ("bit_probability", "label_noise")}
     return make_rule(
@@ -58,7 +58,7 @@ def draw_samples(params: Mapping[str, Any], seed: int) -> TrialSamples:
     """The samples of the trial with these parameters and this seed."""
     length, n_samples = params["context_length"], params["n_samples"]
     name = ("task", seed, length, n_samples)
-    task = rule_of(params, seed).draw(generator(*name, "hidden set"))
+    task = rule_from_params(params, seed).draw(generator(*name, "hidden set"))
     if params["online"]:
         return TrialSamples(task, np.zeros((0, length), np.uint8), np.zeros(0, np.uint8), name)
     if params["ambiguous"] == "keep":

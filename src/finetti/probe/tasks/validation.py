@@ -43,7 +43,7 @@ def score_until(errors_in: Callable[[int, int], int], n_samples: int, allowed: i
     Args:
         errors_in: ``errors_in(start, stop)``, the number of errors in a range of samples.
         n_samples: all samples.
-        allowed: errors that end nothing.
+        allowed: scoring stops as soon as there are more errors than this.
 
     >>> score_until(lambda start, stop: (stop - start) // 8, 10_000, allowed=99)
     ErrorCount(errors=125, n_scored=1000)

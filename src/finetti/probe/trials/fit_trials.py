@@ -7,9 +7,9 @@ import numpy as np
 
 from finetti.probe.learners.estimator_learner import as_labels
 from finetti.probe.learners.learner import FitLearner
-from finetti.probe.result import trial_metrics
 from finetti.probe.tasks.trial_samples import draw_samples
 from finetti.probe.tasks.validation import BLOCK, ErrorCount, allowed_errors, score_until
+from finetti.probe.trials.trial_metrics import trial_metrics
 from finetti.studies.trials import Trial, TrialResult
 
 
@@ -32,7 +32,7 @@ class FitTrials:
 
     def _run(self, trial: Trial) -> TrialResult:
         samples = draw_samples(trial.params, trial.seed)
-        learner = self.learner.informed(samples.task.rule.function)
+        learner = self.learner.with_function(samples.task.rule.function)
         fitted = learner.fit(samples.bits, samples.labels, trial.seed)
 
         def errors_in(start: int, stop: int) -> int:

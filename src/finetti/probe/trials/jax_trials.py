@@ -13,10 +13,10 @@ import optax
 from finetti.core.errors import FinettiError
 from finetti.core.keys import random_key
 from finetti.probe.learners.learner import NetworkLearner
-from finetti.probe.result import LearnerError
-from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples, rule_of
-from finetti.probe.trials.network_trials import NetworkTrials, Watch
+from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples, rule_from_params
+from finetti.probe.trials.network_trials import NetworkTrials, TrialState
 from finetti.probe.trials.online_batches import batch_stream, task_arrays
+from finetti.probe.trials.trial_metrics import LearnerError
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import Member, train_cohort
 
@@ -53,7 +53,7 @@ class JaxTrials(NetworkTrials):
         self.learner = learner
         self.stream = None
         if params["online"]:
-            self.stream = batch_stream(rule_of(params), params["batch_size"])
+            self.stream = batch_stream(rule_from_params(params), params["batch_size"])
         self.optimizer = learner.optimizer()
 
         # Functions of their own, made once: compiled programs are found again by them.
@@ -97,7 +97,7 @@ class JaxTrials(NetworkTrials):
                 continue
             start, steps = jax.random.split(random_key("training", *samples.name))
             network = self.learner.init(start, self.params["context_length"])
-            yield Member(network, self._data(samples), steps, Watch(trial, samples))
+            yield Member(network, self._data(samples), steps, TrialState(trial, samples))
 
     def _data(self, samples: TrialSamples) -> Any:
         if self.params["online"]:

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from finetti.probe.result import LearnerError, trial_metrics
 from finetti.probe.tasks.trial_samples import TrialSamples
 from finetti.probe.tasks.validation import BLOCK, ErrorCount, allowed_errors, score_until
-from finetti.probe.trials.trace_recording import record
+from finetti.probe.trials.trace_recording import record_traces
+from finetti.probe.trials.trial_metrics import LearnerError, trial_metrics
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import CheckResult, TrainingRun
 
 
 @dataclass
-class Watch:
+class TrialState:
     """What is known of a trial under way."""
 
     trial: Trial
@@ -57,34 +57,34 @@ class NetworkTrials(ABC):
     def _probability(self, network: Any, bits: np.ndarray) -> Any:
         """P(label = 1) of each row."""
 
-    def _check(self, watch: Watch, network: Any, step: int, losses: np.ndarray) -> CheckResult:
+    def _check(self, state: TrialState, network: Any, step: int, losses: np.ndarray) -> CheckResult:
         try:
-            score = self._validate(watch.samples, network, self.allowed)
+            score = self._validate(state.samples, network, self.allowed)
         except LearnerError as error:
-            watch.failure = f"{error} This was after step {step}."
+            state.failure = f"{error} This was after step {step}."
             return CheckResult(done=True)
-        watch.note(score)
-        if watch.solved_at is None and score.errors <= self.allowed:
-            watch.solved_at = step
+        state.note(score)
+        if state.solved_at is None and score.errors <= self.allowed:
+            state.solved_at = step
         if self.params["trace"]:
-            self._record(watch, network, step, float(losses[-1]), score)
-        return CheckResult(done=self.params["early_stop"] and watch.solved_at is not None)
+            self._record(state, network, step, float(losses[-1]), score)
+        return CheckResult(done=self.params["early_stop"] and state.solved_at is not None)
 
     def _record(
-        self, watch: Watch, network: Any, step: int, loss: float, score: ErrorCount
+        self, state: TrialState, network: Any, step: int, loss: float, score: ErrorCount
     ) -> None:
-        entries = record(
+        entries = record_traces(
             self.params["trace"],
             step=step,
             loss=loss,
             score=score,
-            samples=watch.samples,
+            samples=state.samples,
             probability=lambda bits: self._probability(network, bits),
             learner=self.learner,
             network=network,
         )
         for name, value in entries.items():
-            watch.trace.setdefault(name, []).append(value)
+            state.trace.setdefault(name, []).append(value)
 
     def _validate(self, samples: TrialSamples, network: Any, allowed: int) -> ErrorCount:
         def errors_in(start: int, stop: int) -> int:
@@ -105,27 +105,27 @@ class NetworkTrials(ABC):
         return score_until(errors_in, n_samples, allowed=n_samples)
 
     def _result(self, run: TrainingRun) -> TrialResult | Exception:
-        watch: Watch = run.tag
-        failure = run.failure or watch.failure
+        state: TrialState = run.tag
+        failure = run.failure or state.failure
         if failure is not None:
             return LearnerError(failure)
-        samples = watch.samples
+        samples = state.samples
         try:
             last = self._validate(samples, run.params, self.params["n_validation"])
             fit = None if self.params["online"] else self._fit(samples, run.params)
         except LearnerError as error:
             return error
-        watch.note(last)
-        assert watch.best is not None
+        state.note(last)
+        assert state.best is not None
         more: dict[str, Any] = {"train_loss": float(run.losses[-1]), "steps": run.steps}
-        if watch.solved_at is not None:
-            more["solved_at"] = watch.solved_at
+        if state.solved_at is not None:
+            more["solved_at"] = state.solved_at
         metrics = trial_metrics(
             samples,
-            success=watch.solved_at is not None,
-            best=watch.best,
+            success=state.solved_at is not None,
+            best=state.best,
             last=last,
             fit=fit,
-            more={**more, "seed": watch.trial.seed},
+            more={**more, "seed": state.trial.seed},
         )
-        return TrialResult(metrics, watch.trace or None)
+        return TrialResult(metrics, state.trace or None)

@@ -18,7 +18,7 @@ def task_arrays(task: HiddenTask) -> tuple[Any, Any]:
 def batch_stream(rule: HiddenRule, batch_size: int) -> Callable[[Any, Any, Any], Any]:
     """A function of (task arrays, key, step) that draws (bits, labels, weights) of a new batch.
 
-    The distribution is that of ``HiddenTask.stream``; the draws are JAX's, so that many steps are
+    The distribution is that of ``HiddenTask.sample``; the draws are JAX's, so that many steps are
     one program.
 
     >>> from finetti.probe.tasks.hidden_rule import make_rule

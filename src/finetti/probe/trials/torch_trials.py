@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any, final
 
 import numpy as np
 
 from finetti.core.keys import generator, seed_of
 from finetti.probe.learners.torch_learner import TorchLearner
-from finetti.probe.result import LearnerError
 from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples
-from finetti.probe.trials.network_trials import NetworkTrials, Watch
+from finetti.probe.trials.network_trials import NetworkTrials, TrialState
+from finetti.probe.trials.trial_metrics import LearnerError
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import TrainingRun
 
@@ -43,7 +43,7 @@ class TorchTrials(NetworkTrials):
         import torch  # pyright: ignore[reportMissingImports]
 
         samples = draw_samples(trial.params, trial.seed)
-        run = TrainingRun(Watch(trial, samples))
+        run = TrainingRun(TrialState(trial, samples))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of("training", *samples.name))
             run.params = self.learner.init(self.params["context_length"])
@@ -70,8 +70,8 @@ class TorchTrials(NetworkTrials):
 
     def _batches(self, samples: TrialSamples) -> Iterator[Any]:
         if self.params["online"]:
-            rng = generator(*samples.name, "batches")
-            return samples.task.stream(rng, self.params["batch_size"])
+            rng, size = generator(*samples.name, "batches"), self.params["batch_size"]
+            return (samples.task.sample(rng, size) for _ in count())
         return repeat((samples.bits, samples.labels))
 
     def _errors(self, network: Any, bits: np.ndarray, labels: np.ndarray, n_samples: int) -> int:

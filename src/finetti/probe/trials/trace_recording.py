@@ -1,4 +1,4 @@
-"""What a trial notes at each check, if it is asked to: curves, parities, where attention looks."""
+"""Record the requested traces at a validation step: curves, parities, where attention looks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -7,17 +7,17 @@ import numpy as np
 
 from finetti.core.keys import generator
 from finetti.probe.learners.learner import Learner
-from finetti.probe.result import LearnerError
 from finetti.probe.tasks.trial_samples import TrialSamples
 from finetti.probe.tasks.validation import ErrorCount
 from finetti.probe.trials.traces import ShowsAttention, attention_mass, walsh_trace
+from finetti.probe.trials.trial_metrics import LearnerError
 
 TraceName = Literal["loss", "accuracy", "walsh", "attention"]
 N_BACKGROUNDS = 64  # settings of the other bits, for each setting of the hidden ones
 N_LOOKS = 256  # samples whose attention is averaged
 
 
-def record(
+def record_traces(
     names: Sequence[TraceName],
     *,
     step: int,
@@ -28,7 +28,7 @@ def record(
     learner: Learner,
     network: Any,
 ) -> dict[str, Any]:
-    """One entry of each trace that is asked for, and the step.
+    """One entry of each requested trace, and the step.
 
     ``loss``: of the last step. ``accuracy``: on validation, with the number of samples that the
     decision took as ``accuracy_samples``. ``walsh``: the mean Walsh–Fourier coefficient of

@@ -13,7 +13,7 @@ from finetti.boolean.spectra import WalshSpectrum, spectrum
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.display.card import Card, Table
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.probe.tasks.hidden_rule import HiddenTask
 
 MAX_HIDDEN_BITS = 12  # whose settings are all run
@@ -32,7 +32,7 @@ class ShowsAttention(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class WalshTrace(Shown):
+class WalshTrace(Displayable):
     """Walsh–Fourier coefficients of a predictor on the subsets of the hidden positions.
 
     Attributes:
@@ -133,7 +133,7 @@ def _backgrounds(
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionMass(Shown):
+class AttentionMass(Displayable):
     """The share of attention on the hidden positions, per head.
 
     Attributes:

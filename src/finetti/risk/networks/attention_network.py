@@ -27,10 +27,9 @@ class AttentionNetwork(eqx.Module):
         query_weights, key_weights: W_q and W_k, shape (hidden, d_p).
         value_weights: W_v, shape (hidden, d_v).
         aggregation: agg: from (n, d_v) to (n, d_y); `LinearMap` for Wᵀ, or any callable.
-        attention: how a query reads; by default softmax in the RBF form (5.4).
+        attention: how a query reads; by default softmax in the RBF form (5.4). Its own numbers
+            (bandwidth, ridge) stay fixed, as in the paper.
         limits: keeps the network in the class of Assumption 5.1; None for no limits.
-        learn_attention: whether the attention's own numbers (bandwidth, ridge) are learned. The
-            paper keeps them fixed.
 
     >>> import jax
     >>> network = AttentionNetwork.init(jax.random.key(0), token_dimension=3, out_dimension=2)
@@ -46,7 +45,6 @@ class AttentionNetwork(eqx.Module):
     aggregation: Callable[[Any], Any]
     attention: Attention
     limits: NormLimits | None = eqx.field(static=True)
-    learn_attention: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -58,7 +56,6 @@ class AttentionNetwork(eqx.Module):
         attention: Attention | None = None,
         *,
         limits: NormLimits | None = None,
-        learn_attention: bool = False,
     ):
         owner = "AttentionNetwork"
         if feed_forward.outer is not None or feed_forward.skip:
@@ -78,7 +75,7 @@ class AttentionNetwork(eqx.Module):
         )
         self.feed_forward, self.aggregation = feed_forward, aggregation
         self.attention = rbf_attention(width, "5.4") if attention is None else attention
-        self.limits, self.learn_attention = limits, bool(learn_attention)
+        self.limits = limits
 
     @classmethod
     def init(
@@ -93,7 +90,6 @@ class AttentionNetwork(eqx.Module):
         attention: Attention | None = None,
         aggregation: Callable[[Any], Any] | None = None,
         limits: NormLimits | None = None,
-        learn_attention: bool = False,
     ) -> "AttentionNetwork":
         """Independent N(0, 1/fan-in) weights; A twice that variance, as half of ReLU is silent.
 
@@ -103,7 +99,7 @@ class AttentionNetwork(eqx.Module):
             out_dimension: d_y.
             hidden_dimension: of nn(x), four times the token's by default.
             head_dimension, value_dimension: d_p and d_v, the token's by default.
-            attention, limits, learn_attention: as above.
+            attention, limits: as above.
             aggregation: instead of a linear one.
         """
         token_dimension = as_whole(token_dimension, "token_dimension", "AttentionNetwork")
@@ -124,7 +120,6 @@ class AttentionNetwork(eqx.Module):
             aggregation,
             attention,
             limits=limits,
-            learn_attention=learn_attention,
         )
 
     @property
@@ -181,12 +176,10 @@ class AttentionNetwork(eqx.Module):
                 (hidden, self.value_weights),
             )
         )
-        attention = self.attention
-        if not self.learn_attention:
-            attention = jax.tree.map(
-                lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array(leaf) else leaf, attention
-            )
-        return attention(queries, keys, values, mask)
+        fixed = jax.tree.map(
+            lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array(leaf) else leaf, self.attention
+        )
+        return fixed(queries, keys, values, mask)
 
     def __call__(
         self, tokens: ArrayLike, mask_token: ArrayLike, mask: ArrayLike | None = None

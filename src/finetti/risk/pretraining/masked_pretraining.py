@@ -4,7 +4,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from finetti.attention import LinearMap
@@ -12,7 +11,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_norm, as_whole
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent import Encoded, FiniteAtoms
 from finetti.latent.world import LatentModel
 from finetti.risk.minimization import (
@@ -30,17 +29,8 @@ def _as_it_is(readout: Any) -> Any:
     return readout
 
 
-class _OnReadout(eqx.Module):
-    """An aggregation as a network of its own, over sequences of one token: the readout."""
-
-    aggregation: Any
-
-    def __call__(self, tokens: Any, mask_token: Any) -> Any:
-        return self.aggregation(tokens)[0]
-
-
 @dataclass(frozen=True, eq=False)
-class Pretrained(Shown):
+class Pretrained(Displayable):
     """A network that predicts the masked token of a world, to be frozen.
 
     Args:
@@ -82,22 +72,6 @@ class Pretrained(Shown):
             targets = np.vstack([targets, np.zeros((len(root), targets.shape[1]))])
         weights = np.linalg.lstsq(readout, targets, rcond=None)[0]
         return self.with_aggregation(LinearMap(np.asarray(weights, np.float32)))
-
-    def train_aggregation(
-        self, aggregation: Any, data: Any, *, seed: Any, **options: Any
-    ) -> AttentionNetwork:
-        """Any aggregation, trained on the frozen readout; ``options`` are `minimize_risk`'s.
-
-        Args:
-            aggregation: an Equinox module from (n, d_v) to (n, d_y).
-            data: tokens, mask tokens and downstream targets.
-            seed: a number or a word.
-        """
-        data = as_encoded(data, "Pretrained.train_aggregation")
-        readout = predictions(self.frozen, data)
-        held = Encoded(readout[:, None], readout, data.target)
-        found = minimize_risk(_OnReadout(aggregation), held, seed=seed, **options)
-        return self.with_aggregation(found.best.aggregation)
 
     def __card__(self) -> Card:
         fields = (

@@ -11,9 +11,9 @@ from finetti.bounds.exchangeability import TransferApproximation, transfer_matri
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
 from finetti.display.card import Card, Table
-from finetti.display.charts import Chart
-from finetti.display.shown import Shown
-from finetti.display.waterfall import waterfall
+from finetti.display.charts.bar_charts import waterfall
+from finetti.display.charts.line_charts import Chart
+from finetti.display.displayable import Displayable
 from finetti.risk.theorems.context_table import ContextTable, largest_squares, uniform_error
 from finetti.risk.theorems.minimax_fit import uniform_fit
 from finetti.risk.theorems.recovery_gap import recovery_gap
@@ -29,7 +29,7 @@ ROUNDING = 1e-24  # squares of differences between answers of size 1
 
 
 @dataclass(frozen=True, eq=False)
-class TransferReport(Shown):
+class TransferReport(Displayable):
     """Both sides of  E ≤ 3ε_agg²(B) + 6μ(E^PT + ε_SSL²) + 3ε_g²        Theorem 6.4, zhang2022
 
     B = W_DSᵀ(W_SSL W_SSLᵀ)⁻¹W_SSL, μ = ‖B‖². E^PT is the whole excess risk of f̂_PT (erratum 10).

@@ -9,7 +9,7 @@ from finetti.bounds import Sample
 from finetti.bounds.exchangeability import SurrogateApproximation
 from finetti.core.errors import bad_argument
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent import Encoded, FiniteAtoms
 from finetti.risk.minimization import predictions
 from finetti.risk.networks.attention_network import AttentionNetwork
@@ -18,7 +18,7 @@ from finetti.risk.theorems.recovery_gap import RecoveryGap, recovery_gap
 
 
 @dataclass(frozen=True, eq=False)
-class ApproximationError(Shown):
+class ApproximationError(Displayable):
     """E‖f_θ − f*‖² ≤ 2ε_g² + 2ε_attn²                                    Theorem 5.5, zhang2022
 
     Args:

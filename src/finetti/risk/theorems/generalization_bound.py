@@ -43,7 +43,7 @@ def attention_class(network: AttentionNetwork) -> SingleAttention:
     width = network.key_weights.shape[1]
     attention = network.attention
     kernel = attention.kernel if isinstance(attention, KernelSmoother) else None
-    if not isinstance(kernel, RBF) or network.learn_attention or not _has_bandwidth(kernel, width):
+    if not isinstance(kernel, RBF) or not _has_bandwidth(kernel, width):
         raise UnsupportedError(
             f"Theorem 5.3 assumes softmax in the RBF form (5.4) with the fixed bandwidth d_p = "
             f"{width}, and this network reads by {attention}. Take the default attention."

@@ -1,4 +1,4 @@
-"""min over a region of the mean of ‖r_i + J_i δ‖, with a certificate from below."""
+"""min over a box of the mean of ‖r_i + J_i δ‖, with a certificate from below."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of, smallest_of
 from finetti.risk.lbfgs import minimize_smooth
 from finetti.risk.theorems.linear_program import solve_linear_program
-from finetti.risk.theorems.parameter_regions import ParameterBall, ParameterBox, Region
+from finetti.risk.theorems.parameter_box import ParameterBox
 
 STAGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the mean residual: how much each stage smooths
 MAX_LINEAR_ENTRIES = 100_000  # of the Jacobian of a linear program
@@ -41,7 +40,7 @@ def minimize_norms(
     residual: np.ndarray,
     apply: Callable[[np.ndarray], np.ndarray],
     pull: Callable[[np.ndarray], np.ndarray],
-    region: Region,
+    box: ParameterBox,
     at: np.ndarray,
     *,
     tolerance: float = 1e-4,
@@ -51,14 +50,14 @@ def minimize_norms(
     ‖a‖ = max over ‖u‖ ≤ 1 of ⟨u, a⟩, so every u with ‖u_i‖ ≤ 1 gives a floor:
     (1/n)Σ⟨u_i, r_i⟩ + min_{θ∈Θ} ⟨(1/n)ΣJ_iᵀu_i, θ − at⟩. The norms are smoothed to √(‖·‖² + ε²) and
     ε falls; at the smoothed minimum u_i = (r_i + J_iδ)/√(‖·‖² + ε²) is off by at most ε. Where J is
-    so ill-conditioned that this minimum is not met, numbers (d_y = 1) over a box are left to a
-    linear program: its multipliers are another u, judged in the same way.
+    so ill-conditioned that this minimum is not met, numbers (d_y = 1) are left to a linear
+    program: its multipliers are another u, judged in the same way.
 
     Args:
         residual: r, (n, d_y).
         apply: δ ↦ Jδ, (n, d_y).
         pull: u ↦ Jᵀu, (p,).
-        region: Θ.
+        box: Θ.
         at: θ̂, a member of Θ.
         tolerance: the gap to stop at, as a share of the value.
 
@@ -91,22 +90,22 @@ def minimize_norms(
         value = float(np.mean(np.linalg.norm(residual + apply(move), axis=1)))
         if value < best[0]:
             best = value, move
-        dual = float(np.sum(unit * residual)) / count + region.lowest(pull(unit) / count, at)
+        dual = float(np.sum(unit * residual)) / count + box.minimize_linear(pull(unit) / count, at)
         # It grows with u, which may grow until one ‖u_i‖ is 1.
         floor = largest_of(floor, dual / max(float(np.linalg.norm(unit, axis=1).max()), 1e-300))
         return best[0] - floor <= tolerance * best[0]
 
     for share in STAGES:
         smooth = share * scale
-        move = _smoothed(lambda each, s=smooth: look(each, s)[:2], move, region, at)
-        move = region.project(at + move) - at
+        move = _smoothed(lambda each, s=smooth: look(each, s)[:2], move, box, at)
+        move = box.project(at + move) - at
         if judge(move, look(move, smooth)[2]):
             break
     else:
         small = residual.size * at.size <= MAX_LINEAR_ENTRIES
-        if residual.shape[1] == 1 and isinstance(region, ParameterBox) and small:
-            move, unit = _by_linear_program(residual[:, 0], apply, region, at)
-            judge(region.project(at + move) - at, unit)
+        if residual.shape[1] == 1 and small:
+            move, unit = _by_linear_program(residual[:, 0], apply, box, at)
+            judge(box.project(at + move) - at, unit)
     return NormSumMinimum(best[0], smallest_of(floor, best[0]), best[1])
 
 
@@ -130,34 +129,8 @@ def _by_linear_program(
 
 
 def _smoothed(
-    function: Callable[[np.ndarray], Any], start: np.ndarray, region: Region, at: np.ndarray
+    function: Callable[[np.ndarray], Any], start: np.ndarray, box: ParameterBox, at: np.ndarray
 ) -> np.ndarray:
-    """The smoothed minimum over the region, from a warm start."""
-    if isinstance(region, ParameterBox):
-        ends = np.broadcast_arrays(region.low - at, region.high - at, at)[:2]
-        return minimize_smooth(function, start, np.stack(ends, axis=1).tolist())
-    if not isinstance(region, ParameterBall):
-        wanted = "a ParameterBox or a ParameterBall"
-        raise bad_argument("region", "minimize_norms", wanted, type(region).__name__)
-    free = minimize_smooth(function, start)
-    if np.linalg.norm(at + free - region.center) <= region.radius:
-        return free
-
-    def pulled(weight: float, start: np.ndarray) -> np.ndarray:
-        def penalized(move: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = function(move)
-            away = at + move - region.center
-            return value + weight / 2 * away @ away, slope + weight * away
-
-        return minimize_smooth(penalized, start)
-
-    # The multiplier of the ball: the stronger the pull to the center, the shorter the way.
-    low, high, move = -20.0, 20.0, start
-    for _ in range(40):
-        middle = (low + high) / 2
-        move = pulled(np.exp(middle), move)
-        if np.linalg.norm(at + move - region.center) > region.radius:
-            low = middle
-        else:
-            high = middle
-    return move
+    """The smoothed minimum over the box, from a warm start."""
+    ends = np.broadcast_arrays(box.low - at, box.high - at, at)[:2]
+    return minimize_smooth(function, start, np.stack(ends, axis=1).tolist())

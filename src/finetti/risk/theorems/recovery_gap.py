@@ -8,14 +8,14 @@ import numpy as np
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.risk.theorems.minimax_fit import uniform_fit
 
 SPAN_TOL = 1e-9  # of the largest entry: what counts as inside the span
 
 
 @dataclass(frozen=True, eq=False)
-class RecoveryGap(Shown):
+class RecoveryGap(Displayable):
     """ε_g, and the weights that attain it                              Assumption 5.4, zhang2022
 
     Args:

@@ -13,20 +13,20 @@ from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of
 from finetti.core.precision import float64
 from finetti.display.card import Card
-from finetti.display.shown import Shown
+from finetti.display.displayable import Displayable
 from finetti.latent import Encoded
 from finetti.risk.minimization import as_encoded
 from finetti.risk.networks.user_network import as_network
 from finetti.risk.parameters import flatten, unflatten
 from finetti.risk.theorems.norm_sums import minimize_norms
-from finetti.risk.theorems.parameter_regions import Region
+from finetti.risk.theorems.parameter_box import ParameterBox
 
 DENSE_LIMIT = 2_000_000  # entries of a Jacobian that is kept as a matrix
 STEEPEST = 4.0  # sup ‖∇_f ℓ‖ for ‖y‖, ‖f‖ ≤ 1
 
 
 @dataclass(frozen=True)
-class OptimizationBound(Shown):
+class OptimizationBound(Displayable):
     """E_opt ≤ 4·min_θ∈Θ Ê‖f_θ̂ + ∇f_θ̂ᵀ(θ − θ̂) − g‖ at a stationary θ̂         (5.13), zhang2022
 
     Args:
@@ -82,7 +82,7 @@ def optimization_bound(
     network: Any,
     data: Any,
     comparator: Any,
-    region: Region,
+    box: ParameterBox,
     *,
     tolerance: float = 1e-4,
     dense_limit: int = DENSE_LIMIT,
@@ -95,7 +95,7 @@ def optimization_bound(
         network: f_θ̂, as `minimize_risk` takes it.
         data: the sample.
         comparator: g: a network, or its answers on the sample (n, d_y).
-        region: Θ, a `ParameterBox` or `ParameterBall` that contains θ̂.
+        box: Θ, which contains θ̂.
         tolerance: of the gap between value and dual, as a share of the value.
         dense_limit: entries up to which the Jacobian is a matrix; beyond, only products with it
             and with its transpose are computed.
@@ -115,9 +115,9 @@ def optimization_bound(
     data = as_encoded(data, "optimization_bound")
     network = as_network(network, data)
     at = flatten(network)
-    if np.abs(region.project(at) - at).max() > 1e-9 * max(1.0, np.abs(at).max()):
-        raise bad_argument("region", "optimization_bound", "one that contains the network", region)
-    at = region.project(at)
+    if np.abs(box.project(at) - at).max() > 1e-9 * max(1.0, np.abs(at).max()):
+        raise bad_argument("box", "optimization_bound", "one that contains the network", box)
+    at = box.project(at)
     with float64():
         held = jax.tree.map(lambda leaf: as_array(np.asarray(leaf, np.float64)), data)
         theta = as_array(at)
@@ -147,9 +147,9 @@ def optimization_bound(
             def pull(unit: np.ndarray) -> np.ndarray:
                 return np.asarray(_pull(theta, as_array(unit), network, held))
 
-        best = minimize_norms(found - other, apply, pull, region, at, tolerance=tolerance)
+        best = minimize_norms(found - other, apply, pull, box, at, tolerance=tolerance)
         miss = data.target - found
-        slack = -region.lowest(pull(-2 * miss) / len(miss), at)
+        slack = -box.minimize_linear(pull(-2 * miss) / len(miss), at)
     sizes = np.linalg.norm(data.target, axis=1) + np.linalg.norm(found, axis=1)
     excess = np.mean(np.sum(miss**2, axis=1)) - np.mean(np.sum((data.target - other) ** 2, axis=1))
     return OptimizationBound(

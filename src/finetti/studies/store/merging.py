@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from finetti.core.errors import InputError
-from finetti.display import Card, Shown
+from finetti.display import Card, Displayable
 from finetti.studies.store.store_reader import StoreReader, open_store
 from finetti.studies.store.trial_store import Store
 from finetti.studies.trials import DONE
@@ -15,7 +15,7 @@ BATCH_TRIALS = 1000
 
 
 @dataclass(frozen=True)
-class Merged(Shown):
+class Merged(Displayable):
     """What a merge did.
 
     Args:

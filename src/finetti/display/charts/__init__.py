@@ -1,0 +1,1 @@
+"""Charts as plain Vega-Lite specifications, drawn by Altair."""
