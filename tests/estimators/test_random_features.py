@@ -248,7 +248,7 @@ def test_a_grid_of_ridges_that_is_given_is_what_is_searched(model):
     assert found.ridge_path_.ridges.tolist() == grid[::-1]
     assert found.ridge_ == best
     for wrong in ([], [0.1, 0.0], [np.nan], [[0.1]]):
-        with pytest.raises(InputError, match="`ridges`.*a list of finite numbers > 0"):
+        with pytest.raises(InputError, match=r"`ridges`.*a list of finite numbers > 0"):
             clone(found).set_params(ridges=wrong).fit(X, Y)
 
 
