@@ -240,7 +240,7 @@ def test_one_set_in_several_orders_is_one_set(model, dtype):
     np.testing.assert_allclose(found[10:], y[10:], atol=1e-2)
 
 
-@pytest.mark.parametrize("model", [MODELS[0], MODELS[1], MODELS[4]])
+@pytest.mark.parametrize("model", MODELS[:2])
 def test_a_grid_of_ridges_that_is_given_is_what_is_searched(model):
     best = clone(model).set_params(ridge="loo").fit(X, Y).ridge_
     grid = [1e6 * best, best, best / 1e6]
