@@ -274,3 +274,44 @@ def test_a_state_dict_of_pytorch():
     half = {name: tensor.to(torch.bfloat16) for name, tensor in state.items()}
     wide = {name: tensor.to(torch.float32).numpy() for name, tensor in half.items()}
     same(audit_checkpoint(half, heads=4), audit_checkpoint(wide, heads=4))
+
+
+def test_a_live_module_of_pytorch():
+    """Its layers say how many heads there are; attention of ours in them is read, too."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install finetti[torch]")
+    from finetti.torch import Attention
+
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    network = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    found = audit_checkpoint(network)
+    same(found, audit_checkpoint(network.state_dict(), heads=2))
+    assert "TransformerEncoder in memory" in str(found)
+    for each in network.layers:
+        ours = Attention(8, 2, batch_first=True)
+        ours.load_state_dict(each.self_attn.state_dict(), strict=False)
+        each.self_attn = ours
+    same(audit_checkpoint(network), found)
+
+
+def test_a_live_model_of_hugging_face():
+    """Its config is what config.json would say; tied embeddings are found to be one."""
+    pytest.importorskip("torch", reason="needs PyTorch: pip install finetti[torch]")
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=20,
+        hidden_size=8,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    found = audit_checkpoint(model)
+    assert (found.geometry.heads, found.geometry.kv_heads) == (4, 2)
+    query = model.model.layers[1].self_attn.q_proj.weight.detach().double()[:2]
+    key = model.model.layers[1].self_attn.k_proj.weight.detach().double()[:2]
+    wanted = np.linalg.norm((query.mT @ key).numpy(), 2)
+    assert found.layers[1].heads[0].query_key.spectral == pytest.approx(wanted, rel=1e-9)
+    assert found.tied

@@ -246,3 +246,20 @@ def test_a_syntax_error_shows_its_place():
     line, caret, sentence = done.stderr.splitlines()
     assert line[caret.index("^")] == "&"
     assert sentence.startswith("Error: The rule cannot be read at position 5")
+
+
+def test_a_pytorch_module_is_written_beside_its_weights(tmp_path):
+    pytest.importorskip("torch")
+    out = tmp_path / "rule.pt"
+    done = command(RULE, "--context-length", 12, "--format", "torch", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert f"Weights: {out} and {out.with_suffix('.py')}" in done.stdout.replace("\n", "")
+    assert f'"""{RULE} as a PyTorch module.' in out.with_suffix(".py").read_text(encoding="utf-8")
+    for options, words in (
+        (("--format", "torch"), "needs a file to write to: --out rule.pt"),
+        (("--format", "onnx", "--out", out), "must be one of safetensors, torch"),
+        (("--format", "torch", "--out", tmp_path / "rule.bin"), "--out must be a name that ends"),
+    ):
+        refused = command(RULE, "--context-length", 12, *options)
+        assert refused.exit_code == 2
+        assert words in " ".join(refused.output.split())

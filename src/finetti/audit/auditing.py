@@ -37,8 +37,8 @@ def audit_checkpoint(
 
     Args:
         source: a ``.safetensors`` or ``.npz`` file, an index of shards, a folder of a hub snapshot,
-            a model's name in the local hub cache, or a network in memory (a state dict, an Equinox
-            module, a mapping from names to arrays).
+            a model's name in the local hub cache, or a network in memory (a PyTorch module, a state
+            dict, an Equinox module, a mapping from names to arrays).
         heads: how many heads there are, where no ``config.json`` says it.
         kv_heads: how many keys and values there are, where heads share them.
         layouts: a TOML file with names of further families.

@@ -1,4 +1,4 @@
-"""Networks in memory: PyTorch state dicts, Equinox modules, any nesting of arrays, by name."""
+"""Networks in memory: PyTorch modules and state dicts, Equinox modules, any nesting of arrays."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -27,6 +27,16 @@ def read_tree(tree: Any) -> dict[str, StoredTensor]:
             raise InputError(f"The tree has two arrays of the name {name!r}.")
         found[name] = _tensor(name, array)
     return found
+
+
+def module_config(module: Any) -> dict[str, Any]:
+    """What a PyTorch module says of itself as config.json would: its ``config``, as modules of
+    Hugging Face have it, else the ``num_heads`` of its layers where all have the same."""
+    told = getattr(module, "config", None)
+    if hasattr(told, "to_dict"):
+        return dict(told.to_dict())
+    counts = {getattr(part, "num_heads", None) for part in module.modules()} - {None}
+    return {"num_attention_heads": counts.pop()} if len(counts) == 1 else {}
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -197,7 +197,8 @@ def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
             f"{name} belongs to quantized weights, which cannot be measured. Audit the checkpoint "
             "that was quantized."
         )
-    if len(tensor.shape) >= 2:
+    one_per_head = len(tensor.shape) == 3 and tensor.shape[1:] == (1, 1)  # a kernel's lengthscale
+    if len(tensor.shape) >= 2 and not one_per_head:
         what = "quantized codes" if tensor.kind in WHOLE else "a weight"
         raise InputError(
             f"{name} of shape {tensor.shape} lies in a layer and may be {what}, but the layout "

@@ -6,7 +6,7 @@ from typing import Any
 
 from finetti.audit.checkpoint import Checkpoint, StoredTensor
 from finetti.audit.hub_cache import find_snapshot
-from finetti.audit.in_memory import read_tree
+from finetti.audit.in_memory import module_config, read_tree
 from finetti.audit.npz_files import read_npz
 from finetti.audit.safetensors_files import read_safetensors
 from finetti.audit.sharded import read_shards
@@ -23,7 +23,8 @@ def open_checkpoint(source: Any) -> Checkpoint:
     """The checkpoint at a path, under a hub name in the local cache, or in memory.
 
     A path is a ``.safetensors`` or ``.npz`` file, an index of shards, or a folder of a hub
-    snapshot. Everything else is a tree of arrays: a state dict, an Equinox module, a mapping.
+    snapshot. Everything else is a tree of arrays: a state dict, an Equinox module, a mapping; or a
+    PyTorch module, of which the state dict is read and what it says of its heads.
 
     >>> import numpy as np
     >>> open_checkpoint({"weight": np.eye(2)}).tensors["weight"].shape
@@ -32,7 +33,10 @@ def open_checkpoint(source: Any) -> Checkpoint:
     if isinstance(source, Checkpoint):
         return source
     if not isinstance(source, str | Path):
-        return _checked("network in memory", read_tree(source), {})
+        if isinstance(source, type) or not hasattr(source, "state_dict"):
+            return _checked("network in memory", read_tree(source), {})
+        name = f"{type(source).__name__} in memory"
+        return _checked(name, read_tree(source.state_dict()), module_config(source))
     path = Path(source)
     try:
         there, folder = path.exists(), path.is_dir()

@@ -16,7 +16,7 @@ from finetti.boolean.functions.base import BooleanFunction, as_rows, binary_arra
 from finetti.boolean.network.weights import Network
 from finetti.boolean.parser import as_function
 from finetti.boolean.refusals import readable_bytes
-from finetti.boolean.saving import save
+from finetti.boolean.saving import save, save_torch
 from finetti.boolean.verification import OnProgress, comparable, verify
 from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
@@ -162,6 +162,12 @@ class Compiled(Network, Displayable):
     def save(self, path: str | Path) -> Path:
         """Write the weights as safetensors, with the rule and the settings as metadata."""
         return save(path, self, self.function, self.settings)
+
+    def save_torch(self, path: str | Path) -> tuple[Path, Path]:
+        """Write the weights as a PyTorch state dict (.pt), and beside it a readable module (.py)
+        that computes the rule from them and imports PyTorch only; return both paths."""
+        self._refuse_written("save_torch")
+        return save_torch(path, self.weights, self.rule)
 
     def __repr__(self) -> str:
         what, bits = short_text(self.rule, 60), counted(self.context_length, "bit")

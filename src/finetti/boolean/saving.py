@@ -1,5 +1,10 @@
-"""Networks as safetensors files: named matrices, and the rule in the metadata."""
+"""Networks as files: safetensors with the rule in the metadata, or a PyTorch module.
 
+Both have the same names for the same matrices.
+"""
+
+import importlib.util
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +17,9 @@ from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
 from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.network.weights import Network
-from finetti.core.files import write_file
+from finetti.boolean.words import short_text
+from finetti.core.errors import InputError, bad_argument
+from finetti.core.files import check_writable, write_file
 
 FORMAT = "finetti-boolean-1"
 READERS = ("[CLS]", "gates")
@@ -63,3 +70,35 @@ def save(
         name: np.ascontiguousarray(each) for name, each in (network.stored | vectors).items()
     }
     return write_file(safetensors.numpy.save(tensors, metadata), path)
+
+
+def check_torch_place(path: str | Path) -> None:
+    """Refuse a place, or an installation, where `save_torch` would fail."""
+    path = Path(path)
+    if path.suffix != ".pt":
+        advice = "The module that reads it is written beside it, with the suffix .py."
+        raise bad_argument("path", "save_torch", "a name that ends in .pt", path.name, advice)
+    if importlib.util.find_spec("torch") is None:
+        raise InputError(
+            "A PyTorch module cannot be written without PyTorch, which is not installed. Install "
+            "it (pip install 'finetti[torch]'), or write safetensors, which need no PyTorch."
+        )
+    for each in (path, path.with_suffix(".py")):
+        check_writable(each)
+
+
+def save_torch(path: str | Path, weights: dict[str, NDArray[Any]], rule: str) -> tuple[Path, Path]:
+    """Write a state dict to ``path`` and beside it the module that computes it (`rule_in_torch`,
+    which imports PyTorch only)."""
+    check_torch_place(path)
+    import torch
+
+    module = Path(__file__).with_name("rule_in_torch.py").read_text(encoding="utf-8")
+    module = module.replace("A compiled Boolean rule as", f"{short_text(rule, 40)} as", 1)
+    stored = io.BytesIO()
+    torch.save({name: torch.tensor(each) for name, each in weights.items()}, stored)
+    beside = Path(path).with_suffix(".py")
+    return (
+        write_file(stored.getvalue(), path),
+        write_file(module.encode(), beside),
+    )

@@ -19,6 +19,7 @@ from finetti.display.progress import Progress, progress_bar
 OPTIONS = {name: f"--{name}" for name in ("embedding", "basis", "width", "tolerance")}
 OPTIONS |= {"compose": "--gates", "compile": "`finetti compile` without --gates"}
 OPTIONS |= {"max_bytes": "`max_bytes` in Python"}
+FORMATS = ("safetensors", "torch")
 # All that --check reads.
 OF_CHECK = ("rule", "check", "against", "tolerance", "as_json", "debug")
 
@@ -86,8 +87,16 @@ def compile_rule(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Safetensors file to write the weights to."),
+        typer.Option("--out", metavar="FILE", help="File to write the weights to."),
     ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Of --out: safetensors, or torch, a state dict (.pt) with a module (.py) that "
+            "needs PyTorch only.",
+        ),
+    ] = FORMATS[0],
     picture: Annotated[
         Path | None,
         typer.Option(
@@ -119,7 +128,7 @@ def compile_rule(
             f"`finetti compile` needs {missing}, as in: finetti compile 'x3 & x7' "
             "--context-length 100 (or --check FILE)."
         )
-    _check_places(out, picture)
+    _check_places(out, form, picture)
     from finetti.boolean import compile, compose
 
     build: Any = compose if gates else compile
@@ -141,7 +150,8 @@ def compile_rule(
     if not certificate.holds and not gates:
         people.print("A rule of many bits is easier to prove as gates: add --gates.")
     if out is not None:
-        people.print(f"Weights: {made.save(out)}", soft_wrap=True)
+        files = made.save_torch(out) if form == "torch" else (made.save(out),)
+        people.print(f"Weights: {' and '.join(map(str, files))}", soft_wrap=True)
     if picture is not None:
         people.print(f"Picture: {made.explain().save(picture)}", soft_wrap=True)
     if as_json:
@@ -168,12 +178,18 @@ def _progress(name: str) -> Iterator[Callable[[float], None]]:
         yield lambda share: on_change(Progress(int(100 * share), 0, "running the network"))
 
 
-def _check_places(out: Path | None, picture: Path | None) -> None:
+def _check_places(out: Path | None, form: str, picture: Path | None) -> None:
     """Refuse what cannot be written before anything is computed."""
+    from finetti.boolean.saving import check_torch_place
     from finetti.display.charts.line_charts import check_chart_file
 
+    if form not in FORMATS:
+        raise InputError(f"--format must be one of {', '.join(FORMATS)}. Got {form!r} instead.")
+    if form == "torch" and out is None:
+        raise InputError("--format torch needs a file to write to: --out rule.pt.")
     if out is not None:
-        check_writable(out)
+        with options_named({"path": "--out", "save_torch": "`finetti compile --format torch`"}):
+            check_torch_place(out) if form == "torch" else check_writable(out)
     if picture is not None:
         check_chart_file(picture)
 

@@ -10,6 +10,10 @@ by cond·2⁻²⁴. But K + λI ⪰ λI, so that ‖R‖₂/λ bounds the error 
 Where γ alone is not good enough, one step of refinement (residual in float64, correction by the
 float32 factor) may make it so; otherwise float64 gives the gradient. The limits are those of
 `finetti.attention.cme.checked`, or tighter.
+
+The gradients of the ridge, −γᵀα, and of a kernel's parameter, ȳᵀK′(Q, K)α − γᵀK′(K, K)α, are small
+differences of large sums, a thousandth of them and less: float32 loses them even where α and γ are
+exact, in rounding γαᵀ. Where one of them is wanted, nothing is solved in float32.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +23,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from finetti.torch.kernels import Kernel
-from finetti.torch.layout import Contexts, may_branch
+from finetti.torch.layout import Contexts, may_branch, needs_graph
 from finetti.torch.solve import at_least_floor, factor_once, solve_posdef
 
 # Below this length float64 costs next to nothing.
@@ -38,8 +42,9 @@ MAX_CORRECTION = 5e-3
 _ROUNDOFF = 2.0**-24
 
 
-def can_be_checked(kernel: Kernel, contexts: Contexts) -> bool:
-    """Whether a call may be answered in float32: long, the mean of a kernel of bounded growth."""
+def can_be_checked(kernel: Kernel, ridge: Tensor, contexts: Contexts) -> bool:
+    """Whether a call may be answered in float32: long, the mean of a kernel of bounded growth, and
+    neither the kernel nor the ridge is being learned."""
     query, keys, values, mask = contexts[:4]
     return (
         keys.dtype == torch.float32
@@ -47,7 +52,8 @@ def can_be_checked(kernel: Kernel, contexts: Contexts) -> bool:
         and min(query.numel(), values.numel()) > 0
         and contexts.period is None
         and not kernel.grows
-        and may_branch(query, keys, values, mask, *kernel.parameters())
+        and may_branch(query, keys, values, mask, ridge, *kernel.parameters())
+        and not needs_graph(ridge, *kernel.parameters())
     )
 
 
@@ -59,40 +65,20 @@ def answer_checked(kernel: Kernel, ridge: Tensor, contexts: Contexts) -> Tensor:
     noise = at_least_floor(ridge.expand_as(diagonal), diagonal, keys.shape[-1])
     if mask is not None:
         noise = torch.where(mask, noise, 1.0)
-    names, parameters = _named(kernel)
-    call = Call(kernel, names, scale, mask)
-    return _CheckedMean.apply(call, query, keys, values, noise, *parameters)
-
-
-def _named(kernel: Kernel) -> tuple[tuple[str, ...], tuple[Tensor, ...]]:
-    """Each place of a parameter once: a kernel, or a parameter, may be used at several places."""
-    pairs = [
-        (f"{prefix}.{name}".lstrip("."), tensor)
-        for prefix, module in kernel.named_modules()
-        for name, tensor in module.named_parameters(recurse=False, remove_duplicate=False)
-    ]
-    return tuple(name for name, _ in pairs), tuple(tensor for _, tensor in pairs)
+    return _CheckedMean.apply(Call(kernel, scale, mask, noise), query, keys, values)
 
 
 class Call(NamedTuple):
-    """What is no tensor of the gradient: the kernel, the names of its parameters, scale, mask."""
+    """What is not differentiated: the kernel, scale, mask, and the noise of each key."""
 
     kernel: Kernel
-    names: tuple[str, ...]
     scale: float
     mask: Tensor | None  # (..., S)
+    noise: Tensor  # (..., S), in float64
 
-    def gram(self, parameters: Any, xs: Tensor, ys: Tensor | None = None) -> Tensor:
-        """K(x_i, y_j) with these parameters, masked among the keys themselves."""
-        named = dict(zip(self.names, parameters, strict=True))
-        options = {"scale": self.scale}
-        if named:
-            # With tied weights PyTorch leaves the replacement behind in a module that occurs twice.
-            found = torch.func.functional_call(
-                self.kernel, named, (xs, ys), options, tie_weights=False
-            )
-        else:
-            found = self.kernel(xs, ys, **options)
+    def gram(self, xs: Tensor, ys: Tensor | None = None) -> Tensor:
+        """K(x_i, y_j), masked among the keys themselves."""
+        found = self.kernel(xs, ys, scale=self.scale)
         if self.mask is None or ys is not None:
             return found
         return torch.where(self.mask[..., :, None] & self.mask[..., None, :], found, 0.0)
@@ -101,40 +87,32 @@ class Call(NamedTuple):
         """The rows (..., S, d), 0 where they are masked."""
         return rows if self.mask is None else torch.where(self.mask[..., None], rows, 0.0)
 
-    def mean64(
-        self, query: Tensor, keys: Tensor, values: Tensor, noise: Tensor, *parameters: Tensor
-    ) -> Tensor:
+    def mean64(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """The answer in float64; differentiable to any order."""
         query, keys, values = query.double(), keys.double(), values.double()
-        alpha = solve_posdef(self.gram(parameters, keys), noise, values)
-        return self.gram(parameters, query, keys) @ alpha
+        return self.gram(query, keys) @ solve_posdef(self.gram(keys), self.noise, values)
 
 
 class _CheckedMean(Function):
-    """The mean; its inputs are (query, keys, values, noise in float64, parameters)."""
+    """The mean; its inputs are (query, keys, values)."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *inputs: Tensor) -> Tensor:
         ctx.call, ctx.fast = call, None
         ctx.save_for_backward(*inputs)
-        query, keys, values, noise, *parameters = inputs
-        leaves = [
+        query, keys, values = inputs
+        asked, read = (
             each.detach().requires_grad_(need)
-            for each, need in zip(
-                (query, keys, *parameters),
-                (*ctx.needs_input_grad[1:3], *ctx.needs_input_grad[5:]),
-                strict=True,
-            )
-        ]
+            for each, need in zip((query, keys), ctx.needs_input_grad[1:3], strict=True)
+        )
         # The kernel is evaluated once for all that follows, its own gradient included.
-        with torch.set_grad_enabled(any(leaf.requires_grad for leaf in leaves)):
-            among = call.gram(leaves[2:], leaves[1])
-            reading = call.gram(leaves[2:], leaves[0], leaves[1])
-        factor, info = factor_once(among.detach(), noise.float())
+        with torch.set_grad_enabled(asked.requires_grad or read.requires_grad):
+            among, reading = call.gram(read), call.gram(asked, read)
+        factor, info = factor_once(among.detach(), call.noise.float())
         if not bool(info.any()):
             alpha = _in_units(factor, values)
-            if _is_accepted(call, among.detach(), reading.detach(), inputs, alpha):
-                ctx.fast = leaves, among, reading, factor, alpha
+            if _is_accepted(call, among.detach(), inputs, alpha):
+                ctx.fast = (asked, read), among, reading, factor, alpha
                 return reading.detach() @ alpha
         return call.mean64(*inputs).float()
 
@@ -172,12 +150,10 @@ def _in_units(factor: Tensor, right: Tensor) -> Tensor:
     return size * torch.cholesky_solve(found, factor)
 
 
-def _is_accepted(
-    call: Call, among: Tensor, reading: Tensor, inputs: tuple[Tensor, ...], alpha: Tensor
-) -> bool:
+def _is_accepted(call: Call, among: Tensor, inputs: tuple[Tensor, ...], alpha: Tensor) -> bool:
     """Whether the estimated rounding is small, and some rows of (K + Λ)α = V hold in float64."""
-    query, keys, values, noise, *parameters = inputs
-    kernel, scale, mask = call.kernel, call.scale, call.mask
+    query, keys, values = inputs
+    kernel, scale, mask, noise = call
     of_keys = among.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
     of_query = kernel.diagonal(query, scale=scale).amax(-1, keepdim=True)
     biggest = torch.maximum(of_keys, of_query)
@@ -202,7 +178,7 @@ def _is_accepted(
         index = rows.unsqueeze(-1).expand(*batch, rows.shape[-1], tensor.shape[-1])
         return tensor.expand(*batch, *tensor.shape[-2:]).gather(-2, index).double()
 
-    product = call.gram(parameters, picked(keys), keys.double()) @ alpha.double()
+    product = call.gram(picked(keys), keys.double()) @ alpha.double()
     missed = picked(values) - (product + picked(noise.unsqueeze(-1)) * picked(alpha))
     if mask is not None:
         counts = mask.expand(*rows.shape[:-1], length).gather(-1, rows)
@@ -213,8 +189,9 @@ def _is_accepted(
 
 def _gradients(call: Call, inputs: Any, fast: Any, cotangent: Tensor) -> Any:
     """The cotangents of all inputs, or None where float32 cannot give them."""
-    query, keys, values, noise, *parameters = inputs
+    query, keys, values = inputs
     leaves, among, reading, factor, alpha = fast
+    noise = call.noise
     gram, noise32 = among.detach(), noise.float()
     right = call.kept(reading.detach().mT @ cotangent)
     gamma = _in_units(factor, right)
@@ -235,8 +212,8 @@ def _gradients(call: Call, inputs: Any, fast: Any, cotangent: Tensor) -> Any:
         # float64, is small again.
         with torch.no_grad():
             exact, asked = keys.double(), query.double()
-            wanted = call.gram(parameters, exact, asked) @ cotangent.double()
-            image = call.gram(parameters, exact) @ gamma.double()
+            wanted = call.gram(exact, asked) @ cotangent.double()
+            image = call.gram(exact) @ gamma.double()
         missed = call.kept(wanted) - image - noise.unsqueeze(-1) * gamma
         correction = _in_units(factor, missed.float())
         if not bool((_length(correction) <= MAX_CORRECTION * _length(gamma)).all()):
@@ -258,12 +235,8 @@ def _gradients(call: Call, inputs: Any, fast: Any, cotangent: Tensor) -> Any:
         if needed
         else ()
     )
-    of_query, of_keys, *of_parameters = (
-        next(of_leaves) if leaf.requires_grad else None for leaf in leaves
-    )
-    of_noise = -(gamma.double() * alpha.double()).sum(-1)
-    of_values = gamma.sum_to_size(values.shape)
-    return of_query, of_keys, of_values, of_noise.sum_to_size(noise.shape), *of_parameters
+    of_query, of_keys = (next(of_leaves) if leaf.requires_grad else None for leaf in leaves)
+    return of_query, of_keys, gamma.sum_to_size(values.shape)
 
 
 def _length(columns: Tensor) -> Tensor:

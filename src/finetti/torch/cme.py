@@ -47,7 +47,7 @@ def _attend(
         answer, noise = _answer_each(kernel, value_of_ridge, per_token, contexts, return_variance)
     else:
         noise = _per_context(value_of_ridge, per_token, contexts)
-        if not return_variance and can_be_checked(kernel, contexts):
+        if not return_variance and can_be_checked(kernel, noise, contexts):
             answer = Answer(answer_checked(kernel, noise, contexts), None)
         else:
             answer = answer_in_float64(kernel, noise, contexts, return_variance)
@@ -87,7 +87,7 @@ def cme_attention(
     factorization for all prefixes. Any other mask means one solve per query. Solved in float64
     whatever the precision of the data, or, for the mean over 256 keys and more outside of compilers
     and transforms, in float32 where a check shows that it will do, for the answer and apart from it
-    for the gradient.
+    for the gradient of the tokens. While the kernel or the ridge is learned all is float64.
 
     Args:
         query, key, value: (..., L, E), (..., S, E) and (..., S, Ev) of one floating dtype.
