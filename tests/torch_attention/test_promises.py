@@ -15,6 +15,7 @@ from finetti.torch import (  # noqa: E402
     Matern,
     Polynomial,
     checked,
+    cme,
     cme_attention,
     delta_rule_attention,
     kernel_attention,
@@ -23,6 +24,7 @@ from finetti.torch import (  # noqa: E402
     local_linear_attention,
     log_marginal_likelihood,
     softmax_attention,
+    solve,
 )
 from finetti.torch.solve import diagonal_floor  # noqa: E402
 
@@ -48,6 +50,27 @@ def tokens(*lead, length=4, span=6, width=3, out=2, seed=0, dtype=torch.float64)
 
 def close(found, wanted, atol=1e-12):
     torch.testing.assert_close(found, wanted, atol=atol, rtol=0, equal_nan=True)
+
+
+def test_a_sliding_window_reads_its_own_keys_some_queries_at_a_time(monkeypatch):
+    query, key, value = tokens(2, 3, length=12, span=12)
+    places = torch.arange(12)
+    window = (places <= places[:, None]) & (places > places[:, None] - 3)
+    window[4] = False
+    whole = cme_attention(query, key, value, window, return_variance=True)
+    monkeypatch.setattr(cme, "MAX_ENTRIES", 6 * 12**2 * 2)  # two queries
+    sizes, build = [], solve.build
+    monkeypatch.setattr(solve, "build", lambda *a: sizes.append(a[1].shape[-2]) or build(*a))
+    for found, wanted in zip(
+        cme_attention(query, key, value, window, return_variance=True), whole, strict=True
+    ):
+        close(found, wanted)
+    assert sizes == [2, 4, 3, 4, 4, 4]
+    for place in (0, 4, 7):
+        seen = slice(max(0, place - 2), place + 1)
+        one = query[..., place : place + 1, :], key[..., seen, :], value[..., seen, :]
+        wanted = torch.zeros(2, 3, 1, 2).double() if place == 4 else cme_attention(*one)
+        close(whole[0][..., place : place + 1, :], wanted)
 
 
 @family

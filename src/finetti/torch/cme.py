@@ -234,10 +234,17 @@ def _answer_each(
     means, variances, noises = [], [], []
     for start in range(0, queries, together):
         rows = slice(start, start + together)
-        count = len(query[rows])
-        keys = contexts.keys.expand(count, *contexts.keys.shape)
-        values = contexts.values.expand(count, *contexts.values.shape)
-        one = contexts._replace(query=query[rows], keys=keys, values=values, mask=masks[rows])
+        count, some = len(query[rows]), slice(None)
+        if may_branch(masks):
+            # With a sliding window none of these queries reads what stands before or behind it.
+            read = masks[rows].flatten(0, -2).any(0).nonzero()
+            some = slice(int(read[0]), int(read[-1]) + 1) if len(read) else slice(0, 1)
+        keys, values = (
+            each[..., some, :].expand(count, *batch, -1, -1)
+            for each in (contexts.keys, contexts.values)
+        )
+        mask = masks[rows][..., some]
+        one = contexts._replace(query=query[rows], keys=keys, values=values, mask=mask)
         noise = _per_context(ridge, per_token, one).expand(count, *batch, 1)
         found = answer_in_float64(kernel, noise, one, wants_variance)
         means.append(found.mean)
