@@ -444,6 +444,48 @@ REFUSALS = {
     "0.5, 1.5 or 2.5": lambda q, k, v: Matern(3.5),
     "positive and finite": lambda q, k, v: RBF(-1.0),
     "grows exponentially": lambda q, k, v: ConditionalMeanState(k, v, kernel=Exponential()),
+    # Of parameters: one per key head needs an axis for each of the tokens' last two.
+    r"`lengthscale` argument of RBF must be .* of shape \(3,\), \(heads, 1, 1\)": lambda q, k, v: (
+        cme_attention(q, k, v, kernel=RBF(torch.ones(2)))
+    ),
+    r"Got shape \(5, 1, 1\)": lambda q, k, v: kernel_attention(
+        q, k, v, kernel=Matern(1.5, torch.ones(5, 1, 1))
+    ),
+    "`factor` argument of Polynomial": lambda q, k, v: linear_attention(
+        q, k, v, kernel=Polynomial(2, torch.ones(2))
+    ),
+    "`constant` argument of Scaled": lambda q, k, v: local_linear_attention(
+        q, k, v, kernel=torch.ones(2) * RBF()
+    ),
+    "on the device of the tokens, cpu": lambda q, k, v: cme_attention(
+        q, k, v, kernel=RBF().to("meta")
+    ),
+    "`ridge` argument of local_linear_attention": lambda q, k, v: local_linear_attention(
+        q, k, v, ridge=torch.ones(3)
+    ),
+    # Of states.
+    "`ridge` argument of ConditionalMeanState": lambda q, k, v: ConditionalMeanState(
+        k, v, ridge=torch.ones(3)
+    ),
+    "`scale` argument of ConditionalMeanState": lambda q, k, v: ConditionalMeanState(
+        k, v, scale=-1.0
+    ),
+    "`key` argument of ConditionalMeanState must be a PyTorch": lambda q, k, v: (
+        ConditionalMeanState(k.numpy(), v)
+    ),
+    r"`value` argument of ConditionalMeanState must be of shape \(2, 2\)": lambda q, k, v: (
+        ConditionalMeanState(k, v).append(k[:, 0], v[:, 0, :1])
+    ),
+    "on the device of the keys, cpu": lambda q, k, v: ConditionalMeanState(k, v).read(
+        q[:, 0].to("meta")
+    ),
+    r"`query` argument of FastWeightState must be of shape \(2, 3\)": lambda q, k, v: (
+        FastWeightState(k, v).read(q[:, 0, :2])
+    ),
+    "None in linear attention": lambda q, k, v: FastWeightState(k, v, decay=0.5),
+    "`step` argument of FastWeightState must be None": lambda q, k, v: FastWeightState(k, v).append(
+        k[:, 0], v[:, 0], step=0.5
+    ),
 }
 
 
